@@ -1,0 +1,105 @@
+//! Identities: processes, threads, processors and binaries.
+
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! number_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = std::num::ParseIntError;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse().map(Self)
+            }
+        }
+    };
+}
+
+number_id! {
+    /// Process id, as the kernel numbers thread groups.
+    Pid
+}
+number_id! {
+    /// Thread id, as the kernel numbers tasks.
+    Tid
+}
+number_id! {
+    /// Logical processor number.
+    Cpu
+}
+
+/// The build id of an ELF file: the bytes of its `NT_GNU_BUILD_ID` note.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BuildId(Vec<u8>);
+
+impl BuildId {
+    /// The longest build id believed: GNU ld writes 8, 16 or 20 bytes, `--build-id=0x…` any number.
+    pub const MAX_LEN: usize = 64;
+
+    /// Takes the note's bytes; `None` when there are none or more than [`Self::MAX_LEN`].
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        (1..=Self::MAX_LEN).contains(&bytes.len()).then(|| Self(bytes.to_vec()))
+    }
+
+    /// The bytes of the note.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for BuildId {
+    /// Lower-case hexadecimal, as in `.build-id` directories.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The text was no build id: an even number of hexadecimal digits, at most twice [`BuildId::MAX_LEN`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a build id is an even number of hexadecimal digits, at most 128")]
+pub struct ParseBuildIdError;
+
+impl FromStr for BuildId {
+    type Err = ParseBuildIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseBuildIdError> {
+        let digits = text.as_bytes();
+        if digits.len() % 2 != 0 {
+            return Err(ParseBuildIdError);
+        }
+        let nibble = |digit: u8| (digit as char).to_digit(16).map(|value| value as u8);
+        let bytes: Option<Vec<u8>> =
+            digits.chunks(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?)).collect();
+        bytes.and_then(|bytes| Self::new(&bytes)).ok_or(ParseBuildIdError)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn build_id_text_round_trips() {
+        let id: BuildId = "00ffA0".parse().unwrap();
+        assert_eq!(id.as_bytes(), [0, 0xff, 0xa0]);
+        assert_eq!(id.to_string(), "00ffa0");
+    }
+
+    #[test]
+    fn build_id_refuses_what_is_none() {
+        for text in ["", "0", "0g", "é0", &"00".repeat(65)] {
+            assert_eq!(text.parse::<BuildId>(), Err(ParseBuildIdError), "{text}");
+        }
+    }
+}
