@@ -1,0 +1,184 @@
+//! Context switches of one processor: `PERF_RECORD_SWITCH_CPU_WIDE`.
+//!
+//! LLDB's `contextSwitchTrace` file is the raw ring buffer of an event with
+//! `sample_type = TID | TIME`, so each record of interest is 32 bytes: header (8), next or
+//! previous pid and tid (8), pid and tid (8), time (8). Source: `linux/perf_event.h`.
+
+use crate::Error;
+use crate::cursor::Cursor;
+use backtrail_pt::{Nanos, Pid, Tid};
+
+/// `PERF_RECORD_SWITCH_CPU_WIDE`.
+pub(crate) const SWITCH_CPU_WIDE: u32 = 15;
+/// `PERF_RECORD_MISC_SWITCH_OUT`.
+pub(crate) const MISC_SWITCH_OUT: u16 = 1 << 13;
+/// `PERF_RECORD_MISC_SWITCH_OUT_PREEMPT`.
+pub(crate) const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
+/// The size of a record in a switch trace: header, other task, own task, time.
+const RECORD_SIZE: u16 = 32;
+/// No record of the kernel is longer; LLDB's bound.
+const MAX_RECORD_SIZE: u16 = 8000;
+/// Types up to here are believed to be a record of this or a later kernel; LLDB's bound.
+const MAX_RECORD_TYPE: u32 = 19 + 100;
+
+/// Which way a switch goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// The task begins to run.
+    In,
+    /// The task stops running.
+    Out {
+        /// It was still runnable: the scheduler took the processor away.
+        preempted: bool,
+    },
+}
+
+/// One task starting or ceasing to run on a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ContextSwitch {
+    /// When, on perf's clock.
+    pub time: Nanos,
+    /// The process that starts or stops; 0 is the idle task.
+    pub pid: Pid,
+    /// Its thread.
+    pub tid: Tid,
+    /// Starts or stops.
+    pub direction: Direction,
+    /// The process that ran before (`In`) or runs next (`Out`).
+    pub next_prev_pid: Pid,
+    /// Its thread.
+    pub next_prev_tid: Tid,
+}
+
+impl ContextSwitch {
+    /// The record as it stands in a switch trace: what [`parse`] reads.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; RECORD_SIZE as usize] {
+        let misc = match self.direction {
+            Direction::In => 0,
+            Direction::Out { preempted: false } => MISC_SWITCH_OUT,
+            Direction::Out { preempted: true } => MISC_SWITCH_OUT | MISC_SWITCH_OUT_PREEMPT,
+        };
+        let header = u64::from(SWITCH_CPU_WIDE) | u64::from(misc) << 32 | u64::from(RECORD_SIZE) << 48;
+        let pair = |pid: Pid, tid: Tid| u64::from(pid.0) | u64::from(tid.0) << 32;
+        let fields = [
+            header,
+            pair(self.next_prev_pid, self.next_prev_tid),
+            pair(self.pid, self.tid),
+            self.time.0,
+        ];
+        let mut bytes = [0; RECORD_SIZE as usize];
+        for (slot, field) in bytes.chunks_exact_mut(8).zip(fields) {
+            slot.copy_from_slice(&field.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// The direction that a switch record's `misc` tells.
+pub(crate) fn direction(misc: u16) -> Direction {
+    if misc & MISC_SWITCH_OUT == 0 {
+        Direction::In
+    } else {
+        Direction::Out {
+            preempted: misc & MISC_SWITCH_OUT_PREEMPT != 0,
+        }
+    }
+}
+
+/// Reads a switch trace; records of other types are passed over.
+///
+/// # Errors
+/// When a record is cut short, cannot be one, or is earlier than the one before it.
+pub fn parse(bytes: &[u8]) -> Result<Vec<ContextSwitch>, Error> {
+    const WHAT: &str = "context switch record";
+    let mut switches: Vec<ContextSwitch> = Vec::new();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let offset = (bytes.len() - rest.len()) as u64;
+        let mut header = Cursor::new(rest, WHAT, offset);
+        let (kind, misc, size) = (header.u32()?, header.u16()?, header.u16()?);
+        if !(8..=MAX_RECORD_SIZE).contains(&size) || kind >= MAX_RECORD_TYPE {
+            return Err(header.invalid(format!("it has type {kind} and {size} bytes")));
+        }
+        let (record, tail) = rest
+            .split_at_checked(size.into())
+            .ok_or(Error::Truncated { what: WHAT, offset })?;
+        rest = tail;
+        if kind != SWITCH_CPU_WIDE {
+            continue;
+        }
+        let mut fields = Cursor::new(record, WHAT, offset);
+        fields.bytes(8)?;
+        let (next_prev_pid, next_prev_tid) = (Pid(fields.u32()?), Tid(fields.u32()?));
+        let (pid, tid, time) = (Pid(fields.u32()?), Tid(fields.u32()?), Nanos(fields.u64()?));
+        if switches.last().is_some_and(|last| last.time > time) {
+            return Err(fields.invalid("it is earlier than the record before it"));
+        }
+        let direction = direction(misc);
+        switches.push(ContextSwitch {
+            time,
+            pid,
+            tid,
+            direction,
+            next_prev_pid,
+            next_prev_tid,
+        });
+    }
+    Ok(switches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SWITCH: ContextSwitch = ContextSwitch {
+        time: Nanos(7_002_199_330_581_691),
+        pid: Pid(77590),
+        tid: Tid(77685),
+        direction: Direction::Out { preempted: true },
+        next_prev_pid: Pid(0),
+        next_prev_tid: Tid(0),
+    };
+
+    #[test]
+    fn records_round_trip() {
+        let later = ContextSwitch {
+            direction: Direction::In,
+            time: Nanos(SWITCH.time.0 + 1),
+            ..SWITCH
+        };
+        let bytes = [SWITCH.to_bytes(), later.to_bytes()].concat();
+        assert_eq!(parse(&bytes).unwrap(), [SWITCH, later]);
+        assert!(matches!(
+            parse(&[later.to_bytes(), SWITCH.to_bytes()].concat()),
+            Err(Error::Invalid { offset: 32, .. })
+        ));
+    }
+
+    #[test]
+    fn a_record_cut_anywhere_is_refused() {
+        let bytes = SWITCH.to_bytes();
+        for end in 1..bytes.len() {
+            assert!(
+                matches!(parse(&bytes[..end]), Err(Error::Truncated { offset: 0, .. })),
+                "{end}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_record_without_size_does_not_loop() {
+        let mut bytes = SWITCH.to_bytes();
+        bytes[6..8].fill(0);
+        assert!(matches!(parse(&bytes), Err(Error::Invalid { offset: 0, .. })));
+    }
+
+    #[test]
+    fn other_records_are_passed_over() {
+        let mut bytes = SWITCH.to_bytes().to_vec();
+        bytes[0] = 2;
+        bytes.extend(SWITCH.to_bytes());
+        assert_eq!(parse(&bytes).unwrap(), [SWITCH]);
+    }
+}
