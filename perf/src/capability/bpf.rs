@@ -74,7 +74,7 @@ fn refused(name: &'static str, error: &io::Error) -> Capability {
 }
 
 pub(super) fn all() -> Vec<Capability> {
-    let pmu = |name| Path::new("/sys/bus/event_source/devices").join(name).exists();
+    let pmu = |name: &str| Path::new("/sys/bus/event_source/devices").join(name).exists();
     let probe = |name: &'static str, device: &str| match load(PROG_TYPE_KPROBE) {
         Err(error) => refused(name, &error),
         Ok(_) if pmu(device) => {

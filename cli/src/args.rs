@@ -1,0 +1,380 @@
+//! The command line as types: every command, its arguments and their help.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Reverse debugging of crashes: what the program did before it crashed.
+#[derive(Debug, Parser)]
+#[command(name = "backtrail", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Exit status: 0 done, 1 could not do it, 2 wrong usage, 3 the input was refused as malformed.")]
+pub struct CommandLine {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// What this machine can do: Intel PT, recording in software, core dumps; why not, and the fix
+    Doctor(Doctor),
+    /// Run a program, or attach to one, and record what it executes
+    Record(Record),
+    /// Turn somebody else's recording into a bundle
+    #[command(subcommand)]
+    Import(Import),
+    /// What a bundle holds: source, crash, threads, instructions, gaps
+    Info(Info),
+    /// Everything a reader would refuse, and every gap with its cause
+    Check(Check),
+    /// Print packets, instructions, blocks or calls, one a line
+    Dump(Dump),
+    /// Walk through a recording, forward and backward
+    Debug(Debug),
+    /// Pack a bundle directory into one .btz file
+    Pack(Pack),
+    /// Unpack a .btz file into a bundle directory
+    Unpack(Unpack),
+    /// Print the completion script of a shell
+    Completions(Completions),
+}
+
+/// `backtrail doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `backtrail record`.
+#[derive(Debug, Args)]
+pub struct Record {
+    /// Where the trace comes from
+    #[arg(long, value_enum, default_value_t = Source::Auto)]
+    pub source: Source,
+    /// How the software source follows the program
+    #[arg(long, value_enum, default_value_t = RecordEngine::Step)]
+    pub engine: RecordEngine,
+    /// Keep the newest SIZE bytes of trace a thread (K, M, G)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", conflicts_with = "full")]
+    pub ring: u64,
+    /// Keep the whole trace, however long
+    #[arg(long)]
+    pub full: bool,
+    /// Let child processes go unrecorded
+    #[arg(long)]
+    pub no_follow: bool,
+    /// Run the program at fixed addresses, so that two runs are the same
+    #[arg(long)]
+    pub no_aslr: bool,
+    /// Where to write the bundle [default: PROG.bundle in this folder]
+    #[arg(short, long, value_name = "BUNDLE")]
+    pub output: Option<PathBuf>,
+    /// Replace an earlier bundle at the same place
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Attach to this running process instead
+    #[arg(long, value_name = "PID", conflicts_with = "program")]
+    pub pid: Option<u32>,
+    /// End after this long (500ms, 10s, 2m); Ctrl-C ends it too
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    pub duration: Option<std::time::Duration>,
+    /// Also write the executed instruction addresses, 8 little-endian bytes each, to DIR/TID.ips (for tests)
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub golden: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The program and its arguments
+    #[arg(last = true, required_unless_present = "pid", value_name = "PROG")]
+    pub program: Vec<std::ffi::OsString>,
+}
+
+/// Trace sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Source {
+    /// Hardware where the machine has it, else software
+    Auto,
+    /// Intel Processor Trace
+    Hardware,
+    /// The software recorder
+    Software,
+}
+
+/// Engines of the software recorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RecordEngine {
+    /// One instruction at a time: exact, slow
+    Step,
+}
+
+/// `backtrail import`.
+#[derive(Debug, Subcommand)]
+pub enum Import {
+    /// An LLDB trace bundle (its trace.json)
+    Lldb {
+        /// LLDB's trace.json
+        #[arg(value_name = "TRACE.json")]
+        trace: PathBuf,
+        #[command(flatten)]
+        to: ImportTo,
+    },
+    /// A perf.data file recorded with intel_pt
+    Perf {
+        /// The perf.data file
+        #[arg(value_name = "PERF.DATA")]
+        data: PathBuf,
+        /// The core of the crash that ended the recording
+        #[arg(long)]
+        core: Option<PathBuf>,
+        /// Where the recorded machine's binaries are, as perf's --symfs
+        #[arg(long, value_name = "DIR")]
+        symfs: Option<PathBuf>,
+        #[command(flatten)]
+        to: ImportTo,
+    },
+    /// Raw PT bytes with the code they ran through
+    Raw(ImportRaw),
+}
+
+/// Where an import goes.
+#[derive(Debug, Args)]
+pub struct ImportTo {
+    /// Where to write the bundle
+    #[arg(short, long, value_name = "BUNDLE")]
+    pub output: PathBuf,
+    /// Replace an earlier bundle at the same place
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `backtrail import raw`.
+#[derive(Debug, Args)]
+pub struct ImportRaw {
+    /// The PT bytes
+    #[arg(long, value_name = "FILE")]
+    pub pt: PathBuf,
+    /// Code: FILE[:OFFSET:SIZE][@ADDRESS]; an ELF file loads itself, anything else is bytes at ADDRESS
+    #[arg(long = "image", value_name = "IMAGE", required = true)]
+    pub images: Vec<String>,
+    /// Addresses that were traced: FROM-TO
+    #[arg(long = "addr-filter", value_name = "FROM-TO")]
+    pub filters: Vec<String>,
+    /// The processor: FAMILY/MODEL/STEPPING
+    #[arg(long, value_name = "F/M/S")]
+    pub cpu: Option<backtrail_pt::CpuModel>,
+    /// MTC packets come every 2^N crystal clock ticks
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub mtc_freq: u8,
+    /// Nominal frequency ratio
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub nom_freq: u8,
+    /// CPUID leaf 15h: the TSC to crystal clock ratio
+    #[arg(long, value_name = "EAX/EBX", value_parser = parse_pair)]
+    pub cpuid_15h: Option<(u32, u32)>,
+    /// The core of the crash that ended the recording
+    #[arg(long)]
+    pub core: Option<PathBuf>,
+    /// Where it goes.
+    #[command(flatten)]
+    pub to: ImportTo,
+}
+
+/// Which decode engine, and how wide.
+#[derive(Debug, Args)]
+pub struct Decode {
+    /// The decode engine
+    #[arg(long, value_name = "ENGINE", default_value = "libipt")]
+    pub engine: String,
+    /// Threads that decode at once [default: one a processor]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<std::num::NonZeroUsize>,
+}
+
+/// `backtrail info`.
+#[derive(Debug, Args)]
+pub struct Info {
+    /// A bundle directory or .btz file
+    pub bundle: PathBuf,
+    /// One line a thread: instructions, errors and a digest of every instruction's address
+    #[arg(long)]
+    pub digest: bool,
+    #[command(flatten)]
+    /// How to decode.
+    pub decode: Decode,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `backtrail check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// A bundle directory or .btz file
+    pub bundle: PathBuf,
+    /// How to decode.
+    #[command(flatten)]
+    pub decode: Decode,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `backtrail dump`.
+#[derive(Debug, Args)]
+pub struct Dump {
+    /// What to print
+    #[arg(value_enum)]
+    pub what: DumpWhat,
+    /// A bundle directory or .btz file
+    pub bundle: PathBuf,
+    /// Only this thread (of packets in a per-processor bundle: this processor)
+    #[arg(long, value_name = "TID")]
+    pub thread: Option<u32>,
+    /// Begin here: a position (t1#250), an index (250), or of packets a byte offset
+    #[arg(long, value_name = "POSITION")]
+    pub from: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// How to decode.
+    #[command(flatten)]
+    pub decode: Decode,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `backtrail dump` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DumpWhat {
+    /// PT packets with their offsets
+    Packets,
+    /// Instructions in the order they ran
+    Instructions,
+    /// Runs of instructions up to a branch
+    Blocks,
+    /// The call forest
+    Calls,
+}
+
+/// `backtrail debug`.
+#[derive(Debug, Args)]
+pub struct Debug {
+    /// A bundle directory, a .btz file, or an ELF core
+    #[arg(value_name = "BUNDLE|CORE")]
+    pub input: PathBuf,
+    /// Read no commands from the terminal; end after those of -x and -e
+    #[arg(long)]
+    pub batch: bool,
+    /// A command to run first (again for more)
+    #[arg(short = 'e', long = "execute", value_name = "COMMAND")]
+    pub commands: Vec<String>,
+    /// A file of commands to run first
+    #[arg(short = 'x', long = "command-file", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// How to decode.
+    #[command(flatten)]
+    pub decode: Decode,
+    /// Where the recorded machine's binaries and debug files are
+    #[arg(long, value_name = "DIR")]
+    pub symfs: Option<PathBuf>,
+    /// Print JSON, one object a command
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `backtrail pack`.
+#[derive(Debug, Args)]
+pub struct Pack {
+    /// The bundle directory
+    pub bundle: PathBuf,
+    /// The .btz file to write
+    #[arg(short, long, value_name = "FILE.btz")]
+    pub output: PathBuf,
+}
+
+/// `backtrail unpack`.
+#[derive(Debug, Args)]
+pub struct Unpack {
+    /// The .btz file
+    #[arg(value_name = "FILE.btz")]
+    pub file: PathBuf,
+    /// The bundle directory to write
+    #[arg(short, long, value_name = "BUNDLE")]
+    pub output: PathBuf,
+}
+
+/// `backtrail completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// Whose
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Bytes: a number with an optional K, M or G (1024-based).
+fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is no size: write for example 512K, 64M or 1G");
+    let (digits, shift) = match text.trim_end_matches("iB").trim_end_matches('B').char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).filter(|&size| size > 0).ok_or_else(wrong)
+}
+
+/// A time span: a number with ms, s, m or h.
+fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
+    let wrong = || format!("'{text}' is no duration: write for example 500ms, 10s or 2m");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let factor = match &text[digits.len()..] {
+        "ms" => 1,
+        "s" | "" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(factor).map(std::time::Duration::from_millis).ok_or_else(wrong)
+}
+
+/// Two numbers with a slash between.
+fn parse_pair(text: &str) -> Result<(u32, u32), String> {
+    let wrong = || format!("'{text}' is no EAX/EBX: write for example 2/266");
+    let (first, second) = text.split_once('/').ok_or_else(wrong)?;
+    Ok((first.parse().map_err(|_| wrong())?, second.parse().map_err(|_| wrong())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_table_of_commands_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_and_durations_are_read_or_refused() {
+        assert_eq!(parse_size("64M"), Ok(64 << 20));
+        assert_eq!(parse_size("7"), Ok(7));
+        for text in ["", "M", "0", "-1", "20000000000G", "1T"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_duration("500ms"), Ok(std::time::Duration::from_millis(500)));
+        assert_eq!(parse_duration("2m"), Ok(std::time::Duration::from_secs(120)));
+        for text in ["", "s", "1d", "99999999999999999999s"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_pair("2/266"), Ok((2, 266)));
+        assert!(parse_pair("2").is_err());
+    }
+}

@@ -1,0 +1,50 @@
+//! A progress bar on a terminal, after the first half second; nothing anywhere else.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+/// How long work may take before it shows a bar.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// One piece of long work; the bar goes away when this is dropped.
+pub struct Bar {
+    what: &'static str,
+    since: Instant,
+    shown: RefCell<Option<ProgressBar>>,
+    last: Cell<u64>,
+}
+
+impl Bar {
+    /// A bar that will say `what` is being done.
+    pub fn new(what: &'static str) -> Self {
+        Self { what, since: Instant::now(), shown: RefCell::new(None), last: Cell::new(0) }
+    }
+
+    /// `done` of `total` (0: not known).
+    pub fn update(&self, done: u64, total: u64) {
+        if self.since.elapsed() < PATIENCE {
+            return;
+        }
+        let mut shown = self.shown.borrow_mut();
+        let bar = shown.get_or_insert_with(|| {
+            // indicatif draws nothing when stderr is no terminal.
+            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+            let style = "{msg} [{bar:30}] {percent}% {eta}";
+            bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
+            bar.set_message(self.what);
+            bar
+        });
+        bar.set_length(total.max(done));
+        bar.set_position(done);
+        self.last.set(done);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if let Some(bar) = self.shown.borrow_mut().take() {
+            bar.finish_and_clear();
+        }
+    }
+}
