@@ -136,7 +136,14 @@ mod tests {
         assert_eq!(cofi(&[0xff, 0xd0]), Cofi::IndirectCall);
         assert_eq!(cofi(&[0xc3]), Cofi::Return);
         assert_eq!(cofi(&[0xc2, 8, 0]), Cofi::Return);
-        for far in [&[0x0f, 0x05][..], &[0x0f, 0x34], &[0xcc], &[0xcd, 0x80], &[0x48, 0xcf], &[0xcb]] {
+        for far in [
+            &[0x0f, 0x05][..],
+            &[0x0f, 0x34],
+            &[0xcc],
+            &[0xcd, 0x80],
+            &[0x48, 0xcf],
+            &[0xcb],
+        ] {
             assert_eq!(cofi(far), Cofi::FarTransfer, "{far:x?}");
         }
     }

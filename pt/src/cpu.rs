@@ -49,7 +49,12 @@ impl FromStr for CpuModel {
         if parts.next().is_some() || stepping > 15 {
             return Err(ParseCpuModelError);
         }
-        Ok(Self { vendor: Vendor::Intel, family, model, stepping })
+        Ok(Self {
+            vendor: Vendor::Intel,
+            family,
+            model,
+            stepping,
+        })
     }
 }
 

@@ -48,7 +48,9 @@ impl BuildId {
     /// Takes the note's bytes; `None` when there are none or more than [`Self::MAX_LEN`].
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
-        (1..=Self::MAX_LEN).contains(&bytes.len()).then(|| Self(bytes.to_vec()))
+        (1..=Self::MAX_LEN)
+            .contains(&bytes.len())
+            .then(|| Self(bytes.to_vec()))
     }
 
     /// The bytes of the note.
@@ -75,12 +77,14 @@ impl FromStr for BuildId {
 
     fn from_str(text: &str) -> Result<Self, ParseBuildIdError> {
         let digits = text.as_bytes();
-        if digits.len() % 2 != 0 {
+        if !digits.len().is_multiple_of(2) {
             return Err(ParseBuildIdError);
         }
         let nibble = |digit: u8| (digit as char).to_digit(16).map(|value| value as u8);
-        let bytes: Option<Vec<u8>> =
-            digits.chunks(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?)).collect();
+        let bytes: Option<Vec<u8>> = digits
+            .chunks(2)
+            .map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?))
+            .collect();
         bytes.and_then(|bytes| Self::new(&bytes)).ok_or(ParseBuildIdError)
     }
 }

@@ -11,11 +11,21 @@
 pub mod address;
 pub mod cofi;
 pub mod cpu;
+pub mod encoder;
 pub mod id;
+pub mod last_ip;
+pub mod packet;
+pub mod parser;
+pub mod text;
 pub mod time;
+mod wire;
 
 pub use address::{Avma, FileOffset, Svma};
 pub use cofi::Cofi;
 pub use cpu::CpuModel;
+pub use encoder::{Encoder, EncoderOptions};
 pub use id::{BuildId, Cpu, Pid, Tid};
+pub use last_ip::LastIp;
+pub use packet::Packet;
+pub use parser::Parser;
 pub use time::{Nanos, TimingParams, Tsc, TscConversion};

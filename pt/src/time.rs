@@ -42,7 +42,11 @@ impl TscConversion {
         let quotient = tsc.0 >> shift;
         let remainder = tsc.0 & ((1 << shift) - 1);
         let fraction = ((u128::from(remainder) * u128::from(mult)) >> shift) as u64;
-        Nanos(self.zero.wrapping_add(quotient.wrapping_mul(mult)).wrapping_add(fraction))
+        Nanos(
+            self.zero
+                .wrapping_add(quotient.wrapping_mul(mult))
+                .wrapping_add(fraction),
+        )
     }
 
     /// The inverse, rounded down: perf's `perf_time_to_tsc`.
@@ -81,7 +85,10 @@ mod tests {
         let tsc = Tsc(40_450_075_479_261_677);
         let nanos = conversion.nanos(tsc);
         let back = conversion.tsc(nanos);
-        assert!(tsc.0 - back.0 <= 2, "one nanosecond is about two ticks: {tsc} {back}");
+        assert!(
+            tsc.0 - back.0 <= 2,
+            "one nanosecond is about two ticks: {tsc} {back}"
+        );
     }
 
     #[test]

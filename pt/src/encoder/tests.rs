@@ -1,0 +1,156 @@
+//! What the encoder writes, in the text notation.
+
+use super::*;
+use crate::Parser;
+
+fn packets(bytes: &[u8]) -> Vec<String> {
+    Parser::new(bytes)
+        .map(|packet| packet.unwrap().1.to_string())
+        .collect()
+}
+
+fn plain() -> Encoder {
+    Encoder::new(EncoderOptions::default())
+}
+
+#[test]
+fn a_run_with_a_system_call_and_a_signal() {
+    let mut encoder = plain();
+    encoder.start();
+    encoder.enable(Avma(0x40_1000));
+    encoder.conditional(true);
+    encoder.conditional(false);
+    encoder.indirect(Avma(0x40_2000));
+    encoder.disable();
+    encoder.enable(Avma(0x40_2002));
+    encoder.disable_async(Avma(0x40_2010));
+    let expected = [
+        "psb",
+        "mode.exec cs.l",
+        "psbend",
+        "mode.exec cs.l",
+        "tip.pge upd32:0x401000",
+        "tnt.short TN",
+        "tip upd16:0x2000",
+        "tip.pgd none",
+        "mode.exec cs.l",
+        "tip.pge upd16:0x2002",
+        "fup upd16:0x2010",
+        "tip.pgd none",
+    ];
+    assert_eq!(packets(&encoder.take()), expected);
+}
+
+#[test]
+fn seven_outcomes_are_long_and_forty_eight_are_two_packets() {
+    let mut encoder = plain();
+    (0..48).for_each(|branch| encoder.conditional(branch % 2 == 0));
+    let text = packets(&encoder.take());
+    assert_eq!(text[0], format!("tnt.long {}T", "TN".repeat(23)));
+    assert_eq!(text[1], "tnt.short N");
+    (0..7).for_each(|_| encoder.conditional(false));
+    assert_eq!(packets(&encoder.take()), ["tnt.long NNNNNNN"]);
+}
+
+#[test]
+fn a_return_to_its_call_is_one_taken_bit_until_a_psb() {
+    let mut encoder = plain();
+    encoder.call(Avma(0x1005), Avma(0x2000), true);
+    encoder.near_return(Avma(0x1005));
+    encoder.call(Avma(0x1006), Avma(0x1006), true);
+    encoder.near_return(Avma(0x1006));
+    encoder.call(Avma(0x1007), Avma(0x2000), true);
+    encoder.psb(Avma(0x2000));
+    encoder.near_return(Avma(0x1007));
+    let text = packets(&encoder.take());
+    assert_eq!(text[..2], ["tnt.short T", "tip upd16:0x1006"]);
+    assert_eq!(text.last().map(String::as_str), Some("tip upd16:0x1007"));
+}
+
+#[test]
+fn overflow_drops_waiting_outcomes_and_tells_the_full_address() {
+    let mut encoder = plain();
+    encoder.conditional(true);
+    encoder.overflow(Some(Avma(0x1000)));
+    encoder.indirect(Avma(0x1010));
+    assert_eq!(
+        packets(&encoder.take()),
+        ["ovf", "fup full:0x1000", "tip upd16:0x1010"]
+    );
+}
+
+#[test]
+fn the_psb_period_counts_bytes_taken_or_not() {
+    let mut encoder = plain();
+    encoder.start();
+    while !encoder.psb_due() {
+        encoder.indirect(Avma(0x1000));
+        encoder.take();
+    }
+    assert!(encoder.written() >= 2048 && encoder.written() < 2060);
+    encoder.psb(Avma(0x1000));
+    assert!(!encoder.psb_due());
+}
+
+fn timed() -> Encoder {
+    let params = TimingParams {
+        mtc_freq: 3,
+        nom_freq: 25,
+        cpuid_15h_eax: 1,
+        cpuid_15h_ebx: 100,
+    };
+    let timing = Some(TimingOptions {
+        params,
+        mtc: true,
+        cyc: true,
+    });
+    Encoder::new(EncoderOptions {
+        timing,
+        ..EncoderOptions::default()
+    })
+}
+
+#[test]
+fn mtc_and_cyc_add_up_to_the_tsc() {
+    let mut encoder = timed();
+    encoder.set_time(Tsc(1_000_050));
+    encoder.start();
+    encoder.set_time(Tsc(1_000_060));
+    encoder.conditional(true);
+    encoder.set_time(Tsc(1_001_700));
+    encoder.indirect(Avma(0x1000));
+    let expected = [
+        "psb",
+        "tsc 0xf4272",
+        "tma ctc:0x2710 fast:0x32", // 10000 edges, 50 ticks
+        "cbr 0x19",
+        "mode.exec cs.l",
+        "psbend",
+        "cyc 0xa",
+        "tnt.short T",
+        "cyc 0x2e4", // to the edge at 1,000,800
+        "mtc 0xe3",
+        "cyc 0x320", // to the edge at 1,001,600
+        "mtc 0xe4",
+        "cyc 0x64",
+        "tip upd16:0x1000",
+    ];
+    assert_eq!(packets(&encoder.take()), expected);
+}
+
+#[test]
+fn a_long_pause_tells_the_whole_time_anew() {
+    let mut encoder = timed();
+    encoder.set_time(Tsc(1_000_000));
+    encoder.start();
+    encoder.take();
+    encoder.set_time(Tsc(9_000_000));
+    assert_eq!(
+        packets(&encoder.take()),
+        ["cbr 0x19", "tsc 0x895440", "tma ctc:0x5f90 fast:0x0"]
+    );
+    encoder.set_time(Tsc(8_000_000));
+    encoder.set_time(Tsc(9_000_010));
+    encoder.disable();
+    assert_eq!(packets(&encoder.take()), ["cyc 0xa", "tip.pgd none"]);
+}

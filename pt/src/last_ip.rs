@@ -1,0 +1,91 @@
+//! Last IP: the state that IP compression works against (SDM volume 3, "IP Compression").
+
+use crate::Avma;
+use crate::packet::IpPayload;
+
+/// The last instruction pointer a packet carried; zero after PSB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastIp(u64);
+
+impl LastIp {
+    /// Forgets it, as at PSB (and, in libipt, at OVF).
+    pub fn reset(&mut self) {
+        self.0 = 0;
+    }
+
+    /// The address a payload stands for, which becomes the last IP. `None`: it was suppressed.
+    pub fn decode(&mut self, payload: IpPayload) -> Option<Avma> {
+        let last = self.0;
+        self.0 = match payload {
+            IpPayload::Suppressed => return None,
+            IpPayload::Update16(ip) => last & !0xffff | u64::from(ip),
+            IpPayload::Update32(ip) => last & !0xffff_ffff | u64::from(ip),
+            IpPayload::Sext48(ip) => sign_extend_48(ip),
+            IpPayload::Update48(ip) => last & !LOW_48 | ip & LOW_48,
+            IpPayload::Full(ip) => ip,
+        };
+        Some(Avma(self.0))
+    }
+
+    /// The shortest payload for an address, which becomes the last IP.
+    pub fn encode(&mut self, ip: Avma) -> IpPayload {
+        let (last, ip) = (std::mem::replace(&mut self.0, ip.0), ip.0);
+        if ip >> 16 == last >> 16 {
+            IpPayload::Update16(ip as u16)
+        } else if ip >> 32 == last >> 32 {
+            IpPayload::Update32(ip as u32)
+        } else if sign_extend_48(ip) == ip {
+            IpPayload::Sext48(ip & LOW_48)
+        } else if ip >> 48 == last >> 48 {
+            IpPayload::Update48(ip & LOW_48)
+        } else {
+            IpPayload::Full(ip)
+        }
+    }
+}
+
+const LOW_48: u64 = (1 << 48) - 1;
+
+fn sign_extend_48(ip: u64) -> u64 {
+    ((ip << 16) as i64 >> 16) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn each_kind_of_compression_is_chosen_where_it_is_shortest() {
+        let mut last = LastIp::default();
+        assert_eq!(last.encode(Avma(0x1234)), IpPayload::Update16(0x1234));
+        assert_eq!(last.encode(Avma(0x40_1000)), IpPayload::Update32(0x40_1000));
+        assert_eq!(
+            last.encode(Avma(0x7fff_0040_1000)),
+            IpPayload::Sext48(0x7fff_0040_1000)
+        );
+        assert_eq!(
+            last.encode(Avma(0xffff_ffff_ff60_0000)),
+            IpPayload::Sext48(0xffff_ff60_0000)
+        );
+        assert_eq!(
+            last.encode(Avma(0x1_0000_0000_0000)),
+            IpPayload::Full(0x1_0000_0000_0000)
+        );
+        assert_eq!(
+            last.encode(Avma(0x1_4000_0000_0000)),
+            IpPayload::Update48(0x4000_0000_0000)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_undoes_encoding(ips in prop::collection::vec(any::<u64>(), 0..50), shift in 0u32..64) {
+            let (mut writer, mut reader) = (LastIp::default(), LastIp::default());
+            for ip in ips {
+                let ip = Avma(ip >> shift);
+                prop_assert_eq!(reader.decode(writer.encode(ip)), Some(ip));
+            }
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Bytes to packets (SDM volume 3, "Packet Definitions"). Any bytes may come in: nothing here panics.
+
+use crate::packet::{ExecMode, IpPayload, Packet, Payload, Tnt};
+use crate::wire::{self, PSB, opcode};
+use std::fmt;
+
+/// Where and why the bytes are no packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("byte {offset} of the packets {kind}")]
+pub struct ParseError {
+    /// Offset of the packet's first byte.
+    pub offset: usize,
+    /// What is wrong with it.
+    pub kind: ParseErrorKind,
+}
+
+/// What is wrong with the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParseErrorKind {
+    /// The packet goes on past the end of the bytes.
+    Truncated,
+    /// No packet starts so.
+    UnknownOpcode,
+    /// The packet is known, but holds what none may hold.
+    BadPayload,
+}
+
+impl fmt::Display for ParseErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Truncated => "begins a packet that goes on past their end",
+            Self::UnknownOpcode => "begins no known packet",
+            Self::BadPayload => "begins a packet with a payload that none may have",
+        })
+    }
+}
+
+/// Where the next PSB at or after `from` begins.
+#[must_use]
+pub fn find_psb(data: &[u8], from: usize) -> Option<usize> {
+    let mut start = from;
+    while let Some(window) = data.get(start..).and_then(|rest| rest.first_chunk::<16>()) {
+        start += match window {
+            &PSB => return Some(start),
+            // The window's last byte tells how far off a PSB may be: it could still be in it, or cannot.
+            [.., 0x02 | 0x82] => 1,
+            _ => 16,
+        };
+    }
+    None
+}
+
+/// Packets one after the other, each with its offset.
+///
+/// After an error it ends: what follows has no known boundary. [`Self::sync_forward`] goes on at the next PSB.
+#[derive(Clone, Debug)]
+pub struct Parser<'a> {
+    data: &'a [u8],
+    offset: usize,
+    block: Option<ItemSize>,
+    failed: bool,
+}
+
+/// Size of the items in the block we are in: inside one, a byte that ends in 100 is an item and no TNT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ItemSize {
+    Four,
+    Eight,
+}
+
+impl<'a> Parser<'a> {
+    /// Reads from the first byte, which must begin a packet (or call [`Self::sync_forward`] first).
+    #[must_use]
+    pub fn new(data: &'a [u8]) -> Self {
+        Self {
+            data,
+            offset: 0,
+            block: None,
+            failed: false,
+        }
+    }
+
+    /// Offset of the next packet.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Moves to the next PSB at or after here (after an error: past the bad packet's first byte), and says where.
+    /// `None`: there is none, and the parser is at its end.
+    pub fn sync_forward(&mut self) -> Option<usize> {
+        let from = self.offset + usize::from(self.failed);
+        let found = find_psb(self.data, from);
+        self.offset = found.unwrap_or(self.data.len());
+        (self.block, self.failed) = (None, false);
+        found
+    }
+
+    /// Keeps track of the block we are in; which packets end one follows perf's decoder.
+    fn track_block(&mut self, packet: &Packet) {
+        match packet {
+            Packet::Bbp { short, .. } => {
+                self.block = Some(if *short { ItemSize::Four } else { ItemSize::Eight });
+            }
+            Packet::Pad
+            | Packet::Bip { .. }
+            | Packet::Tsc(_)
+            | Packet::Tma { .. }
+            | Packet::Mtc(_)
+            | Packet::Cyc(_)
+            | Packet::Cbr(_)
+            | Packet::Fup(_)
+            | Packet::Mnt(_)
+            | Packet::Exstop { .. }
+            | Packet::Pwre { .. }
+            | Packet::Pwrx { .. } => {}
+            _ => self.block = None,
+        }
+    }
+}
+
+impl Iterator for Parser<'_> {
+    type Item = Result<(usize, Packet), ParseError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let offset = self.offset;
+        let rest = self.data.get(offset..)?;
+        if self.failed || rest.is_empty() {
+            return None;
+        }
+        let mut bytes = Bytes(rest);
+        match bytes.packet(self.block) {
+            Ok(packet) => {
+                self.track_block(&packet);
+                self.offset += rest.len() - bytes.0.len();
+                Some(Ok((offset, packet)))
+            }
+            Err(kind) => {
+                self.failed = true;
+                Some(Err(ParseError { offset, kind }))
+            }
+        }
+    }
+}
+
+/// The bytes not read yet.
+struct Bytes<'a>(&'a [u8]);
+
+type Read<T> = Result<T, ParseErrorKind>;
+
+impl Bytes<'_> {
+    fn take<const N: usize>(&mut self) -> Read<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(ParseErrorKind::Truncated)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn byte(&mut self) -> Read<u8> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    fn u32(&mut self) -> Read<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Read<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    /// A little-endian number of `N` bytes, at most 8.
+    fn wide<const N: usize>(&mut self) -> Read<u64> {
+        let bytes: [u8; N] = self.take()?;
+        Ok(bytes
+            .iter()
+            .rev()
+            .fold(0, |value, byte| value << 8 | u64::from(*byte)))
+    }
+
+    fn packet(&mut self, block: Option<ItemSize>) -> Read<Packet> {
+        let first = self.byte()?;
+        if let Some(size) = block
+            && first & 7 == opcode::BIP
+        {
+            let value = match size {
+                ItemSize::Four => Payload::Four(self.u32()?),
+                ItemSize::Eight => Payload::Eight(self.u64()?),
+            };
+            return Ok(Packet::Bip {
+                id: first >> 3,
+                value,
+            });
+        }
+        match first {
+            opcode::PAD => Ok(Packet::Pad),
+            opcode::EXTENDED => self.extended(),
+            opcode::TSC => Ok(Packet::Tsc(self.wide::<7>()?)),
+            opcode::MTC => Ok(Packet::Mtc(self.byte()?)),
+            opcode::MODE => self.mode(),
+            even if even & 1 == 0 => Tnt::from_stopped(u64::from(even >> 1), Tnt::MAX_SHORT_LEN)
+                .map(Packet::TntShort)
+                .ok_or(ParseErrorKind::BadPayload),
+            cyc if cyc & 3 == opcode::CYC => self.cyc(cyc),
+            _ => {
+                let packet = match first & 0x1f {
+                    opcode::TIP => Packet::Tip,
+                    opcode::TIP_PGE => Packet::TipPge,
+                    opcode::TIP_PGD => Packet::TipPgd,
+                    opcode::FUP => Packet::Fup,
+                    _ => return Err(ParseErrorKind::UnknownOpcode),
+                };
+                self.ip(first >> 5).map(packet)
+            }
+        }
+    }
+
+    fn extended(&mut self) -> Read<Packet> {
+        use wire::extended as ext;
+        let second = self.byte()?;
+        let ip = second & ext::IP != 0;
+        Ok(match second {
+            ext::PSB => {
+                let rest: [u8; 14] = self.take()?;
+                if PSB.get(2..) != Some(&rest[..]) {
+                    return Err(ParseErrorKind::BadPayload);
+                }
+                Packet::Psb
+            }
+            ext::PSBEND => Packet::PsbEnd,
+            ext::TNT_LONG => {
+                let tnt = Tnt::from_stopped(self.wide::<6>()?, Tnt::MAX_LEN);
+                Packet::TntLong(tnt.ok_or(ParseErrorKind::BadPayload)?)
+            }
+            ext::PIP => {
+                let payload = self.wide::<6>()?;
+                Packet::Pip {
+                    cr3: (payload >> 1) << 5,
+                    non_root: payload & 1 != 0,
+                }
+            }
+            ext::TRACE_STOP => Packet::TraceStop,
+            ext::CBR => {
+                let [ratio, _] = self.take()?;
+                Packet::Cbr(ratio)
+            }
+            ext::TMA => {
+                let [ctc0, ctc1, _, fast0, fast1] = self.take()?;
+                Packet::Tma {
+                    ctc: u16::from_le_bytes([ctc0, ctc1]),
+                    fast: u16::from_le_bytes([fast0, fast1 & 1]),
+                }
+            }
+            ext::VMCS => Packet::Vmcs(self.wide::<5>()? << 12),
+            ext::OVF => Packet::Ovf,
+            ext::MNT if self.byte()? == ext::MNT_THIRD => Packet::Mnt(self.u64()?),
+            ext::MWAIT => {
+                let [hints, _, _, _, extensions, _, _, _] = self.take()?;
+                Packet::Mwait {
+                    hints,
+                    extensions: extensions & 3,
+                }
+            }
+            ext::PWRE => {
+                let [flags, states] = self.take()?;
+                Packet::Pwre {
+                    hardware: flags & 0x80 != 0,
+                    state: states >> 4,
+                    sub_state: states & 0xf,
+                }
+            }
+            ext::PWRX => {
+                let [states, wake, _, _, _] = self.take()?;
+                Packet::Pwrx {
+                    last: states >> 4,
+                    deepest: states & 0xf,
+                    wake: wake & 0xf,
+                }
+            }
+            ext::BBP => {
+                let flags = self.byte()?;
+                Packet::Bbp {
+                    kind: flags & 0x1f,
+                    short: flags & 0x80 != 0,
+                }
+            }
+            ext::CFE => {
+                let [flags, vector] = self.take()?;
+                Packet::Cfe {
+                    ip: flags & ext::IP != 0,
+                    kind: flags & 0x1f,
+                    vector,
+                }
+            }
+            ext::EVD => Packet::Evd {
+                kind: self.byte()? & 0x3f,
+                value: self.u64()?,
+            },
+            _ => match second & !ext::IP {
+                ext::EXSTOP => Packet::Exstop { ip },
+                ext::BEP => Packet::Bep { ip },
+                _ if second & 0x1f == ext::PTW => match second >> 5 & 3 {
+                    0 => Packet::Ptw {
+                        value: Payload::Four(self.u32()?),
+                        ip,
+                    },
+                    1 => Packet::Ptw {
+                        value: Payload::Eight(self.u64()?),
+                        ip,
+                    },
+                    _ => return Err(ParseErrorKind::BadPayload),
+                },
+                _ => return Err(ParseErrorKind::UnknownOpcode),
+            },
+        })
+    }
+
+    fn mode(&mut self) -> Read<Packet> {
+        let payload = self.byte()?;
+        let bit = |bit: u8| payload >> bit & 1 != 0;
+        match payload >> 5 {
+            0 => Ok(Packet::ModeExec(ExecMode {
+                long: bit(0),
+                default_32: bit(1),
+                interrupts: bit(2),
+            })),
+            1 => Ok(Packet::ModeTsx {
+                in_tx: bit(0),
+                abort: bit(1),
+            }),
+            _ => Err(ParseErrorKind::BadPayload),
+        }
+    }
+
+    fn cyc(&mut self, first: u8) -> Read<Packet> {
+        let mut cycles = u64::from(first >> 3);
+        let (mut more, mut shift) = (first & 4 != 0, 5u32);
+        while more {
+            let byte = self.byte()?;
+            let bits = u64::from(byte >> 1);
+            if shift >= 64 || bits << shift >> shift != bits {
+                return Err(ParseErrorKind::BadPayload);
+            }
+            cycles |= bits << shift;
+            (more, shift) = (byte & 1 != 0, shift + 7);
+        }
+        Ok(Packet::Cyc(cycles))
+    }
+
+    fn ip(&mut self, code: u8) -> Read<IpPayload> {
+        Ok(match code {
+            0 => IpPayload::Suppressed,
+            1 => IpPayload::Update16(self.take().map(u16::from_le_bytes)?),
+            2 => IpPayload::Update32(self.u32()?),
+            3 => IpPayload::Sext48(self.wide::<6>()?),
+            4 => IpPayload::Update48(self.wide::<6>()?),
+            6 => IpPayload::Full(self.u64()?),
+            _ => return Err(ParseErrorKind::BadPayload),
+        })
+    }
+}
