@@ -1,1 +1,31 @@
-//! Placeholder.
+//! From (module, address) to function, inlined calls, file and line; and back.
+//!
+//! [`SymbolFile`] holds the symbols of one ELF file in its stated addresses; [`Symbolizer`] holds
+//! the modules of one process and answers in actual addresses. Both know no trace, read no source
+//! text, and are `Send + Sync`: tables are prepared once, a compilation unit at a time, when an
+//! address first needs them, and searched from then on.
+//!
+//! The input is not trusted: what is damaged gives fewer answers, time and memory stay in
+//! proportion to the file's size.
+
+mod demangle;
+mod error;
+mod file;
+mod model;
+mod names;
+mod plt;
+mod range_map;
+mod search;
+mod source;
+mod symbolizer;
+mod symbols;
+mod tables;
+
+pub use error::Error;
+pub use file::SymbolFile;
+pub use model::{
+    Declaration, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SourceLocation,
+};
+pub use search::DebugSearch;
+pub use source::FileBytes;
+pub use symbolizer::{Module, Symbolizer};

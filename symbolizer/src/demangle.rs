@@ -1,0 +1,89 @@
+//! Readable names from linkage names, bounded in time and size.
+
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+/// Longer linkage names are shown as they are: substitutions can make a name grow exponentially.
+const MAX_MANGLED: usize = 16 << 10;
+/// The longest readable name, in bytes.
+const MAX_DEMANGLED: usize = 64 << 10;
+
+/// A function's two names.
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
+    /// Demangled.
+    pub readable: Arc<str>,
+    /// As the linker knows it.
+    pub linkage: Arc<str>,
+}
+
+impl Name {
+    /// Demangles a linkage name of Rust (legacy and v0) or C++ (Itanium); any other stays as it is.
+    pub fn of(linkage: &[u8]) -> Self {
+        let linkage: Arc<str> = String::from_utf8_lossy(linkage).into();
+        let readable = demangle(&linkage).map_or_else(|| linkage.clone(), Arc::from);
+        Self { readable, linkage }
+    }
+}
+
+fn demangle(linkage: &str) -> Option<String> {
+    if linkage.len() > MAX_MANGLED {
+        return None;
+    }
+    let mut out = Bounded(String::new());
+    if let Ok(rust) = rustc_demangle::try_demangle(linkage) {
+        // The alternate form leaves out the hash.
+        write!(out, "{rust:#}").ok()?;
+        return Some(out.0);
+    }
+    if !linkage.starts_with("_Z") {
+        return None;
+    }
+    let symbol = cpp_demangle::Symbol::new(linkage).ok()?;
+    symbol
+        .structured_demangle(&mut out, &cpp_demangle::DemangleOptions::default())
+        .ok()?;
+    Some(out.0)
+}
+
+/// A string that refuses to grow beyond [`MAX_DEMANGLED`].
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_DEMANGLED {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_language_is_read_and_the_rest_stays() {
+        for (linkage, readable) in [
+            ("main", "main"),
+            ("_ZN2ns1fEi", "ns::f(int)"),
+            ("_ZN12_GLOBAL__N_15localEv", "(anonymous namespace)::local()"),
+            ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
+            ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
+            ("_Znot_mangled", "_Znot_mangled"),
+        ] {
+            assert_eq!(&*Name::of(linkage.as_bytes()).readable, readable);
+        }
+    }
+
+    #[test]
+    fn names_that_double_with_every_substitution_are_bounded() {
+        // Each S_ type mentions the one before it twice.
+        let mut linkage = String::from("_Z1fI1aE");
+        for _ in 0..40 {
+            linkage.push_str("1bIS_S_E");
+        }
+        assert!(Name::of(linkage.as_bytes()).readable.len() <= MAX_DEMANGLED);
+    }
+}

@@ -1,0 +1,277 @@
+//! Matching a name that a person types against demangled names, as GDB does.
+
+use crate::demangle::Name;
+use rustc_hash::FxHasher;
+use std::hash::{Hash, Hasher};
+
+/// Whether a linkage name is of a C++ (`_Z`) or Rust v0 (`_R`) symbol.
+pub(crate) fn is_mangled(linkage: &[u8]) -> bool {
+    linkage.starts_with(b"_Z") || linkage.starts_with(b"_R")
+}
+
+/// A name to look for.
+pub(crate) struct Query<'q> {
+    text: &'q str,
+    components: Vec<&'q str>,
+    /// The user gave generic arguments, so they count.
+    generic: bool,
+    /// The user gave parameters, so they count.
+    parameters: bool,
+}
+
+impl<'q> Query<'q> {
+    pub fn new(text: &'q str) -> Self {
+        let text = text.trim();
+        let text = text.strip_prefix("::").unwrap_or(text);
+        let generic = text.contains('<') && !text.contains("operator<");
+        let path = path(text);
+        Self {
+            text,
+            components: components(path, generic),
+            generic,
+            parameters: path.len() < text.len(),
+        }
+    }
+
+    /// Whether `name` is, or ends in, what was asked for.
+    pub fn matches(&self, name: &Name) -> bool {
+        let readable = &*name.readable;
+        if readable == self.text || &*name.linkage == self.text {
+            return true;
+        }
+        if self.parameters {
+            let before = readable.strip_suffix(self.text);
+            return before.is_some_and(|before| before.ends_with("::") || before.ends_with(' '));
+        }
+        !self.components.is_empty() && components(path(readable), self.generic).ends_with(&self.components)
+    }
+
+    fn key(&self) -> u64 {
+        hash(last_component(path(self.text)))
+    }
+}
+
+/// Finds names by their last component or by the whole linkage name.
+pub(crate) struct NameIndex {
+    /// Hash and number of the name, ordered.
+    entries: Vec<(u64, u32)>,
+}
+
+impl NameIndex {
+    /// Numbers the names from 0 in the order given.
+    pub fn new<'n>(names: impl Iterator<Item = &'n Name>) -> Self {
+        let mut entries = Vec::new();
+        for (number, name) in names.enumerate() {
+            entries.push((hash(last_component(path(&name.readable))), number as u32));
+            if name.linkage != name.readable {
+                entries.push((hash(&name.linkage), number as u32));
+            }
+        }
+        entries.sort_unstable();
+        Self { entries }
+    }
+
+    /// Numbers of names that may match.
+    pub fn candidates(&self, query: &Query) -> impl Iterator<Item = u32> {
+        let keys = [hash(query.text), query.key()];
+        let distinct = if keys[0] == keys[1] { 1 } else { 2 };
+        keys.into_iter().take(distinct).flat_map(|key| {
+            let first = self.entries.partition_point(|(hash, _)| *hash < key);
+            let entries = self.entries.get(first..).unwrap_or_default().iter();
+            entries
+                .take_while(move |(hash, _)| *hash == key)
+                .map(|(_, number)| *number)
+        })
+    }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = FxHasher::default();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The path in a demangled name: without return type, parameters, and what follows them.
+fn path(name: &str) -> &str {
+    let bytes = name.as_bytes();
+    let (mut depth, mut start, mut at) = (0u32, 0, 0);
+    while let Some(&byte) = bytes.get(at) {
+        if depth == 0 && is_operator(name, at) {
+            // What follows is the operator's own text: `()`, `<`, `new`, a type.
+            let text = at + "operator".len();
+            let skip = if name[text..].starts_with("()") {
+                text + 2
+            } else {
+                text
+            };
+            let end = name[skip..].find('(').map_or(name.len(), |end| skip + end);
+            return &name[start..end];
+        }
+        match byte {
+            b'(' if depth == 0 && at > start && !name[..at].ends_with("::") => return &name[start..at],
+            b'<' | b'(' | b'{' | b'[' => depth += 1,
+            // Not an arrow.
+            b'>' if at > 0 && bytes.get(at - 1) == Some(&b'-') => {}
+            b'>' | b')' | b'}' | b']' => depth = depth.saturating_sub(1),
+            b' ' if depth == 0 && !name[at..].starts_with(" [clone") => start = at + 1,
+            b' ' if depth == 0 => return &name[start..at],
+            _ => {}
+        }
+        at += 1;
+    }
+    &name[start..]
+}
+
+/// Whether the word `operator` of C++ stands at byte `at`.
+fn is_operator(name: &str, at: usize) -> bool {
+    let word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let bytes = name.as_bytes();
+    bytes.get(at..).is_some_and(|rest| rest.starts_with(b"operator"))
+        && !word(at.checked_sub(1).and_then(|before| bytes.get(before)))
+        && !word(bytes.get(at + "operator".len()))
+}
+
+/// The components of a path. `<T as Trait>::f` of Rust counts as `T::f`; generic arguments are
+/// dropped unless `generic`.
+fn components(path: &str, generic: bool) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = Some(path);
+    while let Some(text) = rest {
+        let (part, after) = split_component(text);
+        rest = after;
+        match part.strip_prefix('<').and_then(|part| part.strip_suffix('>')) {
+            // One level is enough: the type's own path.
+            Some(inner) => {
+                let own = inner.split(" as ").next().unwrap_or(inner);
+                let mut own = Some(own);
+                while let Some(text) = own {
+                    let (part, after) = split_component(text);
+                    own = after;
+                    parts.push(without_generics(part, generic));
+                }
+            }
+            None => parts.push(without_generics(part, generic)),
+        }
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+fn last_component(path: &str) -> &str {
+    components(path, false).pop().unwrap_or(path)
+}
+
+/// The first component, and what follows its `::`.
+fn split_component(text: &str) -> (&str, Option<&str>) {
+    let bytes = text.as_bytes();
+    let mut depth = 0u32;
+    for (at, byte) in bytes.iter().enumerate() {
+        if depth == 0 && is_operator(text, at) {
+            return (text, None);
+        }
+        match byte {
+            b'<' | b'(' | b'{' | b'[' => depth += 1,
+            b'>' if at > 0 && bytes.get(at - 1) == Some(&b'-') => {}
+            b'>' | b')' | b'}' | b']' => depth = depth.saturating_sub(1),
+            b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => {
+                return (&text[..at], Some(&text[at + 2..]));
+            }
+            _ => {}
+        }
+    }
+    (text, None)
+}
+
+fn without_generics(part: &str, generic: bool) -> &str {
+    if generic || part.starts_with('<') || is_operator(part, 0) {
+        return part;
+    }
+    part.split('<').next().unwrap_or(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(query: &str, readable: &str) -> bool {
+        let name = Name {
+            readable: readable.into(),
+            linkage: "_Zlinkage".into(),
+        };
+        let index = NameIndex::new(std::iter::once(&name));
+        let query = Query::new(query);
+        let found = query.matches(&name);
+        assert!(
+            !found || index.candidates(&query).next().is_some(),
+            "{readable} is not indexed"
+        );
+        found
+    }
+
+    #[test]
+    fn names_match_by_their_last_components() {
+        for (query, readable) in [
+            ("main", "main"),
+            ("f", "ns::f(int)"),
+            ("ns::f", "ns::f(int)"),
+            ("::ns::f", "ns::f(int)"),
+            ("ns::f(int)", "ns::f(int)"),
+            ("f(int)", "ns::f(int)"),
+            ("_Zlinkage", "ns::f(int)"),
+            ("f", "(anonymous namespace)::f()"),
+            ("A::f", "ns::A<int, std::pair<int, int> >::f() const"),
+            ("A<int>::f", "ns::A<int>::f() const"),
+            ("f", "void ns::f<int>(int)"),
+            ("f", "std::vector<int> (*ns::x)"),
+            ("f<int>", "void ns::f<int>(int)"),
+            ("operator()", "ns::A::operator()(int) const"),
+            ("A::operator<", "ns::A::operator<(ns::A const&)"),
+            ("operator new", "operator new(unsigned long)"),
+            ("f", "ns::f(int) [clone .constprop.0]"),
+            ("push", "<alloc::vec::Vec<T>>::push"),
+            ("Vec::fmt", "<alloc::vec::Vec<T> as core::fmt::Debug>::fmt"),
+            ("main::{closure#0}", "demo::main::{closure#0}"),
+            ("puts@plt", "puts@plt"),
+        ] {
+            assert_eq!(
+                matches(query, readable),
+                readable != "std::vector<int> (*ns::x)",
+                "{query} in {readable}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_do_not_match_by_part_of_a_component() {
+        for (query, readable) in [
+            ("s::f", "ns::f(int)"),
+            ("f", "ns::ff(int)"),
+            ("ns", "ns::f(int)"),
+            ("f(long)", "ns::f(int)"),
+            ("f<long>", "void ns::f<int>(int)"),
+            ("int", "ns::f(int)"),
+            ("puts", "puts@plt"),
+            ("", "ns::f(int)"),
+        ] {
+            assert!(!matches(query, readable), "{query} in {readable}");
+        }
+    }
+
+    #[test]
+    fn odd_text_does_not_break() {
+        for text in [
+            "<",
+            ">>>",
+            "((",
+            "é::ü<ö",
+            "operator",
+            "operator(",
+            "::::",
+            " ",
+            "a -> b",
+            "operator é(",
+        ] {
+            let _ = matches(text, text);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Linkage stubs: the entries of `.plt`, `.plt.sec` and `.plt.got`, named by where they jump
+//! (x86-64 psABI, section "Procedure Linkage Table").
+
+use crate::FunctionKind;
+use crate::source::Elf;
+use crate::symbols::Symbol;
+use object::read::elf::Rela;
+use object::{LittleEndian, Object, ObjectSection, elf};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+
+/// One stub.
+pub(crate) struct Stub<'d> {
+    pub range: Range<u64>,
+    /// The linkage name of the function it jumps to.
+    pub target: &'d [u8],
+}
+
+/// Names the stubs of `elf`; `symbols`, ordered by start, name the resolvers of `IRELATIVE` slots.
+pub(crate) fn stubs<'d>(elf: &Elf<'d>, symbols: &[Symbol<'d>]) -> Vec<Stub<'d>> {
+    let slots = slots(elf, symbols);
+    let mut stubs = Vec::new();
+    for name in [".plt", ".plt.sec", ".plt.got", ".iplt"] {
+        let Some(section) = elf.section_by_name(name) else {
+            continue;
+        };
+        let Ok(data) = section.data() else { continue };
+        let entry_size = match section.elf_section_header().sh_entsize.get(LittleEndian) {
+            8 => 8,
+            _ => 16,
+        };
+        let addresses = (section.address()..).step_by(entry_size);
+        for (address, code) in addresses.zip(data.chunks_exact(entry_size)) {
+            let target = slot_of(address, code)
+                .and_then(|slot| slots.by_address.get(&slot))
+                .or_else(|| slots.lazy.get(pushed_index(code)?));
+            if let Some(target) = target.filter(|target| !target.is_empty()) {
+                stubs.push(Stub {
+                    range: address..address + entry_size as u64,
+                    target,
+                });
+            }
+        }
+    }
+    stubs
+}
+
+/// The names that the dynamic linker fills into the slots of the global offset table.
+#[derive(Default)]
+struct Slots<'d> {
+    by_address: FxHashMap<u64, &'d [u8]>,
+    /// In the order of `.rela.plt`, as a lazy stub pushes its number.
+    lazy: Vec<&'d [u8]>,
+}
+
+fn slots<'d>(elf: &Elf<'d>, symbols: &[Symbol<'d>]) -> Slots<'d> {
+    let mut slots = Slots::default();
+    let table = elf.elf_dynamic_symbol_table();
+    for section in elf.sections() {
+        let name = section.name().unwrap_or_default();
+        if !matches!(name, ".rela.plt" | ".rela.dyn" | ".rela.iplt") {
+            continue;
+        }
+        let Ok(Some((relocations, _))) =
+            object::read::elf::SectionHeader::rela(section.elf_section_header(), LittleEndian, elf.data())
+        else {
+            continue;
+        };
+        for relocation in relocations {
+            let target = match relocation.r_type(LittleEndian, false) {
+                elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT => relocation
+                    .symbol(LittleEndian, false)
+                    .and_then(|index| table.symbol(index).ok())
+                    .and_then(|symbol| table.symbol_name(LittleEndian, symbol).ok()),
+                elf::R_X86_64_IRELATIVE => resolver_name(symbols, relocation.r_addend(LittleEndian) as u64),
+                _ => None,
+            };
+            let target = target.unwrap_or_default();
+            if name == ".rela.plt" {
+                slots.lazy.push(target);
+            }
+            slots.by_address.insert(relocation.r_offset(LittleEndian), target);
+        }
+    }
+    slots
+}
+
+/// The public name of the function that a resolver chooses the implementation of.
+fn resolver_name<'d>(symbols: &[Symbol<'d>], resolver: u64) -> Option<&'d [u8]> {
+    let first = symbols.partition_point(|symbol| symbol.range.start < resolver);
+    let mut here = symbols
+        .get(first..)?
+        .iter()
+        .take_while(|symbol| symbol.range.start == resolver);
+    here.find(|symbol| symbol.kind == FunctionKind::IfuncResolver)
+        .map(|symbol| symbol.linkage)
+}
+
+/// The slot that the stub's `jmp *disp32(%rip)` reads.
+fn slot_of(address: u64, code: &[u8]) -> Option<u64> {
+    let jump = code
+        .windows(6)
+        .position(|bytes| bytes.starts_with(&[0xff, 0x25]))?;
+    let displacement = i32::from_le_bytes(code.get(jump + 2..jump + 6)?.try_into().ok()?);
+    Some(
+        address
+            .wrapping_add(jump as u64 + 6)
+            .wrapping_add_signed(displacement.into()),
+    )
+}
+
+/// The number that a lazy stub pushes: `push imm32`, behind an `endbr64` perhaps.
+fn pushed_index(code: &[u8]) -> Option<usize> {
+    let code = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
+    let number = code.strip_prefix(&[0x68])?.first_chunk()?;
+    usize::try_from(u32::from_le_bytes(*number)).ok()
+}

@@ -1,0 +1,273 @@
+//! Functions as the ELF symbol tables know them (System V ABI, chapter "Symbol Table").
+
+use crate::demangle::Name;
+use crate::names::{self, NameIndex};
+use crate::range_map::RangeMap;
+use crate::source::Elf;
+use crate::{Function, FunctionKind, plt};
+use backtrail_pt::Svma;
+use object::read::elf::Sym;
+use object::{LittleEndian, Object, ObjectSection, SectionFlags, elf};
+use std::cmp::Reverse;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// A named place in code.
+pub(crate) struct Symbol<'d> {
+    /// The addresses it covers; never empty.
+    pub range: Range<u64>,
+    /// As in the string table.
+    pub linkage: &'d [u8],
+    pub kind: FunctionKind,
+    /// Visible outside its object file.
+    global: bool,
+    /// The table states no size: `range` ends where the next symbol starts.
+    unsized_: bool,
+}
+
+/// All named code of a file.
+pub(crate) struct SymbolTable<'d> {
+    /// Ordered by start; of those that start together the one to show comes first.
+    symbols: Vec<Symbol<'d>>,
+    /// Demangled when first asked for, beside `symbols`.
+    names: Vec<OnceLock<Name>>,
+    map: RangeMap,
+    index: OnceLock<NameIndex>,
+}
+
+impl<'d> SymbolTable<'d> {
+    /// From the tables of the module and of its debug file, and the linkage stubs of the module.
+    pub fn new(module: &Elf<'d>, debug: Option<&Elf<'d>>) -> Self {
+        let code = code_ranges(module);
+        let mut symbols = Vec::new();
+        for elf in [Some(module), debug].into_iter().flatten() {
+            collect(elf.elf_symbol_table(), &code, &mut symbols);
+            collect(elf.elf_dynamic_symbol_table(), &code, &mut symbols);
+        }
+        symbols.sort_by(|a, b| {
+            a.range
+                .start
+                .cmp(&b.range.start)
+                .then_with(|| rank(a).cmp(&rank(b)))
+        });
+        symbols.dedup_by(|b, a| a.range.start == b.range.start && a.linkage == b.linkage);
+        let stubs = plt::stubs(module, &symbols);
+        symbols.extend(stubs.into_iter().map(|stub| Symbol {
+            range: stub.range,
+            linkage: stub.target,
+            kind: FunctionKind::Plt,
+            global: false,
+            unsized_: false,
+        }));
+        symbols.sort_by(|a, b| {
+            a.range
+                .start
+                .cmp(&b.range.start)
+                .then_with(|| rank(a).cmp(&rank(b)))
+        });
+        extend_unsized(&mut symbols, &code);
+        symbols.retain(|symbol| !symbol.range.is_empty());
+        // Aliases: only the first of those that start together is found by address.
+        let mut shown: Vec<(Range<u64>, u32)> = Vec::new();
+        for (number, symbol) in symbols.iter().enumerate() {
+            if shown
+                .last()
+                .is_none_or(|(range, _)| range.start != symbol.range.start)
+            {
+                shown.push((symbol.range.clone(), number as u32));
+            }
+        }
+        let names = symbols.iter().map(|_| OnceLock::new()).collect();
+        Self {
+            symbols,
+            names,
+            map: RangeMap::new(shown),
+            index: OnceLock::new(),
+        }
+    }
+
+    /// The symbol whose code holds `at`.
+    pub fn at(&self, at: u64) -> Option<u32> {
+        self.map.get(at)
+    }
+
+    /// The symbol to show for the address `start`, which must be where it starts.
+    pub fn starting_at(&self, start: u64) -> Option<u32> {
+        let first = self.symbols.partition_point(|symbol| symbol.range.start < start);
+        self.symbols
+            .get(first)
+            .filter(|symbol| symbol.range.start == start)
+            .map(|_| first as u32)
+    }
+
+    pub fn get(&self, number: u32) -> Option<&Symbol<'d>> {
+        self.symbols.get(number as usize)
+    }
+
+    /// Both names of a symbol; a stub has `@plt` behind them.
+    pub fn name(&self, number: u32) -> Option<&Name> {
+        let symbol = self.get(number)?;
+        Some(self.names.get(number as usize)?.get_or_init(|| {
+            let name = Name::of(symbol.linkage);
+            if symbol.kind != FunctionKind::Plt {
+                return name;
+            }
+            Name {
+                readable: format!("{}@plt", name.readable).into(),
+                linkage: format!("{}@plt", name.linkage).into(),
+            }
+        }))
+    }
+
+    /// A symbol as an answer; knows no source line.
+    pub fn function(&self, number: u32) -> Option<Function> {
+        let (symbol, name) = (self.get(number)?, self.name(number)?);
+        let (name, entry) = self.hot_part(symbol).unwrap_or((name, symbol.range.start));
+        Some(Function {
+            name: name.readable.clone(),
+            linkage_name: name.linkage.clone(),
+            entry: Svma(entry),
+            range: Svma(symbol.range.start)..Svma(symbol.range.end),
+            declared: None,
+            kind: symbol.kind,
+        })
+    }
+
+    /// The starts of the functions called `name`, in address order.
+    pub fn named(&self, name: &str) -> Vec<u64> {
+        let wanted = names::Query::new(name);
+        let index = self
+            .index
+            .get_or_init(|| NameIndex::new((0..self.names.len() as u32).filter_map(|n| self.name(n))));
+        let mut starts: Vec<_> = index
+            .candidates(&wanted)
+            .filter(|number| self.name(*number).is_some_and(|found| wanted.matches(found)))
+            .filter_map(|number| Some(self.get(number)?.range.start))
+            .collect();
+        starts.sort_unstable();
+        starts.dedup();
+        starts
+    }
+
+    /// The starts of all functions, in address order.
+    pub fn starts(&self) -> impl Iterator<Item = u64> {
+        let mut last = None;
+        let starts = self.symbols.iter().map(|symbol| symbol.range.start);
+        starts.filter(move |start| last.replace(*start) != Some(*start))
+    }
+
+    /// GCC names the unlikely part of `f` `f.cold`: it belongs to `f`, where that symbol is unique.
+    fn hot_part(&self, cold: &Symbol<'d>) -> Option<(&Name, u64)> {
+        let cut = cold.linkage.windows(5).position(|part| part == b".cold")?;
+        let hot = cold.linkage.get(..cut)?;
+        let starts = self.named(std::str::from_utf8(hot).ok()?);
+        let mut same = starts.into_iter().filter_map(|start| {
+            let number = self.starting_at(start)?;
+            (self.get(number)?.linkage == hot).then_some((number, start))
+        });
+        let (number, start) = same.next()?;
+        if same.next().is_some() {
+            return None;
+        }
+        Some((self.name(number)?, start))
+    }
+}
+
+/// Orders aliases, the one to show first: typed before untyped, sized before unsized, global before
+/// local, fewer leading underscores, then the longest, then by name so that the choice is stable.
+fn rank<'a>(symbol: &Symbol<'a>) -> impl Ord + use<'a> {
+    let underscores = symbol.linkage.iter().take_while(|byte| **byte == b'_').count();
+    // A mangled name starts with one underscore that says nothing.
+    let hidden = if names::is_mangled(symbol.linkage) {
+        0
+    } else {
+        underscores
+    };
+    (
+        symbol.kind == FunctionKind::Label,
+        symbol.unsized_,
+        !symbol.global,
+        hidden,
+        Reverse(symbol.range.end.saturating_sub(symbol.range.start)),
+        symbol.linkage,
+    )
+}
+
+/// The addresses of executable sections; of executable segments where there are no sections.
+fn code_ranges(elf: &Elf) -> Vec<Range<u64>> {
+    use object::read::elf::ProgramHeader;
+    let executable =
+        |flags| matches!(flags, SectionFlags::Elf { sh_flags, .. } if sh_flags.0 & elf::SHF_EXECINSTR.0 != 0);
+    let sections = elf.sections().filter(|section| executable(section.flags()));
+    let mut code: Vec<_> = sections
+        .map(|section| section.address()..section.address().saturating_add(section.size()))
+        .collect();
+    if elf.elf_section_table().is_empty() {
+        let segments = elf.elf_program_headers().iter();
+        code = segments
+            .filter(|header| header.p_flags(LittleEndian).0 & elf::PF_X.0 != 0)
+            .map(|header| {
+                let start = header.p_vaddr(LittleEndian);
+                start..start.saturating_add(header.p_memsz(LittleEndian))
+            })
+            .collect();
+    }
+    code.sort_by_key(|range| range.start);
+    code
+}
+
+fn code_range_of(code: &[Range<u64>], at: u64) -> Option<&Range<u64>> {
+    let next = code.partition_point(|range| range.start <= at);
+    code.get(next.checked_sub(1)?).filter(|range| range.contains(&at))
+}
+
+/// Takes the defined symbols that lie in code.
+fn collect<'d>(
+    table: &object::read::elf::SymbolTable<'d, elf::FileHeader64<LittleEndian>>,
+    code: &[Range<u64>],
+    symbols: &mut Vec<Symbol<'d>>,
+) {
+    for symbol in table.iter() {
+        let kind = match symbol.st_type() {
+            elf::STT_FUNC => FunctionKind::Function,
+            elf::STT_GNU_IFUNC => FunctionKind::IfuncResolver,
+            elf::STT_NOTYPE => FunctionKind::Label,
+            _ => continue,
+        };
+        let start = symbol.st_value(LittleEndian);
+        let Some(section) = code_range_of(code, start).filter(|_| !symbol.is_undefined(LittleEndian)) else {
+            continue;
+        };
+        let Ok(linkage) = table.symbol_name(LittleEndian, symbol) else {
+            continue;
+        };
+        // Assemblers keep `.L` labels only by mistake; they cut functions into pieces.
+        if linkage.is_empty() || linkage.starts_with(b".L") {
+            continue;
+        }
+        let size = symbol.st_size(LittleEndian);
+        symbols.push(Symbol {
+            range: start..start.saturating_add(size).min(section.end),
+            linkage,
+            kind,
+            global: !symbol.is_local(),
+            unsized_: size == 0,
+        });
+    }
+}
+
+/// A symbol without size goes on to the next symbol or the end of its section.
+fn extend_unsized(symbols: &mut [Symbol], code: &[Range<u64>]) {
+    let mut next_start = u64::MAX;
+    let mut after_next = u64::MAX;
+    for symbol in symbols.iter_mut().rev() {
+        if symbol.range.start != next_start {
+            after_next = std::mem::replace(&mut next_start, symbol.range.start);
+        }
+        if symbol.unsized_ {
+            let section_end =
+                code_range_of(code, symbol.range.start).map_or(symbol.range.start, |range| range.end);
+            symbol.range.end = after_next.min(section_end);
+        }
+    }
+}
