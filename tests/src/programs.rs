@@ -1,0 +1,205 @@
+//! The table of example programs under `tests/programs/`: how each is built and how it ends.
+//!
+//! What a program exercises is said at the top of its source.
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Its name: the source's without extension.
+    pub name: &'static str,
+    /// The source's file name in `tests/programs/`.
+    pub source: &'static str,
+    /// Compiler flags beside those of the language and the variant.
+    pub flags: &'static [&'static str],
+    /// The ways it may be linked; the first is the usual one.
+    pub variants: &'static [Variant],
+    /// How a run of it ends.
+    pub ending: Ending,
+    /// Whether two runs (of one build, without address randomization) do the same instructions.
+    pub deterministic: bool,
+}
+
+/// How a program is linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Variant {
+    /// Position-independent, with shared libraries.
+    Pie,
+    /// At a fixed address, with shared libraries.
+    NoPie,
+    /// At a fixed address, without shared libraries (Rust: static PIE).
+    Static,
+}
+
+/// How a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It exits with this status.
+    Exit(i32),
+    /// This signal, by number, kills it.
+    Signal(i32),
+}
+
+/// The language of a source, by its extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// C, built with `cc`.
+    C,
+    /// C++, built with `c++`.
+    Cpp,
+    /// Assembly for the C preprocessor and `as`, without the C library.
+    Assembly,
+    /// Rust, built with `rustc`.
+    Rust,
+}
+
+impl Program {
+    /// The language of its source.
+    #[must_use]
+    pub fn language(&self) -> Language {
+        match self.source.rsplit('.').next() {
+            Some("rs") => Language::Rust,
+            Some("cpp") => Language::Cpp,
+            Some("S") => Language::Assembly,
+            _ => Language::C,
+        }
+    }
+
+    /// Whether a run ends in a fatal signal, and so in a bundle with a crash.
+    #[must_use]
+    pub fn crashes(&self) -> bool {
+        matches!(self.ending, Ending::Signal(_))
+    }
+}
+
+impl Variant {
+    /// The variant's name in file names and messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pie => "pie",
+            Self::NoPie => "nopie",
+            Self::Static => "static",
+        }
+    }
+}
+
+/// The program of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Program> {
+    PROGRAMS.iter().find(|program| program.name == name)
+}
+
+const ALL: &[Variant] = &[Variant::Pie, Variant::NoPie, Variant::Static];
+const DYNAMIC: &[Variant] = &[Variant::Pie, Variant::NoPie];
+const STATIC: &[Variant] = &[Variant::Static];
+const RUST: &[Variant] = &[Variant::Pie, Variant::Static];
+
+const SIGILL: i32 = 4;
+const SIGABRT: i32 = 6;
+const SIGFPE: i32 = 8;
+const SIGSEGV: i32 = 11;
+
+const OK: Ending = Ending::Exit(0);
+
+const fn program(
+    name: &'static str,
+    source: &'static str,
+    flags: &'static [&'static str],
+    variants: &'static [Variant],
+    ending: Ending,
+) -> Program {
+    Program {
+        name,
+        source,
+        flags,
+        variants,
+        ending,
+        deterministic: true,
+    }
+}
+
+/// Of a program whose instructions depend on the scheduler or a clock.
+const fn timed(program: Program) -> Program {
+    Program {
+        deterministic: false,
+        ..program
+    }
+}
+
+/// Every program, the two demos first.
+#[rustfmt::skip]
+pub const PROGRAMS: &[Program] = &[
+    program("ledger", "ledger.c", &["-Og"], ALL, Ending::Signal(SIGSEGV)),
+    program("lease", "lease.rs", &["-Copt-level=1", "-Cpanic=abort"], RUST, Ending::Signal(SIGABRT)),
+    program("exits", "exits.c", &["-O1"], ALL, Ending::Exit(7)),
+    program("recursion", "recursion.c", &["-O1"], ALL, OK),
+    program("tailcall", "tailcall.c", &["-O2"], ALL, OK),
+    program("lazy", "lazy.c", &["-O1", "-Wl,-z,lazy"], DYNAMIC, OK),
+    program("dispatch", "dispatch.c", &["-O1"], ALL, OK),
+    program("rep", "rep.c", &["-O1"], ALL, OK),
+    program("longjmp", "longjmp.c", &["-O1"], ALL, OK),
+    program("exception", "exception.cpp", &["-O1"], ALL, OK),
+    program("terminate", "terminate.cpp", &["-O1"], ALL, Ending::Signal(SIGABRT)),
+    program("unwind", "unwind.rs", &["-Copt-level=1"], RUST, OK),
+    program("inlined", "inlined.cpp", &["-O2"], ALL, Ending::Signal(SIGSEGV)),
+    program("sigaltstack", "sigaltstack.c", &["-O1"], ALL, OK),
+    timed(program("syscall_signal", "syscall_signal.c", &["-O1"], ALL, OK)),
+    timed(program("fork", "fork.c", &["-O1"], ALL, OK)),
+    timed(program("threads", "threads.c", &["-O1", "-pthread"], ALL, OK)),
+    timed(program("thread_crash", "thread_crash.c", &["-O1", "-pthread"], ALL, Ending::Signal(SIGSEGV))),
+    program("crash_null", "crash_null.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
+    program("crash_jump", "crash_jump.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
+    program("crash_abort", "crash_abort.c", &["-O1"], ALL, Ending::Signal(SIGABRT)),
+    program("crash_ud2", "crash_ud2.c", &["-O1"], ALL, Ending::Signal(SIGILL)),
+    program("crash_div", "crash_div.c", &["-O1"], ALL, Ending::Signal(SIGFPE)),
+    program("crash_stack", "crash_stack.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
+    program("bare", "bare.S", &[], STATIC, OK),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn every_source_has_its_row_and_says_what_it_is() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if name.ends_with(".bt") {
+                continue;
+            }
+            assert!(
+                PROGRAMS.iter().any(|program| program.source == name),
+                "{name} has no row"
+            );
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(
+                ["/*", "//", "#"].iter().any(|mark| text.starts_with(mark)),
+                "{name} has no comment"
+            );
+        }
+    }
+
+    #[test]
+    fn every_variant_builds_and_ends_as_its_row_says() {
+        for program in PROGRAMS {
+            for &variant in program.variants {
+                let path = crate::build(program, variant).unwrap();
+                let status = Command::new(&path)
+                    .env("RUST_BACKTRACE", "0")
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .status()
+                    .unwrap();
+                let ending = match (status.code(), status.signal()) {
+                    (Some(code), _) => Ending::Exit(code),
+                    (None, signal) => Ending::Signal(signal.unwrap()),
+                };
+                assert_eq!(ending, program.ending, "{} {}", program.name, variant.name());
+            }
+        }
+    }
+}
