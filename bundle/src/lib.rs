@@ -1,1 +1,44 @@
-//! Placeholder.
+//! The trace bundle: a directory that holds a trace and all that is needed to decode it elsewhere.
+//!
+//! ```text
+//! BUNDLE/
+//!   trace.json          LLDB's `intel-pt` schema; our additions stand under keys "backtrail"
+//!   meta.json           where the trace comes from, and the crash
+//!   core                ELF core of the crash
+//!   traces/             PT packets, by thread or by processor
+//!   sideband/           context switches by processor
+//!   modules/ID/NAME     copies of the mapped ELF files, ID being the build id or a hash
+//! ```
+//!
+//! LLDB loads such a directory (`trace load BUNDLE/trace.json`). It packs to one `.btz` file, a tar
+//! archive compressed with zstd.
+//!
+//! [`Bundle`] reads, [`Writer`] writes, [`check`] tells everything a reader would refuse, [`import`]
+//! makes bundles of other tools' files, [`core`] reads and writes ELF cores. The rest of the project
+//! knows a bundle as a [`Manifest`], not as JSON.
+//!
+//! Bundles come from other machines: nothing outside one is ever opened, nothing is allocated
+//! by a number that stands in it, and what is wrong is told as [`Error::Malformed`].
+
+mod archive;
+mod bytes;
+mod code;
+pub mod core;
+mod elf;
+mod error;
+pub mod manifest;
+mod path;
+mod reader;
+mod schema;
+mod writer;
+
+pub use archive::{pack, unpack};
+pub use bytes::SharedBytes;
+pub use error::{Error, Result};
+pub use manifest::Manifest;
+pub use path::BundlePath;
+pub use reader::{Bundle, CodeSection};
+pub use writer::{Overwrite, Writer};
+
+/// Bytes in a page of x86-64.
+pub const PAGE_SIZE: u64 = 4096;

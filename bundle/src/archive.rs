@@ -1,0 +1,149 @@
+//! A bundle in one file: a tar archive compressed with zstd, `.btz`.
+
+use crate::reader::Bundle;
+use crate::{BundlePath, Error, Overwrite, Result, Writer};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+/// No packed bundle unpacks to more.
+const MAX_UNPACKED: u64 = 64 << 30;
+/// A packed bundle unpacks to no more than this, or [`MAX_RATIO`] times its size if that is more.
+const FREE_SIZE: u64 = 1 << 30;
+/// PT compresses well, but not better than this.
+const MAX_RATIO: u64 = 200;
+/// No bundle has more files.
+const MAX_ENTRIES: usize = 1 << 16;
+/// How hard to compress: zstd's default, about 1 s for 200 MB.
+const LEVEL: i32 = 3;
+
+/// Packs the bundle in the directory `bundle` into the file `target`, which must not exist.
+///
+/// # Errors
+/// When `bundle` is not one, or the file cannot be written.
+pub fn pack(bundle: &Path, target: &Path) -> Result<()> {
+    let opened = Bundle::open(bundle)?;
+    if target.symlink_metadata().is_ok() {
+        return Err(Error::TargetExists {
+            path: target.to_owned(),
+            what: "a file",
+            hint: "",
+        });
+    }
+    let parent = target
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let file = tempfile::NamedTempFile::new_in(parent).map_err(Error::io("create a file in", parent))?;
+    let write = || -> io::Result<()> {
+        let encoder = zstd::Encoder::new(BufWriter::new(file.as_file()), LEVEL)?;
+        let mut archive = tar::Builder::new(encoder);
+        // Times, owners and modes of the packing machine are nobody's business.
+        archive.mode(tar::HeaderMode::Deterministic);
+        archive.follow_symlinks(false);
+        append_dir(&mut archive, opened.root(), "")?;
+        archive.into_inner()?.finish()?.flush()
+    };
+    write().map_err(Error::io("write", target))?;
+    file.persist_noclobber(target)
+        .map_err(|error| Error::io("create", target)(error.error))?;
+    Ok(())
+}
+
+/// Adds what stands in `dir`, in order of name; links are not followed and not packed.
+fn append_dir<W: Write>(archive: &mut tar::Builder<W>, dir: &Path, prefix: &str) -> io::Result<()> {
+    let mut entries = std::fs::read_dir(dir)?.collect::<io::Result<Vec<_>>>()?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        let path = format!("{prefix}{name}");
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            append_dir(archive, &entry.path(), &format!("{path}/"))?;
+        } else if kind.is_file() {
+            archive.append_file(&path, &mut File::open(entry.path())?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Unpacks the packed bundle `packed` to the new directory `target`.
+///
+/// # Errors
+/// Malformed, when it is no packed bundle; or the target exists.
+pub fn unpack(packed: &Path, target: &Path) -> Result<()> {
+    let writer = Writer::create(target, Overwrite::Never)?;
+    unpack_into(packed, writer.root())?;
+    Bundle::open(writer.root())?;
+    writer.publish()
+}
+
+/// Unpacks regular files of plain relative paths; anything else in the archive is refused.
+pub(crate) fn unpack_into(packed: &Path, dir: &Path) -> Result<()> {
+    let place = packed.display().to_string();
+    let file = File::open(packed).map_err(Error::io("open", packed))?;
+    let metadata = file.metadata().map_err(Error::io("read", packed))?;
+    if !metadata.is_file() {
+        return Err(Error::malformed(
+            &place,
+            "a bundle is a directory or a regular file",
+        ));
+    }
+    let limit = metadata
+        .len()
+        .saturating_mul(MAX_RATIO)
+        .clamp(FREE_SIZE, MAX_UNPACKED);
+    let damaged =
+        |error: io::Error| Error::malformed(&place, format!("this is not a packed bundle ({error})"));
+    let decoder = zstd::Decoder::new(BufReader::new(file)).map_err(damaged)?;
+    // One byte more than allowed shows that there is more.
+    let mut archive = tar::Archive::new(decoder.take(limit + 1));
+    let mut total = 0u64;
+    for (index, entry) in archive.entries().map_err(damaged)?.enumerate() {
+        let mut entry = entry.map_err(damaged)?;
+        if index >= MAX_ENTRIES {
+            return Err(Error::malformed(
+                &place,
+                format!("it holds more than {MAX_ENTRIES} files"),
+            ));
+        }
+        total = total.saturating_add(entry.size());
+        if total > limit {
+            return Err(Error::malformed(
+                &place,
+                format!("it unpacks to more than {limit} bytes"),
+            ));
+        }
+        let path = entry.path_bytes().into_owned();
+        let path =
+            std::str::from_utf8(&path).map_err(|_| Error::malformed(&place, "a name in it is not UTF-8"))?;
+        match entry.header().entry_type() {
+            tar::EntryType::Directory => continue,
+            tar::EntryType::Regular => {}
+            _ => {
+                return Err(Error::malformed(
+                    &place,
+                    format!("{path:?} is neither file nor directory"),
+                ));
+            }
+        }
+        let target = dir.join(BundlePath::new(path)?.as_str());
+        if let Some(parent) = target.parent() {
+            std::fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+        }
+        let mut out = File::create_new(&target).map_err(|_| {
+            Error::malformed(
+                &place,
+                format!("{path:?} is there twice, or as a file and a directory"),
+            )
+        })?;
+        let size = entry.size();
+        let copied = io::copy(&mut entry, &mut out).map_err(damaged)?;
+        if copied != size {
+            return Err(Error::malformed(&place, format!("{path:?} is cut short")));
+        }
+    }
+    Ok(())
+}

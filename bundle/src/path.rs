@@ -1,0 +1,127 @@
+//! Paths inside a bundle, which cannot say anything outside it.
+
+use crate::{Error, Result};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A relative path of plain names, separated by `/`: no root, no `.` or `..`, no empty name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BundlePath(String);
+
+impl BundlePath {
+    /// The longest path believed, in bytes (`PATH_MAX`).
+    pub const MAX_LEN: usize = 4096;
+
+    /// Takes a path as it stands in a manifest or an archive.
+    ///
+    /// # Errors
+    /// Malformed, when the path could lead out of a bundle or is no path at all.
+    pub fn new(path: &str) -> Result<Self> {
+        let refuse = |problem: &str| Err(Error::malformed(format!("path {path:?}"), problem));
+        if path.is_empty() || path.len() > Self::MAX_LEN {
+            return refuse("a path in a bundle has between 1 and 4096 bytes");
+        }
+        if path.starts_with('/') {
+            return refuse("an absolute path leads out of the bundle");
+        }
+        if path.split('/').any(|name| name == "..") {
+            return refuse("\"..\" leads out of the bundle");
+        }
+        if path.contains(['\0', '\\']) || path.split('/').any(|name| name.is_empty() || name == ".") {
+            return refuse("a path in a bundle is plain names separated by \"/\"");
+        }
+        Ok(Self(path.to_owned()))
+    }
+
+    /// The path as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The last name.
+    #[must_use]
+    pub fn file_name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or(&self.0)
+    }
+
+    /// The regular file this path names beneath `root`.
+    ///
+    /// # Errors
+    /// Malformed, when it is missing, no regular file, or reached by a symbolic link that leaves
+    /// `root`.
+    pub fn resolve(&self, root: &Path) -> Result<PathBuf> {
+        let missing = |error: std::io::Error| {
+            Error::malformed(
+                root.join(&self.0).display(),
+                format!("the bundle names this file, but it {}", {
+                    if error.kind() == std::io::ErrorKind::NotFound {
+                        "does not exist".to_owned()
+                    } else {
+                        format!("cannot be read ({error})")
+                    }
+                }),
+            )
+        };
+        let root = root.canonicalize().map_err(Error::io("open", root))?;
+        let file = root.join(&self.0).canonicalize().map_err(missing)?;
+        if !file.starts_with(&root) {
+            return Err(Error::malformed(self, "a symbolic link leads out of the bundle"));
+        }
+        if !file.metadata().map_err(missing)?.is_file() {
+            return Err(Error::malformed(self, "this is not a regular file"));
+        }
+        Ok(file)
+    }
+}
+
+impl fmt::Display for BundlePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_relative_paths_are_taken() {
+        for good in ["core", "modules/ab/libc.so.6", "a..b/...", "sideband/cpu 3"] {
+            assert_eq!(BundlePath::new(good).unwrap().as_str(), good);
+        }
+        for bad in [
+            "",
+            "/",
+            "/etc/passwd",
+            "..",
+            "a/../b",
+            "a/..",
+            "./a",
+            "a//b",
+            "a/",
+            "a\0b",
+            "a\\b",
+        ] {
+            assert!(BundlePath::new(bad).unwrap_err().is_malformed(), "{bad:?}");
+        }
+        assert!(BundlePath::new(&"a".repeat(BundlePath::MAX_LEN + 1)).is_err());
+    }
+
+    #[test]
+    fn links_may_not_leave_and_only_files_are_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("bundle");
+        std::fs::create_dir_all(root.join("sub")).unwrap();
+        std::fs::write(dir.path().join("outside"), "x").unwrap();
+        std::fs::write(root.join("sub/inside"), "x").unwrap();
+        std::os::unix::fs::symlink("../outside", root.join("out")).unwrap();
+        std::os::unix::fs::symlink("sub/inside", root.join("in")).unwrap();
+        std::os::unix::fs::symlink("loop", root.join("loop")).unwrap();
+        let resolve = |path: &str| BundlePath::new(path).unwrap().resolve(&root);
+        assert!(resolve("in").is_ok());
+        for bad in ["out", "loop", "sub", "none"] {
+            assert!(resolve(bad).unwrap_err().is_malformed(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Opening a bundle and reading its parts.
+
+use crate::archive;
+use crate::core::Core;
+use crate::manifest::{CpuTrace, Manifest};
+use crate::schema::{Findings, META_JSON, Node, TRACE_JSON, decode_meta, decode_trace, parse_json};
+use crate::{BundlePath, Error, Result, SharedBytes, code};
+use backtrail_perf::ContextSwitch;
+use backtrail_pt::{Avma, Pid};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A bundle at hand. The files it names were there, inside it, when it was opened.
+#[derive(Debug)]
+pub struct Bundle {
+    manifest: Manifest,
+    root: PathBuf,
+    /// Where a packed bundle was unpacked to.
+    _unpacked: Option<TempDir>,
+}
+
+/// Code as it lay in a process's memory.
+#[derive(Clone, Debug)]
+pub struct CodeSection {
+    /// The first address.
+    pub start: Avma,
+    /// The code.
+    pub bytes: SharedBytes,
+    /// Which of the process's modules it is of, as an index.
+    pub module: Option<usize>,
+}
+
+impl Bundle {
+    /// Opens a bundle: its directory, or the one file it was packed into, which is unpacked
+    /// into a temporary directory that lives as long as the `Bundle`.
+    ///
+    /// # Errors
+    /// Malformed, when anything in its description cannot be, or a file is missing. The contents of
+    /// traces, modules and the core are looked at only when asked for.
+    pub fn open(path: &Path) -> Result<Self> {
+        let unpacked = if path.is_dir() {
+            None
+        } else {
+            let dir = tempfile::Builder::new()
+                .prefix("backtrail-")
+                .tempdir()
+                .map_err(Error::io("create", &std::env::temp_dir()))?;
+            archive::unpack_into(path, dir.path())?;
+            Some(dir)
+        };
+        let root = unpacked.as_ref().map_or(path, TempDir::path).to_owned();
+        let findings = Findings::default();
+        let manifest = load(&root, &findings);
+        match (manifest, findings.into_vec().into_iter().next()) {
+            (_, Some(error)) => Err(error),
+            (Some(manifest), None) => Ok(Self {
+                manifest,
+                root,
+                _unpacked: unpacked,
+            }),
+            (None, None) => Err(Error::malformed(TRACE_JSON, "it describes no trace")),
+        }
+    }
+
+    /// What the bundle says of its trace.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The directory the bundle stands in.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The contents of a file of the bundle.
+    ///
+    /// # Errors
+    /// Malformed, when it is missing or a link leads out of the bundle.
+    pub fn bytes(&self, path: &BundlePath) -> Result<SharedBytes> {
+        SharedBytes::map_file(&path.resolve(&self.root)?)
+    }
+
+    /// The code of a process. Sections may overlap: a later one lies over the earlier.
+    ///
+    /// First what the core saved of executable memory (the vdso stands nowhere else), then the
+    /// modules, then the raw images. A module without file has no code here.
+    ///
+    /// # Errors
+    /// Malformed, when a module is no ELF file for x86-64, is not the one its build id says, or cannot lie
+    /// where the bundle says; or when the core is damaged.
+    pub fn code(&self, pid: Pid) -> Result<Vec<CodeSection>> {
+        code::sections(self, pid)
+    }
+
+    /// The core of the crash, when the bundle has one.
+    ///
+    /// # Errors
+    /// Malformed, when it is no readable ELF core.
+    pub fn core(&self) -> Result<Option<Core>> {
+        let path = self.manifest.core.as_ref();
+        path.map(|path| Core::parse(self.bytes(path)?, path)).transpose()
+    }
+
+    /// The context switches of a processor, in order of time.
+    ///
+    /// # Errors
+    /// Malformed, when a record cannot be, or time runs backward.
+    pub fn switches(&self, cpu: &CpuTrace) -> Result<Vec<ContextSwitch>> {
+        let bytes = self.bytes(&cpu.switches)?;
+        backtrail_perf::switch::parse(&bytes).map_err(Error::perf(Path::new(cpu.switches.as_str())))
+    }
+}
+
+/// Reads both descriptions beneath `root`; what is wrong goes to `findings`.
+pub(crate) fn load(root: &Path, findings: &Findings) -> Option<Manifest> {
+    let parsed = BundlePath::new(TRACE_JSON)
+        .and_then(|path| SharedBytes::map_file(&path.resolve(root)?))
+        .and_then(|bytes| parse_json(&bytes, TRACE_JSON));
+    let value = parsed.map_err(|error| findings.add(error)).ok()?;
+    let mut take_path = |text: &str, _| {
+        let path = BundlePath::new(text)?;
+        path.resolve(root)?;
+        Ok(path)
+    };
+    let mut manifest = decode_trace(&Node::root(&value, TRACE_JSON, findings), &mut take_path)?;
+    // LLDB's own bundles have no such file.
+    if root.join(META_JSON).symlink_metadata().is_ok() {
+        let parsed = BundlePath::new(META_JSON)
+            .and_then(|path| SharedBytes::map_file(&path.resolve(root)?))
+            .and_then(|bytes| parse_json(&bytes, META_JSON));
+        let value = parsed.map_err(|error| findings.add(error)).ok()?;
+        manifest.meta = decode_meta(&Node::root(&value, META_JSON, findings))?;
+    }
+    Some(manifest)
+}

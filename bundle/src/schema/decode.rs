@@ -1,0 +1,307 @@
+//! `trace.json` → [`Manifest`].
+
+use super::{Node, OURS, VERSION, rules};
+use crate::manifest::{AddressFilter, CpuTrace, Manifest, Mapping, Meta, Module, Process, RawImage, Thread};
+use crate::{BundlePath, Error, Result};
+use backtrail_pt::cpu::Vendor;
+use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, FileOffset, Pid, Tid, TimingParams, TscConversion};
+
+/// LLDB's `kDefaultKernelLoadAddress`: where x86-64 Linux links the kernel.
+const KERNEL_BASE: Avma = Avma(0xffff_ffff_8100_0000);
+/// LLDB's `kDefaultKernelProcessID`.
+const KERNEL_PID: Pid = Pid(1);
+
+/// What a path in the description is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileRole {
+    /// PT packets.
+    Trace,
+    /// Context switches.
+    Switches,
+    /// An ELF file.
+    Module,
+    /// Raw code.
+    Image,
+    /// The core.
+    Core,
+}
+
+/// Turns a path of the description into one of the bundle: a reader checks it, an importer chooses a
+/// place for the file.
+pub(crate) type TakePath<'a> = dyn FnMut(&str, FileRole) -> Result<BundlePath> + 'a;
+
+/// Reads the description. What is wrong is reported on the way; `None`: too much is missing to
+/// go on. The manifest counts only when nothing was reported.
+pub(crate) fn decode_trace(root: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<Manifest> {
+    root.object()?;
+    let kind = root.field("type").string();
+    if kind.as_ref().is_some_and(|kind| kind != "intel-pt") {
+        root.field("type").report("only \"intel-pt\" is read");
+    }
+    let ours = root.field(OURS);
+    check_version(&ours);
+    let cpu = cpu_model(&root.field("cpuInfo"));
+    let tsc_node = root.field("tscPerfZeroConversion");
+    let tsc = if tsc_node.exists() {
+        tsc_conversion(&tsc_node)
+    } else {
+        None
+    };
+    let mut cpus = elements(&root.field("cpus"), |node| cpu_trace(node, take_path));
+    if root.field("cpus").exists() && !tsc_node.exists() {
+        root.report("\"tscPerfZeroConversion\" is required when \"cpus\" is given");
+    }
+    let mut processes = elements(&root.field("processes"), |node| process(node, take_path));
+    let kernel = root.field("kernel");
+    if kernel.exists() {
+        if root
+            .field("processes")
+            .optional_array()
+            .is_some_and(|processes| !processes.is_empty())
+        {
+            root.report("\"processes\" must be empty when \"kernel\" is given");
+        }
+        if !root.field("cpus").exists() {
+            root.report("\"cpus\" is required when \"kernel\" is given");
+        }
+        processes.extend(kernel_process(&kernel, std::mem::take(&mut cpus), take_path));
+    } else {
+        root.field("processes").array();
+    }
+    let manifest = Manifest {
+        cpu: cpu?,
+        timing: timing(&ours.field("timing"))?,
+        tsc,
+        filters: elements(&ours.field("filters"), address_filter),
+        processes,
+        cpus,
+        core: optional_path(&ours.field("core"), FileRole::Core, take_path),
+        meta: Meta::default(),
+    };
+    rules::apply(root, &manifest);
+    Some(manifest)
+}
+
+fn check_version(ours: &Node<'_>) {
+    if ours.exists()
+        && let Some(version) = ours.field("version").integer(u64::MAX)
+        && version > VERSION
+    {
+        let problem = format!("version {version} of a bundle is newer than this program reads; update it");
+        ours.report_error(Error::unsupported(super::TRACE_JSON, problem));
+    }
+}
+
+/// Those elements of an array, absent or not, that can be read.
+fn elements<T>(node: &Node<'_>, mut read: impl FnMut(&Node<'_>) -> Option<T>) -> Vec<T> {
+    node.optional_array()
+        .unwrap_or_default()
+        .iter()
+        .filter_map(&mut read)
+        .collect()
+}
+
+fn path(node: &Node<'_>, role: FileRole, take_path: &mut TakePath<'_>) -> Option<BundlePath> {
+    let text = node.string()?;
+    take_path(&text, role)
+        .map_err(|error| node.report_error(error))
+        .ok()
+}
+
+fn optional_path(node: &Node<'_>, role: FileRole, take_path: &mut TakePath<'_>) -> Option<BundlePath> {
+    if node.exists() {
+        path(node, role, take_path)
+    } else {
+        None
+    }
+}
+
+fn cpu_model(node: &Node<'_>) -> Option<CpuModel> {
+    node.object()?;
+    let vendor = node.field("vendor").string();
+    let (family, model) = (
+        node.field("family").integer(u16::MAX.into()),
+        node.field("model").integer(u8::MAX.into()),
+    );
+    let stepping = node.field("stepping").integer(15);
+    Some(CpuModel {
+        vendor: if vendor? == "GenuineIntel" {
+            Vendor::Intel
+        } else {
+            Vendor::Other
+        },
+        family: family? as u16,
+        model: model? as u8,
+        stepping: stepping? as u8,
+    })
+}
+
+fn tsc_conversion(node: &Node<'_>) -> Option<TscConversion> {
+    node.object()?;
+    let shift = node.field("timeShift").integer(63);
+    let mult = node.field("timeMult").integer(u32::MAX.into());
+    let zero = node.field("timeZero").number();
+    let conversion = TscConversion::new(shift? as u16, mult? as u32, zero?);
+    if conversion.is_none() {
+        node.report("a \"timeMult\" of 0 cannot convert time");
+    }
+    conversion
+}
+
+fn timing(node: &Node<'_>) -> Option<TimingParams> {
+    if !node.exists() {
+        return Some(TimingParams::default());
+    }
+    let optional = |key, max| {
+        let field = node.field(key);
+        if field.exists() {
+            field.integer(max)
+        } else {
+            Some(0)
+        }
+    };
+    Some(TimingParams {
+        mtc_freq: optional("mtcFreq", 15)? as u8,
+        nom_freq: optional("nomFreq", u8::MAX.into())? as u8,
+        cpuid_15h_eax: optional("cpuid15hEax", u32::MAX.into())? as u32,
+        cpuid_15h_ebx: optional("cpuid15hEbx", u32::MAX.into())? as u32,
+    })
+}
+
+fn address_filter(node: &Node<'_>) -> Option<AddressFilter> {
+    node.object()?;
+    let (from, to) = (node.field("from").number()?, node.field("to").number()?);
+    if from > to {
+        node.report("a filter cannot end before it starts");
+    }
+    Some(AddressFilter {
+        from: Avma(from),
+        to: Avma(to),
+    })
+}
+
+fn cpu_trace(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<CpuTrace> {
+    node.object()?;
+    let cpu = node.field("id").integer(u32::MAX.into());
+    let trace = path(&node.field("iptTrace"), FileRole::Trace, take_path);
+    let switches = path(&node.field("contextSwitchTrace"), FileRole::Switches, take_path);
+    Some(CpuTrace {
+        cpu: Cpu(cpu? as u32),
+        trace: trace?,
+        switches: switches?,
+    })
+}
+
+fn process(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<Process> {
+    node.object()?;
+    let pid = node.field("pid").integer(u32::MAX.into());
+    node.field("triple").optional_string();
+    node.field("threads").array();
+    node.field("modules").array();
+    let ours = node.field(OURS);
+    let mut modules = elements(&node.field("modules"), |node| module(node, take_path));
+    modules.extend(elements(&ours.field("missingModules"), |node| {
+        module(node, take_path)
+    }));
+    Some(Process {
+        threads: elements(&node.field("threads"), |node| thread(node, take_path)),
+        modules,
+        images: elements(&ours.field("images"), |node| raw_image(node, take_path)),
+        pid: Pid(pid? as u32),
+    })
+}
+
+fn thread(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<Thread> {
+    node.object()?;
+    let tid = node.field("tid").integer(u32::MAX.into());
+    let trace = optional_path(&node.field("iptTrace"), FileRole::Trace, take_path);
+    let name = node.field(OURS).field("name").optional_string();
+    Some(Thread {
+        tid: Tid(tid? as u32),
+        name: name?,
+        trace,
+    })
+}
+
+fn module(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<Module> {
+    node.object()?;
+    let path = node.field("systemPath").string();
+    let file = optional_path(&node.field("file"), FileRole::Module, take_path);
+    let base = node.field("loadAddress").number();
+    let build_id = build_id(node);
+    let mappings = elements(&node.field(OURS).field("mappings"), mapping);
+    Some(Module {
+        path: path?,
+        file,
+        build_id,
+        base: Avma(base?),
+        mappings,
+    })
+}
+
+/// Ours in lower-case digits, or LLDB's UUID, which is the same bytes with dashes.
+fn build_id(node: &Node<'_>) -> Option<BuildId> {
+    let ours = node.field(OURS).field("buildId");
+    let field = if ours.exists() { ours } else { node.field("uuid") };
+    let text = field.optional_string()??;
+    let id = text.replace('-', "").parse();
+    if id.is_err() {
+        field.report(format!(
+            "{:?} is not a build id",
+            text.chars().take(40).collect::<String>()
+        ));
+    }
+    id.ok()
+}
+
+fn mapping(node: &Node<'_>) -> Option<Mapping> {
+    node.object()?;
+    let (start, offset) = (node.field("start").number(), node.field("offset").number());
+    let size = node.field("size").number();
+    Some(Mapping {
+        start: Avma(start?),
+        offset: FileOffset(offset?),
+        size: size?,
+    })
+}
+
+fn raw_image(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<RawImage> {
+    let file = path(&node.field("file"), FileRole::Image, take_path);
+    let Mapping { start, offset, size } = mapping(node)?;
+    Some(RawImage {
+        start,
+        file: file?,
+        offset,
+        size,
+    })
+}
+
+/// A trace of the kernel alone: one process with a thread for each processor, as in LLDB.
+fn kernel_process(node: &Node<'_>, cpus: Vec<CpuTrace>, take_path: &mut TakePath<'_>) -> Option<Process> {
+    node.object()?;
+    let file = path(&node.field("file"), FileRole::Module, take_path);
+    let base = node.field("loadAddress");
+    let base = if base.exists() {
+        Avma(base.number()?)
+    } else {
+        KERNEL_BASE
+    };
+    let module = Module {
+        path: "[kernel]".to_owned(),
+        file: Some(file?),
+        base,
+        ..Module::default()
+    };
+    let thread = |cpu: CpuTrace| Thread {
+        tid: Tid(cpu.cpu.0),
+        name: Some(format!("kernel_cpu_{}", cpu.cpu)),
+        trace: Some(cpu.trace),
+    };
+    let threads = cpus.into_iter().map(thread).collect();
+    Some(Process {
+        pid: KERNEL_PID,
+        threads,
+        modules: vec![module],
+        images: Vec::new(),
+    })
+}

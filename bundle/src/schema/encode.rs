@@ -1,0 +1,169 @@
+//! [`Manifest`] → `trace.json`.
+
+use super::{OURS, VERSION};
+use crate::manifest::{CpuTrace, Manifest, Mapping, Module, Process, RawImage, Thread};
+use backtrail_pt::cpu::Vendor;
+use backtrail_pt::{BuildId, TimingParams};
+use serde_json::{Map, Value, json};
+
+/// The description of `manifest`. Addresses are strings: JSON's numbers are not exact beyond 2^53
+/// everywhere.
+pub(crate) fn encode_trace(manifest: &Manifest) -> Value {
+    let cpu = &manifest.cpu;
+    let vendor = if cpu.vendor == Vendor::Intel {
+        "GenuineIntel"
+    } else {
+        "Unknown"
+    };
+    let mut root = Map::new();
+    let mut put = |key: &str, value: Value| root.insert(key.to_owned(), value);
+    put("type", json!("intel-pt"));
+    put(
+        "cpuInfo",
+        json!({ "vendor": vendor, "family": cpu.family, "model": cpu.model, "stepping": cpu.stepping }),
+    );
+    put("processes", manifest.processes.iter().map(process).collect());
+    if !manifest.cpus.is_empty() {
+        put("cpus", manifest.cpus.iter().map(cpu_trace).collect());
+    }
+    if let Some(tsc) = manifest.tsc {
+        let zero = tsc.zero.to_string();
+        put(
+            "tscPerfZeroConversion",
+            json!({ "timeMult": tsc.mult, "timeShift": tsc.shift, "timeZero": zero }),
+        );
+    }
+    put(OURS, ours(manifest));
+    Value::Object(root)
+}
+
+fn ours(manifest: &Manifest) -> Value {
+    let mut ours = Map::new();
+    let mut put = |key: &str, value: Value| ours.insert(key.to_owned(), value);
+    put("version", json!(VERSION));
+    if manifest.timing != TimingParams::default() {
+        let TimingParams {
+            mtc_freq,
+            nom_freq,
+            cpuid_15h_eax,
+            cpuid_15h_ebx,
+        } = manifest.timing;
+        put(
+            "timing",
+            json!({
+                "mtcFreq": mtc_freq,
+                "nomFreq": nom_freq,
+                "cpuid15hEax": cpuid_15h_eax,
+                "cpuid15hEbx": cpuid_15h_ebx,
+            }),
+        );
+    }
+    if !manifest.filters.is_empty() {
+        let filters = manifest.filters.iter();
+        put(
+            "filters",
+            filters
+                .map(|filter| json!({ "from": filter.from.to_string(), "to": filter.to.to_string() }))
+                .collect(),
+        );
+    }
+    if let Some(core) = &manifest.core {
+        put("core", json!(core.as_str()));
+    }
+    Value::Object(ours)
+}
+
+fn process(process: &Process) -> Value {
+    // LLDB refuses a whole bundle for one module it cannot open: what is missing stands among ours.
+    let (found, missing): (Vec<_>, Vec<_>) = process.modules.iter().partition(|module| module.file.is_some());
+    let mut ours = Map::new();
+    if !missing.is_empty() {
+        ours.insert(
+            "missingModules".to_owned(),
+            missing.into_iter().map(module).collect(),
+        );
+    }
+    if !process.images.is_empty() {
+        ours.insert(
+            "images".to_owned(),
+            process.images.iter().map(raw_image).collect(),
+        );
+    }
+    let value = json!({
+        "pid": process.pid.0,
+        "triple": "x86_64-*-linux",
+        "threads": process.threads.iter().map(thread).collect::<Vec<_>>(),
+        "modules": found.into_iter().map(module).collect::<Vec<_>>(),
+    });
+    with_ours(value, ours)
+}
+
+fn thread(thread: &Thread) -> Value {
+    let mut value = json!({ "tid": thread.tid.0 });
+    if let (Some(trace), Some(object)) = (&thread.trace, value.as_object_mut()) {
+        object.insert("iptTrace".to_owned(), json!(trace.as_str()));
+    }
+    let name = thread.name.iter().map(|name| ("name".to_owned(), json!(name)));
+    with_ours(value, name.collect())
+}
+
+fn module(module: &Module) -> Value {
+    let mut value = json!({ "systemPath": module.path, "loadAddress": module.base.to_string() });
+    let mut ours = Map::new();
+    if let Some(object) = value.as_object_mut() {
+        if let Some(file) = &module.file {
+            object.insert("file".to_owned(), json!(file.as_str()));
+        }
+        if let Some(id) = &module.build_id {
+            ours.insert("buildId".to_owned(), json!(id.to_string()));
+            object.extend(uuid(id).map(|uuid| ("uuid".to_owned(), json!(uuid))));
+        }
+    }
+    if !module.mappings.is_empty() {
+        ours.insert(
+            "mappings".to_owned(),
+            module.mappings.iter().map(mapping).collect(),
+        );
+    }
+    with_ours(value, ours)
+}
+
+/// A build id of the usual length as LLDB prints it.
+fn uuid(id: &BuildId) -> Option<String> {
+    let digits = id.to_string().to_uppercase();
+    let groups = [0..8, 8..12, 12..16, 16..20, 20..32, 32..40];
+    let groups: Option<Vec<&str>> = groups.into_iter().map(|group| digits.get(group)).collect();
+    (digits.len() == 40).then_some(groups?.join("-"))
+}
+
+fn mapping(mapping: &Mapping) -> Value {
+    json!({
+        "start": mapping.start.to_string(),
+        "offset": mapping.offset.to_string(),
+        "size": mapping.size,
+    })
+}
+
+fn raw_image(image: &RawImage) -> Value {
+    json!({
+        "file": image.file.as_str(),
+        "start": image.start.to_string(),
+        "offset": image.offset.to_string(),
+        "size": image.size,
+    })
+}
+
+fn cpu_trace(cpu: &CpuTrace) -> Value {
+    json!({
+        "id": cpu.cpu.0,
+        "iptTrace": cpu.trace.as_str(),
+        "contextSwitchTrace": cpu.switches.as_str(),
+    })
+}
+
+fn with_ours(mut value: Value, ours: Map<String, Value>) -> Value {
+    if let (false, Some(object)) = (ours.is_empty(), value.as_object_mut()) {
+        object.insert(OURS.to_owned(), Value::Object(ours));
+    }
+    value
+}

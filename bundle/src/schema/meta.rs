@@ -1,0 +1,112 @@
+//! `meta.json` ↔ [`Meta`].
+
+use super::Node;
+use crate::manifest::{Crash, Meta, Source};
+use backtrail_pt::{Avma, Pid, Tid};
+use serde_json::{Map, Value, json};
+
+/// Reads the file; what is wrong is reported on the way.
+pub(crate) fn decode_meta(root: &Node<'_>) -> Option<Meta> {
+    root.object()?;
+    let source_node = root.field("source");
+    let source = match source_node.optional_string()?.as_deref() {
+        Some("hardware") => Source::Hardware,
+        Some("software") => Source::Software,
+        None | Some("unknown") => Source::Unknown,
+        Some(other) => {
+            source_node.report(format!("{other:?} is no source of traces"));
+            Source::Unknown
+        }
+    };
+    let created_at = root.field("createdAt");
+    let crash_node = root.field("crash");
+    let strings = |key| {
+        root.field(key)
+            .optional_array()
+            .map(|list| list.iter().filter_map(Node::string).collect())
+    };
+    Some(Meta {
+        source,
+        created_by: root.field("createdBy").optional_string()?,
+        created_at: if created_at.exists() {
+            created_at.integer(u64::MAX)
+        } else {
+            None
+        },
+        program: root.field("program").optional_string()?,
+        command_line: strings("commandLine")?,
+        crash: if crash_node.exists() {
+            crash(&crash_node)
+        } else {
+            None
+        },
+        host: root.field("host").optional_string()?,
+        kernel: root.field("kernel").optional_string()?,
+        notes: strings("notes")?,
+    })
+}
+
+fn crash(node: &Node<'_>) -> Option<Crash> {
+    node.object()?;
+    let (pid, tid) = (
+        node.field("pid").integer(u32::MAX.into()),
+        node.field("tid").integer(u32::MAX.into()),
+    );
+    let (signal, code) = (node.field("signal").signed(), node.field("code").signed());
+    let pc = node.field("pc").number();
+    let address = node.field("faultAddress");
+    Some(Crash {
+        pid: Pid(pid? as u32),
+        tid: Tid(tid? as u32),
+        signal: signal?,
+        code: code?,
+        fault_address: if address.exists() {
+            address.number().map(Avma)
+        } else {
+            None
+        },
+        pc: Avma(pc?),
+    })
+}
+
+/// What the file says for `meta`; what is not known is left out.
+pub(crate) fn encode_meta(meta: &Meta) -> Value {
+    let source = match meta.source {
+        Source::Hardware => "hardware",
+        Source::Software => "software",
+        Source::Unknown => "unknown",
+    };
+    let mut object = Map::new();
+    object.insert("source".to_owned(), json!(source));
+    let mut optional = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            object.insert(key.to_owned(), value);
+        }
+    };
+    optional("createdBy", meta.created_by.as_ref().map(|text| json!(text)));
+    optional("createdAt", meta.created_at.map(|seconds| json!(seconds)));
+    optional("program", meta.program.as_ref().map(|text| json!(text)));
+    optional(
+        "commandLine",
+        (!meta.command_line.is_empty()).then(|| json!(meta.command_line)),
+    );
+    optional("crash", meta.crash.as_ref().map(encode_crash));
+    optional("host", meta.host.as_ref().map(|text| json!(text)));
+    optional("kernel", meta.kernel.as_ref().map(|text| json!(text)));
+    optional("notes", (!meta.notes.is_empty()).then(|| json!(meta.notes)));
+    Value::Object(object)
+}
+
+fn encode_crash(crash: &Crash) -> Value {
+    let mut value = json!({
+        "pid": crash.pid.0,
+        "tid": crash.tid.0,
+        "signal": crash.signal,
+        "code": crash.code,
+        "pc": crash.pc.to_string(),
+    });
+    if let (Some(address), Some(object)) = (crash.fault_address, value.as_object_mut()) {
+        object.insert("faultAddress".to_owned(), json!(address.to_string()));
+    }
+    value
+}

@@ -1,0 +1,52 @@
+//! What a manifest must hold beyond the form of its fields.
+
+use super::Node;
+use crate::manifest::Manifest;
+use std::collections::HashSet;
+
+/// Reports at `root` every rule that `manifest` breaks.
+pub(super) fn apply(root: &Node<'_>, manifest: &Manifest) {
+    let mut pids = HashSet::new();
+    let mut cpus = HashSet::new();
+    let threads = || manifest.processes.iter().flat_map(|process| &process.threads);
+    if !manifest.cpus.is_empty() && threads().any(|thread| thread.trace.is_some()) {
+        root.report("a trace is kept by processor (\"cpus\") or by thread (\"iptTrace\"), this one has both");
+    }
+    for cpu in &manifest.cpus {
+        if !cpus.insert(cpu.cpu) {
+            root.field("cpus")
+                .report(format!("processor {} is there twice", cpu.cpu));
+        }
+    }
+    for process in &manifest.processes {
+        let node = root.field("processes");
+        if !pids.insert(process.pid) {
+            node.report(format!("process {} is there twice", process.pid));
+        }
+        let mut tids = HashSet::new();
+        for thread in &process.threads {
+            if !tids.insert(thread.tid) {
+                node.report(format!(
+                    "thread {} of process {} is there twice",
+                    thread.tid, process.pid
+                ));
+            }
+        }
+        let mapped = process.modules.iter().flat_map(|module| &module.mappings);
+        let areas = mapped
+            .map(|mapping| (mapping.start, mapping.offset, mapping.size))
+            .chain(
+                process
+                    .images
+                    .iter()
+                    .map(|image| (image.start, image.offset, image.size)),
+            );
+        for (start, offset, size) in areas {
+            if start.0.checked_add(size).is_none() || offset.0.checked_add(size).is_none() {
+                node.report(format!(
+                    "{size:#x} bytes at {start} are more than the address space holds"
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Writing a bundle: into a directory beside the target, which takes its name only when all is there.
+
+use crate::elf::Elf;
+use crate::schema::{META_JSON, TRACE_JSON, encode_meta, encode_trace};
+use crate::{Bundle, BundlePath, Error, Manifest, Result, SharedBytes};
+use backtrail_pt::BuildId;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Whether a bundle that stands at the target gives way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// Refuse.
+    Never,
+    /// Replace it; anything else but a bundle is refused all the same.
+    Bundle,
+}
+
+/// A bundle in the making. Dropped before [`Self::finish`], it leaves nothing behind.
+#[derive(Debug)]
+pub struct Writer {
+    target: PathBuf,
+    temporary: TempDir,
+}
+
+impl Writer {
+    /// Begins a bundle that will stand at `target`.
+    ///
+    /// # Errors
+    /// When `target` is taken (an empty directory is not), or its parent cannot be written.
+    pub fn create(target: &Path, overwrite: Overwrite) -> Result<Self> {
+        check_target(target, overwrite)?;
+        let parent = target
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let temporary = tempfile::Builder::new()
+            .prefix(".backtrail-")
+            .tempdir_in(parent)
+            .map_err(Error::io("create a directory in", parent))?;
+        Ok(Self {
+            target: target.to_owned(),
+            temporary,
+        })
+    }
+
+    /// Where the files stand for now.
+    pub(crate) fn root(&self) -> &Path {
+        self.temporary.path()
+    }
+
+    /// Creates a file, for the caller to fill.
+    ///
+    /// # Errors
+    /// When it exists already or cannot be created.
+    pub fn create_file(&self, path: &BundlePath) -> Result<File> {
+        let target = self.place(path)?;
+        File::create_new(&target).map_err(Error::io("create", &target))
+    }
+
+    /// Creates a file of these bytes.
+    ///
+    /// # Errors
+    /// As [`Self::create_file`].
+    pub fn add_bytes(&self, path: &BundlePath, bytes: &[u8]) -> Result<()> {
+        self.create_file(path)?
+            .write_all(bytes)
+            .map_err(Error::io("write", &self.target))
+    }
+
+    /// Copies a file from outside; a sparse or reflinked copy where the file system can.
+    ///
+    /// # Errors
+    /// When it cannot be read, or as [`Self::create_file`].
+    pub fn add_file(&self, path: &BundlePath, source: &Path) -> Result<()> {
+        if !source.is_file() {
+            return Err(Error::malformed(source.display(), "this is not a regular file"));
+        }
+        let target = self.place(path)?;
+        fs::copy(source, &target).map_err(Error::io("copy", source))?;
+        // The copy has the source's mode, which need not let the owner write.
+        let mut mode = fs::metadata(&target)
+            .map_err(Error::io("read", &target))?
+            .permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o644);
+        fs::set_permissions(&target, mode).map_err(Error::io("change", &target))
+    }
+
+    /// Copies the ELF file `source`, which the traced system had at `system_path`, to
+    /// `modules/ID/NAME`: ID is the build id, or a hash of the contents of a file that has none.
+    /// A file that is there already is not copied again.
+    ///
+    /// # Errors
+    /// When it cannot be read or is no ELF file.
+    pub fn add_module(&self, source: &Path, system_path: &str) -> Result<(BundlePath, Option<BuildId>)> {
+        let bytes = SharedBytes::map_file(source)?;
+        let build_id = Elf::parse(&bytes, source.display())?.build_id();
+        let id = build_id
+            .as_ref()
+            .map_or_else(|| format!("{:016x}", fnv1a(&bytes)), ToString::to_string);
+        let path = BundlePath::new(&format!("modules/{id}/{}", plain_name(system_path)))?;
+        if !self.root().join(path.as_str()).exists() {
+            self.add_file(&path, source)?;
+        }
+        Ok((path, build_id))
+    }
+
+    /// Writes the descriptions, has the whole read back, and moves it to its place.
+    ///
+    /// # Errors
+    /// When `manifest` names a file that was not added or breaks a rule of the schema; then
+    /// nothing stands at the target.
+    pub fn finish(self, manifest: &Manifest) -> Result<()> {
+        self.add_json(TRACE_JSON, &encode_trace(manifest))?;
+        self.add_json(META_JSON, &encode_meta(&manifest.meta))?;
+        Bundle::open(self.root())?;
+        self.publish()
+    }
+
+    /// Moves the directory to the target.
+    pub(crate) fn publish(self) -> Result<()> {
+        // A temporary directory is its owner's alone; a bundle is as open as the umask lets it.
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(self.root(), mode).map_err(Error::io("change", self.temporary.path()))?;
+        let Self { target, temporary } = self;
+        // Checked when begun; a bundle may only now give way.
+        let old = match target.symlink_metadata() {
+            Ok(_) => {
+                let parent = temporary.path().parent().unwrap_or(Path::new("."));
+                let aside = tempfile::Builder::new()
+                    .prefix(".backtrail-old-")
+                    .tempdir_in(parent)
+                    .map_err(Error::io("create a directory in", parent))?;
+                fs::rename(&target, aside.path().join("bundle")).map_err(Error::io("replace", &target))?;
+                Some(aside)
+            }
+            Err(_) => None,
+        };
+        let path = temporary.keep();
+        let moved = fs::rename(&path, &target).map_err(Error::io("create", &target));
+        if moved.is_err() {
+            let _ = fs::remove_dir_all(&path);
+            if let Some(aside) = &old {
+                let _ = fs::rename(aside.path().join("bundle"), &target);
+            }
+        }
+        moved
+    }
+
+    fn add_json(&self, name: &str, value: &serde_json::Value) -> Result<()> {
+        self.add_bytes(&BundlePath::new(name)?, format!("{value:#}\n").as_bytes())
+    }
+
+    /// The file's place for now, its directory made.
+    fn place(&self, path: &BundlePath) -> Result<PathBuf> {
+        let target = self.root().join(path.as_str());
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+        }
+        Ok(target)
+    }
+}
+
+/// Refuses a target that is taken.
+fn check_target(target: &Path, overwrite: Overwrite) -> Result<()> {
+    let taken = |what, hint| {
+        Err(Error::TargetExists {
+            path: target.to_owned(),
+            what,
+            hint,
+        })
+    };
+    let Ok(metadata) = target.symlink_metadata() else {
+        return Ok(());
+    };
+    if !metadata.is_dir() {
+        return taken("not a directory", "");
+    }
+    if fs::read_dir(target)
+        .map_err(Error::io("read", target))?
+        .next()
+        .is_none()
+    {
+        return Ok(());
+    }
+    match (target.join(TRACE_JSON).is_file(), overwrite) {
+        (true, Overwrite::Bundle) => Ok(()),
+        (true, Overwrite::Never) => taken("a bundle", " or let it be overwritten"),
+        (false, _) => taken("a directory that holds other files", ""),
+    }
+}
+
+/// A file name of the path's last part that is safe everywhere.
+pub(crate) fn plain_name(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let plain: String = name
+        .chars()
+        .take(128)
+        .map(|char| {
+            if char.is_ascii_alphanumeric() || "._-+".contains(char) {
+                char
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    if plain.trim_matches('.').is_empty() {
+        "module".to_owned()
+    } else {
+        plain
+    }
+}
+
+/// FNV-1a, 64 bits: tells files without build id apart; no defense against a forger, who can
+/// forge a build id too.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
