@@ -8,7 +8,9 @@
 //! The input is not trusted: what is damaged gives fewer answers, time and memory stay in
 //! proportion to the file's size.
 
+mod code;
 mod demangle;
+mod dwarf;
 mod error;
 mod file;
 mod model;

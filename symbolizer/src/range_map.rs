@@ -5,6 +5,7 @@ use std::ops::Range;
 /// Which of many ranges holds an address: the one that starts last, the inner one of nested ranges.
 ///
 /// Built in O(n log n), asked in O(log n), whatever the overlaps.
+#[derive(Default)]
 pub(crate) struct RangeMap {
     /// Disjoint pieces in address order, each with the number of the range it came from.
     pieces: Vec<(Range<u64>, u32)>,

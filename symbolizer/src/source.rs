@@ -39,6 +39,19 @@ impl Source {
         }
         plain_section(elf, name).unwrap_or_default()
     }
+
+    /// The bytes of all debug sections together.
+    pub fn dwarf_size(&self, elf: &Elf) -> u64 {
+        let inflated: usize = self.inflated.iter().map(|(_, data)| data.len()).sum();
+        let debug = elf
+            .sections()
+            .filter(|section| section.name().is_ok_and(|name| name.starts_with(".debug_")));
+        let plain: usize = debug
+            .filter_map(|section| section.data().ok())
+            .map(<[u8]>::len)
+            .sum();
+        (inflated as u64).saturating_add(plain as u64)
+    }
 }
 
 /// Every file whose bytes the tables point into.
@@ -136,7 +149,9 @@ fn has_dwarf(elf: &Elf) -> bool {
 }
 
 fn plain_section<'d>(elf: &Elf<'d>, name: &str) -> Option<&'d [u8]> {
-    elf.section_by_name(name)?.data().ok()
+    let data = elf.section_by_name(name)?.compressed_data().ok()?;
+    // What could not be inflated is of no use.
+    (data.format == CompressionFormat::None).then_some(data.data)
 }
 
 /// Inflates the compressed debug sections (`SHF_COMPRESSED`, and GNU's older `.zdebug_*`).

@@ -1,5 +1,6 @@
 //! Functions as the ELF symbol tables know them (System V ABI, chapter "Symbol Table").
 
+use crate::code::CodeRanges;
 use crate::demangle::Name;
 use crate::names::{self, NameIndex};
 use crate::range_map::RangeMap;
@@ -7,7 +8,7 @@ use crate::source::Elf;
 use crate::{Function, FunctionKind, plt};
 use backtrail_pt::Svma;
 use object::read::elf::Sym;
-use object::{LittleEndian, Object, ObjectSection, SectionFlags, elf};
+use object::{LittleEndian, elf};
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -37,12 +38,11 @@ pub(crate) struct SymbolTable<'d> {
 
 impl<'d> SymbolTable<'d> {
     /// From the tables of the module and of its debug file, and the linkage stubs of the module.
-    pub fn new(module: &Elf<'d>, debug: Option<&Elf<'d>>) -> Self {
-        let code = code_ranges(module);
+    pub fn new(module: &Elf<'d>, debug: Option<&Elf<'d>>, code: &CodeRanges) -> Self {
         let mut symbols = Vec::new();
         for elf in [Some(module), debug].into_iter().flatten() {
-            collect(elf.elf_symbol_table(), &code, &mut symbols);
-            collect(elf.elf_dynamic_symbol_table(), &code, &mut symbols);
+            collect(elf.elf_symbol_table(), code, &mut symbols);
+            collect(elf.elf_dynamic_symbol_table(), code, &mut symbols);
         }
         symbols.sort_by(|a, b| {
             a.range
@@ -65,7 +65,7 @@ impl<'d> SymbolTable<'d> {
                 .cmp(&b.range.start)
                 .then_with(|| rank(a).cmp(&rank(b)))
         });
-        extend_unsized(&mut symbols, &code);
+        extend_unsized(&mut symbols, code);
         symbols.retain(|symbol| !symbol.range.is_empty());
         // Aliases: only the first of those that start together is found by address.
         let mut shown: Vec<(Range<u64>, u32)> = Vec::new();
@@ -193,38 +193,10 @@ fn rank<'a>(symbol: &Symbol<'a>) -> impl Ord + use<'a> {
     )
 }
 
-/// The addresses of executable sections; of executable segments where there are no sections.
-fn code_ranges(elf: &Elf) -> Vec<Range<u64>> {
-    use object::read::elf::ProgramHeader;
-    let executable =
-        |flags| matches!(flags, SectionFlags::Elf { sh_flags, .. } if sh_flags.0 & elf::SHF_EXECINSTR.0 != 0);
-    let sections = elf.sections().filter(|section| executable(section.flags()));
-    let mut code: Vec<_> = sections
-        .map(|section| section.address()..section.address().saturating_add(section.size()))
-        .collect();
-    if elf.elf_section_table().is_empty() {
-        let segments = elf.elf_program_headers().iter();
-        code = segments
-            .filter(|header| header.p_flags(LittleEndian).0 & elf::PF_X.0 != 0)
-            .map(|header| {
-                let start = header.p_vaddr(LittleEndian);
-                start..start.saturating_add(header.p_memsz(LittleEndian))
-            })
-            .collect();
-    }
-    code.sort_by_key(|range| range.start);
-    code
-}
-
-fn code_range_of(code: &[Range<u64>], at: u64) -> Option<&Range<u64>> {
-    let next = code.partition_point(|range| range.start <= at);
-    code.get(next.checked_sub(1)?).filter(|range| range.contains(&at))
-}
-
 /// Takes the defined symbols that lie in code.
 fn collect<'d>(
     table: &object::read::elf::SymbolTable<'d, elf::FileHeader64<LittleEndian>>,
-    code: &[Range<u64>],
+    code: &CodeRanges,
     symbols: &mut Vec<Symbol<'d>>,
 ) {
     for symbol in table.iter() {
@@ -235,7 +207,7 @@ fn collect<'d>(
             _ => continue,
         };
         let start = symbol.st_value(LittleEndian);
-        let Some(section) = code_range_of(code, start).filter(|_| !symbol.is_undefined(LittleEndian)) else {
+        let Some(section) = code.around(start).filter(|_| !symbol.is_undefined(LittleEndian)) else {
             continue;
         };
         let Ok(linkage) = table.symbol_name(LittleEndian, symbol) else {
@@ -257,7 +229,7 @@ fn collect<'d>(
 }
 
 /// A symbol without size goes on to the next symbol or the end of its section.
-fn extend_unsized(symbols: &mut [Symbol], code: &[Range<u64>]) {
+fn extend_unsized(symbols: &mut [Symbol], code: &CodeRanges) {
     let mut next_start = u64::MAX;
     let mut after_next = u64::MAX;
     for symbol in symbols.iter_mut().rev() {
@@ -265,8 +237,9 @@ fn extend_unsized(symbols: &mut [Symbol], code: &[Range<u64>]) {
             after_next = std::mem::replace(&mut next_start, symbol.range.start);
         }
         if symbol.unsized_ {
-            let section_end =
-                code_range_of(code, symbol.range.start).map_or(symbol.range.start, |range| range.end);
+            let section_end = code
+                .around(symbol.range.start)
+                .map_or(symbol.range.start, |range| range.end);
             symbol.range.end = after_next.min(section_end);
         }
     }

@@ -1,91 +1,255 @@
 //! One file's symbols and DWARF together: which of the two answers what.
 
+use crate::code::CodeRanges;
+use crate::dwarf::{DebugInfo, FunctionHere, Prologue, Statement};
+use crate::names;
 use crate::source::Sources;
 use crate::symbols::SymbolTable;
-use crate::{Error, Frame, Function, InlinedCopy, LineMatch, LineRow};
+use crate::{Error, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SourceLocation};
 use backtrail_pt::{BuildId, Svma};
 use object::Object;
+use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+/// Deeper inlining is cut: no compiler goes so far.
+const MAX_INLINED: usize = 256;
 
 /// All that is known of one file.
 pub(crate) struct Tables<'d> {
     pub build_id: Option<BuildId>,
+    sources: &'d Sources,
+    code: CodeRanges,
     symbols: SymbolTable<'d>,
-    missing: Option<&'d str>,
+    debug: OnceLock<Option<DebugInfo<'d>>>,
 }
 
 impl<'d> Tables<'d> {
     pub fn new(sources: &'d Sources) -> Result<Self, Error> {
         let elf = sources.module.elf()?;
         let debug = sources.debug.as_ref().map(|source| source.elf()).transpose()?;
+        let code = CodeRanges::of(&elf);
         Ok(Self {
             build_id: elf.build_id().ok().flatten().and_then(BuildId::new),
-            symbols: SymbolTable::new(&elf, debug.as_ref()),
-            missing: sources.missing.as_deref(),
+            sources,
+            symbols: SymbolTable::new(&elf, debug.as_ref(), &code),
+            code,
+            debug: OnceLock::new(),
         })
     }
 
+    fn debug(&self) -> Option<&DebugInfo<'d>> {
+        let open = || {
+            let holder = self.sources.dwarf_holder();
+            let mut info = DebugInfo::new(holder, &holder.elf().ok()?, self.code.clone())?;
+            if let Some(supplementary) = &self.sources.supplementary {
+                info.set_supplementary(supplementary, &supplementary.elf().ok()?);
+            }
+            Some(info)
+        };
+        self.debug.get_or_init(open).as_ref()
+    }
+
     pub fn debug_gap(&self) -> Option<String> {
-        self.missing.map(str::to_owned)
+        if let Some(missing) = &self.sources.missing {
+            return Some(missing.clone());
+        }
+        let Some(debug) = self.debug() else {
+            return Some("the file has no DWARF".into());
+        };
+        let split = debug.split_units();
+        (split > 0).then(|| format!("{split} units keep their DWARF in .dwo files, which are not read"))
     }
 
     pub fn function_at(&self, at: u64) -> Option<Function> {
+        if let Some(here) = self.debug().and_then(|debug| debug.function_at(at)) {
+            return Some(self.described(&here));
+        }
         self.symbols.function(self.symbols.at(at)?)
+    }
+
+    /// A function that DWARF describes, under the name that its symbol completes: C has no linkage
+    /// names, and static functions of C++ have theirs only in the symbol table.
+    fn described(&self, here: &FunctionHere) -> Function {
+        let symbol = self.symbols.starting_at(here.start);
+        let kind = symbol
+            .and_then(|number| self.symbols.get(number))
+            .map(|symbol| symbol.kind);
+        let mut name = &here.name.name;
+        let mut linkage_name = name.linkage.clone();
+        if let Some(named) = symbol
+            .and_then(|number| self.symbols.name(number))
+            .filter(|_| !here.name.has_linkage)
+        {
+            if names::is_mangled(named.linkage.as_bytes()) || name.readable.is_empty() {
+                name = named;
+            }
+            // `f.constprop.0` is a variant of `f`; any other name is an alias.
+            let variant = named
+                .linkage
+                .strip_prefix(&*name.linkage)
+                .is_some_and(|rest| rest.starts_with('.'));
+            linkage_name = if variant {
+                named.linkage.clone()
+            } else {
+                name.linkage.clone()
+            };
+        }
+        Function {
+            name: name.readable.clone(),
+            linkage_name,
+            entry: Svma(here.start),
+            range: Svma(here.part.start)..Svma(here.part.end),
+            declared: here.name.declared.clone(),
+            kind: kind
+                .filter(|kind| *kind == FunctionKind::IfuncResolver)
+                .unwrap_or(FunctionKind::Function),
+        }
     }
 
     pub fn frames_at(&self, at: u64) -> Vec<Frame> {
         let Some(function) = self.function_at(at) else {
             return Vec::new();
         };
-        vec![Frame {
+        let mut location = self
+            .line_at(at)
+            .filter(|row| !row.file.is_empty())
+            .map(|row| SourceLocation {
+                file: row.file,
+                line: row.line,
+                column: row.column,
+            });
+        let mut frames = Vec::new();
+        for copy in self
+            .debug()
+            .map(|debug| debug.inlined_at(at, MAX_INLINED))
+            .unwrap_or_default()
+        {
+            frames.push(Frame {
+                function: copy.name.name.readable.clone(),
+                linkage_name: copy.name.name.linkage.clone(),
+                location: location.take(),
+                declared: copy.name.declared.clone(),
+                range: Svma(copy.part.start)..Svma(copy.part.end),
+                entry: Svma(copy.start),
+                inlined: true,
+            });
+            location = Some(copy.call).filter(|call| !call.file.is_empty());
+        }
+        frames.push(Frame {
             function: function.name,
             linkage_name: function.linkage_name,
-            location: None,
+            location,
             declared: function.declared,
             range: function.range,
             entry: function.entry,
             inlined: false,
-        }]
+        });
+        frames
     }
 
-    pub fn line_at(&self, _at: u64) -> Option<LineRow> {
-        None
+    pub fn line_at(&self, at: u64) -> Option<LineRow> {
+        self.debug()?.line_at(at)
     }
 
-    pub fn lines_in(&self, _range: Range<u64>) -> Vec<LineRow> {
-        Vec::new()
+    pub fn lines_in(&self, range: Range<u64>) -> Vec<LineRow> {
+        self.debug()
+            .map(|debug| debug.lines_in(range))
+            .unwrap_or_default()
     }
 
+    /// By the symbol tables, which know all functions unless the file was stripped; then by DWARF.
     pub fn functions_named(&self, name: &str) -> Vec<Function> {
-        self.symbols
-            .named(name)
-            .into_iter()
-            .filter_map(|start| self.function_at(start))
-            .collect()
+        let mut starts = self.symbols.named(name);
+        if starts.is_empty() {
+            starts = self
+                .debug()
+                .map(|debug| debug.starts_named(name))
+                .unwrap_or_default();
+        }
+        self.functions_starting_at(starts.into_iter())
     }
 
     pub fn functions_matching(&self, pattern: &regex::Regex) -> Vec<Function> {
-        self.symbols
-            .starts()
-            .filter_map(|start| self.function_at(start))
-            .filter(|function| pattern.is_match(&function.name))
-            .collect()
+        let mut functions = self.functions_starting_at(self.symbols.starts());
+        functions.retain(|function| pattern.is_match(&function.name));
+        functions
     }
 
-    pub fn inlined_copies_named(&self, _name: &str) -> Vec<InlinedCopy> {
-        Vec::new()
+    /// The functions entered at `starts`; a part split off a function is none.
+    fn functions_starting_at(&self, starts: impl Iterator<Item = u64>) -> Vec<Function> {
+        let mut functions: Vec<_> = starts.filter_map(|start| self.function_at(start)).collect();
+        functions.retain(|function| function.range.contains(&function.entry));
+        functions.dedup_by_key(|function| function.entry);
+        functions
     }
 
-    pub fn addresses_of_line(&self, _file: &str, _line: u32) -> Vec<LineMatch> {
-        Vec::new()
+    pub fn inlined_copies_named(&self, name: &str) -> Vec<InlinedCopy> {
+        let Some(debug) = self.debug() else {
+            return Vec::new();
+        };
+        let copies = debug.inlined_named(name).into_iter();
+        let copy = |(name, ranges): (&crate::dwarf::ResolvedName, &[Range<u64>])| {
+            Some(InlinedCopy {
+                name: name.name.readable.clone(),
+                entry: Svma(ranges.iter().map(|range| range.start).min()?),
+                ranges: ranges
+                    .iter()
+                    .map(|range| Svma(range.start)..Svma(range.end))
+                    .collect(),
+            })
+        };
+        copies.filter_map(copy).collect()
     }
 
+    pub fn addresses_of_line(&self, file: &str, line: u32) -> Vec<LineMatch> {
+        let Some(debug) = self.debug() else {
+            return Vec::new();
+        };
+        let mut seen = BTreeSet::new();
+        let mut matches = Vec::new();
+        // In address order: the first statement in each function or inlined copy stands for all.
+        for statement in debug.statements_of_line(file, line) {
+            let function = self.function_at(statement.address);
+            let copy = debug
+                .inlined_at(statement.address, 1)
+                .first()
+                .map(|copy| copy.start);
+            if seen.insert((function.as_ref().map(|function| function.entry), copy)) {
+                let Statement { address, file, line } = statement;
+                matches.push(LineMatch {
+                    address: Svma(address),
+                    file,
+                    line,
+                    function,
+                });
+            }
+        }
+        matches
+    }
+
+    /// GDB's rule: the mark in the line table; else, where optimization left the arguments in place
+    /// at the entry, the entry; else the second row.
     pub fn after_prologue(&self, entry: u64) -> u64 {
-        entry
+        let Some(debug) = self.debug() else { return entry };
+        let Some(here) = debug.function_at(entry) else {
+            return entry;
+        };
+        match debug.after_prologue(entry, here.part.end) {
+            Prologue::Marked(address) => address,
+            Prologue::SecondRow(address) if !here.optimized => address,
+            Prologue::SecondRow(_) | Prologue::Unknown => entry,
+        }
     }
 
     pub fn parts_at(&self, entry: u64) -> Vec<Range<Svma>> {
+        if let Some(here) = self.debug().and_then(|debug| debug.function_at(entry)) {
+            return here
+                .parts
+                .iter()
+                .map(|part| Svma(part.start)..Svma(part.end))
+                .collect();
+        }
         self.function_at(entry)
             .map(|function| function.range)
             .into_iter()
@@ -93,6 +257,10 @@ impl<'d> Tables<'d> {
     }
 
     pub fn source_files(&self) -> Vec<Arc<str>> {
-        Vec::new()
+        self.debug()
+            .map(DebugInfo::source_files)
+            .unwrap_or_default()
+            .into_iter()
+            .collect()
     }
 }

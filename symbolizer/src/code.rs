@@ -1,0 +1,47 @@
+//! Where a file has executable code.
+
+use crate::source::Elf;
+use object::read::elf::ProgramHeader;
+use object::{LittleEndian, Object, ObjectSection, SectionFlags, elf};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The addresses of the executable sections; of executable segments where there are no sections.
+///
+/// What symbol tables and DWARF say of other addresses was discarded by the linker, which leaves
+/// 0 or another mark in place of the address.
+#[derive(Clone, Default)]
+pub(crate) struct CodeRanges(Arc<[Range<u64>]>);
+
+impl CodeRanges {
+    pub fn of(elf: &Elf) -> Self {
+        let executable = |flags| matches!(flags, SectionFlags::Elf { sh_flags, .. } if sh_flags.0 & elf::SHF_EXECINSTR.0 != 0);
+        let extent = |start: u64, size: u64| start..start.saturating_add(size);
+        let mut code: Vec<_> = if elf.elf_section_table().is_empty() {
+            let segments = elf.elf_program_headers().iter();
+            let segments = segments.filter(|segment| segment.p_flags(LittleEndian).0 & elf::PF_X.0 != 0);
+            segments
+                .map(|segment| extent(segment.p_vaddr(LittleEndian), segment.p_memsz(LittleEndian)))
+                .collect()
+        } else {
+            let sections = elf.sections().filter(|section| executable(section.flags()));
+            sections
+                .map(|section| extent(section.address(), section.size()))
+                .collect()
+        };
+        code.sort_by_key(|range| range.start);
+        Self(code.into())
+    }
+
+    /// The section around `at`.
+    pub fn around(&self, at: u64) -> Option<&Range<u64>> {
+        let next = self.0.partition_point(|range| range.start <= at);
+        self.0
+            .get(next.checked_sub(1)?)
+            .filter(|range| range.contains(&at))
+    }
+
+    pub fn contains(&self, at: u64) -> bool {
+        self.around(at).is_some()
+    }
+}

@@ -1,0 +1,373 @@
+//! The functions of one unit: what they are called, where their code is, what was inlined into it
+//! (DWARF 5, section 3.3).
+
+use super::budget::Budget;
+use super::unit::{self, Unit};
+use super::{Dwarf, Slice};
+use crate::code::CodeRanges;
+use crate::demangle::Name;
+use crate::model::Declaration;
+use crate::range_map::RangeMap;
+use gimli::{AttributeValue, DwAt};
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// What was read of one unit's entries.
+#[derive(Default)]
+pub(crate) struct UnitFunctions<'d> {
+    /// Every entry that can name a function, in the order of the section.
+    pub named: Vec<NamedEntry<'d>>,
+    pub functions: Vec<PhysicalFunction>,
+    pub inlined: Vec<InlinedCall>,
+    scopes: Vec<Scope<'d>>,
+    /// Numbers in `functions` by address.
+    pub function_map: RangeMap,
+    /// Numbers in `inlined` by address, the innermost.
+    pub inlined_map: RangeMap,
+    /// Some variable's place changes with the address: the unit was compiled with optimization.
+    pub has_location_lists: bool,
+}
+
+/// A `DW_TAG_subprogram` or `DW_TAG_inlined_subroutine`.
+pub(crate) struct NamedEntry<'d> {
+    /// From the start of the unit.
+    offset: usize,
+    name: Option<&'d [u8]>,
+    linkage: Option<&'d [u8]>,
+    /// What it is an instance of, or completes.
+    origin: Option<Origin>,
+    scope: Option<u32>,
+    declared: (Option<u64>, Option<u64>),
+    /// Filled by the owner of the unit, which can follow `origin` across units.
+    pub resolved: OnceLock<ResolvedName>,
+}
+
+/// Where an entry's origin is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Offset in the same unit.
+    Unit(usize),
+    /// Offset in `.debug_info` of the same file.
+    File(usize),
+    /// Offset in `.debug_info` of the supplementary file.
+    Supplementary(usize),
+}
+
+/// What an entry is called.
+#[derive(Clone, Debug)]
+pub(crate) struct ResolvedName {
+    pub name: Name,
+    /// DWARF gives the linkage name; else both names are the source's.
+    pub has_linkage: bool,
+    pub declared: Option<Declaration>,
+}
+
+/// A function with code of its own.
+pub(crate) struct PhysicalFunction {
+    /// Number in `named`.
+    pub entry: u32,
+    pub start: u64,
+    /// The part with `start` first.
+    pub parts: Vec<Range<u64>>,
+}
+
+/// An inlined copy.
+pub(crate) struct InlinedCall {
+    /// Number in `named`.
+    pub entry: u32,
+    /// The inlined copy around it, if it is not inlined into the function directly.
+    pub parent: Option<u32>,
+    pub ranges: Vec<Range<u64>>,
+    pub call_file: u64,
+    pub call_line: u32,
+    pub call_column: u32,
+}
+
+/// A namespace, type or function that names are nested in.
+struct Scope<'d> {
+    parent: Option<u32>,
+    name: &'d [u8],
+}
+
+/// The scopes deeper than this are left out of a name.
+const MAX_SCOPES: usize = 64;
+
+/// An entry that is open while its children are read.
+#[derive(Clone, Copy)]
+struct Open {
+    depth: isize,
+    scope: Option<u32>,
+    inlined: Option<u32>,
+}
+
+impl<'d> UnitFunctions<'d> {
+    /// Reads all entries of a unit. What follows a damaged entry is left out.
+    pub fn new(dwarf: &Dwarf<'d>, unit: &Unit<'d>, code: &CodeRanges, budget: &Budget) -> Self {
+        let mut reader = Reader {
+            dwarf,
+            unit: &unit.gimli,
+            code,
+            budget,
+            found: Self::default(),
+        };
+        let _ = reader.read();
+        let mut found = reader.found;
+        found.function_map = RangeMap::new(
+            numbered(&found.functions)
+                .flat_map(|(number, function)| pieces(&function.parts, number))
+                .collect(),
+        );
+        found.inlined_map = RangeMap::new(
+            numbered(&found.inlined)
+                .flat_map(|(number, copy)| pieces(&copy.ranges, number))
+                .collect(),
+        );
+        found
+    }
+
+    /// The named entry at an offset from the start of the unit.
+    pub fn named_at(&self, offset: usize) -> Option<&NamedEntry<'d>> {
+        let number = self
+            .named
+            .binary_search_by_key(&offset, |entry| entry.offset)
+            .ok()?;
+        self.named.get(number)
+    }
+
+    /// The name with the namespaces and types around it, as the source would write it.
+    fn qualified(&self, name: &[u8], mut scope: Option<u32>) -> String {
+        let mut parts = vec![String::from_utf8_lossy(name)];
+        while let Some(here) = scope.and_then(|number| self.scopes.get(number as usize)) {
+            if parts.len() > MAX_SCOPES {
+                break;
+            }
+            parts.push(String::from_utf8_lossy(here.name));
+            scope = here.parent;
+        }
+        parts.reverse();
+        parts.join("::")
+    }
+}
+
+impl<'d> NamedEntry<'d> {
+    /// Where the name comes from, if it is not here.
+    pub fn origin(&self) -> Option<Origin> {
+        self.origin
+    }
+
+    /// The name as far as this entry gives it: linkage name, or the source's name in its scopes.
+    pub fn own_name(&self, unit: &UnitFunctions<'d>) -> Option<(Name, bool)> {
+        if let Some(linkage) = self.linkage {
+            return Some((Name::of(linkage), true));
+        }
+        let name: std::sync::Arc<str> = unit.qualified(self.name?, self.scope).into();
+        Some((
+            Name {
+                readable: name.clone(),
+                linkage: name,
+            },
+            false,
+        ))
+    }
+
+    /// File number and line of the declaration, if this entry gives both.
+    pub fn own_declaration(&self) -> Option<(u64, u32)> {
+        Some((self.declared.0?, u32::try_from(self.declared.1?).ok()?))
+    }
+}
+
+fn numbered<T>(items: &[T]) -> impl Iterator<Item = (u32, &T)> {
+    (0..).zip(items)
+}
+
+fn pieces(ranges: &[Range<u64>], number: u32) -> impl Iterator<Item = (Range<u64>, u32)> {
+    ranges.iter().map(move |range| (range.clone(), number))
+}
+
+struct Reader<'u, 'd> {
+    dwarf: &'u Dwarf<'d>,
+    unit: &'u gimli::Unit<Slice<'d>>,
+    code: &'u CodeRanges,
+    budget: &'u Budget,
+    found: UnitFunctions<'d>,
+}
+
+impl<'d> Reader<'_, 'd> {
+    fn read(&mut self) -> Option<()> {
+        let unit = self.unit;
+        let mut entries = unit.entries_raw(None).ok()?;
+        let mut attributes = Vec::new();
+        let mut open: Vec<Open> = Vec::new();
+        while !entries.is_empty() {
+            let (offset, depth) = (entries.next_offset().0, entries.next_depth());
+            let Some(abbreviation) = entries.read_abbreviation().ok()? else {
+                continue;
+            };
+            // Some forms take no bytes: entries could have any number of them.
+            self.budget.spend(abbreviation.attributes().len())?;
+            while open.last().is_some_and(|around| around.depth >= depth) {
+                open.pop();
+            }
+            let around = open.last().copied().unwrap_or(Open {
+                depth: -1,
+                scope: None,
+                inlined: None,
+            });
+            let here = match abbreviation.tag() {
+                gimli::DW_TAG_subprogram | gimli::DW_TAG_inlined_subroutine => {
+                    entries
+                        .read_attributes(abbreviation.attributes(), &mut attributes)
+                        .ok()?;
+                    let inlined = abbreviation.tag() == gimli::DW_TAG_inlined_subroutine;
+                    self.function(offset, inlined, &attributes, around)
+                }
+                gimli::DW_TAG_namespace
+                | gimli::DW_TAG_structure_type
+                | gimli::DW_TAG_class_type
+                | gimli::DW_TAG_union_type
+                | gimli::DW_TAG_enumeration_type => {
+                    entries
+                        .read_attributes(abbreviation.attributes(), &mut attributes)
+                        .ok()?;
+                    let name = self.text(&attributes, gimli::DW_AT_name);
+                    let anonymous = abbreviation.tag() == gimli::DW_TAG_namespace;
+                    let name = name.or(anonymous.then_some(&b"(anonymous namespace)"[..]));
+                    Open {
+                        scope: self.scope(name, around),
+                        ..around
+                    }
+                }
+                tag => {
+                    if matches!(tag, gimli::DW_TAG_variable | gimli::DW_TAG_formal_parameter) {
+                        self.found.has_location_lists |= abbreviation
+                            .attributes()
+                            .iter()
+                            .any(|spec| is_location_list(spec, self.unit.header.version()));
+                    }
+                    entries.skip_attributes(abbreviation.attributes()).ok()?;
+                    continue;
+                }
+            };
+            if abbreviation.has_children() {
+                open.push(Open { depth, ..here });
+            }
+        }
+        Some(())
+    }
+
+    fn function(
+        &mut self,
+        offset: usize,
+        inlined: bool,
+        attributes: &[gimli::Attribute<Slice<'d>>],
+        around: Open,
+    ) -> Open {
+        let name = self.text(attributes, gimli::DW_AT_name);
+        let linkage = self.text(attributes, gimli::DW_AT_linkage_name);
+        let number = |name| value(attributes, name).and_then(|value| value.udata_value());
+        let file_number = |name| match value(attributes, name) {
+            Some(AttributeValue::FileIndex(number)) => Some(number),
+            other => other?.udata_value(),
+        };
+        let entry = self.found.named.len() as u32;
+        let origin = value(attributes, gimli::DW_AT_abstract_origin)
+            .or_else(|| value(attributes, gimli::DW_AT_specification))
+            .and_then(origin);
+        self.found.named.push(NamedEntry {
+            offset,
+            name,
+            linkage: linkage.or_else(|| self.text(attributes, gimli::DW_AT_MIPS_linkage_name)),
+            origin,
+            scope: around.scope,
+            declared: (
+                file_number(gimli::DW_AT_decl_file),
+                number(gimli::DW_AT_decl_line),
+            ),
+            resolved: OnceLock::new(),
+        });
+        let mut ranges = unit::ranges(self.dwarf, self.unit, attributes, self.budget);
+        ranges.retain(|range| self.code.contains(range.start));
+        if inlined {
+            let copy = (!ranges.is_empty()).then(|| {
+                self.found.inlined.push(InlinedCall {
+                    entry,
+                    parent: around.inlined,
+                    ranges,
+                    call_file: file_number(gimli::DW_AT_call_file).unwrap_or(0),
+                    call_line: number(gimli::DW_AT_call_line)
+                        .and_then(|line| line.try_into().ok())
+                        .unwrap_or(0),
+                    call_column: number(gimli::DW_AT_call_column)
+                        .and_then(|column| column.try_into().ok())
+                        .unwrap_or(0),
+                });
+                self.found.inlined.len() as u32 - 1
+            });
+            return Open {
+                inlined: copy.or(around.inlined),
+                ..around
+            };
+        }
+        if !ranges.is_empty() {
+            let low = value(attributes, gimli::DW_AT_low_pc);
+            let low = low.and_then(|low| self.dwarf.attr_address(self.unit, low).ok().flatten());
+            // A function in several parts starts where it says, else in the part listed first.
+            let says = value(attributes, gimli::DW_AT_entry_pc)
+                .and_then(|entry| self.dwarf.attr_address(self.unit, entry).ok().flatten())
+                .or(low)
+                .and_then(|start| ranges.iter().position(|range| range.start == start));
+            ranges.swap(0, says.unwrap_or(0));
+            let start = ranges.first().map_or(0, |range| range.start);
+            self.found.functions.push(PhysicalFunction {
+                entry,
+                start,
+                parts: ranges,
+            });
+        }
+        Open {
+            scope: self.scope(name, around),
+            inlined: None,
+            ..around
+        }
+    }
+
+    fn scope(&mut self, name: Option<&'d [u8]>, around: Open) -> Option<u32> {
+        let Some(name) = name else { return around.scope };
+        self.found.scopes.push(Scope {
+            parent: around.scope,
+            name,
+        });
+        Some(self.found.scopes.len() as u32 - 1)
+    }
+
+    fn text(&self, attributes: &[gimli::Attribute<Slice<'d>>], name: DwAt) -> Option<&'d [u8]> {
+        let text = self.dwarf.attr_string(self.unit, value(attributes, name)?).ok()?;
+        (!text.is_empty()).then(|| text.slice())
+    }
+}
+
+fn value<'d>(attributes: &[gimli::Attribute<Slice<'d>>], name: DwAt) -> Option<AttributeValue<Slice<'d>>> {
+    attributes
+        .iter()
+        .find(|attribute| attribute.name() == name)
+        .map(gimli::Attribute::value)
+}
+
+fn origin(value: AttributeValue<Slice>) -> Option<Origin> {
+    match value {
+        AttributeValue::UnitRef(offset) => Some(Origin::Unit(offset.0)),
+        AttributeValue::DebugInfoRef(offset) => Some(Origin::File(offset.0)),
+        AttributeValue::DebugInfoRefSup(offset) => Some(Origin::Supplementary(offset.0)),
+        _ => None,
+    }
+}
+
+/// Before DWARF 4 the constant forms pointed to location lists too.
+fn is_location_list(spec: &gimli::AttributeSpecification, version: u16) -> bool {
+    spec.name() == gimli::DW_AT_location
+        && match spec.form() {
+            gimli::DW_FORM_sec_offset | gimli::DW_FORM_loclistx => true,
+            gimli::DW_FORM_data4 | gimli::DW_FORM_data8 => version < 4,
+            _ => false,
+        }
+}

@@ -1,0 +1,351 @@
+//! The DWARF of one file (DWARF 2 to 5), read a unit at a time.
+
+mod budget;
+mod dies;
+mod lines;
+mod named;
+mod paths;
+mod resolve;
+mod unit;
+
+use crate::code::CodeRanges;
+use crate::range_map::RangeMap;
+use crate::source::{Elf, Source};
+use crate::{LineRow, SourceLocation};
+use budget::Budget;
+use dies::{InlinedCall, PhysicalFunction, UnitFunctions};
+use gimli::LittleEndian;
+use lines::{LineProgram, LineTable};
+use named::AllNames;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use unit::{AbbreviationTables, Unit};
+
+pub(crate) use dies::ResolvedName;
+pub(crate) use lines::Prologue;
+
+type Slice<'d> = gimli::EndianSlice<'d, LittleEndian>;
+type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
+
+/// All units of a file.
+pub(crate) struct DebugInfo<'d> {
+    dwarf: Dwarf<'d>,
+    /// In the order of the section.
+    units: Vec<LazyUnit<'d>>,
+    programs: Vec<LineProgram<'d>>,
+    /// Numbers in `units` by address.
+    map: RangeMap,
+    code: CodeRanges,
+    /// Only lends names.
+    supplementary: Option<Box<DebugInfo<'d>>>,
+    budget: Budget,
+    names: OnceLock<AllNames>,
+}
+
+struct LazyUnit<'d> {
+    unit: Unit<'d>,
+    /// Where it is in `.debug_info`.
+    extent: Range<usize>,
+    /// Number in `programs`.
+    program: Option<usize>,
+    functions: OnceLock<UnitFunctions<'d>>,
+}
+
+/// A physical function as DWARF describes it.
+pub(crate) struct FunctionHere<'i> {
+    pub name: &'i ResolvedName,
+    pub start: u64,
+    /// The part around the address asked for.
+    pub part: Range<u64>,
+    /// All parts, the one with `start` first.
+    pub parts: &'i [Range<u64>],
+    /// The unit was compiled with optimization, so arguments are in place at the entry.
+    pub optimized: bool,
+}
+
+/// An inlined copy around an address.
+pub(crate) struct InlinedHere<'i> {
+    pub name: &'i ResolvedName,
+    /// Its lowest address.
+    pub start: u64,
+    /// The part around the address asked for.
+    pub part: Range<u64>,
+    /// Where the call that was inlined is written.
+    pub call: SourceLocation,
+}
+
+/// The code of a source line in one function or inlined copy.
+pub(crate) struct Statement {
+    pub address: u64,
+    pub file: Arc<str>,
+    pub line: u32,
+}
+
+impl<'d> DebugInfo<'d> {
+    /// Reads the root entry of every unit in `source`; `None` where there is no DWARF.
+    pub fn new(source: &'d Source, elf: &Elf<'d>, code: CodeRanges) -> Option<Self> {
+        let dwarf = load(source, elf);
+        let mut headers = Vec::new();
+        let mut all = dwarf.units();
+        // A damaged header ends the list: the next one cannot be found.
+        while let Ok(Some(header)) = all.next() {
+            headers.push(header);
+        }
+        if headers.is_empty() {
+            return None;
+        }
+        let tables = AbbreviationTables::new(source.section(elf, ".debug_abbrev"), &headers);
+        let budget = Budget::new(source.dwarf_size(elf));
+        let units: Vec<_> = headers
+            .into_iter()
+            .filter_map(|header| {
+                let start = header.debug_info_offset()?.0;
+                let extent = start..start.checked_add(header.length_including_self())?;
+                let unit = Unit::open(&dwarf, header, &tables, &budget)?;
+                Some(LazyUnit {
+                    unit,
+                    extent,
+                    program: None,
+                    functions: OnceLock::new(),
+                })
+            })
+            .collect();
+        let mut info = Self {
+            dwarf,
+            units,
+            programs: Vec::new(),
+            map: RangeMap::default(),
+            code,
+            supplementary: None,
+            budget,
+            names: OnceLock::new(),
+        };
+        info.find_programs(source.section(elf, ".debug_line"));
+        info.map_addresses();
+        Some(info)
+    }
+
+    /// Lets names be found in a supplementary file.
+    pub fn set_supplementary(&mut self, source: &'d Source, elf: &Elf<'d>) {
+        self.dwarf.set_sup(load(source, elf));
+        self.supplementary = Self::new(source, elf, CodeRanges::default()).map(Box::new);
+    }
+
+    /// Gives each line program the bytes up to where the next one starts, and its units its number.
+    fn find_programs(&mut self, section: &'d [u8]) {
+        let start = |unit: &LazyUnit| Some(unit.unit.line_program?.0).filter(|start| *start < section.len());
+        let starts: BTreeSet<usize> = self.units.iter().filter_map(start).collect();
+        let starts: Vec<usize> = starts.into_iter().collect();
+        let mut programs: Vec<Option<LineProgram>> = starts.iter().map(|_| None).collect();
+        for unit in &mut self.units {
+            let Some(number) = start(unit).and_then(|start| starts.binary_search(&start).ok()) else {
+                continue;
+            };
+            unit.program = Some(number);
+            let end = starts.get(number + 1).copied().unwrap_or(section.len());
+            if let (Some(program), Some(start)) = (programs.get_mut(number), starts.get(number)) {
+                program.get_or_insert_with(|| {
+                    LineProgram::new(section.get(*start..end).unwrap_or_default(), &unit.unit)
+                });
+            }
+        }
+        self.programs = programs.into_iter().flatten().collect();
+    }
+
+    /// Units that do not say what they cover cover what their line table does.
+    fn map_addresses(&mut self) {
+        let mut ranges = Vec::new();
+        let mut covered = BTreeSet::new();
+        for (number, unit) in (0..).zip(&self.units) {
+            let code = unit
+                .unit
+                .ranges
+                .iter()
+                .filter(|range| self.code.contains(range.start));
+            ranges.extend(code.map(|range| (range.clone(), number)));
+            covered.extend(unit.program.filter(|_| !unit.unit.ranges.is_empty()));
+        }
+        for (number, unit) in (0..).zip(&self.units) {
+            if let Some(program) = unit.program.filter(|program| covered.insert(*program)) {
+                let program = self.programs.get(program);
+                let table = program.map(|program| program.table(&self.code));
+                ranges.extend(
+                    table
+                        .into_iter()
+                        .flat_map(LineTable::ranges)
+                        .map(|range| (range, number)),
+                );
+            }
+        }
+        self.map = RangeMap::new(ranges);
+    }
+
+    /// How many units keep their entries in other files (`.dwo`), which are not read.
+    pub fn split_units(&self) -> usize {
+        self.units.iter().filter(|unit| unit.unit.split).count()
+    }
+
+    fn unit_at(&self, at: u64) -> Option<&LazyUnit<'d>> {
+        self.units.get(self.map.get(at)? as usize)
+    }
+
+    /// The physical function around `at`.
+    pub fn function_at(&self, at: u64) -> Option<FunctionHere<'_>> {
+        let unit = self.unit_at(at)?;
+        let functions = self.functions_of(unit);
+        let function: &PhysicalFunction = functions
+            .functions
+            .get(functions.function_map.get(at)? as usize)?;
+        Some(FunctionHere {
+            name: self.name_of(unit, functions, function.entry)?,
+            start: function.start,
+            part: function.parts.iter().find(|part| part.contains(&at))?.clone(),
+            parts: &function.parts,
+            optimized: functions.has_location_lists,
+        })
+    }
+
+    /// The inlined copies around `at`, innermost first, at most `limit`.
+    pub fn inlined_at(&self, at: u64, limit: usize) -> Vec<InlinedHere<'_>> {
+        let Some(unit) = self.unit_at(at) else {
+            return Vec::new();
+        };
+        let functions = self.functions_of(unit);
+        let innermost = functions
+            .inlined_map
+            .get(at)
+            .and_then(|number| functions.inlined.get(number as usize));
+        let outwards = |copy: &&InlinedCall| functions.inlined.get(copy.parent? as usize);
+        let chain = std::iter::successors(innermost, outwards).take(limit);
+        chain
+            .map_while(|copy| self.inlined_here(unit, functions, copy, at))
+            .collect()
+    }
+
+    fn inlined_here<'i>(
+        &'i self,
+        unit: &'i LazyUnit<'d>,
+        functions: &'i UnitFunctions<'d>,
+        copy: &'i InlinedCall,
+        at: u64,
+    ) -> Option<InlinedHere<'i>> {
+        Some(InlinedHere {
+            name: self.name_of(unit, functions, copy.entry)?,
+            start: copy.ranges.iter().map(|range| range.start).min()?,
+            part: copy.ranges.iter().find(|range| range.contains(&at))?.clone(),
+            call: SourceLocation {
+                file: self.file(unit, copy.call_file).unwrap_or_default(),
+                line: copy.call_line,
+                column: copy.call_column,
+            },
+        })
+    }
+
+    fn functions_of<'i>(&'i self, unit: &'i LazyUnit<'d>) -> &'i UnitFunctions<'d> {
+        unit.functions
+            .get_or_init(|| UnitFunctions::new(&self.dwarf, &unit.unit, &self.code, &self.budget))
+    }
+
+    fn program<'i>(&'i self, unit: &LazyUnit<'d>) -> Option<(&'i LineTable, &'i [Arc<str>])> {
+        let program = self.programs.get(unit.program?)?;
+        Some((
+            program.table(&self.code),
+            program.files(&self.dwarf, &unit.unit.gimli, &self.budget),
+        ))
+    }
+
+    fn file(&self, unit: &LazyUnit<'d>, number: u64) -> Option<Arc<str>> {
+        let program = self.programs.get(unit.program?)?;
+        let files = program.files(&self.dwarf, &unit.unit.gimli, &self.budget);
+        files.get(usize::try_from(number).ok()?).cloned()
+    }
+
+    /// The row that covers `at`.
+    pub fn line_at(&self, at: u64) -> Option<LineRow> {
+        let (table, files) = self.program(self.unit_at(at)?)?;
+        table.row_at(at, files)
+    }
+
+    /// The rows that cover some of `range`, in address order.
+    pub fn lines_in(&self, range: Range<u64>) -> Vec<LineRow> {
+        let units: BTreeSet<u32> = self.map.meeting(range.clone()).collect();
+        let mut seen = BTreeSet::new();
+        let mut rows = Vec::new();
+        for unit in units
+            .into_iter()
+            .filter_map(|number| self.units.get(number as usize))
+        {
+            if let Some((table, files)) = self.program(unit).filter(|_| seen.insert(unit.program)) {
+                table.rows_in(&range, files, &mut rows);
+            }
+        }
+        rows.sort_by_key(|row| (row.range.start, row.range.end));
+        rows
+    }
+
+    /// Where the prologue of a function ends.
+    pub fn after_prologue(&self, entry: u64, end: u64) -> Prologue {
+        let program = self.unit_at(entry).and_then(|unit| self.program(unit));
+        program.map_or(Prologue::Unknown, |(table, _)| table.after_prologue(entry, end))
+    }
+
+    /// One unit for each line program.
+    fn units_with_programs(&self) -> impl Iterator<Item = &LazyUnit<'d>> {
+        let mut seen = BTreeSet::new();
+        self.units
+            .iter()
+            .filter(move |unit| unit.program.is_some_and(|program| seen.insert(program)))
+    }
+
+    /// The paths of all source files.
+    pub fn source_files(&self) -> BTreeSet<Arc<str>> {
+        let programs = self
+            .units_with_programs()
+            .filter_map(|unit| Some((unit, self.programs.get(unit.program?)?)));
+        let files = programs
+            .flat_map(|(unit, program)| program.files(&self.dwarf, &unit.unit.gimli, &self.budget).iter());
+        files.filter(|file| !file.is_empty()).cloned().collect()
+    }
+
+    /// The statements of `line` in the files that `wanted` names, or of the nearest line after it.
+    pub fn statements_of_line(&self, wanted: &str, line: u32) -> Vec<Statement> {
+        let mut nearest = u32::MAX;
+        let mut found: Vec<Statement> = Vec::new();
+        for unit in self.units_with_programs() {
+            let Some(program) = unit.program.and_then(|program| self.programs.get(program)) else {
+                continue;
+            };
+            let files = program.files(&self.dwarf, &unit.unit.gimli, &self.budget);
+            let matching: Vec<bool> = files.iter().map(|file| paths::ends_with(file, wanted)).collect();
+            if !matching.contains(&true) {
+                continue;
+            }
+            for (here, file, address) in program.table(&self.code).statements(&matching) {
+                if here < line || here > nearest {
+                    continue;
+                }
+                if here < nearest {
+                    nearest = here;
+                    found.clear();
+                }
+                let file = files.get(file as usize).cloned().unwrap_or_default();
+                found.push(Statement {
+                    address,
+                    file,
+                    line: here,
+                });
+            }
+        }
+        found.sort_by_key(|statement| statement.address);
+        found
+    }
+}
+
+fn load<'d>(source: &'d Source, elf: &Elf<'d>) -> Dwarf<'d> {
+    let section = |id: gimli::SectionId| Slice::new(source.section(elf, id.name()), LittleEndian);
+    let loaded = Dwarf::load(|id| Ok::<_, std::convert::Infallible>(section(id)));
+    match loaded {
+        Ok(dwarf) => dwarf,
+    }
+}
