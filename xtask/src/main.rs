@@ -1,2 +1,53 @@
-//! The command line.
-fn main() {}
+//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `tidy`, `fuzz`.
+#![forbid(unsafe_code)]
+
+mod demo;
+mod fuzz;
+mod packages;
+mod shell;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+/// What stopped a chore, as one or more lines for the terminal.
+type Failure = String;
+
+const USAGE: &str = "\
+cargo xtask demo [--program c|rust]   build Backtrail, record a crash, and walk back to its cause
+cargo xtask test                      install what the tests need, and run every check and test
+cargo xtask test-all                  the same with the long fuzzing and the whole program matrix
+cargo xtask tidy                      the invariants of ARCHITECTURE.md
+cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let Err(message) = shell::enter_root() {
+        eprintln!("xtask: {message}");
+        return ExitCode::FAILURE;
+    }
+    let result = match arguments.as_slice() {
+        ["demo"] => demo::run(demo::Demo::C),
+        ["demo", "--program", name] => demo::Demo::named(name).and_then(demo::run),
+        ["test"] => test::run(test::Extent::Usual),
+        ["test-all"] => test::run(test::Extent::All),
+        ["tidy"] => tidy::run(),
+        ["fuzz"] => fuzz::run(60),
+        ["fuzz", "--seconds", seconds] => match seconds.parse() {
+            Ok(seconds) => fuzz::run(seconds),
+            Err(_) => Err(format!("'{seconds}' is no number of seconds")),
+        },
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

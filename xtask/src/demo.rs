@@ -1,0 +1,96 @@
+//! `cargo xtask demo`: a crash recorded, shown, and walked back to its cause.
+
+use crate::{Failure, packages, shell};
+use backtrail_tests::programs::Variant;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::Command;
+
+/// Which program crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demo {
+    /// `tests/programs/ledger.c`.
+    C,
+    /// `tests/programs/lease.rs`.
+    Rust,
+}
+
+impl Demo {
+    const ALL: [Self; 2] = [Self::C, Self::Rust];
+
+    /// The demo in that language.
+    pub fn named(language: &str) -> Result<Self, Failure> {
+        match language {
+            "c" => Ok(Self::C),
+            "rust" => Ok(Self::Rust),
+            _ => Err(format!(
+                "there is no demo program '{language}': c and rust are the two"
+            )),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::C => "ledger",
+            Self::Rust => "lease",
+        }
+    }
+}
+
+/// Builds everything, records `demo`, prints its crash, and opens the debugger there; without a
+/// terminal, runs the walk that `tests/programs/*.bt` describes.
+pub fn run(demo: Demo) -> Result<(), Failure> {
+    packages::ensure(&[packages::BUILD])?;
+    shell::run(shell::cargo().args(["build", "--release", "--package", "backtrail"]))?;
+    let backtrail = shell::target().join("release/backtrail");
+    let backtrail = || Command::new(&backtrail);
+
+    let folder = shell::target().join("demo");
+    fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    for each in Demo::ALL {
+        compile(each, &folder.join(each.name()))?;
+    }
+
+    let bundle = folder.join(format!("{}.bundle", demo.name()));
+    println!("\n# Recording {}, one instruction at a time\n", demo.name());
+    shell::run(
+        backtrail()
+            .args(["record", "--overwrite", "-o"])
+            .arg(&bundle)
+            .arg("--")
+            .arg(folder.join(demo.name()))
+            .env("RUST_BACKTRACE", "0"),
+    )?;
+
+    println!("\n# The crash\n");
+    shell::run(
+        backtrail()
+            .arg("debug")
+            .arg(&bundle)
+            .args(["--batch", "-e", "crash"]),
+    )?;
+
+    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        println!("\n# The debugger, at the crash: try `reverse-step`, `calls`, `help`\n");
+        return shell::run(backtrail().arg("debug").arg(&bundle));
+    }
+    println!("\n# The walk to its cause\n");
+    let script = format!("tests/programs/{}.bt", demo.name());
+    shell::run(
+        backtrail()
+            .arg("debug")
+            .arg(&bundle)
+            .arg("--batch")
+            .arg("-x")
+            .arg(script),
+    )
+}
+
+fn compile(demo: Demo, to: &Path) -> Result<(), Failure> {
+    let built = backtrail_tests::built(demo.name(), Variant::Pie).map_err(|error| error.to_string())?;
+    // Written only once: a bundle refers to the program by path and build id.
+    fs::copy(built, to)
+        .map(drop)
+        .map_err(|error| format!("cannot write {}: {error}", to.display()))
+}

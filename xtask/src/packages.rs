@@ -1,0 +1,229 @@
+//! What the build and the tests need from the system, and how it gets there.
+//!
+//! As root on a system with `apt-get` it is installed, said out loud; else the exact line to type
+//! is printed.
+
+use crate::{Failure, shell};
+use std::path::Path;
+use std::process::Command;
+
+/// Something that a Debian package provides.
+pub struct Need {
+    /// Debian's name of the package.
+    package: &'static str,
+    /// What it is for.
+    why: &'static str,
+    /// How one sees that it is there, installed from a package or not.
+    sign: Sign,
+    /// Without it, the tests that need it are skipped and say so.
+    optional: bool,
+}
+
+enum Sign {
+    Tool(&'static str),
+    Libclang,
+}
+
+const fn need(package: &'static str, sign: Sign, why: &'static str) -> Need {
+    Need {
+        package,
+        why,
+        sign,
+        optional: false,
+    }
+}
+
+const fn wish(package: &'static str, sign: Sign, why: &'static str) -> Need {
+    Need {
+        package,
+        why,
+        sign,
+        optional: true,
+    }
+}
+
+/// What `cargo build` needs.
+pub const BUILD: &[Need] = &[
+    need("gcc", Sign::Tool("cc"), "links, and compiles the C demo"),
+    need("libc6-dev", Sign::Tool("cc"), "the C library's headers"),
+    need(
+        "cmake",
+        Sign::Tool("cmake"),
+        "builds libipt, the PT decoder library",
+    ),
+    need("libclang-dev", Sign::Libclang, "generates libipt's bindings"),
+];
+
+/// What the tests need beside [`BUILD`].
+pub const TEST: &[Need] = &[
+    need("g++", Sign::Tool("c++"), "compiles the C++ test programs"),
+    need(
+        "binutils",
+        Sign::Tool("objcopy"),
+        "splits debug information off test programs",
+    ),
+    wish(
+        "gdb",
+        Sign::Tool("gdb"),
+        "reads our cores; its stacks are compared with ours",
+    ),
+    wish(
+        "linux-perf",
+        Sign::Tool("perf"),
+        "records and reads perf.data files",
+    ),
+    wish(
+        "lldb-22",
+        Sign::Tool("lldb-22"),
+        "loads our bundles; its listings are compared with ours",
+    ),
+];
+
+/// Sees to it that every one of `needs` is there.
+pub fn ensure(needs: &[&'static [Need]]) -> Result<(), Failure> {
+    let missing: Vec<&Need> = needs
+        .iter()
+        .flat_map(|list| list.iter())
+        .filter(|need| !need.met())
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    println!("Missing on this machine:");
+    for need in &missing {
+        println!(
+            "    {:13} {}{}",
+            need.package,
+            need.why,
+            if need.optional { " (optional)" } else { "" }
+        );
+    }
+
+    if shell::in_path("apt-get") && shell::output("id", &["-u"]).as_deref() == Some("0\n") {
+        install(&missing)?;
+    }
+    let (lost, skipped): (Vec<&Need>, Vec<&Need>) = missing
+        .into_iter()
+        .filter(|need| !need.met())
+        .partition(|need| !need.optional);
+    if !skipped.is_empty() {
+        println!(
+            "Going on without {}: tests that need it are skipped.",
+            names(&skipped).join(", ")
+        );
+    }
+    if lost.is_empty() {
+        Ok(())
+    } else {
+        Err(by_hand(&lost))
+    }
+}
+
+fn install(missing: &[&Need]) -> Result<(), Failure> {
+    println!("Installing them with apt-get.");
+    // A third-party source that cannot be reached must not stop us: the packages are Debian's.
+    if let Err(error) = shell::run(Command::new("apt-get").args(["update", "-q"])) {
+        println!("{error}; trying with the lists as they are");
+    }
+    let wanted: Vec<&Need> = missing
+        .iter()
+        .copied()
+        .filter(|need| !need.optional || obtainable(need.package))
+        .collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    shell::run(
+        Command::new("apt-get")
+            .args(["install", "-q", "-y", "--no-install-recommends"])
+            .args(names(&wanted))
+            .env("DEBIAN_FRONTEND", "noninteractive"),
+    )
+}
+
+fn obtainable(package: &str) -> bool {
+    shell::output("apt-cache", &["policy", package]).is_some_and(|text| has_candidate(&text))
+}
+
+/// Reads `apt-cache policy`: nothing for an unknown package, `(none)` for one without a version.
+fn has_candidate(policy: &str) -> bool {
+    policy.lines().any(
+        |line| matches!(line.trim().split_once("Candidate: "), Some(("", version)) if version != "(none)"),
+    )
+}
+
+fn by_hand(lost: &[&Need]) -> Failure {
+    format!(
+        "the above is needed. On Debian or Ubuntu, type\n\n    sudo apt-get update && sudo apt-get install -y {}\n\n\
+         and run this again; elsewhere, install what these packages hold.",
+        names(lost).join(" ")
+    )
+}
+
+fn names(needs: &[&Need]) -> Vec<&'static str> {
+    needs.iter().map(|need| need.package).collect()
+}
+
+impl Need {
+    fn met(&self) -> bool {
+        match self.sign {
+            Sign::Tool(program) => shell::in_path(program),
+            Sign::Libclang => {
+                std::env::var_os("LIBCLANG_PATH").is_some()
+                    || LIBRARY_FOLDERS.iter().any(|folder| libclang_in(folder))
+            }
+        }
+    }
+}
+
+/// Where distributions put libclang; with `llvm` at the end, a prefix of one folder a version.
+const LIBRARY_FOLDERS: &[&str] = &[
+    "/usr/lib/llvm",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/lib",
+];
+
+fn libclang_in(folder: &str) -> bool {
+    let folder = Path::new(folder);
+    if folder.ends_with("llvm") {
+        let Some(parent) = folder.parent() else {
+            return false;
+        };
+        return entries(parent)
+            .any(|name| name.starts_with("llvm") && has_libclang(&parent.join(name).join("lib")));
+    }
+    has_libclang(folder)
+}
+
+/// The name without a version comes with the headers that bindgen needs too.
+fn has_libclang(folder: &Path) -> bool {
+    folder.join("libclang.so").exists()
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = String> {
+    std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_candidate_can_be_installed() {
+        assert!(has_candidate("gdb:\n  Installed: (none)\n  Candidate: 13.1-3\n"));
+        assert!(!has_candidate("gdb:\n  Installed: 13.1-3\n  Candidate: (none)\n"));
+        assert!(!has_candidate(""));
+    }
+
+    #[test]
+    fn the_line_to_type_names_every_package() {
+        let needs: Vec<&Need> = BUILD.iter().collect();
+        assert!(by_hand(&needs).contains("apt-get install -y gcc libc6-dev cmake libclang-dev\n"));
+    }
+}

@@ -1,0 +1,30 @@
+//! `cargo xtask test`: everything that must hold before a change goes in.
+
+use crate::{Failure, packages, shell, tidy};
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// What fits into a review: well under half an hour on two cores.
+    Usual,
+    /// Long fuzzing and the whole matrix of programs too.
+    All,
+}
+
+/// Installs what is needed, then checks format, lints and invariants, builds, and tests.
+pub fn run(extent: Extent) -> Result<(), Failure> {
+    packages::ensure(&[packages::BUILD, packages::TEST])?;
+    shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
+    tidy::run()?;
+    shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    // The end-to-end tests run the binary of this very build.
+    shell::run(shell::cargo().args(["build", "--package", "backtrail"]))?;
+    let mut tests = shell::cargo();
+    tests
+        .args(["test", "--workspace"])
+        .env("BACKTRAIL_BIN", shell::target().join("debug/backtrail"));
+    if extent == Extent::All {
+        tests.args(["--", "--include-ignored"]);
+    }
+    shell::run(&mut tests)
+}

@@ -1,0 +1,97 @@
+//! Dependencies between our crates go one way: each part uses those that its row names.
+
+use super::{Problem, Source, manifest};
+
+/// Part → the parts it may use. A part that is not here may not exist.
+const USES: &[(&str, &[&str])] = &[
+    ("pt", &[]),
+    ("perf", &["pt"]),
+    ("decoder", &["pt"]),
+    ("symbolizer", &["pt"]),
+    ("bundle", &["pt", "perf"]),
+    ("recorder", &["pt", "bundle"]),
+    ("debugger", &["pt", "bundle", "decoder", "symbolizer"]),
+    (
+        "cli",
+        &[
+            "pt",
+            "perf",
+            "bundle",
+            "recorder",
+            "decoder",
+            "symbolizer",
+            "debugger",
+        ],
+    ),
+    ("tests", &[]),
+    ("xtask", &["tests"]),
+];
+
+/// What only tests may use, in `[dev-dependencies]`.
+const FOR_TESTS: &[&str] = &["tests"];
+
+/// Reads a part's manifest.
+pub fn check(source: &Source) -> Vec<Problem> {
+    let part = source.part();
+    if source.path != format!("{part}/Cargo.toml") {
+        return Vec::new();
+    }
+    let Some(&(_, allowed)) = USES.iter().find(|&&(name, _)| name == part) else {
+        return vec![Problem::new(
+            source,
+            0,
+            format!("the part `{part}` is not on the map"),
+        )];
+    };
+    let mut problems = Vec::new();
+    for entry in manifest::dependencies(&source.text) {
+        let Some(used) = entry.name.strip_prefix("backtrail-") else {
+            continue;
+        };
+        let tests_only = entry.for_tests && (FOR_TESTS.contains(&used) || part == "tests");
+        if !allowed.contains(&used) && !tests_only {
+            problems.push(Problem::new(
+                source,
+                entry.line,
+                format!("`{part}` must not know `{used}`"),
+            ));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arrow_back_is_found() {
+        let text =
+            "[dependencies]\nbacktrail-pt.workspace = true\nbacktrail-decoder = { path = \"../decoder\" }\n";
+        let problems = check(&Source::sample("bundle/Cargo.toml", text));
+        assert_eq!(problems.len(), 1);
+        assert_eq!(
+            (problems[0].line, &*problems[0].message),
+            (3, "`bundle` must not know `decoder`")
+        );
+    }
+
+    #[test]
+    fn a_target_table_or_a_table_of_its_own_hides_nothing() {
+        let text = "[target.'cfg(unix)'.dependencies]\nbacktrail-bundle.workspace = true\n[dependencies.backtrail-perf]\npath = \"\"\n";
+        assert_eq!(check(&Source::sample("pt/Cargo.toml", text)).len(), 2);
+    }
+
+    #[test]
+    fn test_programs_are_for_tests_only() {
+        let text = "[dev-dependencies]\nbacktrail-tests.workspace = true\n";
+        assert_eq!(check(&Source::sample("recorder/Cargo.toml", text)), []);
+        let text = "[dependencies]\nbacktrail-tests.workspace = true\n";
+        assert_eq!(check(&Source::sample("recorder/Cargo.toml", text)).len(), 1);
+    }
+
+    #[test]
+    fn a_part_that_nobody_drew_is_found() {
+        assert_eq!(check(&Source::sample("util/Cargo.toml", "")).len(), 1);
+    }
+}

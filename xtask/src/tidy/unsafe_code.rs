@@ -1,0 +1,71 @@
+//! `unsafe` has its reason beside it, and some parts have none.
+
+use super::{Problem, Source};
+
+/// Parts whose crate root forbids `unsafe`.
+const WITHOUT: &[&str] = &["pt", "cli", "xtask"];
+
+/// How many lines above an `unsafe` its reason may begin.
+const NEAR: usize = 12;
+
+/// A SAFETY comment (or a `# Safety` section, for an `unsafe fn`) near every `unsafe`, and the
+/// attribute that forbids it where it is promised.
+pub fn check(source: &Source) -> Vec<Problem> {
+    if !source.is_rust() {
+        return Vec::new();
+    }
+    let mut problems = Vec::new();
+    let is_root = source.path == format!("{}/src/lib.rs", source.part())
+        || source.path == format!("{}/src/main.rs", source.part());
+    if is_root && WITHOUT.contains(&source.part()) && !source.text.contains("#![forbid(unsafe_code)]") {
+        problems.push(Problem::new(
+            source,
+            1,
+            "the crate root lacks `#![forbid(unsafe_code)]`",
+        ));
+    }
+    let lines: Vec<&str> = source.text.lines().collect();
+    for (number, code) in source.code() {
+        let reason = lines[number.saturating_sub(NEAR + 1)..number]
+            .iter()
+            .any(|line| line.contains("SAFETY:") || line.contains("# Safety"));
+        if uses_unsafe(code) && !reason {
+            problems.push(Problem::new(source, number, "`unsafe` without a SAFETY comment"));
+        }
+    }
+    problems
+}
+
+fn uses_unsafe(code: &str) -> bool {
+    ["unsafe {", "unsafe fn ", "unsafe impl ", "unsafe extern "]
+        .iter()
+        .any(|form| {
+            code.find(form)
+                .is_some_and(|at| code[..at].matches('"').count().is_multiple_of(2))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unsafe_without_its_reason_is_found() {
+        let bad = "//! A.\nfn f() {\n    unsafe { g() }\n}\n";
+        assert_eq!(check(&Source::sample("bundle/src/a.rs", bad)).len(), 1);
+        let good = "//! A.\nfn f() {\n    // SAFETY: g is fine.\n    unsafe { g() }\n}\n";
+        assert_eq!(check(&Source::sample("bundle/src/a.rs", good)), []);
+    }
+
+    #[test]
+    fn a_root_that_promises_must_forbid() {
+        assert_eq!(check(&Source::sample("pt/src/lib.rs", "//! PT.\n")).len(), 1);
+        assert_eq!(
+            check(&Source::sample(
+                "pt/src/lib.rs",
+                "//! PT.\n#![forbid(unsafe_code)]\n"
+            )),
+            []
+        );
+    }
+}
