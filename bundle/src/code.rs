@@ -86,7 +86,7 @@ pub(crate) fn module_sections(
     Ok(mappings.iter().filter_map(section).collect())
 }
 
-fn image_section(image: &RawImage, bytes: &SharedBytes) -> Result<CodeSection> {
+pub(crate) fn image_section(image: &RawImage, bytes: &SharedBytes) -> Result<CodeSection> {
     let end = image.offset.0.saturating_add(image.size);
     let bytes = bytes.slice(image.offset.0..end).ok_or_else(|| {
         Error::malformed(

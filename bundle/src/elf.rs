@@ -55,7 +55,10 @@ impl<'a> Elf<'a> {
         if !is_elf(data) {
             return Err(refuse("this is not an ELF file".to_owned()));
         }
-        if data.get(4..6) != Some(&[elf::ELFCLASS64.0, elf::ELFDATA2LSB.0]) {
+        if data
+            .get(4..6)
+            .is_some_and(|kind| kind != [elf::ELFCLASS64.0, elf::ELFDATA2LSB.0])
+        {
             return Err(Error::unsupported(
                 &place,
                 "only 64-bit little-endian ELF files can be traced",

@@ -22,10 +22,12 @@
 
 mod archive;
 mod bytes;
+mod check;
 mod code;
 pub mod core;
 mod elf;
 mod error;
+pub mod import;
 pub mod manifest;
 mod path;
 mod reader;
@@ -34,6 +36,7 @@ mod writer;
 
 pub use archive::{pack, unpack};
 pub use bytes::SharedBytes;
+pub use check::{Report, check};
 pub use error::{Error, Result};
 pub use manifest::Manifest;
 pub use path::BundlePath;

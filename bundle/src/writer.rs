@@ -119,6 +119,17 @@ impl Writer {
         self.publish()
     }
 
+    /// As [`Self::finish`], and refuses all that [`crate::check`] would: for what comes from
+    /// other tools.
+    pub(crate) fn finish_checked(self, manifest: &Manifest) -> Result<()> {
+        self.add_json(TRACE_JSON, &encode_trace(manifest))?;
+        self.add_json(META_JSON, &encode_meta(&manifest.meta))?;
+        match crate::check(self.root())?.findings.into_iter().next() {
+            Some(finding) => Err(finding),
+            None => self.publish(),
+        }
+    }
+
     /// Moves the directory to the target.
     pub(crate) fn publish(self) -> Result<()> {
         // A temporary directory is its owner's alone; a bundle is as open as the umask lets it.

@@ -1,0 +1,43 @@
+//! The crash that a core tells of.
+
+use crate::core::Core;
+use crate::manifest::{Crash, Meta};
+use crate::{BundlePath, Result, SharedBytes, Writer};
+use backtrail_pt::Pid;
+use std::path::Path;
+
+/// The name of the core in a bundle.
+const CORE: &str = "core";
+
+/// The crash of a core whose first thread took a signal.
+fn crash_of(core: &Core) -> Option<Crash> {
+    let thread = core.crashed_thread()?;
+    Some(Crash {
+        pid: Pid(core.contents().process.pid),
+        tid: thread.tid,
+        signal: thread.siginfo.map_or(thread.signal, |info| info.signal()),
+        code: thread.siginfo.map_or(0, |info| info.code()),
+        fault_address: thread.siginfo.and_then(|info| info.address()),
+        pc: thread.registers.pc(),
+    })
+}
+
+/// Copies the core into the bundle and writes what it tells of the program into `meta`.
+pub(super) fn add_core(writer: &Writer, source: &Path, meta: &mut Meta) -> Result<(BundlePath, Core)> {
+    let core = Core::parse(SharedBytes::map_file(source)?, source.display())?;
+    let path = BundlePath::new(CORE)?;
+    writer.add_file(&path, source)?;
+    meta.crash = crash_of(&core);
+    if meta.crash.is_none() {
+        meta.notes
+            .push("the core tells of no signal: the process was dumped alive".to_owned());
+    }
+    let process = &core.contents().process;
+    if meta.program.is_none() && !process.name.is_empty() {
+        meta.program = Some(process.name.clone());
+    }
+    if meta.command_line.is_empty() {
+        meta.command_line = process.arguments.split_whitespace().map(str::to_owned).collect();
+    }
+    Ok((path, core))
+}

@@ -1,0 +1,135 @@
+//! Raw PT packets with the code they ran.
+
+use super::ImageArg;
+use super::crash::add_core;
+use crate::elf::{Elf, is_elf};
+use crate::manifest::{AddressFilter, Manifest, Meta, Module, Process, RawImage, Source, Thread};
+use crate::writer::plain_name;
+use crate::{BundlePath, Error, Overwrite, PAGE_SIZE, Result, SharedBytes, Writer};
+use backtrail_pt::cpu::Vendor;
+use backtrail_pt::{Avma, CpuModel, FileOffset, Pid, Tid, TimingParams};
+use std::path::{Path, PathBuf};
+
+/// The process and the thread of a raw import.
+const ONLY: u32 = 1;
+
+/// What a raw import is made of.
+#[derive(Clone, Debug)]
+pub struct RawImport {
+    /// The packets, of one thread.
+    pub pt: PathBuf,
+    /// The code; where two overlap, the later one counts.
+    pub images: Vec<ImageArg>,
+    /// Where tracing was allowed; empty: everywhere.
+    pub filters: Vec<AddressFilter>,
+    /// The traced processor; `None`: unknown, no errata are worked around.
+    pub cpu: Option<CpuModel>,
+    /// Its clocks.
+    pub timing: TimingParams,
+    /// The core of the crash that ended the trace.
+    pub core: Option<PathBuf>,
+}
+
+/// Imports raw packets as a bundle of one process and one thread, both with id 1.
+///
+/// # Errors
+/// When a file cannot be read or an image has no address; malformed, when an ELF file or the core is.
+pub fn raw(import: &RawImport, target: &Path, overwrite: Overwrite) -> Result<Manifest> {
+    let writer = Writer::create(target, overwrite)?;
+    let trace = BundlePath::new(&format!("traces/{ONLY}.pt"))?;
+    writer.add_file(&trace, &import.pt)?;
+    let thread = Thread {
+        tid: Tid(ONLY),
+        name: None,
+        trace: Some(trace),
+    };
+    let mut process = Process {
+        pid: Pid(ONLY),
+        threads: vec![thread],
+        ..Process::default()
+    };
+    let mut meta = Meta {
+        source: Source::Unknown,
+        created_by: Some("import raw".to_owned()),
+        ..Meta::default()
+    };
+    for (index, image) in import.images.iter().enumerate() {
+        add_image(&writer, &mut process, index, image)?;
+    }
+    let core = match &import.core {
+        Some(core) => Some(add_core(&writer, core, &mut meta)?.0),
+        None => None,
+    };
+    if let Some(crash) = &mut meta.crash {
+        meta.notes.push(format!(
+            "the core names the crashed thread {}; raw packets have thread {ONLY}",
+            crash.tid
+        ));
+        (crash.pid, crash.tid) = (Pid(ONLY), Tid(ONLY));
+    }
+    let unknown = CpuModel {
+        vendor: Vendor::Other,
+        family: 0,
+        model: 0,
+        stepping: 0,
+    };
+    let manifest = Manifest {
+        cpu: import.cpu.unwrap_or(unknown),
+        timing: import.timing,
+        tsc: None,
+        filters: import.filters.clone(),
+        processes: vec![process],
+        cpus: Vec::new(),
+        core,
+        meta,
+    };
+    writer.finish_checked(&manifest)?;
+    Ok(manifest)
+}
+
+fn add_image(writer: &Writer, process: &mut Process, index: usize, image: &ImageArg) -> Result<()> {
+    let bytes = SharedBytes::map_file(&image.file)?;
+    let name = image.file.to_string_lossy();
+    if image.slice.is_none() && is_elf(&bytes) {
+        let lowest = Elf::parse(&bytes, &name)?.lowest_load()?;
+        let (file, build_id) = writer.add_module(&image.file, &name)?;
+        let base = image.address.unwrap_or(Avma(lowest.0 & !(PAGE_SIZE - 1)));
+        let path = std::path::absolute(&image.file).map_err(Error::io("find", &image.file))?;
+        process.modules.push(Module {
+            path: path.to_string_lossy().into_owned(),
+            file: Some(file),
+            build_id,
+            base,
+            mappings: Vec::new(),
+        });
+        return Ok(());
+    }
+    let Some(start) = image.address else {
+        let what = if image.slice.is_some() {
+            "a slice of a file"
+        } else {
+            "a file that is not ELF"
+        };
+        return Err(Error::Usage(format!(
+            "image {name:?} is {what} and needs an address: {name}@ADDRESS"
+        )));
+    };
+    let (offset, size) = image.slice.unwrap_or((FileOffset(0), bytes.len() as u64));
+    let code = bytes
+        .slice(offset.0..offset.0.saturating_add(size))
+        .ok_or_else(|| {
+            Error::Usage(format!(
+                "image {name:?} has {} bytes, fewer than {size:#x} at {offset}",
+                bytes.len()
+            ))
+        })?;
+    let file = BundlePath::new(&format!("images/{index}-{}", plain_name(&name)))?;
+    writer.add_bytes(&file, &code)?;
+    process.images.push(RawImage {
+        start,
+        file,
+        offset: FileOffset(0),
+        size,
+    });
+    Ok(())
+}
