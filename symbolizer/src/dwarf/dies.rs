@@ -160,14 +160,10 @@ impl<'d> NamedEntry<'d> {
         if let Some(linkage) = self.linkage {
             return Some((Name::of(linkage), true));
         }
-        let name: std::sync::Arc<str> = unit.qualified(self.name?, self.scope).into();
-        Some((
-            Name {
-                readable: name.clone(),
-                linkage: name,
-            },
-            false,
-        ))
+        let name = self.name?;
+        let linkage = String::from_utf8_lossy(name).into();
+        let readable = unit.qualified(name, self.scope).into();
+        Some((Name { readable, linkage }, false))
     }
 
     /// File number and line of the declaration, if this entry gives both.
