@@ -1,1 +1,47 @@
-//! Placeholder.
+//! From Intel PT bytes to what each thread executed: instruction flow, time, threads out of per-CPU
+//! traces, the compact history and the call forest.
+//!
+//! The crate is sans-IO: bytes in, data out. **It knows no file, no ELF symbol, no DWARF and no
+//! terminal.** Where functions lie is told to it through [`Functions`].
+//!
+//! The way through: an [`Engine`] turns PT bytes and an [`Image`] into instructions and [`Event`]s,
+//! pushed into a [`Sink`]; [`HistoryBuilder`] is the sink that makes a [`History`]; [`decode`] does
+//! so for all threads of a trace, and splits per-CPU traces by context switches; [`Forest::build`]
+//! finds the calls in a history.
+//!
+//! **Decoding never fails.** What cannot be decoded is a [`Gap`] in the history, with its place and
+//! cause. The one thing that ends a decode early is its caller ([`Canceled`]).
+
+pub mod block;
+pub mod clock;
+pub mod config;
+pub mod digest;
+pub mod engine;
+pub mod forest;
+pub mod history;
+pub mod image;
+pub mod mark;
+pub mod pcset;
+pub mod position;
+pub mod split;
+pub mod switches;
+pub mod trace;
+pub mod walk;
+pub mod watch;
+
+pub use block::{BlockId, Instruction};
+pub use clock::TimeEstimate;
+pub use config::{AddressFilter, Config, FilterKind};
+pub use digest::Digest;
+pub use engine::{Engine, EngineKind, Event, Sink, Stamp};
+pub use forest::{Call, CallId, Entered, Forest, Functions, Left};
+pub use history::{History, HistoryBuilder, Ptwrite};
+pub use image::{Bytes, Image, Memory, Section};
+pub use mark::{Gap, GapCause, Mark, MarkKind, Resumed};
+pub use pcset::PcSet;
+pub use position::Position;
+pub use split::{CpuReport, UnattributedReason};
+pub use switches::{Execution, Switch};
+pub use trace::{Decoded, Input, decode};
+pub use walk::Walker;
+pub use watch::{Canceled, Progress, Watch};

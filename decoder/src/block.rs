@@ -1,0 +1,109 @@
+//! The table of distinct blocks of a history: straight runs of instructions.
+
+use backtrail_pt::{Avma, Cofi};
+
+/// One instruction of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// Its address.
+    pub pc: Avma,
+    /// Its length in bytes, 1–15.
+    pub len: u8,
+    /// Its change of flow.
+    pub cofi: Cofi,
+}
+
+impl Instruction {
+    /// The address behind it.
+    #[must_use]
+    pub fn next(&self) -> Avma {
+        self.pc + u64::from(self.len)
+    }
+}
+
+/// A block of one history's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(pub(crate) u32);
+
+/// The most instructions in a block: bounds both the table's offsets and the way inside a block.
+pub(crate) const MAX_INSTRUCTIONS: usize = 1024;
+
+/// An instruction inside a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Code {
+    /// From the start of the block; 1024 instructions of 15 bytes are below 2^16.
+    pub offset: u16,
+    pub len: u8,
+    pub cofi: Cofi,
+}
+
+/// A run of instructions that follow one another in memory, all executed.
+///
+/// It ends at a change of flow, or where something came in between (a gap, a signal). The same
+/// addresses with other instructions, as of self-modifying code, are another block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    pub start: Avma,
+    /// Its first instruction in the table's `code`.
+    first: u32,
+    /// 1 to [`MAX_INSTRUCTIONS`].
+    pub count: u16,
+}
+
+/// The distinct blocks of a history.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Blocks {
+    blocks: Vec<Block>,
+    code: Vec<Code>,
+}
+
+impl Blocks {
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    pub fn get(&self, id: u32) -> Option<&Block> {
+        self.blocks.get(id as usize)
+    }
+
+    /// How many instructions the block has; 0 for a block that is none.
+    pub fn count(&self, id: u32) -> u64 {
+        self.get(id).map_or(0, |block| u64::from(block.count))
+    }
+
+    /// The instructions of a block; empty for a block that is none.
+    pub fn code(&self, id: u32) -> &[Code] {
+        self.get(id)
+            .and_then(|block| {
+                let first = block.first as usize;
+                self.code.get(first..first + usize::from(block.count))
+            })
+            .unwrap_or(&[])
+    }
+
+    /// Instruction `within` of a block.
+    pub fn instruction(&self, id: u32, within: usize) -> Option<Instruction> {
+        let start = self.get(id)?.start;
+        let code = self.code(id).get(within)?;
+        Some(Instruction {
+            pc: start + u64::from(code.offset),
+            len: code.len,
+            cofi: code.cofi,
+        })
+    }
+
+    /// Appends a block and gives its id; `None` when ids have run out.
+    pub fn push(&mut self, start: Avma, code: &[Code]) -> Option<u32> {
+        let id = u32::try_from(self.blocks.len()).ok()?;
+        let first = u32::try_from(self.code.len()).ok()?;
+        let count = u16::try_from(code.len()).ok()?;
+        self.code.extend_from_slice(code);
+        self.blocks.push(Block { start, first, count });
+        Some(id)
+    }
+
+    /// Bytes of memory in use.
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.blocks) + size_of_val(&*self.code)
+    }
+}

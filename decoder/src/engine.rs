@@ -1,0 +1,147 @@
+//! The seam between a decode engine and everything that is made of what it decodes.
+
+pub mod libipt;
+
+use crate::{Canceled, Config, GapCause, Memory};
+use backtrail_pt::{Avma, Cofi, Cpu, Tsc};
+use std::fmt;
+use std::ops::ControlFlow;
+use std::str::FromStr;
+
+/// Turns PT bytes into instructions and events.
+///
+/// The contract, which makes engines comparable: instructions are pushed in order; an event comes
+/// before the instruction it is before; where decoding is stuck it pushes [`Event::Lost`] and goes
+/// on at the next PSB.
+pub trait Engine: Sync {
+    /// As it is called on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Decodes all of `trace`.
+    fn decode(
+        &self,
+        trace: &[u8],
+        memory: &dyn Memory,
+        config: &Config,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Canceled>;
+}
+
+/// Takes what an engine decodes.
+pub trait Sink {
+    /// The next instruction executed.
+    fn instruction(&mut self, at: Avma, len: u8, cofi: Cofi);
+
+    /// Something that happened before the next instruction.
+    fn event(&mut self, event: Event);
+
+    /// Called now and then with how many trace bytes are done; `Break` ends the decode.
+    fn progress(&mut self, offset: u64) -> ControlFlow<()>;
+}
+
+/// A time stamp out of the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The time-stamp counter, refined by MTC and CYC packets where the engine can.
+    pub tsc: Tsc,
+    /// MTC packets dropped since the last TSC packet: the estimate is that much worse.
+    pub lost_mtc: u32,
+    /// CYC packets dropped since the last TSC packet.
+    pub lost_cyc: u32,
+}
+
+/// Something in the flow that is no instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The engine found a PSB and starts there, at the beginning and after [`Event::Lost`].
+    Sync {
+        /// Of the PSB in the trace bytes.
+        offset: u64,
+    },
+    /// What follows happened at this time or later.
+    Time(Stamp),
+    /// Tracing is on from here.
+    Enabled {
+        /// The next instruction.
+        at: Avma,
+        /// It was on already, said again after a PSB.
+        status: bool,
+    },
+    /// Tracing is off: a system call, an interrupt, a fault, or the flow left a filter.
+    Disabled {
+        /// For an asynchronous one, the instruction that did not run any more; `None`: the last
+        /// instruction pushed left by itself.
+        from: Option<Avma>,
+        /// Where the flow went, when the trace says so.
+        to: Option<Avma>,
+    },
+    /// The flow was taken elsewhere asynchronously while traced: an interrupt in a kernel trace.
+    Branched {
+        /// The instruction that did not run.
+        from: Avma,
+    },
+    /// Packets were dropped by the trace source.
+    Overflow {
+        /// In the trace bytes.
+        offset: u64,
+    },
+    /// A `PTWRITE` instruction.
+    Ptwrite {
+        /// Its operand.
+        value: u64,
+    },
+    /// The following ran on this processor.
+    Cpu(Cpu),
+    /// The flow is lost.
+    Lost {
+        /// Why.
+        cause: GapCause,
+        /// Where in the trace bytes.
+        offset: u64,
+        /// libipt returns a decode error here.
+        error: bool,
+    },
+}
+
+/// The engines there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    /// Intel's library, by its instruction flow layer.
+    #[default]
+    Libipt,
+}
+
+impl EngineKind {
+    /// All of them, the default first.
+    pub const ALL: [Self; 1] = [Self::Libipt];
+
+    /// The engine.
+    #[must_use]
+    pub fn engine(self) -> &'static dyn Engine {
+        match self {
+            Self::Libipt => &libipt::Libipt,
+        }
+    }
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.engine().name())
+    }
+}
+
+/// The text named no engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such decode engine: the one there is is libipt")]
+pub struct ParseEngineError;
+
+impl FromStr for EngineKind {
+    type Err = ParseEngineError;
+
+    fn from_str(text: &str) -> Result<Self, ParseEngineError> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.engine().name() == text)
+            .ok_or(ParseEngineError)
+    }
+}

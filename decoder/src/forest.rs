@@ -1,0 +1,261 @@
+//! The call forest: which calls the instructions of a history belong to.
+
+mod build;
+
+use crate::{Canceled, History, Watch};
+use backtrail_pt::Avma;
+use std::ops::Range;
+
+/// Where functions lie: told to the decoder, which knows no symbols.
+pub trait Functions {
+    /// The addresses of the function that `pc` is in; `None`: unknown.
+    fn range_of(&self, pc: Avma) -> Option<Range<Avma>>;
+
+    /// `pc` is in a procedure linkage stub: its jump is no call of its own.
+    fn is_plt(&self, _pc: Avma) -> bool {
+        false
+    }
+
+    /// `pc` is in the dynamic linker's lazy resolver, which ends in a jump to the function resolved.
+    fn is_resolver(&self, _pc: Avma) -> bool {
+        false
+    }
+}
+
+/// No function is known: only calls and returns shape the forest.
+impl Functions for () {
+    fn range_of(&self, _pc: Avma) -> Option<Range<Avma>> {
+        None
+    }
+}
+
+/// A call of one [`Forest`]; ids ascend with [`Call::first`], parents before children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub(crate) u32);
+
+/// One execution of a function, as far as history has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The call it is inside of; `None`: a root.
+    pub parent: Option<CallId>,
+    /// Its first instruction.
+    pub first: u64,
+    /// One past the last instruction of it and of its callees.
+    pub end: u64,
+    /// Its entry address when its beginning is in the history, else any address in it.
+    pub function: Avma,
+    /// How it began.
+    pub entered: Entered,
+    /// How it ended.
+    pub left: Left,
+    /// How many calls it is inside of.
+    pub depth: u32,
+}
+
+/// How a call began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entered {
+    /// Called by the instruction at this index.
+    Call {
+        /// The call instruction.
+        site: u64,
+    },
+    /// Jumped to by the instruction at this index, at the end of the calling function, whose return
+    /// it shares.
+    TailCall {
+        /// The jump.
+        site: u64,
+    },
+    /// A signal was delivered.
+    Signal {
+        /// The instruction that runs when the handler returns.
+        interrupted: Avma,
+    },
+    /// It was running when its callee, which is in the history from its middle or its beginning on,
+    /// was called: seen by the return into it.
+    Adopted,
+    /// It was running when history began.
+    HistoryStart,
+    /// It was running after a gap.
+    AfterGap,
+    /// Flow came here in a way no rule explains (a context switch by the program, for example).
+    Unknown,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// By a return instruction, its own or that of a function it jumped to.
+    Return,
+    /// Unwound: `longjmp`, or an exception.
+    Unwound,
+    /// A signal handler, by `rt_sigreturn`.
+    SignalReturn,
+    /// Flow went elsewhere in a way no rule explains.
+    Unknown,
+    /// It had not ended when history ended.
+    HistoryEnd,
+    /// It had not ended at a gap.
+    Gap,
+}
+
+/// All calls of a history, in the order of their beginnings, callers before callees.
+#[derive(Clone, Debug, Default)]
+pub struct Forest {
+    nodes: Vec<Node>,
+    /// The functions that nodes name by number.
+    functions: Vec<Avma>,
+    /// Where the signals of [`Entered::Signal`] interrupted, by node; ascending.
+    interrupted: Vec<(u32, Avma)>,
+}
+
+/// A call as it is kept: 32 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    first: u64,
+    end: u64,
+    /// [`NO_PARENT`] for a root.
+    parent: u32,
+    function: u32,
+    depth: u32,
+    entered: Tag,
+    left: Left,
+}
+
+const NO_PARENT: u32 = u32::MAX;
+
+/// [`Entered`] without its values: a site is the instruction before the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tag {
+    Call,
+    TailCall,
+    Signal,
+    Adopted,
+    HistoryStart,
+    AfterGap,
+    Unknown,
+}
+
+impl Forest {
+    /// Finds the calls of a history.
+    pub fn build(history: &History, functions: &dyn Functions, watch: &Watch<'_>) -> Result<Self, Canceled> {
+        build::build(history, functions, watch)
+    }
+
+    /// How many calls there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// There is none: the history is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// All calls, by their first instruction.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = CallId> + use<> {
+        (0..self.nodes.len() as u32).map(CallId)
+    }
+
+    /// The innermost call that executes instruction `index`; at the end of history, the one of the
+    /// last instruction. `None` when the history is empty.
+    #[must_use]
+    pub fn call_at(&self, index: u64) -> Option<CallId> {
+        let begun = self.nodes.partition_point(|node| node.first <= index);
+        let mut at = begun.checked_sub(1)? as u32;
+        let index = index.min(self.nodes.last().map_or(0, |_| self.end()).saturating_sub(1));
+        loop {
+            let node = self.nodes.get(at as usize)?;
+            if index < node.end || node.parent == NO_PARENT {
+                return Some(CallId(at));
+            }
+            at = node.parent;
+        }
+    }
+
+    /// One past the last instruction of all roots.
+    fn end(&self) -> u64 {
+        let last = self.nodes.len().checked_sub(1).map(|at| at as u32);
+        last.and_then(|last| self.ancestors(CallId(last)).last())
+            .map_or(0, |root| self.call(root).end)
+    }
+
+    /// A call.
+    ///
+    /// # Panics
+    /// For an id of another forest that this one has not.
+    #[must_use]
+    pub fn call(&self, id: CallId) -> Call {
+        let node = &self.nodes[id.0 as usize];
+        let site = node.first.wrapping_sub(1);
+        let entered = match node.entered {
+            Tag::Call => Entered::Call { site },
+            Tag::TailCall => Entered::TailCall { site },
+            Tag::Signal => Entered::Signal {
+                interrupted: self.interrupted(id.0),
+            },
+            Tag::Adopted => Entered::Adopted,
+            Tag::HistoryStart => Entered::HistoryStart,
+            Tag::AfterGap => Entered::AfterGap,
+            Tag::Unknown => Entered::Unknown,
+        };
+        Call {
+            parent: (node.parent != NO_PARENT).then_some(CallId(node.parent)),
+            first: node.first,
+            end: node.end,
+            function: self
+                .functions
+                .get(node.function as usize)
+                .copied()
+                .unwrap_or_default(),
+            entered,
+            left: node.left,
+            depth: node.depth,
+        }
+    }
+
+    fn interrupted(&self, node: u32) -> Avma {
+        let found = self
+            .interrupted
+            .binary_search_by_key(&node, |&(node, _)| node)
+            .ok();
+        found
+            .and_then(|at| self.interrupted.get(at))
+            .map_or(Avma(0), |&(_, at)| at)
+    }
+
+    /// The calls that are inside no other, in order.
+    pub fn roots(&self) -> impl Iterator<Item = CallId> + '_ {
+        self.siblings(0, u64::MAX)
+    }
+
+    /// The calls made directly by a call, in order.
+    pub fn children(&self, id: CallId) -> impl Iterator<Item = CallId> + '_ {
+        self.siblings(id.0 as usize + 1, self.call(id).end)
+    }
+
+    /// From the node at `from` on, those on its level that begin before `end`.
+    fn siblings(&self, from: usize, end: u64) -> impl Iterator<Item = CallId> + '_ {
+        let mut next = from;
+        std::iter::from_fn(move || {
+            let node = self.nodes.get(next).filter(|node| node.first < end)?;
+            let id = CallId(next as u32);
+            let rest = self.nodes.get(next + 1..).unwrap_or(&[]);
+            next += 1 + rest.partition_point(|later| later.first < node.end);
+            Some(id)
+        })
+    }
+
+    /// The call itself, then what it is inside of, innermost first.
+    pub fn ancestors(&self, id: CallId) -> impl Iterator<Item = CallId> + '_ {
+        std::iter::successors(Some(id), |&at| self.call(at).parent)
+    }
+
+    /// Bytes of memory in use.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.nodes) + size_of_val(&*self.functions) + size_of_val(&*self.interrupted)
+    }
+}

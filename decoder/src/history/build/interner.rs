@@ -1,0 +1,145 @@
+//! Finds the blocks in a stream of instructions and gives equal ones the same id.
+
+use crate::Instruction;
+use crate::block::{Code, MAX_INSTRUCTIONS};
+use crate::history::Flow;
+use backtrail_pt::{Avma, Cofi};
+use rustc_hash::FxHashMap;
+
+/// Instructions come in one by one; a flow of blocks goes out.
+///
+/// While the instructions are those of a block seen before, nothing is copied: only how far along
+/// that block they are is kept.
+#[derive(Debug, Default)]
+pub(super) struct Interner {
+    flow: Flow,
+    /// The block that began at an address last.
+    latest: FxHashMap<Avma, u32>,
+    /// All blocks by address and number of instructions: more than one where code was changed.
+    alike: FxHashMap<(Avma, u16), Vec<u32>>,
+    open: Option<Open>,
+    last: Option<Instruction>,
+}
+
+/// The block that is not complete yet.
+#[derive(Debug)]
+struct Open {
+    start: Avma,
+    /// Where the next instruction must be to belong to it.
+    next: Avma,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// The first `done` instructions of a known block.
+    Known { block: u32, done: usize },
+    /// Instructions of no known block.
+    New(Vec<Code>),
+}
+
+impl Interner {
+    /// How many instructions came in.
+    pub fn len(&self) -> u64 {
+        self.flow.len() + self.open.as_ref().map_or(0, |open| open.len() as u64)
+    }
+
+    /// The last instruction that came in.
+    pub fn last(&self) -> Option<Instruction> {
+        self.last
+    }
+
+    pub fn push(&mut self, pc: Avma, len: u8, cofi: Cofi) {
+        self.last = Some(Instruction { pc, len, cofi });
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.next != pc || open.len() >= MAX_INSTRUCTIONS)
+        {
+            self.cut();
+        }
+        let open = self.open.get_or_insert_with(|| Open {
+            start: pc,
+            next: pc,
+            body: match self.latest.get(&pc) {
+                Some(&block) => Body::Known { block, done: 0 },
+                None => Body::New(Vec::new()),
+            },
+        });
+        let code = Code {
+            offset: (pc - open.start) as u16,
+            len,
+            cofi,
+        };
+        open.next = pc + u64::from(len);
+        open.push(code, &self.flow);
+        if cofi.ends_block() {
+            self.cut();
+        }
+    }
+
+    /// Ends the open block: something comes between it and the next instruction.
+    pub fn cut(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        let block = match open.body {
+            Body::Known { block, done } if self.flow.blocks.code(block).len() == done => Some(block),
+            Body::Known { block, done } => {
+                let code = self.flow.blocks.code(block).get(..done).unwrap_or(&[]).to_vec();
+                self.intern(open.start, &code)
+            }
+            Body::New(code) => self.intern(open.start, &code),
+        };
+        if let Some(block) = block {
+            self.flow.execute(block);
+        }
+    }
+
+    fn intern(&mut self, start: Avma, code: &[Code]) -> Option<u32> {
+        let key = (start, u16::try_from(code.len()).ok().filter(|&count| count > 0)?);
+        let alike = self.alike.entry(key).or_default();
+        let known = alike
+            .iter()
+            .copied()
+            .find(|&id| self.flow.blocks.code(id) == code);
+        let block = match known {
+            Some(block) => block,
+            None => {
+                let block = self.flow.blocks.push(start, code)?;
+                alike.push(block);
+                block
+            }
+        };
+        self.latest.insert(start, block);
+        Some(block)
+    }
+
+    pub fn finish(mut self) -> Flow {
+        self.cut();
+        self.flow
+    }
+}
+
+impl Open {
+    fn len(&self) -> usize {
+        match &self.body {
+            Body::Known { done, .. } => *done,
+            Body::New(code) => code.len(),
+        }
+    }
+
+    fn push(&mut self, code: Code, flow: &Flow) {
+        match &mut self.body {
+            Body::Known { block, done } => {
+                let known = flow.blocks.code(*block);
+                if known.get(*done) == Some(&code) {
+                    *done += 1;
+                    return;
+                }
+                let mut own = known.get(..*done).unwrap_or(&[]).to_vec();
+                own.push(code);
+                self.body = Body::New(own);
+            }
+            Body::New(own) => own.push(code),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Makes marks, times and processors of the events between instructions.
+
+use crate::clock::Clock;
+use crate::history::{Flow, History};
+use crate::{Event, Gap, GapCause, Instruction, Mark, MarkKind, Resumed};
+use backtrail_pt::{Avma, Cpu, Tid, Tsc};
+
+/// Takes the events of a thread in order, each with the index it is before.
+#[derive(Debug, Default)]
+pub(super) struct Marker {
+    marks: Vec<Mark>,
+    clock: Clock,
+    cpus: Vec<(u64, Cpu)>,
+    errors: u64,
+    state: State,
+    /// Anything but time was seen.
+    begun: bool,
+    /// Where the trace says the thread stands.
+    end: Option<Avma>,
+}
+
+/// Whether instructions can come now.
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Flowing,
+    /// Tracing is off since the thread left; what that is called is known when it is back.
+    Off { from: Option<Avma>, tsc: Option<Tsc> },
+    /// Flow is lost; the mark with this number is the gap.
+    Lost { gap: usize },
+}
+
+impl Marker {
+    /// Takes an event before instruction `index`; `last` is the instruction before. Says whether the
+    /// flow is broken here.
+    pub fn event(&mut self, event: Event, index: u64, last: Option<Instruction>) -> bool {
+        match event {
+            Event::Time(stamp) => {
+                self.clock.push(index, stamp);
+                return false;
+            }
+            Event::Cpu(cpu) => {
+                if self.cpus.last().is_none_or(|&(_, current)| current != cpu) {
+                    self.cpus.push((index, cpu));
+                }
+                return false;
+            }
+            Event::Ptwrite { value } => {
+                self.mark(index, MarkKind::Ptwrite(value));
+                return false;
+            }
+            Event::Sync { offset } => self.sync(offset, index),
+            Event::Enabled { at, status } => self.enabled(at, status, index, last),
+            Event::Disabled { from, to } => self.disabled(from, to, index, last),
+            Event::Branched { from } => {
+                self.clock.pin(index);
+                let back = self.clock.last();
+                self.mark(index, MarkKind::Interrupted { from, back });
+            }
+            Event::Overflow { offset } => {
+                // The flow is found again at once, where the engine says "enabled" next.
+                let gap = Gap {
+                    cause: GapCause::Overflow,
+                    trace_offset: offset,
+                    resumed_offset: Some(offset),
+                };
+                self.gap(gap, index);
+                self.state = State::Flowing;
+            }
+            Event::Lost { cause, offset, error } => {
+                self.errors += u64::from(error);
+                self.end = match cause {
+                    GapCause::LostCode { at } => Some(at),
+                    _ => None,
+                };
+                self.gap(
+                    Gap {
+                        cause,
+                        trace_offset: offset,
+                        resumed_offset: None,
+                    },
+                    index,
+                );
+            }
+        }
+        self.begun = true;
+        true
+    }
+
+    fn sync(&mut self, offset: u64, index: u64) {
+        match self.state {
+            State::Lost { gap } => {
+                if let Some(Mark {
+                    kind: MarkKind::Gap(gap),
+                    ..
+                }) = self.marks.get_mut(gap)
+                {
+                    gap.resumed_offset = Some(offset);
+                }
+            }
+            _ if !self.begun && offset > 0 => self.start(index, offset),
+            _ => {}
+        }
+        self.state = State::Flowing;
+    }
+
+    /// The history begins in the middle of the thread's life.
+    fn start(&mut self, index: u64, offset: u64) {
+        let gap = Gap {
+            cause: GapCause::Start,
+            trace_offset: 0,
+            resumed_offset: Some(offset),
+        };
+        self.mark(index, MarkKind::Gap(gap));
+    }
+
+    fn enabled(&mut self, at: Avma, status: bool, index: u64, last: Option<Instruction>) {
+        self.end = Some(at);
+        let State::Off { from, tsc } = std::mem::take(&mut self.state) else {
+            if status && index == 0 && self.marks.is_empty() {
+                self.start(index, 0);
+            }
+            return;
+        };
+        self.clock.pin(index);
+        let back = self.clock.last();
+        let kind = match (from, last) {
+            (Some(from), _) => MarkKind::Interrupted { from, back },
+            (None, Some(last)) if last.next() == at => MarkKind::LeftUser {
+                resumed: Resumed::After,
+                back,
+            },
+            (None, Some(last)) if last.pc == at => MarkKind::LeftUser {
+                resumed: Resumed::Again,
+                back,
+            },
+            (None, _) => MarkKind::LeftUser {
+                resumed: Resumed::Elsewhere(at),
+                back,
+            },
+        };
+        self.marks.push(Mark { index, kind, tsc });
+    }
+
+    fn disabled(&mut self, from: Option<Avma>, to: Option<Avma>, index: u64, last: Option<Instruction>) {
+        self.clock.pin(index);
+        self.end = from.or(to).or_else(|| last.map(|last| last.next()));
+        self.state = State::Off {
+            from,
+            tsc: self.clock.last(),
+        };
+    }
+
+    fn gap(&mut self, gap: Gap, index: u64) {
+        self.clock.pin(index);
+        self.state = State::Lost {
+            gap: self.marks.len(),
+        };
+        self.mark(index, MarkKind::Gap(gap));
+    }
+
+    fn mark(&mut self, index: u64, kind: MarkKind) {
+        self.marks.push(Mark {
+            index,
+            kind,
+            tsc: self.clock.last(),
+        });
+    }
+
+    pub fn finish(self, tid: Tid, flow: Flow) -> History {
+        // An address said before the last instructions says nothing of the end.
+        let end = match self.state {
+            State::Flowing => None,
+            State::Off { .. } | State::Lost { .. } => self.end,
+        };
+        History {
+            tid,
+            flow,
+            marks: self.marks,
+            clock: self.clock,
+            cpus: self.cpus,
+            errors: self.errors,
+            end,
+        }
+    }
+}

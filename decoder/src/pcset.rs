@@ -1,0 +1,73 @@
+//! A set of instruction addresses to search a history for.
+
+use backtrail_pt::Avma;
+use std::ops::Range;
+
+/// Addresses, kept as sorted ranges that do not touch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PcSet {
+    ranges: Vec<Range<Avma>>,
+}
+
+impl PcSet {
+    /// The addresses of all the ranges.
+    pub fn from_ranges(ranges: impl IntoIterator<Item = Range<Avma>>) -> Self {
+        let mut sorted: Vec<_> = ranges
+            .into_iter()
+            .filter(|range| range.start < range.end)
+            .collect();
+        sorted.sort_by_key(|range| range.start);
+        let mut merged: Vec<Range<Avma>> = Vec::with_capacity(sorted.len());
+        for range in sorted {
+            match merged.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => merged.push(range),
+            }
+        }
+        Self { ranges: merged }
+    }
+
+    /// Whether the address is in the set.
+    #[must_use]
+    pub fn contains(&self, pc: Avma) -> bool {
+        let after = self.ranges.partition_point(|range| range.start <= pc);
+        after
+            .checked_sub(1)
+            .and_then(|at| self.ranges.get(at))
+            .is_some_and(|range| pc < range.end)
+    }
+
+    /// No address is in the set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+}
+
+impl FromIterator<Avma> for PcSet {
+    fn from_iter<I: IntoIterator<Item = Avma>>(pcs: I) -> Self {
+        // The last address there is has no exclusive end: it holds no instruction.
+        Self::from_ranges(pcs.into_iter().filter(|pc| pc.0 != u64::MAX).map(|pc| pc..pc + 1))
+    }
+}
+
+impl From<Avma> for PcSet {
+    fn from(pc: Avma) -> Self {
+        std::iter::once(pc).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn membership_is_exact() {
+        let set: PcSet = [5, 6, 9, u64::MAX].into_iter().map(Avma).collect();
+        let inside: Vec<u64> = (0..12).filter(|&pc| set.contains(Avma(pc))).collect();
+        assert_eq!(inside, [5, 6, 9]);
+        assert!(!set.contains(Avma(u64::MAX)));
+        assert!(PcSet::from_ranges([Avma(3)..Avma(3)]).is_empty());
+        assert!(PcSet::from_ranges([Avma(3)..Avma(9), Avma(4)..Avma(5)]).contains(Avma(8)));
+    }
+}

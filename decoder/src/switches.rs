@@ -1,0 +1,100 @@
+//! Context switches of one processor, and the continuous executions between them.
+
+use backtrail_pt::{Pid, Tid, Tsc};
+
+/// A context switch of one processor (`PERF_RECORD_SWITCH_CPU_WIDE`, `linux/perf_event.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// When.
+    pub at: Tsc,
+    /// The process switched in or out; 0: the idle task.
+    pub pid: Pid,
+    /// The thread switched in or out.
+    pub tid: Tid,
+    /// Out of the processor, or onto it.
+    pub out: bool,
+}
+
+/// A stretch of time in which one thread had a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Execution {
+    /// The process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// From this time on (inclusive).
+    pub start: Tsc,
+    /// Up to this time (inclusive).
+    pub end: Tsc,
+    /// The switch onto the processor is recorded; otherwise `start` is only the earliest it can be.
+    pub start_known: bool,
+    /// The switch out is recorded; otherwise `end` is only the latest it can be.
+    pub end_known: bool,
+}
+
+/// The continuous executions that the switches of a processor tell, in order of time.
+///
+/// The rules are LLDB's, so that the numbers compare: two switches in without one out between mean
+/// that the out is missing, and so on. A switch that goes back in time is not believed.
+#[must_use]
+pub fn executions(switches: &[Switch]) -> Vec<Execution> {
+    let mut found = Vec::new();
+    let mut before: Option<Switch> = None;
+    for &switch in switches {
+        if before.is_some_and(|before| switch.at <= before.at) {
+            continue;
+        }
+        match (before, switch.out) {
+            (None, true) => found.push(ended(switch, Tsc(0))),
+            (None, false) => {}
+            (Some(last), false) if !last.out => found.push(begun(last, Tsc(switch.at.0 - 1))),
+            (Some(_), false) => {}
+            (Some(last), true) if last.out => found.push(ended(switch, Tsc(last.at.0 + 1))),
+            (Some(last), true) if (last.pid, last.tid) == (switch.pid, switch.tid) => {
+                found.push(Execution {
+                    end: switch.at,
+                    end_known: true,
+                    ..begun(last, switch.at)
+                });
+            }
+            (Some(last), true) => {
+                // Both are cut off at an unknown time between the two switches.
+                found.push(begun(last, Tsc(switch.at.0 - 1)));
+                found.push(ended(switch, Tsc(last.at.0 + 1)));
+            }
+        }
+        before = Some(switch);
+    }
+    if let Some(last) = before.filter(|last| !last.out) {
+        found.push(begun(last, Tsc(u64::MAX)));
+    }
+    found
+}
+
+fn begun(switch: Switch, end: Tsc) -> Execution {
+    let Switch {
+        at: start, pid, tid, ..
+    } = switch;
+    Execution {
+        pid,
+        tid,
+        start,
+        end,
+        start_known: true,
+        end_known: false,
+    }
+}
+
+fn ended(switch: Switch, start: Tsc) -> Execution {
+    let Switch {
+        at: end, pid, tid, ..
+    } = switch;
+    Execution {
+        pid,
+        tid,
+        start,
+        end,
+        start_known: false,
+        end_known: true,
+    }
+}

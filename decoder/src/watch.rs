@@ -1,0 +1,61 @@
+//! Cancellation and progress, handed into everything that may take long.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How far long work is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub stage: Stage,
+    /// Done so far, in the stage's unit.
+    pub done: u64,
+    /// All there is to do, in the stage's unit.
+    pub total: u64,
+}
+
+/// The kinds of long work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Decoding; the unit is a byte of trace.
+    Decode,
+    /// Building call forests; the unit is an instruction.
+    Forest,
+}
+
+/// Lets the caller stop long work and see how far it is.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    /// Set from anywhere, for example a Ctrl-C handler: the work ends with [`Canceled`].
+    pub cancel: &'a AtomicBool,
+    /// Called now and then, many times a second.
+    pub progress: &'a dyn Fn(Progress),
+}
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+impl Watch<'static> {
+    /// Nobody watches.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            cancel: &NEVER,
+            progress: &|_| {},
+        }
+    }
+}
+
+impl Watch<'_> {
+    /// Reports progress; an error when the work shall stop.
+    pub fn report(&self, stage: Stage, done: u64, total: u64) -> Result<(), Canceled> {
+        if self.cancel.load(Ordering::Relaxed) {
+            return Err(Canceled);
+        }
+        (self.progress)(Progress { stage, done, total });
+        Ok(())
+    }
+}
+
+/// The caller asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("canceled")]
+pub struct Canceled;
