@@ -1,1 +1,119 @@
-//! The binary.
+//! Running the binary under test as a user would.
+
+use crate::build::target_directory;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::{env, io};
+
+/// What a run of `backtrail` left behind.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its exit status; `None` when a signal ended it, which is never right.
+    pub status: Option<i32>,
+    /// Everything it printed on stdout.
+    pub stdout: String,
+    /// Everything it printed on stderr.
+    pub stderr: String,
+}
+
+impl Run {
+    /// The run itself, checked to have exited with `status`.
+    ///
+    /// # Panics
+    ///
+    /// With both outputs, when it did not.
+    #[must_use]
+    #[track_caller]
+    pub fn exited(self, status: i32) -> Self {
+        assert_eq!(
+            self.status,
+            Some(status),
+            "stdout:\n{}\nstderr:\n{}",
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+
+    /// The one line on stderr, which is what every failure tells.
+    ///
+    /// # Panics
+    ///
+    /// When it is not exactly one line.
+    #[must_use]
+    #[track_caller]
+    pub fn sentence(&self) -> &str {
+        assert_eq!(
+            self.stderr.lines().count(),
+            1,
+            "stderr is not one line:\n{}",
+            self.stderr
+        );
+        self.stderr.trim_end()
+    }
+}
+
+/// Runs `backtrail` with these arguments, without a terminal and without ours in its environment.
+///
+/// # Errors
+///
+/// The binary cannot be built or started.
+pub fn backtrail<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> io::Result<Run> {
+    let output = command()?.args(arguments).output()?;
+    Ok(Run {
+        status: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+/// The bare command, for tests that feed it or signal it.
+///
+/// # Errors
+///
+/// The binary cannot be built.
+pub fn command() -> io::Result<Command> {
+    let mut command = Command::new(binary()?);
+    command
+        .stdin(Stdio::null())
+        .env("RUST_BACKTRACE", "0")
+        .env_remove("NO_COLOR");
+    Ok(command)
+}
+
+/// The binary under test: what `BACKTRAIL_BIN` names, else `cargo build` makes it, once a test program.
+///
+/// # Errors
+///
+/// The build fails; cargo's messages are on stderr.
+pub fn binary() -> io::Result<&'static Path> {
+    static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BINARY.get_or_init(|| match env::var_os("BACKTRAIL_BIN") {
+        // Tests run in their package's folder; the variable is relative to the repository's root.
+        Some(path) => Ok(repository().join(path)),
+        None => build().map_err(|error| error.to_string()),
+    });
+    built
+        .as_deref()
+        .map_err(|message| io::Error::other(message.clone()))
+}
+
+fn build() -> io::Result<PathBuf> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "backtrail"])
+        .current_dir(repository())
+        .status()?;
+    if !status.success() {
+        return Err(io::Error::other("`cargo build --package backtrail` failed"));
+    }
+    Ok(target_directory().join("debug/backtrail"))
+}
+
+/// The repository's root.
+#[must_use]
+pub fn repository() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}

@@ -1,0 +1,86 @@
+//! Exit statuses and the shape of failures: 0 done, 1 could not, 2 wrong usage, 3 malformed input.
+
+use backtrail_tests::backtrail::backtrail;
+use std::fs;
+
+#[test]
+fn help_and_version_are_done() {
+    for argument in ["--help", "--version"] {
+        let run = backtrail([argument]).unwrap().exited(0);
+        assert!(run.stdout.to_lowercase().contains("backtrail") && run.stderr.is_empty());
+    }
+}
+
+#[test]
+fn wrong_usage_is_two() {
+    for arguments in [
+        &[][..],
+        &["no-such-command"],
+        &["info"],
+        &["record"],
+        &["import", "raw"],
+        &["dump", "x", "y"],
+    ] {
+        let run = backtrail(arguments).unwrap().exited(2);
+        assert!(!run.stderr.is_empty() && run.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_one() {
+    for command in ["info", "check", "debug"] {
+        let run = backtrail([command, "no/such/bundle"]).unwrap().exited(1);
+        assert!(run.sentence().contains("no/such/bundle"), "{}", run.stderr);
+    }
+    let run = backtrail(["record", "--", "no/such/program"]).unwrap().exited(1);
+    assert!(run.sentence().contains("no/such/program"), "{}", run.stderr);
+}
+
+#[test]
+fn malformed_input_is_three_and_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bad");
+    fs::create_dir(&bundle).unwrap();
+    let texts: [&[u8]; 5] = [b"", b"{", b"[]", b"{\"type\": \"intel-pt\"}", b"\x1b[31m\n\n\xff"];
+    for text in texts {
+        fs::write(bundle.join("trace.json"), text).unwrap();
+        for command in ["info", "check", "debug"] {
+            let run = backtrail([command.as_ref(), bundle.as_os_str()])
+                .unwrap()
+                .exited(3);
+            let sentence = run.sentence();
+            assert!(!sentence.chars().any(char::is_control), "{sentence:?}");
+        }
+    }
+    let packed = folder.path().join("bad.btz");
+    fs::write(&packed, b"no zstd at all").unwrap();
+    let run = backtrail(["info".as_ref(), packed.as_os_str()])
+        .unwrap()
+        .exited(3);
+    assert!(!run.sentence().is_empty());
+}
+
+#[test]
+fn doctor_says_what_this_machine_can_do() {
+    let run = backtrail(["doctor"]).unwrap().exited(0);
+    assert!(run.stdout.contains("Intel PT"), "{}", run.stdout);
+    let json = backtrail(["doctor", "--json"]).unwrap().exited(0);
+    let value: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(value.is_object());
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    use std::process::Stdio;
+    let mut child = backtrail_tests::backtrail::command()
+        .unwrap()
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.stderr, b"");
+}
