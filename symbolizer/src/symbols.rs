@@ -174,7 +174,8 @@ impl<'d> SymbolTable<'d> {
 }
 
 /// Orders aliases, the one to show first: typed before untyped, sized before unsized, global before
-/// local, fewer leading underscores, then the longest, then by name so that the choice is stable.
+/// local, fewer leading underscores, then the longest code, then the shortest
+/// name, and by name so that the choice is stable.
 fn rank<'a>(symbol: &Symbol<'a>) -> impl Ord + use<'a> {
     let underscores = symbol.linkage.iter().take_while(|byte| **byte == b'_').count();
     // A mangled name starts with one underscore that says nothing.
@@ -189,6 +190,7 @@ fn rank<'a>(symbol: &Symbol<'a>) -> impl Ord + use<'a> {
         !symbol.global,
         hidden,
         Reverse(symbol.range.end.saturating_sub(symbol.range.start)),
+        symbol.linkage.len(),
         symbol.linkage,
     )
 }
