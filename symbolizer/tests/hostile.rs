@@ -1,0 +1,121 @@
+//! Damaged files: every question is answered, in time, without panic.
+
+mod support;
+
+use backtrail_pt::Svma;
+use backtrail_symbolizer::{DebugSearch, SymbolFile};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use support::{C, CPP, build};
+
+/// A small generator (splitmix64), so that a failure can be had again.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+/// Asks everything; the answers do not matter, that they come does.
+fn ask_everything(bytes: Vec<u8>) {
+    let started = Instant::now();
+    let Ok(symbols) = SymbolFile::from_bytes(Arc::new(bytes), &DebugSearch::none()) else {
+        return;
+    };
+    for at in (0x1000..0x1800).step_by(7).map(Svma) {
+        let _ = symbols.function_at(at);
+        let _ = symbols.frames_at(at);
+        let _ = symbols.line_at(at);
+    }
+    for name in ["main", "work", "outer", "ns::f", "work.cold", "puts@plt", ""] {
+        for function in symbols.functions_named(name) {
+            let _ = symbols.after_prologue(&function);
+            let _ = symbols.parts_of(&function);
+        }
+        let _ = symbols.inlined_copies_named(name);
+    }
+    let _ = symbols.functions_matching(&regex::Regex::new("o").unwrap());
+    let _ = symbols.addresses_of_line("source.c", 18);
+    let _ = symbols.lines_in(Svma(0)..Svma(u64::MAX));
+    let _ = (symbols.source_files(), symbols.debug_gap(), symbols.build_id());
+    assert!(started.elapsed() < Duration::from_secs(20));
+}
+
+fn mutate(original: &[u8], seed: u64, rounds: usize) {
+    let mut random = Random(seed);
+    for _ in 0..rounds {
+        let mut bytes = original.to_vec();
+        match random.below(4) {
+            0 => bytes.truncate(random.below(original.len())),
+            // Near the end, where the section table and small debug sections are.
+            1 => {
+                let from = original.len() - random.below(original.len() / 4) - 1;
+                for _ in 0..8 {
+                    let at = from + random.below(original.len() - from);
+                    bytes[at] = random.next() as u8;
+                }
+            }
+            2 => {
+                for _ in 0..1 + random.below(200) {
+                    let at = random.below(original.len());
+                    bytes[at] ^= 1 << random.below(8);
+                }
+            }
+            _ => {
+                let at = random.below(original.len() - 8);
+                let value = [0, u64::MAX, 1 << 63, random.next(), 0xffff_ffff][random.below(5)];
+                bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            }
+        }
+        ask_everything(bytes);
+    }
+}
+
+#[test]
+fn damaged_c() {
+    let Some(built) = build("cc", "c", C, &["-g", "-O2"]) else {
+        return;
+    };
+    mutate(&std::fs::read(&built.program).unwrap(), 1, 500);
+}
+
+#[test]
+fn damaged_dwarf_4() {
+    let Some(built) = build("cc", "c", C, &["-gdwarf-4", "-O2", "-gz=zlib"]) else {
+        return;
+    };
+    mutate(&std::fs::read(&built.program).unwrap(), 2, 300);
+}
+
+#[test]
+fn damaged_c_plus_plus() {
+    let Some(built) = build("c++", "cc", CPP, &["-g", "-O2"]) else {
+        return;
+    };
+    mutate(&std::fs::read(&built.program).unwrap(), 3, 200);
+}
+
+/// Bytes of the ELF header, program headers and section headers in turn.
+#[test]
+fn each_byte_of_the_headers_damaged() {
+    let Some(built) = build("cc", "c", C, &["-g", "-O0"]) else {
+        return;
+    };
+    let original = std::fs::read(&built.program).unwrap();
+    let headers = original.len() - 64 * 40;
+    for at in (0..64 * 14).chain(headers..original.len()).step_by(5) {
+        for value in [0, 0xff] {
+            let mut bytes = original.clone();
+            bytes[at] = value;
+            ask_everything(bytes);
+        }
+    }
+}
