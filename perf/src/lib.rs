@@ -10,11 +10,17 @@
 // Only `capability` may: it makes the system calls it asks about.
 #![deny(unsafe_code)]
 
+pub mod auxtrace;
 #[allow(unsafe_code)]
 pub mod capability;
 mod cursor;
+pub mod data;
 mod error;
+mod feature;
+pub mod record;
+pub mod sample_id;
 pub mod switch;
 
+pub use data::PerfData;
 pub use error::Error;
 pub use switch::ContextSwitch;

@@ -6,8 +6,10 @@
 mod crash;
 mod image;
 mod lldb;
+mod perf;
 mod raw;
 
 pub use image::{ImageArg, ParseImageArgError, parse_address_filter};
 pub use lldb::lldb;
+pub use perf::{PerfImport, perf};
 pub use raw::{RawImport, raw};

@@ -1,0 +1,127 @@
+//! AUX buffers, put together from the pieces that stand in a file.
+
+use crate::{BundlePath, Error, Result, Writer};
+use backtrail_perf::auxtrace::AuxData;
+use backtrail_pt::{Cpu, Tid};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+/// Whose packets a buffer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Owner {
+    /// Of all threads on a processor.
+    Cpu(Cpu),
+    /// Of one thread.
+    Thread(Tid),
+}
+
+/// The packets of one owner, in order.
+#[derive(Debug)]
+pub(super) struct AuxBuffer<'a> {
+    pub(super) owner: Owner,
+    pieces: Vec<&'a [u8]>,
+}
+
+impl<'a> AuxBuffer<'a> {
+    /// Sorts pieces by owner. In the order of the file, a piece that begins before the last one
+    /// ended loses what is there already.
+    ///
+    /// Of snapshots, which may overlap in unknown ways, the last one counts: it ends at the crash.
+    pub(super) fn assemble(pieces: &[AuxData<'a>], snapshot: bool, notes: &mut Vec<String>) -> Vec<Self> {
+        let mut by_owner: BTreeMap<Owner, Vec<&AuxData<'a>>> = BTreeMap::new();
+        for piece in pieces {
+            let owner = piece.cpu.map_or(Owner::Thread(piece.tid), Owner::Cpu);
+            by_owner.entry(owner).or_default().push(piece);
+        }
+        by_owner
+            .into_iter()
+            .map(|(owner, pieces)| {
+                if !snapshot {
+                    return Self {
+                        owner,
+                        pieces: without_overlap(&pieces),
+                    };
+                }
+                if pieces.len() > 1 {
+                    notes.push(format!(
+                        "of {} snapshots of {} the last one is kept",
+                        pieces.len(),
+                        name(owner)
+                    ));
+                }
+                Self {
+                    owner,
+                    pieces: pieces.last().map(|piece| piece.bytes).into_iter().collect(),
+                }
+            })
+            .collect()
+    }
+
+    pub(super) fn write(&self, writer: &Writer, path: &BundlePath) -> Result<()> {
+        let mut file = writer.create_file(path)?;
+        self.pieces
+            .iter()
+            .try_for_each(|piece| file.write_all(piece))
+            .map_err(Error::io("write", Path::new(path.as_str())))
+    }
+}
+
+fn name(owner: Owner) -> String {
+    match owner {
+        Owner::Cpu(cpu) => format!("processor {cpu}"),
+        Owner::Thread(tid) => format!("thread {tid}"),
+    }
+}
+
+fn without_overlap<'a>(pieces: &[&AuxData<'a>]) -> Vec<&'a [u8]> {
+    let mut end = 0u64;
+    let mut kept = Vec::new();
+    for piece in pieces {
+        let known = usize::try_from(end.saturating_sub(piece.offset)).unwrap_or(usize::MAX);
+        if let Some(new) = piece.bytes.get(known..).filter(|new| !new.is_empty()) {
+            kept.push(new);
+        }
+        end = end.max(piece.offset.saturating_add(piece.bytes.len() as u64));
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(cpu: Option<u32>, offset: u64, bytes: &'static [u8]) -> AuxData<'static> {
+        AuxData {
+            offset,
+            index: 0,
+            tid: Tid(9),
+            cpu: cpu.map(Cpu),
+            bytes,
+        }
+    }
+
+    #[test]
+    fn overlap_is_cut_and_owners_are_kept_apart() {
+        let pieces = [
+            piece(Some(1), 0, b"abc"),
+            piece(None, 0, b"xyz"),
+            piece(Some(1), 2, b"cde"),
+            piece(Some(1), 3, b"de"),
+        ];
+        let mut notes = Vec::new();
+        let buffers = AuxBuffer::assemble(&pieces, false, &mut notes);
+        assert_eq!(buffers.len(), 2);
+        assert_eq!(
+            (buffers[0].owner, buffers[0].pieces.concat()),
+            (Owner::Cpu(Cpu(1)), b"abcde".to_vec())
+        );
+        assert_eq!(
+            (buffers[1].owner, buffers[1].pieces.concat()),
+            (Owner::Thread(Tid(9)), b"xyz".to_vec())
+        );
+        assert!(notes.is_empty());
+        let snapshots = AuxBuffer::assemble(&pieces, true, &mut notes);
+        assert_eq!((snapshots[0].pieces.concat(), notes.len()), (b"de".to_vec(), 1));
+    }
+}

@@ -1,0 +1,116 @@
+//! perf's address filters: `filter START[/SIZE][@FILE]`, several separated by commas or blanks.
+//!
+//! Source: `tools/perf/Documentation/perf-record.txt`, "--filter". perf resolves symbols before it
+//! stores the text, so that only numbers are left; of a file they are offsets.
+
+use crate::manifest::{AddressFilter, Process};
+use backtrail_pt::Avma;
+
+/// The filters as addresses; what cannot be resolved is noted, and then none count, for a decoder
+/// that knows some of the filters would take the rest for errors.
+pub(super) fn resolve(text: &str, processes: &[Process], notes: &mut Vec<String>) -> Vec<AddressFilter> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let filters: Option<Vec<Vec<AddressFilter>>> = text
+        .split(',')
+        .filter_map(|part| {
+            part.trim()
+                .strip_prefix("filter ")
+                .map(|rest| one(rest.trim(), processes))
+        })
+        .collect();
+    filters.map(|filters| filters.concat()).unwrap_or_else(|| {
+        notes.push(format!(
+            "the address filter {text:?} is not understood: decoding goes on without it"
+        ));
+        Vec::new()
+    })
+}
+
+/// One filter; a file may be mapped more than once.
+fn one(text: &str, processes: &[Process]) -> Option<Vec<AddressFilter>> {
+    let (range, file) = text
+        .split_once('@')
+        .map_or((text, None), |(range, file)| (range.trim(), Some(file.trim())));
+    let (start, size) = range.split_once('/')?;
+    let (start, size) = (number(start)?, number(size)?);
+    let last = |start: u64| start.checked_add(size.checked_sub(1)?);
+    let Some(file) = file else {
+        return Some(vec![AddressFilter {
+            from: Avma(start),
+            to: Avma(last(start)?),
+        }]);
+    };
+    let modules = processes
+        .iter()
+        .flat_map(|process| &process.modules)
+        .filter(|module| module.path == file);
+    let mappings = modules.flat_map(|module| &module.mappings);
+    let hit = mappings
+        .filter(|mapping| (mapping.offset.0..mapping.offset.0.saturating_add(mapping.size)).contains(&start));
+    let filters: Option<Vec<_>> = hit
+        .map(|mapping| {
+            let from = mapping.start.0.checked_add(start - mapping.offset.0)?;
+            Some(AddressFilter {
+                from: Avma(from),
+                to: Avma(last(from)?),
+            })
+        })
+        .collect();
+    filters.filter(|filters| !filters.is_empty())
+}
+
+fn number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    text.strip_prefix("0x").map_or_else(
+        || text.parse().ok(),
+        |digits| u64::from_str_radix(digits, 16).ok(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Mapping, Module};
+    use backtrail_pt::FileOffset;
+
+    #[test]
+    fn offsets_in_a_file_become_addresses() {
+        let mapping = Mapping {
+            start: Avma(0x7000_1000),
+            offset: FileOffset(0x1000),
+            size: 0x2000,
+        };
+        let module = Module {
+            path: "/bin/a".to_owned(),
+            mappings: vec![mapping],
+            ..Module::default()
+        };
+        let processes = [Process {
+            modules: vec![module],
+            ..Process::default()
+        }];
+        let mut notes = Vec::new();
+        let mut told = |text: &str| resolve(text, &processes, &mut notes);
+        let filter = |from, to| AddressFilter {
+            from: Avma(from),
+            to: Avma(to),
+        };
+        assert_eq!(
+            told("filter 0x1800/0x100@/bin/a"),
+            [filter(0x7000_1800, 0x7000_18ff)]
+        );
+        assert_eq!(
+            told("filter 0x400000/16, filter 4096/1"),
+            [filter(0x40_0000, 0x40_000f), filter(4096, 4096)]
+        );
+        assert!(told("").is_empty());
+        assert!(notes.is_empty());
+        for bad in ["filter 0x9000/1@/bin/a", "filter 1/0", "filter main"] {
+            assert!(resolve(bad, &processes, &mut notes).is_empty(), "{bad}");
+        }
+        assert_eq!(notes.len(), 3);
+    }
+}

@@ -1,0 +1,193 @@
+//! The binaries behind the mappings: which files they were, where a copy is, how they lay.
+
+use super::PerfImport;
+use super::sideband::Traced;
+use crate::core::Core;
+use crate::elf::Elf;
+use crate::manifest::{Mapping, Module, Process};
+use crate::{Result, SharedBytes, Writer};
+use backtrail_perf::PerfData;
+use backtrail_perf::record::Mmap;
+use backtrail_pt::{Avma, BuildId};
+use object::elf::PF_X;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Where copies of the traced machine's binaries may be.
+pub(super) struct BinaryFinder<'a> {
+    import: &'a PerfImport,
+    build_ids: HashMap<String, BuildId>,
+}
+
+impl<'a> BinaryFinder<'a> {
+    pub(super) fn new(import: &'a PerfImport, data: &PerfData<'_>) -> Self {
+        Self {
+            import,
+            build_ids: data.build_ids().into_iter().collect(),
+        }
+    }
+
+    /// The places to look at, best first.
+    fn candidates(&self, path: &str) -> Vec<PathBuf> {
+        let recorded = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
+        let name = recorded.file_name().unwrap_or(recorded.as_os_str());
+        let mut places = Vec::new();
+        if let Some(symfs) = &self.import.symfs {
+            // A recorded path goes beneath symfs, whatever it says: no step up is followed.
+            let inside = recorded.components().filter_map(|part| match part {
+                std::path::Component::Normal(name) => Some(name),
+                _ => None,
+            });
+            places.push(symfs.join(inside.collect::<PathBuf>()));
+            places.push(symfs.join(name));
+        }
+        places.push(self.import.data.parent().unwrap_or(Path::new("")).join(name));
+        places.push(recorded.to_owned());
+        places
+    }
+
+    /// The first candidate that is the mapped file as far as can be told, and the bias it was mapped with; else
+    /// why there is none.
+    fn find(&self, mmap: &Mmap) -> std::result::Result<(PathBuf, u64), String> {
+        let wanted = mmap.build_id.as_ref().or(self.build_ids.get(&mmap.path));
+        let mut why = "was not found: its code is missing".to_owned();
+        for place in self
+            .candidates(&mmap.path)
+            .into_iter()
+            .filter(|place| place.is_file())
+        {
+            let fit = SharedBytes::map_file(&place).and_then(|bytes| {
+                let elf = Elf::parse(&bytes, place.display())?;
+                Ok((bias(&elf, mmap), elf.build_id()))
+            });
+            match fit {
+                Ok((_, Some(found))) if wanted.is_some_and(|wanted| *wanted != found) => {
+                    why = format!(
+                        "was found as {} only, with another build id ({found})",
+                        place.display()
+                    );
+                }
+                Ok((Some(bias), _)) => return Ok((place, bias)),
+                Ok((None, _)) => {
+                    why = format!(
+                        "was found as {} only, which does not fit what was mapped",
+                        place.display()
+                    )
+                }
+                Err(error) => why = format!("could not be read ({error})"),
+            }
+        }
+        Err(why)
+    }
+}
+
+/// Actual minus stated addresses, when an executable segment of the file holds what was mapped.
+fn bias(elf: &Elf<'_>, mmap: &Mmap) -> Option<u64> {
+    let holds = |start: u64, size: u64| {
+        let start_page = start & !(crate::PAGE_SIZE - 1);
+        (start_page..start.saturating_add(size)).contains(&mmap.offset.0)
+    };
+    let load = elf
+        .loads()
+        .find(|load| load.flags & PF_X.0 != 0 && holds(load.offset.0, load.file_size))?;
+    let svma = load
+        .svma
+        .0
+        .wrapping_add(mmap.offset.0)
+        .wrapping_sub(load.offset.0);
+    Some(mmap.start.0.wrapping_sub(svma))
+}
+
+/// Names of mappings that are no files.
+fn is_file(path: &str) -> bool {
+    path.starts_with('/')
+        && !path.starts_with("//anon")
+        && !path.starts_with("/dev/zero")
+        && !path.starts_with("/memfd:")
+        && !path.starts_with("/SYSV")
+}
+
+/// Adds the modules that were mapped into the process; where the records tell of none, those that
+/// the core tells of.
+pub(super) fn add_modules(
+    writer: &Writer,
+    process: &mut Process,
+    traced: &Traced<'_>,
+    finder: &BinaryFinder<'_>,
+    core: Option<&Core>,
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let mut missing: Vec<&str> = Vec::new();
+    let is_anonymous = |mmap: &&Mmap| mmap.path.starts_with("//anon");
+    for mmap in traced.mappings.iter().filter(|mmap| is_file(&mmap.path)) {
+        let mapping = Mapping {
+            start: mmap.start,
+            offset: mmap.offset,
+            size: mmap.size,
+        };
+        let (file, base, build_id) = match finder.find(mmap) {
+            Ok((place, bias)) => {
+                let bytes = SharedBytes::map_file(&place)?;
+                let lowest = Elf::parse(&bytes, place.display())?.lowest_load()?;
+                let base = Avma((lowest.0 & !(crate::PAGE_SIZE - 1)).wrapping_add(bias));
+                let (file, build_id) = writer.add_module(&place, &mmap.path)?;
+                (Some(file), base, build_id)
+            }
+            Err(why) => {
+                if !missing.contains(&mmap.path.as_str()) {
+                    notes.push(format!("module {:?} {why}", mmap.path));
+                    missing.push(&mmap.path);
+                }
+                // Most files map their first page lowest.
+                (
+                    None,
+                    Avma(mmap.start.0.wrapping_sub(mmap.offset.0)),
+                    mmap.build_id.clone(),
+                )
+            }
+        };
+        let same = |module: &&mut Module| module.path == mmap.path && module.base == base;
+        match process.modules.iter_mut().find(same) {
+            Some(module) => module.mappings.push(mapping),
+            None => process.modules.push(Module {
+                path: mmap.path.clone(),
+                file,
+                build_id,
+                base,
+                mappings: vec![mapping],
+            }),
+        }
+    }
+    let anonymous = traced.mappings.iter().filter(is_anonymous).count();
+    if anonymous != 0 {
+        notes.push(format!(
+            "process {} mapped executable memory without a file {anonymous} times: code made there at run time is missing",
+            process.pid
+        ));
+    }
+    if let Some(core) = core
+        && core.contents().process.pid == process.pid.0
+    {
+        note_unrecorded(process, core, notes);
+    }
+    Ok(())
+}
+
+/// Notes executable files that the core knows but no record told of.
+fn note_unrecorded(process: &Process, core: &Core, notes: &mut Vec<String>) {
+    let contents = core.contents();
+    let executable = |start: Avma| {
+        let segments = &contents.segments;
+        segments
+            .iter()
+            .any(|segment| segment.executable && segment.start == start)
+    };
+    for file in contents.files.iter().filter(|file| executable(file.start)) {
+        if process.modules.iter().all(|module| module.path != file.path) {
+            notes.push(format!(
+                "the core has {:?} at {}, but no record tells of it",
+                file.path, file.start
+            ));
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What the records say of the traced processes: who they are, what was mapped, who ran when.
+
+use super::aux::{AuxBuffer, Owner};
+use backtrail_perf::ContextSwitch;
+use backtrail_perf::record::{Event, Mmap, Record};
+use backtrail_perf::switch::Direction;
+use backtrail_pt::{Cpu, Nanos, Pid, Tid};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The records' story, told in order of time.
+#[derive(Debug, Default)]
+pub(super) struct Sideband {
+    processes: BTreeMap<Pid, ProcessStory>,
+    switches: BTreeMap<Cpu, Vec<ContextSwitch>>,
+    /// Threads whose tracing was seen to begin.
+    traced: BTreeSet<Tid>,
+    lost: u64,
+    truncated: u64,
+    partial: u64,
+    collided: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ProcessStory {
+    mappings: Vec<Mmap>,
+    threads: BTreeMap<Tid, Option<String>>,
+    /// How often it replaced its program.
+    execs: u32,
+}
+
+/// A process that has a trace.
+#[derive(Debug)]
+pub(super) struct Traced<'a> {
+    pub(super) pid: Pid,
+    /// Its threads and their names.
+    pub(super) threads: Vec<(Tid, Option<&'a str>)>,
+    /// What executable memory was mapped since its last `execve`, in order.
+    pub(super) mappings: &'a [Mmap],
+}
+
+impl Sideband {
+    /// Takes the records of a file, which are in order for each processor only.
+    pub(super) fn new(mut records: Vec<Record>) -> Self {
+        // What perf made up at its start has no time and comes first. The sort is stable.
+        records.sort_by_key(|record| record.id.time.unwrap_or(Nanos(0)));
+        let mut sideband = Self::default();
+        for record in records {
+            sideband.add(record);
+        }
+        sideband
+    }
+
+    fn add(&mut self, record: Record) {
+        match record.event {
+            Event::Mmap(mmap) if mmap.user && mmap.executable => {
+                self.process(mmap.pid).mappings.push(mmap);
+            }
+            Event::Mmap(_) => {}
+            Event::Comm { pid, tid, name, exec } => {
+                let process = self.process(pid);
+                if exec {
+                    process.mappings.clear();
+                    process.execs += 1;
+                }
+                process.threads.insert(tid, Some(name));
+            }
+            Event::Fork { pid, tid, parent } => {
+                if pid != parent {
+                    let mappings = self.process(parent).mappings.clone();
+                    self.process(pid).mappings = mappings;
+                }
+                self.process(pid).threads.entry(tid).or_default();
+            }
+            Event::Exit { pid, tid } => {
+                self.process(pid).threads.entry(tid).or_default();
+            }
+            Event::ItraceStart { pid, tid } => {
+                self.process(pid).threads.entry(tid).or_default();
+                self.traced.insert(tid);
+            }
+            Event::Aux { flags, .. } => {
+                self.truncated += u64::from(flags.truncated());
+                self.partial += u64::from(flags.partial());
+                self.collided += u64::from(flags.collision());
+            }
+            Event::Switch(switch) => {
+                if let Some(cpu) = record.id.cpu {
+                    self.switches.entry(cpu).or_default().push(switch);
+                }
+                // Thread 0 is the idle task, of no process.
+                if let Some(process) = self
+                    .processes
+                    .get_mut(&switch.pid)
+                    .filter(|_| switch.tid != Tid(0))
+                {
+                    process.threads.entry(switch.tid).or_default();
+                }
+            }
+            Event::Lost { count } => self.lost = self.lost.saturating_add(count),
+        }
+    }
+
+    fn process(&mut self, pid: Pid) -> &mut ProcessStory {
+        self.processes.entry(pid).or_default()
+    }
+
+    /// What the user should know of gaps in the recording.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let counts = [
+            (
+                self.lost,
+                "records were lost: mappings, names or switches may be missing",
+            ),
+            (
+                self.truncated,
+                "times a trace buffer was full and packets were lost",
+            ),
+            (
+                self.partial,
+                "pieces of trace have gaps because the hardware was shared",
+            ),
+            (
+                self.collided,
+                "pieces of trace collided with another user of the hardware",
+            ),
+        ];
+        counts
+            .iter()
+            .filter(|(count, _)| *count != 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect()
+    }
+
+    /// The processes whose packets `buffers` may hold: those that were seen to be traced, else
+    /// those that ran on a traced processor.
+    pub(super) fn traced(&self, buffers: &[AuxBuffer<'_>]) -> Vec<Traced<'_>> {
+        let mut tids = self.traced.clone();
+        for buffer in buffers {
+            match buffer.owner {
+                Owner::Thread(tid) => {
+                    tids.insert(tid);
+                }
+                Owner::Cpu(cpu) => {
+                    tids.extend(
+                        self.switches
+                            .get(&cpu)
+                            .into_iter()
+                            .flatten()
+                            .map(|switch| switch.tid),
+                    );
+                }
+            }
+        }
+        let is_traced = |(pid, process): &(&Pid, &ProcessStory)| {
+            pid.0 != 0 && pid.0 != u32::MAX && process.threads.keys().any(|tid| tids.contains(tid))
+        };
+        let traced = self.processes.iter().filter(is_traced);
+        let found = traced.filter(|(_, process)| !process.mappings.is_empty());
+        found
+            .map(|(pid, process)| Traced {
+                pid: *pid,
+                threads: process
+                    .threads
+                    .iter()
+                    .map(|(tid, name)| (*tid, name.as_deref()))
+                    .collect(),
+                mappings: &process.mappings,
+            })
+            .collect()
+    }
+
+    /// The switches of a processor, in order of time.
+    ///
+    /// Where none were recorded but only one thread was traced, that thread is said to have run all the time,
+    /// and a note tells so.
+    pub(super) fn switches(&self, cpu: Cpu, notes: &mut Vec<String>) -> Vec<ContextSwitch> {
+        if let Some(switches) = self.switches.get(&cpu) {
+            return switches.clone();
+        }
+        let mut traced = self.processes.iter().flat_map(|(pid, process)| {
+            process
+                .threads
+                .keys()
+                .filter(|tid| self.traced.contains(tid))
+                .map(|tid| (*pid, *tid))
+        });
+        let (Some((pid, tid)), None) = (traced.next(), traced.next()) else {
+            notes.push(format!(
+                "no context switches of processor {cpu} were recorded: its trace is of nobody"
+            ));
+            return Vec::new();
+        };
+        notes.push(format!(
+            "no context switches of processor {cpu} were recorded: all is taken as thread {tid}"
+        ));
+        let idle = (Pid(0), Tid(0));
+        vec![ContextSwitch {
+            time: Nanos(0),
+            pid,
+            tid,
+            direction: Direction::In,
+            next_prev_pid: idle.0,
+            next_prev_tid: idle.1,
+        }]
+    }
+}

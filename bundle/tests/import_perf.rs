@@ -1,0 +1,131 @@
+//! perf.data files of real crashes, with their cores.
+
+use backtrail_bundle::import::PerfImport;
+use backtrail_bundle::{Bundle, Manifest, Overwrite, check, import};
+use backtrail_pt::{Avma, CpuModel, Pid, TimingParams};
+use std::path::{Path, PathBuf};
+
+const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/pt");
+
+fn captures(path: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(CAPTURES).join(path);
+    if !path.exists() {
+        println!("skipped: {} is absent", path.display());
+    }
+    path.exists().then_some(path)
+}
+
+/// Imports a capture that is named after its program and the time.
+fn crash(program: &str, time: &str, target: &Path) -> Option<Manifest> {
+    let dir = captures(&format!("hase/20180404/{program}"))?;
+    let request = PerfImport {
+        data: dir.join(format!("{program}-{time}.perf")),
+        core: Some(dir.join(format!("{program}-{time}.coredump"))),
+        symfs: None,
+    };
+    Some(import::perf(&request, target, Overwrite::Never).unwrap())
+}
+
+#[test]
+fn a_crash_imports_with_its_binary_from_beside_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("bundle");
+    let Some(manifest) = crash("loopy", "20180404T162955", &target) else {
+        return;
+    };
+    let bundle = Bundle::open(&target).unwrap();
+    assert_eq!(bundle.manifest(), &manifest);
+    assert!(check(&target).unwrap().is_clean());
+    assert_eq!(manifest.cpu, "6/94/3".parse::<CpuModel>().unwrap());
+    assert_eq!(
+        manifest.timing,
+        TimingParams {
+            mtc_freq: 3,
+            nom_freq: 32,
+            cpuid_15h_eax: 2,
+            cpuid_15h_ebx: 266
+        }
+    );
+    assert_eq!(
+        manifest.processes.len(),
+        1,
+        "those that merely ran meanwhile are left out"
+    );
+    let process = &manifest.processes[0];
+    assert_eq!(process.pid, Pid(19_233));
+    assert_eq!(process.threads[0].name.as_deref(), Some("loopy"));
+    assert!(process.modules[0].path.starts_with("/home/") && process.modules[0].file.is_some());
+    let code = bundle.code(process.pid).unwrap();
+    assert!(
+        code.iter()
+            .any(|section| section.start == Avma(0x40_0000) && section.module == Some(0))
+    );
+    assert!(
+        code.iter().any(|section| section.module.is_none()),
+        "the vdso comes from the core"
+    );
+
+    let trace = bundle.bytes(&manifest.cpus[0].trace).unwrap();
+    assert_eq!(
+        &*trace,
+        std::fs::read(captures("hase/20180404/loopy/x/aux-idx2.bin").unwrap()).unwrap()
+    );
+    let switches = bundle.switches(&manifest.cpus[0]).unwrap();
+    assert!(switches.iter().any(|switch| switch.pid == process.pid));
+
+    let crash = manifest.meta.crash.unwrap();
+    assert_eq!(
+        (crash.pid, crash.signal, crash.pc),
+        (process.pid, 6, Avma(0x40_0135))
+    );
+    let core = bundle.core().unwrap().unwrap();
+    let thread = core.thread(crash.tid).unwrap();
+    assert_eq!((thread.registers.rip, thread.registers.r8), (0x40_0135, 1));
+    let mut stack = [0; 8];
+    assert_eq!(core.memory(Avma(thread.registers.rsp), &mut stack), 8);
+}
+
+#[test]
+fn another_crash_ends_in_raise() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(manifest) = crash("control_flow", "20180404T163033", &dir.path().join("bundle")) else {
+        return;
+    };
+    assert_eq!(manifest.meta.crash.unwrap().pc, Avma(0x40_0a07));
+    assert_eq!(manifest.processes[0].modules.len(), 1);
+}
+
+#[test]
+fn binaries_that_are_nowhere_are_noted_and_no_error() {
+    let Some(data) = captures("quipper/perf.data.intel_pt-4.14") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let request = PerfImport {
+        data,
+        core: None,
+        symfs: Some(dir.path().to_owned()),
+    };
+    let target = dir.path().join("bundle");
+    let manifest = import::perf(&request, &target, Overwrite::Never).unwrap();
+    let bundle = Bundle::open(&target).unwrap();
+    let sizes: Vec<usize> = manifest
+        .cpus
+        .iter()
+        .map(|cpu| bundle.bytes(&cpu.trace).unwrap().len())
+        .collect();
+    assert_eq!(sizes, [12_240, 137_728]);
+    assert!(
+        manifest.meta.notes.iter().any(|note| note.contains("kernel")),
+        "{:?}",
+        manifest.meta.notes
+    );
+    assert!(
+        manifest
+            .processes
+            .iter()
+            .flat_map(|process| &process.modules)
+            .count()
+            > 0
+    );
+}

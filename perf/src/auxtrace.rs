@@ -1,0 +1,147 @@
+//! The records `perf record` writes about AUX data, as against the kernel's own.
+//!
+//! Source: `tools/perf/lib/include/perf/event.h` (`struct perf_record_auxtrace`),
+//! `tools/perf/util/intel-pt.h` (the order of the private words).
+
+use crate::Error;
+use crate::cursor::Cursor;
+use crate::record::RawRecord;
+use backtrail_pt::{Cpu, Tid, TscConversion};
+
+/// `PERF_RECORD_AUXTRACE_INFO`.
+pub(crate) const AUXTRACE_INFO: u32 = 70;
+/// `PERF_RECORD_AUXTRACE`, which its data follows.
+pub(crate) const AUXTRACE: u32 = 71;
+/// `PERF_RECORD_TIME_CONV`.
+pub(crate) const TIME_CONV: u32 = 79;
+/// `PERF_AUXTRACE_INTEL_PT`.
+const INTEL_PT: u32 = 1;
+
+/// What `PERF_RECORD_AUXTRACE_INFO` says of Intel PT.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IntelPtInfo {
+    /// The PMU's type number, `perf_event_attr.type` of the trace event.
+    pub pmu_type: u32,
+    /// The way from TSC to perf's clock, where the kernel gave one.
+    pub tsc: Option<TscConversion>,
+    /// Buffers are snapshots: they overlap, and only the last is complete.
+    pub snapshot: bool,
+    /// Buffers are kept by processor, not by thread.
+    pub per_cpu: bool,
+    /// The bit of `perf_event_attr.config` that asks for MTC packets.
+    pub mtc_bit: u64,
+    /// The bits of `perf_event_attr.config` that hold `MTCFreq`.
+    pub mtc_freq_bits: u64,
+    /// CPUID leaf 15h EBX: numerator of TSC / crystal clock.
+    pub tsc_ctc_numerator: u32,
+    /// CPUID leaf 15h EAX: its denominator.
+    pub tsc_ctc_denominator: u32,
+    /// The maximum non-turbo ratio.
+    pub max_nonturbo_ratio: u8,
+    /// The address filter as the user wrote it, or empty.
+    pub filter: String,
+}
+
+/// A piece of AUX data in a file.
+#[derive(Clone, Copy, Debug)]
+pub struct AuxData<'a> {
+    /// Where in the buffer's stream it starts.
+    pub offset: u64,
+    /// Which buffer it is of.
+    pub index: u32,
+    /// The thread, of a buffer by thread.
+    pub tid: Tid,
+    /// The processor, of a buffer by processor.
+    pub cpu: Option<Cpu>,
+    /// The packets.
+    pub bytes: &'a [u8],
+}
+
+impl IntelPtInfo {
+    /// Reads the record.
+    ///
+    /// # Errors
+    /// When it is cut short, or of another kind of trace.
+    pub(crate) fn parse(raw: &RawRecord<'_>) -> Result<Self, Error> {
+        let mut cursor = Cursor::new(raw.body, "PERF_RECORD_AUXTRACE_INFO", raw.offset);
+        let kind = cursor.u32()?;
+        if kind != INTEL_PT {
+            return Err(Error::Unsupported(format!(
+                "only Intel PT is read, not AUX data of type {kind}"
+            )));
+        }
+        cursor.u32()?;
+        let pmu_type = cursor.u64()? as u32;
+        let (shift, mult, zero) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+        let has_zero = cursor.u64()? != 0;
+        let (_tsc_bit, _noretcomp_bit, _have_switch) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+        let (snapshot, per_cpu) = (cursor.u64()? != 0, cursor.u64()? != 0);
+        let mut info = Self {
+            pmu_type,
+            snapshot,
+            per_cpu,
+            ..Self::default()
+        };
+        if has_zero {
+            info.tsc = conversion(&cursor, shift, mult, zero)?;
+        }
+        // Older versions of perf end here, or after the ratios.
+        if cursor.rest().len() >= 40 {
+            (info.mtc_bit, info.mtc_freq_bits) = (cursor.u64()?, cursor.u64()?);
+            let (numerator, denominator, _cyc_bit) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+            info.tsc_ctc_numerator = numerator as u32;
+            info.tsc_ctc_denominator = denominator as u32;
+        }
+        if cursor.rest().len() >= 16 {
+            info.max_nonturbo_ratio = cursor.u64()? as u8;
+            let len = usize::try_from(cursor.u64()?).unwrap_or(usize::MAX);
+            let text = cursor
+                .rest()
+                .get(..len.min(cursor.rest().len()))
+                .unwrap_or_default();
+            info.filter =
+                String::from_utf8_lossy(text.split(|byte| *byte == 0).next().unwrap_or_default()).into();
+        }
+        Ok(info)
+    }
+}
+
+/// `PERF_RECORD_TIME_CONV`.
+pub(crate) fn parse_time_conv(raw: &RawRecord<'_>) -> Result<Option<TscConversion>, Error> {
+    let mut cursor = Cursor::new(raw.body, "PERF_RECORD_TIME_CONV", raw.offset);
+    let (shift, mult, zero) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+    conversion(&cursor, shift, mult, zero)
+}
+
+/// `None`: a multiplier of 0, which says that there is no conversion.
+fn conversion(cursor: &Cursor<'_>, shift: u64, mult: u64, zero: u64) -> Result<Option<TscConversion>, Error> {
+    if mult == 0 {
+        return Ok(None);
+    }
+    let numbers = (u16::try_from(shift), u32::try_from(mult));
+    let (Ok(shift), Ok(mult)) = numbers else {
+        return Err(cursor.invalid("its time conversion is out of range"));
+    };
+    let conversion = TscConversion::new(shift, mult, zero);
+    conversion
+        .map(Some)
+        .ok_or_else(|| cursor.invalid("its time conversion is out of range"))
+}
+
+/// The header of AUX data and how many bytes of it follow the record.
+pub(crate) fn parse_auxtrace(raw: &RawRecord<'_>) -> Result<(AuxData<'static>, u64), Error> {
+    let mut cursor = Cursor::new(raw.body, "PERF_RECORD_AUXTRACE", raw.offset);
+    let (size, offset, _reference) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+    let (index, tid, cpu) = (cursor.u32()?, Tid(cursor.u32()?), cursor.u32()?);
+    let cpu = (cpu != u32::MAX).then_some(Cpu(cpu));
+    Ok((
+        AuxData {
+            offset,
+            index,
+            tid,
+            cpu,
+            bytes: &[],
+        },
+        size,
+    ))
+}

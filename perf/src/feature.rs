@@ -1,0 +1,109 @@
+//! What a `perf.data` file says of the machine and of the files on it.
+
+use crate::cursor::Cursor;
+use crate::data::PerfData;
+use backtrail_pt::cpu::Vendor;
+use backtrail_pt::{BuildId, CpuModel};
+
+/// `HEADER_*` in `tools/perf/util/header.h`.
+const BUILD_ID: u32 = 2;
+const HOSTNAME: u32 = 3;
+const OSRELEASE: u32 = 4;
+const CPUID: u32 = 9;
+const CMDLINE: u32 = 11;
+
+impl PerfData<'_> {
+    /// The processor, from its `VENDOR,FAMILY,MODEL,STEPPING`.
+    #[must_use]
+    pub fn cpu_model(&self) -> Option<CpuModel> {
+        let text = self.string(CPUID)?;
+        let mut parts = text.split(',');
+        let vendor = if parts.next()? == "GenuineIntel" {
+            Vendor::Intel
+        } else {
+            Vendor::Other
+        };
+        let (family, model) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let stepping = parts
+            .next()?
+            .trim()
+            .parse()
+            .ok()
+            .filter(|stepping| *stepping < 16)?;
+        Some(CpuModel {
+            vendor,
+            family,
+            model,
+            stepping,
+        })
+    }
+
+    /// The machine's name.
+    #[must_use]
+    pub fn host(&self) -> Option<String> {
+        self.string(HOSTNAME)
+    }
+
+    /// The release of its kernel.
+    #[must_use]
+    pub fn kernel(&self) -> Option<String> {
+        self.string(OSRELEASE)
+    }
+
+    /// The command line of perf itself.
+    #[must_use]
+    pub fn command_line(&self) -> Vec<String> {
+        let mut cursor = Cursor::new(self.feature(CMDLINE).unwrap_or_default(), "command line", 0);
+        let count = cursor.u32().unwrap_or(0);
+        (0..count).map_while(|_| string(&mut cursor)).collect()
+    }
+
+    /// The build ids of the files that perf saw, by path.
+    #[must_use]
+    pub fn build_ids(&self) -> Vec<(String, BuildId)> {
+        /// The length stands after the id (`PERF_RECORD_MISC_BUILD_ID_SIZE`).
+        const HAS_SIZE: u16 = 1 << 15;
+        const HEAD: usize = 8 + 4 + 24;
+        let mut rest = self.feature(BUILD_ID).unwrap_or_default();
+        let mut found = Vec::new();
+        while let Some(misc) = rest
+            .get(4..6)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(u16::from_le_bytes)
+        {
+            let size = rest
+                .get(6..8)
+                .and_then(|bytes| bytes.try_into().ok())
+                .map(u16::from_le_bytes);
+            let Some((entry, tail)) = size.and_then(|size| rest.split_at_checked(size.into())) else {
+                break;
+            };
+            let (Some(id), Some(name)) = (entry.get(12..32), entry.get(HEAD..)) else {
+                break;
+            };
+            rest = tail;
+            let len = if misc & HAS_SIZE != 0 {
+                entry.get(32).map_or(20, |len| usize::from(*len))
+            } else {
+                20
+            };
+            let path = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            if let Some(id) = id.get(..len).and_then(BuildId::new) {
+                found.push((String::from_utf8_lossy(path).into_owned(), id));
+            }
+        }
+        found
+    }
+
+    fn string(&self, feature: u32) -> Option<String> {
+        string(&mut Cursor::new(self.feature(feature)?, "feature", 0))
+    }
+}
+
+/// A string with its length, padded with NULs (`do_write_string`).
+fn string(cursor: &mut Cursor<'_>) -> Option<String> {
+    let len = usize::try_from(cursor.u32().ok()?).ok()?;
+    let bytes = cursor.bytes(len).ok()?;
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    Some(String::from_utf8_lossy(text).into_owned())
+}

@@ -1,0 +1,353 @@
+//! The kernel's records: what a ring buffer holds.
+
+use crate::Error;
+use crate::cursor::Cursor;
+use crate::sample_id::{SampleId, SampleType};
+use crate::switch::{self, ContextSwitch, Direction};
+use backtrail_pt::{Avma, BuildId, FileOffset, Nanos, Pid, Tid};
+
+/// `PERF_RECORD_MISC_COMM_EXEC`, and of other records other things.
+const MISC_COMM_EXEC: u16 = 1 << 13;
+/// `PERF_RECORD_MISC_MMAP_BUILD_ID`.
+const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
+/// `PERF_RECORD_MISC_CPUMODE_MASK` and `PERF_RECORD_MISC_USER`.
+const MISC_CPUMODE: u16 = 7;
+const MISC_USER: u16 = 2;
+/// `PROT_EXEC`.
+const PROT_EXEC: u32 = 4;
+
+/// A record's header and body as they stand in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct RawRecord<'a> {
+    /// `perf_event_header.type`.
+    pub kind: u32,
+    /// `perf_event_header.misc`.
+    pub misc: u16,
+    /// What follows the header.
+    pub body: &'a [u8],
+    /// Where the record starts, for messages.
+    pub offset: u64,
+}
+
+/// A record with the `sample_id` that trails it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What it says.
+    pub event: Event,
+    /// Who, when and where.
+    pub id: SampleId,
+}
+
+/// What a record says. Types that tell nothing of a trace are not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// `PERF_RECORD_MMAP`, `PERF_RECORD_MMAP2`: memory was mapped.
+    Mmap(Mmap),
+    /// `PERF_RECORD_COMM`: a thread has a new name.
+    Comm {
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// Its name.
+        name: String,
+        /// It comes from `execve`: all earlier mappings of the process are gone.
+        exec: bool,
+    },
+    /// `PERF_RECORD_FORK`: a thread or process began.
+    Fork {
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// The process that began it.
+        parent: Pid,
+    },
+    /// `PERF_RECORD_EXIT`: a thread ended.
+    Exit {
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+    },
+    /// `PERF_RECORD_ITRACE_START`: tracing of a thread began.
+    ItraceStart {
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+    },
+    /// `PERF_RECORD_AUX`: data was added to the AUX buffer.
+    Aux {
+        /// Where in the stream.
+        offset: u64,
+        /// In bytes.
+        size: u64,
+        /// What happened to it.
+        flags: AuxFlags,
+    },
+    /// `PERF_RECORD_SWITCH`, `PERF_RECORD_SWITCH_CPU_WIDE`: a context switch. The first tells of its
+    /// own process only; then the other task's ids are 0.
+    Switch(ContextSwitch),
+    /// `PERF_RECORD_LOST`: records were dropped.
+    Lost {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// A mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mmap {
+    /// The process.
+    pub pid: Pid,
+    /// The first address.
+    pub start: Avma,
+    /// In bytes.
+    pub size: u64,
+    /// The file offset at `start`.
+    pub offset: FileOffset,
+    /// The file, or a name in brackets.
+    pub path: String,
+    /// The file's build id, when perf was asked for it.
+    pub build_id: Option<BuildId>,
+    /// Code may run there.
+    pub executable: bool,
+    /// It is user space, not the kernel.
+    pub user: bool,
+}
+
+/// `PERF_AUX_FLAG_*`: what happened to a piece of AUX data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AuxFlags(pub u64);
+
+impl AuxFlags {
+    /// The buffer was full and data was lost after this piece.
+    #[must_use]
+    pub fn truncated(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// The buffer runs in overwrite (snapshot) mode.
+    #[must_use]
+    pub fn overwrite(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    /// The piece has gaps: a hypervisor or another user of the hardware took turns.
+    #[must_use]
+    pub fn partial(self) -> bool {
+        self.0 & 4 != 0
+    }
+
+    /// Two users of the hardware collided.
+    #[must_use]
+    pub fn collision(self) -> bool {
+        self.0 & 8 != 0
+    }
+}
+
+impl Record {
+    /// Reads a record of an event with `sample_type`; `None`: a type that is not read.
+    ///
+    /// # Errors
+    /// When the record is too short for its type.
+    pub fn parse(raw: &RawRecord<'_>, sample_type: SampleType) -> Result<Option<Self>, Error> {
+        let (what, parse): (_, Parse) = match raw.kind {
+            1 => ("PERF_RECORD_MMAP", mmap),
+            2 => ("PERF_RECORD_LOST", lost),
+            3 => ("PERF_RECORD_COMM", comm),
+            4 => ("PERF_RECORD_EXIT", exit),
+            7 => ("PERF_RECORD_FORK", fork),
+            10 => ("PERF_RECORD_MMAP2", mmap2),
+            11 => ("PERF_RECORD_AUX", aux),
+            12 => ("PERF_RECORD_ITRACE_START", itrace_start),
+            14 => ("PERF_RECORD_SWITCH", switch_own),
+            switch::SWITCH_CPU_WIDE => ("PERF_RECORD_SWITCH_CPU_WIDE", switch_cpu_wide),
+            _ => return Ok(None),
+        };
+        let (fields, id) = SampleId::split(raw.body, sample_type, what, raw.offset)?;
+        let event = parse(&mut Cursor::new(fields, what, raw.offset), raw.misc, &id)?;
+        Ok(Some(Self { event, id }))
+    }
+}
+
+type Parse = fn(&mut Cursor<'_>, u16, &SampleId) -> Result<Event, Error>;
+
+fn ids(cursor: &mut Cursor<'_>) -> Result<(Pid, Tid), Error> {
+    Ok((Pid(cursor.u32()?), Tid(cursor.u32()?)))
+}
+
+/// A name padded with NULs to a multiple of 8 bytes.
+fn name(cursor: &Cursor<'_>) -> String {
+    let bytes = cursor.rest().split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn mmap(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<Event, Error> {
+    const MISC_MMAP_DATA: u16 = 1 << 13;
+    let (pid, _) = ids(cursor)?;
+    let (start, size, offset) = (Avma(cursor.u64()?), cursor.u64()?, FileOffset(cursor.u64()?));
+    Ok(Event::Mmap(Mmap {
+        pid,
+        start,
+        size,
+        offset,
+        path: name(cursor),
+        build_id: None,
+        executable: misc & MISC_MMAP_DATA == 0,
+        user: misc & MISC_CPUMODE == MISC_USER,
+    }))
+}
+
+fn mmap2(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<Event, Error> {
+    let (pid, _) = ids(cursor)?;
+    let (start, size, offset) = (Avma(cursor.u64()?), cursor.u64()?, FileOffset(cursor.u64()?));
+    // Either the build id with its length, or device and inode.
+    let (len, union) = (cursor.u8()?, cursor.bytes(23)?);
+    let build_id = (misc & MISC_MMAP_BUILD_ID != 0)
+        .then(|| union.get(3..3 + usize::from(len)).and_then(BuildId::new))
+        .flatten();
+    let protection = cursor.u32()?;
+    cursor.u32()?;
+    Ok(Event::Mmap(Mmap {
+        pid,
+        start,
+        size,
+        offset,
+        path: name(cursor),
+        build_id,
+        executable: protection & PROT_EXEC != 0,
+        user: misc & MISC_CPUMODE == MISC_USER,
+    }))
+}
+
+fn comm(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<Event, Error> {
+    let (pid, tid) = ids(cursor)?;
+    Ok(Event::Comm {
+        pid,
+        tid,
+        name: name(cursor),
+        exec: misc & MISC_COMM_EXEC != 0,
+    })
+}
+
+fn fork(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<Event, Error> {
+    let (pid, parent, tid) = (Pid(cursor.u32()?), Pid(cursor.u32()?), Tid(cursor.u32()?));
+    Ok(Event::Fork { pid, tid, parent })
+}
+
+fn exit(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<Event, Error> {
+    let (pid, _, tid) = (Pid(cursor.u32()?), cursor.u32()?, Tid(cursor.u32()?));
+    Ok(Event::Exit { pid, tid })
+}
+
+fn itrace_start(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<Event, Error> {
+    ids(cursor).map(|(pid, tid)| Event::ItraceStart { pid, tid })
+}
+
+fn aux(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<Event, Error> {
+    Ok(Event::Aux {
+        offset: cursor.u64()?,
+        size: cursor.u64()?,
+        flags: AuxFlags(cursor.u64()?),
+    })
+}
+
+fn lost(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<Event, Error> {
+    cursor.u64()?;
+    Ok(Event::Lost { count: cursor.u64()? })
+}
+
+fn switch_own(cursor: &mut Cursor<'_>, misc: u16, id: &SampleId) -> Result<Event, Error> {
+    switch_event(cursor, switch::direction(misc), id, (Pid(0), Tid(0)))
+}
+
+fn switch_cpu_wide(cursor: &mut Cursor<'_>, misc: u16, id: &SampleId) -> Result<Event, Error> {
+    let other = ids(cursor)?;
+    switch_event(cursor, switch::direction(misc), id, other)
+}
+
+fn switch_event(
+    cursor: &Cursor<'_>,
+    direction: Direction,
+    id: &SampleId,
+    (next_prev_pid, next_prev_tid): (Pid, Tid),
+) -> Result<Event, Error> {
+    let (Some(pid), Some(tid), Some(Nanos(time))) = (id.pid, id.tid, id.time) else {
+        return Err(cursor.invalid("it says neither thread nor time, so it tells nothing"));
+    };
+    Ok(Event::Switch(ContextSwitch {
+        time: Nanos(time),
+        pid,
+        tid,
+        direction,
+        next_prev_pid,
+        next_prev_tid,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(words: &[u64], text: &str) -> Vec<u8> {
+        let mut bytes: Vec<u8> = words.iter().copied().flat_map(u64::to_le_bytes).collect();
+        bytes.extend(text.bytes());
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes
+    }
+
+    fn parse(kind: u32, misc: u16, body: &[u8]) -> Result<Option<Record>, Error> {
+        Record::parse(
+            &RawRecord {
+                kind,
+                misc,
+                body,
+                offset: 0,
+            },
+            SampleType(0b110),
+        )
+    }
+
+    #[test]
+    fn a_mapping_with_build_id_is_read() {
+        let id = [0x0000_0014_u64, 1, 2];
+        let mut words = vec![7 | 8 << 32, 0x40_0000, 0x1000, 0x2000];
+        words.extend(id);
+        words.push(PROT_EXEC.into());
+        let mut bytes = body(&words, "/bin/demo");
+        bytes.extend(body(&[7 | 8 << 32, 99], ""));
+        let record = parse(10, MISC_USER | MISC_MMAP_BUILD_ID, &bytes)
+            .unwrap()
+            .unwrap();
+        let Event::Mmap(mmap) = record.event else {
+            unreachable!("{record:?}")
+        };
+        assert_eq!(
+            (mmap.path.as_str(), mmap.start, mmap.executable),
+            ("/bin/demo", Avma(0x40_0000), true)
+        );
+        assert_eq!(mmap.build_id.unwrap().as_bytes().len(), 20);
+        assert_eq!(record.id.time, Some(Nanos(99)));
+        for end in 0..56 {
+            assert!(parse(10, MISC_USER, &bytes[..end]).is_err(), "{end}");
+        }
+    }
+
+    #[test]
+    fn switches_take_their_thread_from_the_sample_id() {
+        let bytes = body(&[3 | 4 << 32, 1 | 2 << 32, 50], "");
+        let record = parse(15, switch::MISC_SWITCH_OUT, &bytes).unwrap().unwrap();
+        let expected = ContextSwitch {
+            time: Nanos(50),
+            pid: Pid(1),
+            tid: Tid(2),
+            direction: Direction::Out { preempted: false },
+            next_prev_pid: Pid(3),
+            next_prev_tid: Tid(4),
+        };
+        assert_eq!(record.event, Event::Switch(expected));
+        assert!(matches!(parse(99, 0, &bytes), Ok(None)));
+    }
+}
