@@ -1,6 +1,8 @@
 //! The call forest: which calls the instructions of a history belong to.
 
 mod build;
+mod order;
+mod stack;
 
 use crate::{Canceled, History, Watch};
 use backtrail_pt::Avma;
@@ -32,6 +34,14 @@ impl Functions for () {
 /// A call of one [`Forest`]; ids ascend with [`Call::first`], parents before children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub(crate) u32);
+
+impl CallId {
+    /// Its number in its forest, counted from 0 in the order of [`Forest::ids`].
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
 
 /// One execution of a function, as far as history has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +95,11 @@ pub enum Entered {
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// By a return instruction, its own or that of a function it jumped to.
+    /// By a return instruction.
     Return,
+    /// By a jump to another function, which shared its return, or out of a part of a function that
+    /// lies apart.
+    TailCall,
     /// Unwound: `longjmp`, or an exception.
     Unwound,
     /// A signal handler, by `rt_sigreturn`.
@@ -107,6 +120,8 @@ pub struct Forest {
     functions: Vec<Avma>,
     /// Where the signals of [`Entered::Signal`] interrupted, by node; ascending.
     interrupted: Vec<(u32, Avma)>,
+    /// The length of the history.
+    end: u64,
 }
 
 /// A call as it is kept: 32 bytes.
@@ -154,6 +169,12 @@ impl Forest {
         self.nodes.is_empty()
     }
 
+    /// The call with this [`CallId::number`].
+    #[must_use]
+    pub fn id(&self, number: u32) -> Option<CallId> {
+        ((number as usize) < self.len()).then_some(CallId(number))
+    }
+
     /// All calls, by their first instruction.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = CallId> + use<> {
         (0..self.nodes.len() as u32).map(CallId)
@@ -163,9 +184,9 @@ impl Forest {
     /// last instruction. `None` when the history is empty.
     #[must_use]
     pub fn call_at(&self, index: u64) -> Option<CallId> {
+        let index = index.min(self.end.saturating_sub(1));
         let begun = self.nodes.partition_point(|node| node.first <= index);
         let mut at = begun.checked_sub(1)? as u32;
-        let index = index.min(self.nodes.last().map_or(0, |_| self.end()).saturating_sub(1));
         loop {
             let node = self.nodes.get(at as usize)?;
             if index < node.end || node.parent == NO_PARENT {
@@ -173,13 +194,6 @@ impl Forest {
             }
             at = node.parent;
         }
-    }
-
-    /// One past the last instruction of all roots.
-    fn end(&self) -> u64 {
-        let last = self.nodes.len().checked_sub(1).map(|at| at as u32);
-        last.and_then(|last| self.ancestors(CallId(last)).last())
-            .map_or(0, |root| self.call(root).end)
     }
 
     /// A call.

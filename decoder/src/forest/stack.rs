@@ -1,0 +1,243 @@
+//! The calls that are open at a point of a history, and the calls found so far.
+
+use super::{Forest, Left, NO_PARENT, Node, Tag};
+use backtrail_pt::Avma;
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+
+/// An open call.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    node: u32,
+    /// Where its return goes; `None`: not known (a root, a signal handler).
+    pub returns_to: Option<Avma>,
+    /// It was jumped to, and shares the return of the frame below.
+    pub tail: bool,
+    /// The addresses of its function, when known.
+    pub range: Option<Range<Avma>>,
+    pub signal: Option<Signal>,
+}
+
+/// What a signal handler's frame knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Signal {
+    /// Where the interrupted thread goes on.
+    pub interrupted: Avma,
+    /// The system call that was interrupted: it may run again.
+    pub restarts: Option<Avma>,
+    /// The handler has returned, to the code that will call `rt_sigreturn`.
+    pub returned: bool,
+}
+
+/// A new frame, before it has a node.
+pub(super) struct Entry {
+    pub function: Avma,
+    pub tag: Tag,
+    pub returns_to: Option<Avma>,
+    pub range: Option<Range<Avma>>,
+    pub signal: Option<Signal>,
+}
+
+/// The open calls, innermost last, never empty once a root is open.
+#[derive(Debug, Default)]
+pub(super) struct Stack {
+    frames: Vec<Frame>,
+    /// Where in `frames` the frames are that expect a return to an address, ascending.
+    by_return: FxHashMap<Avma, Vec<usize>>,
+    /// Where in `frames` the frames of the function that starts at an address are, ascending.
+    by_function: FxHashMap<Avma, Vec<usize>>,
+    /// Where in `frames` signal handlers are, ascending.
+    handlers: Vec<usize>,
+    nodes: Vec<Node>,
+    functions: Vec<Avma>,
+    function_ids: FxHashMap<Avma, u32>,
+    interrupted: Vec<(u32, Avma)>,
+}
+
+impl Stack {
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    pub fn top(&self) -> Option<&Frame> {
+        self.frames.last()
+    }
+
+    pub fn frame(&self, at: usize) -> Option<&Frame> {
+        self.frames.get(at)
+    }
+
+    /// Opens a call at instruction `index`, inside of the innermost one, if any; gives its node.
+    /// `None`: there are as many calls as can be told apart.
+    pub fn push(&mut self, index: u64, entry: Entry) -> Option<u32> {
+        let Entry {
+            function,
+            tag,
+            returns_to,
+            range,
+            signal,
+        } = entry;
+        let parent = self.frames.last().map_or(NO_PARENT, |frame| frame.node);
+        let node = u32::try_from(self.nodes.len())
+            .ok()
+            .filter(|&node| node != NO_PARENT)?;
+        let function = self.function_id(function);
+        let (entered, left) = (tag, Left::HistoryEnd);
+        self.nodes.push(Node {
+            first: index,
+            end: index,
+            parent,
+            function,
+            depth: 0,
+            entered,
+            left,
+        });
+        if let Some(signal) = signal {
+            self.interrupted.push((node, signal.interrupted));
+        }
+        self.open(Frame {
+            node,
+            returns_to,
+            tail: tag == Tag::TailCall,
+            range,
+            signal,
+        });
+        Some(node)
+    }
+
+    /// Puts a new root around all open calls: it began when the outermost did.
+    pub fn adopt(&mut self, root: u32, function: Avma, range: Option<Range<Avma>>) {
+        let first = self.nodes.get(root as usize).map_or(0, |node| node.first);
+        let entry = Entry {
+            function,
+            tag: Tag::Adopted,
+            returns_to: None,
+            range,
+            signal: None,
+        };
+        let adopted = self.push(first, entry);
+        if let (Some(adopted), Some(node)) = (adopted, self.nodes.get_mut(root as usize)) {
+            node.parent = adopted;
+        }
+    }
+
+    fn open(&mut self, frame: Frame) {
+        let at = self.frames.len();
+        // A frame that shares a return is found by the one it shares it with.
+        if let Some(to) = frame.returns_to.filter(|_| !frame.tail) {
+            self.by_return.entry(to).or_default().push(at);
+        }
+        if let Some(range) = &frame.range {
+            self.by_function.entry(range.start).or_default().push(at);
+        }
+        if frame.signal.is_some() {
+            self.handlers.push(at);
+        }
+        self.frames.push(frame);
+    }
+
+    fn unlist(&mut self, at: usize) {
+        let Some(frame) = self.frames.get(at) else { return };
+        if let Some(to) = frame.returns_to.filter(|_| !frame.tail) {
+            forget(&mut self.by_return, to);
+        }
+        if let Some(range) = &frame.range {
+            forget(&mut self.by_function, range.start);
+        }
+        if frame.signal.is_some() {
+            self.handlers.pop();
+        }
+    }
+
+    /// Closes the innermost call before instruction `index`; gives its node.
+    pub fn pop(&mut self, index: u64, left: Left) -> Option<u32> {
+        self.unlist(self.frames.len().checked_sub(1)?);
+        let frame = self.frames.pop()?;
+        let node = self.nodes.get_mut(frame.node as usize)?;
+        (node.end, node.left) = (index, left);
+        Some(frame.node)
+    }
+
+    /// Closes calls until `len` are open.
+    pub fn truncate(&mut self, len: usize, index: u64, left: Left) {
+        while self.frames.len() > len {
+            self.pop(index, left);
+        }
+    }
+
+    /// The innermost call turns out to be one of another function: what it was was a stub.
+    pub fn rename(&mut self, function: Avma, range: Option<Range<Avma>>) {
+        let Some(at) = self.frames.len().checked_sub(1) else {
+            return;
+        };
+        self.unlist(at);
+        let Some(mut frame) = self.frames.pop() else {
+            return;
+        };
+        frame.range = range;
+        let id = self.function_id(function);
+        if let Some(node) = self.nodes.get_mut(frame.node as usize) {
+            node.function = id;
+        }
+        self.open(frame);
+    }
+
+    /// The innermost signal handler returned.
+    pub fn handler_returned(&mut self) {
+        if let Some(signal) = self.frames.last_mut().and_then(|frame| frame.signal.as_mut()) {
+            signal.returned = true;
+        }
+    }
+
+    /// The innermost frame that expects a return to an address.
+    pub fn expecting(&self, to: Avma) -> Option<usize> {
+        self.by_return.get(&to)?.last().copied()
+    }
+
+    /// The innermost frame of the function that starts at an address.
+    pub fn running(&self, function: Avma) -> Option<usize> {
+        self.by_function.get(&function)?.last().copied()
+    }
+
+    /// The innermost signal handler that interrupted the thread at an address, or before the system
+    /// call there.
+    pub fn interrupted_at(&self, pc: Avma) -> Option<usize> {
+        self.handlers.iter().copied().rfind(|&at| {
+            let signal = self.frames.get(at).and_then(|frame| frame.signal);
+            signal.is_some_and(|signal| signal.interrupted == pc || signal.restarts == Some(pc))
+        })
+    }
+
+    /// The position of the frame whose return the innermost one shares: itself, if it was called.
+    pub fn base(&self) -> usize {
+        self.frames.iter().rposition(|frame| !frame.tail).unwrap_or(0)
+    }
+
+    fn function_id(&mut self, function: Avma) -> u32 {
+        let next = self.functions.len() as u32;
+        let functions = &mut self.functions;
+        *self.function_ids.entry(function).or_insert_with(|| {
+            functions.push(function);
+            next
+        })
+    }
+
+    /// Closes everything and puts the calls in order.
+    pub fn finish(mut self, end: u64) -> Forest {
+        self.truncate(0, end, Left::HistoryEnd);
+        super::order::order(self.nodes, self.functions, self.interrupted, end)
+    }
+}
+
+fn forget(positions: &mut FxHashMap<Avma, Vec<usize>>, key: Avma) {
+    if let Some(list) = positions.get_mut(&key) {
+        list.pop();
+        if list.is_empty() {
+            positions.remove(&key);
+        }
+    }
+}

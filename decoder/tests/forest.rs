@@ -1,0 +1,566 @@
+//! Each rule of the call forest, on histories made by hand.
+
+use backtrail_decoder::{
+    CallId, Entered, Event, Forest, Functions, GapCause, History, HistoryBuilder, Left, Sink, Watch,
+};
+use backtrail_pt::{Avma, Cofi, Tid};
+use std::ops::Range;
+
+/// One function each 0x100 bytes from 0x1000 on; linkage stubs at 0xf00, the resolver at 0xe00.
+struct Layout;
+
+impl Functions for Layout {
+    fn range_of(&self, pc: Avma) -> Option<Range<Avma>> {
+        let start = Avma(pc.0 & !0xff);
+        (pc.0 >= 0xe00).then(|| start..start + 0x100)
+    }
+
+    fn is_plt(&self, pc: Avma) -> bool {
+        (0xf00..0x1000).contains(&pc.0)
+    }
+
+    fn is_resolver(&self, pc: Avma) -> bool {
+        (0xe00..0xf00).contains(&pc.0)
+    }
+}
+
+/// What happens, one by one. Every instruction is one byte.
+#[derive(Clone, Copy)]
+enum Do {
+    /// Ordinary instructions from here to there (inclusive).
+    Run(u64, u64),
+    Call(u64, u64),
+    CallIndirect(u64),
+    Ret(u64),
+    Jump(u64, u64),
+    JumpIndirect(u64),
+    Syscall(u64),
+    /// The last system call returns to here.
+    Back(u64),
+    /// Taken away before this instruction.
+    Interrupt(u64),
+    Gap,
+}
+use Do::*;
+
+fn history(steps: &[Do]) -> History {
+    let mut builder = HistoryBuilder::new(Tid(1));
+    for &step in steps {
+        match step {
+            Run(from, to) => (from..=to).for_each(|pc| builder.instruction(Avma(pc), 1, Cofi::Sequential)),
+            Call(pc, to) => builder.instruction(Avma(pc), 1, Cofi::Call { target: Avma(to) }),
+            CallIndirect(pc) => builder.instruction(Avma(pc), 1, Cofi::IndirectCall),
+            Ret(pc) => builder.instruction(Avma(pc), 1, Cofi::Return),
+            Jump(pc, to) => builder.instruction(Avma(pc), 1, Cofi::Jump { target: Avma(to) }),
+            JumpIndirect(pc) => builder.instruction(Avma(pc), 1, Cofi::IndirectJump),
+            Syscall(pc) => {
+                builder.instruction(Avma(pc), 1, Cofi::FarTransfer);
+                builder.event(Event::Disabled { from: None, to: None });
+            }
+            Back(at) => builder.event(Event::Enabled {
+                at: Avma(at),
+                status: false,
+            }),
+            Interrupt(from) => builder.event(Event::Disabled {
+                from: Some(Avma(from)),
+                to: None,
+            }),
+            Gap => builder.event(Event::Lost {
+                cause: GapCause::Overflow,
+                offset: 0,
+                error: false,
+            }),
+        }
+    }
+    builder.finish()
+}
+
+/// One line a call: indent, function, interval, how entered, how left.
+fn outline(steps: &[Do]) -> String {
+    let history = history(steps);
+    let forest = Forest::build(&history, &Layout, &Watch::none()).unwrap();
+    check(&forest, history.len());
+    let mut text = String::new();
+    let mut stack: Vec<CallId> = forest.roots().collect();
+    stack.reverse();
+    while let Some(id) = stack.pop() {
+        let call = forest.call(id);
+        let entered = match call.entered {
+            Entered::Call { site } => format!("called by {site}"),
+            Entered::TailCall { site } => format!("jumped to by {site}"),
+            Entered::Signal { interrupted } => format!("signal at {interrupted}"),
+            other => format!("{other:?}"),
+        };
+        text += &format!(
+            "{}{} {}..{} {entered}, {:?}\n",
+            "  ".repeat(call.depth as usize),
+            call.function,
+            call.first,
+            call.end,
+            call.left
+        );
+        let mut children: Vec<CallId> = forest.children(id).collect();
+        children.reverse();
+        stack.append(&mut children);
+    }
+    text
+}
+
+/// The invariants of every forest.
+fn check(forest: &Forest, len: u64) {
+    let mut covered = 0;
+    for root in forest.roots() {
+        let call = forest.call(root);
+        assert_eq!((call.first, call.depth, call.parent), (covered, 0, None));
+        covered = call.end;
+    }
+    assert_eq!(covered, len);
+    for id in forest.ids() {
+        let call = forest.call(id);
+        assert!(call.first <= call.end);
+        let mut last = call.first;
+        for child in forest.children(id) {
+            let inner = forest.call(child);
+            assert!(last <= inner.first && inner.end <= call.end, "{call:?} {inner:?}");
+            assert_eq!((inner.parent, inner.depth), (Some(id), call.depth + 1));
+            last = inner.end;
+        }
+    }
+    for index in 0..len {
+        let id = forest.call_at(index).unwrap();
+        let call = forest.call(id);
+        assert!((call.first..call.end).contains(&index), "{index} {call:?}");
+        let inner = forest.children(id).map(|child| forest.call(child));
+        assert!(
+            inner
+                .into_iter()
+                .all(|inner| !(inner.first..inner.end).contains(&index))
+        );
+    }
+}
+
+fn expect(steps: &[Do], lines: &[&str]) {
+    let text = outline(steps);
+    assert_eq!(text.lines().collect::<Vec<_>>(), lines, "\n{text}");
+}
+
+#[test]
+fn calls_and_returns_nest() {
+    expect(
+        &[
+            Run(0x1000, 0x1001),
+            Call(0x1002, 0x1100),
+            Run(0x1100, 0x1101),
+            Ret(0x1102),
+            Run(0x1003, 0x1004),
+        ],
+        &[
+            "0x1000 0..8 HistoryStart, HistoryEnd",
+            "  0x1100 3..6 called by 2, Return",
+        ],
+    );
+}
+
+#[test]
+fn a_return_below_the_root_adopts_a_new_root() {
+    expect(
+        &[
+            Run(0x1250, 0x1250),
+            Ret(0x1251),
+            Run(0x1110, 0x1110),
+            Call(0x1111, 0x1200),
+            Ret(0x1200),
+            Ret(0x1112),
+            Run(0x1010, 0x1011),
+        ],
+        &[
+            "0x1010 0..8 Adopted, HistoryEnd",
+            "  0x1110 0..6 Adopted, Return",
+            "    0x1250 0..2 HistoryStart, Return",
+            "    0x1200 4..5 called by 3, Return",
+        ],
+    );
+}
+
+#[test]
+fn a_tail_call_shares_the_return() {
+    expect(
+        &[
+            Call(0x1000, 0x1100),
+            Jump(0x1100, 0x1200),
+            Run(0x1200, 0x1200),
+            Ret(0x1201),
+            Run(0x1001, 0x1001),
+        ],
+        &[
+            "0x1000 0..5 HistoryStart, HistoryEnd",
+            "  0x1100 1..4 called by 0, TailCall",
+            "    0x1200 2..4 jumped to by 1, Return",
+        ],
+    );
+}
+
+#[test]
+fn functions_that_tail_call_each_other_do_not_pile_up() {
+    let mut steps = vec![Call(0x1000, 0x1100), Jump(0x1100, 0x1200)];
+    for _ in 0..3 {
+        steps.extend([Jump(0x1200, 0x1300), Jump(0x1300, 0x1200)]);
+    }
+    steps.extend([Ret(0x1200), Run(0x1001, 0x1001)]);
+    let text = outline(&steps);
+    let deepest = text
+        .lines()
+        .map(|line| line.len() - line.trim_start().len())
+        .max();
+    assert!(deepest <= Some(6), "{text}");
+}
+
+#[test]
+fn a_part_of_a_function_that_lies_apart_comes_back() {
+    // 0x1200 is the cold part of 0x1100: jumped to, and back into the middle.
+    expect(
+        &[
+            Call(0x1000, 0x1100),
+            Jump(0x1100, 0x1200),
+            Jump(0x1200, 0x1110),
+            Ret(0x1110),
+            Run(0x1001, 0x1001),
+        ],
+        &[
+            "0x1000 0..5 HistoryStart, HistoryEnd",
+            "  0x1100 1..4 called by 0, Return",
+            "    0x1200 2..3 jumped to by 1, TailCall",
+        ],
+    );
+}
+
+#[test]
+fn linkage_stubs_are_the_function_they_lead_to() {
+    expect(
+        &[
+            Call(0x1000, 0xf10),
+            Run(0xf10, 0xf10),
+            JumpIndirect(0xf11),
+            Run(0x1100, 0x1100),
+            Ret(0x1101),
+            Run(0x1001, 0x1001),
+        ],
+        &[
+            "0x1000 0..6 HistoryStart, HistoryEnd",
+            "  0x1100 1..5 called by 0, Return",
+        ],
+    );
+}
+
+#[test]
+fn the_lazy_resolver_is_the_function_it_leads_to() {
+    let resolve = [
+        Call(0x1000, 0xf10),
+        JumpIndirect(0xf10),
+        Jump(0xf11, 0xf00),
+        JumpIndirect(0xf00),
+        Call(0xe00, 0x1500),
+        Ret(0x1500),
+    ];
+    let rest = [Run(0x1100, 0x1100), Ret(0x1101), Run(0x1001, 0x1001)];
+    for end in [JumpIndirect(0xe01), Ret(0xe01)] {
+        let steps: Vec<Do> = resolve.into_iter().chain([end]).chain(rest).collect();
+        expect(
+            &steps,
+            &[
+                "0x1000 0..10 HistoryStart, HistoryEnd",
+                "  0x1100 1..9 called by 0, Return",
+                "    0x1500 5..6 called by 4, Return",
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_signal_handler_is_a_call_of_the_kernel() {
+    // Before 0x1001; the handler returns into the restorer, which calls rt_sigreturn.
+    expect(
+        &[
+            Run(0x1000, 0x1000),
+            Interrupt(0x1001),
+            Back(0x1700),
+            Call(0x1700, 0x1800),
+            Ret(0x1800),
+            Ret(0x1701),
+            Run(0x1900, 0x1900),
+            Syscall(0x1901),
+            Back(0x1001),
+            Run(0x1001, 0x1002),
+        ],
+        &[
+            "0x1000 0..8 HistoryStart, HistoryEnd",
+            "  0x1700 1..6 signal at 0x1001, SignalReturn",
+            "    0x1800 2..3 called by 1, Return",
+        ],
+    );
+}
+
+#[test]
+fn a_signal_in_a_system_call_goes_back_behind_it_or_onto_it() {
+    for back in [0x1001, 0x1000] {
+        expect(
+            &[
+                Syscall(0x1000),
+                Back(0x1700),
+                Ret(0x1700),
+                Syscall(0x1900),
+                Back(back),
+                Run(back, 0x1001),
+            ],
+            &[
+                &format!("0x1000 0..{} HistoryStart, HistoryEnd", 3 + 0x1002 - back),
+                "  0x1700 1..3 signal at 0x1001, SignalReturn",
+            ],
+        );
+    }
+}
+
+#[test]
+fn an_interrupt_that_resumes_is_nothing() {
+    expect(
+        &[
+            Call(0x1000, 0x1100),
+            Interrupt(0x1100),
+            Back(0x1100),
+            Ret(0x1100),
+            Syscall(0x1001),
+            Back(0x1002),
+            Run(0x1002, 0x1002),
+        ],
+        &[
+            "0x1000 0..4 HistoryStart, HistoryEnd",
+            "  0x1100 1..2 called by 0, Return",
+        ],
+    );
+}
+
+#[test]
+fn a_signal_handler_that_is_interrupted_at_once_is_seen() {
+    expect(
+        &[
+            Run(0x1000, 0x1000),
+            Interrupt(0x1001),
+            Back(0x1700),
+            Interrupt(0x1700),
+            Back(0x1700),
+            Ret(0x1700),
+            Syscall(0x1900),
+            Back(0x1001),
+            Run(0x1001, 0x1001),
+        ],
+        &[
+            "0x1000 0..4 HistoryStart, HistoryEnd",
+            "  0x1700 1..3 signal at 0x1001, SignalReturn",
+        ],
+    );
+}
+
+#[test]
+fn longjmp_unwinds_to_the_frame_of_its_target() {
+    expect(
+        &[
+            Call(0x1000, 0x1100),
+            Call(0x1100, 0x1200),
+            Call(0x1200, 0x1300),
+            Run(0x1300, 0x1300),
+            JumpIndirect(0x1301),
+            Run(0x1120, 0x1120),
+            Ret(0x1121),
+            Run(0x1001, 0x1001),
+        ],
+        &[
+            "0x1000 0..8 HistoryStart, HistoryEnd",
+            "  0x1100 1..7 called by 0, Return",
+            "    0x1200 2..5 called by 1, Unwound",
+            "      0x1300 3..5 called by 2, Unwound",
+        ],
+    );
+}
+
+#[test]
+fn an_exception_unwinds_to_the_frame_of_its_landing_pad() {
+    // The unwinder goes to the landing pad by a return.
+    expect(
+        &[
+            Call(0x1000, 0x1100),
+            Call(0x1100, 0x1200),
+            Call(0x1200, 0x1a00),
+            Call(0x1a00, 0x1b00),
+            Ret(0x1b00),
+            Ret(0x1a01),
+            Run(0x1140, 0x1140),
+            Ret(0x1141),
+            Run(0x1001, 0x1001),
+        ],
+        &[
+            "0x1000 0..9 HistoryStart, HistoryEnd",
+            "  0x1100 1..8 called by 0, Return",
+            "    0x1200 2..6 called by 1, Unwound",
+            "      0x1a00 3..6 called by 2, Unwound",
+            "        0x1b00 4..5 called by 3, Return",
+        ],
+    );
+}
+
+#[test]
+fn recursion_nests() {
+    expect(
+        &[
+            Call(0x1000, 0x1100),
+            Call(0x1100, 0x1100),
+            Call(0x1100, 0x1100),
+            Ret(0x1100),
+            Ret(0x1101),
+            Ret(0x1101),
+            Run(0x1001, 0x1001),
+        ],
+        &[
+            "0x1000 0..7 HistoryStart, HistoryEnd",
+            "  0x1100 1..6 called by 0, Return",
+            "    0x1100 2..5 called by 1, Return",
+            "      0x1100 3..4 called by 2, Return",
+        ],
+    );
+}
+
+#[test]
+fn reading_the_own_address_is_no_call() {
+    expect(
+        &[
+            Call(0x1000, 0x1001),
+            Run(0x1001, 0x1001),
+            Call(0x1002, 0x1100),
+            Ret(0x1100),
+            Run(0x1003, 0x1003),
+        ],
+        &[
+            "0x1000 0..5 HistoryStart, HistoryEnd",
+            "  0x1100 3..4 called by 2, Return",
+        ],
+    );
+}
+
+#[test]
+fn a_retpoline_is_the_call_it_stands_for() {
+    // 0x1400: call 0x1402; (capture); 0x1402: overwrite the return address; ret to 0x1100.
+    expect(
+        &[
+            Call(0x1000, 0x1400),
+            Call(0x1400, 0x1402),
+            Run(0x1402, 0x1402),
+            Ret(0x1403),
+            Run(0x1100, 0x1100),
+            Ret(0x1101),
+            Run(0x1001, 0x1001),
+        ],
+        &[
+            "0x1000 0..7 HistoryStart, HistoryEnd",
+            "  0x1400 1..6 called by 0, TailCall",
+            "    0x1402 2..4 called by 1, Return",
+            "    0x1100 4..6 jumped to by 3, Return",
+        ],
+    );
+}
+
+#[test]
+fn a_return_by_hand_is_a_return() {
+    expect(
+        &[
+            CallIndirect(0x1000),
+            Run(0x1100, 0x1100),
+            JumpIndirect(0x1101),
+            Run(0x1001, 0x1001),
+        ],
+        &[
+            "0x1000 0..4 HistoryStart, HistoryEnd",
+            "  0x1100 1..3 called by 0, Return",
+        ],
+    );
+}
+
+#[test]
+fn a_missed_return_is_found_again_by_the_next() {
+    expect(
+        &[
+            Call(0x1000, 0x1100),
+            Call(0x1100, 0x1200),
+            Run(0x1200, 0x1200),
+            Ret(0x1201),
+            Run(0x1001, 0x1001),
+        ],
+        &[
+            "0x1000 0..5 HistoryStart, HistoryEnd",
+            "  0x1100 1..4 called by 0, Return",
+            "    0x1200 2..4 called by 1, Unwound",
+        ],
+    );
+}
+
+#[test]
+fn a_switch_of_stacks_starts_anew() {
+    expect(
+        &[
+            Call(0x1000, 0x1100),
+            Ret(0x1100),
+            Run(0x1310, 0x1310),
+            Ret(0x1311),
+            Run(0x1001, 0x1001),
+        ],
+        &[
+            "0x1000 0..2 HistoryStart, Unknown",
+            "  0x1100 1..2 called by 0, Unknown",
+            "0x1001 2..5 Adopted, HistoryEnd",
+            "  0x1310 2..4 Unknown, Return",
+        ],
+    );
+}
+
+#[test]
+fn a_gap_starts_a_new_root() {
+    expect(
+        &[
+            Call(0x1000, 0x1100),
+            Run(0x1100, 0x1100),
+            Gap,
+            Back(0x1200),
+            Run(0x1200, 0x1200),
+            Ret(0x1201),
+            Run(0x1005, 0x1005),
+            Gap,
+        ],
+        &[
+            "0x1000 0..2 HistoryStart, Gap",
+            "  0x1100 1..2 called by 0, Gap",
+            "0x1005 2..5 Adopted, Gap",
+            "  0x1200 2..4 AfterGap, Return",
+        ],
+    );
+}
+
+#[test]
+fn without_symbols_calls_and_returns_still_nest() {
+    let history = history(&[
+        Call(0x10, 0x100),
+        Jump(0x100, 0x200),
+        Run(0x200, 0x200),
+        Ret(0x201),
+        Run(0x11, 0x12),
+    ]);
+    let forest = Forest::build(&history, &(), &Watch::none()).unwrap();
+    check(&forest, history.len());
+    assert_eq!(forest.len(), 2);
+    let call = forest.call(forest.call_at(2).unwrap());
+    assert_eq!((call.first, call.end, call.left), (1, 4, Left::Return));
+}
+
+#[test]
+fn an_empty_history_has_an_empty_forest() {
+    let forest = Forest::build(&history(&[Gap]), &Layout, &Watch::none()).unwrap();
+    assert!(forest.is_empty());
+    assert_eq!((forest.call_at(0), forest.roots().count()), (None, 0));
+}
