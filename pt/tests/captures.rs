@@ -1,5 +1,7 @@
 //! Captures of real processors: every byte is a packet.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use backtrail_pt::{Packet, Parser};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,1 +1,44 @@
-//! Placeholder.
+//! The software trace source: it runs a program, or attaches to one, and writes what its control flow was as a genuine Intel PT stream.
+//!
+//! Engine `step`: every thread is single-stepped by ptrace, and each step becomes the packets that tracing
+//! hardware would have written (user code only). Slow, and exact. At a fatal signal it saves registers, memory
+//! and modules too, and the whole becomes a bundle.
+//!
+//! From the bottom up: [`ptrace`], [`spawn`], [`maps`] and [`process`] ask the kernel; [`code`] reads instructions;
+//! [`stream`] turns steps into packets, which [`ring`] keeps; [`thread`] knows what each stop means for one thread;
+//! [`session`] minds all threads; [`modules`] and [`core_dump`] keep what decoding needs; [`save`] writes the bundle.
+#![deny(unsafe_code)]
+// The links above are for those who read the source.
+#![allow(rustdoc::private_intra_doc_links)]
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+compile_error!("the recorder traces x86-64 Linux programs, on such a machine");
+
+mod capabilities;
+mod clock;
+mod code;
+mod core_dump;
+mod error;
+mod maps;
+mod modules;
+mod options;
+mod outcome;
+mod process;
+mod ptrace;
+mod record;
+mod ring;
+mod save;
+mod session;
+mod spawn;
+mod stream;
+mod thread;
+mod waker;
+
+pub use capabilities::{Capabilities, capabilities};
+pub use error::{Error, Result};
+pub use options::{Progress, RecordOptions, Target};
+pub use outcome::{Ending, Golden, Outcome};
+pub use record::record;
+
+/// Bytes in a page of x86-64.
+pub(crate) const PAGE: u64 = 4096;

@@ -1,0 +1,145 @@
+//! The clock of the recorded packets: the processor's time-stamp counter, measured against `CLOCK_MONOTONIC`.
+#![allow(unsafe_code)]
+
+use backtrail_pt::encoder::TimingOptions;
+use backtrail_pt::{TimingParams, Tsc, TscConversion};
+use std::time::Duration;
+
+/// TSC ticks between two edges of the crystal clock in our streams: the most that TMA can tell.
+const CRYSTAL_RATIO: u32 = 512;
+/// MTC every 2^12 crystal ticks: 0.5–1 ms.
+const MTC_FREQ: u8 = 12;
+/// How long the rate is measured before recording starts.
+const CALIBRATION: Duration = Duration::from_millis(10);
+
+/// The time-stamp counter now.
+pub(crate) fn now() -> Tsc {
+    // SAFETY: every x86-64 processor has RDTSC, and Linux lets user code use it.
+    Tsc(unsafe { core::arch::x86_64::_rdtsc() })
+}
+
+/// Both clocks at the same moment.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    tsc: u64,
+    nanos: u64,
+}
+
+impl Sample {
+    /// The closest of some tries.
+    fn take() -> Self {
+        let tries = (0..16).map(|_| {
+            let before = now().0;
+            let nanos = monotonic();
+            let width = now().0.wrapping_sub(before);
+            (
+                width,
+                Self {
+                    tsc: before.wrapping_add(width / 2),
+                    nanos,
+                },
+            )
+        });
+        tries
+            .min_by_key(|(width, _)| *width)
+            .map_or(Self { tsc: 0, nanos: 0 }, |(_, sample)| sample)
+    }
+}
+
+/// The relation of both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Calibration {
+    start: Sample,
+    params: TimingParams,
+}
+
+impl Calibration {
+    /// Measures for some milliseconds.
+    pub(crate) fn start() -> Self {
+        let start = Sample::take();
+        std::thread::sleep(CALIBRATION);
+        let end = Sample::take();
+        let ticks = u128::from(end.tsc.wrapping_sub(start.tsc));
+        let nanos = u128::from(end.nanos.saturating_sub(start.nanos)).max(1);
+        // The ratio is counted in a bus clock of 100 MHz.
+        let nom_freq = (ticks * 10 / nanos).clamp(1, 255) as u8;
+        let params = TimingParams {
+            mtc_freq: MTC_FREQ,
+            nom_freq,
+            cpuid_15h_eax: 1,
+            cpuid_15h_ebx: CRYSTAL_RATIO,
+        };
+        Self { start, params }
+    }
+
+    /// How the encoder tells the time.
+    pub(crate) fn timing(&self, fine: bool) -> TimingOptions {
+        TimingOptions {
+            params: self.params,
+            mtc: fine,
+            cyc: fine,
+        }
+    }
+
+    /// What a decoder must know.
+    pub(crate) fn params(&self) -> TimingParams {
+        self.params
+    }
+
+    /// The conversion over all the time since the start; `None` when the clocks made no sense.
+    pub(crate) fn conversion(&self) -> Option<TscConversion> {
+        let end = Sample::take();
+        let ticks = end.tsc.checked_sub(self.start.tsc)?;
+        let nanos = end.nanos.checked_sub(self.start.nanos)?;
+        conversion(ticks, nanos, end)
+    }
+}
+
+/// The finest multiplier that fits, and the offset that makes `at` agree.
+fn conversion(ticks: u64, nanos: u64, at: Sample) -> Option<TscConversion> {
+    let (mult, shift) = (0..=32u16).rev().find_map(|shift| {
+        let mult = (u128::from(nanos) << shift).checked_div(u128::from(ticks))?;
+        Some((u32::try_from(mult).ok().filter(|mult| *mult != 0)?, shift))
+    })?;
+    let from_zero = TscConversion::new(shift, mult, 0)?.nanos(Tsc(at.tsc));
+    TscConversion::new(shift, mult, at.nanos.wrapping_sub(from_zero.0))
+}
+
+fn monotonic() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid place for the answer, and the clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    (time.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(time.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backtrail_pt::Nanos;
+
+    #[test]
+    fn a_known_rate_converts_exactly() {
+        let at = Sample {
+            tsc: 25_000_000_000,
+            nanos: 77_000_000_000,
+        };
+        let conversion = conversion(2_500_000, 1_000_000, at).unwrap();
+        assert_eq!(conversion.nanos(Tsc(25_000_000_000)), Nanos(77_000_000_000));
+        let later = conversion.nanos(Tsc(27_500_000_000));
+        assert!(later.0.abs_diff(78_000_000_000) <= 2, "{later:?}");
+        assert!(super::conversion(0, 1, at).is_none());
+    }
+
+    #[test]
+    fn this_machine_converts_to_its_monotonic_clock() {
+        let conversion = Calibration::start().conversion().unwrap();
+        let (before, tsc, after) = (monotonic(), now(), monotonic());
+        let nanos = conversion.nanos(tsc);
+        assert!(nanos.0 + 1_000_000 > before && nanos.0 < after + 1_000_000);
+    }
+}

@@ -1,0 +1,131 @@
+//! Instructions as the stepper sees them, and what stepping them would show to the program.
+
+use crate::ptrace::{self, RawTid};
+use backtrail_pt::Avma;
+use backtrail_pt::cofi::{CodeInstruction, Cofi};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// The longest instruction.
+const MAX_LEN: usize = 15;
+
+/// An instruction about to be executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Code {
+    bytes: [u8; MAX_LEN],
+    pub(crate) instruction: CodeInstruction,
+}
+
+impl Code {
+    /// Reads the instruction at `ip`; `None` when there is none (executing it will fault).
+    ///
+    /// Nothing is cached: the program may rewrite its code.
+    pub(crate) fn read(pid: RawTid, ip: Avma) -> Option<Self> {
+        let mut bytes = [0; MAX_LEN];
+        let len = read_code(pid, ip.0, &mut bytes);
+        let instruction = CodeInstruction::decode(bytes.get(..len)?, ip)?;
+        Some(Self { bytes, instruction })
+    }
+
+    fn opcode(&self) -> &[u8] {
+        let prefix = |byte: &u8| {
+            matches!(
+                byte,
+                0x66 | 0x67 | 0xf2 | 0xf3 | 0x2e | 0x36 | 0x3e | 0x26 | 0x64 | 0x65 | 0x40..=0x4f
+            )
+        };
+        let start = self.bytes.iter().position(|byte| !prefix(byte)).unwrap_or(0);
+        self.bytes.get(start..).unwrap_or_default()
+    }
+
+    /// PUSHF: would show the single-step flag to the program.
+    pub(crate) fn pushes_flags(&self) -> bool {
+        self.opcode().first() == Some(&0x9c)
+    }
+
+    /// SYSCALL: leaves the flags, the single-step one too, in R11.
+    pub(crate) fn is_syscall(&self) -> bool {
+        self.opcode().starts_with(&[0x0f, 0x05])
+    }
+
+    /// INT3, INT 3, INT1: raises SIGTRAP by itself.
+    pub(crate) fn is_breakpoint(&self) -> bool {
+        matches!(self.opcode(), [0xcc | 0xf1, ..] | [0xcd, 3, ..])
+    }
+
+    /// MOV SS, POP SS: the processor holds the single-step trap back until after the next instruction.
+    pub(crate) fn delays_trap(&self) -> bool {
+        matches!(self.opcode(), [0x8e, modrm, ..] if modrm >> 3 & 7 == 2)
+    }
+
+    /// The instruction leaves user code by itself.
+    pub(crate) fn is_far(&self) -> bool {
+        self.instruction.cofi == Cofi::FarTransfer
+    }
+}
+
+/// Reads code, also where a program may execute but not read, and up to a mapping's end.
+fn read_code(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
+    let read = ptrace::read_memory(pid, address, out);
+    if read > 0 {
+        return read;
+    }
+    let to_page_end = (crate::PAGE - address % crate::PAGE).min(out.len() as u64) as usize;
+    let Some(out) = out.get_mut(..to_page_end) else {
+        return 0;
+    };
+    let read = ptrace::read_memory(pid, address, out);
+    if read > 0 {
+        return read;
+    }
+    // A tracer may read through /proc what ordinary protection forbids.
+    File::open(format!("/proc/{pid}/mem"))
+        .and_then(|memory| memory.read_at(out, address))
+        .unwrap_or(0)
+}
+
+/// Clears the single-step flag in flags that were just pushed at `stack`.
+pub(crate) fn hide_pushed_trap_flag(pid: RawTid, stack: u64) {
+    // Bit 8: the lowest of the second byte.
+    let at = stack.wrapping_add(1);
+    let mut byte = [0];
+    if ptrace::read_memory(pid, at, &mut byte) == 1 && byte[0] & 1 != 0 {
+        let memory = File::options().write(true).open(format!("/proc/{pid}/mem"));
+        // Should the write fail, the program sees a flag it hardly looks at.
+        let _ = memory.and_then(|memory| memory.write_at(&[byte[0] & !1], at));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(bytes: &[u8]) -> Code {
+        let mut room = [0x90; MAX_LEN];
+        room[..bytes.len()].copy_from_slice(bytes);
+        Code {
+            bytes: room,
+            instruction: CodeInstruction::decode(&room, Avma(0)).unwrap(),
+        }
+    }
+
+    #[test]
+    fn instructions_that_show_stepping_are_known() {
+        assert!(code(&[0x9c]).pushes_flags() && code(&[0x66, 0x9c]).pushes_flags());
+        assert!(!code(&[0x9d]).pushes_flags());
+        assert!(code(&[0x0f, 0x05]).is_syscall() && code(&[0x0f, 0x05]).is_far());
+        assert!(code(&[0xcc]).is_breakpoint() && code(&[0xcd, 3]).is_breakpoint());
+        assert!(!code(&[0xcd, 0x80]).is_breakpoint());
+        assert!(code(&[0x8e, 0xd0]).delays_trap() && !code(&[0x8e, 0xd8]).delays_trap());
+    }
+
+    #[test]
+    fn our_own_code_reads() {
+        let pid = std::process::id() as RawTid;
+        let here = Avma(our_own as *const () as u64);
+        assert!(Code::read(pid, here).is_some());
+        assert!(Code::read(pid, Avma(0)).is_none());
+    }
+
+    fn our_own() {}
+}

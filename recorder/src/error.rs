@@ -1,0 +1,72 @@
+//! What can go wrong while recording.
+
+use backtrail_pt::Pid;
+use std::io;
+use std::path::PathBuf;
+
+/// The result of everything here.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why nothing was recorded, or the recording ended before its time.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no program to run.
+    #[error("no command was given; name the program to record after `--`")]
+    NoCommand,
+    /// The program could not be started.
+    #[error("cannot run {}: {source}", program.display())]
+    Spawn {
+        /// Its name as given.
+        program: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A process could not be attached to.
+    #[error("cannot attach to process {pid}: {source}{hint}")]
+    Attach {
+        /// The process.
+        pid: Pid,
+        /// The kernel's answer.
+        source: io::Error,
+        /// What to do about it, with a leading "; ", or nothing.
+        hint: String,
+    },
+    /// The program is not 64-bit.
+    #[error("process {0} runs 32-bit code, which cannot be recorded; build the program for x86-64")]
+    Not64Bit(Pid),
+    /// A ptrace request failed that cannot fail on a stopped thread.
+    #[error("cannot {action} thread {tid}: {source}")]
+    Ptrace {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// On which thread.
+        tid: u32,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Something of the machine could not be used.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The answer.
+        source: io::Error,
+    },
+    /// The bundle could not be written.
+    #[error(transparent)]
+    Bundle(#[from] backtrail_bundle::Error),
+}
+
+impl Error {
+    /// Whether outside input was malformed. Recording reads none but the running program.
+    #[must_use]
+    pub fn is_malformed(&self) -> bool {
+        matches!(self, Self::Bundle(error) if error.is_malformed())
+    }
+
+    /// For `map_err` on I/O.
+    pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { action, source }
+    }
+}

@@ -1,0 +1,192 @@
+//! The code image of a process: every ELF file that was ever mapped executable, and code that comes from none.
+
+use crate::maps::{self, Map};
+use crate::ptrace::{self, RawTid};
+use backtrail_pt::Avma;
+use object::LittleEndian;
+use object::elf::{FileHeader64, PF_X, PT_LOAD};
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+
+/// Code without a file larger than this is not kept (a JIT compiler's whole reserve).
+const MAX_RAW: u64 = 256 << 20;
+
+/// An ELF file mapped executable at some time.
+#[derive(Debug)]
+pub(crate) struct LoadedModule {
+    /// Its path in the traced system.
+    pub(crate) path: String,
+    /// Keeps the file readable when it is deleted.
+    pub(crate) file: File,
+    /// Where the page of its lowest `PT_LOAD` lies.
+    pub(crate) base: Avma,
+    inode: u64,
+}
+
+/// Executable memory that no ELF file fills.
+#[derive(Debug)]
+pub(crate) struct RawCode {
+    pub(crate) start: Avma,
+    /// As last seen.
+    pub(crate) bytes: Vec<u8>,
+    /// The program may rewrite it.
+    pub(crate) writable: bool,
+}
+
+/// What a process could execute.
+#[derive(Debug, Default)]
+pub(crate) struct CodeImage {
+    pub(crate) modules: Vec<LoadedModule>,
+    pub(crate) raw: Vec<RawCode>,
+    /// What is missing, a sentence each.
+    pub(crate) notes: Vec<String>,
+}
+
+impl CodeImage {
+    /// Adds what is mapped executable now, and reads code that has no file anew.
+    pub(crate) fn update(&mut self, pid: RawTid) {
+        let maps = maps::maps(pid);
+        for map in maps
+            .iter()
+            .filter(|map| map.executable && map.path != "[vsyscall]")
+        {
+            let known = map.is_file() && (self.knows(map) || self.add_module(pid, map));
+            if !known || map.writable {
+                self.add_raw(pid, map);
+            }
+        }
+    }
+
+    /// Whether the mapping lies where a known module has its code.
+    fn knows(&self, map: &Map) -> bool {
+        let same_file = |module: &&LoadedModule| module.inode == map.inode && module.path == map.path;
+        self.modules
+            .iter()
+            .filter(same_file)
+            .any(|module| base_of(&module.file, map) == Some(module.base))
+    }
+
+    /// `false`: it is no ELF file, or out of reach.
+    fn add_module(&mut self, pid: RawTid, map: &Map) -> bool {
+        let found = open(pid, map).and_then(|file| Some((base_of(&file, map)?, file)));
+        let Some((base, file)) = found else { return false };
+        self.modules.push(LoadedModule {
+            path: map.path.clone(),
+            file,
+            base,
+            inode: map.inode,
+        });
+        true
+    }
+
+    fn add_raw(&mut self, pid: RawTid, map: &Map) {
+        if map.size() > MAX_RAW {
+            self.note(format!(
+                "{} MiB of executable memory at {:#x} were not kept",
+                map.size() >> 20,
+                map.start
+            ));
+            return;
+        }
+        let mut bytes = vec![0; map.size() as usize];
+        let read = ptrace::read_memory(pid, map.start, &mut bytes);
+        bytes.truncate(read);
+        if bytes.is_empty() {
+            return;
+        }
+        let start = Avma(map.start);
+        let raw = RawCode {
+            start,
+            bytes,
+            writable: map.writable,
+        };
+        match self.raw.iter_mut().find(|raw| raw.start == start) {
+            // A shorter one would lose code that ran before the rest was unmapped.
+            Some(old) if old.bytes.len() <= raw.bytes.len() => *old = raw,
+            Some(old) => old
+                .bytes
+                .iter_mut()
+                .zip(raw.bytes)
+                .for_each(|(old, new)| *old = new),
+            None => self.raw.push(raw),
+        }
+    }
+
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+}
+
+/// The mapped file itself: by its mapping, or by its path where it still is the same file.
+fn open(pid: RawTid, map: &Map) -> Option<File> {
+    let by_mapping = format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end);
+    let by_path = format!("/proc/{pid}/root{}", map.path);
+    let by_mapping = File::open(by_mapping).ok();
+    by_mapping.or_else(|| {
+        File::open(by_path)
+            .ok()
+            .filter(|file| inode(file) == Some(map.inode))
+    })
+}
+
+fn inode(file: &File) -> Option<u64> {
+    file.metadata().ok().map(|metadata| metadata.ino())
+}
+
+/// Where the page of the file's lowest `PT_LOAD` lies when its code lies as `map` says.
+fn base_of(file: &File, map: &Map) -> Option<Avma> {
+    let data = ReadCache::new(file);
+    let header = FileHeader64::<LittleEndian>::parse(&data).ok()?;
+    let endian = header.endian().ok()?;
+    let loads = || {
+        header
+            .program_headers(endian, &data)
+            .into_iter()
+            .flatten()
+            .filter(|load| load.p_type(endian) == PT_LOAD)
+    };
+    let page = |address: u64| address & !(crate::PAGE - 1);
+    let lowest = page(loads().map(|load| load.p_vaddr(endian)).min()?);
+    let code = loads().find(|load| {
+        let start = page(load.p_offset(endian));
+        let end = load.p_offset(endian).saturating_add(load.p_filesz(endian));
+        load.p_flags(endian).0 & PF_X.0 != 0 && start <= map.offset && map.offset < end
+    })?;
+    let stated =
+        page(code.p_vaddr(endian)).wrapping_add(map.offset.wrapping_sub(page(code.p_offset(endian))));
+    Some(Avma(map.start.wrapping_sub(stated).wrapping_add(lowest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_image_has_our_program_and_the_vdso() {
+        let mut image = CodeImage::default();
+        let pid = std::process::id() as RawTid;
+        image.update(pid);
+        let before = image.modules.len();
+        image.update(pid);
+        assert_eq!(image.modules.len(), before, "nothing is added twice");
+        let program = std::env::current_exe().unwrap();
+        let module = image
+            .modules
+            .iter()
+            .find(|module| module.path == program.to_string_lossy())
+            .unwrap();
+        let lowest = maps::maps(pid)
+            .into_iter()
+            .find(|map| map.path == module.path)
+            .unwrap();
+        assert_eq!(module.base, Avma(lowest.start));
+        assert!(
+            image.raw.iter().any(|raw| raw.bytes.starts_with(b"\x7fELF")),
+            "vdso"
+        );
+    }
+}

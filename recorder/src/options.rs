@@ -1,0 +1,72 @@
+//! What to record, and how.
+
+use backtrail_pt::Pid;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// Runs a program, found as a shell finds it, with its arguments.
+    ///
+    /// It lives as long as the recorder: when recording ends first, it is killed.
+    Command(Vec<OsString>),
+    /// Attaches to running processes, all their threads. They are let go when recording ends.
+    Processes(Vec<Pid>),
+}
+
+/// How far recording has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Instructions recorded, of all threads.
+    pub instructions: u64,
+    /// Bytes of packets written, those a ring has dropped included.
+    pub bytes: u64,
+    /// Threads that run now.
+    pub threads: usize,
+}
+
+/// How to record; [`RecordOptions::new`] gives the usual way.
+pub struct RecordOptions<'a> {
+    /// What.
+    pub target: Target,
+    /// Keeps the newest bytes of packets of each thread, about this many; `None` keeps all.
+    pub ring: Option<usize>,
+    /// Records the processes that the program forks too; else they run free.
+    pub follow: bool,
+    /// Loads the program at other addresses each time, as the system does. Off makes runs alike.
+    pub randomize_addresses: bool,
+    /// Tells time between PSB packets: at least every millisecond (MTC) and at every packet (CYC).
+    pub fine_time: bool,
+    /// Keeps the exact list of executed instruction pointers of each thread ([`crate::Outcome::golden`]): 8 bytes each, for tests.
+    pub golden: bool,
+    /// Ends recording when it becomes true.
+    pub stop: &'a AtomicBool,
+    /// Ends recording after this time.
+    pub duration: Option<Duration>,
+    /// Is told how far recording has come, several times a second.
+    pub progress: Option<&'a mut (dyn FnMut(Progress) + Send)>,
+    /// Where the bundle goes; must not exist, or be an empty directory.
+    pub output: PathBuf,
+}
+
+impl<'a> RecordOptions<'a> {
+    /// Everything that one process does, until it ends or `stop` is set.
+    #[must_use]
+    pub fn new(target: Target, output: PathBuf, stop: &'a AtomicBool) -> Self {
+        Self {
+            target,
+            ring: None,
+            follow: false,
+            randomize_addresses: true,
+            fine_time: true,
+            golden: false,
+            stop,
+            duration: None,
+            progress: None,
+            output,
+        }
+    }
+}

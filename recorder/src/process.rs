@@ -1,0 +1,141 @@
+//! What `/proc` tells of a process and of its threads (proc_pid_status(5)).
+
+use crate::ptrace::RawTid;
+use std::fs;
+
+/// A number in a `/proc/TID/status` line, in the given base.
+fn status_number(tid: RawTid, key: &str, base: u32) -> Option<u64> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let value = status
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    u64::from_str_radix(value.split_whitespace().next()?, base).ok()
+}
+
+/// The process that a thread belongs to.
+pub(crate) fn thread_group(tid: RawTid) -> Option<RawTid> {
+    RawTid::try_from(status_number(tid, "Tgid", 10)?).ok()
+}
+
+/// Parent, real user and real group of a process; 0 where unknown.
+pub(crate) fn parent_and_owner(pid: RawTid) -> [u32; 3] {
+    ["PPid", "Uid", "Gid"].map(|key| status_number(pid, key, 10).unwrap_or(0) as u32)
+}
+
+/// Whether a thread's signal has neither handler nor is ignored.
+pub(crate) fn is_default_signal(tid: RawTid, signal: i32) -> bool {
+    let bit = signal
+        .checked_sub(1)
+        .and_then(|bit| 1u64.checked_shl(bit as u32))
+        .unwrap_or(0);
+    let set = |key| status_number(tid, key, 16).unwrap_or(0) & bit != 0;
+    !set("SigCgt") && !set("SigIgn")
+}
+
+/// What the default action of a signal is (signal(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DefaultAction {
+    Ignore,
+    Stop,
+    Terminate,
+}
+
+/// The default action of a signal.
+pub(crate) fn default_action(signal: i32) -> DefaultAction {
+    match signal {
+        libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT => DefaultAction::Ignore,
+        libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => DefaultAction::Stop,
+        _ => DefaultAction::Terminate,
+    }
+}
+
+/// The threads of a process now.
+pub(crate) fn threads(pid: RawTid) -> Vec<RawTid> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// The name of a thread.
+pub(crate) fn thread_name(pid: RawTid, tid: RawTid) -> Option<String> {
+    let name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
+}
+
+/// The program file of a process.
+pub(crate) fn program(pid: RawTid) -> Option<String> {
+    Some(
+        fs::read_link(format!("/proc/{pid}/exe"))
+            .ok()?
+            .to_string_lossy()
+            .into_owned(),
+    )
+}
+
+/// The command line of a process.
+pub(crate) fn command_line(pid: RawTid) -> Vec<String> {
+    let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = text.strip_suffix(&[0]).unwrap_or(&text).split(|byte| *byte == 0);
+    words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .filter(|_| !text.is_empty())
+        .collect()
+}
+
+/// The auxiliary vector of a process.
+pub(crate) fn auxiliary_vector(pid: RawTid) -> Vec<(u64, u64)> {
+    let bytes = fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default();
+    let words: Vec<u64> = bytes
+        .chunks_exact(8)
+        .map(|word| {
+            word.iter()
+                .rev()
+                .fold(0, |value, byte| value << 8 | u64::from(*byte))
+        })
+        .collect();
+    let pairs = words
+        .chunks_exact(2)
+        .filter_map(|pair| Some((*pair.first()?, *pair.get(1)?)));
+    pairs.take_while(|(kind, _)| *kind != 0).collect()
+}
+
+/// Which kinds of mappings the process wants in a core (core(5), "coredump_filter").
+pub(crate) fn core_filter(pid: RawTid) -> u32 {
+    /// The kernel's default: anonymous memory and ELF headers.
+    const DEFAULT: u32 = 0x33;
+    let text = fs::read_to_string(format!("/proc/{pid}/coredump_filter")).unwrap_or_default();
+    u32::from_str_radix(text.trim(), 16).unwrap_or(DEFAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_are_told_of_ourselves() {
+        let pid = std::process::id() as RawTid;
+        assert_eq!(thread_group(pid), Some(pid));
+        assert!(threads(pid).contains(&pid));
+        assert_eq!(parent_and_owner(pid)[0], std::os::unix::process::parent_id());
+        assert_eq!(command_line(pid).first(), std::env::args().next().as_ref());
+        assert!(
+            auxiliary_vector(pid)
+                .iter()
+                .any(|(kind, value)| (*kind, *value) == (6, 4096))
+        );
+        assert_eq!(thread_group(-1), None);
+    }
+
+    #[test]
+    fn rust_ignores_sigpipe_and_leaves_sigterm_alone() {
+        let pid = std::process::id() as RawTid;
+        assert!(is_default_signal(pid, libc::SIGTERM));
+        assert!(!is_default_signal(pid, libc::SIGPIPE));
+        assert_eq!(default_action(libc::SIGTERM), DefaultAction::Terminate);
+    }
+}

@@ -1,0 +1,130 @@
+//! One recording from beginning to end.
+
+use crate::clock::Calibration;
+use crate::error::{Error, Result};
+use crate::options::{Progress, RecordOptions, Target};
+use crate::outcome::Outcome;
+use crate::save;
+use crate::session::{Session, Settings, Shared};
+use crate::waker::Waker;
+use backtrail_bundle::{Overwrite, Writer};
+use backtrail_pt::EncoderOptions;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the clock and the caller's wishes are looked at.
+const TICK: Duration = Duration::from_millis(20);
+/// How often progress is told, in ticks.
+const PROGRESS_TICKS: u32 = 10;
+
+/// Records as `options` say, until the program ends or recording is to end, and writes the bundle.
+///
+/// The caller's thread only minds the time; the tracing is done by a thread that this starts, since ptrace
+/// binds tracees to a thread. That thread is bound to one processor, and the program with it.
+///
+/// # Errors
+/// When the program cannot be started or attached to, or the bundle cannot be written. A program that
+/// fails is no error.
+pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
+    let RecordOptions {
+        stop,
+        duration,
+        mut progress,
+        ..
+    } = options;
+    let job = Job {
+        writer: Writer::create(&options.output, Overwrite::Never)?,
+        target: options.target,
+        randomize: options.randomize_addresses,
+        follow: options.follow,
+        golden: options.golden,
+        ring: options.ring,
+        fine_time: options.fine_time,
+        output: options.output,
+    };
+    let shared = Shared::default();
+    let waker = Waker::default();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let tracer = scope.spawn(|| {
+            waker.adopt_current();
+            let outcome = job.run(&shared);
+            waker.release();
+            outcome
+        });
+        let mut ticks = 0u32;
+        while !tracer.is_finished() {
+            thread::park_timeout(TICK);
+            if stop.load(Ordering::Relaxed) || duration.is_some_and(|limit| begun.elapsed() >= limit) {
+                shared.stop.store(true, Ordering::Relaxed);
+                waker.wake();
+            }
+            ticks = ticks.wrapping_add(1);
+            if ticks % PROGRESS_TICKS == 0
+                && let Some(progress) = &mut progress
+            {
+                progress(Progress {
+                    instructions: shared.instructions.load(Ordering::Relaxed),
+                    bytes: shared.bytes.load(Ordering::Relaxed),
+                    threads: shared.threads.load(Ordering::Relaxed),
+                });
+            }
+        }
+        let failed = || Error::System {
+            action: "trace",
+            source: std::io::Error::other("the tracing thread failed"),
+        };
+        tracer.join().unwrap_or_else(|_| Err(failed()))
+    })
+}
+
+/// What the tracing thread needs.
+struct Job {
+    writer: Writer,
+    target: Target,
+    randomize: bool,
+    follow: bool,
+    golden: bool,
+    ring: Option<usize>,
+    fine_time: bool,
+    output: PathBuf,
+}
+
+impl Job {
+    fn run(self, shared: &Shared) -> Result<Outcome> {
+        let calibration = Calibration::start();
+        let encoder = EncoderOptions {
+            timing: Some(calibration.timing(self.fine_time)),
+            ..EncoderOptions::default()
+        };
+        let settings = Settings {
+            follow: self.follow,
+            golden: self.golden,
+            ring: self.ring,
+            encoder,
+        };
+        let mut session = Session::new(settings, shared, &self.writer);
+        session.begin(&self.target, self.randomize)?;
+        session.run()?;
+        let (ending, instructions, gaps) = (session.ending, session.instructions, session.gaps);
+        let (manifest, saved) = save::save(
+            session,
+            &self.writer,
+            calibration.params(),
+            calibration.conversion(),
+        )?;
+        self.writer.finish(&manifest)?;
+        Ok(Outcome {
+            ending,
+            threads: saved.threads,
+            instructions,
+            bytes: saved.bytes,
+            dropped: saved.dropped,
+            gaps,
+            bundle: self.output,
+            golden: saved.golden,
+        })
+    }
+}

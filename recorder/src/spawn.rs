@@ -1,0 +1,126 @@
+//! Starts the program to record: the child waits until it is traced, then becomes the program.
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
+use crate::ptrace::{self, RawTid};
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::ptr;
+
+/// `personality(2)`: load at fixed addresses.
+const ADDR_NO_RANDOMIZE: libc::c_ulong = 0x004_0000;
+
+/// A started child: traced, but not yet the program.
+pub(crate) struct Spawned {
+    pub(crate) pid: RawTid,
+    program: PathBuf,
+    /// Carries the error number when `execvp` fails; closed by a successful one.
+    failure: File,
+}
+
+impl Spawned {
+    /// Why it never became the program; call after it has exited without `exec`.
+    pub(crate) fn failure(mut self) -> Error {
+        let mut code = [0; 4];
+        let source = match self.failure.read_exact(&mut code) {
+            Ok(()) => io::Error::from_raw_os_error(i32::from_ne_bytes(code)),
+            Err(_) => io::Error::other("it was killed before it began"),
+        };
+        Error::Spawn {
+            program: self.program,
+            source,
+        }
+    }
+}
+
+/// Forks, attaches with `options`, and lets the child execute `command`; the first event to come is `PTRACE_EVENT_EXEC`.
+pub(crate) fn spawn(command: &[OsString], randomize: bool, options: libc::c_int) -> Result<Spawned> {
+    let program = PathBuf::from(command.first().ok_or(Error::NoCommand)?);
+    let spawn_error = |source| Error::Spawn {
+        program: program.clone(),
+        source,
+    };
+    let arguments: Vec<CString> = command
+        .iter()
+        .map(|word| CString::new(word.as_bytes()))
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|_| spawn_error(io::Error::from(io::ErrorKind::InvalidInput)))?;
+    let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|word| word.as_ptr()).collect();
+    pointers.push(ptr::null());
+    let (go_reader, go_writer) = pipe().map_err(spawn_error)?;
+    let (failure_reader, failure_writer) = pipe().map_err(spawn_error)?;
+    // SAFETY: between fork and exec the child calls only functions that are async-signal-safe (execvp is
+    // so in glibc and musl), on memory made ready above.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: as above; `pointers` ends in null.
+        unsafe {
+            become_program(
+                &pointers,
+                go_reader.as_raw_fd(),
+                failure_writer.as_raw_fd(),
+                randomize,
+            )
+        };
+    }
+    if pid < 0 {
+        return Err(spawn_error(io::Error::last_os_error()));
+    }
+    drop((go_reader, failure_writer));
+    if let Err(error) = ptrace::seize(pid, options) {
+        ptrace::kill(pid);
+        // SAFETY: no place for an answer is passed.
+        unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
+        return Err(error);
+    }
+    // Should the child be gone already, waiting for it will tell.
+    let _ = File::from(go_writer).write_all(&[1]);
+    Ok(Spawned {
+        pid,
+        program,
+        failure: File::from(failure_reader),
+    })
+}
+
+/// The child's part.
+///
+/// # Safety
+/// To be called in a fresh fork only; `arguments` are C strings that end in null.
+unsafe fn become_program(arguments: &[*const libc::c_char], go: i32, failure: i32, randomize: bool) -> ! {
+    // SAFETY: plain system calls on locals.
+    unsafe {
+        let mut byte = 0u8;
+        if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
+            libc::_exit(127);
+        }
+        if !randomize {
+            let old = libc::personality(0xffff_ffff);
+            if old >= 0 {
+                libc::personality(old as libc::c_ulong | ADDR_NO_RANDOMIZE);
+            }
+        }
+        // Rust ignores SIGPIPE for itself; the program starts with the usual.
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        if let Some(first) = arguments.first() {
+            libc::execvp(*first, arguments.as_ptr());
+        }
+        let code = *libc::__errno_location();
+        libc::write(failure, (&raw const code).cast(), 4);
+        libc::_exit(127)
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the kernel writes two descriptors, which are ours from then on.
+    unsafe {
+        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}

@@ -1,0 +1,131 @@
+//! The packet stream of one thread: steps become control-flow facts.
+
+use crate::ring::Ring;
+use backtrail_pt::cofi::{CodeInstruction, Cofi};
+use backtrail_pt::{Avma, Encoder, EncoderOptions, Tsc};
+
+/// How control went from one instruction on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Went {
+    /// To a successor the instruction allows.
+    On,
+    /// Out of user code.
+    Out,
+    /// Nowhere: a repeated string instruction is not through yet.
+    Nowhere,
+    /// Where the instruction cannot lead: told as a gap.
+    Astray,
+}
+
+/// Packets, their ring, and the numbers.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    encoder: Encoder,
+    ring: Ring,
+    /// Every executed instruction, when asked for.
+    golden: Option<Vec<Avma>>,
+    pub(crate) instructions: u64,
+    pub(crate) gaps: u64,
+}
+
+impl Stream {
+    /// An empty stream that begins now.
+    pub(crate) fn new(options: EncoderOptions, limit: Option<usize>, golden: bool, now: Tsc) -> Self {
+        let mut encoder = Encoder::new(options);
+        encoder.set_time(now);
+        encoder.start();
+        Self {
+            encoder,
+            ring: Ring::new(limit),
+            golden: golden.then(Vec::new),
+            instructions: 0,
+            gaps: 0,
+        }
+    }
+
+    pub(crate) fn set_time(&mut self, now: Tsc) {
+        self.encoder.set_time(now);
+    }
+
+    /// User code goes on at `ip`.
+    pub(crate) fn enter(&mut self, ip: Avma) {
+        self.encoder.enable(ip);
+    }
+
+    /// Control was taken away before the instruction at `ip`.
+    pub(crate) fn interrupt(&mut self, ip: Avma) {
+        self.encoder.disable_async(ip);
+    }
+
+    /// Writes PSB when one is due, before the instruction at `ip`.
+    pub(crate) fn sync_if_due(&mut self, ip: Avma) {
+        if self.encoder.psb_due() {
+            self.ring.push(self.encoder.take());
+            self.encoder.psb(ip);
+        }
+    }
+
+    /// The far transfer at `at` was executed and has left user code.
+    pub(crate) fn leave(&mut self, at: Avma) {
+        self.executed(at);
+        self.encoder.disable();
+    }
+
+    /// The instruction at `at` was executed, `to` is next.
+    pub(crate) fn step(&mut self, instruction: &CodeInstruction, at: Avma, to: Avma) -> Went {
+        let next = at + u64::from(instruction.len);
+        let encoder = &mut self.encoder;
+        match instruction.cofi {
+            Cofi::Sequential if instruction.repeats && to == at => return Went::Nowhere,
+            Cofi::Sequential if to == next => {}
+            Cofi::Conditional { target } if to == target || to == next => encoder.conditional(to == target),
+            Cofi::Jump { target } if to == target => {}
+            Cofi::Call { target } if to == target => encoder.call(next, target, true),
+            Cofi::IndirectJump => encoder.indirect(to),
+            Cofi::IndirectCall => {
+                encoder.call(next, to, false);
+                encoder.indirect(to);
+            }
+            Cofi::Return => encoder.near_return(to),
+            Cofi::FarTransfer => {
+                self.leave(at);
+                return Went::Out;
+            }
+            _ => {
+                // The instruction at `at` may have run or not: neither is claimed.
+                self.gaps += 1;
+                encoder.flush();
+                encoder.overflow(Some(to));
+                return Went::Astray;
+            }
+        }
+        self.executed(at);
+        Went::On
+    }
+
+    /// Something ran that is not known; the instruction at `ip` is next.
+    pub(crate) fn gap(&mut self, ip: Avma) {
+        self.gaps += 1;
+        self.encoder.flush();
+        self.encoder.overflow(Some(ip));
+    }
+
+    fn executed(&mut self, at: Avma) {
+        self.instructions += 1;
+        if let Some(golden) = &mut self.golden {
+            golden.push(at);
+        }
+    }
+
+    /// Bytes written, those dropped included.
+    pub(crate) fn written(&self) -> u64 {
+        self.encoder.written()
+    }
+
+    /// Ends the stream: its packets with how many bytes were dropped before them, and the golden list.
+    pub(crate) fn finish(mut self) -> (Vec<u8>, u64, Vec<Avma>) {
+        self.ring.push(self.encoder.take());
+        let dropped = self.ring.dropped();
+        (self.ring.into_bytes(), dropped, self.golden.unwrap_or_default())
+    }
+}
