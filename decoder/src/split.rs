@@ -1,7 +1,26 @@
-//! A processor's trace split into threads.
+//! A processor's trace split into threads, by context switches and time stamps.
+//!
+//! The trace of a processor is decoded once, and cut into pieces wherever another thread could have
+//! come: where tracing was off, and where flow was lost. A piece belongs to a thread when that is
+//! certain: a time stamp in it lies in an execution of the thread, or all executions between the
+//! stamps around it are of that one thread. The idle task runs no user code, and is passed over.
+//! What is not certain is given to nobody, counted, and reported with its reason.
 
+mod join;
+mod owner;
+mod pieces;
+mod psb;
+
+pub(crate) use join::join;
+
+use crate::switches::executions;
+use crate::trace::{Span, Watched};
+use crate::{Canceled, Config, Engine, Execution, History, Image, Switch};
 use backtrail_pt::{Cpu, Pid, Tid};
+use owner::Owners;
+use pieces::{Cutter, Piece, Selected};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What became of one processor's trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,9 +33,9 @@ pub struct CpuReport {
     pub attributed: u64,
     /// Decode errors as libipt counts them.
     pub errors: u64,
-    /// PSB packets found.
+    /// PSB packets at which decoding could begin.
     pub psb_blocks: usize,
-    /// Of those, how many began while a thread ran, by thread.
+    /// Of those, how many were made while a thread ran, by thread.
     pub psb_blocks_of: BTreeMap<Tid, usize>,
     /// Continuous executions by thread, the idle task (thread 0) included.
     pub executions_of: BTreeMap<Tid, usize>,
@@ -38,7 +57,7 @@ pub struct Unattributed {
     /// Instructions.
     pub instructions: u64,
     /// Stretches of flow without interruption.
-    pub runs: u64,
+    pub pieces: u64,
 }
 
 /// Why flow could not be given to a thread of the trace.
@@ -56,34 +75,58 @@ pub enum UnattributedReason {
     Contradiction,
 }
 
-use crate::trace::Span;
-use crate::{Canceled, Config, Decoded, Engine, Image, Switch};
-use std::sync::Arc;
-
-/// A processor's trace, decoded.
+/// A processor's trace, decoded and cut.
 pub(crate) struct CpuTrace {
+    cpu: Cpu,
+    /// All of it, as if it were one thread's.
+    history: History,
+    pieces: Vec<Piece>,
+    executions: Vec<Execution>,
     report: CpuReport,
 }
 
+/// Decodes a processor's trace, with the code of the process that runs.
 pub(crate) fn run(
     cpu: Cpu,
-    _trace: &[u8],
+    trace: &[u8],
     switches: &[Switch],
-    _images: &BTreeMap<Pid, Arc<Image>>,
-    _config: &Config,
-    _engine: &dyn Engine,
-    _progress: Span<'_>,
+    images: &BTreeMap<Pid, Arc<Image>>,
+    config: &Config,
+    engine: &dyn Engine,
+    span: Span<'_>,
 ) -> Result<CpuTrace, Canceled> {
+    let executions = executions(switches);
     let mut report = CpuReport {
         cpu,
         ..CpuReport::default()
     };
-    for execution in crate::switches::executions(switches) {
+    for execution in &executions {
         *report.executions_of.entry(execution.tid).or_default() += 1;
     }
-    Ok(CpuTrace { report })
-}
-
-pub(crate) fn join(cpus: Vec<CpuTrace>, _images: &BTreeMap<Pid, Arc<Image>>, decoded: &mut Decoded) {
-    decoded.cpus = cpus.into_iter().map(|cpu| cpu.report).collect();
+    let owners = Owners::new(&executions);
+    let memory = Selected::new(images);
+    let mut cutter = Cutter::new(&owners, &memory);
+    engine.decode(
+        trace,
+        &memory,
+        config,
+        &mut Watched {
+            sink: &mut cutter,
+            span,
+        },
+    )?;
+    let (history, pieces) = cutter.finish();
+    let psbs = psb::stamps(trace);
+    report.psb_blocks = psbs.len();
+    for execution in psbs.into_iter().flatten().filter_map(|at| owners.at(at)) {
+        *report.psb_blocks_of.entry(execution.tid).or_default() += 1;
+    }
+    (report.instructions, report.errors) = (history.len(), history.errors());
+    Ok(CpuTrace {
+        cpu,
+        history,
+        pieces,
+        executions,
+        report,
+    })
 }

@@ -70,8 +70,11 @@ pub fn decode(
         }
         done += trace.len() as u64;
     }
-    let mut decoded = Decoded::default();
-    decoded.threads = threads.into_values().map(HistoryBuilder::finish).collect();
+    let threads = threads.into_values().map(HistoryBuilder::finish).collect();
+    let mut decoded = Decoded {
+        threads,
+        cpus: Vec::new(),
+    };
     split::join(cpus, images, &mut decoded);
     decoded.threads.sort_by_key(History::tid);
     Ok(decoded)

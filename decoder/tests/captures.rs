@@ -1,11 +1,12 @@
 //! Every capture decodes to the known number of instructions and errors, and to the known digest.
+#![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 mod common;
 
 use backtrail_decoder::{
-    AddressFilter, Config, EngineKind, FilterKind, History, Image, Input, Watch, decode,
+    AddressFilter, Config, CpuReport, EngineKind, FilterKind, History, Image, Input, Switch, Watch, decode,
 };
-use backtrail_pt::{Avma, CpuModel, Tid, TimingParams};
+use backtrail_pt::{Avma, Cpu, CpuModel, Nanos, Pid, Tid, TimingParams, Tsc, TscConversion};
 use common::{add_elf, capture};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -183,4 +184,101 @@ fn hase_control_flow() {
         filter: None,
         expected: (1092, 0, "59be03529a08eded"),
     });
+}
+
+/// The `PERF_RECORD_SWITCH_CPU_WIDE` records of a file that holds nothing else: header (type, misc,
+/// size), the other thread's pid and tid, then pid, tid and time.
+fn switches(records: &[u8], conversion: TscConversion) -> Vec<Switch> {
+    const SWITCH_OUT: u16 = 1 << 13;
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let mut found = Vec::new();
+    let mut rest = records;
+    while !rest.is_empty() {
+        let (misc, size) = (
+            u16::from_le_bytes([rest[4], rest[5]]),
+            u16::from_le_bytes([rest[6], rest[7]]),
+        );
+        let time = u64::from_le_bytes(rest[24..32].try_into().unwrap());
+        found.push(Switch {
+            at: conversion.tsc(Nanos(time)),
+            pid: Pid(word(rest, 16)),
+            tid: Tid(word(rest, 20)),
+            out: misc & SWITCH_OUT != 0,
+        });
+        rest = &rest[usize::from(size)..];
+    }
+    found
+}
+
+#[test]
+fn lldb_cores_split_into_threads() {
+    const SET: &str = "pt/lldb/intelpt-multi-core-trace";
+    let Some(elf) = capture(&format!("{SET}/modules/m.out")) else {
+        return;
+    };
+    let mut image = Image::new();
+    add_elf(&mut image, &elf, Some(0x40_0000));
+    let conversion = TscConversion::new(31, 1_076_264_588, 18_433_473_881_008_870_804).unwrap();
+    let inputs = [45, 51].map(|cpu| {
+        let records = capture(&format!("{SET}/cores/{cpu}.perf_context_switch_trace")).unwrap();
+        let trace = capture(&format!("{SET}/cores/{cpu}.intelpt_trace")).unwrap();
+        Input::Cpu {
+            cpu: Cpu(cpu),
+            trace: Arc::new(trace),
+            switches: switches(&records, conversion),
+        }
+    });
+    let images = BTreeMap::from([(Pid(3_497_234), Arc::new(image))]);
+    let config = Config {
+        cpu: Some("6/85/4".parse().unwrap()),
+        ..Config::default()
+    };
+    let engine = EngineKind::Libipt.engine();
+    let decoded = decode(&inputs, &images, &config, engine, &Watch::none()).unwrap();
+
+    // As LLDB 22 has it: "thread trace dump info" says 153 continuous executions, 5 PSB blocks; one
+    // and one of thread 3497496, two and two of thread 3497497, none of thread 3497234.
+    assert_eq!(decoded.cpus.iter().map(CpuReport::executions).sum::<usize>(), 153);
+    assert_eq!(decoded.cpus.iter().map(|cpu| cpu.psb_blocks).sum::<usize>(), 5);
+    let of = |tid: Tid| {
+        let executions: usize = decoded
+            .cpus
+            .iter()
+            .filter_map(|cpu| cpu.executions_of.get(&tid))
+            .sum();
+        let blocks: usize = decoded
+            .cpus
+            .iter()
+            .filter_map(|cpu| cpu.psb_blocks_of.get(&tid))
+            .sum();
+        (executions, blocks)
+    };
+    assert_eq!((of(Tid(3_497_496)), of(Tid(3_497_497))), ((1, 1), (2, 2)));
+
+    let [foo, bar] = &*decoded.threads else {
+        panic!("{} threads", decoded.threads.len())
+    };
+    assert_eq!((foo.tid(), bar.tid()), (Tid(3_497_496), Tid(3_497_497)));
+    // The addresses of main.cpp's foo() and bar().
+    assert_eq!((foo.len(), foo.pc(0)), (19_521, Some(Avma(0x40_0ba7))));
+    assert_eq!(
+        (bar.len(), bar.pc(bar.len() - 1)),
+        (61_825, Some(Avma(0x40_0bd7)))
+    );
+    assert_eq!((foo.cpu(0), bar.cpu(0)), (Some(Cpu(51)), Some(Cpu(45))));
+    assert_eq!(
+        foo.time(0).map(|time| time.tsc),
+        Some(Tsc(40_450_075_477_657_246))
+    );
+    // Both threads fill their processor's whole capture.
+    assert_eq!(
+        (foo.digest(), bar.digest()),
+        (0x703a_e443_b15e_f89d, 0x3fe4_d1c4_bfa5_3614)
+    );
+    assert!(
+        decoded
+            .cpus
+            .iter()
+            .all(|cpu| cpu.attributed == cpu.instructions && cpu.unattributed.is_empty())
+    );
 }

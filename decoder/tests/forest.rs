@@ -1,4 +1,5 @@
 //! Each rule of the call forest, on histories made by hand.
+#![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 use backtrail_decoder::{
     CallId, Entered, Event, Forest, Functions, GapCause, History, HistoryBuilder, Left, Sink, Watch,

@@ -4,8 +4,8 @@ mod interner;
 mod marks;
 
 use super::History;
-use crate::{Event, Sink};
-use backtrail_pt::{Avma, Cofi, Tid};
+use crate::{Event, Mark, MarkKind, Sink};
+use backtrail_pt::{Avma, Cofi, Tid, Tsc};
 use interner::Interner;
 use marks::Marker;
 use std::ops::ControlFlow;
@@ -39,6 +39,25 @@ impl HistoryBuilder {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Adds a mark as it is, when a history is made of parts of others.
+    pub(crate) fn mark(&mut self, kind: MarkKind, tsc: Option<Tsc>) {
+        self.interner.cut();
+        self.marker.push(Mark {
+            index: self.interner.len(),
+            kind,
+            tsc,
+        });
+    }
+
+    /// The newest time stamp.
+    pub(crate) fn last_stamp(&self) -> Option<Tsc> {
+        self.marker.last_stamp()
+    }
+
+    pub(crate) fn add_errors(&mut self, errors: u64) {
+        self.marker.add_errors(errors);
     }
 
     /// Ends the history.

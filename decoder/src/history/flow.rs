@@ -45,23 +45,6 @@ impl Flow {
         self.len += self.blocks.count(block);
     }
 
-    /// How many instructions come before an execution.
-    pub fn before(&self, execution: usize) -> u64 {
-        let sample = execution / SAMPLE;
-        let Some(&before) = self.sampled.get(sample) else {
-            return self.len;
-        };
-        let rest = self
-            .executions
-            .get(sample * SAMPLE..execution.min(self.executions.len()));
-        before
-            + rest
-                .unwrap_or(&[])
-                .iter()
-                .map(|&id| self.blocks.count(id))
-                .sum::<u64>()
-    }
-
     /// Where instruction `index` is; `None` at the end and beyond.
     pub fn place(&self, index: u64) -> Option<Place> {
         if index >= self.len {

@@ -63,10 +63,9 @@ impl History {
                 limit = self.flow.blocks.count(block) as usize;
             }
             let start = end - limit as u64;
-            if hits.count(block) > 0 {
-                if let Some(within) = (0..limit).rev().find(|&within| self.hit(block, within, pcs)) {
-                    return Some(start + within as u64);
-                }
+            let hit = |&within: &usize| hits.count(block) > 0 && self.hit(block, within, pcs);
+            if let Some(within) = (0..limit).rev().find(hit) {
+                return Some(start + within as u64);
             }
             end = start;
         }

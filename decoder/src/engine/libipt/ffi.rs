@@ -294,8 +294,8 @@ fn raw_event(event: &sys::pt_event) -> RawEvent {
             at: unsafe { variant.enabled.ip },
             status: event.status_update() != 0,
         },
-        // SAFETY: as above.
         sys::pt_event_type_ptev_disabled => Kind::Disabled {
+            // SAFETY: as above.
             to: to(unsafe { variant.disabled.ip }),
         },
         sys::pt_event_type_ptev_async_disabled => {
@@ -312,8 +312,8 @@ fn raw_event(event: &sys::pt_event) -> RawEvent {
             Kind::AsyncBranch { from: payload.from }
         }
         sys::pt_event_type_ptev_overflow => Kind::Overflow,
-        // SAFETY: as above.
         sys::pt_event_type_ptev_ptwrite => Kind::Ptwrite {
+            // SAFETY: as above.
             value: unsafe { variant.ptwrite.payload },
         },
         _ => Kind::Other,

@@ -159,6 +159,20 @@ impl Marker {
         self.mark(index, MarkKind::Gap(gap));
     }
 
+    /// Adds a mark as it is; a time is fixed at it.
+    pub fn push(&mut self, mark: Mark) {
+        self.clock.pin(mark.index);
+        self.marks.push(mark);
+    }
+
+    pub fn last_stamp(&self) -> Option<Tsc> {
+        self.clock.last()
+    }
+
+    pub fn add_errors(&mut self, errors: u64) {
+        self.errors += errors;
+    }
+
     fn mark(&mut self, index: u64, kind: MarkKind) {
         self.marks.push(Mark {
             index,

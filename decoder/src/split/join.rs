@@ -1,0 +1,209 @@
+//! Puts the pieces that are a thread's, from all processors, into its history.
+
+use super::owner::Owners;
+use super::pieces::Piece;
+use super::{CpuReport, CpuTrace, UnattributedReason};
+use crate::{Decoded, Event, Execution, Gap, GapCause, HistoryBuilder, Image, Mark, MarkKind, Sink, Stamp};
+use backtrail_pt::{Pid, Tid, Tsc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Something of a thread's history, at its place in time.
+struct Part<'a> {
+    trace: &'a CpuTrace,
+    /// Its number among the processor's pieces.
+    number: usize,
+    piece: &'a Piece,
+    kind: Kind<'a>,
+}
+
+enum Kind<'a> {
+    /// It is the thread's.
+    Flow(&'a Execution),
+    /// It may be the thread's, or another's.
+    Unsure,
+    /// Flow was lost while the thread may have run; only it can have run when `sure`.
+    Lost { gap: &'a Gap, error: bool, sure: bool },
+}
+
+/// Adds the histories of all threads of the processes of `images`, and the reports.
+pub(crate) fn join(mut traces: Vec<CpuTrace>, images: &BTreeMap<Pid, Arc<Image>>, decoded: &mut Decoded) {
+    let mut reports: Vec<CpuReport> = traces
+        .iter_mut()
+        .map(|trace| std::mem::take(&mut trace.report))
+        .collect();
+    let mut threads: BTreeMap<Tid, Vec<Part<'_>>> = BTreeMap::new();
+    for (trace, report) in traces.iter().zip(&mut reports) {
+        let wanted = |execution: &&Execution| images.contains_key(&execution.pid);
+        for execution in trace.executions.iter().filter(wanted) {
+            threads.entry(execution.tid).or_default();
+        }
+        distribute(trace, images, report, &mut threads);
+    }
+    for (tid, mut parts) in threads {
+        parts.sort_by_key(|part| (part.piece.when.key(), part.trace.cpu, part.number));
+        decoded.threads.push(history(tid, &parts));
+    }
+    decoded.cpus = reports;
+}
+
+/// Gives each piece of a processor to the threads it concerns.
+fn distribute<'a>(
+    trace: &'a CpuTrace,
+    images: &BTreeMap<Pid, Arc<Image>>,
+    report: &mut CpuReport,
+    threads: &mut BTreeMap<Tid, Vec<Part<'a>>>,
+) {
+    let owners = Owners::new(&trace.executions);
+    for (number, piece) in trace.pieces.iter().enumerate() {
+        let mut give = |tid: Tid, kind: Kind<'a>| {
+            threads.entry(tid).or_default().push(Part {
+                trace,
+                number,
+                piece,
+                kind,
+            });
+        };
+        let mut possible: Vec<&Execution> = owners.possible(&piece.when).collect();
+        possible.sort_by_key(|execution| execution.tid);
+        possible.dedup_by_key(|execution| execution.tid);
+        let sure = possible.len() == 1;
+        possible.retain(|execution| images.contains_key(&execution.pid));
+        if let Some((gap, error)) = &piece.gap {
+            for execution in possible {
+                give(
+                    execution.tid,
+                    Kind::Lost {
+                        gap,
+                        error: *error,
+                        sure,
+                    },
+                );
+            }
+            continue;
+        }
+        let count = piece.range.end - piece.range.start;
+        let reason = match owners.certain(&piece.when) {
+            Ok(owner) if images.contains_key(&owner.pid) => {
+                report.attributed += count;
+                give(owner.tid, Kind::Flow(owner));
+                continue;
+            }
+            Ok(owner) => UnattributedReason::ForeignProcess(owner.pid),
+            Err(reason) => {
+                possible
+                    .into_iter()
+                    .for_each(|execution| give(execution.tid, Kind::Unsure));
+                reason
+            }
+        };
+        let sum = report.unattributed.entry(reason).or_default();
+        sum.instructions += count;
+        sum.pieces += 1;
+    }
+}
+
+/// The history of one thread, of its parts in order.
+fn history(tid: Tid, parts: &[Part<'_>]) -> crate::History {
+    let mut builder = HistoryBuilder::new(tid);
+    // Before its first instruction nothing is missing: history begins there.
+    let first = parts
+        .iter()
+        .position(|part| matches!(part.kind, Kind::Flow(_)))
+        .unwrap_or(parts.len());
+    let mut before: Option<&Part<'_>> = None;
+    if let Some(part) = parts.get(first) {
+        let resumed_offset = Some(0);
+        let start = Gap {
+            cause: GapCause::Start,
+            trace_offset: 0,
+            resumed_offset,
+        };
+        builder.mark(MarkKind::Gap(start), part.piece.when.after);
+    }
+    for part in parts.get(first..).unwrap_or(&[]) {
+        match part.kind {
+            Kind::Flow(execution) => {
+                connect(&mut builder, before, part, execution);
+                copy(&mut builder, part, execution);
+            }
+            Kind::Unsure => {
+                if !before.is_some_and(|before| matches!(before.kind, Kind::Unsure)) {
+                    let cause = GapCause::UnattributedSwitch;
+                    let gap = Gap {
+                        cause,
+                        trace_offset: 0,
+                        resumed_offset: None,
+                    };
+                    builder.mark(MarkKind::Gap(gap), part.piece.when.after);
+                }
+            }
+            Kind::Lost { gap, error, sure } => {
+                builder.mark(MarkKind::Gap(gap.clone()), part.piece.when.after);
+                builder.add_errors(u64::from(error && sure));
+            }
+        }
+        before = Some(part);
+    }
+    builder.finish()
+}
+
+/// What lies between a part and the part before it.
+fn connect(builder: &mut HistoryBuilder, before: Option<&Part<'_>>, part: &Part<'_>, execution: &Execution) {
+    let came = part.piece.when.after.unwrap_or_default();
+    let back = Some(came.max(execution.start));
+    let Some(Part {
+        kind: Kind::Flow(last),
+        trace,
+        number,
+        ..
+    }) = before
+    else {
+        return;
+    };
+    let follows = std::ptr::eq(*trace, part.trace) && number + 1 == part.number;
+    if follows && std::ptr::eq(*last, execution) {
+        let at = part.piece.range.start;
+        for Mark { kind, tsc, .. } in part.trace.history.marks_in(at..at.saturating_add(1)) {
+            builder.mark(kind.clone(), *tsc);
+        }
+    } else {
+        builder.mark(MarkKind::Descheduled { back }, builder.last_stamp());
+    }
+}
+
+/// Copies the instructions of a part, with what lies between them, and their times.
+fn copy(builder: &mut HistoryBuilder, part: &Part<'_>, execution: &Execution) {
+    let Part { trace, piece, .. } = part;
+    let history = &trace.history;
+    let range = piece.range.clone();
+    let stamp = |tsc: Tsc| {
+        Event::Time(Stamp {
+            tsc,
+            lost_mtc: 0,
+            lost_cyc: 0,
+        })
+    };
+    builder.event(Event::Cpu(trace.cpu));
+    if let Some(after) = piece.when.after {
+        builder.event(stamp(after.max(execution.start)));
+    }
+    let mut stamps = history.clock.between(range.start, range.end).peekable();
+    let mut marks = history
+        .marks_in(range.start.saturating_add(1)..range.end)
+        .iter()
+        .peekable();
+    for (index, instruction) in (range.clone()).zip(history.walk(range.start)) {
+        while let Some((_, tsc)) = stamps.next_if(|&(at, _)| at <= index) {
+            builder.event(stamp(tsc));
+        }
+        while let Some(mark) = marks.next_if(|mark| mark.index <= index) {
+            builder.mark(mark.kind.clone(), mark.tsc);
+        }
+        builder.instruction(instruction.pc, instruction.len, instruction.cofi);
+    }
+    let until = piece.when.before.unwrap_or(Tsc(u64::MAX)).min(execution.end);
+    if until < Tsc(u64::MAX) {
+        builder.event(stamp(until));
+    }
+}

@@ -1,0 +1,199 @@
+//! Cuts a processor's flow where another thread could come, and picks the code to decode with.
+
+use super::owner::{Owners, When};
+use crate::{Event, Gap, History, HistoryBuilder, Image, Memory, Sink};
+use backtrail_pt::{Avma, Cofi, Pid, Tid, Tsc};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+/// A stretch of a processor's trace that is of one thread.
+#[derive(Debug)]
+pub(super) struct Piece {
+    /// Its instructions in the processor's history.
+    pub range: Range<u64>,
+    pub when: When,
+    /// Flow is lost after it (and it has no instructions itself).
+    pub gap: Option<(Gap, bool)>,
+}
+
+/// The code of whichever process is chosen.
+pub(super) struct Selected<'a> {
+    images: &'a BTreeMap<Pid, Arc<Image>>,
+    current: Cell<Option<&'a Image>>,
+}
+
+impl<'a> Selected<'a> {
+    pub fn new(images: &'a BTreeMap<Pid, Arc<Image>>) -> Self {
+        Self {
+            images,
+            current: Cell::new(None),
+        }
+    }
+
+    /// `None` and a process that is not known have no code.
+    fn select(&self, pid: Option<Pid>) {
+        self.current
+            .set(pid.and_then(|pid| self.images.get(&pid)).map(|image| &**image));
+    }
+}
+
+impl Memory for Selected<'_> {
+    fn read(&self, at: Avma, out: &mut [u8]) -> usize {
+        self.current.get().map_or(0, |image| image.read(at, out))
+    }
+}
+
+/// The sink that cuts.
+pub(super) struct Cutter<'a> {
+    owners: &'a Owners<'a>,
+    memory: &'a Selected<'a>,
+    builder: HistoryBuilder,
+    pieces: Vec<Piece>,
+    /// Pieces before this one have all their stamps.
+    settled: usize,
+    /// The first stamp since decoding began at a PSB: the PSB's.
+    psb: Option<Tsc>,
+    last: Option<Tsc>,
+    open: Option<When>,
+    first: u64,
+    /// The next instruction is behind a far transfer that was traced on: kernel code.
+    far: bool,
+}
+
+impl<'a> Cutter<'a> {
+    pub fn new(owners: &'a Owners<'a>, memory: &'a Selected<'a>) -> Self {
+        Self {
+            owners,
+            memory,
+            builder: HistoryBuilder::new(Tid(0)),
+            pieces: Vec::new(),
+            settled: 0,
+            psb: None,
+            last: None,
+            open: None,
+            first: 0,
+            far: false,
+        }
+    }
+
+    /// The history as if of one thread, and its pieces.
+    pub fn finish(mut self) -> (History, Vec<Piece>) {
+        self.close();
+        (self.builder.finish(), self.pieces)
+    }
+
+    /// Begins a piece; `stamped` when the stamp of the last PSB was taken in it.
+    fn begin(&mut self, stamped: bool) {
+        self.close();
+        self.first = self.builder.len();
+        let inside = self.psb.filter(|_| stamped).map(|stamp| (stamp, stamp));
+        self.open = Some(When {
+            after: self.last,
+            inside,
+            before: None,
+        });
+        self.memory.select(self.owners.likely(self.last));
+    }
+
+    fn close(&mut self) {
+        self.far = false;
+        let Some(when) = self.open.take() else { return };
+        let range = self.first..self.builder.len();
+        if !range.is_empty() {
+            self.pieces.push(Piece {
+                range,
+                when,
+                gap: None,
+            });
+        }
+    }
+
+    fn lost(&mut self, gap: Gap, error: bool) {
+        self.close();
+        let here = self.builder.len();
+        let when = When {
+            after: self.last,
+            ..When::default()
+        };
+        self.pieces.push(Piece {
+            range: here..here,
+            when,
+            gap: Some((gap, error)),
+        });
+    }
+
+    fn stamp(&mut self, tsc: Tsc) {
+        self.psb.get_or_insert(tsc);
+        // An event repeats the last stamp when there is no newer one: that says nothing new.
+        if self.last.is_some_and(|last| tsc <= last) {
+            return;
+        }
+        self.last = Some(tsc);
+        for piece in self.pieces.get_mut(self.settled..).unwrap_or(&mut []) {
+            piece.when.before = Some(tsc);
+        }
+        self.settled = self.pieces.len();
+    }
+
+    /// A stamp of a packet that came while flow was on.
+    fn stamp_inside(&mut self) {
+        if let (Some(when), Some(tsc)) = (&mut self.open, self.last) {
+            let (first, _) = *when.inside.get_or_insert((tsc, tsc));
+            when.inside = Some((first, tsc));
+        }
+    }
+}
+
+impl Sink for Cutter<'_> {
+    fn instruction(&mut self, at: Avma, len: u8, cofi: Cofi) {
+        if self.far {
+            self.begin(false);
+        }
+        self.builder.instruction(at, len, cofi);
+        self.far = cofi == Cofi::FarTransfer;
+    }
+
+    fn event(&mut self, event: Event) {
+        match &event {
+            Event::Time(stamp) => {
+                let news = self.last.is_none_or(|last| stamp.tsc > last);
+                self.stamp(stamp.tsc);
+                if news {
+                    self.stamp_inside();
+                }
+            }
+            Event::Sync { .. } => self.psb = None,
+            Event::Enabled { status, .. } => self.begin(*status),
+            Event::Disabled { .. } => self.close(),
+            Event::Branched { .. } => self.begin(false),
+            Event::Overflow { offset } => {
+                let cause = crate::GapCause::Overflow;
+                self.lost(
+                    Gap {
+                        cause,
+                        trace_offset: *offset,
+                        resumed_offset: Some(*offset),
+                    },
+                    false,
+                );
+                self.begin(false);
+            }
+            Event::Lost { cause, offset, error } => {
+                let gap = Gap {
+                    cause: cause.clone(),
+                    trace_offset: *offset,
+                    resumed_offset: None,
+                };
+                self.lost(gap, *error);
+            }
+            Event::Ptwrite { .. } | Event::Cpu(_) => {}
+        }
+        self.builder.event(event);
+    }
+
+    fn progress(&mut self, _offset: u64) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
