@@ -38,9 +38,6 @@ pub fn pack(bundle: &Path, target: &Path) -> Result<()> {
     let write = || -> io::Result<()> {
         let encoder = zstd::Encoder::new(BufWriter::new(file.as_file()), LEVEL)?;
         let mut archive = tar::Builder::new(encoder);
-        // Times, owners and modes of the packing machine are nobody's business.
-        archive.mode(tar::HeaderMode::Deterministic);
-        archive.follow_symlinks(false);
         append_dir(&mut archive, opened.root(), "")?;
         archive.into_inner()?.finish()?.flush()
     };
@@ -63,10 +60,23 @@ fn append_dir<W: Write>(archive: &mut tar::Builder<W>, dir: &Path, prefix: &str)
         if kind.is_dir() {
             append_dir(archive, &entry.path(), &format!("{path}/"))?;
         } else if kind.is_file() {
-            archive.append_file(&path, &mut File::open(entry.path())?)?;
+            let mut file = File::open(entry.path())?;
+            archive.append(&header(&path, file.metadata()?.len())?, &mut file)?;
         }
     }
     Ok(())
+}
+
+/// The header of a file. It holds nothing of the packing machine's times, owners and modes, and needs
+/// no extension for long names, for those are refused when unpacking: their length is unbounded.
+fn header(path: &str, size: u64) -> io::Result<tar::Header> {
+    let mut header = tar::Header::new_ustar();
+    header.set_path(path)?;
+    header.set_size(size);
+    header.set_mode(0o644);
+    header.set_mtime(0);
+    header.set_cksum();
+    Ok(header)
 }
 
 /// Unpacks the packed bundle `packed` to the new directory `target`.
@@ -101,7 +111,7 @@ pub(crate) fn unpack_into(packed: &Path, dir: &Path) -> Result<()> {
     // One byte more than allowed shows that there is more.
     let mut archive = tar::Archive::new(decoder.take(limit + 1));
     let mut total = 0u64;
-    for (index, entry) in archive.entries().map_err(damaged)?.enumerate() {
+    for (index, entry) in archive.entries().map_err(damaged)?.raw(true).enumerate() {
         let mut entry = entry.map_err(damaged)?;
         if index >= MAX_ENTRIES {
             return Err(Error::malformed(
@@ -125,7 +135,7 @@ pub(crate) fn unpack_into(packed: &Path, dir: &Path) -> Result<()> {
             _ => {
                 return Err(Error::malformed(
                     &place,
-                    format!("{path:?} is neither file nor directory"),
+                    format!("{path:?} is neither a plain file nor a directory"),
                 ));
             }
         }

@@ -5,6 +5,11 @@ use crate::manifest::{Mapping, Module, Process, RawImage};
 use crate::{Bundle, CodeSection, Error, PAGE_SIZE, Result, SharedBytes};
 use backtrail_pt::{FileOffset, Pid};
 
+/// No module has more `PT_LOAD` segments; real ones have 2 to 5.
+const MAX_LOADS: usize = 1024;
+/// No process has more pieces of code.
+const MAX_SECTIONS: usize = 1 << 20;
+
 /// See [`Bundle::code`].
 pub(crate) fn sections(bundle: &Bundle, pid: Pid) -> Result<Vec<CodeSection>> {
     let manifest = bundle.manifest();
@@ -27,6 +32,12 @@ pub(crate) fn sections(bundle: &Bundle, pid: Pid) -> Result<Vec<CodeSection>> {
     for (index, module) in process.modules.iter().enumerate() {
         if let Some(file) = &module.file {
             sections.extend(module_sections(module, &bundle.bytes(file)?, index)?);
+            if sections.len() > MAX_SECTIONS {
+                return Err(Error::malformed(
+                    file,
+                    format!("more than {MAX_SECTIONS} pieces of code"),
+                ));
+            }
         }
     }
     for image in &process.images {
@@ -63,6 +74,12 @@ pub(crate) fn module_sections(
             module.base
         );
         return Err(Error::malformed(&place, problem));
+    }
+    if elf.loads().nth(MAX_LOADS).is_some() {
+        return Err(Error::malformed(
+            &place,
+            format!("it has more than {MAX_LOADS} segments to load"),
+        ));
     }
     let bias = module.bias(elf.lowest_load()?);
     let mapped = |load: Load| Mapping {

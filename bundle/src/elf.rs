@@ -110,6 +110,20 @@ impl<'a> Elf<'a> {
     pub(crate) fn notes(&self) -> Result<Vec<Note<'a>>> {
         let data: &'a [u8] = self.bytes;
         let damaged = |_| Error::malformed(&self.place, "a note of this ELF file is cut short");
+        // Segments that share bytes could make any number of notes out of a small file.
+        let sizes = self
+            .segments
+            .iter()
+            .filter(|segment| segment.p_type(ENDIAN) == elf::PT_NOTE);
+        let total = sizes.fold(0u64, |total, segment| {
+            total.saturating_add(segment.p_filesz(ENDIAN))
+        });
+        if total > data.len() as u64 {
+            return Err(Error::malformed(
+                &self.place,
+                "its notes are larger than the file",
+            ));
+        }
         let mut found = Vec::new();
         for segment in self.segments {
             let Some(mut notes) = segment.notes(ENDIAN, data).map_err(damaged)? else {

@@ -4,6 +4,8 @@ use crate::elf::Elf;
 use crate::schema::{META_JSON, TRACE_JSON, encode_meta, encode_trace};
 use crate::{Bundle, BundlePath, Error, Manifest, Result, SharedBytes};
 use backtrail_pt::BuildId;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,8 @@ pub enum Overwrite {
 pub struct Writer {
     target: PathBuf,
     temporary: TempDir,
+    /// The modules copied so far, by where they come from.
+    modules: RefCell<HashMap<PathBuf, (BundlePath, Option<BuildId>)>>,
 }
 
 impl Writer {
@@ -43,6 +47,7 @@ impl Writer {
         Ok(Self {
             target: target.to_owned(),
             temporary,
+            modules: RefCell::default(),
         })
     }
 
@@ -95,6 +100,9 @@ impl Writer {
     /// # Errors
     /// When it cannot be read or is no ELF file.
     pub fn add_module(&self, source: &Path, system_path: &str) -> Result<(BundlePath, Option<BuildId>)> {
+        if let Some(known) = self.modules.borrow().get(source) {
+            return Ok(known.clone());
+        }
         let bytes = SharedBytes::map_file(source)?;
         let build_id = Elf::parse(&bytes, source.display())?.build_id();
         let id = build_id
@@ -104,6 +112,9 @@ impl Writer {
         if !self.root().join(path.as_str()).exists() {
             self.add_file(&path, source)?;
         }
+        self.modules
+            .borrow_mut()
+            .insert(source.to_owned(), (path.clone(), build_id.clone()));
         Ok((path, build_id))
     }
 
@@ -135,7 +146,9 @@ impl Writer {
         // A temporary directory is its owner's alone; a bundle is as open as the umask lets it.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(self.root(), mode).map_err(Error::io("change", self.temporary.path()))?;
-        let Self { target, temporary } = self;
+        let Self {
+            target, temporary, ..
+        } = self;
         // Checked when begun; a bundle may only now give way.
         let old = match target.symlink_metadata() {
             Ok(_) => {
@@ -203,12 +216,13 @@ fn check_target(target: &Path, overwrite: Overwrite) -> Result<()> {
     }
 }
 
-/// A file name of the path's last part that is safe everywhere.
+/// A file name of the path's last part that is safe everywhere, and short enough for a plain tar
+/// header.
 pub(crate) fn plain_name(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     let plain: String = name
         .chars()
-        .take(128)
+        .take(96)
         .map(|char| {
             if char.is_ascii_alphanumeric() || "._-+".contains(char) {
                 char

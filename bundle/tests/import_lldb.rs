@@ -1,4 +1,5 @@
 //! LLDB's own test bundles: the good import, the bad are refused with a sentence that names the place.
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use backtrail_bundle::{Bundle, Error, Manifest, Overwrite, check, import, pack, unpack};
 use backtrail_pt::{Avma, Pid, Tid};

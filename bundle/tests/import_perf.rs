@@ -1,4 +1,5 @@
 //! perf.data files of real crashes, with their cores.
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use backtrail_bundle::import::PerfImport;
 use backtrail_bundle::{Bundle, Manifest, Overwrite, check, import};

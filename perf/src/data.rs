@@ -135,6 +135,7 @@ impl<'a> PerfData<'a> {
             return Err(bad("its size is out of range"));
         }
         let table = self.section(attrs, WHAT)?;
+        let mut ids_left = self.bytes.len() as u64;
         for entry in table.chunks_exact(attr_size as usize) {
             let mut cursor = Cursor::new(entry, WHAT, attrs.offset);
             let (kind, _size, config) = (cursor.u32()?, cursor.u32()?, cursor.u64()?);
@@ -154,6 +155,10 @@ impl<'a> PerfData<'a> {
                 offset: cursor.u64()?,
                 size: cursor.u64()?,
             };
+            // Tables that share bytes could make any number of ids out of a small file.
+            ids_left = ids_left
+                .checked_sub(ids.size)
+                .ok_or_else(|| bad("its id tables are larger than the file"))?;
             for id in self.section(ids, "event id table")?.chunks_exact(8) {
                 self.ids.insert(Cursor::new(id, WHAT, ids.offset).u64()?, index);
             }

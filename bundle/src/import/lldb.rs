@@ -5,6 +5,8 @@ use crate::schema::{FileRole, Findings, Node, decode_trace, parse_json};
 use crate::writer::plain_name;
 use crate::{BundlePath, Error, Overwrite, Result, SharedBytes, Writer};
 use backtrail_perf::switch;
+use backtrail_pt::{Pid, Tid};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// Imports the bundle described by the file `json`.
@@ -28,7 +30,7 @@ pub fn lldb(json: &Path, target: &Path, overwrite: Overwrite) -> Result<Manifest
     let mut files = Files {
         base,
         writer: &writer,
-        taken: Vec::new(),
+        taken: HashMap::new(),
     };
     let decoded = decode_trace(&Node::root(&value, &name, &findings), &mut |path, role| {
         files.take(path, role)
@@ -55,7 +57,7 @@ pub fn lldb(json: &Path, target: &Path, overwrite: Overwrite) -> Result<Manifest
 struct Files<'a> {
     base: &'a Path,
     writer: &'a Writer,
-    taken: Vec<(PathBuf, BundlePath)>,
+    taken: HashMap<PathBuf, BundlePath>,
 }
 
 impl Files<'_> {
@@ -63,7 +65,7 @@ impl Files<'_> {
     fn take(&mut self, path: &str, role: FileRole) -> Result<BundlePath> {
         // An absolute path replaces the base.
         let source = self.base.join(path);
-        if let Some((_, taken)) = self.taken.iter().find(|(from, _)| *from == source) {
+        if let Some(taken) = self.taken.get(&source) {
             return Ok(taken.clone());
         }
         if !source.is_file() {
@@ -85,7 +87,7 @@ impl Files<'_> {
             self.writer.add_file(&place, &source)?;
             place
         };
-        self.taken.push((source, place.clone()));
+        self.taken.insert(source, place.clone());
         Ok(place)
     }
 
@@ -105,14 +107,19 @@ impl Files<'_> {
 
 /// Adds the threads of known processes that only the context switches tell of.
 fn add_threads(manifest: &mut Manifest, root: &Path) -> Result<()> {
+    let mut processes: HashMap<Pid, &mut Process> = HashMap::new();
+    let mut known: HashSet<(Pid, Tid)> = HashSet::new();
+    for process in &mut manifest.processes {
+        known.extend(process.threads.iter().map(|thread| (process.pid, thread.tid)));
+        processes.insert(process.pid, process);
+    }
     for cpu in &manifest.cpus {
         let bytes = SharedBytes::map_file(&cpu.switches.resolve(root)?)?;
         let switches = switch::parse(&bytes).map_err(Error::perf(Path::new(cpu.switches.as_str())))?;
         for seen in switches {
-            let Some(process) = process_mut(&mut manifest.processes, seen.pid) else {
-                continue;
-            };
-            if process.threads.iter().all(|thread| thread.tid != seen.tid) {
+            if let Some(process) = processes.get_mut(&seen.pid)
+                && known.insert((seen.pid, seen.tid))
+            {
                 process.threads.push(Thread {
                     tid: seen.tid,
                     ..Thread::default()
@@ -123,8 +130,4 @@ fn add_threads(manifest: &mut Manifest, root: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn process_mut(processes: &mut [Process], pid: backtrail_pt::Pid) -> Option<&mut Process> {
-    processes.iter_mut().find(|process| process.pid == pid)
 }

@@ -26,14 +26,14 @@ const OURS: &str = "backtrail";
 /// The version of what is ours. A reader refuses higher ones.
 const VERSION: u64 = 1;
 /// No description is longer.
-const MAX_JSON: u64 = 64 << 20;
+const MAX_JSON: u64 = 16 << 20;
 
 /// Parses a JSON file named `name`.
 pub(crate) fn parse_json(bytes: &[u8], name: &str) -> Result<Value> {
     if bytes.len() as u64 > MAX_JSON {
         return Err(Error::malformed(
             name,
-            "more than 64 MiB is no description of a trace",
+            "more than 16 MiB is no description of a trace",
         ));
     }
     serde_json::from_slice(bytes)

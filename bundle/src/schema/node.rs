@@ -8,12 +8,19 @@ use serde_json::Value;
 use std::cell::RefCell;
 
 /// Everything found wrong in one document.
+///
+/// After [`Self::MAX`] it is enough: a file that is wrong everywhere must not fill the memory.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(RefCell<Vec<Error>>);
 
 impl Findings {
+    const MAX: usize = 1000;
+
     pub(crate) fn add(&self, error: Error) {
-        self.0.borrow_mut().push(error);
+        let mut list = self.0.borrow_mut();
+        if list.len() < Self::MAX {
+            list.push(error);
+        }
     }
 
     pub(crate) fn into_vec(self) -> Vec<Error> {

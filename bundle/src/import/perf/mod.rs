@@ -14,9 +14,10 @@ use backtrail_perf::auxtrace::IntelPtInfo;
 use backtrail_perf::data::Item;
 use backtrail_perf::{ContextSwitch, PerfData};
 use backtrail_pt::cpu::Vendor;
-use backtrail_pt::{CpuModel, TimingParams};
+use backtrail_pt::{CpuModel, Tid, TimingParams, TscConversion};
 use modules::{BinaryFinder, add_modules};
 use sideband::{Sideband, Traced};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// What an import of `perf.data` is made of.
@@ -126,7 +127,7 @@ pub fn perf(import: &PerfImport, target: &Path, overwrite: Overwrite) -> Result<
 /// All that stands in the file's data.
 struct Recording<'a> {
     info: Option<IntelPtInfo>,
-    tsc: Option<backtrail_pt::TscConversion>,
+    tsc: Option<TscConversion>,
     aux: Vec<backtrail_perf::auxtrace::AuxData<'a>>,
     sideband: Sideband,
 }
@@ -182,7 +183,7 @@ fn import_process(
     core: Option<&Core>,
     notes: &mut Vec<String>,
 ) -> Result<Process> {
-    let thread = |(tid, name): (backtrail_pt::Tid, Option<&str>)| Thread {
+    let thread = |(tid, name): (Tid, Option<&str>)| Thread {
         tid,
         name: name.map(str::to_owned),
         trace: None,
@@ -205,6 +206,8 @@ fn add_traces(
     notes: &mut Vec<String>,
 ) -> Result<Vec<CpuTrace>> {
     let mut cpus = Vec::new();
+    let threads = processes.iter_mut().flat_map(|process| &mut process.threads);
+    let mut threads: HashMap<Tid, &mut Thread> = threads.map(|thread| (thread.tid, thread)).collect();
     for buffer in buffers {
         match buffer.owner {
             Owner::Cpu(cpu) => {
@@ -220,8 +223,7 @@ fn add_traces(
                 cpus.push(CpuTrace { cpu, trace, switches });
             }
             Owner::Thread(tid) => {
-                let mut threads = processes.iter_mut().flat_map(|process| &mut process.threads);
-                let Some(thread) = threads.find(|thread| thread.tid == tid) else {
+                let Some(thread) = threads.get_mut(&tid) else {
                     notes.push(format!(
                         "thread {tid} has a trace, but no record says its process: left out"
                     ));

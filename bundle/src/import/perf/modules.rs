@@ -10,7 +10,7 @@ use backtrail_perf::PerfData;
 use backtrail_perf::record::Mmap;
 use backtrail_pt::{Avma, BuildId};
 use object::elf::PF_X;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// Where copies of the traced machine's binaries may be.
@@ -117,7 +117,8 @@ pub(super) fn add_modules(
     core: Option<&Core>,
     notes: &mut Vec<String>,
 ) -> Result<()> {
-    let mut missing: Vec<&str> = Vec::new();
+    let mut missing: HashSet<&str> = HashSet::new();
+    let mut known: HashMap<(&str, Avma), usize> = HashMap::new();
     let is_anonymous = |mmap: &&Mmap| mmap.path.starts_with("//anon");
     for mmap in traced.mappings.iter().filter(|mmap| is_file(&mmap.path)) {
         let mapping = Mapping {
@@ -134,9 +135,8 @@ pub(super) fn add_modules(
                 (Some(file), base, build_id)
             }
             Err(why) => {
-                if !missing.contains(&mmap.path.as_str()) {
+                if missing.insert(&mmap.path) {
                     notes.push(format!("module {:?} {why}", mmap.path));
-                    missing.push(&mmap.path);
                 }
                 // Most files map their first page lowest.
                 (
@@ -146,8 +146,8 @@ pub(super) fn add_modules(
                 )
             }
         };
-        let same = |module: &&mut Module| module.path == mmap.path && module.base == base;
-        match process.modules.iter_mut().find(same) {
+        let index = *known.entry((&mmap.path, base)).or_insert(process.modules.len());
+        match process.modules.get_mut(index) {
             Some(module) => module.mappings.push(mapping),
             None => process.modules.push(Module {
                 path: mmap.path.clone(),
@@ -161,7 +161,7 @@ pub(super) fn add_modules(
     let anonymous = traced.mappings.iter().filter(is_anonymous).count();
     if anonymous != 0 {
         notes.push(format!(
-            "process {} mapped executable memory without a file {anonymous} times: code made there at run time is missing",
+            "process {} mapped executable memory without a file {anonymous} times: what code was made there at run time is missing",
             process.pid
         ));
     }
@@ -176,14 +176,23 @@ pub(super) fn add_modules(
 /// Notes executable files that the core knows but no record told of.
 fn note_unrecorded(process: &Process, core: &Core, notes: &mut Vec<String>) {
     let contents = core.contents();
-    let executable = |start: Avma| {
-        let segments = &contents.segments;
-        segments
-            .iter()
-            .any(|segment| segment.executable && segment.start == start)
-    };
-    for file in contents.files.iter().filter(|file| executable(file.start)) {
-        if process.modules.iter().all(|module| module.path != file.path) {
+    let executable: HashSet<Avma> = contents
+        .segments
+        .iter()
+        .filter(|segment| segment.executable)
+        .map(|segment| segment.start)
+        .collect();
+    let recorded: HashSet<&str> = process
+        .modules
+        .iter()
+        .map(|module| module.path.as_str())
+        .collect();
+    for file in contents
+        .files
+        .iter()
+        .filter(|file| executable.contains(&file.start))
+    {
+        if !recorded.contains(file.path.as_str()) {
             notes.push(format!(
                 "the core has {:?} at {}, but no record tells of it",
                 file.path, file.start

@@ -7,6 +7,10 @@ use backtrail_perf::switch::Direction;
 use backtrail_pt::{Cpu, Nanos, Pid, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// No more mappings are copied from parents to children: forks beyond count as lost, for a file of
+/// nothing but forks must not fill the memory.
+const MAX_INHERITED: usize = 1 << 20;
+
 /// The records' story, told in order of time.
 #[derive(Debug, Default)]
 pub(super) struct Sideband {
@@ -14,6 +18,8 @@ pub(super) struct Sideband {
     switches: BTreeMap<Cpu, Vec<ContextSwitch>>,
     /// Threads whose tracing was seen to begin.
     traced: BTreeSet<Tid>,
+    /// How many mappings were copied from parent to child.
+    inherited: usize,
     lost: u64,
     truncated: u64,
     partial: u64,
@@ -24,8 +30,6 @@ pub(super) struct Sideband {
 struct ProcessStory {
     mappings: Vec<Mmap>,
     threads: BTreeMap<Tid, Option<String>>,
-    /// How often it replaced its program.
-    execs: u32,
 }
 
 /// A process that has a trace.
@@ -60,14 +64,12 @@ impl Sideband {
                 let process = self.process(pid);
                 if exec {
                     process.mappings.clear();
-                    process.execs += 1;
                 }
                 process.threads.insert(tid, Some(name));
             }
             Event::Fork { pid, tid, parent } => {
                 if pid != parent {
-                    let mappings = self.process(parent).mappings.clone();
-                    self.process(pid).mappings = mappings;
+                    self.inherit(pid, parent);
                 }
                 self.process(pid).threads.entry(tid).or_default();
             }
@@ -97,6 +99,17 @@ impl Sideband {
                 }
             }
             Event::Lost { count } => self.lost = self.lost.saturating_add(count),
+        }
+    }
+
+    /// A new process begins with its parent's mappings.
+    fn inherit(&mut self, pid: Pid, parent: Pid) {
+        let mappings = self.process(parent).mappings.clone();
+        self.inherited = self.inherited.saturating_add(mappings.len());
+        if self.inherited <= MAX_INHERITED {
+            self.process(pid).mappings = mappings;
+        } else {
+            self.lost = self.lost.saturating_add(1);
         }
     }
 

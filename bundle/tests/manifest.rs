@@ -1,0 +1,203 @@
+//! Whatever manifest is written is read back the same; whatever is written over one's JSON is read or
+//! refused.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+use backtrail_bundle::manifest::*;
+use backtrail_bundle::{Bundle, BundlePath, Overwrite, Writer};
+use backtrail_pt::cpu::Vendor;
+use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, FileOffset, Pid, Tid, TimingParams, TscConversion};
+use proptest::prelude::*;
+use serde_json::Value;
+use std::path::Path;
+
+fn path(text: &str) -> BundlePath {
+    BundlePath::new(text).unwrap()
+}
+
+/// A manifest with every field in use; by processor or by thread.
+fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
+    let thread = |tid| Thread {
+        tid: Tid(tid),
+        name: Some(text.to_owned()),
+        trace: (!by_cpu).then(|| path("traces/t")),
+    };
+    let small = number >> 1;
+    let mapping = Mapping {
+        start: Avma(small),
+        offset: FileOffset(small / 2),
+        size: small / 4,
+    };
+    let module = |file: Option<BundlePath>| Module {
+        path: format!("/{text}"),
+        file,
+        build_id: BuildId::new(&[number as u8; 20]),
+        base: Avma(number),
+        mappings: vec![mapping],
+    };
+    Manifest {
+        cpu: CpuModel {
+            vendor: Vendor::Other,
+            family: number as u16,
+            model: number as u8,
+            stepping: 15,
+        },
+        timing: TimingParams {
+            mtc_freq: 3,
+            nom_freq: number as u8,
+            cpuid_15h_eax: 2,
+            cpuid_15h_ebx: number as u32,
+        },
+        tsc: Some(TscConversion {
+            shift: 31,
+            mult: 1 + number as u32 / 2,
+            zero: number,
+        }),
+        filters: vec![AddressFilter {
+            from: Avma(small),
+            to: Avma(number),
+        }],
+        processes: vec![Process {
+            pid: Pid(number as u32),
+            threads: vec![thread(1), thread(2)],
+            modules: vec![module(Some(path("modules/m"))), module(None)],
+            images: vec![RawImage {
+                start: Avma(small),
+                file: path("images/i"),
+                offset: FileOffset(0),
+                size: 4,
+            }],
+        }],
+        cpus: if by_cpu {
+            vec![CpuTrace {
+                cpu: Cpu(number as u32),
+                trace: path("traces/t"),
+                switches: path("sideband/s"),
+            }]
+        } else {
+            Vec::new()
+        },
+        core: Some(path("core")),
+        meta: Meta {
+            source: Source::Software,
+            created_by: Some(text.to_owned()),
+            created_at: Some(number),
+            program: Some(text.to_owned()),
+            command_line: vec![text.to_owned(), String::new()],
+            crash: Some(Crash {
+                pid: Pid(1),
+                tid: Tid(2),
+                signal: 11,
+                code: -6,
+                fault_address: Some(Avma(number)),
+                pc: Avma(small),
+            }),
+            host: Some(text.to_owned()),
+            kernel: Some(text.to_owned()),
+            notes: vec![text.to_owned()],
+        },
+    }
+}
+
+fn write(manifest: &Manifest, target: &Path) {
+    let writer = Writer::create(target, Overwrite::Bundle).unwrap();
+    for name in ["traces/t", "sideband/s", "modules/m", "images/i", "core"] {
+        writer.add_bytes(&path(name), b"\x7fELF").unwrap();
+    }
+    writer.finish(manifest).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_manifest_round_trips(by_cpu: bool, number: u64, text in "[^\0]{0,12}") {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("bundle");
+        let manifest = full(by_cpu, number, &text);
+        write(&manifest, &target);
+        let bundle = Bundle::open(&target).unwrap();
+        prop_assert_eq!(bundle.manifest(), &manifest);
+    }
+
+    /// One place of the JSON is replaced by another value, or taken out.
+    #[test]
+    fn a_mutated_manifest_is_read_or_refused(by_cpu: bool, which in 0usize..120, choice in 0usize..12) {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("bundle");
+        write(&full(by_cpu, 0x1234_5678_9abc, "x"), &target);
+        let file = target.join("trace.json");
+        let mut value: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let mut left = which;
+        mutate(&mut value, &mut left, choice);
+        std::fs::write(&file, value.to_string()).unwrap();
+        if let Err(error) = Bundle::open(&target) {
+            prop_assert!(error.is_malformed(), "{}", error);
+            prop_assert!(!error.to_string().contains('\n'), "one sentence: {}", error);
+        }
+        // Whatever is found wrong is told; nothing panics, whatever is asked.
+        let report = backtrail_bundle::check(&target).unwrap();
+        prop_assert!(report.findings.iter().all(|finding| finding.is_malformed()));
+    }
+}
+
+/// Puts value number `choice` at the `left`-th place of the document.
+fn mutate(value: &mut Value, left: &mut usize, choice: usize) {
+    if *left == 0 {
+        *value = [
+            Value::Null,
+            Value::from(-1),
+            Value::from(u64::MAX),
+            Value::from(1.5),
+            Value::from(""),
+            Value::from("../../etc/passwd"),
+            Value::from("/etc/passwd"),
+            Value::from("0xffffffffffffffff"),
+            Value::from("traces"),
+            Value::from(vec![0; 3]),
+            serde_json::json!({}),
+            Value::from(true),
+        ][choice]
+            .clone();
+        *left = usize::MAX;
+        return;
+    }
+    let children: Vec<&mut Value> = match value {
+        Value::Array(list) => list.iter_mut().collect(),
+        Value::Object(map) => map.values_mut().collect(),
+        _ => Vec::new(),
+    };
+    for child in children {
+        if *left == usize::MAX {
+            return;
+        }
+        *left -= 1;
+        mutate(child, left, choice);
+    }
+}
+
+#[test]
+fn a_target_that_is_taken_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("bundle");
+    std::fs::create_dir(&target).unwrap();
+    write(&full(true, 1, "x"), &target);
+    assert!(Writer::create(&target, Overwrite::Never).is_err(), "a bundle");
+    write(&full(true, 2, "x"), &target);
+    assert_eq!(
+        Bundle::open(&target).unwrap().manifest(),
+        &full(true, 2, "x"),
+        "replaced when asked"
+    );
+    let other = dir.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("precious"), "x").unwrap();
+    assert!(Writer::create(&other, Overwrite::Bundle).is_err(), "not a bundle");
+    drop(Writer::create(&dir.path().join("given up"), Overwrite::Never).unwrap());
+    let mut left: Vec<_> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["bundle", "other"], "nothing half-made is left");
+}
