@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 /// Longer linkage names are shown as they are: substitutions can make a name grow exponentially.
 const MAX_MANGLED: usize = 16 << 10;
-/// The longest readable name, in bytes.
+/// The longest readable name, in bytes, for each byte of the linkage name; and for any name at all.
+const MAX_GROWTH: usize = 32;
 const MAX_DEMANGLED: usize = 64 << 10;
 
 /// A function's two names.
@@ -30,11 +31,15 @@ fn demangle(linkage: &str) -> Option<String> {
     if linkage.len() > MAX_MANGLED {
         return None;
     }
-    let mut out = Bounded(String::new());
+    let limit = (256 + MAX_GROWTH * linkage.len()).min(MAX_DEMANGLED);
+    let mut out = Bounded {
+        text: String::new(),
+        limit,
+    };
     if let Ok(rust) = rustc_demangle::try_demangle(linkage) {
         // The alternate form leaves out the hash.
         write!(out, "{rust:#}").ok()?;
-        return Some(out.0);
+        return Some(out.text);
     }
     if !linkage.starts_with("_Z") {
         return None;
@@ -43,18 +48,21 @@ fn demangle(linkage: &str) -> Option<String> {
     symbol
         .structured_demangle(&mut out, &cpp_demangle::DemangleOptions::default())
         .ok()?;
-    Some(out.0)
+    Some(out.text)
 }
 
-/// A string that refuses to grow beyond [`MAX_DEMANGLED`].
-struct Bounded(String);
+/// A string that refuses to grow beyond `limit` bytes.
+struct Bounded {
+    text: String,
+    limit: usize,
+}
 
 impl Write for Bounded {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() > MAX_DEMANGLED {
+        if self.text.len() + text.len() > self.limit {
             return Err(fmt::Error);
         }
-        self.0.push_str(text);
+        self.text.push_str(text);
         Ok(())
     }
 }

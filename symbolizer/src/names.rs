@@ -46,6 +46,32 @@ impl<'q> Query<'q> {
         !self.components.is_empty() && components(path(readable), self.generic).ends_with(&self.components)
     }
 
+    /// Text that the linkage name of every match contains; empty when nothing is sure.
+    ///
+    /// Both manglings spell identifiers out, except operators and the standard classes that
+    /// Itanium abbreviates (`St`, `Sa`, `Ss` …), whose constructors bear their names.
+    pub fn needle(&self) -> &'q [u8] {
+        const ABBREVIATED: [&str; 9] = [
+            "allocator",
+            "basic_string",
+            "string",
+            "basic_istream",
+            "istream",
+            "basic_ostream",
+            "ostream",
+            "basic_iostream",
+            "iostream",
+        ];
+        let last = last_component(path(self.text)).trim_start_matches('~');
+        if is_operator(last, 0) || ABBREVIATED.contains(&last) {
+            return b"";
+        }
+        let end = last
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(last.len());
+        last.as_bytes().get(..end).unwrap_or_default()
+    }
+
     fn key(&self) -> u64 {
         hash(last_component(path(self.text)))
     }
@@ -255,6 +281,28 @@ mod tests {
         ] {
             assert!(!matches(query, readable), "{query} in {readable}");
         }
+    }
+
+    #[test]
+    fn needles_are_in_the_linkage_names() {
+        for (query, linkage) in [
+            ("ns::f", "_ZN2ns1fEi"),
+            ("Box<long>::get", "_ZNK2ns3BoxIlE3getEv"),
+            ("A::~A", "_ZN1AD1Ev"),
+            ("operator new", "_Znwm"),
+            ("std::basic_string<char>::basic_string", "_ZNSsC1Ev"),
+            ("mycrate::foo", "_RNvCs1234_7mycrate3foo"),
+            ("main::{closure#0}", "_RNCNvCs1234_7mycrate4main0B3_"),
+            ("puts@plt", "puts"),
+            ("f.cold", "f.cold"),
+        ] {
+            let needle = Query::new(query).needle();
+            assert!(
+                memchr::memmem::find(linkage.as_bytes(), needle).is_some(),
+                "{query} {linkage}"
+            );
+        }
+        assert_eq!(Query::new("ns::f").needle(), b"f");
     }
 
     #[test]

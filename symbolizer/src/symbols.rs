@@ -2,13 +2,14 @@
 
 use crate::code::CodeRanges;
 use crate::demangle::Name;
-use crate::names::{self, NameIndex};
+use crate::names;
 use crate::range_map::RangeMap;
 use crate::source::Elf;
 use crate::{Function, FunctionKind, plt};
 use backtrail_pt::Svma;
 use object::read::elf::Sym;
 use object::{LittleEndian, elf};
+use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -33,16 +34,24 @@ pub(crate) struct SymbolTable<'d> {
     /// Demangled when first asked for, beside `symbols`.
     names: Vec<OnceLock<Name>>,
     map: RangeMap,
-    index: OnceLock<NameIndex>,
+    /// By the number of a symbol `f.cold` that of `f`.
+    hot_parts: FxHashMap<u32, u32>,
+    /// There is a `.symtab`: no function with DWARF is missing.
+    pub complete: bool,
 }
 
 impl<'d> SymbolTable<'d> {
     /// From the tables of the module and of its debug file, and the linkage stubs of the module.
     pub fn new(module: &Elf<'d>, debug: Option<&Elf<'d>>, code: &CodeRanges) -> Self {
         let mut symbols = Vec::new();
+        let complete = [Some(module), debug]
+            .into_iter()
+            .flatten()
+            .any(|elf| !elf.elf_symbol_table().is_empty());
         for elf in [Some(module), debug].into_iter().flatten() {
-            collect(elf.elf_symbol_table(), code, &mut symbols);
-            collect(elf.elf_dynamic_symbol_table(), code, &mut symbols);
+            for table in [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()] {
+                collect(table, code, elf.data().len(), &mut symbols);
+            }
         }
         symbols.sort_by(|a, b| {
             a.range
@@ -78,11 +87,13 @@ impl<'d> SymbolTable<'d> {
             }
         }
         let names = symbols.iter().map(|_| OnceLock::new()).collect();
+        let hot_parts = hot_parts(&symbols);
         Self {
             symbols,
             names,
             map: RangeMap::new(shown),
-            index: OnceLock::new(),
+            hot_parts,
+            complete,
         }
     }
 
@@ -121,8 +132,9 @@ impl<'d> SymbolTable<'d> {
 
     /// A symbol as an answer; knows no source line.
     pub fn function(&self, number: u32) -> Option<Function> {
-        let (symbol, name) = (self.get(number)?, self.name(number)?);
-        let (name, entry) = self.hot_part(symbol).unwrap_or((name, symbol.range.start));
+        let symbol = self.get(number)?;
+        let whole = *self.hot_parts.get(&number).unwrap_or(&number);
+        let (name, entry) = (self.name(whole)?, self.get(whole)?.range.start);
         Some(Function {
             name: name.readable.clone(),
             linkage_name: name.linkage.clone(),
@@ -135,18 +147,35 @@ impl<'d> SymbolTable<'d> {
 
     /// The starts of the functions called `name`, in address order.
     pub fn named(&self, name: &str) -> Vec<u64> {
-        let wanted = names::Query::new(name);
-        let index = self
-            .index
-            .get_or_init(|| NameIndex::new((0..self.names.len() as u32).filter_map(|n| self.name(n))));
-        let mut starts: Vec<_> = index
-            .candidates(&wanted)
-            .filter(|number| self.name(*number).is_some_and(|found| wanted.matches(found)))
-            .filter_map(|number| Some(self.get(number)?.range.start))
+        let query = names::Query::new(name);
+        let needle = memchr::memmem::Finder::new(query.needle());
+        let mut starts: Vec<_> = (0..)
+            .zip(&self.symbols)
+            // Demangling is the dear part.
+            .filter(|(_, symbol)| needle.find(symbol.linkage).is_some())
+            .filter(|(number, _)| self.name(*number).is_some_and(|found| query.matches(found)))
+            .map(|(_, symbol)| symbol.range.start)
             .collect();
-        starts.sort_unstable();
         starts.dedup();
         starts
+    }
+
+    /// The parts of the function that starts at `start`: its own, then those split off.
+    pub fn parts(&self, start: u64) -> Vec<Range<u64>> {
+        let Some(whole) = self.starting_at(start) else {
+            return Vec::new();
+        };
+        let mut cold: Vec<u32> = self
+            .hot_parts
+            .iter()
+            .filter(|(_, hot)| **hot == whole)
+            .map(|(cold, _)| *cold)
+            .collect();
+        cold.sort_unstable();
+        let numbers = std::iter::once(whole).chain(cold);
+        numbers
+            .filter_map(|number| Some(self.get(number)?.range.clone()))
+            .collect()
     }
 
     /// The starts of all functions, in address order.
@@ -155,22 +184,38 @@ impl<'d> SymbolTable<'d> {
         let starts = self.symbols.iter().map(|symbol| symbol.range.start);
         starts.filter(move |start| last.replace(*start) != Some(*start))
     }
+}
 
-    /// GCC names the unlikely part of `f` `f.cold`: it belongs to `f`, where that symbol is unique.
-    fn hot_part(&self, cold: &Symbol<'d>) -> Option<(&Name, u64)> {
-        let cut = cold.linkage.windows(5).position(|part| part == b".cold")?;
-        let hot = cold.linkage.get(..cut)?;
-        let starts = self.named(std::str::from_utf8(hot).ok()?);
-        let mut same = starts.into_iter().filter_map(|start| {
-            let number = self.starting_at(start)?;
-            (self.get(number)?.linkage == hot).then_some((number, start))
-        });
-        let (number, start) = same.next()?;
-        if same.next().is_some() {
-            return None;
-        }
-        Some((self.name(number)?, start))
+/// GCC names the unlikely part of `f` `f.cold`: it belongs to `f`, where that symbol is unique.
+fn hot_parts(symbols: &[Symbol]) -> FxHashMap<u32, u32> {
+    let cold = (0..).zip(symbols).filter_map(|(number, symbol)| {
+        let hot: &[u8] = symbol
+            .linkage
+            .get(..memchr::memmem::find(symbol.linkage, b".cold")?)?;
+        Some((hot, number))
+    });
+    let mut wanted: FxHashMap<&[u8], Vec<u32>> = FxHashMap::default();
+    for (hot, number) in cold {
+        wanted.entry(hot).or_default().push(number);
     }
+    let mut found: FxHashMap<&[u8], Vec<u32>> = FxHashMap::default();
+    for (number, symbol) in (0..)
+        .zip(symbols)
+        .filter(|(_, symbol)| wanted.contains_key(symbol.linkage))
+    {
+        found.entry(symbol.linkage).or_default().push(number);
+    }
+    let unique = found.into_iter().filter(|(_, numbers)| numbers.len() == 1);
+    unique
+        .flat_map(|(name, hot)| {
+            wanted
+                .get(name)
+                .into_iter()
+                .flatten()
+                .copied()
+                .zip(hot.into_iter().cycle())
+        })
+        .collect()
 }
 
 /// Orders aliases, the one to show first: typed before untyped, sized before unsized, global before
@@ -199,8 +244,11 @@ fn rank<'a>(symbol: &Symbol<'a>) -> impl Ord + use<'a> {
 fn collect<'d>(
     table: &object::read::elf::SymbolTable<'d, elf::FileHeader64<LittleEndian>>,
     code: &CodeRanges,
+    file_size: usize,
     symbols: &mut Vec<Symbol<'d>>,
 ) {
+    // Names may overlap in the string table, but those of a genuine one seldom do.
+    let mut name_bytes = file_size.saturating_mul(4);
     for symbol in table.iter() {
         let kind = match symbol.st_type() {
             elf::STT_FUNC => FunctionKind::Function,
@@ -215,6 +263,12 @@ fn collect<'d>(
         let Ok(linkage) = table.symbol_name(LittleEndian, symbol) else {
             continue;
         };
+        let Some(left) = name_bytes.checked_sub(linkage.len()) else {
+            return;
+        };
+        name_bytes = left;
+        // Without the version that libraries have behind the names in `.symtab`.
+        let linkage = linkage.split(|byte| *byte == b'@').next().unwrap_or(linkage);
         // Assemblers keep `.L` labels only by mistake; they cut functions into pieces.
         if linkage.is_empty() || linkage.starts_with(b".L") {
             continue;

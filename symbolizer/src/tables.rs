@@ -158,10 +158,11 @@ impl<'d> Tables<'d> {
             .unwrap_or_default()
     }
 
-    /// By the symbol tables, which know all functions unless the file was stripped; then by DWARF.
+    /// By the symbol tables, which know all functions unless the file was stripped; then by DWARF,
+    /// all of which has to be read for that.
     pub fn functions_named(&self, name: &str) -> Vec<Function> {
         let mut starts = self.symbols.named(name);
-        if starts.is_empty() {
+        if starts.is_empty() && !self.symbols.complete {
             starts = self
                 .debug()
                 .map(|debug| debug.starts_named(name))
@@ -243,16 +244,11 @@ impl<'d> Tables<'d> {
     }
 
     pub fn parts_at(&self, entry: u64) -> Vec<Range<Svma>> {
-        if let Some(here) = self.debug().and_then(|debug| debug.function_at(entry)) {
-            return here
-                .parts
-                .iter()
-                .map(|part| Svma(part.start)..Svma(part.end))
-                .collect();
-        }
-        self.function_at(entry)
-            .map(|function| function.range)
+        let described = self.debug().and_then(|debug| debug.function_at(entry));
+        let parts = described.map_or_else(|| self.symbols.parts(entry), |here| here.parts.to_vec());
+        parts
             .into_iter()
+            .map(|part| Svma(part.start)..Svma(part.end))
             .collect()
     }
 

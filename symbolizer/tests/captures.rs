@@ -1,4 +1,5 @@
 //! Programs of real captures; skipped where the data is absent.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
 use backtrail_pt::{Avma, Svma};
 use backtrail_symbolizer::{DebugSearch, SymbolFile, Symbolizer};

@@ -155,6 +155,11 @@ impl<'d> NamedEntry<'d> {
         self.origin
     }
 
+    /// Whether it has a name or a declaration itself, and not only by its origin.
+    pub fn says_something(&self) -> bool {
+        self.name.is_some() || self.linkage.is_some() || self.own_declaration().is_some()
+    }
+
     /// The name as far as this entry gives it: linkage name, or the source's name in its scopes.
     pub fn own_name(&self, unit: &UnitFunctions<'d>) -> Option<(Name, bool)> {
         if let Some(linkage) = self.linkage {

@@ -18,7 +18,7 @@ struct Place<'i, 'd> {
 }
 
 impl<'d> DebugInfo<'d> {
-    /// The name of entry `number` of a unit, found once.
+    /// The name of entry `number` of a unit, found once for all instances of the function.
     pub(super) fn name_of<'i>(
         &'i self,
         unit: &'i LazyUnit<'d>,
@@ -26,15 +26,14 @@ impl<'d> DebugInfo<'d> {
         number: u32,
     ) -> Option<&'i ResolvedName> {
         let entry = functions.named.get(number as usize)?;
-        Some(entry.resolved.get_or_init(|| {
-            Place {
-                info: self,
-                unit,
-                functions,
-                entry,
-            }
-            .resolve()
-        }))
+        let place = Place {
+            info: self,
+            unit,
+            functions,
+            entry,
+        }
+        .describing();
+        Some(place.entry.resolved.get_or_init(|| place.resolve()))
     }
 
     fn place_at<'i>(&'i self, offset: usize) -> Option<Place<'i, 'd>> {
@@ -64,6 +63,12 @@ impl<'i, 'd> Place<'i, 'd> {
             Origin::File(offset) => self.info.place_at(offset),
             Origin::Supplementary(offset) => self.info.supplementary.as_deref()?.place_at(offset),
         }
+    }
+
+    /// The first along the chain of origins that says anything of its own.
+    fn describing(self) -> Self {
+        let mut places = std::iter::successors(Some(self), |place| place.origin()).take(MAX_ORIGINS);
+        places.find(|place| place.entry.says_something()).unwrap_or(self)
     }
 
     /// Reads along the chain of origins, never through another entry's resolved name: origins may
