@@ -65,15 +65,16 @@ fn perf_data_cut_anywhere_is_refused() {
     };
     let dir = tempfile::tempdir().unwrap();
     // Data and feature table end at 14 KiB; beyond stand the features, which a reader can do without.
+    // (Parsing alone is tried at every length in the crate of perf's records.)
     let (data_end, mut refused) = (14_488, 0);
-    for end in (0..bytes.len()).step_by(7) {
+    for end in (0..bytes.len()).step_by(211) {
         let imported = import_perf(dir.path(), &bytes[..end]);
         if end < data_end {
             assert!(imported.unwrap_err().is_malformed(), "{end}");
             refused += 1;
         }
     }
-    assert!(refused > 2000);
+    assert!(refused > 60);
 }
 
 #[test]
@@ -84,7 +85,7 @@ fn perf_data_changed_anywhere_is_read_or_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut refused = 0;
-    for _ in 0..2000 {
+    for _ in 0..200 {
         let mut changed = bytes.clone();
         // Most of the file is features; the headers and records deserve most of the changes.
         let part = if random.below(4) == 0 {
@@ -95,7 +96,7 @@ fn perf_data_changed_anywhere_is_read_or_refused() {
         random.mutate(&mut changed[..part]);
         refused += usize::from(import_perf(dir.path(), &changed).is_err());
     }
-    assert!((100..1999).contains(&refused), "{refused} of 2000 refused");
+    assert!((10..199).contains(&refused), "{refused} of 200 refused");
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn a_module_changed_anywhere_is_read_or_refused() {
     let manifest = import::lldb(&json, &target, Overwrite::Never).unwrap();
     let file = target.join(manifest.processes[0].modules[0].file.as_ref().unwrap().as_str());
     let mut random = Random(77);
-    for _ in 0..2000 {
+    for _ in 0..500 {
         let mut changed = module.clone();
         let headers = changed.len().min(0x400);
         random.mutate(&mut changed[..headers]);

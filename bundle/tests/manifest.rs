@@ -108,7 +108,7 @@ fn write(manifest: &Manifest, target: &Path) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn a_manifest_round_trips(by_cpu: bool, number: u64, text in "[^\0]{0,12}") {
