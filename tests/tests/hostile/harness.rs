@@ -1,0 +1,109 @@
+//! Runs a target over mutated seeds for a bounded time, and catches what may not happen.
+
+use crate::memory;
+use crate::mutate::Random;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::process;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+/// The longest a case may take; the slowest honest one takes well under a tenth of it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The memory that any case may take, and what it may take for each byte of input.
+const BASE: usize = 64 << 20;
+const PER_BYTE: usize = 256;
+
+/// Spoils a case, with other seeds at hand.
+pub type Mutate = fn(&mut Random, &mut Vec<u8>, &[Vec<u8>]);
+
+/// Memory is counted for the whole process, so one target runs at a time.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the watchdog looks at: the case under way and since when.
+static CASE: Mutex<Option<(String, Vec<u8>, Instant)>> = Mutex::new(None);
+
+/// Feeds the seeds as they are, then mutations of them until the time is over, to `target`, which says how
+/// many cases came so far that it accepted the input: a target that accepts none tests nothing.
+pub fn fuzz(name: &str, seeds: &[Vec<u8>], mutate: Mutate, target: impl Fn(&[u8]) -> bool) {
+    let _alone = alone();
+    assert!(!seeds.is_empty(), "{name} has no seeds");
+    thread::spawn(watch);
+    let mut random = Random::new(number("BACKTRAIL_FUZZ_SEED", 1));
+    let end = Instant::now() + Duration::from_secs(number("BACKTRAIL_FUZZ_SECONDS", 3));
+    let (mut cases, mut accepted) = (0u64, 0u64);
+    for seed in seeds {
+        assert!(run(name, seed, &target), "{name}: a seed is refused as it is");
+    }
+    while Instant::now() < end {
+        let mut case = seeds[random.below(seeds.len())].clone();
+        mutate(&mut random, &mut case, seeds);
+        accepted += u64::from(run(name, &case, &target));
+        cases += 1;
+    }
+    println!("{name}: {cases} cases, {accepted} accepted");
+    assert!(cases > 0 && accepted < cases, "{name}: nothing was refused");
+}
+
+fn run(name: &str, case: &[u8], target: &impl Fn(&[u8]) -> bool) -> bool {
+    let started = Instant::now();
+    *lock() = Some((name.into(), case.into(), started));
+    let mut accepted = false;
+    let mut result = Ok(());
+    let peak = memory::peak_of(|| {
+        result = panic::catch_unwind(AssertUnwindSafe(|| accepted = target(case)));
+    });
+    *lock() = None;
+    if result.is_err() {
+        panic!("{name} panicked; the case is {}", save(name, case));
+    }
+    let limit = BASE + PER_BYTE * case.len();
+    if peak > limit {
+        let path = save(name, case);
+        panic!(
+            "{name} took {peak} bytes of memory for {} of input; the case is {path}",
+            case.len()
+        );
+    }
+    accepted
+}
+
+/// Ends the process when a case takes too long: a hang cannot be caught from within.
+fn watch() {
+    loop {
+        thread::sleep(Duration::from_secs(1));
+        if let Some((name, case, since)) = &*lock()
+            && since.elapsed() > PATIENCE
+        {
+            eprintln!(
+                "{name} takes longer than {PATIENCE:?}; the case is {}",
+                save(name, case)
+            );
+            process::exit(101);
+        }
+    }
+}
+
+fn lock() -> MutexGuard<'static, Option<(String, Vec<u8>, Instant)>> {
+    CASE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes a case where it can be looked at, and says where.
+fn save(name: &str, case: &[u8]) -> String {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("fuzz");
+    let path = folder.join(format!("{name}-{}", process::id()));
+    let saved = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, case));
+    saved.map_or_else(|error| format!("lost: {error}"), |()| path.display().to_string())
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    env::var(variable)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
+}

@@ -1,0 +1,14 @@
+//! Hostile input: seeds are mutated and fed to every reader of outside bytes. None may panic, hang,
+//! or take memory out of proportion.
+//!
+//! Each target runs for `BACKTRAIL_FUZZ_SECONDS` (3) from `BACKTRAIL_FUZZ_SEED` (1), on a stable
+//! compiler. A case that fails is left in the `fuzz` folder of the target directory.
+
+mod harness;
+mod memory;
+mod mutate;
+mod seeds;
+mod targets;
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;

@@ -1,0 +1,146 @@
+//! Ways to spoil bytes.
+
+/// A small generator of numbers (xorshift64*), the same on every machine for a seed.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Below `end`; 0 when that is 0.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() >> 33) as usize % end.max(1)
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+/// Numbers at which sizes and offsets break.
+const EDGES: &[u64] = &[
+    0,
+    1,
+    7,
+    8,
+    0x7f,
+    0x80,
+    0xff,
+    0x100,
+    0xfff,
+    0x1000,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+    1 << 47,
+    1 << 62,
+    1 << 63,
+    u64::MAX - 7,
+    u64::MAX,
+];
+
+/// Spoils `bytes` in one to four places; `others` lend pieces.
+pub fn bytes(random: &mut Random, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len());
+        let end = (at + 1 + random.below(64)).min(bytes.len());
+        match random.below(9) {
+            0 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
+            1 if !bytes.is_empty() => bytes[at] = random.next() as u8,
+            2 | 3 => {
+                let width = random.pick(&[2, 4, 8]);
+                let at = if random.below(2) == 0 {
+                    at & !(width - 1)
+                } else {
+                    at
+                };
+                let number = random
+                    .pick(EDGES)
+                    .wrapping_add(random.below(3) as u64)
+                    .wrapping_sub(1);
+                for (to, from) in bytes.iter_mut().skip(at).zip(&number.to_le_bytes()[..width]) {
+                    *to = *from;
+                }
+            }
+            4 => drop(bytes.drain(at.min(end)..end)),
+            5 => {
+                let piece: Vec<u8> = bytes[at.min(end)..end].to_vec();
+                let times = random.pick(&[1, 2, 40]);
+                bytes.splice(at..at, piece.repeat(times));
+            }
+            6 if random.below(4) == 0 => bytes.truncate(at),
+            _ => {
+                let other = &others[random.below(others.len())];
+                let from = random.below(other.len());
+                let piece = &other[from..(from + random.below(128)).min(other.len())];
+                let end = if random.below(2) == 0 {
+                    at
+                } else {
+                    (at + piece.len()).min(bytes.len())
+                };
+                bytes.splice(at..end, piece.iter().copied());
+            }
+        }
+    }
+}
+
+/// Spoils JSON as JSON: a number or a word becomes another, or a piece is nested deep.
+pub fn json(random: &mut Random, text: &mut Vec<u8>, others: &[Vec<u8>]) {
+    if random.below(3) == 0 {
+        return bytes(random, text, others);
+    }
+    const WORDS: &[&str] = &[
+        "0",
+        "-1",
+        "1e999",
+        "18446744073709551615",
+        "18446744073709551616",
+        "4294967296",
+        "0.5",
+        "null",
+        "true",
+        "\"\"",
+        "\"../../etc/passwd\"",
+        "\"/etc/passwd\"",
+        "\"0x10\"",
+        "\"trace.json\"",
+        "\".\"",
+        "\"a\\u0000b\"",
+        "[]",
+        "{}",
+        "[[[]]]",
+        "\"intel-pt\"",
+    ];
+    for _ in 0..=random.below(3) {
+        let values: Vec<usize> = text
+            .iter()
+            .enumerate()
+            .filter(|&(_, &byte)| byte == b':')
+            .map(|(at, _)| at + 1)
+            .collect();
+        let from = if values.is_empty() {
+            0
+        } else {
+            random.pick(&values)
+        };
+        let length = text[from..]
+            .iter()
+            .position(|byte| b",}]\n".contains(byte))
+            .unwrap_or(0);
+        let word = if random.below(20) == 0 {
+            "[".repeat(100_000)
+        } else {
+            random.pick(WORDS).into()
+        };
+        text.splice(from..from + length, word.bytes());
+    }
+}

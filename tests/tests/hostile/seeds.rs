@@ -1,0 +1,80 @@
+//! Sound inputs to start from: made here, and captures where they are.
+
+use backtrail_pt::{Avma, Encoder, EncoderOptions};
+use backtrail_tests::captures;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A tiny program: a loop with a call, a return and an indirect jump, at [`CODE_AT`].
+pub const CODE: &[u8] = &[
+    0xe8, 0x07, 0x00, 0x00, 0x00, // call 0x100c
+    0x75, 0xf9, // jne 0x1000
+    0xff, 0xe0, // jmp rax
+    0xeb, 0xf5, // jmp 0x1000
+    0x90, // nop
+    0x48, 0xff, 0xc8, // dec rax
+    0xf3, 0xa4, // rep movsb
+    0xc3, // ret
+];
+
+/// Where [`CODE`] lies.
+pub const CODE_AT: u64 = 0x1000;
+
+/// PT packets: a run through [`CODE`], and every capture.
+pub fn packets() -> Vec<Vec<u8>> {
+    let mut encoder = Encoder::new(EncoderOptions::default());
+    encoder.start();
+    encoder.enable(Avma(CODE_AT));
+    for round in 0..40 {
+        encoder.call(Avma(CODE_AT + 5), Avma(CODE_AT + 12), true);
+        encoder.near_return(Avma(CODE_AT + 5));
+        let again = round % 7 != 6;
+        encoder.conditional(again);
+        if !again {
+            encoder.indirect(Avma(CODE_AT + 9));
+        }
+        if round == 20 {
+            encoder.disable_async(Avma(CODE_AT));
+            encoder.enable(Avma(CODE_AT));
+            encoder.psb(Avma(CODE_AT));
+        }
+    }
+    encoder.disable();
+    let mut seeds = vec![encoder.take()];
+    seeds.extend(read_all(&[
+        "pt/lldb/intelpt-trace/3842849.trace",
+        "pt/lldb/intelpt-trace-multi-file/multi-file.trace",
+        "pt/hase/20180404/loopy/x/aux-idx2.bin",
+        "pt/hase/20180404/control_flow/x/aux-idx1.bin",
+        "pt/dynamorio/raw_2022-07-08/pt.bin",
+    ]));
+    seeds
+}
+
+/// Files of `../shared/data`, as far as they are there.
+pub fn read_all(paths: &[&str]) -> Vec<Vec<u8>> {
+    let Some(folder) = captures::folder() else {
+        return Vec::new();
+    };
+    paths
+        .iter()
+        .map(|path| fs::read(folder.join(path)).unwrap())
+        .collect()
+}
+
+/// A bundle of [`packets`]' first seed and [`CODE`], in `folder`.
+pub fn bundle(folder: &Path) -> PathBuf {
+    let (pt, code, bundle) = (folder.join("pt"), folder.join("code"), folder.join("bundle"));
+    fs::write(&pt, &packets()[0]).unwrap();
+    fs::write(&code, CODE).unwrap();
+    let import = backtrail_bundle::import::RawImport {
+        pt,
+        images: vec![format!("{}@{CODE_AT:#x}", code.display()).parse().unwrap()],
+        filters: Vec::new(),
+        cpu: None,
+        timing: backtrail_pt::TimingParams::default(),
+        core: None,
+    };
+    backtrail_bundle::import::raw(&import, &bundle, backtrail_bundle::Overwrite::Never).unwrap();
+    bundle
+}

@@ -1,0 +1,189 @@
+//! Every reader of outside bytes.
+
+use crate::harness::fuzz;
+use crate::{mutate, seeds};
+use backtrail_bundle::import::{self, PerfImport};
+use backtrail_bundle::{Bundle, Overwrite, SharedBytes, check, core::Core, pack, unpack};
+use backtrail_decoder::{Config, EngineKind, Image, Input, Section, Watch, decode};
+use backtrail_pt::{Avma, Packet, Parser, Tid};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+#[test]
+fn packets() {
+    fuzz("packets", &seeds::packets(), mutate::bytes, |bytes| {
+        let mut parser = Parser::new(bytes);
+        let mut sound = true;
+        while parser.sync_forward().is_some() {
+            for item in parser.by_ref() {
+                match item {
+                    Ok((_, packet)) => {
+                        assert_eq!(
+                            packet.to_string().parse::<Packet>().ok(),
+                            Some(packet),
+                            "{packet}"
+                        );
+                    }
+                    Err(_) => sound = false,
+                }
+            }
+        }
+        sound
+    });
+}
+
+/// The first byte of a case says how many of code follow it; the rest is packets.
+#[test]
+fn decoder() {
+    let seeds: Vec<Vec<u8>> = seeds::packets()
+        .into_iter()
+        .map(|packets| [&[seeds::CODE.len() as u8], seeds::CODE, &packets].concat())
+        .collect();
+    fuzz("decoder", &seeds, mutate::bytes, |case| {
+        let Some((&length, rest)) = case.split_first() else {
+            return false;
+        };
+        let Some((code, packets)) = rest.split_at_checked(length.into()) else {
+            return false;
+        };
+        let mut image = Image::new();
+        image.add(Section {
+            start: Avma(seeds::CODE_AT),
+            bytes: Arc::new(code.to_vec()),
+        });
+        let input = Input::Thread {
+            tid: Tid(1),
+            trace: Arc::new(packets.to_vec()),
+            image: Arc::new(image),
+        };
+        let engine = EngineKind::default().engine();
+        let decoded = decode(
+            &[input],
+            &BTreeMap::new(),
+            &Config::default(),
+            engine,
+            &Watch::none(),
+        )
+        .unwrap();
+        let [history] = &*decoded.threads else {
+            return false;
+        };
+        // Nothing that has no code here was executed.
+        for pc in history.executed_pcs() {
+            assert!(
+                (seeds::CODE_AT..seeds::CODE_AT + u64::from(length)).contains(&pc.0),
+                "{pc}"
+            );
+        }
+        true
+    });
+}
+
+/// Opens a bundle and reads all that it offers.
+fn read_bundle(path: &Path) -> bool {
+    let Ok(bundle) = Bundle::open(path) else {
+        return false;
+    };
+    let manifest = bundle.manifest();
+    let code = manifest
+        .processes
+        .iter()
+        .all(|process| bundle.code(process.pid).is_ok());
+    let switches = manifest.cpus.iter().all(|cpu| bundle.switches(cpu).is_ok());
+    code && switches && bundle.core().is_ok() && check(path).is_ok_and(|report| report.is_clean())
+}
+
+#[test]
+fn trace_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = seeds::bundle(folder.path());
+    let file = bundle.join("trace.json");
+    let seeds = [fs::read(&file).unwrap()];
+    fuzz("trace_json", &seeds, mutate::json, |json| {
+        fs::write(&file, json).unwrap();
+        read_bundle(&bundle)
+    });
+}
+
+#[test]
+fn meta_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = seeds::bundle(folder.path());
+    let file = bundle.join("meta.json");
+    let seeds = [fs::read(&file).unwrap()];
+    fuzz("meta_json", &seeds, mutate::json, |json| {
+        fs::write(&file, json).unwrap();
+        read_bundle(&bundle)
+    });
+}
+
+#[test]
+fn packed_bundle() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = seeds::bundle(folder.path());
+    let (packed, unpacked) = (folder.path().join("bundle.btz"), folder.path().join("unpacked"));
+    pack(&bundle, &packed).unwrap();
+    let seeds = [fs::read(&packed).unwrap()];
+    fuzz("packed_bundle", &seeds, mutate::bytes, |bytes| {
+        fs::write(&packed, bytes).unwrap();
+        let _ = fs::remove_dir_all(&unpacked);
+        unpack(&packed, &unpacked).is_ok() && read_bundle(&unpacked)
+    });
+}
+
+#[test]
+fn context_switches() {
+    let mut seeds = seeds::read_all(&[
+        "pt/lldb/intelpt-multi-core-trace/cores/45.perf_context_switch_trace",
+        "pt/lldb/intelpt-multi-core-trace/cores/51.perf_context_switch_trace",
+    ]);
+    seeds.push(Vec::new());
+    fuzz("context_switches", &seeds, mutate::bytes, |bytes| {
+        backtrail_perf::switch::parse(bytes).is_ok()
+    });
+}
+
+#[test]
+fn core_files() {
+    let seeds = seeds::read_all(&[
+        "pt/hase/20180404/loopy/loopy-20180404T162955.coredump",
+        "pt/hase/20180404/control_flow/control_flow-20180404T163033.coredump",
+    ]);
+    if seeds.is_empty() {
+        return;
+    }
+    fuzz("core_files", &seeds, mutate::bytes, |bytes| {
+        let Ok(core) = Core::parse(SharedBytes::from(bytes.to_vec()), "core") else {
+            return false;
+        };
+        let mut word = [0; 8];
+        let thread = core.crashed_thread().map_or(0, |thread| thread.registers.rsp);
+        let _ = core.memory(Avma(thread), &mut word);
+        true
+    });
+}
+
+#[test]
+fn perf_data() {
+    let seeds = seeds::read_all(&[
+        "pt/hase/20180404/loopy/loopy-20180404T162955.perf",
+        "pt/hase/20180404/control_flow/control_flow-20180404T163033.perf",
+        "pt/quipper/perf.data.intel_pt-4.14",
+    ]);
+    if seeds.is_empty() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("bundle");
+    let import = PerfImport {
+        data: folder.path().join("perf.data"),
+        core: None,
+        symfs: None,
+    };
+    fuzz("perf_data", &seeds, mutate::bytes, |bytes| {
+        fs::write(&import.data, bytes).unwrap();
+        import::perf(&import, &target, Overwrite::Bundle).is_ok() && Bundle::open(&target).is_ok()
+    });
+}
