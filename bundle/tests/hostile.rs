@@ -150,8 +150,11 @@ fn a_module_changed_anywhere_is_read_or_refused() {
     }
 }
 
-/// A packed bundle of these members: name, type, contents.
-fn packed(dir: &Path, members: &[(&str, tar::EntryType, &[u8])]) -> PathBuf {
+/// Members of an archive: name, type, contents.
+type Members<'a> = &'a [(&'a str, tar::EntryType, &'a [u8])];
+
+/// A packed bundle of these members.
+fn packed(dir: &Path, members: Members<'_>) -> PathBuf {
     let path = dir.join("hostile.btz");
     let encoder = zstd::Encoder::new(std::fs::File::create(&path).unwrap(), 1).unwrap();
     let mut archive = tar::Builder::new(encoder);
@@ -173,7 +176,7 @@ fn packed(dir: &Path, members: &[(&str, tar::EntryType, &[u8])]) -> PathBuf {
 fn archives_cannot_write_outside_or_twice_or_anything_but_files() {
     use tar::EntryType;
     let dir = tempfile::tempdir().unwrap();
-    let cases: [(&[(&str, EntryType, &[u8])], &str); 7] = [
+    let cases: [(Members<'_>, &str); 7] = [
         (&[("../escaped", EntryType::Regular, b"x")], "leads out"),
         (&[("/tmp/escaped", EntryType::Regular, b"x")], "leads out"),
         (

@@ -1,7 +1,7 @@
 //! ELF cores: what is left of a crashed process.
 //!
-//! [`Core`] reads one, [`write`] writes one that GDB and LLDB load; both speak in
-//! [`CoreContents`]. The layout of the notes stands in one place for both, [`layout`].
+//! [`Core`] reads one, [`write()`] writes one that GDB and LLDB load; both speak in
+//! [`CoreContents`]. The layout of the notes stands in one place for both, `layout`.
 
 mod layout;
 mod reader;

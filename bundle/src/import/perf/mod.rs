@@ -101,6 +101,13 @@ pub fn perf(import: &PerfImport, target: &Path, overwrite: Overwrite) -> Result<
             crash.pid
         ));
     }
+    if meta.program.is_none() {
+        meta.program = processes
+            .iter()
+            .flat_map(|process| &process.modules)
+            .map(|module| module.path.clone())
+            .next();
+    }
     let manifest = Manifest {
         cpu: data.cpu_model().unwrap_or_else(|| {
             meta.notes
