@@ -1,4 +1,5 @@
 //! LLDB 22, where it is installed, loads the bundles that we write and lists what we list.
+#![cfg(test)]
 
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::built;

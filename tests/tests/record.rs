@@ -1,4 +1,5 @@
 //! From a running program to a bundle, and what the other commands say of it.
+#![cfg(test)]
 
 use backtrail_tests::backtrail::{Run, backtrail};
 use backtrail_tests::built;

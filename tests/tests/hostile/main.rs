@@ -3,6 +3,7 @@
 //!
 //! Each target runs for `BACKTRAIL_FUZZ_SECONDS` (3) from `BACKTRAIL_FUZZ_SEED` (1), on a stable
 //! compiler. A case that fails is left in the `fuzz` folder of the target directory.
+#![cfg(test)]
 
 mod harness;
 mod memory;
