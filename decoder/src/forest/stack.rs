@@ -154,10 +154,18 @@ impl Stack {
     }
 
     /// Closes the innermost call before instruction `index`; gives its node.
+    ///
+    /// A call without an instruction (something came in before its first) is none, and forgotten.
     pub fn pop(&mut self, index: u64, left: Left) -> Option<u32> {
         self.unlist(self.frames.len().checked_sub(1)?);
         let frame = self.frames.pop()?;
+        let newest = self.nodes.len() == frame.node as usize + 1;
         let node = self.nodes.get_mut(frame.node as usize)?;
+        if newest && node.first == index {
+            self.nodes.pop();
+            self.interrupted.pop_if(|(node, _)| *node == frame.node);
+            return None;
+        }
         (node.end, node.left) = (index, left);
         Some(frame.node)
     }

@@ -286,14 +286,17 @@ unsafe extern "C" fn read_memory(
 }
 
 fn raw_event(event: &sys::pt_event) -> RawEvent {
+    // A PSB says again what holds; of that, only where flow is matters.
+    let status = event.status_update() != 0;
     let to = |ip: u64| (event.ip_suppressed() == 0).then_some(ip);
     let variant = &event.variant;
     let kind = match event.type_ {
         sys::pt_event_type_ptev_enabled => Kind::Enabled {
             // SAFETY: the type says which member is set; all are plain numbers.
             at: unsafe { variant.enabled.ip },
-            status: event.status_update() != 0,
+            status,
         },
+        _ if status => Kind::Other,
         sys::pt_event_type_ptev_disabled => Kind::Disabled {
             // SAFETY: as above.
             to: to(unsafe { variant.disabled.ip }),
