@@ -20,6 +20,8 @@ pub(crate) struct Stub<'d> {
 pub(crate) fn stubs<'d>(elf: &Elf<'d>, symbols: &[Symbol<'d>]) -> Vec<Stub<'d>> {
     let slots = slots(elf, symbols);
     let mut stubs = Vec::new();
+    // A genuine file names each target about once.
+    let mut name_bytes = elf.data().len();
     for name in [".plt", ".plt.sec", ".plt.got", ".iplt"] {
         let Some(section) = elf.section_by_name(name) else {
             continue;
@@ -29,14 +31,24 @@ pub(crate) fn stubs<'d>(elf: &Elf<'d>, symbols: &[Symbol<'d>]) -> Vec<Stub<'d>> 
             8 => 8,
             _ => 16,
         };
-        let addresses = (section.address()..).step_by(entry_size);
-        for (address, code) in addresses.zip(data.chunks_exact(entry_size)) {
+        for (number, code) in (0..).zip(data.chunks_exact(entry_size)) {
+            let offset = entry_size as u64 * number;
+            let Some(address) = section.address().checked_add(offset) else {
+                break;
+            };
+            let Some(end) = address.checked_add(entry_size as u64) else {
+                break;
+            };
             let target = slot_of(address, code)
                 .and_then(|slot| slots.by_address.get(&slot))
                 .or_else(|| slots.lazy.get(pushed_index(code)?));
             if let Some(target) = target.filter(|target| !target.is_empty()) {
+                let Some(left) = name_bytes.checked_sub(target.len()) else {
+                    return stubs;
+                };
+                name_bytes = left;
                 stubs.push(Stub {
-                    range: address..address + entry_size as u64,
+                    range: address..end,
                     target,
                 });
             }

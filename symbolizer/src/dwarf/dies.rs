@@ -89,8 +89,10 @@ struct Scope<'d> {
     name: &'d [u8],
 }
 
-/// The scopes deeper than this are left out of a name.
+/// The scopes farther out than this are left out of a name, and those that make it longer than this
+/// in bytes: many entries could share deep scopes with long names.
 const MAX_SCOPES: usize = 64;
+const MAX_QUALIFIED: usize = 4096;
 
 /// An entry that is open while its children are read.
 #[derive(Clone, Copy)]
@@ -137,8 +139,10 @@ impl<'d> UnitFunctions<'d> {
     /// The name with the namespaces and types around it, as the source would write it.
     fn qualified(&self, name: &[u8], mut scope: Option<u32>) -> String {
         let mut parts = vec![String::from_utf8_lossy(name)];
+        let mut length = 0;
         while let Some(here) = scope.and_then(|number| self.scopes.get(number as usize)) {
-            if parts.len() > MAX_SCOPES {
+            length += here.name.len();
+            if parts.len() > MAX_SCOPES || length > MAX_QUALIFIED {
                 break;
             }
             parts.push(String::from_utf8_lossy(here.name));
@@ -343,6 +347,8 @@ impl<'d> Reader<'_, 'd> {
 
     fn text(&self, attributes: &[gimli::Attribute<Slice<'d>>], name: DwAt) -> Option<&'d [u8]> {
         let text = self.dwarf.attr_string(self.unit, value(attributes, name)?).ok()?;
+        // Many entries could share one long string.
+        self.budget.spend(text.len())?;
         (!text.is_empty()).then(|| text.slice())
     }
 }
