@@ -130,3 +130,59 @@ fn binaries_that_are_nowhere_are_noted_and_no_error() {
             > 0
     );
 }
+
+#[test]
+fn symfs_is_searched_by_path_then_by_name_and_a_misfit_is_no_binary() {
+    let Some(capture) = captures("hase/20180404/loopy") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    // Away from the binary that lies beside the file.
+    let data = dir.path().join("perf.data");
+    std::fs::copy(capture.join("loopy-20180404T162955.perf"), &data).unwrap();
+    let symfs = dir.path().join("symfs");
+    let import = |name: &str| {
+        let request = PerfImport {
+            data: data.clone(),
+            core: None,
+            symfs: Some(symfs.clone()),
+        };
+        import::perf(&request, &dir.path().join(name), Overwrite::Never).unwrap()
+    };
+    let module = |manifest: &Manifest| manifest.processes[0].modules[0].clone();
+
+    std::fs::create_dir(&symfs).unwrap();
+    let missing = import("missing");
+    assert_eq!(module(&missing).file, None);
+    assert!(
+        missing
+            .meta
+            .notes
+            .iter()
+            .any(|note| note.contains("was not found")),
+        "{:?}",
+        missing.meta.notes
+    );
+    assert_eq!(module(&missing).base, Avma(0x40_0000));
+
+    std::fs::write(symfs.join("loopy"), "not ELF").unwrap();
+    let misfit = import("misfit");
+    assert_eq!(module(&misfit).file, None);
+    assert!(
+        misfit
+            .meta
+            .notes
+            .iter()
+            .any(|note| note.contains("not an ELF file")),
+        "{:?}",
+        misfit.meta.notes
+    );
+
+    let full = symfs.join(module(&missing).path.trim_start_matches('/'));
+    std::fs::create_dir_all(full.parent().unwrap()).unwrap();
+    std::fs::copy(capture.join("loopy"), &full).unwrap();
+    assert!(module(&import("by path")).file.is_some());
+
+    std::fs::rename(&full, symfs.join("loopy")).unwrap();
+    assert!(module(&import("by name")).file.is_some());
+}
