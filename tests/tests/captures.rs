@@ -61,9 +61,12 @@ fn processors_are_split_into_threads_as_lldb_does() {
         .unwrap()
         .exited(0);
     let info: serde_json::Value = serde_json::from_str(&info.stdout).unwrap();
-    let threads = info["threads"].as_array().unwrap();
-    let thread = |tid: u64| threads.iter().find(|thread| thread["tid"] == tid).unwrap();
-    assert_eq!(thread(3_497_496)["executions"], 153);
+    let cpus = info["cpus"].as_array().unwrap();
+    let executions: u64 = cpus
+        .iter()
+        .filter_map(|cpu| cpu["executions_by_thread"]["3497496"].as_u64())
+        .sum();
+    assert_eq!(executions, 153);
     let debug = ["debug".as_ref(), bundle.as_os_str(), "--batch".as_ref()];
     let commands = ["-e", "thread 3497497", "-e", "goto end", "-e", "backtrace"].map(AsRef::as_ref);
     let debug = backtrail(debug.into_iter().chain(commands)).unwrap().exited(0);

@@ -48,7 +48,7 @@ fn lldb_loads_a_recorded_bundle_and_sees_the_same_instructions() {
         .lines()
         .filter_map(|line| {
             let value: serde_json::Value = serde_json::from_str(line).ok()?;
-            u64::from_str_radix(value["address"].as_str()?.trim_start_matches("0x"), 16).ok()
+            u64::from_str_radix(value["pc"].as_str()?.trim_start_matches("0x"), 16).ok()
         })
         .collect();
     assert!(ours.len() > 1000, "{} instructions", ours.len());
