@@ -9,9 +9,9 @@ use std::path::Path;
 /// No packed bundle unpacks to more.
 const MAX_UNPACKED: u64 = 64 << 30;
 /// A packed bundle unpacks to no more than this, or [`MAX_RATIO`] times its size if that is more.
-const FREE_SIZE: u64 = 1 << 30;
-/// PT compresses well, but not better than this.
-const MAX_RATIO: u64 = 200;
+const FREE_SIZE: u64 = 4 << 30;
+/// PT compresses to a tenth or so; a core that is mostly zeros, much better.
+const MAX_RATIO: u64 = 1000;
 /// No bundle has more files.
 const MAX_ENTRIES: usize = 1 << 16;
 /// How hard to compress: zstd's default, about 1 s for 200 MB.
@@ -35,22 +35,37 @@ pub fn pack(bundle: &Path, target: &Path) -> Result<()> {
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
     let file = tempfile::NamedTempFile::new_in(parent).map_err(Error::io("create a file in", parent))?;
-    let write = || -> io::Result<()> {
+    let write = || -> io::Result<u64> {
         let encoder = zstd::Encoder::new(BufWriter::new(file.as_file()), LEVEL)?;
         let mut archive = tar::Builder::new(encoder);
-        append_dir(&mut archive, opened.root(), "")?;
-        archive.into_inner()?.finish()?.flush()
+        let total = append_dir(&mut archive, opened.root(), "")?;
+        archive.into_inner()?.finish()?.flush()?;
+        Ok(total)
     };
-    write().map_err(Error::io("write", target))?;
+    let total = write().map_err(Error::io("write", target))?;
+    let limit = unpacked_limit(
+        file.as_file()
+            .metadata()
+            .map_err(Error::io("read", target))?
+            .len(),
+    );
+    if total > limit {
+        let problem = format!(
+            "the bundle has {total} bytes, of which a reader would unpack {limit} only; keep it a directory"
+        );
+        return Err(Error::Usage(problem));
+    }
     file.persist_noclobber(target)
         .map_err(|error| Error::io("create", target)(error.error))?;
     Ok(())
 }
 
-/// Adds what stands in `dir`, in order of name; links are not followed and not packed.
-fn append_dir<W: Write>(archive: &mut tar::Builder<W>, dir: &Path, prefix: &str) -> io::Result<()> {
+/// Adds what stands in `dir`, in order of name, and says how many bytes that was; links are not
+/// followed and not packed.
+fn append_dir<W: Write>(archive: &mut tar::Builder<W>, dir: &Path, prefix: &str) -> io::Result<u64> {
     let mut entries = std::fs::read_dir(dir)?.collect::<io::Result<Vec<_>>>()?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
+    let mut total = 0;
     for entry in entries {
         let Ok(name) = entry.file_name().into_string() else {
             continue;
@@ -58,13 +73,15 @@ fn append_dir<W: Write>(archive: &mut tar::Builder<W>, dir: &Path, prefix: &str)
         let path = format!("{prefix}{name}");
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            append_dir(archive, &entry.path(), &format!("{path}/"))?;
+            total += append_dir(archive, &entry.path(), &format!("{path}/"))?;
         } else if kind.is_file() {
             let mut file = File::open(entry.path())?;
-            archive.append(&header(&path, file.metadata()?.len())?, &mut file)?;
+            let size = file.metadata()?.len();
+            archive.append(&header(&path, size)?, &mut file)?;
+            total += size;
         }
     }
-    Ok(())
+    Ok(total)
 }
 
 /// The header of a file. It holds nothing of the packing machine's times, owners and modes, and needs
@@ -88,6 +105,11 @@ pub fn unpack(packed: &Path, target: &Path) -> Result<()> {
     unpack_into(packed, writer.root())?;
     Bundle::open(writer.root())?;
     writer.publish()
+}
+
+/// How many bytes may come out of a packed bundle of `size` bytes.
+fn unpacked_limit(size: u64) -> u64 {
+    size.saturating_mul(MAX_RATIO).clamp(FREE_SIZE, MAX_UNPACKED)
 }
 
 /// Unpacks regular files of plain relative paths; anything else in the archive is refused.

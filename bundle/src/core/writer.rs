@@ -47,6 +47,9 @@ pub fn write<W: Write + Seek>(
         total += saved;
         at = (at + saved).next_multiple_of(PAGE_SIZE);
     }
+    // A hole at the end is none until something stands after it.
+    out.seek(SeekFrom::Start(at))?;
+    out.write_all(&[0])?;
     out.seek(SeekFrom::Start(0))?;
     out.write_all(&file_header(
         if extended { PN_XNUM } else { count as u16 },
@@ -65,7 +68,7 @@ pub fn write<W: Write + Seek>(
 }
 
 /// Copies what can be read of the segment, and says how much.
-fn copy<W: Write>(
+fn copy<W: Write + Seek>(
     out: &mut W,
     segment: &Segment,
     buffer: &mut [u8],
@@ -79,13 +82,25 @@ fn copy<W: Write>(
             .min(usize::try_from(wanted - done).unwrap_or(usize::MAX));
         let Some(chunk) = buffer.get_mut(..len) else { break };
         let got = read(segment.start + done, chunk).min(len);
-        out.write_all(chunk.get(..got).unwrap_or_default())?;
+        write_sparse(out, chunk.get(..got).unwrap_or_default())?;
         done += got as u64;
         if got < len {
             break;
         }
     }
     Ok(done)
+}
+
+/// Writes bytes, but leaves holes for pages of zeros: fresh memory is mostly that.
+fn write_sparse<W: Write + Seek>(out: &mut W, bytes: &[u8]) -> io::Result<()> {
+    for page in bytes.chunks(PAGE_SIZE as usize) {
+        if page.iter().all(|byte| *byte == 0) {
+            out.seek_relative(page.len() as i64)?;
+        } else {
+            out.write_all(page)?;
+        }
+    }
+    Ok(())
 }
 
 /// All notes: those of the first thread, those of the process, then the other threads, as the
@@ -243,7 +258,7 @@ mod tests {
         };
         let len = out.len().min(end as usize);
         for (index, byte) in out[..len].iter_mut().enumerate() {
-            *byte = ((address.0 + index as u64) >> 8) as u8;
+            *byte = ((address.0 + index as u64) >> 12) as u8;
         }
         len
     }
@@ -262,7 +277,11 @@ mod tests {
 
         let mut bytes = [0; 0x20];
         assert_eq!(core.memory(Avma(0x70_0ff0), &mut bytes), 0x20);
-        assert_eq!((bytes[0], bytes[0x1f]), (0x0f, 0x10));
+        assert_eq!(
+            (bytes[0], bytes[0x1f]),
+            (0x00, 0x01),
+            "a page of zeros is there, though a hole"
+        );
         assert_eq!(
             core.memory(Avma(0x90_17f0), &mut bytes),
             0x10,
@@ -280,7 +299,8 @@ mod tests {
         write(&mut file, &contents, memory).unwrap();
         let bytes = file.into_inner();
         let mut refused = 0;
-        for end in 0..bytes.len() {
+        // The last byte stands after all memory.
+        for end in 0..bytes.len() - 1 {
             match Core::parse(bytes[..end].to_vec().into(), "core") {
                 Ok(core) => assert!(core.contents().segments[0].saved < 0x1000),
                 Err(error) => {
