@@ -77,6 +77,12 @@ impl Sources {
             missing: None,
         };
         let elf = sources.module.elf()?;
+        // Files made by `dwz` are relocatable; no module is.
+        if !matches!(elf.kind(), ObjectKind::Executable | ObjectKind::Dynamic) {
+            return Err(Error::Unsupported(
+                "an ELF file that is not linked (an object or core file)",
+            ));
+        }
         if !has_dwarf(&elf) {
             match find_debug(&elf, search) {
                 Ok(found) => sources.debug = found,
@@ -134,11 +140,6 @@ fn parse(data: &[u8]) -> Result<Elf<'_>, Error> {
     let elf = Elf::parse(data)?;
     if elf.architecture() != Architecture::X86_64 {
         return Err(Error::Unsupported("an ELF file for another processor"));
-    }
-    if !matches!(elf.kind(), ObjectKind::Executable | ObjectKind::Dynamic) {
-        return Err(Error::Unsupported(
-            "an ELF file that is not linked (an object or core file)",
-        ));
     }
     Ok(elf)
 }
