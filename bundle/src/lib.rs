@@ -35,6 +35,7 @@ mod schema;
 mod writer;
 
 pub use archive::{pack, unpack};
+pub use backtrail_perf::switch;
 pub use bytes::SharedBytes;
 pub use check::{Report, check};
 pub use error::{Error, Result};
