@@ -3,6 +3,7 @@
 use crate::ring::Ring;
 use backtrail_pt::cofi::{CodeInstruction, Cofi};
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tsc};
+use std::collections::HashSet;
 
 /// How control went from one instruction on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(crate) struct Stream {
     ring: Ring,
     /// Every executed instruction, when asked for.
     golden: Option<Vec<Avma>>,
+    /// Instructions executed since the last one that gave a packet or a TNT bit.
+    silent: HashSet<Avma>,
     pub(crate) instructions: u64,
     pub(crate) gaps: u64,
 }
@@ -38,6 +41,7 @@ impl Stream {
             encoder,
             ring: Ring::new(limit),
             golden: golden.then(Vec::new),
+            silent: HashSet::new(),
             instructions: 0,
             gaps: 0,
         }
@@ -49,6 +53,7 @@ impl Stream {
 
     /// User code goes on at `ip`.
     pub(crate) fn enter(&mut self, ip: Avma) {
+        self.silent.clear();
         self.encoder.enable(ip);
     }
 
@@ -57,8 +62,21 @@ impl Stream {
         self.encoder.disable_async(ip);
     }
 
-    /// Writes PSB when one is due, before the instruction at `ip`.
-    pub(crate) fn sync_if_due(&mut self, ip: Avma) {
+    /// The instruction at `ip` is about to run. Writes PSB when one is due.
+    ///
+    /// FUP means the first time that a decoder comes to its address. Where control comes back to an instruction
+    /// without any packet between (`for (;;) n++;`, recursion without a condition), that would be the wrong
+    /// turn: so an interruption is told just before, in each turn. Only `jmp .` is beyond help.
+    pub(crate) fn before(&mut self, ip: Avma, instruction: Option<&CodeInstruction>) {
+        let next = instruction.and_then(|instruction| match instruction.cofi {
+            Cofi::Sequential => Some(ip + u64::from(instruction.len)),
+            Cofi::Jump { target } | Cofi::Call { target } => Some(target),
+            _ => None,
+        });
+        if next.is_some_and(|next| self.silent.contains(&next)) {
+            self.interrupt(ip);
+            self.enter(ip);
+        }
         if self.encoder.psb_due() {
             self.ring.push(self.encoder.take());
             self.encoder.psb(ip);
@@ -93,19 +111,24 @@ impl Stream {
             }
             _ => {
                 // The instruction at `at` may have run or not: neither is claimed.
-                self.gaps += 1;
-                encoder.flush();
-                encoder.overflow(Some(to));
+                self.gap(to);
                 return Went::Astray;
             }
         }
         self.executed(at);
+        match instruction.cofi {
+            Cofi::Sequential | Cofi::Jump { .. } | Cofi::Call { .. } => {
+                self.silent.insert(at);
+            }
+            _ => self.silent.clear(),
+        }
         Went::On
     }
 
     /// Something ran that is not known; the instruction at `ip` is next.
     pub(crate) fn gap(&mut self, ip: Avma) {
         self.gaps += 1;
+        self.silent.clear();
         self.encoder.flush();
         self.encoder.overflow(Some(ip));
     }

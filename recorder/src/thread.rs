@@ -171,8 +171,9 @@ impl Thread {
             self.entered_handler(to);
         }
         if let Place::User(ip) = self.place {
-            self.stream.sync_if_due(ip);
             self.code = Code::read(self.pid, ip);
+            self.stream
+                .before(ip, self.code.as_ref().map(|code| &code.instruction));
         }
     }
 
