@@ -1,0 +1,233 @@
+//! Queries over the call forest: the call tree, callers, calls of a function.
+
+use crate::error::Result;
+use crate::session::{Session, Thread};
+use crate::source;
+use crate::stack::call_name;
+use crate::time::{Duration, Time};
+use backtrail_decoder::{CallId, Entered, Forest, Left, Position, Watch};
+use backtrail_pt::Avma;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A call, for display.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CallView {
+    /// `c12`, for `goto c12`.
+    pub call: String,
+    /// How deep below the first call shown.
+    pub depth: usize,
+    /// The function; its address when it has no name.
+    pub function: String,
+    /// Where the function begins in the source.
+    pub file: Option<String>,
+    /// The line there.
+    pub line: Option<u32>,
+    /// Its first instruction.
+    pub position: String,
+    /// How many instructions it and its callees executed.
+    pub instructions: u64,
+    /// When it began.
+    pub time: Option<Time>,
+    /// How long it took.
+    pub duration: Option<Duration>,
+    /// How it began, when not by a call.
+    pub entered: Option<String>,
+    /// How it ended, when not by a return.
+    pub left: Option<String>,
+    /// The current position is in it, and in none of the calls shown below it.
+    pub current: bool,
+}
+
+/// A call tree, or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CallTree {
+    /// In order of time, parents before children.
+    pub calls: Vec<CallView>,
+    /// There are more calls than were asked for.
+    pub more: bool,
+}
+
+/// How often a function called another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Caller {
+    /// The calling function.
+    pub function: Option<String>,
+    /// The calling line's file.
+    pub file: Option<String>,
+    /// The calling line.
+    pub line: Option<u32>,
+    /// How many calls.
+    pub count: u64,
+    /// The first of the calls: its call instruction.
+    pub first: String,
+    /// The last of the calls.
+    pub last: String,
+}
+
+/// Answers about the calls of one thread.
+pub struct Calls<'a> {
+    session: &'a Session,
+    thread: &'a Thread,
+    forest: &'a Forest,
+}
+
+impl<'a> Calls<'a> {
+    /// Of a thread.
+    ///
+    /// # Errors
+    /// When canceled.
+    pub fn new(session: &'a Session, thread: &'a Thread, watch: &Watch<'_>) -> Result<Self> {
+        Ok(Self { session, thread, forest: session.forest(thread, watch)? })
+    }
+
+    /// The forest.
+    #[must_use]
+    pub fn forest(&self) -> &'a Forest {
+        self.forest
+    }
+
+    /// The calls around and below `top` (all roots when `None`), to `depth` levels, at most `limit`.
+    #[must_use]
+    pub fn tree(&self, top: Option<CallId>, depth: usize, limit: usize, here: u64) -> CallTree {
+        let tops: Vec<CallId> = match top {
+            Some(top) => vec![top],
+            None => self.forest.roots().collect(),
+        };
+        let mut calls = Vec::new();
+        let mut shown = Vec::new();
+        let mut pending: Vec<(CallId, usize)> = tops.into_iter().rev().map(|call| (call, 0)).collect();
+        let mut more = false;
+        while let Some((call, level)) = pending.pop() {
+            if calls.len() >= limit {
+                more = true;
+                break;
+            }
+            calls.push(self.view(call, level));
+            shown.push(call);
+            if level + 1 < depth {
+                let at = pending.len();
+                // One more than fits shows that there are more.
+                pending.extend(self.forest.children(call).take(limit + 1).map(|child| (child, level + 1)));
+                if let Some(children) = pending.get_mut(at..) {
+                    children.reverse();
+                }
+            }
+        }
+        let around = self.forest.call_at(here).map(|call| self.forest.ancestors(call).collect::<Vec<_>>());
+        let innermost = around.unwrap_or_default().into_iter().find_map(|call| shown.iter().position(|&at| at == call));
+        if let Some(view) = innermost.and_then(|at| calls.get_mut(at)) {
+            view.current = true;
+        }
+        CallTree { calls, more }
+    }
+
+    /// One call.
+    #[must_use]
+    pub fn view(&self, id: CallId, depth: usize) -> CallView {
+        let call = self.forest.call(id);
+        let history = &self.thread.history;
+        let process = self.session.process(self.thread);
+        let function = process.and_then(|process| process.symbols.function_at(call.function));
+        let row = process.and_then(|process| process.symbols.line_at(call.function)).filter(|row| row.line != 0);
+        let declared = function.as_ref().and_then(|function| function.declared.clone());
+        let (file, line) = declared.or(row.map(|row| (row.file, row.line))).unzip();
+        let (begin, end) = (history.time(call.first), history.time(call.end));
+        let complete = !matches!(call.entered, Entered::Adopted | Entered::HistoryStart | Entered::AfterGap)
+            && !matches!(call.left, Left::HistoryEnd | Left::Gap);
+        let times = self.session.times();
+        CallView {
+            call: call_name(id),
+            depth,
+            function: function.map_or_else(|| self.nameless(call.function), |function| function.name.to_string()),
+            file: file.map(|file| file.to_string()),
+            line,
+            position: Position::new(self.thread.tid, call.first).to_string(),
+            instructions: call.end.saturating_sub(call.first),
+            time: begin.map(|begin| times.time(begin)),
+            duration: begin.zip(end).filter(|_| complete).and_then(|(begin, end)| times.duration(begin, end)),
+            entered: describe_entered(call.entered),
+            left: describe_left(call.left),
+            current: false,
+        }
+    }
+
+    fn nameless(&self, at: Avma) -> String {
+        let process = self.session.process(self.thread);
+        let module = process.and_then(|process| process.symbols.module_at(at));
+        match module {
+            Some(module) => format!("{at} in {}", source::short(&module.name)),
+            None => at.to_string(),
+        }
+    }
+
+    /// The calls of the functions with these entries.
+    pub fn of(&self, entries: &'a BTreeSet<Avma>) -> impl DoubleEndedIterator<Item = CallId> + 'a {
+        let process = self.session.process(self.thread);
+        let forest = self.forest;
+        forest.ids().filter(move |&id| {
+            let at = forest.call(id).function;
+            let entry = || process.and_then(|process| process.symbols.function_at(at)).map(|function| function.entry);
+            entries.contains(&at) || entry().is_some_and(|entry| entries.contains(&entry))
+        })
+    }
+
+    /// Who called the functions with these entries, by calling line, the most frequent first.
+    #[must_use]
+    pub fn callers(&self, entries: &BTreeSet<Avma>) -> Vec<Caller> {
+        let mut sites: BTreeMap<Option<Avma>, (u64, u64, u64)> = BTreeMap::new();
+        for id in self.of(entries) {
+            let call = self.forest.call(id);
+            let (pc, index) = match call.entered {
+                Entered::Call { site } | Entered::TailCall { site } => (self.thread.history.pc(site), site),
+                _ => (None, call.first),
+            };
+            let known = sites.entry(pc).or_insert((0, index, index));
+            known.0 += 1;
+            known.2 = index;
+        }
+        let process = self.session.process(self.thread);
+        let mut callers: Vec<Caller> = sites
+            .into_iter()
+            .map(|(pc, (count, first, last))| {
+                let frames = pc.zip(process).map(|(pc, process)| process.symbols.frames_at(pc)).unwrap_or_default();
+                let frame = frames.into_iter().next();
+                let location = frame.as_ref().and_then(|frame| frame.location.clone());
+                Caller {
+                    function: frame.map(|frame| frame.function.to_string()),
+                    file: location.as_ref().map(|location| location.file.to_string()),
+                    line: location.map(|location| location.line),
+                    count,
+                    first: Position::new(self.thread.tid, first).to_string(),
+                    last: Position::new(self.thread.tid, last).to_string(),
+                }
+            })
+            .collect();
+        callers.sort_by_key(|caller| std::cmp::Reverse(caller.count));
+        callers
+    }
+}
+
+fn describe_entered(entered: Entered) -> Option<String> {
+    Some(match entered {
+        Entered::Call { .. } => return None,
+        Entered::TailCall { .. } => "tail call".to_owned(),
+        Entered::Signal { .. } => "signal handler".to_owned(),
+        Entered::Adopted => "called before history begins".to_owned(),
+        Entered::HistoryStart => "history begins inside".to_owned(),
+        Entered::AfterGap => "after a gap".to_owned(),
+        Entered::Unknown => "entered in a way that is not understood".to_owned(),
+    })
+}
+
+fn describe_left(left: Left) -> Option<String> {
+    Some(match left {
+        Left::Return => return None,
+        Left::TailCall => "tail call".to_owned(),
+        Left::Unwound => "unwound".to_owned(),
+        Left::SignalReturn => "signal return".to_owned(),
+        Left::Unknown => "left in a way that is not understood".to_owned(),
+        Left::HistoryEnd => "still running at the end".to_owned(),
+        Left::Gap => "cut off by a gap".to_owned(),
+    })
+}

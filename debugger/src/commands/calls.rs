@@ -1,0 +1,125 @@
+//! What led here: `calls`, `callers`, `count`, `search`, `history`.
+
+use super::{Context, breakpoints, number};
+use crate::calls::Calls;
+use crate::error::{Error, Result};
+use crate::output::{Output, SearchView};
+use crate::views;
+use backtrail_decoder::{CallId, Position};
+use backtrail_pt::Avma;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many calls `calls` shows.
+const CALLS: usize = 200;
+/// How many levels `calls` shows.
+const DEPTH: usize = 3;
+/// How many lines `history` shows.
+const LINES: u64 = 20;
+
+/// `calls [cN|all] [--depth N] [--limit N]`.
+pub(super) fn calls(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let navigator = &*context.navigator;
+    let calls = Calls::new(navigator.session(), navigator.thread()?, context.watch)?;
+    let (mut depth, mut limit) = (DEPTH, CALLS);
+    let mut top: Option<Option<CallId>> = None;
+    let mut words = arguments.split_whitespace();
+    while let Some(word) = words.next() {
+        let mut value = |name: &str| {
+            let value = words.next().and_then(|value| value.parse().ok());
+            value.ok_or_else(|| Error::Cannot(format!("{name} takes a number: calls {name} 3")))
+        };
+        match word {
+            "--depth" => depth = value("--depth")?,
+            "--limit" => limit = value("--limit")?,
+            "all" | "--all" => top = Some(None),
+            _ => {
+                let id = word.strip_prefix('c').and_then(|number| number.parse().ok());
+                let id = id.and_then(|number| calls.forest().id(number));
+                let none = || Error::Usage {
+                    problem: format!("there is no call \"{word}\""),
+                    usage: "calls [cN|all] [--depth N] [--limit N]".to_owned(),
+                };
+                top = Some(Some(id.ok_or_else(none)?));
+            }
+        }
+    }
+    let here = || calls.forest().call_at(navigator.index());
+    let top = top.unwrap_or_else(here);
+    Ok(Output::Calls(calls.tree(top, depth.max(1), limit.max(1), navigator.index())))
+}
+
+/// The entries of the functions that a name means.
+fn entries(context: &Context<'_>, name: &str) -> Result<BTreeSet<Avma>> {
+    let process = context.navigator.process()?;
+    let found: BTreeSet<Avma> =
+        process.symbols.functions_named(name).into_iter().map(|function| function.entry).collect();
+    if found.is_empty() {
+        return Err(Error::NoSymbol { name: name.to_owned(), modules: process.describe_modules() });
+    }
+    Ok(found)
+}
+
+pub(super) fn callers(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let entries = entries(context, arguments)?;
+    let navigator = &*context.navigator;
+    let calls = Calls::new(navigator.session(), navigator.thread()?, context.watch)?;
+    Ok(Output::Callers { function: arguments.to_owned(), callers: calls.callers(&entries) })
+}
+
+/// How often a function was called, or other code executed.
+pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let hits = context.navigator.resolve(arguments, context.watch)?.hits;
+    let navigator = &*context.navigator;
+    let thread = navigator.thread()?;
+    let calls = match entries(context, arguments) {
+        Ok(entries) => {
+            let calls = Calls::new(navigator.session(), thread, context.watch)?;
+            Some(calls.of(&entries).count() as u64)
+        }
+        Err(_) => None,
+    };
+    let all = 0..thread.history.len();
+    let mut executions = thread.history.count_at(all, &hits.addresses);
+    executions += navigator.with_steps(context.watch, |steps| {
+        let (mut count, mut from) = (0, None);
+        while let Some(at) = thread.history.next_at(from.map_or(0, |from: u64| from + 1), &hits.line) {
+            count += u64::from(steps.lines.is_start(at)?);
+            from = Some(at);
+        }
+        Ok(count)
+    })?;
+    Ok(Output::Count { location: arguments.to_owned(), executions, calls })
+}
+
+pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let pattern = breakpoints::regex(arguments)?;
+    let navigator = &*context.navigator;
+    let thread = navigator.thread()?;
+    let process = navigator.process()?;
+    let calls = Calls::new(navigator.session(), thread, context.watch)?;
+    let mut names: BTreeMap<Avma, Option<String>> = BTreeMap::new();
+    let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for id in calls.forest().ids() {
+        let call = calls.forest().call(id);
+        let name = names.entry(call.function).or_insert_with(|| {
+            let function = process.symbols.function_at(call.function)?;
+            pattern.is_match(&function.name).then(|| function.name.to_string())
+        });
+        if let Some(name) = name {
+            let known = found.entry(name.clone()).or_default();
+            *known = (known.0 + 1, call.first);
+        }
+    }
+    let mut functions: Vec<(String, u64, u64)> =
+        found.into_iter().map(|(name, (count, last))| (name, count, last)).collect();
+    functions.sort_by_key(|(_, _, last)| std::cmp::Reverse(*last));
+    let position = |index| Position::new(thread.tid, index).to_string();
+    let functions = functions.into_iter().map(|(name, count, last)| (name, count, position(last))).collect();
+    Ok(Output::Search(SearchView { pattern: arguments.to_owned(), functions }))
+}
+
+pub(super) fn history(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let count = number(arguments, LINES)?;
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    Ok(Output::History(views::history(context.navigator, count, context.watch)?))
+}

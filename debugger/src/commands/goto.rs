@@ -1,0 +1,143 @@
+//! Moving anywhere: positions, times, calls, bookmarks, threads.
+
+use super::Context;
+use crate::error::{Error, Result};
+use crate::navigator::Stop;
+use crate::output::{Output, WhenView};
+use crate::signal;
+use crate::time::parse_nanos;
+use crate::views;
+use backtrail_decoder::{CallId, Position};
+use backtrail_pt::{Tid, Tsc};
+
+fn moved(context: &mut Context<'_>, stop: Stop) -> Result<Output> {
+    Ok(Output::Stop(views::stop(context.navigator, stop, context.watch)?))
+}
+
+pub(super) fn go_to(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let to = position(context, arguments)?;
+    let stop = context.navigator.go_to(to)?;
+    moved(context, stop)
+}
+
+/// Reads what `goto` takes.
+fn position(context: &mut Context<'_>, text: &str) -> Result<Position> {
+    let navigator = &*context.navigator;
+    let (tid, len) = (navigator.position().tid(), navigator.thread()?.history.len());
+    if let Some(&bookmark) = navigator.bookmarks.get(text) {
+        return Ok(bookmark);
+    }
+    if let Ok(position) = text.parse() {
+        return Ok(position);
+    }
+    if let Some(index) = text.strip_prefix('#').and_then(|index| index.parse().ok()) {
+        return Ok(Position::new(tid, index));
+    }
+    if let Some(time) = text.strip_prefix('@') {
+        return at_time(context, time);
+    }
+    if let Some(call) = text.strip_prefix('c').and_then(|number| number.parse::<u32>().ok()) {
+        let thread = navigator.thread()?;
+        let forest = navigator.session().forest(thread, context.watch)?;
+        let none = || Error::Cannot(format!("thread {tid} has no call {text}; `calls` lists them"));
+        let call: CallId = forest.id(call).ok_or_else(none)?;
+        return Ok(Position::new(tid, forest.call(call).first));
+    }
+    match text {
+        "start" | "begin" => Ok(Position::new(tid, 0)),
+        "end" => Ok(Position::new(tid, len)),
+        "crash" => {
+            let session = navigator.session();
+            let crashed = session.crash().and(session.main_thread());
+            let none = || Error::Cannot("the trace does not end in a crash; `goto end` goes to its end".to_owned());
+            let thread = crashed.ok_or_else(none)?;
+            Ok(Position::new(thread.tid, thread.history.len()))
+        }
+        _ => Err(Error::Usage {
+            problem: format!("\"{text}\" is no place in the trace"),
+            usage: "goto start|end|crash|tTHREAD#INDEX|#INDEX|@TIME|cCALL|BOOKMARK, TIME being like @-1.5ms".to_owned(),
+        }),
+    }
+}
+
+fn at_time(context: &Context<'_>, text: &str) -> Result<Position> {
+    let navigator = &*context.navigator;
+    let bad = || Error::Cannot(format!("\"@{text}\" is no time; give one before the crash, like @-1.5ms"));
+    let ns = parse_nanos(text).ok_or_else(bad)?;
+    let no_clock = || {
+        Error::Cannot("the trace does not say how its time stamps convert to time; `when` shows them as ticks".to_owned())
+    };
+    let tsc = navigator.session().times().tsc_at(ns).ok_or_else(no_clock)?;
+    at_tsc(context, navigator.position().tid(), tsc)
+}
+
+fn at_tsc(context: &Context<'_>, tid: Tid, tsc: Tsc) -> Result<Position> {
+    let thread = context.navigator.session().thread(tid)?;
+    let index = thread.history.index_at(tsc);
+    let early = || Error::Cannot(format!("the history of thread {tid} has no time that early; `goto start` goes to its start"));
+    Ok(Position::new(tid, index.ok_or_else(early)?))
+}
+
+pub(super) fn when(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let navigator = &*context.navigator;
+    let thread = navigator.thread()?;
+    let end = navigator.is_at_end().then(|| match navigator.session().crash_of(thread.tid) {
+        Some(crash) => format!("at the crash: {}", signal::describe(crash)),
+        None => "at the end of the history".to_owned(),
+    });
+    Ok(Output::When(WhenView {
+        position: navigator.position().to_string(),
+        thread: thread.tid.0,
+        name: thread.name.clone(),
+        of: thread.history.len(),
+        time: views::time(navigator, thread, navigator.index()),
+        cpu: thread.history.cpu(navigator.index()).map(|cpu| cpu.0),
+        end,
+    }))
+}
+
+pub(super) fn back(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let stop = context.navigator.back()?;
+    moved(context, stop)
+}
+
+pub(super) fn forward(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let stop = context.navigator.forward()?;
+    moved(context, stop)
+}
+
+pub(super) fn bookmark(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    if arguments.is_empty() {
+        return info_bookmarks(context, arguments);
+    }
+    let position = context.navigator.position();
+    context.navigator.bookmarks.insert(arguments.to_owned(), position);
+    Ok(Output::Bookmarks { bookmarks: vec![(arguments.to_owned(), position.to_string())] })
+}
+
+pub(super) fn info_bookmarks(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let all = context.navigator.bookmarks.iter();
+    Ok(Output::Bookmarks { bookmarks: all.map(|(name, position)| (name.clone(), position.to_string())).collect() })
+}
+
+/// `thread TID`: to where it was left; `thread TID now`: to what it did at this time.
+pub(super) fn thread(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    if arguments.is_empty() {
+        return when(context, arguments);
+    }
+    let (text, now) = match arguments.split_once(char::is_whitespace) {
+        Some((text, rest)) => (text, rest.trim() == "now"),
+        None => (arguments, false),
+    };
+    let tid: Tid = text.trim_start_matches('t').parse().map_err(|_| Error::NoThread(text.to_owned()))?;
+    context.navigator.session().thread(tid)?;
+    let to = if now {
+        let here = context.navigator.thread()?.history.time(context.navigator.index());
+        let no_time = || Error::Cannot("the time of this position is unknown; `thread N` goes to where it was left".to_owned());
+        at_tsc(context, tid, here.ok_or_else(no_time)?.tsc)?
+    } else {
+        context.navigator.position_of(tid)
+    };
+    let stop = context.navigator.go_to(to)?;
+    moved(context, stop)
+}

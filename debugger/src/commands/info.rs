@@ -1,0 +1,139 @@
+//! `info …`.
+
+use super::{Context, breakpoints, stack};
+use crate::error::{Error, Result};
+use crate::navigator::Navigator;
+use crate::output::{FunctionView, GapView, ModuleView, Output, SourceFileView, SourceView, ThreadView};
+use crate::registers;
+use backtrail_decoder::Position;
+
+/// `info functions` lists no more.
+const MAX_FUNCTIONS: usize = 500;
+
+pub(super) fn threads(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let navigator = &*context.navigator;
+    let current = navigator.position().tid();
+    let session = navigator.session();
+    let threads = session
+        .threads()
+        .iter()
+        .map(|thread| {
+            let position = navigator.position_of(thread.tid);
+            let stack = crate::stack::stack(session, thread, position.index(), 1, context.watch)?;
+            Ok(ThreadView {
+                tid: thread.tid.0,
+                name: thread.name.clone(),
+                current: thread.tid == current,
+                crashed: session.crash_of(thread.tid).is_some(),
+                instructions: thread.history.len(),
+                gaps: thread.gaps().len(),
+                position: position.to_string(),
+                place: stack.frames.first().map(crate::stack::StackFrame::describe),
+            })
+        })
+        .collect::<Result<_>>()?;
+    Ok(Output::Threads { threads })
+}
+
+pub(super) fn all_registers(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let mut registers = registers::all(context.navigator);
+    if !arguments.is_empty() {
+        let wanted: Vec<&str> = arguments.split_whitespace().map(|name| name.trim_start_matches('$')).collect();
+        registers.retain(|register| wanted.contains(&register.name.as_str()));
+        if registers.is_empty() {
+            return Err(Error::Cannot(format!("no register {arguments}; `info registers` lists all")));
+        }
+    }
+    Ok(Output::Registers { registers })
+}
+
+pub(super) fn sharedlibrary(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let symbols = &context.navigator.process()?.symbols;
+    let modules = symbols
+        .modules()
+        .iter()
+        .map(|module| ModuleView {
+            from: module.range.start.0,
+            to: module.range.end.0,
+            name: module.name.to_string(),
+            symbols: module.file.is_some(),
+            debug_gap: module.file.as_ref().and_then(|file| file.debug_gap()),
+        })
+        .collect();
+    Ok(Output::Modules { modules })
+}
+
+pub(super) fn gaps(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let thread = context.navigator.thread()?;
+    let gaps = thread
+        .history
+        .gaps()
+        .map(|(index, gap)| GapView {
+            position: Position::new(thread.tid, index).to_string(),
+            cause: gap.cause.to_string(),
+            trace_offset: gap.trace_offset,
+            trace_bytes: gap.resumed_offset.map(|resumed| resumed.saturating_sub(gap.trace_offset)),
+        })
+        .collect();
+    Ok(Output::Gaps { gaps })
+}
+
+pub(super) fn functions(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let pattern = breakpoints::regex(arguments)?;
+    let mut found = context.navigator.process()?.symbols.functions_matching(&pattern);
+    found.sort_by(|one, other| (&one.name, one.entry).cmp(&(&other.name, other.entry)));
+    let more = found.len() > MAX_FUNCTIONS;
+    found.truncate(MAX_FUNCTIONS);
+    let functions = found
+        .into_iter()
+        .map(|function| {
+            let (file, line) = function.declared.unzip();
+            FunctionView {
+                entry: function.entry.0,
+                name: function.name.to_string(),
+                file: file.map(|file| file.to_string()),
+                line,
+            }
+        })
+        .collect();
+    Ok(Output::Functions { functions, more })
+}
+
+pub(super) fn frame(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    stack::frame(context, arguments)
+}
+
+/// Where the code of a line is, or of the current position.
+pub(super) fn line(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let navigator = &*context.navigator;
+    if !arguments.is_empty() {
+        let places = navigator.resolve(arguments, context.watch)?.places;
+        return Ok(Output::message(format!("{arguments}: code at {}.", places.join(", "))));
+    }
+    let unknown = || Error::Cannot("no line is known here; `info sharedlibrary` tells what has symbols".to_owned());
+    let pc = navigator.pc().ok_or_else(unknown)?;
+    let row = navigator.process()?.symbols.line_at(pc).filter(|row| row.line != 0).ok_or_else(unknown)?;
+    let text = format!("Line {} of {} is at {} to {}.", row.line, row.file, row.range.start, row.range.end);
+    Ok(Output::message(text))
+}
+
+pub(super) fn source(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let navigator = &*context.navigator;
+    let selected = navigator.selected_frame();
+    let stack = navigator.stack(selected + 1, context.watch)?;
+    let file = stack.frames.into_iter().nth(selected).and_then(|frame| frame.file);
+    let found = file.as_deref().and_then(|file| navigator.sources.find(file));
+    Ok(Output::SourceFile(SourceFileView { file, found: found.map(|path| path.display().to_string()) }))
+}
+
+/// Lines `first` to `first + count - 1` of a file.
+pub(super) fn source_lines(
+    navigator: &Navigator,
+    file: &str,
+    first: u32,
+    count: usize,
+    current: Option<u32>,
+) -> SourceView {
+    let lines = navigator.sources.lines(file, first, count);
+    SourceView { file: file.to_owned(), first, lines, current }
+}

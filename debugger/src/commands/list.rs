@@ -1,0 +1,137 @@
+//! Source and code: `list`, `disassemble`, `x/i`.
+
+use super::{Context, info};
+use crate::disassembly::disassemble as disassembled;
+use crate::error::{Error, Result};
+use crate::location::{self, Location};
+use crate::output::Output;
+use backtrail_pt::Avma;
+
+/// GDB's number of lines.
+const LINES: usize = 10;
+/// A function is not disassembled further.
+const MAX_INSTRUCTIONS: usize = 5000;
+
+pub(super) fn list(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let (file, first) = match (arguments, context.navigator.listed.clone()) {
+        ("", Some(listed)) => listed,
+        ("-", Some((file, next))) => {
+            let before = next.saturating_sub(2 * LINES as u32).max(1);
+            (file, before)
+        }
+        ("" | "-", None) => here(context)?,
+        _ => at_location(context, arguments)?,
+    };
+    let current = selected_line(context)?.filter(|(at, _)| *at == file).map(|(_, line)| line);
+    let view = info::source_lines(context.navigator, &file, first, LINES, current);
+    match &view.lines {
+        Some(lines) if lines.is_empty() => {
+            return Err(Error::Cannot(format!("line {first} is beyond the end of {file}; `list 1` begins at its start")));
+        }
+        Some(lines) => context.navigator.listed = Some((file, first.saturating_add(lines.len() as u32))),
+        None => {
+            return Err(Error::Cannot(format!(
+                "the source file {file} is not found; `set substitute-path FROM TO` or --source DIR tells where it is"
+            )));
+        }
+    }
+    Ok(Output::Source(view))
+}
+
+fn selected_line(context: &Context<'_>) -> Result<Option<(String, u32)>> {
+    let selected = context.navigator.selected_frame();
+    let stack = context.navigator.stack(selected + 1, context.watch)?;
+    let frame = stack.frames.into_iter().nth(selected);
+    Ok(frame.and_then(|frame| frame.file.zip(frame.line)))
+}
+
+/// The lines around the selected frame's; if it has none, around the nearest caller's that has.
+fn here(context: &Context<'_>) -> Result<(String, u32)> {
+    let selected = context.navigator.selected_frame();
+    let stack = context.navigator.stack(selected + 8, context.watch)?;
+    let found = stack.frames.into_iter().skip(selected).find_map(|frame| frame.file.zip(frame.line));
+    let none = || Error::Cannot("no line is known here; `info sharedlibrary` tells what has symbols".to_owned());
+    found.map(|(file, line)| around(file, line)).ok_or_else(none)
+}
+
+fn around(file: String, line: u32) -> (String, u32) {
+    (file, line.saturating_sub(LINES as u32 / 2).max(1))
+}
+
+fn at_location(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> {
+    let navigator = &*context.navigator;
+    match Location::parse(arguments)? {
+        Location::Line { file: None, line } => here(context).map(|(file, _)| around(file, line)),
+        Location::Line { file: Some(file), line } => {
+            // The full name, which the finder needs, is that of the nearest code.
+            let known = navigator.process()?.symbols.addresses_of_line(&file, line).into_iter().next();
+            Ok(around(known.map_or(file, |found| found.file.to_string()), line))
+        }
+        Location::Function(name) => {
+            let process = navigator.process()?;
+            let found = process.symbols.functions_named(&name);
+            let none = || Error::NoSymbol { name: name.clone(), modules: process.describe_modules() };
+            let function = found.first().ok_or_else(none)?;
+            let row = process.symbols.line_at(function.entry).map(|row| (row.file, row.line));
+            let (file, line) = function.declared.clone().or(row).ok_or_else(none)?;
+            Ok(around(file.to_string(), line))
+        }
+        Location::Address(text) => {
+            let at = location::address(navigator.process()?, &text, navigator.pc())?;
+            let row = navigator.process()?.symbols.line_at(at);
+            let none = || Error::Cannot(format!("no line is known at {at}; `disassemble {at}` shows its code"));
+            row.map(|row| around(row.file.to_string(), row.line)).ok_or_else(none)
+        }
+    }
+}
+
+/// `disassemble`, `disassemble FUNCTION|ADDRESS`, `disassemble FROM,TO`.
+pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let navigator = &*context.navigator;
+    let process = navigator.process()?;
+    let pc = navigator.pc();
+    let address = |text: &str| location::address(process, text.trim().trim_start_matches('*'), pc);
+    if let Some((from, to)) = arguments.split_once(',') {
+        let from = address(from)?;
+        let to = match to.trim().strip_prefix('+') {
+            Some(length) => from + address(length)?.0,
+            None => address(to)?,
+        };
+        if to <= from {
+            return Err(Error::Cannot(format!("{from},{to} is no range: the first address must be below the second")));
+        }
+        let lines = disassembled(process, from..to, MAX_INSTRUCTIONS, navigator.flavor, pc);
+        return Ok(Output::Disassembly { function: None, lines });
+    }
+    let unknown = || Error::Cannot("it is unknown where the thread stands; give FUNCTION or FROM,TO".to_owned());
+    let at = if arguments.is_empty() { pc.ok_or_else(unknown)? } else { address(arguments)? };
+    let Some(function) = process.symbols.function_at(at) else {
+        return Err(Error::Cannot(format!("no function is known at {at}; `x/10i {at}` shows the code there")));
+    };
+    let lines = disassembled(process, function.range.clone(), MAX_INSTRUCTIONS, navigator.flavor, pc);
+    Ok(Output::Disassembly { function: Some(function.name.to_string()), lines })
+}
+
+/// `x/NI ADDRESS`: instructions; memory is not recovered from a trace.
+pub(super) fn examine(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let navigator = &*context.navigator;
+    let (format, place) = match arguments.strip_prefix('/') {
+        Some(rest) => rest.split_once(char::is_whitespace).unwrap_or((rest, "$pc")),
+        None => ("i", arguments),
+    };
+    let count = match format.strip_suffix('i') {
+        Some("") => 1,
+        Some(count) => count.parse().ok().filter(|&count| count <= MAX_INSTRUCTIONS).unwrap_or(MAX_INSTRUCTIONS),
+        None => {
+            return Err(Error::Cannot(format!(
+                "x/{format} needs memory, which a trace does not have yet; x/NI shows instructions"
+            )));
+        }
+    };
+    let place = if place.trim().is_empty() { "$pc" } else { place };
+    let process = navigator.process()?;
+    let at = location::address(process, place.trim_start_matches('*'), navigator.pc())?;
+    let end = Avma(at.0.saturating_add(count as u64 * 15));
+    let lines = disassembled(process, at..end, count, navigator.flavor, navigator.pc());
+    Ok(Output::Disassembly { function: None, lines })
+}

@@ -1,0 +1,120 @@
+//! Disassembly, with names for the targets of jumps and calls.
+
+use crate::session::Process;
+use backtrail_pt::Avma;
+use backtrail_symbolizer::Symbolizer;
+use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, IntelFormatter};
+use iced_x86::{SymbolResolver, SymbolResult};
+use serde::Serialize;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The syntax of disassembly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Flavor {
+    /// AT&T, GDB's default.
+    #[default]
+    Att,
+    /// Intel.
+    Intel,
+}
+
+/// An instruction as text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// Where.
+    pub address: u64,
+    /// `main+4`.
+    pub symbol: Option<String>,
+    /// Its bytes, hexadecimal.
+    pub bytes: String,
+    /// `mov    %rsp,%rbp`; `(bad)` where the bytes are no instruction.
+    pub text: String,
+    /// It is the next to run.
+    pub current: bool,
+}
+
+/// No more is disassembled at once.
+const MAX_BYTES: u64 = 1 << 20;
+
+struct Names(Arc<Symbolizer>);
+
+impl SymbolResolver for Names {
+    fn symbol(
+        &mut self,
+        _instruction: &Instruction,
+        _operand: u32,
+        _instruction_operand: Option<u32>,
+        address: u64,
+        _size: u32,
+    ) -> Option<SymbolResult<'_>> {
+        let name = symbol(&self.0, Avma(address))?;
+        Some(SymbolResult::with_string(address, format!("{address:#x} <{name}>")))
+    }
+}
+
+/// `main+4` for an address in a function.
+#[must_use]
+pub fn symbol(symbols: &Symbolizer, at: Avma) -> Option<String> {
+    let function = symbols.function_at(at)?;
+    Some(match at - function.entry {
+        0 => function.name.to_string(),
+        offset if at >= function.entry => format!("{}+{offset}", function.name),
+        _ => format!("{} (part at {})", function.name, function.range.start),
+    })
+}
+
+fn formatter(flavor: Flavor, symbols: &Arc<Symbolizer>) -> Box<dyn Formatter> {
+    let names = Some(Box::new(Names(Arc::clone(symbols))) as Box<dyn SymbolResolver>);
+    let mut formatter: Box<dyn Formatter> = match flavor {
+        Flavor::Att => Box::new(GasFormatter::with_options(names, None)),
+        Flavor::Intel => Box::new(IntelFormatter::with_options(names, None)),
+    };
+    let options = formatter.options_mut();
+    options.set_hex_prefix("0x");
+    options.set_hex_suffix("");
+    options.set_uppercase_hex(false);
+    options.set_small_hex_numbers_in_decimal(false);
+    options.set_space_after_operand_separator(false);
+    options.set_first_operand_char_index(7);
+    options.set_rip_relative_addresses(false);
+    formatter
+}
+
+/// The instructions in `range`, or until `count` are there; ends early where the code is unknown.
+#[must_use]
+pub fn disassemble(
+    process: &Process,
+    range: Range<Avma>,
+    count: usize,
+    flavor: Flavor,
+    pc: Option<Avma>,
+) -> Vec<Line> {
+    let len = (range.end - range.start).min(MAX_BYTES).min((count as u64).saturating_mul(15));
+    let mut code = vec![0; len as usize];
+    let known = process.read(range.start, &mut code);
+    code.truncate(known);
+    let mut formatter = formatter(flavor, &process.symbols);
+    let mut decoder = Decoder::with_ip(64, &code, range.start.0, DecoderOptions::NONE);
+    let mut lines = Vec::new();
+    while decoder.can_decode() && lines.len() < count {
+        let at = decoder.position();
+        let instruction = decoder.decode();
+        let bytes = code.get(at..decoder.position()).unwrap_or_default();
+        let address = Avma(instruction.ip());
+        let mut text = String::new();
+        if instruction.is_invalid() {
+            text.push_str("(bad)");
+        } else {
+            formatter.format(&instruction, &mut text);
+        }
+        lines.push(Line {
+            address: address.0,
+            symbol: symbol(&process.symbols, address),
+            bytes: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            text,
+            current: pc == Some(address),
+        });
+    }
+    lines
+}

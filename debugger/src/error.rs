@@ -1,0 +1,123 @@
+//! What a command or opening a session can fail with, each in one sentence with a way out.
+
+use backtrail_decoder::{Canceled, Position};
+use backtrail_pt::Tid;
+
+/// Why something could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The bundle could not be opened.
+    #[error(transparent)]
+    Bundle(#[from] backtrail_bundle::Error),
+    /// A file could not be read or written.
+    #[error("cannot read {path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The user stopped it.
+    #[error("canceled")]
+    Canceled,
+    /// There is nothing to debug.
+    #[error("{0} holds no thread; `backtrail check` tells what it holds")]
+    NoThreads(String),
+    /// No history, only a core.
+    #[error(
+        "there is no history of thread {0} to move in, only its state at the crash; `backtrace` and `info registers` show it"
+    )]
+    NoHistory(Tid),
+    /// No such thread.
+    #[error("no thread {0}; `info threads` lists them")]
+    NoThread(String),
+    /// A position beyond its thread's history.
+    #[error("{position} is beyond the history of its thread, which ends at {end}")]
+    NoPosition {
+        /// What was asked for.
+        position: Position,
+        /// The end.
+        end: Position,
+    },
+    /// A name that no module has.
+    #[error("no symbol \"{name}\" in {modules}; try `info functions {name}`")]
+    NoSymbol {
+        /// As given.
+        name: String,
+        /// "the 3 modules with symbols".
+        modules: String,
+    },
+    /// A line without code.
+    #[error("no code at {file}:{line} in any module; `info functions` lists what there is")]
+    NoLine {
+        /// As given.
+        file: String,
+        /// As given.
+        line: u32,
+    },
+    /// A location that was not understood.
+    #[error("\"{0}\" is no location: give FUNCTION, FILE:LINE, LINE or *ADDRESS")]
+    BadLocation(String),
+    /// An address that was not understood.
+    #[error("\"{0}\" is no address: give 0x… or SYMBOL+OFFSET")]
+    BadAddress(String),
+    /// A regular expression that is none.
+    #[error("\"{pattern}\" is no regular expression ({problem})")]
+    BadRegex {
+        /// As given.
+        pattern: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Arguments that the command does not take.
+    #[error("{problem}; usage: {usage}")]
+    Usage {
+        /// What is wrong.
+        problem: String,
+        /// The command's form.
+        usage: String,
+    },
+    /// No such command.
+    #[error("undefined command: \"{0}\"; try `help`")]
+    UnknownCommand(String),
+    /// An abbreviation of several commands.
+    #[error("ambiguous command \"{name}\": {candidates}")]
+    AmbiguousCommand {
+        /// As given.
+        name: String,
+        /// The commands it can mean.
+        candidates: String,
+    },
+    /// No such breakpoint.
+    #[error("no breakpoint number {0}; `info breakpoints` lists them")]
+    NoBreakpoint(u32),
+    /// A value that is not known at this position.
+    #[error("{name} = <unknown: {why}>")]
+    UnknownValue {
+        /// The register or expression.
+        name: String,
+        /// Why it is not known.
+        why: String,
+    },
+    /// Anything else that cannot be done here.
+    #[error("{0}")]
+    Cannot(String),
+}
+
+impl Error {
+    /// Whether outside input was malformed: the command line exits with 3 for it.
+    #[must_use]
+    pub fn is_malformed(&self) -> bool {
+        matches!(self, Self::Bundle(error) if error.is_malformed())
+    }
+}
+
+impl From<Canceled> for Error {
+    fn from(_: Canceled) -> Self {
+        Self::Canceled
+    }
+}
+
+/// The result of everything here.
+pub type Result<T> = std::result::Result<T, Error>;

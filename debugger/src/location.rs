@@ -1,0 +1,210 @@
+//! Locations as they are typed: FUNCTION, FILE:LINE, LINE, *ADDRESS.
+
+use crate::breakpoint::Hits;
+use crate::error::{Error, Result};
+use crate::session::Process;
+use backtrail_decoder::PcSet;
+use backtrail_pt::Avma;
+use backtrail_symbolizer::{Function, LineMatch};
+use std::ops::Range;
+
+/// A location, not looked up yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A function, by its name or the end of it (`foo` for `ns::foo`).
+    Function(String),
+    /// A line of a file; the file may be any end of the path.
+    Line {
+        /// `None`: the file of the current position.
+        file: Option<String>,
+        /// From 1.
+        line: u32,
+    },
+    /// An address, as it was typed after `*`.
+    Address(String),
+}
+
+/// Where a location hits, and what to call that.
+#[derive(Clone, Debug, Default)]
+pub struct Resolved {
+    /// Where.
+    pub hits: Hits,
+    /// `main at main.c:3`, a place a part.
+    pub places: Vec<String>,
+}
+
+impl Location {
+    /// Reads a location.
+    ///
+    /// # Errors
+    /// When it is empty, or its line is no number.
+    pub fn parse(text: &str) -> Result<Self> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(Error::BadLocation(text.to_owned()));
+        }
+        if let Some(address) = text.strip_prefix('*') {
+            return Ok(Self::Address(address.trim().to_owned()));
+        }
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let line = |text: &str| text.parse().map_err(|_| Error::BadLocation(text.to_owned()));
+        if digits(text) {
+            return Ok(Self::Line { file: None, line: line(text)? });
+        }
+        match text.rsplit_once(':') {
+            Some((file, number)) if digits(number) && !file.ends_with(':') => {
+                Ok(Self::Line { file: Some(file.to_owned()), line: line(number)? })
+            }
+            _ => Ok(Self::Function(text.to_owned())),
+        }
+    }
+
+    /// Looks it up in a process; `here` is the file for a line without one, `pc` is `$pc`.
+    ///
+    /// # Errors
+    /// When there is no such function, line or address.
+    pub fn resolve(&self, process: &Process, here: Option<&str>, pc: Option<Avma>) -> Result<Resolved> {
+        match self {
+            Self::Function(name) => function(process, name),
+            Self::Line { file, line } => {
+                let file = file.as_deref().or(here).ok_or_else(|| {
+                    Error::Cannot(format!("no source file is known here; give FILE:{line}"))
+                })?;
+                lines(process, file, *line)
+            }
+            Self::Address(text) => {
+                let at = address(process, text, pc)?;
+                Ok(Resolved { hits: Hits { addresses: at.into(), ..Hits::default() }, places: vec![at.to_string()] })
+            }
+        }
+    }
+}
+
+fn function(process: &Process, name: &str) -> Result<Resolved> {
+    let functions = process.symbols.functions_named(name);
+    let copies = process.symbols.inlined_copies_named(name);
+    if functions.is_empty() && copies.is_empty() {
+        return Err(Error::NoSymbol { name: name.to_owned(), modules: process.describe_modules() });
+    }
+    let mut addresses: Vec<Avma> = functions.iter().map(|function| process.after_prologue(function)).collect();
+    addresses.extend(copies.iter().map(|copy| copy.entry));
+    addresses.sort_unstable();
+    addresses.dedup();
+    let places = addresses.iter().map(|&at| place(process, at)).collect();
+    Ok(Resolved { hits: Hits { addresses: addresses.into_iter().collect(), ..Hits::default() }, places })
+}
+
+/// Hits for all functions given, as `rbreak` wants.
+pub(crate) fn functions(process: &Process, functions: &[Function<Avma>]) -> Vec<(Hits, String)> {
+    let at = functions.iter().map(|function| process.after_prologue(function));
+    at.map(|at| (Hits { addresses: at.into(), ..Hits::default() }, place(process, at))).collect()
+}
+
+fn lines(process: &Process, file: &str, line: u32) -> Result<Resolved> {
+    let matches = process.symbols.addresses_of_line(file, line);
+    if matches.is_empty() {
+        return Err(Error::NoLine { file: file.to_owned(), line });
+    }
+    let mut addresses = Vec::new();
+    let mut ranges: Vec<Range<Avma>> = Vec::new();
+    let mut places = Vec::new();
+    for found in &matches {
+        let opening = found.function.as_ref().filter(|function| {
+            let prologue = function.entry..process.after_prologue(function);
+            prologue.contains(&found.address) || function.entry == found.address
+        });
+        match opening {
+            // The line that opens a function means its body, as for a breakpoint on the function.
+            Some(function) => {
+                let at = process.after_prologue(function);
+                addresses.push(at);
+                places.push(place(process, at));
+            }
+            None => {
+                ranges.extend(code_of_line(process, found));
+                places.push(place(process, found.address));
+            }
+        }
+    }
+    places.dedup();
+    let hits = Hits { addresses: addresses.into_iter().collect(), line: PcSet::from_ranges(ranges) };
+    Ok(Resolved { hits, places })
+}
+
+/// All code of a found line in its function.
+fn code_of_line(process: &Process, found: &LineMatch<Avma>) -> Vec<Range<Avma>> {
+    let parts = match &found.function {
+        Some(function) => process.symbols.parts_of(function),
+        None => vec![found.address..found.address + 1],
+    };
+    let rows = parts.into_iter().flat_map(|part| process.symbols.lines_in(part));
+    let of_line = rows.filter(|row| row.is_stmt && row.line == found.line && row.file == found.file);
+    of_line.map(|row| row.range).chain([found.address..found.address + 1]).collect()
+}
+
+/// An address as it is typed: a number, a symbol, or either with `+` and a number.
+///
+/// # Errors
+/// When it is none of these, or the symbol is unknown.
+pub fn address(process: &Process, text: &str, pc: Option<Avma>) -> Result<Avma> {
+    let text = text.trim();
+    let bad = || Error::BadAddress(text.to_owned());
+    let number = |text: &str| match text.trim().strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.trim().parse().ok(),
+    };
+    let base = |text: &str| -> Result<Avma> {
+        if let Some(number) = number(text) {
+            return Ok(Avma(number));
+        }
+        if matches!(text, "$pc" | "$rip") {
+            return pc.ok_or_else(bad);
+        }
+        let found = process.symbols.functions_named(text).into_iter().next();
+        found.map(|function| function.entry).ok_or_else(|| Error::NoSymbol {
+            name: text.to_owned(),
+            modules: process.describe_modules(),
+        })
+    };
+    if text.is_empty() {
+        return Err(bad());
+    }
+    match text.rsplit_once('+') {
+        Some((symbol, offset)) if number(offset).is_some() => {
+            Ok(base(symbol.trim())? + number(offset).ok_or_else(bad)?)
+        }
+        _ => base(text),
+    }
+}
+
+/// `main at main.c:3 (0x401136)`.
+fn place(process: &Process, at: Avma) -> String {
+    let frame = process.symbols.frames_at(at).into_iter().next();
+    match frame {
+        Some(frame) => match frame.location.filter(|location| location.line != 0) {
+            Some(location) => {
+                let file = crate::source::short(&location.file);
+                format!("{at} in {} at {file}:{}", frame.function, location.line)
+            }
+            None => format!("{at} in {}", frame.function),
+        },
+        None => at.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_are_told_apart() {
+        let line = |file: Option<&str>, line| Location::Line { file: file.map(str::to_owned), line };
+        assert_eq!(Location::parse("main").unwrap(), Location::Function("main".into()));
+        assert_eq!(Location::parse("ns::main").unwrap(), Location::Function("ns::main".into()));
+        assert_eq!(Location::parse("a.c:12").unwrap(), line(Some("a.c"), 12));
+        assert_eq!(Location::parse("12").unwrap(), line(None, 12));
+        assert_eq!(Location::parse("*0x12").unwrap(), Location::Address("0x12".into()));
+        assert!(Location::parse(" ").is_err());
+        assert!(Location::parse("a.c:99999999999").is_err());
+    }
+}

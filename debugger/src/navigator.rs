@@ -1,0 +1,360 @@
+//! The navigator: a session, a position in it, and what the user set.
+
+use crate::breakpoint::{self, Breakpoints, Hit, Hits};
+use crate::disassembly::Flavor;
+use crate::error::{Error, Result};
+use crate::lines::LineStarts;
+use crate::location::{Location, Resolved};
+use crate::session::{Process, Session, Thread};
+use crate::signal;
+use crate::source::SourceFinder;
+use crate::stack::{self, Stack};
+use crate::step::{Direction, Motion, Steps};
+use crate::stop::StopReason;
+use backtrail_decoder::{Position, Watch};
+use backtrail_pt::{Avma, Pid, Tid};
+use std::collections::BTreeMap;
+
+/// A move that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// From where.
+    pub from: Position,
+    /// To where.
+    pub to: Position,
+    /// Why it ended there.
+    pub reason: StopReason,
+    /// A gap on the way: why history is missing there.
+    pub crossed_gap: Option<String>,
+}
+
+/// Moves in a session: positions and every verb. It knows no terminal and no protocol.
+pub struct Navigator {
+    session: Session,
+    current: Tid,
+    positions: BTreeMap<Tid, u64>,
+    frame: usize,
+    undone: Vec<Position>,
+    done: Vec<Position>,
+    /// The breakpoints.
+    pub breakpoints: Breakpoints,
+    /// Positions that the user named.
+    pub bookmarks: BTreeMap<String, Position>,
+    /// Where source is looked for.
+    pub sources: SourceFinder,
+    /// The syntax of disassembly.
+    pub flavor: Flavor,
+    /// Where `list` goes on: the file and the next line.
+    pub listed: Option<(String, u32)>,
+}
+
+impl Navigator {
+    /// Stands at the crash, or at the end of the longest history.
+    ///
+    /// # Errors
+    /// When the session has no thread.
+    pub fn new(session: Session) -> Result<Self> {
+        let main = session.main_thread().map(|thread| thread.tid);
+        let current = main.ok_or_else(|| Error::NoThreads(session.name().to_owned()))?;
+        let positions = session.threads().iter().map(|thread| (thread.tid, thread.history.len())).collect();
+        let mut directories = session.source_paths().to_vec();
+        directories.push(session.root().to_owned());
+        directories.push(session.root().join("sources"));
+        Ok(Self {
+            session,
+            current,
+            positions,
+            frame: 0,
+            undone: Vec::new(),
+            done: Vec::new(),
+            breakpoints: Breakpoints::default(),
+            bookmarks: BTreeMap::new(),
+            sources: SourceFinder { directories, ..SourceFinder::default() },
+            flavor: Flavor::default(),
+            listed: None,
+        })
+    }
+
+    /// What is debugged.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The current position.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position::new(self.current, self.index())
+    }
+
+    /// The index of the current position in the current thread.
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        self.positions.get(&self.current).copied().unwrap_or(0)
+    }
+
+    /// The current thread.
+    ///
+    /// # Errors
+    /// Never, as long as the session has threads.
+    pub fn thread(&self) -> Result<&Thread> {
+        self.session.thread(self.current)
+    }
+
+    /// The process of the current thread.
+    ///
+    /// # Errors
+    /// When the trace describes none.
+    pub fn process(&self) -> Result<&Process> {
+        let process = self.session.process(self.thread()?);
+        process.ok_or_else(|| Error::Cannot("the trace describes no process: it has no code and no symbols".to_owned()))
+    }
+
+    /// Where the current thread stands, if known.
+    #[must_use]
+    pub fn pc(&self) -> Option<Avma> {
+        stack::pc_at(&self.session, self.thread().ok()?, self.index())
+    }
+
+    /// The current thread is at the end of its history.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.thread().is_ok_and(|thread| self.index() >= thread.history.len())
+    }
+
+    /// The number of the selected frame.
+    #[must_use]
+    pub fn selected_frame(&self) -> usize {
+        self.frame
+    }
+
+    /// Selects a frame.
+    ///
+    /// # Errors
+    /// When the stack is not that deep.
+    pub fn select_frame(&mut self, number: usize, watch: &Watch<'_>) -> Result<()> {
+        let known = self.stack(number.saturating_add(1), watch)?.frames.len();
+        if number >= known {
+            return Err(Error::Cannot(format!(
+                "the stack has {known} known frame{}, 0 being the innermost; `backtrace` shows them",
+                if known == 1 { "" } else { "s" }
+            )));
+        }
+        self.frame = number;
+        self.listed = None;
+        Ok(())
+    }
+
+    /// The stack at the current position, at most `limit` frames.
+    ///
+    /// # Errors
+    /// When canceled.
+    pub fn stack(&self, limit: usize, watch: &Watch<'_>) -> Result<Stack> {
+        stack::stack(&self.session, self.thread()?, self.index(), limit, watch)
+    }
+
+    /// Moves anywhere.
+    ///
+    /// # Errors
+    /// When there is no such thread, or its history is shorter.
+    pub fn go_to(&mut self, position: Position) -> Result<Stop> {
+        let thread = self.session.thread(position.tid())?;
+        let len = thread.history.len();
+        if position.index() > len {
+            return Err(Error::NoPosition { position, end: Position::new(position.tid(), len) });
+        }
+        let from = self.position();
+        if position != from {
+            self.done.push(from);
+            self.undone.clear();
+        }
+        self.stand_at(position);
+        Ok(Stop { from, to: position, reason: StopReason::Done, crossed_gap: None })
+    }
+
+    /// Undoes the last move.
+    ///
+    /// # Errors
+    /// When nothing moved.
+    pub fn back(&mut self) -> Result<Stop> {
+        let to = self.done.pop().ok_or_else(|| Error::Cannot("there is no move to undo".to_owned()))?;
+        let from = self.position();
+        self.undone.push(from);
+        self.stand_at(to);
+        Ok(Stop { from, to, reason: StopReason::Done, crossed_gap: None })
+    }
+
+    /// Redoes the last move that was undone.
+    ///
+    /// # Errors
+    /// When nothing was undone.
+    pub fn forward(&mut self) -> Result<Stop> {
+        let nothing = || Error::Cannot("there is no undone move to make again".to_owned());
+        let to = self.undone.pop().ok_or_else(nothing)?;
+        let from = self.position();
+        self.done.push(from);
+        self.stand_at(to);
+        Ok(Stop { from, to, reason: StopReason::Done, crossed_gap: None })
+    }
+
+    /// Calls `look` as if standing elsewhere; for views of another place.
+    pub(crate) fn looking_from<T>(&mut self, at: Position, look: impl FnOnce(&Self) -> T) -> T {
+        let (current, frame) = (self.current, self.frame);
+        let left_at = self.positions.insert(at.tid(), at.index());
+        self.current = at.tid();
+        self.frame = 0;
+        let seen = look(self);
+        if let Some(left_at) = left_at {
+            self.positions.insert(at.tid(), left_at);
+        }
+        (self.current, self.frame) = (current, frame);
+        seen
+    }
+
+    fn stand_at(&mut self, position: Position) {
+        self.current = position.tid();
+        self.positions.insert(position.tid(), position.index());
+        self.frame = 0;
+        self.listed = None;
+    }
+
+    /// Where a thread was left, or the end of its history.
+    #[must_use]
+    pub fn position_of(&self, tid: Tid) -> Position {
+        Position::new(tid, self.positions.get(&tid).copied().unwrap_or(0))
+    }
+
+    /// Calls `with` with what moves in the current thread.
+    ///
+    /// # Errors
+    /// When the thread has no history, or when canceled; and what `with` fails with.
+    pub fn with_steps<T>(&self, watch: &Watch<'_>, with: impl FnOnce(&Steps<'_>) -> Result<T>) -> Result<T> {
+        let thread = self.thread()?;
+        if thread.history.is_empty() {
+            return Err(Error::NoHistory(thread.tid));
+        }
+        let forest = self.session.forest(thread, watch)?;
+        self.process()?.with_lines(|lines| {
+            with(&Steps {
+                lines: LineStarts { history: &thread.history, forest, lines, watch },
+                gaps: thread.gaps(),
+                frame: self.frame,
+                crash: self.session.crash_of(thread.tid).map(signal::describe),
+            })
+        })
+    }
+
+    /// Moves by a verb.
+    ///
+    /// # Errors
+    /// When the thread has no history, or when canceled; then nothing moved.
+    pub fn run(&mut self, motion: &Motion, direction: Direction, watch: &Watch<'_>) -> Result<Stop> {
+        let from = self.index();
+        let process = self.process()?.pid;
+        let target = self.with_steps(watch, |steps| steps.target(motion, direction, from))?;
+        let (index, reason) = match self.breakpoint_on_the_way(process, direction, target.index, watch)? {
+            Some((index, number)) => (index, StopReason::Breakpoint { number }),
+            None => (target.index, target.reason),
+        };
+        let crossed_gap = self.thread()?.history.gap_between(from, index).map(|(_, gap)| gap.cause.to_string());
+        let crossed_gap = crossed_gap.filter(|_| !matches!(reason, StopReason::Gap { .. }));
+        let stop = self.go_to(Position::new(self.current, index))?;
+        Ok(Stop { reason, crossed_gap, ..stop })
+    }
+
+    /// The nearest hit that counts, up to and with `target`.
+    fn breakpoint_on_the_way(
+        &mut self,
+        process: Pid,
+        direction: Direction,
+        target: u64,
+        watch: &Watch<'_>,
+    ) -> Result<Option<(u64, u32)>> {
+        let mut from = self.index();
+        loop {
+            let limit = match direction {
+                Direction::Forward => target.saturating_add(1),
+                Direction::Backward => target,
+            };
+            if self.breakpoints.all().is_empty() || from == target {
+                return Ok(None);
+            }
+            let nearest = self.with_steps(watch, |steps| {
+                breakpoint::nearest(self.breakpoints.all(), process, &steps.lines, direction, from, limit)
+            })?;
+            let Some((index, number)) = nearest else { return Ok(None) };
+            if self.counts(index, number, watch)? {
+                return Ok(Some((index, number)));
+            }
+            from = index;
+        }
+    }
+
+    /// Takes note of a hit, and says whether to stop there.
+    fn counts(&mut self, index: u64, number: u32, watch: &Watch<'_>) -> Result<bool> {
+        let caller = self.caller_at(index, watch)?;
+        let tid = self.current.0;
+        let breakpoint = self.breakpoints.get_mut(number)?;
+        let count = breakpoint.count.saturating_add(1);
+        let hit = Hit { tid, count, caller: caller.as_deref() };
+        breakpoint.count = count;
+        if breakpoint.condition.as_ref().is_some_and(|condition| !condition.holds(&hit)) {
+            return Ok(false);
+        }
+        if breakpoint.ignore > 0 {
+            breakpoint.ignore -= 1;
+            return Ok(false);
+        }
+        if breakpoint.temporary {
+            self.breakpoints.delete(number)?;
+        }
+        Ok(true)
+    }
+
+    fn caller_at(&self, index: u64, watch: &Watch<'_>) -> Result<Option<String>> {
+        let stack = stack::stack(&self.session, self.thread()?, index, 2, watch)?;
+        Ok(stack.frames.into_iter().nth(1).and_then(|frame| frame.function))
+    }
+
+    /// Looks a location up in the current process.
+    ///
+    /// # Errors
+    /// When it is none, or there is no code for it.
+    pub fn resolve(&self, text: &str, watch: &Watch<'_>) -> Result<Resolved> {
+        let location = Location::parse(text)?;
+        let here = self.current_file(watch)?;
+        location.resolve(self.process()?, here.as_deref(), self.pc())
+    }
+
+    /// Looks a location up in every process, for breakpoints.
+    ///
+    /// # Errors
+    /// When none has code for it.
+    pub fn resolve_everywhere(&self, text: &str, watch: &Watch<'_>) -> Result<(BTreeMap<Pid, Hits>, Vec<String>)> {
+        let location = Location::parse(text)?;
+        let here = self.current_file(watch)?;
+        let mut hits = BTreeMap::new();
+        let mut places = Vec::new();
+        let mut error = None;
+        for process in self.session.processes() {
+            match location.resolve(process, here.as_deref(), self.pc()) {
+                Ok(resolved) => {
+                    hits.insert(process.pid, resolved.hits);
+                    places.extend(resolved.places);
+                }
+                Err(problem) => error = Some(problem),
+            }
+        }
+        places.dedup();
+        match error {
+            Some(error) if hits.is_empty() => Err(error),
+            _ => Ok((hits, places)),
+        }
+    }
+
+    /// The source file of the selected frame; if it has none, of the nearest frame around it.
+    fn current_file(&self, watch: &Watch<'_>) -> Result<Option<String>> {
+        let stack = self.stack(self.frame + 8, watch)?;
+        Ok(stack.frames.into_iter().skip(self.frame).find_map(|frame| frame.file))
+    }
+}

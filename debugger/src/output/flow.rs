@@ -1,0 +1,123 @@
+//! What led here: calls, callers, history, search results.
+
+use super::{Paint, Text};
+use crate::calls::{CallTree, Caller};
+use crate::source::short;
+use crate::time::Time;
+use serde::Serialize;
+
+/// A line start, or a call that led here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HistoryStep {
+    /// Where.
+    pub position: String,
+    /// When, if known.
+    pub time: Option<Time>,
+    /// How many calls around, for the indentation.
+    pub depth: usize,
+    /// The function, named where it is another than in the step before.
+    pub function: Option<String>,
+    /// The source file.
+    pub file: Option<String>,
+    /// The source line.
+    pub line: Option<u32>,
+    /// Its text, if found.
+    pub text: Option<String>,
+}
+
+/// The lines that led to a position.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HistoryView {
+    /// Oldest first.
+    pub steps: Vec<HistoryStep>,
+    /// Why there is nothing before, when history ends there.
+    pub before: Option<String>,
+}
+
+/// Executed functions or source lines that match.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SearchView {
+    /// The regular expression.
+    pub pattern: String,
+    /// Matching functions that were called, with how often, and the position of the last call.
+    pub functions: Vec<(String, u64, String)>,
+}
+
+pub(super) fn render_calls(tree: &CallTree, to: &mut Text) {
+    if tree.calls.is_empty() {
+        to.line("No calls: there is no history here.");
+    }
+    for call in &tree.calls {
+        let mark = if call.current { "→ " } else { "  " };
+        let place = call.file.as_deref().zip(call.line);
+        let place = place.map(|(file, line)| format!(" {}:{line}", short(file))).unwrap_or_default();
+        let mut aside = format!("{} {}", call.call, call.position);
+        if let Some(duration) = &call.duration {
+            aside.push_str(&format!(", {duration}"));
+        }
+        aside.push_str(&format!(", {} instructions", call.instructions));
+        let notes: Vec<&str> = [&call.entered, &call.left].into_iter().flatten().map(String::as_str).collect();
+        if !notes.is_empty() {
+            aside.push_str(&format!("; {}", notes.join(", ")));
+        }
+        to.line(format!(
+            "{mark}{:indent$}{}{}  {}",
+            "",
+            to.paint(Paint::Function, &call.function),
+            to.paint(Paint::Place, place),
+            to.paint(Paint::Faint, format!("[{aside}]")),
+            indent = call.depth * 2
+        ));
+    }
+    if tree.more {
+        to.line("… and more; `calls --limit N` shows more, `calls cN` those below one call.");
+    }
+}
+
+pub(super) fn render_callers(function: &str, callers: &[Caller], to: &mut Text) {
+    if callers.is_empty() {
+        to.line(format!("{function} was not called in this thread's history."));
+    }
+    for caller in callers {
+        let name = caller.function.as_deref().unwrap_or("<unknown: before history or across a gap>");
+        let place = caller.file.as_deref().zip(caller.line);
+        let place = place.map(|(file, line)| format!(" at {}:{line}", short(file))).unwrap_or_default();
+        let last = to.paint(Paint::Faint, format!("[last {}]", caller.last));
+        to.line(format!("{:>8}  {}{place}  {last}", caller.count, to.paint(Paint::Function, name)));
+    }
+}
+
+impl HistoryView {
+    /// Renders the steps, indented by their depth.
+    pub fn render(&self, to: &mut Text) {
+        if let Some(before) = &self.before {
+            to.line(to.paint(Paint::Faint, format!("<{before}>")));
+        }
+        let outermost = self.steps.iter().map(|step| step.depth).min().unwrap_or(0);
+        for step in &self.steps {
+            let indent = "  ".repeat((step.depth - outermost).min(20));
+            if let Some(function) = &step.function {
+                let place = step.file.as_deref().map(|file| format!("  {}", short(file))).unwrap_or_default();
+                to.line(format!("{indent}{}{}", to.paint(Paint::Function, function), to.paint(Paint::Place, place)));
+            }
+            let line = step.line.map(|line| line.to_string()).unwrap_or_default();
+            let time = step.time.as_ref().map(|time| format!(", {time}")).unwrap_or_default();
+            let aside = to.paint(Paint::Faint, format!("[{}{time}]", step.position));
+            let text = step.text.as_deref().unwrap_or("").trim();
+            let text = if text.is_empty() { String::new() } else { format!("{text}  ") };
+            to.line(format!("{indent}  {}  {text}{aside}", to.paint(Paint::Place, format!("{line:>4}"))));
+        }
+    }
+}
+
+impl SearchView {
+    pub(super) fn render(&self, to: &mut Text) {
+        if self.functions.is_empty() {
+            to.line(format!("No function that matches \"{}\" was called in this thread's history.", self.pattern));
+        }
+        for (function, calls, last) in &self.functions {
+            let last = to.paint(Paint::Faint, format!("[last {last}]"));
+            to.line(format!("{calls:>8}  {}  {last}", to.paint(Paint::Function, function)));
+        }
+    }
+}

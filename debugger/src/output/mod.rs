@@ -1,0 +1,136 @@
+//! What commands answer: structured values that serialize to JSON and render to text.
+//!
+//! The JSON schema is `backtrail-debug/1`: see [`crate::batch`].
+
+mod crash;
+mod flow;
+mod lists;
+mod place;
+mod text;
+
+pub use crash::CrashView;
+pub use flow::{HistoryStep, HistoryView, SearchView};
+pub use lists::{
+    BreakpointView, FunctionView, GapView, ModuleView, SourceFileView, ThreadView,
+};
+pub use place::{Place, SourceView, StopView, WhenView};
+pub use text::{Paint, Text};
+
+use crate::calls::{CallTree, Caller};
+use crate::disassembly;
+use crate::registers::Register;
+use crate::stack::Stack;
+use serde::Serialize;
+
+/// The answer of a command.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Output {
+    /// Of a command that moved.
+    Stop(StopView),
+    /// `when`.
+    When(WhenView),
+    /// `frame`, `up`, `down`, `info frame`.
+    Frame { number: usize, frame: crate::stack::StackFrame, source: Option<SourceView> },
+    /// `backtrace`.
+    Backtrace(Stack),
+    /// `list`, `info line`.
+    Source(SourceView),
+    /// `disassemble`, `x/i`.
+    Disassembly { function: Option<String>, lines: Vec<disassembly::Line> },
+    /// `calls`.
+    Calls(CallTree),
+    /// `callers`.
+    Callers { function: String, callers: Vec<Caller> },
+    /// `history`.
+    History(HistoryView),
+    /// `count`.
+    Count { location: String, executions: u64, calls: Option<u64> },
+    /// `search`.
+    Search(SearchView),
+    /// `crash`.
+    Crash(Box<CrashView>),
+    /// `info breakpoints`.
+    Breakpoints { breakpoints: Vec<BreakpointView> },
+    /// `break` and its kin.
+    Breakpoint { breakpoint: BreakpointView },
+    /// `info threads`.
+    Threads { threads: Vec<ThreadView> },
+    /// `info registers`.
+    Registers { registers: Vec<Register> },
+    /// `print`.
+    Value { name: String, value: u64, symbol: Option<String> },
+    /// `info sharedlibrary`.
+    Modules { modules: Vec<ModuleView> },
+    /// `info gaps`.
+    Gaps { gaps: Vec<GapView> },
+    /// `info functions`.
+    Functions { functions: Vec<FunctionView>, more: bool },
+    /// `info source`.
+    SourceFile(SourceFileView),
+    /// `bookmark`, `info bookmarks`.
+    Bookmarks { bookmarks: Vec<(String, String)> },
+    /// A sentence.
+    Message { text: String },
+    /// `help`.
+    Help { text: String },
+    /// `quit`: the session ends.
+    Quit,
+}
+
+impl Output {
+    /// A sentence as the answer.
+    #[must_use]
+    pub fn message(text: impl Into<String>) -> Self {
+        Self::Message { text: text.into() }
+    }
+
+    /// Renders the answer as lines of text.
+    pub fn render(&self, to: &mut Text) {
+        match self {
+            Self::Stop(view) => view.render(to),
+            Self::When(view) => view.render(to),
+            Self::Frame { number, frame, source } => {
+                place::render_frame(*number, frame, to);
+                if let Some(source) = source {
+                    source.render(to);
+                }
+            }
+            Self::Backtrace(stack) => place::render_stack(stack, to),
+            Self::Source(view) => view.render(to),
+            Self::Disassembly { function, lines } => place::render_disassembly(function.as_deref(), lines, to),
+            Self::Calls(tree) => flow::render_calls(tree, to),
+            Self::Callers { function, callers } => flow::render_callers(function, callers, to),
+            Self::History(view) => view.render(to),
+            Self::Count { location, executions, calls } => match calls {
+                Some(calls) => to.line(format!("{location}: {calls} calls")),
+                None => to.line(format!("{location}: executed {executions} times")),
+            },
+            Self::Search(view) => view.render(to),
+            Self::Crash(view) => view.render(to),
+            Self::Breakpoints { breakpoints } => lists::render_breakpoints(breakpoints, to),
+            Self::Breakpoint { breakpoint } => breakpoint.render_new(to),
+            Self::Threads { threads } => lists::render_threads(threads, to),
+            Self::Registers { registers } => lists::render_registers(registers, to),
+            Self::Value { name, value, symbol } => match symbol {
+                Some(symbol) => to.line(format!("{name} = {value:#x} <{symbol}>")),
+                None => to.line(format!("{name} = {value:#x}")),
+            },
+            Self::Modules { modules } => lists::render_modules(modules, to),
+            Self::Gaps { gaps } => lists::render_gaps(gaps, to),
+            Self::Functions { functions, more } => lists::render_functions(functions, *more, to),
+            Self::SourceFile(view) => view.render(to),
+            Self::Bookmarks { bookmarks } => {
+                if bookmarks.is_empty() {
+                    to.line("No bookmarks; `bookmark NAME` makes one here.");
+                }
+                for (name, position) in bookmarks {
+                    to.line(format!("{name}  {position}"));
+                }
+            }
+            Self::Message { text } | Self::Help { text } => to.line(text),
+            Self::Quit => {}
+        }
+    }
+}

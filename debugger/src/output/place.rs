@@ -1,0 +1,193 @@
+//! Places: a stop, a frame, a stack, source lines, disassembly.
+
+use super::{Paint, Text};
+use crate::disassembly;
+use crate::source::short;
+use crate::stack::{Stack, StackFrame};
+use crate::stop::StopReason;
+use crate::time::Time;
+use serde::Serialize;
+
+/// A position with what is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// `t3497496#18220`.
+    pub position: String,
+    /// When, if known.
+    pub time: Option<Time>,
+    /// The processor, if known.
+    pub cpu: Option<u32>,
+    /// The innermost frame, if anything is known of it.
+    pub frame: Option<StackFrame>,
+    /// The source line, if there is one.
+    pub source: Option<SourceView>,
+    /// The next instruction, where the position is not the start of a line.
+    pub instruction: Option<disassembly::Line>,
+}
+
+/// A stop of a verb.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StopView {
+    /// Why it stopped.
+    #[serde(flatten)]
+    pub reason: StopReason,
+    /// Where it came from.
+    pub from: String,
+    /// Why history is missing on the way, if it is.
+    pub crossed_gap: Option<String>,
+    /// Where it stopped.
+    pub place: Place,
+}
+
+/// The answer of `when`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WhenView {
+    /// `t3497496#18220`.
+    pub position: String,
+    /// The thread.
+    pub thread: u32,
+    /// Its name.
+    pub name: Option<String>,
+    /// How many instructions its history has.
+    pub of: u64,
+    /// When, if known.
+    pub time: Option<Time>,
+    /// The processor, if known.
+    pub cpu: Option<u32>,
+    /// What the end of the history is.
+    pub end: Option<String>,
+}
+
+/// Source lines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SourceView {
+    /// As the debug information names it.
+    pub file: String,
+    /// The number of the first line.
+    pub first: u32,
+    /// The text; `None`: the file was not found.
+    pub lines: Option<Vec<String>>,
+    /// The line of the position, if it is among these.
+    pub current: Option<u32>,
+}
+
+impl StopView {
+    pub(super) fn render(&self, to: &mut Text) {
+        if let Some(cause) = &self.crossed_gap {
+            to.line(to.paint(Paint::Alarm, format!("Crossed a gap in history: {cause}.")));
+        }
+        let mut prefix = String::new();
+        match &self.reason {
+            StopReason::Done => {}
+            StopReason::Breakpoint { number } => prefix = format!("Breakpoint {number}, "),
+            StopReason::HistoryStart => to.line("No more history: this is its start."),
+            StopReason::HistoryEnd { crash: Some(crash) } => {
+                to.line(to.paint(Paint::Alarm, format!("The crash: {crash}.")));
+            }
+            StopReason::HistoryEnd { crash: None } => to.line("No more history: this is its end."),
+            StopReason::Gap { cause } => {
+                to.line(to.paint(Paint::Alarm, format!("History has a gap just before here: {cause}.")));
+            }
+            StopReason::Canceled => to.line("Canceled; nothing moved."),
+        }
+        self.place.render(&prefix, to);
+    }
+}
+
+impl Place {
+    /// Renders the place in two or three lines, GDB's way.
+    pub fn render(&self, prefix: &str, to: &mut Text) {
+        let described = self.frame.as_ref().map_or_else(|| "<unknown place>".to_owned(), |frame| describe(frame, to));
+        let mut aside = self.position.clone();
+        if let Some(time) = &self.time {
+            aside.push_str(&format!(", {time}"));
+        }
+        to.line(format!("{prefix}{described}  {}", to.paint(Paint::Faint, format!("[{aside}]"))));
+        if let Some(source) = &self.source {
+            source.render(to);
+        }
+        if let Some(instruction) = &self.instruction {
+            to.line(instruction_line(instruction, to));
+        }
+    }
+}
+
+fn describe(frame: &StackFrame, to: &Text) -> String {
+    let text = frame.describe();
+    let signature = frame.signature();
+    text.replacen(&signature, &to.paint(Paint::Function, &signature), 1)
+}
+
+impl SourceView {
+    pub(super) fn render(&self, to: &mut Text) {
+        let Some(lines) = &self.lines else {
+            to.line(format!("{}\tin {} (source not found)", self.current.unwrap_or(self.first), short(&self.file)));
+            return;
+        };
+        let single = lines.len() == 1;
+        for (number, line) in (self.first..).zip(lines) {
+            let current = self.current == Some(number) && !single;
+            let mark = if current { "→" } else { "" };
+            let number = to.paint(Paint::Place, number.to_string());
+            let line = if current { to.paint(Paint::Current, line) } else { line.clone() };
+            to.line(format!("{mark}{number}\t{line}"));
+        }
+    }
+}
+
+impl WhenView {
+    pub(super) fn render(&self, to: &mut Text) {
+        let name = self.name.as_deref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
+        to.line(format!("{}: thread {}{name}, instruction {} of {}", self.position, self.thread, self.index(), self.of));
+        match &self.time {
+            Some(time) => to.line(format!("time {time} (TSC {})", time.tsc)),
+            None => to.line("time <unknown: the trace has no time stamp before this position>"),
+        }
+        if let Some(cpu) = self.cpu {
+            to.line(format!("on processor {cpu}"));
+        }
+        if let Some(end) = &self.end {
+            to.line(end);
+        }
+    }
+
+    fn index(&self) -> &str {
+        self.position.split('#').nth(1).unwrap_or("?")
+    }
+}
+
+pub(super) fn render_frame(number: usize, frame: &StackFrame, to: &mut Text) {
+    let note = if frame.inlined { " (inlined)" } else { "" };
+    to.line(format!("#{number:<3}{}{note}", describe(frame, to)));
+}
+
+pub(super) fn render_stack(stack: &Stack, to: &mut Text) {
+    for frame in &stack.frames {
+        render_frame(frame.number, frame, to);
+        if frame.signal_handler {
+            to.line("    <signal handler called>");
+        }
+    }
+    if let Some(why) = &stack.unknown_beyond {
+        to.line(to.paint(Paint::Faint, format!("    <{why}>")));
+    }
+}
+
+fn instruction_line(line: &disassembly::Line, to: &Text) -> String {
+    let mark = if line.current { "=> " } else { "   " };
+    let symbol = line.symbol.as_deref().map(|symbol| format!(" <{symbol}>")).unwrap_or_default();
+    let text = format!("{mark}{:#x}{symbol}:\t{}", line.address, line.text);
+    if line.current { to.paint(Paint::Current, text) } else { text }
+}
+
+pub(super) fn render_disassembly(function: Option<&str>, lines: &[disassembly::Line], to: &mut Text) {
+    if let Some(function) = function {
+        to.line(format!("Code of {}:", to.paint(Paint::Function, function)));
+    }
+    if lines.is_empty() {
+        to.line("<unknown: there are no code bytes here>");
+    }
+    for line in lines {
+        to.line(instruction_line(line, to));
+    }
+}

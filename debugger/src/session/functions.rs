@@ -1,0 +1,60 @@
+//! Tells the decoder where functions lie.
+
+use backtrail_decoder::Functions;
+use backtrail_pt::Avma;
+use backtrail_symbolizer::{FunctionKind, Symbolizer};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// [`Functions`] out of symbols; what was asked once is kept.
+pub(super) struct SymbolFunctions {
+    symbols: Arc<Symbolizer>,
+    /// By the end of the range: answers, of which the functions' ranges do not overlap.
+    known: RefCell<BTreeMap<u64, Known>>,
+}
+
+#[derive(Clone)]
+struct Known {
+    range: Range<Avma>,
+    is_plt: bool,
+    is_resolver: bool,
+}
+
+impl SymbolFunctions {
+    pub(super) fn new(symbols: Arc<Symbolizer>) -> Self {
+        Self { symbols, known: RefCell::default() }
+    }
+
+    fn ask<T>(&self, pc: Avma, answer: impl Fn(&Known) -> T) -> Option<T> {
+        if let Some((_, known)) = self.known.borrow().range(pc.0.saturating_add(1)..).next()
+            && known.range.contains(&pc)
+        {
+            return Some(answer(known));
+        }
+        let function = self.symbols.function_at(pc)?;
+        let known = Known {
+            is_plt: function.kind == FunctionKind::Plt,
+            is_resolver: function.name.starts_with("_dl_runtime_resolve"),
+            range: function.range,
+        };
+        let told = answer(&known);
+        self.known.borrow_mut().insert(known.range.end.0, known);
+        Some(told)
+    }
+}
+
+impl Functions for SymbolFunctions {
+    fn range_of(&self, pc: Avma) -> Option<Range<Avma>> {
+        self.ask(pc, |known| known.range.clone())
+    }
+
+    fn is_plt(&self, pc: Avma) -> bool {
+        self.ask(pc, |known| known.is_plt).unwrap_or(false)
+    }
+
+    fn is_resolver(&self, pc: Avma) -> bool {
+        self.ask(pc, |known| known.is_resolver).unwrap_or(false)
+    }
+}

@@ -1,0 +1,228 @@
+//! Opening a bundle or a core.
+
+use super::modules::{self, Mapped};
+use super::{OpenOptions, Process, Session, Thread};
+use crate::code::CodeMap;
+use crate::error::{Error, Result};
+use crate::time::Timebase;
+use backtrail_bundle::core::{Core, MappedFile};
+use backtrail_bundle::manifest::{Crash, Manifest};
+use backtrail_bundle::{Bundle, SharedBytes};
+use backtrail_decoder::{
+    AddressFilter, Config, Decoded, FilterKind, HistoryBuilder, Image, Input, Section, Switch, Watch, decode,
+};
+use backtrail_perf::switch::Direction;
+use backtrail_pt::cpu::Vendor;
+use backtrail_pt::{Avma, Pid, Tid};
+use backtrail_symbolizer::{DebugSearch, Symbolizer};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+/// See [`Session::open`].
+pub(super) fn open(path: &Path, options: &OpenOptions, watch: &Watch<'_>) -> Result<Session> {
+    let mut session = if is_elf(path) {
+        open_core(path, options)?
+    } else {
+        open_bundle(Bundle::open(path)?, path, options, watch)?
+    };
+    session.source_paths = options.source_paths.clone();
+    if session.threads.is_empty() {
+        return Err(Error::NoThreads(path.display().to_string()));
+    }
+    Ok(session)
+}
+
+fn is_elf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == *b"\x7fELF"
+}
+
+fn search(options: &OpenOptions) -> DebugSearch {
+    let mut search = DebugSearch::default();
+    search.roots.extend(options.debug_roots.iter().cloned());
+    search
+}
+
+fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch<'_>) -> Result<Session> {
+    let manifest = bundle.manifest();
+    let mut notes = manifest.meta.notes.clone();
+    let mut images = BTreeMap::new();
+    let mut processes = Vec::new();
+    for process in &manifest.processes {
+        let image = Arc::new(image_of(&bundle, process.pid)?);
+        images.insert(process.pid, Arc::clone(&image));
+        let symbols = modules::of_bundle(&bundle, &process.modules, &search(options), &mut notes);
+        processes.push(new_process(process.pid, symbols, image));
+    }
+    let mut decoded = decode(
+        &inputs(&bundle, &images)?,
+        &images,
+        &config(manifest),
+        options.engine.engine(),
+        watch,
+    )?;
+    let core = bundle.core()?;
+    let crash = manifest.meta.crash.or_else(|| core.as_ref().and_then(crash_of_core));
+    let cpus = std::mem::take(&mut decoded.cpus);
+    let threads = threads(manifest, decoded, core.as_ref());
+    let mut session = Session {
+        name: path.display().to_string(),
+        program: manifest.meta.program.clone().or_else(|| core.as_ref().and_then(program_of_core)),
+        root: bundle.root().to_owned(),
+        processes,
+        threads,
+        cpus,
+        core,
+        crash,
+        times: Timebase { conversion: manifest.tsc, zero: None },
+        source_paths: Vec::new(),
+        notes,
+        bundle: None,
+    };
+    session.times.zero = session.main_thread().and_then(|thread| {
+        let end = thread.history.len().saturating_sub(1);
+        thread.history.time(end).map(|time| time.latest().unwrap_or(time.tsc))
+    });
+    session.bundle = Some(bundle);
+    Ok(session)
+}
+
+fn new_process(pid: Pid, symbols: Symbolizer, image: Arc<Image>) -> Process {
+    let symbols = Arc::new(symbols);
+    Process { pid, code: CodeMap::new(Arc::clone(&symbols)), symbols, image }
+}
+
+fn image_of(bundle: &Bundle, pid: Pid) -> Result<Image> {
+    let mut image = Image::new();
+    for section in bundle.code(pid)? {
+        image.add(Section { start: section.start, bytes: Arc::new(section.bytes) });
+    }
+    Ok(image)
+}
+
+fn config(manifest: &Manifest) -> Config {
+    Config {
+        cpu: Some(manifest.cpu).filter(|cpu| cpu.vendor == Vendor::Intel),
+        timing: manifest.timing,
+        filters: manifest
+            .filters
+            .iter()
+            .map(|filter| AddressFilter { range: filter.from..filter.to + 1, kind: FilterKind::Filter })
+            .collect(),
+    }
+}
+
+fn inputs(bundle: &Bundle, images: &BTreeMap<Pid, Arc<Image>>) -> Result<Vec<Input>> {
+    let manifest = bundle.manifest();
+    let mut inputs = Vec::new();
+    for process in &manifest.processes {
+        let Some(image) = images.get(&process.pid) else { continue };
+        for thread in &process.threads {
+            let Some(trace) = &thread.trace else { continue };
+            let trace = Arc::new(bundle.bytes(trace)?);
+            inputs.push(Input::Thread { tid: thread.tid, trace, image: Arc::clone(image) });
+        }
+    }
+    for cpu in &manifest.cpus {
+        let conversion = manifest.tsc.ok_or_else(|| {
+            Error::Cannot("the trace is by processor and has no TSC conversion to split it with".to_owned())
+        })?;
+        let switches = bundle.switches(cpu)?.into_iter().map(|switch| Switch {
+            at: conversion.tsc(switch.time),
+            pid: switch.pid,
+            tid: switch.tid,
+            out: switch.direction != Direction::In,
+        });
+        let (switches, trace) = (switches.collect(), Arc::new(bundle.bytes(&cpu.trace)?));
+        inputs.push(Input::Cpu { cpu: cpu.cpu, trace, switches });
+    }
+    Ok(inputs)
+}
+
+/// The decoded threads, and those that only the core tells of.
+fn threads(manifest: &Manifest, decoded: Decoded, core: Option<&Core>) -> Vec<Thread> {
+    let described = |tid: Tid| {
+        manifest.processes.iter().enumerate().find_map(|(index, process)| {
+            let found = process.threads.iter().find(|thread| thread.tid == tid)?;
+            Some((index, found.name.clone()))
+        })
+    };
+    let mut threads: Vec<Thread> = decoded
+        .threads
+        .into_iter()
+        .map(|history| {
+            let (process, name) = described(history.tid()).unwrap_or_default();
+            Thread::new(history, name, process)
+        })
+        .collect();
+    let of_core = core.map(|core| core.contents().threads.as_slice()).unwrap_or_default();
+    for thread in of_core {
+        let raw = threads.len() == 1 && described(thread.tid).is_none();
+        if !raw && threads.iter().all(|known| known.tid != thread.tid) {
+            threads.push(without_history(thread.tid));
+        }
+    }
+    threads.sort_by_key(|thread| thread.tid);
+    threads
+}
+
+fn without_history(tid: Tid) -> Thread {
+    Thread::new(HistoryBuilder::new(tid).finish(), None, 0)
+}
+
+fn program_of_core(core: &Core) -> Option<String> {
+    Some(core.contents().process.name.clone()).filter(|name| !name.is_empty())
+}
+
+fn crash_of_core(core: &Core) -> Option<Crash> {
+    let thread = core.crashed_thread()?;
+    Some(Crash {
+        pid: Pid(core.contents().process.pid),
+        tid: thread.tid,
+        signal: thread.signal,
+        code: thread.siginfo.map_or(0, |info| info.code()),
+        fault_address: thread.siginfo.and_then(|info| info.address()),
+        pc: thread.registers.pc(),
+    })
+}
+
+fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
+    let core = Core::parse(SharedBytes::map_file(path)?, path.display())?;
+    let mut notes = vec!["a core alone: there is no history, only the state at the crash".to_owned()];
+    let mut image = Image::new();
+    let files = by_path(&core.contents().files);
+    let symbols = modules::of_core(&files, &search(options), &mut image, &mut notes);
+    for (segment, bytes) in core.saved().filter(|(segment, _)| segment.executable) {
+        image.add(Section { start: segment.start, bytes: Arc::new(bytes.clone()) });
+    }
+    let pid = Pid(core.contents().process.pid);
+    Ok(Session {
+        name: path.display().to_string(),
+        program: program_of_core(&core),
+        root: path.parent().unwrap_or(Path::new(".")).to_owned(),
+        processes: vec![new_process(pid, symbols, Arc::new(image))],
+        threads: core.contents().threads.iter().map(|thread| without_history(thread.tid)).collect(),
+        cpus: Vec::new(),
+        crash: crash_of_core(&core),
+        core: Some(core),
+        times: Timebase::default(),
+        source_paths: Vec::new(),
+        notes,
+        bundle: None,
+    })
+}
+
+fn by_path(files: &[MappedFile]) -> Vec<Mapped<'_>> {
+    let mut mapped: Vec<Mapped<'_>> = Vec::new();
+    for file in files.iter().filter(|file| file.path.starts_with('/') && file.start < file.end) {
+        let part: (std::ops::Range<Avma>, u64) = (file.start..file.end, file.offset.0);
+        match mapped.iter_mut().find(|known| known.path == file.path) {
+            Some(known) => known.parts.push(part),
+            None => mapped.push(Mapped { path: &file.path, parts: vec![part] }),
+        }
+    }
+    mapped
+}

@@ -1,0 +1,254 @@
+//! An opened trace: its processes with code and symbols, its threads with their histories, and the
+//! state that the core kept.
+
+mod functions;
+mod load;
+mod modules;
+
+use crate::code::{CodeLines, CodeMap};
+use crate::error::{Error, Result};
+use crate::time::Timebase;
+use backtrail_bundle::core::{Core, Registers};
+use backtrail_bundle::manifest::Crash;
+use backtrail_decoder::{CpuReport, EngineKind, Forest, History, Image, Watch};
+use backtrail_pt::{Avma, Pid, Tid};
+use backtrail_symbolizer::{Function, Symbolizer};
+use functions::SymbolFunctions;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How to open a trace.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// What decodes it.
+    pub engine: EngineKind,
+    /// How many processors to use; `None`: as many as there are.
+    pub jobs: Option<usize>,
+    /// Directories to look for source files in, beside where the debug information says.
+    pub source_paths: Vec<PathBuf>,
+    /// More roots of separate debug files.
+    pub debug_roots: Vec<PathBuf>,
+}
+
+/// An opened trace.
+pub struct Session {
+    name: String,
+    program: Option<String>,
+    root: PathBuf,
+    processes: Vec<Process>,
+    threads: Vec<Thread>,
+    cpus: Vec<CpuReport>,
+    core: Option<Core>,
+    crash: Option<Crash>,
+    times: Timebase,
+    source_paths: Vec<PathBuf>,
+    notes: Vec<String>,
+    /// What a packed bundle was unpacked to lives as long as this.
+    bundle: Option<backtrail_bundle::Bundle>,
+}
+
+/// A traced process: its code and symbols.
+pub struct Process {
+    /// Its id.
+    pub pid: Pid,
+    /// Its symbols.
+    pub symbols: Arc<Symbolizer>,
+    /// Its code bytes.
+    pub image: Arc<Image>,
+    code: CodeMap,
+}
+
+/// A thread and what it executed.
+pub struct Thread {
+    /// Its id.
+    pub tid: Tid,
+    /// Its name (`comm`), if known.
+    pub name: Option<String>,
+    /// What it executed; empty when only a core tells of it.
+    pub history: History,
+    process: usize,
+    forest: OnceCell<Forest>,
+    gaps: Vec<u64>,
+}
+
+impl Session {
+    /// Opens a bundle, its directory or its packed file, and decodes it; or opens an ELF core alone,
+    /// which has the state at the crash and no history.
+    ///
+    /// # Errors
+    /// When the input cannot be read, is malformed, or holds no thread; when canceled.
+    pub fn open(path: &Path, options: &OpenOptions, watch: &Watch<'_>) -> Result<Self> {
+        load::open(path, options, watch)
+    }
+
+    /// What was opened.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The directory of the bundle.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Directories to look for source files in.
+    #[must_use]
+    pub fn source_paths(&self) -> &[PathBuf] {
+        &self.source_paths
+    }
+
+    /// All threads, by id.
+    #[must_use]
+    pub fn threads(&self) -> &[Thread] {
+        &self.threads
+    }
+
+    /// How each processor's trace was split into threads; empty when the trace is by thread.
+    #[must_use]
+    pub fn cpus(&self) -> &[CpuReport] {
+        &self.cpus
+    }
+
+    /// The bundle; `None` when a core alone was opened.
+    #[must_use]
+    pub fn bundle(&self) -> Option<&backtrail_bundle::Bundle> {
+        self.bundle.as_ref()
+    }
+
+    /// A thread.
+    ///
+    /// # Errors
+    /// When there is none with this id.
+    pub fn thread(&self, tid: Tid) -> Result<&Thread> {
+        let found = self.threads.iter().find(|thread| thread.tid == tid);
+        found.ok_or_else(|| Error::NoThread(tid.to_string()))
+    }
+
+    /// All processes.
+    #[must_use]
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// The process of a thread.
+    #[must_use]
+    pub fn process(&self, thread: &Thread) -> Option<&Process> {
+        self.processes.get(thread.process)
+    }
+
+    /// The calls of a thread; found when first asked for.
+    ///
+    /// # Errors
+    /// When canceled.
+    pub fn forest<'a>(&'a self, thread: &'a Thread, watch: &Watch<'_>) -> Result<&'a Forest> {
+        if let Some(known) = thread.forest.get() {
+            return Ok(known);
+        }
+        let symbols = self.process(thread).map(|process| Arc::clone(&process.symbols)).unwrap_or_default();
+        let forest = Forest::build(&thread.history, &SymbolFunctions::new(symbols), watch)?;
+        Ok(thread.forest.get_or_init(|| forest))
+    }
+
+    /// The traced program, if known.
+    #[must_use]
+    pub fn program(&self) -> Option<&str> {
+        self.program.as_deref()
+    }
+
+    /// The crash that ended the trace.
+    #[must_use]
+    pub fn crash(&self) -> Option<&Crash> {
+        self.crash.as_ref()
+    }
+
+    /// The core of the crash.
+    #[must_use]
+    pub fn core(&self) -> Option<&Core> {
+        self.core.as_ref()
+    }
+
+    /// The registers of a thread as the core has them: those at the end of its history.
+    #[must_use]
+    pub fn end_registers(&self, tid: Tid) -> Option<&Registers> {
+        let core = self.core.as_ref()?;
+        let found = core.thread(tid);
+        // A raw import knows no thread id; the thread that crashed is meant.
+        let only = || core.crashed_thread().filter(|_| self.threads.len() == 1);
+        found.or_else(only).map(|thread| &thread.registers)
+    }
+
+    /// How times are told.
+    #[must_use]
+    pub fn times(&self) -> &Timebase {
+        &self.times
+    }
+
+    /// What the reader should know of the trace, a sentence each.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The thread that crashed; without a crash, the one with the longest history.
+    #[must_use]
+    pub fn main_thread(&self) -> Option<&Thread> {
+        let crashed = self.crash.and_then(|crash| self.threads.iter().find(|thread| thread.tid == crash.tid));
+        crashed.or_else(|| self.threads.iter().max_by_key(|thread| thread.history.len()))
+    }
+
+    /// The crash, when it ended this thread.
+    #[must_use]
+    pub fn crash_of(&self, tid: Tid) -> Option<&Crash> {
+        let only = self.threads.len() == 1;
+        self.crash.as_ref().filter(|crash| crash.tid == tid || only)
+    }
+}
+
+impl Thread {
+    fn new(history: History, name: Option<String>, process: usize) -> Self {
+        let mut gaps: Vec<u64> = history.gaps().map(|(index, _)| index).filter(|&index| index > 0).collect();
+        gaps.dedup();
+        Self { tid: history.tid(), name, history, process, forest: OnceCell::new(), gaps }
+    }
+
+    /// Before which instructions history is missing, ascending, its start left out.
+    #[must_use]
+    pub fn gaps(&self) -> &[u64] {
+        &self.gaps
+    }
+}
+
+impl Process {
+    /// Copies code bytes from `at`, and says how many there are.
+    pub fn read(&self, at: Avma, out: &mut [u8]) -> usize {
+        self.image.read(at, out)
+    }
+
+    /// Calls `with` with what stepping by lines asks.
+    pub fn with_lines<T>(&self, with: impl FnOnce(&CodeLines<'_>) -> T) -> T {
+        let read = |at: Avma, out: &mut [u8]| self.image.read(at, out);
+        with(&CodeLines { map: &self.code, read: &read })
+    }
+
+    /// Where a breakpoint on a function belongs: see [`CodeMap::after_prologue`].
+    #[must_use]
+    pub fn after_prologue(&self, function: &Function<Avma>) -> Avma {
+        self.code.after_prologue(function, &|at, out| self.image.read(at, out))
+    }
+
+    /// "the 3 modules with symbols", for errors.
+    #[must_use]
+    pub fn describe_modules(&self) -> String {
+        let mut files: Vec<_> =
+            self.symbols.modules().iter().filter(|module| module.file.is_some()).map(|module| &module.name).collect();
+        files.dedup();
+        match files.len() {
+            0 => "this process, which has no symbols at all".to_owned(),
+            1 => format!("the one module with symbols ({})", files.first().map_or("", |name| name)),
+            count => format!("the {count} modules with symbols"),
+        }
+    }
+}

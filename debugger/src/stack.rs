@@ -1,0 +1,250 @@
+//! The stack at a position, out of the call forest and the inlined copies.
+
+use crate::error::Result;
+use crate::session::{Session, Thread};
+use backtrail_decoder::{CallId, Entered, Forest, Watch};
+use backtrail_pt::{Avma, Cofi};
+use serde::Serialize;
+
+/// A frame of a stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StackFrame {
+    /// 0 is the innermost.
+    pub number: usize,
+    /// Where it stands: the next instruction, or where the call made from it returns to.
+    pub pc: Option<u64>,
+    /// The function; `None`: no symbol covers the address.
+    pub function: Option<String>,
+    /// The source file, as the debug information names it.
+    pub file: Option<String>,
+    /// The source line.
+    pub line: Option<u32>,
+    /// The module, where the function is not known.
+    pub module: Option<String>,
+    /// A copy inlined into the next frame.
+    pub inlined: bool,
+    /// Its call, `c12` for `goto c12`.
+    pub call: Option<String>,
+    /// A signal handler: the next frame was interrupted, it did not call.
+    pub signal_handler: bool,
+    /// `pc` is the start of a line's code: GDB leaves the address out then.
+    #[serde(skip)]
+    pub at_line_start: bool,
+}
+
+/// A stack, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Stack {
+    /// Innermost first.
+    pub frames: Vec<StackFrame>,
+    /// Why there may be older frames that are not shown.
+    pub unknown_beyond: Option<String>,
+}
+
+/// How a call is called in `goto`.
+#[must_use]
+pub fn call_name(call: CallId) -> String {
+    format!("c{}", call.number())
+}
+
+struct Walk<'a> {
+    session: &'a Session,
+    thread: &'a Thread,
+    frames: Vec<StackFrame>,
+}
+
+/// The stack before instruction `index`; `limit`: no more frames than this.
+///
+/// # Errors
+/// When canceled.
+pub fn stack(session: &Session, thread: &Thread, index: u64, limit: usize, watch: &Watch<'_>) -> Result<Stack> {
+    let mut walk = Walk { session, thread, frames: Vec::new() };
+    let unknown_beyond = if thread.history.is_empty() {
+        walk.from_registers()
+    } else {
+        let forest = session.forest(thread, watch)?;
+        walk.from_forest(forest, index, limit)
+    };
+    let mut frames = walk.frames;
+    frames.truncate(limit);
+    for (number, frame) in frames.iter_mut().enumerate() {
+        frame.number = number;
+    }
+    Ok(Stack { frames, unknown_beyond })
+}
+
+/// Where the thread stands before instruction `index`; at the end, where the core or the trace says.
+#[must_use]
+pub fn pc_at(session: &Session, thread: &Thread, index: u64) -> Option<Avma> {
+    if index < thread.history.len() {
+        return thread.history.pc(index);
+    }
+    session.end_registers(thread.tid).map(|registers| registers.pc()).or_else(|| thread.history.pc(index))
+}
+
+impl Walk<'_> {
+    fn from_registers(&mut self) -> Option<String> {
+        let pc = pc_at(self.session, self.thread, 0);
+        if let Some(pc) = pc {
+            self.push(pc, pc, None);
+        }
+        Some("the callers are unknown: this thread has no history, only its registers in the core".to_owned())
+    }
+
+    /// Gives why there may be more.
+    fn from_forest(&mut self, forest: &Forest, index: u64, limit: usize) -> Option<String> {
+        let history = &self.thread.history;
+        let mut at = forest.call_at(index)?;
+        let mut pc = pc_at(self.session, self.thread, index);
+        let mut look_up = pc;
+        if index >= history.len() {
+            let last = history.instruction(history.len().checked_sub(1)?)?;
+            let moved = pc.filter(|&pc| !self.same_function(pc, last.pc));
+            match (moved, last.cofi) {
+                (Some(callee), cofi) if cofi.is_call() => {
+                    // The call is the last of the history: its callee has no call of its own there.
+                    self.push(callee, callee, None);
+                    (pc, look_up) = (Some(last.next()), Some(last.pc));
+                }
+                (Some(_), Cofi::Return) => match forest.call(at).parent {
+                    Some(parent) => at = parent,
+                    None => {
+                        self.push(pc?, pc?, None);
+                        return Some(self.beyond(forest, at));
+                    }
+                },
+                _ => {}
+            }
+        }
+        loop {
+            let call = forest.call(at);
+            match pc.zip(look_up) {
+                Some((pc, look_up)) => self.push(pc, look_up, Some(at)),
+                None => self.push_unknown(call.function, at),
+            }
+            if matches!(call.entered, Entered::Signal { .. })
+                && let Some(frame) = self.frames.last_mut()
+            {
+                frame.signal_handler = true;
+            }
+            let Some(parent) = call.parent else { return Some(self.beyond(forest, at)) };
+            if self.frames.len() >= limit {
+                return None;
+            }
+            (pc, look_up) = match call.entered {
+                Entered::Call { site } | Entered::TailCall { site } => {
+                    let site = history.instruction(site);
+                    (site.map(|site| site.next()), site.map(|site| site.pc))
+                }
+                Entered::Signal { interrupted } => (Some(interrupted), Some(interrupted)),
+                // The instruction it returned to stands behind the call.
+                _ => {
+                    let returned = history.pc(call.end).filter(|_| call.end < history.len());
+                    (returned, returned.map(|pc| Avma(pc.0.saturating_sub(1))))
+                }
+            };
+            at = parent;
+        }
+    }
+
+    fn beyond(&self, forest: &Forest, root: CallId) -> String {
+        let call = forest.call(root);
+        match call.entered {
+            Entered::AfterGap => format!("the callers are unknown: history has a gap before {}", self.position(call.first)),
+            Entered::Unknown => "the callers are unknown: flow came here in a way that is not understood".to_owned(),
+            _ => "older frames are unknown: history begins inside of this one".to_owned(),
+        }
+    }
+
+    fn position(&self, index: u64) -> backtrail_decoder::Position {
+        backtrail_decoder::Position::new(self.thread.tid, index)
+    }
+
+    fn same_function(&self, one: Avma, other: Avma) -> bool {
+        let Some(process) = self.session.process(self.thread) else { return true };
+        let entry = |at| process.symbols.function_at(at).map(|function| function.entry);
+        entry(one) == entry(other)
+    }
+
+    /// Pushes the frames of a call that stands at `pc`; names and lines are those at `look_up`.
+    fn push(&mut self, pc: Avma, look_up: Avma, call: Option<CallId>) {
+        let process = self.session.process(self.thread);
+        let symbols = process.map(|process| &process.symbols);
+        let frames = symbols.map(|symbols| symbols.frames_at(look_up)).unwrap_or_default();
+        let module = symbols.and_then(|symbols| symbols.module_at(pc)).map(|module| module.name.to_string());
+        let call = call.map(call_name);
+        if frames.is_empty() {
+            let frame = StackFrame { call, module, ..StackFrame::nameless(Some(pc)) };
+            self.frames.push(frame);
+            return;
+        }
+        let starts_line = symbols.and_then(|symbols| symbols.line_at(pc)).is_some_and(|row| row.range.start == pc);
+        for (level, frame) in frames.into_iter().enumerate() {
+            let location = frame.location.filter(|location| location.line != 0);
+            self.frames.push(StackFrame {
+                function: Some(frame.function.to_string()),
+                file: location.as_ref().map(|location| location.file.to_string()),
+                line: location.as_ref().map(|location| location.line),
+                module: module.clone(),
+                inlined: frame.inlined,
+                call: call.clone(),
+                at_line_start: level > 0 || (starts_line && pc == look_up),
+                ..StackFrame::nameless(Some(pc))
+            });
+        }
+    }
+
+    /// Pushes a call of which only the function is known.
+    fn push_unknown(&mut self, function: Avma, call: CallId) {
+        let process = self.session.process(self.thread);
+        let found = process.and_then(|process| process.symbols.function_at(function));
+        self.frames.push(StackFrame {
+            function: found.map(|function| function.name.to_string()),
+            call: Some(call_name(call)),
+            ..StackFrame::nameless(None)
+        });
+    }
+}
+
+impl StackFrame {
+    fn nameless(pc: Option<Avma>) -> Self {
+        Self {
+            number: 0,
+            pc: pc.map(|pc| pc.0),
+            function: None,
+            file: None,
+            line: None,
+            module: None,
+            inlined: false,
+            call: None,
+            signal_handler: false,
+            at_line_start: false,
+        }
+    }
+
+    /// `main () at main.c:3`, with the address before it when it is not the start of a line.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut text = match (self.pc, self.at_line_start) {
+            (Some(pc), false) => format!("{pc:#018x} in "),
+            _ => String::new(),
+        };
+        text.push_str(&self.signature());
+        if let Some((file, line)) = self.file.as_deref().zip(self.line) {
+            text.push_str(&format!(" at {}:{line}", crate::source::short(file)));
+        } else if let Some(module) = &self.module {
+            text.push_str(&format!(" from {module}"));
+        }
+        text
+    }
+
+    /// `main ()`, `ns::f(int)`, `??`.
+    #[must_use]
+    pub fn signature(&self) -> String {
+        match &self.function {
+            Some(name) if name.contains('(') => name.clone(),
+            Some(name) => format!("{name} ()"),
+            None => "?? ()".to_owned(),
+        }
+    }
+}

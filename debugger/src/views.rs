@@ -1,0 +1,139 @@
+//! Makes the views of places out of a navigator: what commands show of where they are.
+
+use crate::disassembly;
+use crate::error::Result;
+use crate::navigator::{Navigator, Stop};
+use crate::output::{HistoryStep, HistoryView, Place, SourceView, StopView};
+use crate::session::Thread;
+use crate::stack::{self, StackFrame};
+use crate::step::Direction;
+use crate::time::Time;
+use backtrail_decoder::{Position, Watch};
+use backtrail_pt::Avma;
+
+/// A stop with what is at its end.
+///
+/// # Errors
+/// When canceled.
+pub fn stop(navigator: &Navigator, stop: Stop, watch: &Watch<'_>) -> Result<StopView> {
+    Ok(StopView {
+        reason: stop.reason,
+        from: stop.from.to_string(),
+        crossed_gap: stop.crossed_gap,
+        place: place(navigator, watch)?,
+    })
+}
+
+/// The current position and what is there.
+///
+/// # Errors
+/// When canceled.
+pub fn place(navigator: &Navigator, watch: &Watch<'_>) -> Result<Place> {
+    let thread = navigator.thread()?;
+    let frame = navigator.stack(1, watch)?.frames.into_iter().next();
+    let source = frame.as_ref().and_then(|frame| line_of(navigator, frame));
+    let has_line = frame.as_ref().is_some_and(|frame| frame.at_line_start && frame.line.is_some());
+    let instruction = if has_line { None } else { instruction(navigator) };
+    Ok(Place {
+        position: navigator.position().to_string(),
+        time: time(navigator, thread, navigator.index()),
+        cpu: thread.history.cpu(navigator.index()).map(|cpu| cpu.0),
+        frame,
+        source,
+        instruction,
+    })
+}
+
+/// When instruction `index` ran.
+#[must_use]
+pub fn time(navigator: &Navigator, thread: &Thread, index: u64) -> Option<Time> {
+    thread.history.time(index).map(|time| navigator.session().times().time(time))
+}
+
+/// The source line of a frame.
+#[must_use]
+pub fn line_of(navigator: &Navigator, frame: &StackFrame) -> Option<SourceView> {
+    let (file, line) = frame.file.clone().zip(frame.line)?;
+    let lines = navigator.sources.lines(&file, line, 1);
+    Some(SourceView { first: line, current: Some(line), lines, file })
+}
+
+fn instruction(navigator: &Navigator) -> Option<disassembly::Line> {
+    let (process, pc) = (navigator.process().ok()?, navigator.pc()?);
+    let end = Avma(pc.0.saturating_add(15));
+    disassembly::disassemble(process, pc..end, 1, navigator.flavor, Some(pc)).into_iter().next()
+}
+
+/// The last `count` line starts before the current position.
+///
+/// # Errors
+/// When canceled.
+pub fn history(navigator: &Navigator, count: usize, watch: &Watch<'_>) -> Result<HistoryView> {
+    let thread = navigator.thread()?;
+    let mut starts = Vec::new();
+    let mut before = None;
+    navigator.with_steps(watch, |steps| {
+        let mut at = navigator.index();
+        while starts.len() < count {
+            let limit = steps.limit(Direction::Backward, at);
+            match steps.lines.previous_start(at, limit)? {
+                Some(start) => {
+                    starts.push(start);
+                    at = start;
+                }
+                None if limit == 0 => {
+                    before = Some("history begins here".to_owned());
+                    break;
+                }
+                None => {
+                    before = thread.history.gap_between(limit - 1, limit).map(|(_, gap)| format!("gap: {}", gap.cause));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    })?;
+    starts.reverse();
+    let mut steps: Vec<HistoryStep> = Vec::with_capacity(starts.len());
+    let mut last: Option<(Option<String>, String)> = None;
+    for start in starts {
+        let step = history_step(navigator, thread, start, watch)?;
+        let this = (step.0.function.clone(), step.1);
+        let mut step = step.0;
+        if last.as_ref() == Some(&this) {
+            step.function = None;
+        }
+        last = Some(this);
+        steps.push(step);
+    }
+    Ok(HistoryView { steps, before })
+}
+
+/// A step, and which call it is in.
+fn history_step(
+    navigator: &Navigator,
+    thread: &Thread,
+    index: u64,
+    watch: &Watch<'_>,
+) -> Result<(HistoryStep, String)> {
+    let session = navigator.session();
+    let forest = session.forest(thread, watch)?;
+    let call = forest.call_at(index);
+    let frames = thread.history.pc(index).zip(session.process(thread));
+    let frames = frames.map(|(pc, process)| process.symbols.frames_at(pc)).unwrap_or_default();
+    let inlined = frames.iter().filter(|frame| frame.inlined).count();
+    let frame = frames.into_iter().next();
+    let location = frame.as_ref().and_then(|frame| frame.location.clone());
+    let file = location.as_ref().map(|location| location.file.to_string());
+    let line = location.map(|location| location.line);
+    let step = HistoryStep {
+        position: Position::new(thread.tid, index).to_string(),
+        time: time(navigator, thread, index),
+        depth: call.map_or(0, |call| forest.call(call).depth as usize) + inlined,
+        function: frame.map(|frame| frame.function.to_string()),
+        text: file.as_deref().zip(line).and_then(|(file, line)| navigator.sources.line(file, line)),
+        file,
+        line,
+    };
+    Ok((step, call.map(stack::call_name).unwrap_or_default()))
+}
