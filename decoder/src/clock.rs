@@ -26,20 +26,20 @@ impl TimeEstimate {
 
 /// Time stamps by instruction index.
 ///
-/// A stamp at index *i* was taken when *i* instructions had run or were about to retire. Stamps are
-/// thinned to one in [`Clock::STRIDE`] instructions, or when [`Clock::LEAP`] ticks have passed;
-/// thinning widens the uncertainty and makes no estimate wrong.
+/// A stamp at index *i* was taken when *i* instructions had run. Stamps are thinned to one in
+/// [`Clock::STRIDE`] instructions, or when [`Clock::LEAP`] ticks have passed; thinning widens the
+/// uncertainty and makes no estimate wrong.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
-    /// Ascending in both; the last one may be replaced by a later one at the same index.
+    /// Ascending in both.
     samples: Vec<Sample>,
     /// The newest stamp, though it may have been thinned out.
-    last: Option<Tsc>,
+    last: Option<Sample>,
     /// MTC and CYC packets the engine could not use, over all.
     lost: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sample {
     index: u64,
     tsc: Tsc,
@@ -51,44 +51,48 @@ impl Clock {
     /// Ticks after which a stamp is kept however few instructions it is after the last one.
     const LEAP: u64 = 4096;
 
-    /// Takes a stamp; one that goes back in time is not believed, except after [`Clock::restart`].
+    /// Takes a stamp. One that repeats the last says nothing new (an engine gives each event the
+    /// last time it knows), and one that goes back in time is not believed.
     pub fn push(&mut self, index: u64, stamp: Stamp) {
+        if self.last.is_some_and(|last| stamp.tsc <= last.tsc) {
+            return;
+        }
         self.lost = self
             .lost
             .saturating_add(u64::from(stamp.lost_mtc) + u64::from(stamp.lost_cyc));
-        if self.last.is_some_and(|last| stamp.tsc < last) {
-            return;
-        }
-        self.last = Some(stamp.tsc);
-        let keep = self.samples.last().is_none_or(|sample| {
-            index - sample.index.min(index) >= Self::STRIDE || stamp.tsc.0 - sample.tsc.0 >= Self::LEAP
+        let stamp = Sample {
+            index,
+            tsc: stamp.tsc,
+        };
+        self.last = Some(stamp);
+        let far = self.samples.last().is_none_or(|kept| {
+            let (instructions, ticks) = (index.saturating_sub(kept.index), stamp.tsc.0 - kept.tsc.0);
+            instructions == 0 || instructions >= Self::STRIDE || ticks >= Self::LEAP
         });
-        if keep {
-            self.keep(index, stamp.tsc);
+        if far {
+            self.keep(stamp);
         }
     }
 
-    /// Keeps the newest stamp as a sample at `index`: something ends or begins here.
-    pub fn pin(&mut self, index: u64) {
+    /// Keeps the newest stamp: something begins or ends here.
+    pub fn pin(&mut self) {
         if let Some(last) = self.last {
-            self.keep(index, last);
+            self.keep(last);
         }
     }
 
-    fn keep(&mut self, index: u64, tsc: Tsc) {
-        if self
-            .samples
-            .last()
-            .is_some_and(|sample| sample.index == index && sample.tsc == tsc)
-        {
-            return;
+    fn keep(&mut self, stamp: Sample) {
+        // Of all stamps at an index, the first bounds what is before, the last what is after.
+        match &mut *self.samples {
+            [.., before, last] if before.index == stamp.index && last.index == stamp.index => *last = stamp,
+            [.., last] if *last == stamp => {}
+            _ => self.samples.push(stamp),
         }
-        self.samples.push(Sample { index, tsc });
     }
 
     /// The newest stamp.
     pub fn last(&self) -> Option<Tsc> {
-        self.last
+        self.last.map(|last| last.tsc)
     }
 
     /// When the instruction at `index` ran.
@@ -126,5 +130,73 @@ impl Clock {
 
     pub fn memory(&self) -> usize {
         size_of_val(&*self.samples)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(stamps: &[(u64, u64)]) -> Clock {
+        let mut clock = Clock::default();
+        for &(index, tsc) in stamps {
+            clock.push(
+                index,
+                Stamp {
+                    tsc: Tsc(tsc),
+                    lost_mtc: 1,
+                    lost_cyc: 2,
+                },
+            );
+        }
+        clock
+    }
+
+    #[test]
+    fn a_time_is_between_two_stamps() {
+        let clock = clock(&[(5, 1000), (100, 2000)]);
+        assert_eq!(clock.at(4), None);
+        assert_eq!(
+            clock.at(5),
+            Some(TimeEstimate {
+                tsc: Tsc(1000),
+                uncertainty: 1000
+            })
+        );
+        assert_eq!(clock.at(99).and_then(|time| time.latest()), Some(Tsc(2000)));
+        assert_eq!(clock.at(100).and_then(|time| time.latest()), None);
+        assert_eq!(
+            (clock.index_at(Tsc(999)), clock.index_at(Tsc(1999))),
+            (None, Some(5))
+        );
+        assert_eq!(clock.lost(), 6);
+    }
+
+    #[test]
+    fn thinning_keeps_pinned_and_far_stamps() {
+        let mut clock = clock(&[(0, 1000), (1, 1001), (2, 1002), (3, 9000), (4, 9001)]);
+        clock.pin();
+        clock.push(
+            4,
+            Stamp {
+                tsc: Tsc(9001),
+                lost_mtc: 0,
+                lost_cyc: 0,
+            },
+        );
+        let kept: Vec<u64> = clock.between(0, 10).map(|(index, _)| index).collect();
+        assert_eq!(kept, [0, 3, 4]);
+    }
+
+    #[test]
+    fn time_that_runs_backward_is_not_believed() {
+        let clock = clock(&[(0, 1000), (100, 500), (200, 1500)]);
+        assert_eq!(
+            clock.at(150),
+            Some(TimeEstimate {
+                tsc: Tsc(1000),
+                uncertainty: 500
+            })
+        );
     }
 }

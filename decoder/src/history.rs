@@ -14,8 +14,9 @@ use std::ops::Range;
 
 /// What one thread executed: its instructions in order, the marks between them, and when they ran.
 ///
-/// Kept as a table of distinct blocks and one `u32` an execution of a block, which on the captures
-/// measured is below one byte an instruction.
+/// Kept as a table of distinct blocks (24 bytes a distinct instruction) and a `u32` for each execution
+/// of a block, with its eighth of a byte of index: 1.15 bytes an instruction on the dynamorio capture
+/// (3.6 instructions a block), 1.65 in a tight loop (2.5 instructions a block).
 #[derive(Clone, Debug)]
 pub struct History {
     pub(crate) tid: Tid,

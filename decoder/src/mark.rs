@@ -36,8 +36,7 @@ pub enum MarkKind {
         /// The last time stamp when it was back.
         back: Option<Tsc>,
     },
-    /// The thread was not running: it was off the processor between two executions, of which the
-    /// later is on the given processor. Nothing is missing.
+    /// The thread was off the processor, between two of its executions. Nothing is missing.
     Descheduled {
         /// The time stamp of the switch back in.
         back: Option<Tsc>,

@@ -73,6 +73,8 @@ pub enum UnattributedReason {
     ForeignProcess(Pid),
     /// The time stamps in it are of two threads' executions.
     Contradiction,
+    /// It was decoded with the code of another process before a stamp told whose it is.
+    OtherCode,
 }
 
 /// A processor's trace, decoded and cut.

@@ -98,3 +98,58 @@ fn ended(switch: Switch, start: Tsc) -> Execution {
         end_known: true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switch(at: u64, tid: u32, out: bool) -> Switch {
+        Switch {
+            at: Tsc(at),
+            pid: Pid(1),
+            tid: Tid(tid),
+            out,
+        }
+    }
+
+    /// Thread, start, whether known, end, whether known.
+    fn found(switches: &[Switch]) -> Vec<(u32, u64, bool, u64, bool)> {
+        let row = |one: &Execution| (one.tid.0, one.start.0, one.start_known, one.end.0, one.end_known);
+        executions(switches).iter().map(row).collect()
+    }
+
+    #[test]
+    fn switches_pair_up() {
+        let switches = [
+            switch(10, 1, false),
+            switch(20, 1, true),
+            switch(21, 2, false),
+            switch(30, 2, true),
+        ];
+        assert_eq!(
+            found(&switches),
+            [(1, 10, true, 20, true), (2, 21, true, 30, true)]
+        );
+    }
+
+    #[test]
+    fn a_missing_switch_leaves_a_bound() {
+        let end = u64::MAX;
+        assert_eq!(found(&[switch(10, 1, true)]), [(1, 0, false, 10, true)]);
+        assert_eq!(found(&[switch(10, 1, false)]), [(1, 10, true, end, false)]);
+        let ins = [switch(10, 1, false), switch(20, 2, false)];
+        assert_eq!(found(&ins), [(1, 10, true, 19, false), (2, 20, true, end, false)]);
+        let outs = [switch(10, 1, true), switch(20, 2, true)];
+        assert_eq!(found(&outs), [(1, 0, false, 10, true), (2, 11, false, 20, true)]);
+        let crossed = [switch(10, 1, false), switch(20, 2, true)];
+        assert_eq!(
+            found(&crossed),
+            [(1, 10, true, 19, false), (2, 11, false, 20, true)]
+        );
+    }
+
+    #[test]
+    fn time_does_not_run_backward() {
+        assert_eq!(found(&[switch(10, 1, true), switch(5, 2, true)]).len(), 1);
+    }
+}

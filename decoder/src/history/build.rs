@@ -56,6 +56,11 @@ impl HistoryBuilder {
         self.marker.last_stamp()
     }
 
+    /// Keeps the newest time stamp: something ends here.
+    pub(crate) fn pin(&mut self) {
+        self.marker.pin();
+    }
+
     pub(crate) fn add_errors(&mut self, errors: u64) {
         self.marker.add_errors(errors);
     }

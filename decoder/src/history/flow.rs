@@ -23,9 +23,9 @@ pub(crate) struct Place {
     pub within: usize,
 }
 
-/// Executions for each entry of the prefix index: half a byte an execution, and at most this many
-/// steps after the binary search.
-const SAMPLE: usize = 16;
+/// Executions for each entry of the prefix index: an eighth of a byte an execution, and at most this
+/// many steps after the binary search.
+const SAMPLE: usize = 64;
 
 impl Flow {
     pub fn len(&self) -> u64 {
@@ -43,6 +43,12 @@ impl Flow {
         }
         self.executions.push(block);
         self.len += self.blocks.count(block);
+    }
+
+    /// Gives back memory that was kept for more.
+    pub fn shrink(&mut self) {
+        self.executions.shrink_to_fit();
+        self.sampled.shrink_to_fit();
     }
 
     /// Where instruction `index` is; `None` at the end and beyond.

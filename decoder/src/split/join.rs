@@ -84,6 +84,10 @@ fn distribute<'a>(
         }
         let count = piece.range.end - piece.range.start;
         let reason = match owners.certain(&piece.when) {
+            Ok(owner) if images.contains_key(&owner.pid) && piece.code != Some(owner.pid) => {
+                give(owner.tid, Kind::Unsure);
+                UnattributedReason::OtherCode
+            }
             Ok(owner) if images.contains_key(&owner.pid) => {
                 report.attributed += count;
                 give(owner.tid, Kind::Flow(owner));
@@ -205,5 +209,6 @@ fn copy(builder: &mut HistoryBuilder, part: &Part<'_>, execution: &Execution) {
     let until = piece.when.before.unwrap_or(Tsc(u64::MAX)).min(execution.end);
     if until < Tsc(u64::MAX) {
         builder.event(stamp(until));
+        builder.pin();
     }
 }

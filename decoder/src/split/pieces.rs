@@ -14,6 +14,8 @@ pub(super) struct Piece {
     /// Its instructions in the processor's history.
     pub range: Range<u64>,
     pub when: When,
+    /// The process whose code it was decoded with.
+    pub code: Option<Pid>,
     /// Flow is lost after it (and it has no instructions itself).
     pub gap: Option<(Gap, bool)>,
 }
@@ -32,10 +34,11 @@ impl<'a> Selected<'a> {
         }
     }
 
-    /// `None` and a process that is not known have no code.
-    fn select(&self, pid: Option<Pid>) {
+    /// `None` and a process that is not known have no code. Gives back its argument.
+    fn select(&self, pid: Option<Pid>) -> Option<Pid> {
         self.current
             .set(pid.and_then(|pid| self.images.get(&pid)).map(|image| &**image));
+        pid
     }
 }
 
@@ -58,6 +61,7 @@ pub(super) struct Cutter<'a> {
     last: Option<Tsc>,
     open: Option<When>,
     first: u64,
+    code: Option<Pid>,
     /// The next instruction is behind a far transfer that was traced on: kernel code.
     far: bool,
 }
@@ -74,6 +78,7 @@ impl<'a> Cutter<'a> {
             last: None,
             open: None,
             first: 0,
+            code: None,
             far: false,
         }
     }
@@ -94,7 +99,7 @@ impl<'a> Cutter<'a> {
             inside,
             before: None,
         });
-        self.memory.select(self.owners.likely(self.last));
+        self.code = self.memory.select(self.owners.likely(self.last));
     }
 
     fn close(&mut self) {
@@ -105,6 +110,7 @@ impl<'a> Cutter<'a> {
             self.pieces.push(Piece {
                 range,
                 when,
+                code: self.code,
                 gap: None,
             });
         }
@@ -120,6 +126,7 @@ impl<'a> Cutter<'a> {
         self.pieces.push(Piece {
             range: here..here,
             when,
+            code: None,
             gap: Some((gap, error)),
         });
     }
@@ -142,6 +149,10 @@ impl<'a> Cutter<'a> {
         if let (Some(when), Some(tsc)) = (&mut self.open, self.last) {
             let (first, _) = *when.inside.get_or_insert((tsc, tsc));
             when.inside = Some((first, tsc));
+            if self.first == self.builder.len() {
+                // Now it is known; what is decoded stays as it is.
+                self.code = self.memory.select(self.owners.likely(Some(tsc)));
+            }
         }
     }
 }
@@ -165,6 +176,8 @@ impl Sink for Cutter<'_> {
                 }
             }
             Event::Sync { .. } => self.psb = None,
+            // A PSB in the flow says again that it is on.
+            Event::Enabled { status: true, .. } if self.open.is_some() => {}
             Event::Enabled { status, .. } => self.begin(*status),
             Event::Disabled { .. } => self.close(),
             Event::Branched { .. } => self.begin(false),

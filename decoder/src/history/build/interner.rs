@@ -115,6 +115,7 @@ impl Interner {
 
     pub fn finish(mut self) -> Flow {
         self.cut();
+        self.flow.shrink();
         self.flow
     }
 }

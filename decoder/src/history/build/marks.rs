@@ -13,7 +13,7 @@ pub(super) struct Marker {
     cpus: Vec<(u64, Cpu)>,
     errors: u64,
     state: State,
-    /// Anything but time was seen.
+    /// Flow was seen, or that it begins in the middle.
     begun: bool,
     /// Where the trace says the thread stands.
     end: Option<Avma>,
@@ -49,11 +49,21 @@ impl Marker {
                 self.mark(index, MarkKind::Ptwrite(value));
                 return false;
             }
-            Event::Sync { offset } => self.sync(offset, index),
-            Event::Enabled { at, status } => self.enabled(at, status, index, last),
-            Event::Disabled { from, to } => self.disabled(from, to, index, last),
+            Event::Sync { offset } => {
+                self.sync(offset, index);
+                return true;
+            }
+            Event::Enabled { status: true, at } => {
+                if !self.begun {
+                    self.start(index, 0);
+                }
+                self.end = Some(at);
+                return false;
+            }
+            Event::Enabled { at, .. } => self.enabled(at, index, last),
+            Event::Disabled { from, to } => self.disabled(from, to, last),
             Event::Branched { from } => {
-                self.clock.pin(index);
+                self.clock.pin();
                 let back = self.clock.last();
                 self.mark(index, MarkKind::Interrupted { from, back });
             }
@@ -111,18 +121,16 @@ impl Marker {
             trace_offset: 0,
             resumed_offset: Some(offset),
         };
+        self.begun = true;
         self.mark(index, MarkKind::Gap(gap));
     }
 
-    fn enabled(&mut self, at: Avma, status: bool, index: u64, last: Option<Instruction>) {
+    fn enabled(&mut self, at: Avma, index: u64, last: Option<Instruction>) {
         self.end = Some(at);
         let State::Off { from, tsc } = std::mem::take(&mut self.state) else {
-            if status && index == 0 && self.marks.is_empty() {
-                self.start(index, 0);
-            }
             return;
         };
-        self.clock.pin(index);
+        self.clock.pin();
         let back = self.clock.last();
         let kind = match (from, last) {
             (Some(from), _) => MarkKind::Interrupted { from, back },
@@ -142,8 +150,8 @@ impl Marker {
         self.marks.push(Mark { index, kind, tsc });
     }
 
-    fn disabled(&mut self, from: Option<Avma>, to: Option<Avma>, index: u64, last: Option<Instruction>) {
-        self.clock.pin(index);
+    fn disabled(&mut self, from: Option<Avma>, to: Option<Avma>, last: Option<Instruction>) {
+        self.clock.pin();
         self.end = from.or(to).or_else(|| last.map(|last| last.next()));
         self.state = State::Off {
             from,
@@ -152,7 +160,7 @@ impl Marker {
     }
 
     fn gap(&mut self, gap: Gap, index: u64) {
-        self.clock.pin(index);
+        self.clock.pin();
         self.state = State::Lost {
             gap: self.marks.len(),
         };
@@ -161,8 +169,13 @@ impl Marker {
 
     /// Adds a mark as it is; a time is fixed at it.
     pub fn push(&mut self, mark: Mark) {
-        self.clock.pin(mark.index);
+        self.clock.pin();
         self.marks.push(mark);
+    }
+
+    /// Keeps the newest time stamp.
+    pub fn pin(&mut self) {
+        self.clock.pin();
     }
 
     pub fn last_stamp(&self) -> Option<Tsc> {
@@ -181,7 +194,8 @@ impl Marker {
         });
     }
 
-    pub fn finish(self, tid: Tid, flow: Flow) -> History {
+    pub fn finish(mut self, tid: Tid, flow: Flow) -> History {
+        self.clock.pin();
         // An address said before the last instructions says nothing of the end.
         let end = match self.state {
             State::Flowing => None,

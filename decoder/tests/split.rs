@@ -1,0 +1,215 @@
+//! Splitting a processor's trace: what is proven is given out, the rest is counted.
+#![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
+
+use backtrail_decoder::{
+    Config, CpuReport, Decoded, EngineKind, GapCause, Image, Input, MarkKind, Section, Switch,
+    UnattributedReason, Watch, decode,
+};
+use backtrail_pt::encoder::TimingOptions;
+use backtrail_pt::{Avma, Cpu, Encoder, EncoderOptions, Pid, Tid, TimingParams, Tsc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const OURS: Pid = Pid(10);
+const FOREIGN: Pid = Pid(20);
+
+fn encoder() -> Encoder {
+    // A stamp at each PSB, and no other.
+    let timing = Some(TimingOptions {
+        params: TimingParams::default(),
+        mtc: false,
+        cyc: false,
+    });
+    let mut encoder = Encoder::new(EncoderOptions {
+        timing,
+        ..EncoderOptions::default()
+    });
+    encoder.set_time(Tsc(1000));
+    encoder.start();
+    encoder
+}
+
+/// Runs `count` instructions at 0x1000, off and on again around them.
+fn burst(encoder: &mut Encoder, count: u64) {
+    encoder.enable(Avma(0x1000));
+    encoder.disable_async(Avma(0x1000 + count));
+}
+
+/// The same, with a PSB and so a stamp in it.
+fn stamped_burst(encoder: &mut Encoder, time: u64, count: u64) {
+    encoder.set_time(Tsc(time));
+    encoder.enable(Avma(0x1000));
+    encoder.psb(Avma(0x1000));
+    encoder.disable_async(Avma(0x1000 + count));
+}
+
+/// From, to, process, thread.
+fn switches(executions: &[(u64, u64, Pid, u32)]) -> Vec<Switch> {
+    let both = |&(from, to, pid, tid): &(u64, u64, Pid, u32)| {
+        [(from, false), (to, true)].map(|(at, out)| Switch {
+            at: Tsc(at),
+            pid,
+            tid: Tid(tid),
+            out,
+        })
+    };
+    executions.iter().flat_map(both).collect()
+}
+
+fn split(traces: Vec<(Encoder, Vec<Switch>)>) -> Decoded {
+    let mut image = Image::new();
+    image.add(Section {
+        start: Avma(0x1000),
+        bytes: Arc::new(vec![0x90; 64]),
+    });
+    let inputs: Vec<Input> = traces
+        .into_iter()
+        .enumerate()
+        .map(|(cpu, (mut encoder, switches))| {
+            let trace = Arc::new(encoder.take());
+            Input::Cpu {
+                cpu: Cpu(cpu as u32),
+                trace,
+                switches,
+            }
+        })
+        .collect();
+    let images = BTreeMap::from([(OURS, Arc::new(image))]);
+    let engine = EngineKind::Libipt.engine();
+    decode(&inputs, &images, &Config::default(), engine, &Watch::none()).unwrap()
+}
+
+fn lens(decoded: &Decoded) -> Vec<(u32, u64)> {
+    decoded
+        .threads
+        .iter()
+        .map(|history| (history.tid().0, history.len()))
+        .collect()
+}
+
+fn unattributed(report: &CpuReport) -> Vec<(UnattributedReason, u64)> {
+    report
+        .unattributed
+        .iter()
+        .map(|(&reason, sum)| (reason, sum.instructions))
+        .collect()
+}
+
+#[test]
+fn a_stamp_in_an_execution_proves_whose_it_is() {
+    let mut trace = encoder();
+    stamped_burst(&mut trace, 1200, 3);
+    stamped_burst(&mut trace, 1700, 5);
+    stamped_burst(&mut trace, 2200, 7);
+    let ran = switches(&[
+        (1100, 1500, OURS, 1),
+        (1600, 2000, OURS, 2),
+        (2100, 2500, OURS, 1),
+    ]);
+    let decoded = split(vec![(trace, ran)]);
+    assert_eq!(lens(&decoded), [(1, 10), (2, 5)]);
+    assert!(decoded.cpus[0].unattributed.is_empty());
+    let first = &decoded.threads[0];
+    let deschedule = first
+        .marks()
+        .iter()
+        .find(|mark| matches!(mark.kind, MarkKind::Descheduled { .. }));
+    assert_eq!(deschedule.map(|mark| mark.index), Some(3));
+    // Its time is bounded by the switches.
+    assert_eq!(first.time(0).map(|time| time.tsc), Some(Tsc(1200)));
+    assert_eq!(first.time(2).and_then(|time| time.latest()), Some(Tsc(1500)));
+    assert_eq!(first.time(9).and_then(|time| time.latest()), Some(Tsc(2500)));
+}
+
+#[test]
+fn between_two_stamps_of_one_execution_all_is_its() {
+    let mut trace = encoder();
+    stamped_burst(&mut trace, 1200, 3);
+    burst(&mut trace, 4);
+    stamped_burst(&mut trace, 1400, 5);
+    let decoded = split(vec![(trace, switches(&[(1100, 1500, OURS, 1)]))]);
+    assert_eq!(lens(&decoded), [(1, 12)]);
+    assert_eq!(
+        decoded.threads[0]
+            .gaps()
+            .filter(|(_, gap)| gap.cause != GapCause::Start)
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn a_switch_between_stamps_leaves_flow_to_nobody() {
+    let mut trace = encoder();
+    stamped_burst(&mut trace, 1200, 3);
+    burst(&mut trace, 4);
+    stamped_burst(&mut trace, 1700, 5);
+    let decoded = split(vec![(
+        trace,
+        switches(&[(1100, 1500, OURS, 1), (1600, 2000, OURS, 2)]),
+    )]);
+    assert_eq!(lens(&decoded), [(1, 3), (2, 5)]);
+    assert_eq!(
+        unattributed(&decoded.cpus[0]),
+        [(UnattributedReason::SwitchBetweenStamps, 4)]
+    );
+    assert_eq!(decoded.cpus[0].attributed, 8);
+    let gap = decoded.threads[0]
+        .gaps()
+        .find(|(_, gap)| gap.cause == GapCause::UnattributedSwitch);
+    assert_eq!(gap.map(|(index, _)| index), Some(3));
+}
+
+#[test]
+fn the_idle_task_takes_nothing() {
+    let mut trace = encoder();
+    stamped_burst(&mut trace, 1200, 3);
+    burst(&mut trace, 4);
+    stamped_burst(&mut trace, 1700, 5);
+    let ran = [
+        (1100, 1300, OURS, 1),
+        (1310, 1590, Pid(0), 0),
+        (1600, 2000, OURS, 1),
+    ];
+    let decoded = split(vec![(trace, switches(&ran))]);
+    assert_eq!(lens(&decoded), [(1, 12)]);
+}
+
+#[test]
+fn a_foreign_process_is_counted() {
+    let mut trace = encoder();
+    stamped_burst(&mut trace, 1200, 3);
+    stamped_burst(&mut trace, 1700, 5);
+    let decoded = split(vec![(
+        trace,
+        switches(&[(1100, 1500, OURS, 1), (1600, 2000, FOREIGN, 2)]),
+    )]);
+    assert_eq!(lens(&decoded), [(1, 3)]);
+    // Its code is not there: nothing of it decodes.
+    assert_eq!((decoded.cpus[0].instructions, decoded.cpus[0].errors), (3, 1));
+    assert_eq!(decoded.threads[0].errors(), 0);
+}
+
+#[test]
+fn a_thread_that_moves_is_put_together_in_order_of_time() {
+    let (mut one, mut other) = (encoder(), encoder());
+    stamped_burst(&mut one, 1200, 3);
+    stamped_burst(&mut one, 3200, 7);
+    stamped_burst(&mut other, 2200, 5);
+    let here = switches(&[(1100, 1500, OURS, 1), (3100, 3500, OURS, 1)]);
+    let decoded = split(vec![(one, here), (other, switches(&[(2100, 2500, OURS, 1)]))]);
+    let [history] = &*decoded.threads else {
+        panic!("{:?}", lens(&decoded))
+    };
+    let cpus: Vec<u32> = [0, 3, 8].iter().map(|&at| history.cpu(at).unwrap().0).collect();
+    assert_eq!((history.len(), cpus), (15, vec![0, 1, 0]));
+}
+
+#[test]
+fn without_switches_nothing_is_anyones() {
+    let mut trace = encoder();
+    stamped_burst(&mut trace, 1200, 3);
+    let decoded = split(vec![(trace, vec![])]);
+    assert!(decoded.threads.is_empty());
+    assert_eq!(decoded.cpus[0].attributed, 0);
+}
