@@ -33,6 +33,15 @@ pub(crate) fn is_default_signal(tid: RawTid, signal: i32) -> bool {
     !set("SigCgt") && !set("SigIgn")
 }
 
+/// Whether a stopped thread has a signal of its own still to come.
+pub(crate) fn is_pending(tid: RawTid, signal: i32) -> bool {
+    let bit = signal
+        .checked_sub(1)
+        .and_then(|bit| 1u64.checked_shl(bit as u32))
+        .unwrap_or(0);
+    status_number(tid, "SigPnd", 16).unwrap_or(0) & bit != 0
+}
+
 /// What the default action of a signal is (signal(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DefaultAction {

@@ -158,6 +158,35 @@ pub(crate) fn siginfo(tid: RawTid) -> Result<SigInfo> {
     Ok(info)
 }
 
+/// Makes sure that SIGTRAP is not blocked in a stopped thread.
+///
+/// The trap of a step would be forced on it all the same, but then the kernel takes the program's
+/// SIGTRAP handler away (`force_sig_info_to_task`).
+pub(crate) fn unblock_trap(tid: RawTid) {
+    const SIZE: usize = size_of::<u64>();
+    const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
+    let mut mask = [0u64];
+    let known = request(
+        "ask the mask of",
+        libc::PTRACE_GETSIGMASK as _,
+        tid,
+        SIZE,
+        mask.as_mut_ptr() as usize,
+    )
+    .is_ok();
+    let without = mask.map(|mask| mask & !TRAP);
+    if known && mask != without {
+        // A thread that was killed meanwhile needs no mask.
+        let _ = request(
+            "set the mask of",
+            libc::PTRACE_SETSIGMASK as _,
+            tid,
+            SIZE,
+            without.as_ptr() as usize,
+        );
+    }
+}
+
 /// What a wait came back with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {

@@ -279,6 +279,12 @@ impl<'a> Session<'a> {
                 let _ = ptrace::listen(tid);
                 return Ok(());
             }
+            Stop::Interrupted | Stop::Group(_) if process::is_pending(tid, libc::SIGTRAP) => {
+                // The trap of its last step comes next. Let go before, the program would die of it.
+                thread.run = Run::Running;
+                let _ = ptrace::step(tid, 0);
+                return Ok(());
+            }
             _ => {}
         }
         self.go_on(tid);
@@ -321,13 +327,16 @@ impl<'a> Session<'a> {
             return Ok(());
         };
         if thread.place == Place::Closed {
-            thread.signal = Some(info);
+            let stepped =
+                signal == libc::SIGTRAP && (libc::TRAP_BRKPT..=libc::TRAP_TRACE).contains(&info.code());
+            thread.signal = Some(info).filter(|_| !stepped);
             return Ok(());
         }
         if signal == libc::SIGTRAP {
             let breakpoint = thread.code.is_some_and(|code| code.is_breakpoint());
             match info.code() {
                 HANDLER_ENTRY if thread.delivered => {
+                    ptrace::unblock_trap(tid);
                     thread.entered_handler(registers.pc());
                     return Ok(());
                 }
@@ -406,6 +415,7 @@ impl<'a> Session<'a> {
         if let Some(clean) = crate::thread::without_trap_flag(registers) {
             let _ = ptrace::set_registers(tid, &clean);
         }
+        ptrace::unblock_trap(tid);
         let thread = Thread::found(tid, pid, self.stream(), registers);
         self.threads.insert(tid, thread);
         self.on_stop(tid, stop)
@@ -452,6 +462,7 @@ impl<'a> Session<'a> {
             ..Process::new(tid)
         };
         self.processes.insert(tid, process);
+        ptrace::unblock_trap(tid);
         let thread = Thread::in_kernel(tid, tid, self.stream());
         self.threads.insert(tid, thread);
         self.go_on(tid);

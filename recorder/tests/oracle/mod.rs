@@ -3,6 +3,7 @@
 
 use backtrail_bundle::{Bundle, CodeSection};
 use backtrail_pt::{Avma, Pid, Tid};
+use backtrail_recorder::Outcome;
 use libipt_sys as sys;
 use std::ffi::c_void;
 use std::mem::{size_of, zeroed};
@@ -131,4 +132,55 @@ unsafe fn run(decoder: *mut sys::pt_insn_decoder) -> Decoded {
             }
         }
     }
+}
+
+/// Every thread's stream decodes to what was stepped; with a ring, to the end of it.
+pub fn check(outcome: &Outcome) -> Bundle {
+    let bundle = Bundle::open(&outcome.bundle).unwrap();
+    assert!(outcome.instructions > 0);
+    for golden in &outcome.golden {
+        let decoded = decode(&bundle, golden.pid, golden.tid);
+        let place = format!(
+            "thread {} of {} instructions",
+            golden.tid,
+            golden.instructions.len()
+        );
+        assert_eq!(decoded.errors, [], "{place}");
+        let kept = if outcome.dropped == 0 {
+            0
+        } else {
+            golden
+                .instructions
+                .len()
+                .saturating_sub(decoded.instructions.len())
+        };
+        same(&decoded.instructions, &golden.instructions[kept..], &place);
+        assert_eq!(decoded.overflows, 0, "{place}");
+        assert_eq!(decoded.lost, (0, 0), "{place}");
+        assert!(decoded.times.is_sorted(), "{place}: time runs backward");
+    }
+    bundle
+}
+
+fn same(decoded: &[Avma], golden: &[Avma], place: &str) {
+    let differs = decoded
+        .iter()
+        .zip(golden)
+        .position(|(decoded, golden)| decoded != golden);
+    if let Some(at) = differs {
+        let around = at.saturating_sub(3)..(at + 3).min(decoded.len()).min(golden.len());
+        panic!(
+            "{place}: at {at}, decoded {:x?}, stepped {:x?}",
+            &decoded[around.clone()],
+            &golden[around]
+        );
+    }
+    let last = |list: &[Avma]| list[list.len().saturating_sub(8)..].to_vec();
+    assert_eq!(
+        decoded.len(),
+        golden.len(),
+        "{place}: the last decoded {:x?}, stepped {:x?}",
+        last(decoded),
+        last(golden)
+    );
 }

@@ -1,0 +1,21 @@
+/* Two threads: one computes for ever, one sleeps in turns. */
+#include <pthread.h>
+#include <stdint.h>
+#include <unistd.h>
+
+static volatile uint64_t state = 1;
+
+static void *compute(void *argument)
+{
+    for (;;)
+        state = state & 1 ? state * 3 + 1 : state / 2;
+    return argument;
+}
+
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, 0, compute, 0);
+    for (;;)
+        usleep(5000);
+}
