@@ -62,7 +62,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
                 waker.wake();
             }
             ticks = ticks.wrapping_add(1);
-            if ticks % PROGRESS_TICKS == 0
+            if ticks.is_multiple_of(PROGRESS_TICKS)
                 && let Some(progress) = &mut progress
             {
                 progress(Progress {

@@ -216,7 +216,7 @@ impl<'a> Session<'a> {
         let mut reports = 0u32;
         loop {
             reports = reports.wrapping_add(1);
-            if reports % 1024 == 0 {
+            if reports.is_multiple_of(1024) {
                 self.publish();
             }
             if !stopping && self.shared.stop.load(Ordering::Relaxed) {

@@ -206,7 +206,7 @@ fn will_restart(registers: &Registers) -> bool {
 /// The registers without the single-step flag that SYSCALL saved in R11; `None`: it is not there.
 pub(crate) fn without_trap_flag(registers: &Registers) -> Option<Registers> {
     let saved = registers.rcx == registers.rip && registers.r11 & TRAP_FLAG != 0 && !will_restart(registers);
-    saved.then(|| Registers {
+    saved.then_some(Registers {
         r11: registers.r11 & !TRAP_FLAG,
         ..*registers
     })

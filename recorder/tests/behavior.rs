@@ -141,9 +141,9 @@ fn being_killed_from_outside_ends_the_recording() {
 #[test]
 fn a_duration_ends_the_recording_and_what_it_started() {
     let place = Place::new();
-    let target = run(place.compile("endless.c", &[]).unwrap());
+    let target = run(place.compile("endless.c", &["-static"]).unwrap());
     let options = RecordOptions {
-        duration: Some(Duration::from_millis(500)),
+        duration: Some(Duration::from_secs(3)),
         ..place.options(target)
     };
     let outcome = record(options).unwrap();
