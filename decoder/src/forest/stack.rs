@@ -11,8 +11,8 @@ pub(super) struct Frame {
     node: u32,
     /// Where its return goes; `None`: not known (a root, a signal handler).
     pub returns_to: Option<Avma>,
-    /// It was jumped to, and shares the return of the frame below.
-    pub tail: bool,
+    /// The position of the frame whose return it shares, because it was jumped to; its own, if not.
+    base: usize,
     /// The addresses of its function, when known.
     pub range: Option<Range<Avma>>,
     pub signal: Option<Signal>,
@@ -29,6 +29,32 @@ pub(super) struct Signal {
     pub returned: bool,
 }
 
+/// What an open frame is searched by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// It expects a return to this address.
+    Returns(Avma),
+    /// Its function starts at this address.
+    Runs(Avma),
+    /// It handles a signal, and goes back to this address.
+    Interrupted(Avma),
+}
+
+impl Frame {
+    /// The keys of the frame at position `at`.
+    fn keys(&self, at: usize) -> impl Iterator<Item = Key> + use<> {
+        // A frame that shares a return is found by the one it shares it with.
+        let returns = self.returns_to.filter(|_| self.base == at).map(Key::Returns);
+        let runs = self.range.as_ref().map(|range| Key::Runs(range.start));
+        let interrupted = self.signal.map(|signal| Key::Interrupted(signal.interrupted));
+        let restarts = self
+            .signal
+            .and_then(|signal| signal.restarts)
+            .map(Key::Interrupted);
+        [returns, runs, interrupted, restarts].into_iter().flatten()
+    }
+}
+
 /// A new frame, before it has a node.
 pub(super) struct Entry {
     pub function: Avma,
@@ -42,12 +68,8 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Stack {
     frames: Vec<Frame>,
-    /// Where in `frames` the frames are that expect a return to an address, ascending.
-    by_return: FxHashMap<Avma, Vec<usize>>,
-    /// Where in `frames` the frames of the function that starts at an address are, ascending.
-    by_function: FxHashMap<Avma, Vec<usize>>,
-    /// Where in `frames` signal handlers are, ascending.
-    handlers: Vec<usize>,
+    /// Where in `frames` the frames are that have a key, ascending.
+    index: FxHashMap<Key, Vec<usize>>,
     nodes: Vec<Node>,
     functions: Vec<Avma>,
     function_ids: FxHashMap<Avma, u32>,
@@ -99,10 +121,14 @@ impl Stack {
         if let Some(signal) = signal {
             self.interrupted.push((node, signal.interrupted));
         }
+        let base = match self.frames.last() {
+            Some(below) if tag == Tag::TailCall => below.base,
+            _ => self.frames.len(),
+        };
         self.open(Frame {
             node,
             returns_to,
-            tail: tag == Tag::TailCall,
+            base,
             range,
             signal,
         });
@@ -127,38 +153,26 @@ impl Stack {
 
     fn open(&mut self, frame: Frame) {
         let at = self.frames.len();
-        // A frame that shares a return is found by the one it shares it with.
-        if let Some(to) = frame.returns_to.filter(|_| !frame.tail) {
-            self.by_return.entry(to).or_default().push(at);
-        }
-        if let Some(range) = &frame.range {
-            self.by_function.entry(range.start).or_default().push(at);
-        }
-        if frame.signal.is_some() {
-            self.handlers.push(at);
+        for key in frame.keys(at) {
+            self.index.entry(key).or_default().push(at);
         }
         self.frames.push(frame);
     }
 
-    fn unlist(&mut self, at: usize) {
-        let Some(frame) = self.frames.get(at) else { return };
-        if let Some(to) = frame.returns_to.filter(|_| !frame.tail) {
-            forget(&mut self.by_return, to);
+    /// Takes away the innermost frame, which is the last of each of its lists.
+    fn shut(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop()?;
+        for key in frame.keys(self.frames.len()) {
+            self.index.get_mut(&key).and_then(Vec::pop);
         }
-        if let Some(range) = &frame.range {
-            forget(&mut self.by_function, range.start);
-        }
-        if frame.signal.is_some() {
-            self.handlers.pop();
-        }
+        Some(frame)
     }
 
     /// Closes the innermost call before instruction `index`; gives its node.
     ///
     /// A call without an instruction (something came in before its first) is none, and forgotten.
     pub fn pop(&mut self, index: u64, left: Left) -> Option<u32> {
-        self.unlist(self.frames.len().checked_sub(1)?);
-        let frame = self.frames.pop()?;
+        let frame = self.shut()?;
         let newest = self.nodes.len() == frame.node as usize + 1;
         let node = self.nodes.get_mut(frame.node as usize)?;
         if newest && node.first == index {
@@ -179,13 +193,7 @@ impl Stack {
 
     /// The innermost call turns out to be one of another function: what it was was a stub.
     pub fn rename(&mut self, function: Avma, range: Option<Range<Avma>>) {
-        let Some(at) = self.frames.len().checked_sub(1) else {
-            return;
-        };
-        self.unlist(at);
-        let Some(mut frame) = self.frames.pop() else {
-            return;
-        };
+        let Some(mut frame) = self.shut() else { return };
         frame.range = range;
         let id = self.function_id(function);
         if let Some(node) = self.nodes.get_mut(frame.node as usize) {
@@ -203,26 +211,27 @@ impl Stack {
 
     /// The innermost frame that expects a return to an address.
     pub fn expecting(&self, to: Avma) -> Option<usize> {
-        self.by_return.get(&to)?.last().copied()
+        self.last(Key::Returns(to))
     }
 
     /// The innermost frame of the function that starts at an address.
     pub fn running(&self, function: Avma) -> Option<usize> {
-        self.by_function.get(&function)?.last().copied()
+        self.last(Key::Runs(function))
     }
 
     /// The innermost signal handler that interrupted the thread at an address, or before the system
     /// call there.
     pub fn interrupted_at(&self, pc: Avma) -> Option<usize> {
-        self.handlers.iter().copied().rfind(|&at| {
-            let signal = self.frames.get(at).and_then(|frame| frame.signal);
-            signal.is_some_and(|signal| signal.interrupted == pc || signal.restarts == Some(pc))
-        })
+        self.last(Key::Interrupted(pc))
+    }
+
+    fn last(&self, key: Key) -> Option<usize> {
+        self.index.get(&key)?.last().copied()
     }
 
     /// The position of the frame whose return the innermost one shares: itself, if it was called.
     pub fn base(&self) -> usize {
-        self.frames.iter().rposition(|frame| !frame.tail).unwrap_or(0)
+        self.frames.last().map_or(0, |frame| frame.base)
     }
 
     fn function_id(&mut self, function: Avma) -> u32 {
@@ -238,14 +247,5 @@ impl Stack {
     pub fn finish(mut self, end: u64) -> Forest {
         self.truncate(0, end, Left::HistoryEnd);
         super::order::order(self.nodes, self.functions, self.interrupted, end)
-    }
-}
-
-fn forget(positions: &mut FxHashMap<Avma, Vec<usize>>, key: Avma) {
-    if let Some(list) = positions.get_mut(&key) {
-        list.pop();
-        if list.is_empty() {
-            positions.remove(&key);
-        }
     }
 }
