@@ -56,7 +56,10 @@ pub fn run<'a>(
 ) -> Result<usize> {
     let mut navigator = Navigator::new(session)?;
     let failed = run_all(&mut navigator, commands, options, watch, out);
-    failed.map_err(|source| crate::Error::Io { path: "the output".to_owned(), source })
+    failed.map_err(|source| crate::Error::Io {
+        path: "the output".to_owned(),
+        source,
+    })
 }
 
 fn run_all<'a>(
@@ -70,12 +73,24 @@ fn run_all<'a>(
     if options.json {
         write_json(out, &Header { schema: SCHEMA })?;
     }
-    for command in commands.into_iter().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for command in commands
+        .into_iter()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
         let answer = commands::execute(navigator, command, watch);
         failed += usize::from(answer.is_err());
         if options.json {
             let error = answer.as_ref().err().map(ToString::to_string);
-            write_json(out, &Record { command, ok: error.is_none(), result: answer.as_ref().ok(), error })?;
+            write_json(
+                out,
+                &Record {
+                    command,
+                    ok: error.is_none(),
+                    result: answer.as_ref().ok(),
+                    error,
+                },
+            )?;
         } else {
             write_text(out, command, &answer, options)?;
         }
@@ -92,7 +107,12 @@ fn write_json(out: &mut dyn Write, record: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-fn write_text(out: &mut dyn Write, command: &str, answer: &Result<Output>, options: BatchOptions) -> io::Result<()> {
+fn write_text(
+    out: &mut dyn Write,
+    command: &str,
+    answer: &Result<Output>,
+    options: BatchOptions,
+) -> io::Result<()> {
     let mut text = Text::new(options.color);
     if options.echo {
         text.line(format!("(backtrail) {command}"));

@@ -25,10 +25,19 @@ impl Hits {
     ///
     /// # Errors
     /// When canceled.
-    pub fn next(&self, lines: &LineStarts<'_>, from: u64, limit: u64) -> std::result::Result<Option<u64>, Canceled> {
+    pub fn next(
+        &self,
+        lines: &LineStarts<'_>,
+        from: u64,
+        limit: u64,
+    ) -> std::result::Result<Option<u64>, Canceled> {
         let find = |pcs: &PcSet, from: u64| {
             let any = !pcs.is_empty() && lines.history.count_at(from..limit, pcs) > 0;
-            if any { lines.history.next_at(from, pcs).filter(|&at| at < limit) } else { None }
+            if any {
+                lines.history.next_at(from, pcs).filter(|&at| at < limit)
+            } else {
+                None
+            }
         };
         let first = from.saturating_add(1);
         let plain = find(&self.addresses, first);
@@ -45,10 +54,19 @@ impl Hits {
     ///
     /// # Errors
     /// When canceled.
-    pub fn previous(&self, lines: &LineStarts<'_>, from: u64, limit: u64) -> std::result::Result<Option<u64>, Canceled> {
+    pub fn previous(
+        &self,
+        lines: &LineStarts<'_>,
+        from: u64,
+        limit: u64,
+    ) -> std::result::Result<Option<u64>, Canceled> {
         let find = |pcs: &PcSet, before: u64| {
             let any = !pcs.is_empty() && lines.history.count_at(limit..before, pcs) > 0;
-            if any { lines.history.prev_at(before, pcs).filter(|&at| at >= limit) } else { None }
+            if any {
+                lines.history.prev_at(before, pcs).filter(|&at| at >= limit)
+            } else {
+                None
+            }
         };
         let plain = find(&self.addresses, from);
         let mut at = find(&self.line, from);
@@ -65,7 +83,9 @@ impl Hits {
     /// # Errors
     /// When canceled.
     pub fn at(&self, lines: &LineStarts<'_>, index: u64) -> std::result::Result<bool, Canceled> {
-        let Some(pc) = lines.history.instruction(index).map(|found| found.pc) else { return Ok(false) };
+        let Some(pc) = lines.history.instruction(index).map(|found| found.pc) else {
+            return Ok(false);
+        };
         Ok(self.addresses.contains(pc) || (self.line.contains(pc) && lines.is_start(index)?))
     }
 }
@@ -100,7 +120,13 @@ pub struct Breakpoints {
 
 impl Breakpoints {
     /// Adds one and gives its number.
-    pub fn add(&mut self, location: String, places: Vec<String>, hits: BTreeMap<Pid, Hits>, temporary: bool) -> u32 {
+    pub fn add(
+        &mut self,
+        location: String,
+        places: Vec<String>,
+        hits: BTreeMap<Pid, Hits>,
+        temporary: bool,
+    ) -> u32 {
         self.last = self.last.saturating_add(1);
         self.all.push(Breakpoint {
             number: self.last,
@@ -171,7 +197,9 @@ pub fn nearest(
 ) -> Result<Option<(u64, u32)>> {
     let mut nearest: Option<(u64, u32)> = None;
     for breakpoint in breakpoints {
-        let Some(hits) = breakpoint.hits.get(&process) else { continue };
+        let Some(hits) = breakpoint.hits.get(&process) else {
+            continue;
+        };
         // What is further than the nearest known hit need not be searched.
         let found = match direction {
             Direction::Forward => hits.next(lines, from, nearest.map_or(limit, |(at, _)| at))?,

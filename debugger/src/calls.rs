@@ -78,7 +78,11 @@ impl<'a> Calls<'a> {
     /// # Errors
     /// When canceled.
     pub fn new(session: &'a Session, thread: &'a Thread, watch: &Watch<'_>) -> Result<Self> {
-        Ok(Self { session, thread, forest: session.forest(thread, watch)? })
+        Ok(Self {
+            session,
+            thread,
+            forest: session.forest(thread, watch)?,
+        })
     }
 
     /// The forest.
@@ -108,14 +112,25 @@ impl<'a> Calls<'a> {
             if level + 1 < depth {
                 let at = pending.len();
                 // One more than fits shows that there are more.
-                pending.extend(self.forest.children(call).take(limit + 1).map(|child| (child, level + 1)));
+                pending.extend(
+                    self.forest
+                        .children(call)
+                        .take(limit + 1)
+                        .map(|child| (child, level + 1)),
+                );
                 if let Some(children) = pending.get_mut(at..) {
                     children.reverse();
                 }
             }
         }
-        let around = self.forest.call_at(here).map(|call| self.forest.ancestors(call).collect::<Vec<_>>());
-        let innermost = around.unwrap_or_default().into_iter().find_map(|call| shown.iter().position(|&at| at == call));
+        let around = self
+            .forest
+            .call_at(here)
+            .map(|call| self.forest.ancestors(call).collect::<Vec<_>>());
+        let innermost = around
+            .unwrap_or_default()
+            .into_iter()
+            .find_map(|call| shown.iter().position(|&at| at == call));
         if let Some(view) = innermost.and_then(|at| calls.get_mut(at)) {
             view.current = true;
         }
@@ -129,23 +144,33 @@ impl<'a> Calls<'a> {
         let history = &self.thread.history;
         let process = self.session.process(self.thread);
         let function = process.and_then(|process| process.symbols.function_at(call.function));
-        let row = process.and_then(|process| process.symbols.line_at(call.function)).filter(|row| row.line != 0);
+        let row = process
+            .and_then(|process| process.symbols.line_at(call.function))
+            .filter(|row| row.line != 0);
         let declared = function.as_ref().and_then(|function| function.declared.clone());
         let (file, line) = declared.or(row.map(|row| (row.file, row.line))).unzip();
         let (begin, end) = (history.time(call.first), history.time(call.end));
-        let complete = !matches!(call.entered, Entered::Adopted | Entered::HistoryStart | Entered::AfterGap)
-            && !matches!(call.left, Left::HistoryEnd | Left::Gap);
+        let complete = !matches!(
+            call.entered,
+            Entered::Adopted | Entered::HistoryStart | Entered::AfterGap
+        ) && !matches!(call.left, Left::HistoryEnd | Left::Gap);
         let times = self.session.times();
         CallView {
             call: call_name(id),
             depth,
-            function: function.map_or_else(|| self.nameless(call.function), |function| function.name.to_string()),
+            function: function.map_or_else(
+                || self.nameless(call.function),
+                |function| function.name.to_string(),
+            ),
             file: file.map(|file| file.to_string()),
             line,
             position: Position::new(self.thread.tid, call.first).to_string(),
             instructions: call.end.saturating_sub(call.first),
             time: begin.map(|begin| times.time(begin)),
-            duration: begin.zip(end).filter(|_| complete).and_then(|(begin, end)| times.duration(begin, end)),
+            duration: begin
+                .zip(end)
+                .filter(|_| complete)
+                .and_then(|(begin, end)| times.duration(begin, end)),
             entered: describe_entered(call.entered),
             left: describe_left(call.left),
             current: false,
@@ -167,7 +192,11 @@ impl<'a> Calls<'a> {
         let forest = self.forest;
         forest.ids().filter(move |&id| {
             let at = forest.call(id).function;
-            let entry = || process.and_then(|process| process.symbols.function_at(at)).map(|function| function.entry);
+            let entry = || {
+                process
+                    .and_then(|process| process.symbols.function_at(at))
+                    .map(|function| function.entry)
+            };
             entries.contains(&at) || entry().is_some_and(|entry| entries.contains(&entry))
         })
     }
@@ -190,7 +219,10 @@ impl<'a> Calls<'a> {
         let mut callers: Vec<Caller> = sites
             .into_iter()
             .map(|(pc, (count, first, last))| {
-                let frames = pc.zip(process).map(|(pc, process)| process.symbols.frames_at(pc)).unwrap_or_default();
+                let frames = pc
+                    .zip(process)
+                    .map(|(pc, process)| process.symbols.frames_at(pc))
+                    .unwrap_or_default();
                 let frame = frames.into_iter().next();
                 let location = frame.as_ref().and_then(|frame| frame.location.clone());
                 Caller {

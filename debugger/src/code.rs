@@ -75,7 +75,10 @@ impl CodeMap {
     /// Of the process with these symbols.
     #[must_use]
     pub fn new(symbols: Arc<Symbolizer>) -> Self {
-        Self { symbols, cache: RefCell::default() }
+        Self {
+            symbols,
+            cache: RefCell::default(),
+        }
     }
 
     /// Where a breakpoint on `function` belongs, and where a step into it stops: behind its prologue
@@ -85,7 +88,11 @@ impl CodeMap {
             return known;
         }
         let end = self.symbols.after_prologue(function);
-        let end = if is_straight(function.entry..end, read) { end } else { function.entry };
+        let end = if is_straight(function.entry..end, read) {
+            end
+        } else {
+            function.entry
+        };
         self.cache.borrow_mut().prologues.insert(function.entry.0, end);
         end
     }
@@ -106,8 +113,14 @@ impl CodeMap {
         for frame in frames.iter().rev().filter(|frame| frame.inlined) {
             chain = cache.chain_in(chain, frame.entry);
         }
-        let row = self.symbols.line_at(pc).filter(|row| row.is_stmt && row.line != 0 && !row.file.is_empty());
-        let statement = row.map(|row| Statement { chain, line: cache.line(row.file, row.line) });
+        let row = self
+            .symbols
+            .line_at(pc)
+            .filter(|row| row.is_stmt && row.line != 0 && !row.file.is_empty());
+        let statement = row.map(|row| Statement {
+            chain,
+            line: cache.line(row.file, row.line),
+        });
         (statement, chain)
     }
 }
@@ -141,8 +154,8 @@ impl Lines for CodeLines<'_> {
     fn statement(&self, pc: Avma) -> Option<Statement> {
         let statement = self.map.site(pc).0?;
         let function = self.map.symbols.function_at(pc)?;
-        let in_prologue =
-            function.range.contains(&function.entry) && (function.entry..self.map.after_prologue(&function, self.read)).contains(&pc);
+        let in_prologue = function.range.contains(&function.entry)
+            && (function.entry..self.map.after_prologue(&function, self.read)).contains(&pc);
         (!in_prologue && function.kind != FunctionKind::Plt).then_some(statement)
     }
 
@@ -152,7 +165,10 @@ impl Lines for CodeLines<'_> {
 
     fn around(&self, chain: ChainId) -> Option<ChainId> {
         let cache = self.map.cache.borrow();
-        cache.chains.get((chain.0 as usize).checked_sub(1)?).map(|&(around, _)| around)
+        cache
+            .chains
+            .get((chain.0 as usize).checked_sub(1)?)
+            .map(|&(around, _)| around)
     }
 }
 

@@ -17,7 +17,9 @@ pub fn complete(navigator: &Navigator, line: &str) -> (usize, Vec<String>) {
     }
     let begin = line.rfind(char::is_whitespace).map_or(0, |at| at + 1);
     let word = line.get(begin..).unwrap_or("");
-    let Ok((command, _)) = commands::parse(line) else { return (begin, Vec::new()) };
+    let Ok((command, _)) = commands::parse(line) else {
+        return (begin, Vec::new());
+    };
     let mut found: Vec<String> = match command.completion {
         Completion::None => Vec::new(),
         Completion::Location => locations(navigator, word),
@@ -46,15 +48,31 @@ fn with_prefix(all: impl Iterator<Item = String>, prefix: &str) -> Vec<String> {
 }
 
 fn locations(navigator: &Navigator, word: &str) -> Vec<String> {
-    let Ok(process) = navigator.process() else { return Vec::new() };
+    let Ok(process) = navigator.process() else {
+        return Vec::new();
+    };
     let mut found = BTreeSet::new();
     if let Ok(pattern) = regex::Regex::new(&format!("^{}", regex::escape(word))) {
-        found.extend(process.symbols.functions_matching(&pattern).into_iter().map(|function| function.name.to_string()));
+        found.extend(
+            process
+                .symbols
+                .functions_matching(&pattern)
+                .into_iter()
+                .map(|function| function.name.to_string()),
+        );
     }
     for module in process.symbols.modules() {
-        let files = module.file.as_ref().map(|file| file.source_files()).unwrap_or_default();
+        let files = module
+            .file
+            .as_ref()
+            .map(|file| file.source_files())
+            .unwrap_or_default();
         let short = files.iter().map(|file| crate::source::short(file));
-        found.extend(short.filter(|file| file.starts_with(word)).map(|file| format!("{file}:")));
+        found.extend(
+            short
+                .filter(|file| file.starts_with(word))
+                .map(|file| format!("{file}:")),
+        );
     }
     found.into_iter().collect()
 }

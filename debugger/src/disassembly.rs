@@ -49,7 +49,10 @@ impl SymbolResolver for Names {
         _size: u32,
     ) -> Option<SymbolResult<'_>> {
         let name = symbol(&self.0, Avma(address))?;
-        Some(SymbolResult::with_string(address, format!("{address:#x} <{name}>")))
+        Some(SymbolResult::with_string(
+            address,
+            format!("{address:#x} <{name}>"),
+        ))
     }
 }
 
@@ -90,7 +93,9 @@ pub fn disassemble(
     flavor: Flavor,
     pc: Option<Avma>,
 ) -> Vec<Line> {
-    let len = (range.end - range.start).min(MAX_BYTES).min((count as u64).saturating_mul(15));
+    let len = (range.end - range.start)
+        .min(MAX_BYTES)
+        .min((count as u64).saturating_mul(15));
     let mut code = vec![0; len as usize];
     let known = process.read(range.start, &mut code);
     code.truncate(known);

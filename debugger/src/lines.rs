@@ -55,15 +55,22 @@ impl<'a> LineStarts<'a> {
     pub fn frame(&self, index: u64) -> Option<FrameKey> {
         let call = self.forest.call_at(index)?;
         if let Some(instruction) = self.history.instruction(index) {
-            return Some(FrameKey { call, chain: self.lines.chain(instruction.pc) });
+            return Some(FrameKey {
+                call,
+                chain: self.lines.chain(instruction.pc),
+            });
         }
         let last = self.history.instruction(index.checked_sub(1)?)?;
         let chain = self.lines.chain(last.pc);
         let stood = self.history.pc(index).map(|pc| self.lines.chain(pc));
         let related =
             |stood: &ChainId| self.lines.is_within(*stood, chain) || self.lines.is_within(chain, *stood);
-        let stayed = stood.filter(|stood| last.cofi != Cofi::Return && !last.cofi.is_call() && related(stood));
-        Some(FrameKey { call, chain: stayed.unwrap_or(chain) })
+        let stayed =
+            stood.filter(|stood| last.cofi != Cofi::Return && !last.cofi.is_call() && related(stood));
+        Some(FrameKey {
+            call,
+            chain: stayed.unwrap_or(chain),
+        })
     }
 
     /// Whether stepping by lines stops at instruction `index`.
@@ -71,17 +78,23 @@ impl<'a> LineStarts<'a> {
     /// # Errors
     /// [`Canceled`] by the watch, as everything here.
     pub fn is_start(&self, index: u64) -> Result<bool, Canceled> {
-        let Some(statement) = self.statement(index) else { return Ok(false) };
-        let Some(id) = self.forest.call_at(index) else { return Ok(false) };
+        let Some(statement) = self.statement(index) else {
+            return Ok(false);
+        };
+        let Some(id) = self.forest.call_at(index) else {
+            return Ok(false);
+        };
         let mut at = index;
         while let Some(before) = self.own_before(id, at) {
             at = before;
-            let Some(candidate) = self.statement(at) else { continue };
+            let Some(candidate) = self.statement(at) else {
+                continue;
+            };
             if candidate == statement {
                 return Ok(false);
             }
-            let inlined_callee = candidate.chain != statement.chain
-                && self.lines.is_within(candidate.chain, statement.chain);
+            let inlined_callee =
+                candidate.chain != statement.chain && self.lines.is_within(candidate.chain, statement.chain);
             if !inlined_callee {
                 return Ok(true);
             }
@@ -100,8 +113,8 @@ impl<'a> LineStarts<'a> {
             let statement = self.lines.statement(instruction.pc);
             if let Some(statement) = statement {
                 let call = self.forest.call_at(index);
-                let goes_on = before_call == call
-                    && before.and_then(|pc| self.lines.statement(pc)) == Some(statement);
+                let goes_on =
+                    before_call == call && before.and_then(|pc| self.lines.statement(pc)) == Some(statement);
                 before_call = call;
                 if !goes_on && self.is_start(index)? {
                     return Ok(Some(index));
@@ -144,7 +157,9 @@ impl<'a> LineStarts<'a> {
         let mut frame = Some(frame);
         let mut at = from.saturating_add(1);
         while at < limit.min(self.history.len()) {
-            let Some(here) = self.forest.call_at(at) else { break };
+            let Some(here) = self.forest.call_at(at) else {
+                break;
+            };
             let Some(now) = frame else {
                 // The calls that it was within are over and none is known around them: any line will do.
                 frame = self.frame(at);
@@ -159,7 +174,9 @@ impl<'a> LineStarts<'a> {
                 continue;
             }
             if here != now.call {
-                at = self.child_around(now.call, here).map_or(at + 1, |child| child.end.max(at + 1));
+                at = self
+                    .child_around(now.call, here)
+                    .map_or(at + 1, |child| child.end.max(at + 1));
                 continue;
             }
             if self.stops_in(at, now)? {
@@ -211,7 +228,9 @@ impl<'a> LineStarts<'a> {
                 return Some(at - 1);
             }
             // What is no callee (there should be none) is passed one by one.
-            at = self.child_around(call, here).map_or(at - 1, |child| child.first.min(at - 1));
+            at = self
+                .child_around(call, here)
+                .map_or(at - 1, |child| child.first.min(at - 1));
         }
         None
     }
@@ -223,7 +242,10 @@ impl<'a> LineStarts<'a> {
         let parent = call.parent?;
         let site = self.own_before(parent, call.first);
         let pc = site.and_then(|site| self.history.pc(site));
-        Some(FrameKey { call: parent, chain: pc.map(|pc| self.lines.chain(pc)).unwrap_or_default() })
+        Some(FrameKey {
+            call: parent,
+            chain: pc.map(|pc| self.lines.chain(pc)).unwrap_or_default(),
+        })
     }
 
     /// The callee of `call` that `inner` is, or is inside of.
@@ -239,7 +261,9 @@ impl<'a> LineStarts<'a> {
     }
 
     fn stops_in(&self, index: u64, frame: FrameKey) -> Result<bool, Canceled> {
-        let Some(statement) = self.statement(index) else { return Ok(false) };
+        let Some(statement) = self.statement(index) else {
+            return Ok(false);
+        };
         Ok(self.lines.is_within(frame.chain, statement.chain) && self.is_start(index)?)
     }
 

@@ -49,12 +49,16 @@ impl Location {
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let line = |text: &str| text.parse().map_err(|_| Error::BadLocation(text.to_owned()));
         if digits(text) {
-            return Ok(Self::Line { file: None, line: line(text)? });
+            return Ok(Self::Line {
+                file: None,
+                line: line(text)?,
+            });
         }
         match text.rsplit_once(':') {
-            Some((file, number)) if digits(number) && !file.ends_with(':') => {
-                Ok(Self::Line { file: Some(file.to_owned()), line: line(number)? })
-            }
+            Some((file, number)) if digits(number) && !file.ends_with(':') => Ok(Self::Line {
+                file: Some(file.to_owned()),
+                line: line(number)?,
+            }),
             _ => Ok(Self::Function(text.to_owned())),
         }
     }
@@ -74,7 +78,13 @@ impl Location {
             }
             Self::Address(text) => {
                 let at = address(process, text, pc)?;
-                Ok(Resolved { hits: Hits { addresses: at.into(), ..Hits::default() }, places: vec![at.to_string()] })
+                Ok(Resolved {
+                    hits: Hits {
+                        addresses: at.into(),
+                        ..Hits::default()
+                    },
+                    places: vec![at.to_string()],
+                })
             }
         }
     }
@@ -84,26 +94,50 @@ fn function(process: &Process, name: &str) -> Result<Resolved> {
     let functions = process.symbols.functions_named(name);
     let copies = process.symbols.inlined_copies_named(name);
     if functions.is_empty() && copies.is_empty() {
-        return Err(Error::NoSymbol { name: name.to_owned(), modules: process.describe_modules() });
+        return Err(Error::NoSymbol {
+            name: name.to_owned(),
+            modules: process.describe_modules(),
+        });
     }
-    let mut addresses: Vec<Avma> = functions.iter().map(|function| process.after_prologue(function)).collect();
+    let mut addresses: Vec<Avma> = functions
+        .iter()
+        .map(|function| process.after_prologue(function))
+        .collect();
     addresses.extend(copies.iter().map(|copy| copy.entry));
     addresses.sort_unstable();
     addresses.dedup();
     let places = addresses.iter().map(|&at| place(process, at)).collect();
-    Ok(Resolved { hits: Hits { addresses: addresses.into_iter().collect(), ..Hits::default() }, places })
+    Ok(Resolved {
+        hits: Hits {
+            addresses: addresses.into_iter().collect(),
+            ..Hits::default()
+        },
+        places,
+    })
 }
 
 /// Hits for all functions given, as `rbreak` wants.
 pub(crate) fn functions(process: &Process, functions: &[Function<Avma>]) -> Vec<(Hits, String)> {
     let at = functions.iter().map(|function| process.after_prologue(function));
-    at.map(|at| (Hits { addresses: at.into(), ..Hits::default() }, place(process, at))).collect()
+    at.map(|at| {
+        (
+            Hits {
+                addresses: at.into(),
+                ..Hits::default()
+            },
+            place(process, at),
+        )
+    })
+    .collect()
 }
 
 fn lines(process: &Process, file: &str, line: u32) -> Result<Resolved> {
     let matches = process.symbols.addresses_of_line(file, line);
     if matches.is_empty() {
-        return Err(Error::NoLine { file: file.to_owned(), line });
+        return Err(Error::NoLine {
+            file: file.to_owned(),
+            line,
+        });
     }
     let mut addresses = Vec::new();
     let mut ranges: Vec<Range<Avma>> = Vec::new();
@@ -127,7 +161,10 @@ fn lines(process: &Process, file: &str, line: u32) -> Result<Resolved> {
         }
     }
     places.dedup();
-    let hits = Hits { addresses: addresses.into_iter().collect(), line: PcSet::from_ranges(ranges) };
+    let hits = Hits {
+        addresses: addresses.into_iter().collect(),
+        line: PcSet::from_ranges(ranges),
+    };
     Ok(Resolved { hits, places })
 }
 
@@ -139,7 +176,10 @@ fn code_of_line(process: &Process, found: &LineMatch<Avma>) -> Vec<Range<Avma>> 
     };
     let rows = parts.into_iter().flat_map(|part| process.symbols.lines_in(part));
     let of_line = rows.filter(|row| row.is_stmt && row.line == found.line && row.file == found.file);
-    of_line.map(|row| row.range).chain([found.address..found.address + 1]).collect()
+    of_line
+        .map(|row| row.range)
+        .chain([found.address..found.address + 1])
+        .collect()
 }
 
 /// An address as it is typed: a number, a symbol, or either with `+` and a number.
@@ -161,10 +201,12 @@ pub fn address(process: &Process, text: &str, pc: Option<Avma>) -> Result<Avma> 
             return pc.ok_or_else(bad);
         }
         let found = process.symbols.functions_named(text).into_iter().next();
-        found.map(|function| function.entry).ok_or_else(|| Error::NoSymbol {
-            name: text.to_owned(),
-            modules: process.describe_modules(),
-        })
+        found
+            .map(|function| function.entry)
+            .ok_or_else(|| Error::NoSymbol {
+                name: text.to_owned(),
+                modules: process.describe_modules(),
+            })
     };
     if text.is_empty() {
         return Err(bad());
@@ -198,12 +240,24 @@ mod tests {
 
     #[test]
     fn locations_are_told_apart() {
-        let line = |file: Option<&str>, line| Location::Line { file: file.map(str::to_owned), line };
-        assert_eq!(Location::parse("main").unwrap(), Location::Function("main".into()));
-        assert_eq!(Location::parse("ns::main").unwrap(), Location::Function("ns::main".into()));
+        let line = |file: Option<&str>, line| Location::Line {
+            file: file.map(str::to_owned),
+            line,
+        };
+        assert_eq!(
+            Location::parse("main").unwrap(),
+            Location::Function("main".into())
+        );
+        assert_eq!(
+            Location::parse("ns::main").unwrap(),
+            Location::Function("ns::main".into())
+        );
         assert_eq!(Location::parse("a.c:12").unwrap(), line(Some("a.c"), 12));
         assert_eq!(Location::parse("12").unwrap(), line(None, 12));
-        assert_eq!(Location::parse("*0x12").unwrap(), Location::Address("0x12".into()));
+        assert_eq!(
+            Location::parse("*0x12").unwrap(),
+            Location::Address("0x12".into())
+        );
         assert!(Location::parse(" ").is_err());
         assert!(Location::parse("a.c:99999999999").is_err());
     }

@@ -56,7 +56,11 @@ impl Navigator {
     pub fn new(session: Session) -> Result<Self> {
         let main = session.main_thread().map(|thread| thread.tid);
         let current = main.ok_or_else(|| Error::NoThreads(session.name().to_owned()))?;
-        let positions = session.threads().iter().map(|thread| (thread.tid, thread.history.len())).collect();
+        let positions = session
+            .threads()
+            .iter()
+            .map(|thread| (thread.tid, thread.history.len()))
+            .collect();
         let mut directories = session.source_paths().to_vec();
         directories.push(session.root().to_owned());
         directories.push(session.root().join("sources"));
@@ -69,7 +73,10 @@ impl Navigator {
             done: Vec::new(),
             breakpoints: Breakpoints::default(),
             bookmarks: BTreeMap::new(),
-            sources: SourceFinder { directories, ..SourceFinder::default() },
+            sources: SourceFinder {
+                directories,
+                ..SourceFinder::default()
+            },
             flavor: Flavor::default(),
             listed: None,
         })
@@ -107,7 +114,9 @@ impl Navigator {
     /// When the trace describes none.
     pub fn process(&self) -> Result<&Process> {
         let process = self.session.process(self.thread()?);
-        process.ok_or_else(|| Error::Cannot("the trace describes no process: it has no code and no symbols".to_owned()))
+        process.ok_or_else(|| {
+            Error::Cannot("the trace describes no process: it has no code and no symbols".to_owned())
+        })
     }
 
     /// Where the current thread stands, if known.
@@ -119,7 +128,8 @@ impl Navigator {
     /// The current thread is at the end of its history.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
-        self.thread().is_ok_and(|thread| self.index() >= thread.history.len())
+        self.thread()
+            .is_ok_and(|thread| self.index() >= thread.history.len())
     }
 
     /// The number of the selected frame.
@@ -161,7 +171,10 @@ impl Navigator {
         let thread = self.session.thread(position.tid())?;
         let len = thread.history.len();
         if position.index() > len {
-            return Err(Error::NoPosition { position, end: Position::new(position.tid(), len) });
+            return Err(Error::NoPosition {
+                position,
+                end: Position::new(position.tid(), len),
+            });
         }
         let from = self.position();
         if position != from {
@@ -169,7 +182,12 @@ impl Navigator {
             self.undone.clear();
         }
         self.stand_at(position);
-        Ok(Stop { from, to: position, reason: StopReason::Done, crossed_gap: None })
+        Ok(Stop {
+            from,
+            to: position,
+            reason: StopReason::Done,
+            crossed_gap: None,
+        })
     }
 
     /// Undoes the last move.
@@ -177,11 +195,19 @@ impl Navigator {
     /// # Errors
     /// When nothing moved.
     pub fn back(&mut self) -> Result<Stop> {
-        let to = self.done.pop().ok_or_else(|| Error::Cannot("there is no move to undo".to_owned()))?;
+        let to = self
+            .done
+            .pop()
+            .ok_or_else(|| Error::Cannot("there is no move to undo".to_owned()))?;
         let from = self.position();
         self.undone.push(from);
         self.stand_at(to);
-        Ok(Stop { from, to, reason: StopReason::Done, crossed_gap: None })
+        Ok(Stop {
+            from,
+            to,
+            reason: StopReason::Done,
+            crossed_gap: None,
+        })
     }
 
     /// Redoes the last move that was undone.
@@ -194,7 +220,12 @@ impl Navigator {
         let from = self.position();
         self.done.push(from);
         self.stand_at(to);
-        Ok(Stop { from, to, reason: StopReason::Done, crossed_gap: None })
+        Ok(Stop {
+            from,
+            to,
+            reason: StopReason::Done,
+            crossed_gap: None,
+        })
     }
 
     /// Calls `look` as if standing elsewhere; for views of another place.
@@ -236,7 +267,12 @@ impl Navigator {
         let forest = self.session.forest(thread, watch)?;
         self.process()?.with_lines(|lines| {
             with(&Steps {
-                lines: LineStarts { history: &thread.history, forest, lines, watch },
+                lines: LineStarts {
+                    history: &thread.history,
+                    forest,
+                    lines,
+                    watch,
+                },
                 gaps: thread.gaps(),
                 frame: self.frame,
                 crash: self.session.crash_of(thread.tid).map(signal::describe),
@@ -256,10 +292,18 @@ impl Navigator {
             Some((index, number)) => (index, StopReason::Breakpoint { number }),
             None => (target.index, target.reason),
         };
-        let crossed_gap = self.thread()?.history.gap_between(from, index).map(|(_, gap)| gap.cause.to_string());
+        let crossed_gap = self
+            .thread()?
+            .history
+            .gap_between(from, index)
+            .map(|(_, gap)| gap.cause.to_string());
         let crossed_gap = crossed_gap.filter(|_| !matches!(reason, StopReason::Gap { .. }));
         let stop = self.go_to(Position::new(self.current, index))?;
-        Ok(Stop { reason, crossed_gap, ..stop })
+        Ok(Stop {
+            reason,
+            crossed_gap,
+            ..stop
+        })
     }
 
     /// The nearest hit that counts, up to and with `target`.
@@ -280,9 +324,18 @@ impl Navigator {
                 return Ok(None);
             }
             let nearest = self.with_steps(watch, |steps| {
-                breakpoint::nearest(self.breakpoints.all(), process, &steps.lines, direction, from, limit)
+                breakpoint::nearest(
+                    self.breakpoints.all(),
+                    process,
+                    &steps.lines,
+                    direction,
+                    from,
+                    limit,
+                )
             })?;
-            let Some((index, number)) = nearest else { return Ok(None) };
+            let Some((index, number)) = nearest else {
+                return Ok(None);
+            };
             if self.counts(index, number, watch)? {
                 return Ok(Some((index, number)));
             }
@@ -296,9 +349,17 @@ impl Navigator {
         let tid = self.current.0;
         let breakpoint = self.breakpoints.get_mut(number)?;
         let count = breakpoint.count.saturating_add(1);
-        let hit = Hit { tid, count, caller: caller.as_deref() };
+        let hit = Hit {
+            tid,
+            count,
+            caller: caller.as_deref(),
+        };
         breakpoint.count = count;
-        if breakpoint.condition.as_ref().is_some_and(|condition| !condition.holds(&hit)) {
+        if breakpoint
+            .condition
+            .as_ref()
+            .is_some_and(|condition| !condition.holds(&hit))
+        {
             return Ok(false);
         }
         if breakpoint.ignore > 0 {
@@ -330,7 +391,11 @@ impl Navigator {
     ///
     /// # Errors
     /// When none has code for it.
-    pub fn resolve_everywhere(&self, text: &str, watch: &Watch<'_>) -> Result<(BTreeMap<Pid, Hits>, Vec<String>)> {
+    pub fn resolve_everywhere(
+        &self,
+        text: &str,
+        watch: &Watch<'_>,
+    ) -> Result<(BTreeMap<Pid, Hits>, Vec<String>)> {
         let location = Location::parse(text)?;
         let here = self.current_file(watch)?;
         let mut hits = BTreeMap::new();
@@ -355,6 +420,10 @@ impl Navigator {
     /// The source file of the selected frame; if it has none, of the nearest frame around it.
     fn current_file(&self, watch: &Watch<'_>) -> Result<Option<String>> {
         let stack = self.stack(self.frame + 8, watch)?;
-        Ok(stack.frames.into_iter().skip(self.frame).find_map(|frame| frame.file))
+        Ok(stack
+            .frames
+            .into_iter()
+            .skip(self.frame)
+            .find_map(|frame| frame.file))
     }
 }

@@ -52,11 +52,22 @@ pub fn value(navigator: &Navigator, name: &str) -> Result<u64> {
 }
 
 fn register(navigator: &Navigator, name: &str) -> Register {
-    let known = |value| Register { name: name.to_owned(), value: Some(value), unknown: None };
-    let unknown = |why: String| Register { name: name.to_owned(), value: None, unknown: Some(why) };
+    let known = |value| Register {
+        name: name.to_owned(),
+        value: Some(value),
+        unknown: None,
+    };
+    let unknown = |why: String| Register {
+        name: name.to_owned(),
+        value: None,
+        unknown: Some(why),
+    };
     let tid = navigator.position().tid();
     let selected = navigator.selected_frame() != 0;
-    if navigator.is_at_end() && !selected && let Some(registers) = navigator.session().end_registers(tid) {
+    if navigator.is_at_end()
+        && !selected
+        && let Some(registers) = navigator.session().end_registers(tid)
+    {
         let names = backtrail_bundle::core::Registers::NAMES;
         let kernel_name = if name == "eflags" { "rflags" } else { name };
         let found = names.iter().position(|known| *known == kernel_name);

@@ -70,15 +70,27 @@ pub fn run(session: Session, options: ReplOptions) -> Result<()> {
         let _ = editor.load_history(file);
     }
     let cancel = Arc::new(AtomicBool::new(false));
-    let registered = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&cancel))
-        .map_err(|source| Error::Io { path: "the interrupt signal".to_owned(), source })?;
-    let ended = options.commands.iter().any(|line| obey(&navigator, line, &cancel, options.color));
+    let registered =
+        signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&cancel)).map_err(|source| {
+            Error::Io {
+                path: "the interrupt signal".to_owned(),
+                source,
+            }
+        })?;
+    let ended = options
+        .commands
+        .iter()
+        .any(|line| obey(&navigator, line, &cancel, options.color));
     let mut last = String::new();
     while !ended {
         match editor.readline("(backtrail) ") {
             Ok(line) if line.trim().is_empty() && last.is_empty() => {}
             Ok(line) => {
-                let line = if line.trim().is_empty() { last.clone() } else { line };
+                let line = if line.trim().is_empty() {
+                    last.clone()
+                } else {
+                    line
+                };
                 last = repeated(&line);
                 if obey(&navigator, &line, &cancel, options.color) {
                     break;
@@ -108,7 +120,10 @@ fn repeated(line: &str) -> String {
 /// Runs a command and prints its answer; says whether the session ends.
 fn obey(navigator: &RefCell<Navigator>, line: &str, cancel: &AtomicBool, color: bool) -> bool {
     cancel.store(false, Ordering::Relaxed);
-    let watch = Watch { cancel, progress: &|_| {} };
+    let watch = Watch {
+        cancel,
+        progress: &|_| {},
+    };
     let answer = commands::execute(&mut navigator.borrow_mut(), line, &watch);
     let mut text = Text::new(color);
     match &answer {

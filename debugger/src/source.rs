@@ -28,7 +28,10 @@ impl SourceFinder {
             })
         });
         let itself = std::iter::once(PathBuf::from(path)).filter(|path| path.is_absolute());
-        let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | "." | "..")).collect();
+        let parts: Vec<&str> = path
+            .split('/')
+            .filter(|part| !matches!(*part, "" | "." | ".."))
+            .collect();
         let below = self.directories.iter().flat_map(|directory| {
             (0..parts.len()).map(|skipped| {
                 let mut candidate = directory.clone();
@@ -36,7 +39,10 @@ impl SourceFinder {
                 candidate
             })
         });
-        substituted.chain(itself).chain(below).find(|candidate| is_source(candidate))
+        substituted
+            .chain(itself)
+            .chain(below)
+            .find(|candidate| is_source(candidate))
     }
 
     /// Line `line` (from 1) of the file.
@@ -58,7 +64,8 @@ impl SourceFinder {
 }
 
 fn is_source(path: &Path) -> bool {
-    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_SOURCE)
+    path.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_SOURCE)
 }
 
 /// The last part of a path, for display.
@@ -81,7 +88,9 @@ mod tests {
         finder.directories.push(dir.path().to_owned());
         assert_eq!(finder.line("/gone/src/a.c", 2).as_deref(), Some("two"));
         finder.directories.clear();
-        finder.substitutions.push(("/gone".into(), dir.path().display().to_string()));
+        finder
+            .substitutions
+            .push(("/gone".into(), dir.path().display().to_string()));
         assert_eq!(finder.line("/gone/src/a.c", 1).as_deref(), Some("one"));
         assert_eq!(finder.line("/goner/src/a.c", 1), None);
     }

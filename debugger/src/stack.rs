@@ -57,8 +57,18 @@ struct Walk<'a> {
 ///
 /// # Errors
 /// When canceled.
-pub fn stack(session: &Session, thread: &Thread, index: u64, limit: usize, watch: &Watch<'_>) -> Result<Stack> {
-    let mut walk = Walk { session, thread, frames: Vec::new() };
+pub fn stack(
+    session: &Session,
+    thread: &Thread,
+    index: u64,
+    limit: usize,
+    watch: &Watch<'_>,
+) -> Result<Stack> {
+    let mut walk = Walk {
+        session,
+        thread,
+        frames: Vec::new(),
+    };
     let unknown_beyond = if thread.history.is_empty() {
         walk.from_registers()
     } else {
@@ -70,7 +80,10 @@ pub fn stack(session: &Session, thread: &Thread, index: u64, limit: usize, watch
     for (number, frame) in frames.iter_mut().enumerate() {
         frame.number = number;
     }
-    Ok(Stack { frames, unknown_beyond })
+    Ok(Stack {
+        frames,
+        unknown_beyond,
+    })
 }
 
 /// Where the thread stands before instruction `index`; at the end, where the core or the trace says.
@@ -79,7 +92,10 @@ pub fn pc_at(session: &Session, thread: &Thread, index: u64) -> Option<Avma> {
     if index < thread.history.len() {
         return thread.history.pc(index);
     }
-    session.end_registers(thread.tid).map(|registers| registers.pc()).or_else(|| thread.history.pc(index))
+    session
+        .end_registers(thread.tid)
+        .map(|registers| registers.pc())
+        .or_else(|| thread.history.pc(index))
 }
 
 impl Walk<'_> {
@@ -127,7 +143,9 @@ impl Walk<'_> {
             {
                 frame.signal_handler = true;
             }
-            let Some(parent) = call.parent else { return Some(self.beyond(forest, at)) };
+            let Some(parent) = call.parent else {
+                return Some(self.beyond(forest, at));
+            };
             if self.frames.len() >= limit {
                 return None;
             }
@@ -150,8 +168,13 @@ impl Walk<'_> {
     fn beyond(&self, forest: &Forest, root: CallId) -> String {
         let call = forest.call(root);
         match call.entered {
-            Entered::AfterGap => format!("the callers are unknown: history has a gap before {}", self.position(call.first)),
-            Entered::Unknown => "the callers are unknown: flow came here in a way that is not understood".to_owned(),
+            Entered::AfterGap => format!(
+                "the callers are unknown: history has a gap before {}",
+                self.position(call.first)
+            ),
+            Entered::Unknown => {
+                "the callers are unknown: flow came here in a way that is not understood".to_owned()
+            }
             _ => "older frames are unknown: history begins inside of this one".to_owned(),
         }
     }
@@ -161,7 +184,9 @@ impl Walk<'_> {
     }
 
     fn same_function(&self, one: Avma, other: Avma) -> bool {
-        let Some(process) = self.session.process(self.thread) else { return true };
+        let Some(process) = self.session.process(self.thread) else {
+            return true;
+        };
         let entry = |at| process.symbols.function_at(at).map(|function| function.entry);
         entry(one) == entry(other)
     }
@@ -170,15 +195,25 @@ impl Walk<'_> {
     fn push(&mut self, pc: Avma, look_up: Avma, call: Option<CallId>) {
         let process = self.session.process(self.thread);
         let symbols = process.map(|process| &process.symbols);
-        let frames = symbols.map(|symbols| symbols.frames_at(look_up)).unwrap_or_default();
-        let module = symbols.and_then(|symbols| symbols.module_at(pc)).map(|module| module.name.to_string());
+        let frames = symbols
+            .map(|symbols| symbols.frames_at(look_up))
+            .unwrap_or_default();
+        let module = symbols
+            .and_then(|symbols| symbols.module_at(pc))
+            .map(|module| module.name.to_string());
         let call = call.map(call_name);
         if frames.is_empty() {
-            let frame = StackFrame { call, module, ..StackFrame::nameless(Some(pc)) };
+            let frame = StackFrame {
+                call,
+                module,
+                ..StackFrame::nameless(Some(pc))
+            };
             self.frames.push(frame);
             return;
         }
-        let starts_line = symbols.and_then(|symbols| symbols.line_at(pc)).is_some_and(|row| row.range.start == pc);
+        let starts_line = symbols
+            .and_then(|symbols| symbols.line_at(pc))
+            .is_some_and(|row| row.range.start == pc);
         for (level, frame) in frames.into_iter().enumerate() {
             let location = frame.location.filter(|location| location.line != 0);
             self.frames.push(StackFrame {

@@ -35,12 +35,21 @@ impl Timebase {
     pub fn time(&self, estimate: TimeEstimate) -> Time {
         let zero = self.zero.unwrap_or(estimate.tsc);
         let ns = self.conversion.map(|conversion| {
-            conversion.nanos(estimate.tsc).0.wrapping_sub(conversion.nanos(zero).0) as i64
+            conversion
+                .nanos(estimate.tsc)
+                .0
+                .wrapping_sub(conversion.nanos(zero).0) as i64
         });
         let uncertainty_ticks = estimate.latest().map(|latest| latest.0 - estimate.tsc.0);
-        let uncertainty_ns = self.conversion.zip(estimate.latest()).map(|(conversion, latest)| {
-            conversion.nanos(latest).0.saturating_sub(conversion.nanos(estimate.tsc).0)
-        });
+        let uncertainty_ns = self
+            .conversion
+            .zip(estimate.latest())
+            .map(|(conversion, latest)| {
+                conversion
+                    .nanos(latest)
+                    .0
+                    .saturating_sub(conversion.nanos(estimate.tsc).0)
+            });
         Time {
             tsc: estimate.tsc.0,
             uncertainty_ticks,
@@ -71,7 +80,9 @@ impl Timebase {
         };
         Some(Duration {
             ticks: [shortest, longest],
-            ns: in_ns(shortest).zip(in_ns(longest)).map(|(shortest, longest)| [shortest, longest]),
+            ns: in_ns(shortest)
+                .zip(in_ns(longest))
+                .map(|(shortest, longest)| [shortest, longest]),
         })
     }
 }
@@ -99,7 +110,12 @@ impl fmt::Display for Time {
             (Some(ns), None) => write!(f, "{} or later", nanos(ns)),
             (None, _) => match self.uncertainty_ticks {
                 Some(0) => write!(f, "{} ticks", self.ticks),
-                Some(more) => write!(f, "{}..{} ticks", self.ticks, self.ticks.saturating_add(more as i64)),
+                Some(more) => write!(
+                    f,
+                    "{}..{} ticks",
+                    self.ticks,
+                    self.ticks.saturating_add(more as i64)
+                ),
                 None => write!(f, "{} ticks or later", self.ticks),
             },
         }
@@ -152,11 +168,20 @@ mod tests {
 
     #[test]
     fn times_are_relative_to_zero_and_carry_their_uncertainty() {
-        let base = Timebase { conversion: TscConversion::new(0, 2, 0), zero: Some(Tsc(1_000_000)) };
-        let time = base.time(TimeEstimate { tsc: Tsc(400_000), uncertainty: 1000 });
+        let base = Timebase {
+            conversion: TscConversion::new(0, 2, 0),
+            zero: Some(Tsc(1_000_000)),
+        };
+        let time = base.time(TimeEstimate {
+            tsc: Tsc(400_000),
+            uncertainty: 1000,
+        });
         assert_eq!((time.ns, time.uncertainty_ns), (Some(-1_200_000), Some(2000)));
         assert_eq!(time.to_string(), "-1.199 ms ±1.000 µs");
-        let last = base.time(TimeEstimate { tsc: Tsc(1_000_000), uncertainty: TimeEstimate::UNBOUNDED });
+        let last = base.time(TimeEstimate {
+            tsc: Tsc(1_000_000),
+            uncertainty: TimeEstimate::UNBOUNDED,
+        });
         assert_eq!(last.to_string(), "0 ns or later");
         assert_eq!(base.tsc_at(-1_200_000), Some(Tsc(400_000)));
     }

@@ -32,7 +32,9 @@ pub fn place(navigator: &Navigator, watch: &Watch<'_>) -> Result<Place> {
     let thread = navigator.thread()?;
     let frame = navigator.stack(1, watch)?.frames.into_iter().next();
     let source = frame.as_ref().and_then(|frame| line_of(navigator, frame));
-    let has_line = frame.as_ref().is_some_and(|frame| frame.at_line_start && frame.line.is_some());
+    let has_line = frame
+        .as_ref()
+        .is_some_and(|frame| frame.at_line_start && frame.line.is_some());
     let instruction = if has_line { None } else { instruction(navigator) };
     Ok(Place {
         position: navigator.position().to_string(),
@@ -47,7 +49,10 @@ pub fn place(navigator: &Navigator, watch: &Watch<'_>) -> Result<Place> {
 /// When instruction `index` ran.
 #[must_use]
 pub fn time(navigator: &Navigator, thread: &Thread, index: u64) -> Option<Time> {
-    thread.history.time(index).map(|time| navigator.session().times().time(time))
+    thread
+        .history
+        .time(index)
+        .map(|time| navigator.session().times().time(time))
 }
 
 /// The source line of a frame.
@@ -55,13 +60,22 @@ pub fn time(navigator: &Navigator, thread: &Thread, index: u64) -> Option<Time> 
 pub fn line_of(navigator: &Navigator, frame: &StackFrame) -> Option<SourceView> {
     let (file, line) = frame.file.clone().zip(frame.line)?;
     let lines = navigator.sources.lines(&file, line, 1);
-    Some(SourceView { first: line, current: Some(line), lines, file })
+    Some(SourceView {
+        first: line,
+        current: Some(line),
+        lines,
+        file,
+    })
 }
 
-fn instruction(navigator: &Navigator) -> Option<disassembly::Line> {
+/// The next instruction.
+#[must_use]
+pub fn instruction(navigator: &Navigator) -> Option<disassembly::Line> {
     let (process, pc) = (navigator.process().ok()?, navigator.pc()?);
     let end = Avma(pc.0.saturating_add(15));
-    disassembly::disassemble(process, pc..end, 1, navigator.flavor, Some(pc)).into_iter().next()
+    disassembly::disassemble(process, pc..end, 1, navigator.flavor, Some(pc))
+        .into_iter()
+        .next()
 }
 
 /// The last `count` line starts before the current position.
@@ -86,7 +100,10 @@ pub fn history(navigator: &Navigator, count: usize, watch: &Watch<'_>) -> Result
                     break;
                 }
                 None => {
-                    before = thread.history.gap_between(limit - 1, limit).map(|(_, gap)| format!("gap: {}", gap.cause));
+                    before = thread
+                        .history
+                        .gap_between(limit - 1, limit)
+                        .map(|(_, gap)| format!("gap: {}", gap.cause));
                     break;
                 }
             }
@@ -120,7 +137,9 @@ fn history_step(
     let forest = session.forest(thread, watch)?;
     let call = forest.call_at(index);
     let frames = thread.history.pc(index).zip(session.process(thread));
-    let frames = frames.map(|(pc, process)| process.symbols.frames_at(pc)).unwrap_or_default();
+    let frames = frames
+        .map(|(pc, process)| process.symbols.frames_at(pc))
+        .unwrap_or_default();
     let inlined = frames.iter().filter(|frame| frame.inlined).count();
     let frame = frames.into_iter().next();
     let location = frame.as_ref().and_then(|frame| frame.location.clone());
@@ -131,7 +150,10 @@ fn history_step(
         time: time(navigator, thread, index),
         depth: call.map_or(0, |call| forest.call(call).depth as usize) + inlined,
         function: frame.map(|frame| frame.function.to_string()),
-        text: file.as_deref().zip(line).and_then(|(file, line)| navigator.sources.line(file, line)),
+        text: file
+            .as_deref()
+            .zip(line)
+            .and_then(|(file, line)| navigator.sources.line(file, line)),
         file,
         line,
     };

@@ -57,8 +57,14 @@ impl Condition {
     /// # Errors
     /// When it asks for anything that a trace does not know at every position.
     pub fn parse(text: &str) -> Result<Self> {
-        let terms = text.split("&&").map(|term| parse_term(term.trim())).collect::<Result<_>>()?;
-        Ok(Self { text: text.trim().to_owned(), terms })
+        let terms = text
+            .split("&&")
+            .map(|term| parse_term(term.trim()))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            text: text.trim().to_owned(),
+            terms,
+        })
     }
 
     /// Whether the hit counts.
@@ -79,16 +85,24 @@ fn parse_term(term: &str) -> Result<Term> {
              use $hits, $thread or $caller, for example `$hits >= 3 && $caller == main`"
         ))
     };
-    let (operator, comparison) =
-        OPERATORS.into_iter().find(|(operator, _)| term.contains(operator)).ok_or_else(refuse)?;
+    let (operator, comparison) = OPERATORS
+        .into_iter()
+        .find(|(operator, _)| term.contains(operator))
+        .ok_or_else(refuse)?;
     let (left, right) = term.split_once(operator).ok_or_else(refuse)?;
     let (left, right) = (left.trim(), right.trim().trim_matches('"'));
     let number = || right.parse().map_err(|_| refuse());
     match (left, comparison) {
         ("$hits", _) => Ok(Term::Hits(comparison, number()?)),
         ("$thread" | "$_thread", _) => Ok(Term::Thread(comparison, number()?)),
-        ("$caller", Comparison::Equal) => Ok(Term::Caller { name: right.to_owned(), equal: true }),
-        ("$caller", Comparison::NotEqual) => Ok(Term::Caller { name: right.to_owned(), equal: false }),
+        ("$caller", Comparison::Equal) => Ok(Term::Caller {
+            name: right.to_owned(),
+            equal: true,
+        }),
+        ("$caller", Comparison::NotEqual) => Ok(Term::Caller {
+            name: right.to_owned(),
+            equal: false,
+        }),
         _ => Err(refuse()),
     }
 }
@@ -106,7 +120,11 @@ mod tests {
     #[test]
     fn what_the_trace_knows_can_be_asked() {
         let condition = Condition::parse("$hits >= 2 && $caller == main").unwrap();
-        let hit = |count, caller| Hit { tid: 1, count, caller };
+        let hit = |count, caller| Hit {
+            tid: 1,
+            count,
+            caller,
+        };
         assert!(condition.holds(&hit(2, Some("main"))));
         assert!(!condition.holds(&hit(1, Some("main"))));
         assert!(!condition.holds(&hit(2, Some("start"))));

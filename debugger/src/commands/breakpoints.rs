@@ -30,10 +30,15 @@ fn set(context: &mut Context<'_>, arguments: &str, temporary: bool) -> Result<Ou
     };
     let location = if location.is_empty() { "*$pc" } else { location };
     let (hits, places) = context.navigator.resolve_everywhere(location, context.watch)?;
-    let number = context.navigator.breakpoints.add(location.to_owned(), places, hits, temporary);
+    let number = context
+        .navigator
+        .breakpoints
+        .add(location.to_owned(), places, hits, temporary);
     let breakpoint = context.navigator.breakpoints.get_mut(number)?;
     breakpoint.condition = condition;
-    Ok(Output::Breakpoint { breakpoint: view(breakpoint) })
+    Ok(Output::Breakpoint {
+        breakpoint: view(breakpoint),
+    })
 }
 
 pub(super) fn set_breakpoint(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
@@ -50,13 +55,28 @@ pub(super) fn rbreak(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     for process in context.navigator.session().processes() {
         let mut functions = process.symbols.functions_matching(&pattern);
         functions.truncate(MAX_RBREAK + 1);
-        found.extend(location::functions(process, &functions).into_iter().zip(functions).map(
-            |((hits, place), function)| (function.name.to_string(), place, BTreeMap::from([(process.pid, hits)])),
-        ));
+        found.extend(
+            location::functions(process, &functions)
+                .into_iter()
+                .zip(functions)
+                .map(|((hits, place), function)| {
+                    (
+                        function.name.to_string(),
+                        place,
+                        BTreeMap::from([(process.pid, hits)]),
+                    )
+                }),
+        );
     }
     if found.is_empty() || found.len() > MAX_RBREAK {
-        let problem = if found.is_empty() { "no function matches" } else { "more than 1000 functions match" };
-        return Err(Error::Cannot(format!("{problem} \"{arguments}\"; try `info functions {arguments}`")));
+        let problem = if found.is_empty() {
+            "no function matches"
+        } else {
+            "more than 1000 functions match"
+        };
+        return Err(Error::Cannot(format!(
+            "{problem} \"{arguments}\"; try `info functions {arguments}`"
+        )));
     }
     let mut breakpoints = Vec::new();
     for (name, place, hits) in found {
@@ -70,13 +90,23 @@ pub(super) fn rbreak(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
 pub(super) fn regex(pattern: &str) -> Result<Regex> {
     Regex::new(pattern).map_err(|error| Error::BadRegex {
         pattern: pattern.to_owned(),
-        problem: error.to_string().lines().last().unwrap_or("").trim_start_matches("error: ").to_owned(),
+        problem: error
+            .to_string()
+            .lines()
+            .last()
+            .unwrap_or("")
+            .trim_start_matches("error: ")
+            .to_owned(),
     })
 }
 
 fn breakpoint_number(text: &str) -> Result<u32> {
     let number = text.trim().parse();
-    number.map_err(|_| Error::Cannot(format!("\"{text}\" is no breakpoint number; `info breakpoints` lists them")))
+    number.map_err(|_| {
+        Error::Cannot(format!(
+            "\"{text}\" is no breakpoint number; `info breakpoints` lists them"
+        ))
+    })
 }
 
 pub(super) fn delete(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
@@ -91,19 +121,37 @@ pub(super) fn delete(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
 }
 
 pub(super) fn condition(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let (number, text) = arguments.split_once(char::is_whitespace).unwrap_or((arguments, ""));
-    let condition = if text.trim().is_empty() { None } else { Some(Condition::parse(text)?) };
-    let breakpoint = context.navigator.breakpoints.get_mut(breakpoint_number(number)?)?;
+    let (number, text) = arguments
+        .split_once(char::is_whitespace)
+        .unwrap_or((arguments, ""));
+    let condition = if text.trim().is_empty() {
+        None
+    } else {
+        Some(Condition::parse(text)?)
+    };
+    let breakpoint = context
+        .navigator
+        .breakpoints
+        .get_mut(breakpoint_number(number)?)?;
     breakpoint.condition = condition;
-    Ok(Output::Breakpoint { breakpoint: view(breakpoint) })
+    Ok(Output::Breakpoint {
+        breakpoint: view(breakpoint),
+    })
 }
 
 pub(super) fn ignore(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let (number, count) = arguments.split_once(char::is_whitespace).unwrap_or((arguments, "0"));
+    let (number, count) = arguments
+        .split_once(char::is_whitespace)
+        .unwrap_or((arguments, "0"));
     let count = super::number(count.trim(), 0)?;
-    let breakpoint = context.navigator.breakpoints.get_mut(breakpoint_number(number)?)?;
+    let breakpoint = context
+        .navigator
+        .breakpoints
+        .get_mut(breakpoint_number(number)?)?;
     breakpoint.ignore = count;
-    Ok(Output::Breakpoint { breakpoint: view(breakpoint) })
+    Ok(Output::Breakpoint {
+        breakpoint: view(breakpoint),
+    })
 }
 
 pub(super) fn info(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {

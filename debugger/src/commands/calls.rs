@@ -45,16 +45,28 @@ pub(super) fn calls(context: &mut Context<'_>, arguments: &str) -> Result<Output
     }
     let here = || calls.forest().call_at(navigator.index());
     let top = top.unwrap_or_else(here);
-    Ok(Output::Calls(calls.tree(top, depth.max(1), limit.max(1), navigator.index())))
+    Ok(Output::Calls(calls.tree(
+        top,
+        depth.max(1),
+        limit.max(1),
+        navigator.index(),
+    )))
 }
 
 /// The entries of the functions that a name means.
 fn entries(context: &Context<'_>, name: &str) -> Result<BTreeSet<Avma>> {
     let process = context.navigator.process()?;
-    let found: BTreeSet<Avma> =
-        process.symbols.functions_named(name).into_iter().map(|function| function.entry).collect();
+    let found: BTreeSet<Avma> = process
+        .symbols
+        .functions_named(name)
+        .into_iter()
+        .map(|function| function.entry)
+        .collect();
     if found.is_empty() {
-        return Err(Error::NoSymbol { name: name.to_owned(), modules: process.describe_modules() });
+        return Err(Error::NoSymbol {
+            name: name.to_owned(),
+            modules: process.describe_modules(),
+        });
     }
     Ok(found)
 }
@@ -63,7 +75,10 @@ pub(super) fn callers(context: &mut Context<'_>, arguments: &str) -> Result<Outp
     let entries = entries(context, arguments)?;
     let navigator = &*context.navigator;
     let calls = Calls::new(navigator.session(), navigator.thread()?, context.watch)?;
-    Ok(Output::Callers { function: arguments.to_owned(), callers: calls.callers(&entries) })
+    Ok(Output::Callers {
+        function: arguments.to_owned(),
+        callers: calls.callers(&entries),
+    })
 }
 
 /// How often a function was called, or other code executed.
@@ -82,13 +97,20 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
     let mut executions = thread.history.count_at(all, &hits.addresses);
     executions += navigator.with_steps(context.watch, |steps| {
         let (mut count, mut from) = (0, None);
-        while let Some(at) = thread.history.next_at(from.map_or(0, |from: u64| from + 1), &hits.line) {
+        while let Some(at) = thread
+            .history
+            .next_at(from.map_or(0, |from: u64| from + 1), &hits.line)
+        {
             count += u64::from(steps.lines.is_start(at)?);
             from = Some(at);
         }
         Ok(count)
     })?;
-    Ok(Output::Count { location: arguments.to_owned(), executions, calls })
+    Ok(Output::Count {
+        location: arguments.to_owned(),
+        executions,
+        calls,
+    })
 }
 
 pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
@@ -103,23 +125,37 @@ pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
         let call = calls.forest().call(id);
         let name = names.entry(call.function).or_insert_with(|| {
             let function = process.symbols.function_at(call.function)?;
-            pattern.is_match(&function.name).then(|| function.name.to_string())
+            pattern
+                .is_match(&function.name)
+                .then(|| function.name.to_string())
         });
         if let Some(name) = name {
             let known = found.entry(name.clone()).or_default();
             *known = (known.0 + 1, call.first);
         }
     }
-    let mut functions: Vec<(String, u64, u64)> =
-        found.into_iter().map(|(name, (count, last))| (name, count, last)).collect();
+    let mut functions: Vec<(String, u64, u64)> = found
+        .into_iter()
+        .map(|(name, (count, last))| (name, count, last))
+        .collect();
     functions.sort_by_key(|(_, _, last)| std::cmp::Reverse(*last));
     let position = |index| Position::new(thread.tid, index).to_string();
-    let functions = functions.into_iter().map(|(name, count, last)| (name, count, position(last))).collect();
-    Ok(Output::Search(SearchView { pattern: arguments.to_owned(), functions }))
+    let functions = functions
+        .into_iter()
+        .map(|(name, count, last)| (name, count, position(last)))
+        .collect();
+    Ok(Output::Search(SearchView {
+        pattern: arguments.to_owned(),
+        functions,
+    }))
 }
 
 pub(super) fn history(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let count = number(arguments, LINES)?;
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    Ok(Output::History(views::history(context.navigator, count, context.watch)?))
+    Ok(Output::History(views::history(
+        context.navigator,
+        count,
+        context.watch,
+    )?))
 }

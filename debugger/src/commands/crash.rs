@@ -22,7 +22,9 @@ pub(super) fn crash(context: &mut Context<'_>, _arguments: &str) -> Result<Outpu
         return Ok(Output::message("There is no thread."));
     };
     let end = Position::new(thread.tid, thread.history.len());
-    let view = context.navigator.looking_from(end, |navigator| view(navigator, context.watch))?;
+    let view = context
+        .navigator
+        .looking_from(end, |navigator| view(navigator, context.watch))?;
     Ok(Output::Crash(Box::new(view)))
 }
 
@@ -34,12 +36,17 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
     let (calls, history) = if thread.history.is_empty() {
         (Vec::new(), HistoryView::default())
     } else {
-        (last_calls(navigator, watch)?, views::history(navigator, LAST, watch)?)
+        (
+            last_calls(navigator, watch)?,
+            views::history(navigator, LAST, watch)?,
+        )
     };
     Ok(CrashView {
         program: session.program().map(str::to_owned),
         signal: crash.map(signal::describe),
-        cause: crash.and_then(|crash| signal::cause(crash.signal, crash.code)).map(str::to_owned),
+        cause: crash
+            .and_then(|crash| signal::cause(crash.signal, crash.code))
+            .map(str::to_owned),
         thread: thread.tid.0,
         name: thread.name.clone(),
         position: navigator.position().to_string(),
@@ -51,9 +58,16 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
     })
 }
 
-/// The lines around the innermost frame that has a line.
+/// The lines around the innermost frame whose source is found; if none is, its line alone.
 fn source(navigator: &Navigator, stack: &Stack) -> Option<SourceView> {
-    let (file, line) = stack.frames.iter().find_map(|frame| frame.file.clone().zip(frame.line))?;
+    let with_line = || {
+        stack
+            .frames
+            .iter()
+            .filter_map(|frame| frame.file.clone().zip(frame.line))
+    };
+    let found = with_line().find(|(file, _)| navigator.sources.find(file).is_some());
+    let (file, line) = found.or_else(|| with_line().next())?;
     let first = line.saturating_sub(SOURCE).max(1);
     let count = (line - first + 1 + SOURCE) as usize;
     Some(info::source_lines(navigator, &file, first, count, Some(line)))
@@ -62,7 +76,13 @@ fn source(navigator: &Navigator, stack: &Stack) -> Option<SourceView> {
 /// The calls that began last.
 fn last_calls(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<CallView>> {
     let calls = Calls::new(navigator.session(), navigator.thread()?, watch)?;
-    let mut last: Vec<_> = calls.forest().ids().rev().take(LAST).map(|id| calls.view(id, 0)).collect();
+    let mut last: Vec<_> = calls
+        .forest()
+        .ids()
+        .rev()
+        .take(LAST)
+        .map(|id| calls.view(id, 0))
+        .collect();
     last.reverse();
     Ok(last)
 }

@@ -36,7 +36,10 @@ fn position(context: &mut Context<'_>, text: &str) -> Result<Position> {
     if let Some(time) = text.strip_prefix('@') {
         return at_time(context, time);
     }
-    if let Some(call) = text.strip_prefix('c').and_then(|number| number.parse::<u32>().ok()) {
+    if let Some(call) = text
+        .strip_prefix('c')
+        .and_then(|number| number.parse::<u32>().ok())
+    {
         let thread = navigator.thread()?;
         let forest = navigator.session().forest(thread, context.watch)?;
         let none = || Error::Cannot(format!("thread {tid} has no call {text}; `calls` lists them"));
@@ -49,23 +52,32 @@ fn position(context: &mut Context<'_>, text: &str) -> Result<Position> {
         "crash" => {
             let session = navigator.session();
             let crashed = session.crash().and(session.main_thread());
-            let none = || Error::Cannot("the trace does not end in a crash; `goto end` goes to its end".to_owned());
+            let none =
+                || Error::Cannot("the trace does not end in a crash; `goto end` goes to its end".to_owned());
             let thread = crashed.ok_or_else(none)?;
             Ok(Position::new(thread.tid, thread.history.len()))
         }
         _ => Err(Error::Usage {
             problem: format!("\"{text}\" is no place in the trace"),
-            usage: "goto start|end|crash|tTHREAD#INDEX|#INDEX|@TIME|cCALL|BOOKMARK, TIME being like @-1.5ms".to_owned(),
+            usage: "goto start|end|crash|tTHREAD#INDEX|#INDEX|@TIME|cCALL|BOOKMARK, TIME being like @-1.5ms"
+                .to_owned(),
         }),
     }
 }
 
 fn at_time(context: &Context<'_>, text: &str) -> Result<Position> {
     let navigator = &*context.navigator;
-    let bad = || Error::Cannot(format!("\"@{text}\" is no time; give one before the crash, like @-1.5ms"));
+    let bad = || {
+        Error::Cannot(format!(
+            "\"@{text}\" is no time; give one before the crash, like @-1.5ms"
+        ))
+    };
     let ns = parse_nanos(text).ok_or_else(bad)?;
     let no_clock = || {
-        Error::Cannot("the trace does not say how its time stamps convert to time; `when` shows them as ticks".to_owned())
+        Error::Cannot(
+            "the trace does not say how its time stamps convert to time; `when` shows them as ticks"
+                .to_owned(),
+        )
     };
     let tsc = navigator.session().times().tsc_at(ns).ok_or_else(no_clock)?;
     at_tsc(context, navigator.position().tid(), tsc)
@@ -74,17 +86,23 @@ fn at_time(context: &Context<'_>, text: &str) -> Result<Position> {
 fn at_tsc(context: &Context<'_>, tid: Tid, tsc: Tsc) -> Result<Position> {
     let thread = context.navigator.session().thread(tid)?;
     let index = thread.history.index_at(tsc);
-    let early = || Error::Cannot(format!("the history of thread {tid} has no time that early; `goto start` goes to its start"));
+    let early = || {
+        Error::Cannot(format!(
+            "the history of thread {tid} has no time that early; `goto start` goes to its start"
+        ))
+    };
     Ok(Position::new(tid, index.ok_or_else(early)?))
 }
 
 pub(super) fn when(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     let navigator = &*context.navigator;
     let thread = navigator.thread()?;
-    let end = navigator.is_at_end().then(|| match navigator.session().crash_of(thread.tid) {
-        Some(crash) => format!("at the crash: {}", signal::describe(crash)),
-        None => "at the end of the history".to_owned(),
-    });
+    let end = navigator
+        .is_at_end()
+        .then(|| match navigator.session().crash_of(thread.tid) {
+            Some(crash) => format!("at the crash: {}", signal::describe(crash)),
+            None => "at the end of the history".to_owned(),
+        });
     Ok(Output::When(WhenView {
         position: navigator.position().to_string(),
         thread: thread.tid.0,
@@ -112,12 +130,18 @@ pub(super) fn bookmark(context: &mut Context<'_>, arguments: &str) -> Result<Out
     }
     let position = context.navigator.position();
     context.navigator.bookmarks.insert(arguments.to_owned(), position);
-    Ok(Output::Bookmarks { bookmarks: vec![(arguments.to_owned(), position.to_string())] })
+    Ok(Output::Bookmarks {
+        bookmarks: vec![(arguments.to_owned(), position.to_string())],
+    })
 }
 
 pub(super) fn info_bookmarks(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     let all = context.navigator.bookmarks.iter();
-    Ok(Output::Bookmarks { bookmarks: all.map(|(name, position)| (name.clone(), position.to_string())).collect() })
+    Ok(Output::Bookmarks {
+        bookmarks: all
+            .map(|(name, position)| (name.clone(), position.to_string()))
+            .collect(),
+    })
 }
 
 /// `thread TID`: to where it was left; `thread TID now`: to what it did at this time.
@@ -129,11 +153,22 @@ pub(super) fn thread(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
         Some((text, rest)) => (text, rest.trim() == "now"),
         None => (arguments, false),
     };
-    let tid: Tid = text.trim_start_matches('t').parse().map_err(|_| Error::NoThread(text.to_owned()))?;
+    let tid: Tid = text
+        .trim_start_matches('t')
+        .parse()
+        .map_err(|_| Error::NoThread(text.to_owned()))?;
     context.navigator.session().thread(tid)?;
     let to = if now {
-        let here = context.navigator.thread()?.history.time(context.navigator.index());
-        let no_time = || Error::Cannot("the time of this position is unknown; `thread N` goes to where it was left".to_owned());
+        let here = context
+            .navigator
+            .thread()?
+            .history
+            .time(context.navigator.index());
+        let no_time = || {
+            Error::Cannot(
+                "the time of this position is unknown; `thread N` goes to where it was left".to_owned(),
+            )
+        };
         at_tsc(context, tid, here.ok_or_else(no_time)?.tsc)?
     } else {
         context.navigator.position_of(tid)

@@ -5,7 +5,11 @@ use crate::error::Result;
 use crate::output::Output;
 
 pub(super) fn help(_context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let text = if arguments.is_empty() { overview() } else { of_command(parse(arguments)?.0) };
+    let text = if arguments.is_empty() {
+        overview()
+    } else {
+        of_command(parse(arguments)?.0)
+    };
     Ok(Output::Help { text })
 }
 
@@ -20,7 +24,11 @@ fn of_command(command: &Command) -> String {
 /// All commands by group, a line each.
 #[must_use]
 pub fn overview() -> String {
-    let width = COMMANDS.iter().map(|command| heading(command).chars().count()).max().unwrap_or(0);
+    let width = COMMANDS
+        .iter()
+        .map(|command| heading(command).chars().count())
+        .max()
+        .unwrap_or(0);
     let mut text = String::new();
     for group in Group::ALL {
         text.push_str(group.title());
@@ -34,6 +42,10 @@ pub fn overview() -> String {
 }
 
 fn heading(command: &Command) -> String {
-    let short = command.aliases.first().map(|alias| format!(" ({alias})")).unwrap_or_default();
+    let short = command
+        .aliases
+        .first()
+        .map(|alias| format!(" ({alias})"))
+        .unwrap_or_default();
     format!("{}{short}", command.usage())
 }

@@ -38,10 +38,15 @@ pub(super) fn threads(context: &mut Context<'_>, _arguments: &str) -> Result<Out
 pub(super) fn all_registers(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let mut registers = registers::all(context.navigator);
     if !arguments.is_empty() {
-        let wanted: Vec<&str> = arguments.split_whitespace().map(|name| name.trim_start_matches('$')).collect();
+        let wanted: Vec<&str> = arguments
+            .split_whitespace()
+            .map(|name| name.trim_start_matches('$'))
+            .collect();
         registers.retain(|register| wanted.contains(&register.name.as_str()));
         if registers.is_empty() {
-            return Err(Error::Cannot(format!("no register {arguments}; `info registers` lists all")));
+            return Err(Error::Cannot(format!(
+                "no register {arguments}; `info registers` lists all"
+            )));
         }
     }
     Ok(Output::Registers { registers })
@@ -72,7 +77,9 @@ pub(super) fn gaps(context: &mut Context<'_>, _arguments: &str) -> Result<Output
             position: Position::new(thread.tid, index).to_string(),
             cause: gap.cause.to_string(),
             trace_offset: gap.trace_offset,
-            trace_bytes: gap.resumed_offset.map(|resumed| resumed.saturating_sub(gap.trace_offset)),
+            trace_bytes: gap
+                .resumed_offset
+                .map(|resumed| resumed.saturating_sub(gap.trace_offset)),
         })
         .collect();
     Ok(Output::Gaps { gaps })
@@ -108,12 +115,24 @@ pub(super) fn line(context: &mut Context<'_>, arguments: &str) -> Result<Output>
     let navigator = &*context.navigator;
     if !arguments.is_empty() {
         let places = navigator.resolve(arguments, context.watch)?.places;
-        return Ok(Output::message(format!("{arguments}: code at {}.", places.join(", "))));
+        return Ok(Output::message(format!(
+            "{arguments}: code at {}.",
+            places.join(", ")
+        )));
     }
-    let unknown = || Error::Cannot("no line is known here; `info sharedlibrary` tells what has symbols".to_owned());
+    let unknown =
+        || Error::Cannot("no line is known here; `info sharedlibrary` tells what has symbols".to_owned());
     let pc = navigator.pc().ok_or_else(unknown)?;
-    let row = navigator.process()?.symbols.line_at(pc).filter(|row| row.line != 0).ok_or_else(unknown)?;
-    let text = format!("Line {} of {} is at {} to {}.", row.line, row.file, row.range.start, row.range.end);
+    let row = navigator
+        .process()?
+        .symbols
+        .line_at(pc)
+        .filter(|row| row.line != 0)
+        .ok_or_else(unknown)?;
+    let text = format!(
+        "Line {} of {} is at {} to {}.",
+        row.line, row.file, row.range.start, row.range.end
+    );
     Ok(Output::message(text))
 }
 
@@ -121,9 +140,16 @@ pub(super) fn source(context: &mut Context<'_>, _arguments: &str) -> Result<Outp
     let navigator = &*context.navigator;
     let selected = navigator.selected_frame();
     let stack = navigator.stack(selected + 1, context.watch)?;
-    let file = stack.frames.into_iter().nth(selected).and_then(|frame| frame.file);
+    let file = stack
+        .frames
+        .into_iter()
+        .nth(selected)
+        .and_then(|frame| frame.file);
     let found = file.as_deref().and_then(|file| navigator.sources.find(file));
-    Ok(Output::SourceFile(SourceFileView { file, found: found.map(|path| path.display().to_string()) }))
+    Ok(Output::SourceFile(SourceFileView {
+        file,
+        found: found.map(|path| path.display().to_string()),
+    }))
 }
 
 /// Lines `first` to `first + count - 1` of a file.
@@ -135,5 +161,10 @@ pub(super) fn source_lines(
     current: Option<u32>,
 ) -> SourceView {
     let lines = navigator.sources.lines(file, first, count);
-    SourceView { file: file.to_owned(), first, lines, current }
+    SourceView {
+        file: file.to_owned(),
+        first,
+        lines,
+        current,
+    }
 }

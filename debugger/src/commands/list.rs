@@ -22,11 +22,15 @@ pub(super) fn list(context: &mut Context<'_>, arguments: &str) -> Result<Output>
         ("" | "-", None) => here(context)?,
         _ => at_location(context, arguments)?,
     };
-    let current = selected_line(context)?.filter(|(at, _)| *at == file).map(|(_, line)| line);
+    let current = selected_line(context)?
+        .filter(|(at, _)| *at == file)
+        .map(|(_, line)| line);
     let view = info::source_lines(context.navigator, &file, first, LINES, current);
     match &view.lines {
         Some(lines) if lines.is_empty() => {
-            return Err(Error::Cannot(format!("line {first} is beyond the end of {file}; `list 1` begins at its start")));
+            return Err(Error::Cannot(format!(
+                "line {first} is beyond the end of {file}; `list 1` begins at its start"
+            )));
         }
         Some(lines) => context.navigator.listed = Some((file, first.saturating_add(lines.len() as u32))),
         None => {
@@ -49,8 +53,13 @@ fn selected_line(context: &Context<'_>) -> Result<Option<(String, u32)>> {
 fn here(context: &Context<'_>) -> Result<(String, u32)> {
     let selected = context.navigator.selected_frame();
     let stack = context.navigator.stack(selected + 8, context.watch)?;
-    let found = stack.frames.into_iter().skip(selected).find_map(|frame| frame.file.zip(frame.line));
-    let none = || Error::Cannot("no line is known here; `info sharedlibrary` tells what has symbols".to_owned());
+    let found = stack
+        .frames
+        .into_iter()
+        .skip(selected)
+        .find_map(|frame| frame.file.zip(frame.line));
+    let none =
+        || Error::Cannot("no line is known here; `info sharedlibrary` tells what has symbols".to_owned());
     found.map(|(file, line)| around(file, line)).ok_or_else(none)
 }
 
@@ -62,25 +71,44 @@ fn at_location(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> 
     let navigator = &*context.navigator;
     match Location::parse(arguments)? {
         Location::Line { file: None, line } => here(context).map(|(file, _)| around(file, line)),
-        Location::Line { file: Some(file), line } => {
+        Location::Line {
+            file: Some(file),
+            line,
+        } => {
             // The full name, which the finder needs, is that of the nearest code.
-            let known = navigator.process()?.symbols.addresses_of_line(&file, line).into_iter().next();
+            let known = navigator
+                .process()?
+                .symbols
+                .addresses_of_line(&file, line)
+                .into_iter()
+                .next();
             Ok(around(known.map_or(file, |found| found.file.to_string()), line))
         }
         Location::Function(name) => {
             let process = navigator.process()?;
             let found = process.symbols.functions_named(&name);
-            let none = || Error::NoSymbol { name: name.clone(), modules: process.describe_modules() };
+            let none = || Error::NoSymbol {
+                name: name.clone(),
+                modules: process.describe_modules(),
+            };
             let function = found.first().ok_or_else(none)?;
-            let row = process.symbols.line_at(function.entry).map(|row| (row.file, row.line));
+            let row = process
+                .symbols
+                .line_at(function.entry)
+                .map(|row| (row.file, row.line));
             let (file, line) = function.declared.clone().or(row).ok_or_else(none)?;
             Ok(around(file.to_string(), line))
         }
         Location::Address(text) => {
             let at = location::address(navigator.process()?, &text, navigator.pc())?;
             let row = navigator.process()?.symbols.line_at(at);
-            let none = || Error::Cannot(format!("no line is known at {at}; `disassemble {at}` shows its code"));
-            row.map(|row| around(row.file.to_string(), row.line)).ok_or_else(none)
+            let none = || {
+                Error::Cannot(format!(
+                    "no line is known at {at}; `disassemble {at}` shows its code"
+                ))
+            };
+            row.map(|row| around(row.file.to_string(), row.line))
+                .ok_or_else(none)
         }
     }
 }
@@ -98,18 +126,39 @@ pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<
             None => address(to)?,
         };
         if to <= from {
-            return Err(Error::Cannot(format!("{from},{to} is no range: the first address must be below the second")));
+            return Err(Error::Cannot(format!(
+                "{from},{to} is no range: the first address must be below the second"
+            )));
         }
         let lines = disassembled(process, from..to, MAX_INSTRUCTIONS, navigator.flavor, pc);
-        return Ok(Output::Disassembly { function: None, lines });
+        return Ok(Output::Disassembly {
+            function: None,
+            lines,
+        });
     }
-    let unknown = || Error::Cannot("it is unknown where the thread stands; give FUNCTION or FROM,TO".to_owned());
-    let at = if arguments.is_empty() { pc.ok_or_else(unknown)? } else { address(arguments)? };
-    let Some(function) = process.symbols.function_at(at) else {
-        return Err(Error::Cannot(format!("no function is known at {at}; `x/10i {at}` shows the code there")));
+    let unknown =
+        || Error::Cannot("it is unknown where the thread stands; give FUNCTION or FROM,TO".to_owned());
+    let at = if arguments.is_empty() {
+        pc.ok_or_else(unknown)?
+    } else {
+        address(arguments)?
     };
-    let lines = disassembled(process, function.range.clone(), MAX_INSTRUCTIONS, navigator.flavor, pc);
-    Ok(Output::Disassembly { function: Some(function.name.to_string()), lines })
+    let Some(function) = process.symbols.function_at(at) else {
+        return Err(Error::Cannot(format!(
+            "no function is known at {at}; `x/10i {at}` shows the code there"
+        )));
+    };
+    let lines = disassembled(
+        process,
+        function.range.clone(),
+        MAX_INSTRUCTIONS,
+        navigator.flavor,
+        pc,
+    );
+    Ok(Output::Disassembly {
+        function: Some(function.name.to_string()),
+        lines,
+    })
 }
 
 /// `x/NI ADDRESS`: instructions; memory is not recovered from a trace.
@@ -121,7 +170,11 @@ pub(super) fn examine(context: &mut Context<'_>, arguments: &str) -> Result<Outp
     };
     let count = match format.strip_suffix('i') {
         Some("") => 1,
-        Some(count) => count.parse().ok().filter(|&count| count <= MAX_INSTRUCTIONS).unwrap_or(MAX_INSTRUCTIONS),
+        Some(count) => count
+            .parse()
+            .ok()
+            .filter(|&count| count <= MAX_INSTRUCTIONS)
+            .unwrap_or(MAX_INSTRUCTIONS),
         None => {
             return Err(Error::Cannot(format!(
                 "x/{format} needs memory, which a trace does not have yet; x/NI shows instructions"
@@ -133,5 +186,8 @@ pub(super) fn examine(context: &mut Context<'_>, arguments: &str) -> Result<Outp
     let at = location::address(process, place.trim_start_matches('*'), navigator.pc())?;
     let end = Avma(at.0.saturating_add(count as u64 * 15));
     let lines = disassembled(process, at..end, count, navigator.flavor, navigator.pc());
-    Ok(Output::Disassembly { function: None, lines })
+    Ok(Output::Disassembly {
+        function: None,
+        lines,
+    })
 }

@@ -120,7 +120,10 @@ impl Command {
     /// The error for arguments that it does not take.
     #[must_use]
     pub fn misuse(&self, problem: impl Into<String>) -> Error {
-        Error::Usage { problem: problem.into(), usage: self.usage() }
+        Error::Usage {
+            problem: problem.into(),
+            usage: self.usage(),
+        }
     }
 }
 
@@ -141,10 +144,15 @@ pub fn parse(line: &str) -> Result<(&'static Command, &str)> {
     if two_words && exact(first).is_none() {
         let (second, arguments) = split_word(rest);
         if second.is_empty() {
-            return Err(Error::AmbiguousCommand { name: first.to_owned(), candidates: subcommands(first) });
+            return Err(Error::AmbiguousCommand {
+                name: first.to_owned(),
+                candidates: subcommands(first),
+            });
         }
         let full = COMMANDS.iter().find(|command| is_prefixed(command.name, first));
-        let first = full.and_then(|command| command.name.split(' ').next()).unwrap_or(first);
+        let first = full
+            .and_then(|command| command.name.split(' ').next())
+            .unwrap_or(first);
         return Ok((find(&format!("{first} {second}"))?, arguments));
     }
     Ok((find(first)?, rest))
@@ -168,16 +176,23 @@ fn split_word(text: &str) -> (&str, &str) {
 
 /// `command` has two words, of which `word` is the first or abbreviates it.
 fn is_prefixed(command: &str, word: &str) -> bool {
-    command.split_once(' ').is_some_and(|(first, _)| !word.is_empty() && first.starts_with(word))
+    command
+        .split_once(' ')
+        .is_some_and(|(first, _)| !word.is_empty() && first.starts_with(word))
 }
 
 fn subcommands(word: &str) -> String {
-    let names = COMMANDS.iter().filter(|command| is_prefixed(command.name, word)).map(|command| command.name);
+    let names = COMMANDS
+        .iter()
+        .filter(|command| is_prefixed(command.name, word))
+        .map(|command| command.name);
     names.collect::<Vec<_>>().join(", ")
 }
 
 fn exact(name: &str) -> Option<&'static Command> {
-    COMMANDS.iter().find(|command| command.name == name || command.aliases.contains(&name))
+    COMMANDS
+        .iter()
+        .find(|command| command.name == name || command.aliases.contains(&name))
 }
 
 /// The command of this name, alias or unambiguous abbreviation.
@@ -191,7 +206,10 @@ pub fn find(name: &str) -> Result<&'static Command> {
     let abbreviated = |command: &&Command| {
         let (mut full, mut short) = (command.name.split(' '), name.split(' '));
         command.name.split(' ').count() == name.split(' ').count()
-            && full.by_ref().zip(short.by_ref()).all(|(full, short)| !short.is_empty() && full.starts_with(short))
+            && full
+                .by_ref()
+                .zip(short.by_ref())
+                .all(|(full, short)| !short.is_empty() && full.starts_with(short))
     };
     let found: Vec<&'static Command> = COMMANDS.iter().filter(abbreviated).collect();
     match found.as_slice() {
@@ -199,7 +217,11 @@ pub fn find(name: &str) -> Result<&'static Command> {
         [command] => Ok(command),
         several => Err(Error::AmbiguousCommand {
             name: name.to_owned(),
-            candidates: several.iter().map(|command| command.name).collect::<Vec<_>>().join(", "),
+            candidates: several
+                .iter()
+                .map(|command| command.name)
+                .collect::<Vec<_>>()
+                .join(", "),
         }),
     }
 }
@@ -209,7 +231,9 @@ fn number(arguments: &str, default: u64) -> Result<u64> {
     if arguments.is_empty() {
         return Ok(default);
     }
-    arguments.parse().map_err(|_| Error::Cannot(format!("\"{arguments}\" is no number; give a count like 3")))
+    arguments
+        .parse()
+        .map_err(|_| Error::Cannot(format!("\"{arguments}\" is no number; give a count like 3")))
 }
 
 #[cfg(test)]
@@ -218,7 +242,11 @@ mod tests {
 
     #[test]
     fn names_aliases_and_abbreviations_are_found() {
-        let name = |text| parse(text).map(|(command, _)| command.name).map_err(|error| error.to_string());
+        let name = |text| {
+            parse(text)
+                .map(|(command, _)| command.name)
+                .map_err(|error| error.to_string())
+        };
         assert_eq!(name("rs"), Ok("reverse-step"));
         assert_eq!(name("i r"), Ok("info registers"));
         assert_eq!(name("info threads"), Ok("info threads"));
@@ -233,8 +261,11 @@ mod tests {
 
     #[test]
     fn no_two_commands_share_a_name() {
-        let mut names: Vec<&str> =
-            COMMANDS.iter().flat_map(|command| command.aliases.iter().chain([&command.name])).copied().collect();
+        let mut names: Vec<&str> = COMMANDS
+            .iter()
+            .flat_map(|command| command.aliases.iter().chain([&command.name]))
+            .copied()
+            .collect();
         names.sort_unstable();
         let count = names.len();
         names.dedup();

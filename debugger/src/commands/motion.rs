@@ -18,7 +18,11 @@ fn repeat(context: &mut Context<'_>, motion: &Motion, direction: Direction, time
         last = context.navigator.run(motion, direction, context.watch)?;
     }
     last.from = from;
-    Ok(Output::Stop(views::stop(context.navigator, last, context.watch)?))
+    let mut view = views::stop(context.navigator, last, context.watch)?;
+    if matches!(motion, Motion::Instruction | Motion::NextInstruction) {
+        view.place.instruction = views::instruction(context.navigator);
+    }
+    Ok(Output::Stop(view))
 }
 
 macro_rules! verbs {
@@ -64,13 +68,20 @@ fn pass_breakpoint(context: &mut Context<'_>, arguments: &str) -> Result<()> {
     let (index, process) = (context.navigator.index(), context.navigator.process()?.pid);
     let mut here = None;
     for breakpoint in context.navigator.breakpoints.all() {
-        let Some(hits) = breakpoint.hits.get(&process) else { continue };
-        if context.navigator.with_steps(context.watch, |steps| Ok(hits.at(&steps.lines, index)?))? {
+        let Some(hits) = breakpoint.hits.get(&process) else {
+            continue;
+        };
+        if context
+            .navigator
+            .with_steps(context.watch, |steps| Ok(hits.at(&steps.lines, index)?))?
+        {
             here = Some(breakpoint.number);
         }
     }
     let Some(number) = here else {
-        return Err(Error::Cannot("no breakpoint is here, so none can be passed; use `ignore N COUNT`".to_owned()));
+        return Err(Error::Cannot(
+            "no breakpoint is here, so none can be passed; use `ignore N COUNT`".to_owned(),
+        ));
     };
     context.navigator.breakpoints.get_mut(number)?.ignore = times - 1;
     Ok(())

@@ -9,7 +9,11 @@ pub(super) fn disassembly_flavor(context: &mut Context<'_>, arguments: &str) -> 
     context.navigator.flavor = match arguments {
         "att" => Flavor::Att,
         "intel" => Flavor::Intel,
-        _ => return Err(Error::Cannot("set disassembly-flavor takes att or intel".to_owned())),
+        _ => {
+            return Err(Error::Cannot(
+                "set disassembly-flavor takes att or intel".to_owned(),
+            ));
+        }
     };
     Ok(Output::message(format!("Disassembly is in {arguments} syntax.")))
 }
@@ -21,9 +25,19 @@ pub(super) fn substitute_path(context: &mut Context<'_>, arguments: &str) -> Res
         ));
     };
     let (from, to) = (from.trim(), to.trim());
-    context.navigator.sources.substitutions.retain(|(known, _)| known != from);
-    context.navigator.sources.substitutions.push((from.to_owned(), to.to_owned()));
-    Ok(Output::message(format!("Source files below {from} are looked for below {to}.")))
+    context
+        .navigator
+        .sources
+        .substitutions
+        .retain(|(known, _)| known != from);
+    context
+        .navigator
+        .sources
+        .substitutions
+        .push((from.to_owned(), to.to_owned()));
+    Ok(Output::message(format!(
+        "Source files below {from} are looked for below {to}."
+    )))
 }
 
 pub(super) fn quit(_context: &mut Context<'_>, _arguments: &str) -> Result<Output> {

@@ -10,7 +10,9 @@ const DEPTH: u64 = 200;
 
 pub(super) fn backtrace(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let limit = number(arguments, DEPTH)?;
-    let stack = context.navigator.stack(usize::try_from(limit).unwrap_or(usize::MAX), context.watch)?;
+    let stack = context
+        .navigator
+        .stack(usize::try_from(limit).unwrap_or(usize::MAX), context.watch)?;
     Ok(Output::Backtrace(stack))
 }
 
@@ -27,7 +29,9 @@ pub(super) fn up(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
 pub(super) fn down(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let selected = context.navigator.selected_frame() as u64;
     let innermost = || Error::Cannot("this is the innermost frame; `up` goes to its caller".to_owned());
-    let to = selected.checked_sub(number(arguments, 1)?).ok_or_else(innermost)?;
+    let to = selected
+        .checked_sub(number(arguments, 1)?)
+        .ok_or_else(innermost)?;
     select(context, to)
 }
 
@@ -38,5 +42,9 @@ fn select(context: &mut Context<'_>, to: u64) -> Result<Output> {
     let gone = || Error::Cannot("the frame is gone".to_owned());
     let frame = stack.frames.into_iter().nth(to).ok_or_else(gone)?;
     let source = views::line_of(context.navigator, &frame);
-    Ok(Output::Frame { number: to, frame, source })
+    Ok(Output::Frame {
+        number: to,
+        frame,
+        source,
+    })
 }

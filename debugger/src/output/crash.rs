@@ -36,16 +36,27 @@ pub struct CrashView {
 impl CrashView {
     pub(super) fn render(&self, to: &mut Text) {
         let program = self.program.as_deref().unwrap_or("The program");
-        let name = self.name.as_deref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
+        let name = self
+            .name
+            .as_deref()
+            .map(|name| format!(" \"{name}\""))
+            .unwrap_or_default();
         match &self.signal {
             Some(signal) => {
-                let cause = self.cause.as_deref().map(|cause| format!(": {cause}")).unwrap_or_default();
+                let cause = self
+                    .cause
+                    .as_deref()
+                    .map(|cause| format!(": {cause}"))
+                    .unwrap_or_default();
                 to.line(to.paint(Paint::Alarm, format!("{program} crashed: {signal}{cause}")));
                 to.line(format!("in thread {}{name}, at {}", self.thread, self.position));
             }
             None => {
                 to.line(format!("{program}: the trace does not end in a crash."));
-                to.line(format!("The end of thread {}{name} is {}", self.thread, self.position));
+                to.line(format!(
+                    "The end of thread {}{name} is {}",
+                    self.thread, self.position
+                ));
             }
         }
         if let Some(source) = &self.source {
@@ -61,8 +72,15 @@ impl CrashView {
             for call in &self.calls {
                 let time = call.time.map(|time| format!(", {time}")).unwrap_or_default();
                 let aside = to.paint(Paint::Faint, format!("[{} {}{time}]", call.call, call.position));
-                let left = call.left.as_deref().map(|left| format!("  ({left})")).unwrap_or_default();
-                to.line(format!("  {}{left}  {aside}", to.paint(Paint::Function, &call.function)));
+                let left = call
+                    .left
+                    .as_deref()
+                    .map(|left| format!("  ({left})"))
+                    .unwrap_or_default();
+                to.line(format!(
+                    "  {}{left}  {aside}",
+                    to.paint(Paint::Function, &call.function)
+                ));
             }
         }
         if !self.history.steps.is_empty() {

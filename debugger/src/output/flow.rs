@@ -50,13 +50,19 @@ pub(super) fn render_calls(tree: &CallTree, to: &mut Text) {
     for call in &tree.calls {
         let mark = if call.current { "→ " } else { "  " };
         let place = call.file.as_deref().zip(call.line);
-        let place = place.map(|(file, line)| format!(" {}:{line}", short(file))).unwrap_or_default();
+        let place = place
+            .map(|(file, line)| format!(" {}:{line}", short(file)))
+            .unwrap_or_default();
         let mut aside = format!("{} {}", call.call, call.position);
         if let Some(duration) = &call.duration {
             aside.push_str(&format!(", {duration}"));
         }
         aside.push_str(&format!(", {} instructions", call.instructions));
-        let notes: Vec<&str> = [&call.entered, &call.left].into_iter().flatten().map(String::as_str).collect();
+        let notes: Vec<&str> = [&call.entered, &call.left]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
         if !notes.is_empty() {
             aside.push_str(&format!("; {}", notes.join(", ")));
         }
@@ -79,11 +85,20 @@ pub(super) fn render_callers(function: &str, callers: &[Caller], to: &mut Text) 
         to.line(format!("{function} was not called in this thread's history."));
     }
     for caller in callers {
-        let name = caller.function.as_deref().unwrap_or("<unknown: before history or across a gap>");
+        let name = caller
+            .function
+            .as_deref()
+            .unwrap_or("<unknown: before history or across a gap>");
         let place = caller.file.as_deref().zip(caller.line);
-        let place = place.map(|(file, line)| format!(" at {}:{line}", short(file))).unwrap_or_default();
+        let place = place
+            .map(|(file, line)| format!(" at {}:{line}", short(file)))
+            .unwrap_or_default();
         let last = to.paint(Paint::Faint, format!("[last {}]", caller.last));
-        to.line(format!("{:>8}  {}{place}  {last}", caller.count, to.paint(Paint::Function, name)));
+        to.line(format!(
+            "{:>8}  {}{place}  {last}",
+            caller.count,
+            to.paint(Paint::Function, name)
+        ));
     }
 }
 
@@ -97,15 +112,34 @@ impl HistoryView {
         for step in &self.steps {
             let indent = "  ".repeat((step.depth - outermost).min(20));
             if let Some(function) = &step.function {
-                let place = step.file.as_deref().map(|file| format!("  {}", short(file))).unwrap_or_default();
-                to.line(format!("{indent}{}{}", to.paint(Paint::Function, function), to.paint(Paint::Place, place)));
+                let place = step
+                    .file
+                    .as_deref()
+                    .map(|file| format!("  {}", short(file)))
+                    .unwrap_or_default();
+                to.line(format!(
+                    "{indent}{}{}",
+                    to.paint(Paint::Function, function),
+                    to.paint(Paint::Place, place)
+                ));
             }
             let line = step.line.map(|line| line.to_string()).unwrap_or_default();
-            let time = step.time.as_ref().map(|time| format!(", {time}")).unwrap_or_default();
+            let time = step
+                .time
+                .as_ref()
+                .map(|time| format!(", {time}"))
+                .unwrap_or_default();
             let aside = to.paint(Paint::Faint, format!("[{}{time}]", step.position));
             let text = step.text.as_deref().unwrap_or("").trim();
-            let text = if text.is_empty() { String::new() } else { format!("{text}  ") };
-            to.line(format!("{indent}  {}  {text}{aside}", to.paint(Paint::Place, format!("{line:>4}"))));
+            let text = if text.is_empty() {
+                String::new()
+            } else {
+                format!("{text}  ")
+            };
+            to.line(format!(
+                "{indent}  {}  {text}{aside}",
+                to.paint(Paint::Place, format!("{line:>4}"))
+            ));
         }
     }
 }
@@ -113,11 +147,17 @@ impl HistoryView {
 impl SearchView {
     pub(super) fn render(&self, to: &mut Text) {
         if self.functions.is_empty() {
-            to.line(format!("No function that matches \"{}\" was called in this thread's history.", self.pattern));
+            to.line(format!(
+                "No function that matches \"{}\" was called in this thread's history.",
+                self.pattern
+            ));
         }
         for (function, calls, last) in &self.functions {
             let last = to.paint(Paint::Faint, format!("[last {last}]"));
-            to.line(format!("{calls:>8}  {}  {last}", to.paint(Paint::Function, function)));
+            to.line(format!(
+                "{calls:>8}  {}  {last}",
+                to.paint(Paint::Function, function)
+            ));
         }
     }
 }

@@ -98,8 +98,15 @@ pub struct SourceFileView {
 pub(super) fn render_threads(threads: &[ThreadView], to: &mut Text) {
     for thread in threads {
         let mark = if thread.current { "*" } else { " " };
-        let name = thread.name.as_deref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
-        let mut text = format!("{mark} {}{name}  {} instructions", thread.tid, thread.instructions);
+        let name = thread
+            .name
+            .as_deref()
+            .map(|name| format!(" \"{name}\""))
+            .unwrap_or_default();
+        let mut text = format!(
+            "{mark} {}{name}  {} instructions",
+            thread.tid, thread.instructions
+        );
         if thread.gaps > 0 {
             text.push_str(&format!(", {} gaps", thread.gaps));
         }
@@ -109,7 +116,10 @@ pub(super) fn render_threads(threads: &[ThreadView], to: &mut Text) {
         if let Some(place) = &thread.place {
             text.push_str(&format!("  {place}"));
         }
-        to.line(format!("{text}  {}", to.paint(Paint::Faint, format!("[{}]", thread.position))));
+        to.line(format!(
+            "{text}  {}",
+            to.paint(Paint::Faint, format!("[{}]", thread.position))
+        ));
     }
 }
 
@@ -131,7 +141,10 @@ pub(super) fn render_modules(modules: &[ModuleView], to: &mut Text) {
     to.line("From                To                  Symbols  Module");
     for module in modules {
         let symbols = if module.symbols { "yes" } else { "no" };
-        to.line(format!("{:#018x}  {:#018x}  {symbols:<7}  {}", module.from, module.to, module.name));
+        to.line(format!(
+            "{:#018x}  {:#018x}  {symbols:<7}  {}",
+            module.from, module.to, module.name
+        ));
         if let Some(gap) = &module.debug_gap {
             to.line(format!("    {gap}"));
         }
@@ -143,8 +156,14 @@ pub(super) fn render_gaps(gaps: &[GapView], to: &mut Text) {
         to.line("No gaps: the history of this thread is complete between its start and its end.");
     }
     for gap in gaps {
-        let size = gap.trace_bytes.map(|bytes| format!(", {bytes} bytes of trace")).unwrap_or_default();
-        to.line(format!("{}  {} (trace offset {:#x}{size})", gap.position, gap.cause, gap.trace_offset));
+        let size = gap
+            .trace_bytes
+            .map(|bytes| format!(", {bytes} bytes of trace"))
+            .unwrap_or_default();
+        to.line(format!(
+            "{}  {} (trace offset {:#x}{size})",
+            gap.position, gap.cause, gap.trace_offset
+        ));
     }
 }
 
@@ -154,7 +173,10 @@ pub(super) fn render_breakpoints(breakpoints: &[BreakpointView], to: &mut Text) 
     }
     for breakpoint in breakpoints {
         let kind = if breakpoint.temporary { " (temporary)" } else { "" };
-        to.line(format!("{:<4}{}{kind}  hit {} times", breakpoint.number, breakpoint.location, breakpoint.hits));
+        to.line(format!(
+            "{:<4}{}{kind}  hit {} times",
+            breakpoint.number, breakpoint.location, breakpoint.hits
+        ));
         for place in &breakpoint.places {
             to.line(format!("    {place}"));
         }
@@ -169,11 +191,20 @@ pub(super) fn render_breakpoints(breakpoints: &[BreakpointView], to: &mut Text) 
 
 impl BreakpointView {
     pub(super) fn render_new(&self, to: &mut Text) {
-        let kind = if self.temporary { "Temporary breakpoint" } else { "Breakpoint" };
+        let kind = if self.temporary {
+            "Temporary breakpoint"
+        } else {
+            "Breakpoint"
+        };
         match self.places.as_slice() {
             [place] => to.line(format!("{kind} {}: {place}", self.number)),
             places => {
-                to.line(format!("{kind} {}: {} ({} places)", self.number, self.location, places.len()));
+                to.line(format!(
+                    "{kind} {}: {} ({} places)",
+                    self.number,
+                    self.location,
+                    places.len()
+                ));
                 places.iter().for_each(|place| to.line(format!("    {place}")));
             }
         }
@@ -186,8 +217,14 @@ pub(super) fn render_functions(functions: &[FunctionView], more: bool, to: &mut 
     }
     for function in functions {
         let place = function.file.as_deref().zip(function.line);
-        let place = place.map(|(file, line)| format!("  {}:{line}", short(file))).unwrap_or_default();
-        to.line(format!("{:#018x}  {}{place}", function.entry, to.paint(Paint::Function, &function.name)));
+        let place = place
+            .map(|(file, line)| format!("  {}:{line}", short(file)))
+            .unwrap_or_default();
+        to.line(format!(
+            "{:#018x}  {}{place}",
+            function.entry,
+            to.paint(Paint::Function, &function.name)
+        ));
     }
     if more {
         to.line("… and more; narrow the regular expression.");

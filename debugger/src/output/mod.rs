@@ -10,9 +10,7 @@ mod text;
 
 pub use crash::CrashView;
 pub use flow::{HistoryStep, HistoryView, SearchView};
-pub use lists::{
-    BreakpointView, FunctionView, GapView, ModuleView, SourceFileView, ThreadView,
-};
+pub use lists::{BreakpointView, FunctionView, GapView, ModuleView, SourceFileView, ThreadView};
 pub use place::{Place, SourceView, StopView, WhenView};
 pub use text::{Paint, Text};
 
@@ -32,13 +30,20 @@ pub enum Output {
     /// `when`.
     When(WhenView),
     /// `frame`, `up`, `down`, `info frame`.
-    Frame { number: usize, frame: crate::stack::StackFrame, source: Option<SourceView> },
+    Frame {
+        number: usize,
+        frame: crate::stack::StackFrame,
+        source: Option<SourceView>,
+    },
     /// `backtrace`.
     Backtrace(Stack),
     /// `list`, `info line`.
     Source(SourceView),
     /// `disassemble`, `x/i`.
-    Disassembly { function: Option<String>, lines: Vec<disassembly::Line> },
+    Disassembly {
+        function: Option<String>,
+        lines: Vec<disassembly::Line>,
+    },
     /// `calls`.
     Calls(CallTree),
     /// `callers`.
@@ -46,7 +51,11 @@ pub enum Output {
     /// `history`.
     History(HistoryView),
     /// `count`.
-    Count { location: String, executions: u64, calls: Option<u64> },
+    Count {
+        location: String,
+        executions: u64,
+        calls: Option<u64>,
+    },
     /// `search`.
     Search(SearchView),
     /// `crash`.
@@ -60,13 +69,20 @@ pub enum Output {
     /// `info registers`.
     Registers { registers: Vec<Register> },
     /// `print`.
-    Value { name: String, value: u64, symbol: Option<String> },
+    Value {
+        name: String,
+        value: u64,
+        symbol: Option<String>,
+    },
     /// `info sharedlibrary`.
     Modules { modules: Vec<ModuleView> },
     /// `info gaps`.
     Gaps { gaps: Vec<GapView> },
     /// `info functions`.
-    Functions { functions: Vec<FunctionView>, more: bool },
+    Functions {
+        functions: Vec<FunctionView>,
+        more: bool,
+    },
     /// `info source`.
     SourceFile(SourceFileView),
     /// `bookmark`, `info bookmarks`.
@@ -91,7 +107,11 @@ impl Output {
         match self {
             Self::Stop(view) => view.render(to),
             Self::When(view) => view.render(to),
-            Self::Frame { number, frame, source } => {
+            Self::Frame {
+                number,
+                frame,
+                source,
+            } => {
                 place::render_frame(*number, frame, to);
                 if let Some(source) = source {
                     source.render(to);
@@ -99,11 +119,17 @@ impl Output {
             }
             Self::Backtrace(stack) => place::render_stack(stack, to),
             Self::Source(view) => view.render(to),
-            Self::Disassembly { function, lines } => place::render_disassembly(function.as_deref(), lines, to),
+            Self::Disassembly { function, lines } => {
+                place::render_disassembly(function.as_deref(), lines, to)
+            }
             Self::Calls(tree) => flow::render_calls(tree, to),
             Self::Callers { function, callers } => flow::render_callers(function, callers, to),
             Self::History(view) => view.render(to),
-            Self::Count { location, executions, calls } => match calls {
+            Self::Count {
+                location,
+                executions,
+                calls,
+            } => match calls {
                 Some(calls) => to.line(format!("{location}: {calls} calls")),
                 None => to.line(format!("{location}: executed {executions} times")),
             },

@@ -86,7 +86,10 @@ impl StopView {
             }
             StopReason::HistoryEnd { crash: None } => to.line("No more history: this is its end."),
             StopReason::Gap { cause } => {
-                to.line(to.paint(Paint::Alarm, format!("History has a gap just before here: {cause}.")));
+                to.line(to.paint(
+                    Paint::Alarm,
+                    format!("History has a gap just before here: {cause}."),
+                ));
             }
             StopReason::Canceled => to.line("Canceled; nothing moved."),
         }
@@ -97,12 +100,18 @@ impl StopView {
 impl Place {
     /// Renders the place in two or three lines, GDB's way.
     pub fn render(&self, prefix: &str, to: &mut Text) {
-        let described = self.frame.as_ref().map_or_else(|| "<unknown place>".to_owned(), |frame| describe(frame, to));
+        let described = self
+            .frame
+            .as_ref()
+            .map_or_else(|| "<unknown place>".to_owned(), |frame| describe(frame, to));
         let mut aside = self.position.clone();
         if let Some(time) = &self.time {
             aside.push_str(&format!(", {time}"));
         }
-        to.line(format!("{prefix}{described}  {}", to.paint(Paint::Faint, format!("[{aside}]"))));
+        to.line(format!(
+            "{prefix}{described}  {}",
+            to.paint(Paint::Faint, format!("[{aside}]"))
+        ));
         if let Some(source) = &self.source {
             source.render(to);
         }
@@ -121,7 +130,11 @@ fn describe(frame: &StackFrame, to: &Text) -> String {
 impl SourceView {
     pub(super) fn render(&self, to: &mut Text) {
         let Some(lines) = &self.lines else {
-            to.line(format!("{}\tin {} (source not found)", self.current.unwrap_or(self.first), short(&self.file)));
+            to.line(format!(
+                "{}\tin {} (source not found)",
+                self.current.unwrap_or(self.first),
+                short(&self.file)
+            ));
             return;
         };
         let single = lines.len() == 1;
@@ -129,7 +142,11 @@ impl SourceView {
             let current = self.current == Some(number) && !single;
             let mark = if current { "→" } else { "" };
             let number = to.paint(Paint::Place, number.to_string());
-            let line = if current { to.paint(Paint::Current, line) } else { line.clone() };
+            let line = if current {
+                to.paint(Paint::Current, line)
+            } else {
+                line.clone()
+            };
             to.line(format!("{mark}{number}\t{line}"));
         }
     }
@@ -137,8 +154,18 @@ impl SourceView {
 
 impl WhenView {
     pub(super) fn render(&self, to: &mut Text) {
-        let name = self.name.as_deref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
-        to.line(format!("{}: thread {}{name}, instruction {} of {}", self.position, self.thread, self.index(), self.of));
+        let name = self
+            .name
+            .as_deref()
+            .map(|name| format!(" \"{name}\""))
+            .unwrap_or_default();
+        to.line(format!(
+            "{}: thread {}{name}, instruction {} of {}",
+            self.position,
+            self.thread,
+            self.index(),
+            self.of
+        ));
         match &self.time {
             Some(time) => to.line(format!("time {time} (TSC {})", time.tsc)),
             None => to.line("time <unknown: the trace has no time stamp before this position>"),
@@ -175,9 +202,17 @@ pub(super) fn render_stack(stack: &Stack, to: &mut Text) {
 
 fn instruction_line(line: &disassembly::Line, to: &Text) -> String {
     let mark = if line.current { "=> " } else { "   " };
-    let symbol = line.symbol.as_deref().map(|symbol| format!(" <{symbol}>")).unwrap_or_default();
+    let symbol = line
+        .symbol
+        .as_deref()
+        .map(|symbol| format!(" <{symbol}>"))
+        .unwrap_or_default();
     let text = format!("{mark}{:#x}{symbol}:\t{}", line.address, line.text);
-    if line.current { to.paint(Paint::Current, text) } else { text }
+    if line.current {
+        to.paint(Paint::Current, text)
+    } else {
+        text
+    }
 }
 
 pub(super) fn render_disassembly(function: Option<&str>, lines: &[disassembly::Line], to: &mut Text) {

@@ -32,7 +32,10 @@ impl Text {
     /// With ANSI colors when `color`.
     #[must_use]
     pub fn new(color: bool) -> Self {
-        Self { text: String::new(), color }
+        Self {
+            text: String::new(),
+            color,
+        }
     }
 
     /// Appends a line.

@@ -24,7 +24,10 @@ struct Known {
 
 impl SymbolFunctions {
     pub(super) fn new(symbols: Arc<Symbolizer>) -> Self {
-        Self { symbols, known: RefCell::default() }
+        Self {
+            symbols,
+            known: RefCell::default(),
+        }
     }
 
     fn ask<T>(&self, pc: Avma, answer: impl Fn(&Known) -> T) -> Option<T> {

@@ -5,13 +5,13 @@ use super::{OpenOptions, Process, Session, Thread};
 use crate::code::CodeMap;
 use crate::error::{Error, Result};
 use crate::time::Timebase;
+use backtrail_bundle::Direction;
 use backtrail_bundle::core::{Core, MappedFile};
 use backtrail_bundle::manifest::{Crash, Manifest};
 use backtrail_bundle::{Bundle, SharedBytes};
 use backtrail_decoder::{
     AddressFilter, Config, Decoded, FilterKind, HistoryBuilder, Image, Input, Section, Switch, Watch, decode,
 };
-use backtrail_perf::switch::Direction;
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, Pid, Tid};
 use backtrail_symbolizer::{DebugSearch, Symbolizer};
@@ -65,26 +65,39 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         watch,
     )?;
     let core = bundle.core()?;
-    let crash = manifest.meta.crash.or_else(|| core.as_ref().and_then(crash_of_core));
+    let crash = manifest
+        .meta
+        .crash
+        .or_else(|| core.as_ref().and_then(crash_of_core));
     let cpus = std::mem::take(&mut decoded.cpus);
     let threads = threads(manifest, decoded, core.as_ref());
     let mut session = Session {
         name: path.display().to_string(),
-        program: manifest.meta.program.clone().or_else(|| core.as_ref().and_then(program_of_core)),
+        program: manifest
+            .meta
+            .program
+            .clone()
+            .or_else(|| core.as_ref().and_then(program_of_core)),
         root: bundle.root().to_owned(),
         processes,
         threads,
         cpus,
         core,
         crash,
-        times: Timebase { conversion: manifest.tsc, zero: None },
+        times: Timebase {
+            conversion: manifest.tsc,
+            zero: None,
+        },
         source_paths: Vec::new(),
         notes,
         bundle: None,
     };
     session.times.zero = session.main_thread().and_then(|thread| {
         let end = thread.history.len().saturating_sub(1);
-        thread.history.time(end).map(|time| time.latest().unwrap_or(time.tsc))
+        thread
+            .history
+            .time(end)
+            .map(|time| time.latest().unwrap_or(time.tsc))
     });
     session.bundle = Some(bundle);
     Ok(session)
@@ -92,13 +105,21 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
 
 fn new_process(pid: Pid, symbols: Symbolizer, image: Arc<Image>) -> Process {
     let symbols = Arc::new(symbols);
-    Process { pid, code: CodeMap::new(Arc::clone(&symbols)), symbols, image }
+    Process {
+        pid,
+        code: CodeMap::new(Arc::clone(&symbols)),
+        symbols,
+        image,
+    }
 }
 
 fn image_of(bundle: &Bundle, pid: Pid) -> Result<Image> {
     let mut image = Image::new();
     for section in bundle.code(pid)? {
-        image.add(Section { start: section.start, bytes: Arc::new(section.bytes) });
+        image.add(Section {
+            start: section.start,
+            bytes: Arc::new(section.bytes),
+        });
     }
     Ok(image)
 }
@@ -110,7 +131,10 @@ fn config(manifest: &Manifest) -> Config {
         filters: manifest
             .filters
             .iter()
-            .map(|filter| AddressFilter { range: filter.from..filter.to + 1, kind: FilterKind::Filter })
+            .map(|filter| AddressFilter {
+                range: filter.from..filter.to + 1,
+                kind: FilterKind::Filter,
+            })
             .collect(),
     }
 }
@@ -119,11 +143,17 @@ fn inputs(bundle: &Bundle, images: &BTreeMap<Pid, Arc<Image>>) -> Result<Vec<Inp
     let manifest = bundle.manifest();
     let mut inputs = Vec::new();
     for process in &manifest.processes {
-        let Some(image) = images.get(&process.pid) else { continue };
+        let Some(image) = images.get(&process.pid) else {
+            continue;
+        };
         for thread in &process.threads {
             let Some(trace) = &thread.trace else { continue };
             let trace = Arc::new(bundle.bytes(trace)?);
-            inputs.push(Input::Thread { tid: thread.tid, trace, image: Arc::clone(image) });
+            inputs.push(Input::Thread {
+                tid: thread.tid,
+                trace,
+                image: Arc::clone(image),
+            });
         }
     }
     for cpu in &manifest.cpus {
@@ -137,7 +167,11 @@ fn inputs(bundle: &Bundle, images: &BTreeMap<Pid, Arc<Image>>) -> Result<Vec<Inp
             out: switch.direction != Direction::In,
         });
         let (switches, trace) = (switches.collect(), Arc::new(bundle.bytes(&cpu.trace)?));
-        inputs.push(Input::Cpu { cpu: cpu.cpu, trace, switches });
+        inputs.push(Input::Cpu {
+            cpu: cpu.cpu,
+            trace,
+            switches,
+        });
     }
     Ok(inputs)
 }
@@ -145,10 +179,14 @@ fn inputs(bundle: &Bundle, images: &BTreeMap<Pid, Arc<Image>>) -> Result<Vec<Inp
 /// The decoded threads, and those that only the core tells of.
 fn threads(manifest: &Manifest, decoded: Decoded, core: Option<&Core>) -> Vec<Thread> {
     let described = |tid: Tid| {
-        manifest.processes.iter().enumerate().find_map(|(index, process)| {
-            let found = process.threads.iter().find(|thread| thread.tid == tid)?;
-            Some((index, found.name.clone()))
-        })
+        manifest
+            .processes
+            .iter()
+            .enumerate()
+            .find_map(|(index, process)| {
+                let found = process.threads.iter().find(|thread| thread.tid == tid)?;
+                Some((index, found.name.clone()))
+            })
     };
     let mut threads: Vec<Thread> = decoded
         .threads
@@ -158,7 +196,9 @@ fn threads(manifest: &Manifest, decoded: Decoded, core: Option<&Core>) -> Vec<Th
             Thread::new(history, name, process)
         })
         .collect();
-    let of_core = core.map(|core| core.contents().threads.as_slice()).unwrap_or_default();
+    let of_core = core
+        .map(|core| core.contents().threads.as_slice())
+        .unwrap_or_default();
     for thread in of_core {
         let raw = threads.len() == 1 && described(thread.tid).is_none();
         if !raw && threads.iter().all(|known| known.tid != thread.tid) {
@@ -196,7 +236,10 @@ fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
     let files = by_path(&core.contents().files);
     let symbols = modules::of_core(&files, &search(options), &mut image, &mut notes);
     for (segment, bytes) in core.saved().filter(|(segment, _)| segment.executable) {
-        image.add(Section { start: segment.start, bytes: Arc::new(bytes.clone()) });
+        image.add(Section {
+            start: segment.start,
+            bytes: Arc::new(bytes.clone()),
+        });
     }
     let pid = Pid(core.contents().process.pid);
     Ok(Session {
@@ -204,7 +247,12 @@ fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
         program: program_of_core(&core),
         root: path.parent().unwrap_or(Path::new(".")).to_owned(),
         processes: vec![new_process(pid, symbols, Arc::new(image))],
-        threads: core.contents().threads.iter().map(|thread| without_history(thread.tid)).collect(),
+        threads: core
+            .contents()
+            .threads
+            .iter()
+            .map(|thread| without_history(thread.tid))
+            .collect(),
         cpus: Vec::new(),
         crash: crash_of_core(&core),
         core: Some(core),
@@ -217,11 +265,17 @@ fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
 
 fn by_path(files: &[MappedFile]) -> Vec<Mapped<'_>> {
     let mut mapped: Vec<Mapped<'_>> = Vec::new();
-    for file in files.iter().filter(|file| file.path.starts_with('/') && file.start < file.end) {
+    for file in files
+        .iter()
+        .filter(|file| file.path.starts_with('/') && file.start < file.end)
+    {
         let part: (std::ops::Range<Avma>, u64) = (file.start..file.end, file.offset.0);
         match mapped.iter_mut().find(|known| known.path == file.path) {
             Some(known) => known.parts.push(part),
-            None => mapped.push(Mapped { path: &file.path, parts: vec![part] }),
+            None => mapped.push(Mapped {
+                path: &file.path,
+                parts: vec![part],
+            }),
         }
     }
     mapped

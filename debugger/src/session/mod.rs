@@ -147,7 +147,10 @@ impl Session {
         if let Some(known) = thread.forest.get() {
             return Ok(known);
         }
-        let symbols = self.process(thread).map(|process| Arc::clone(&process.symbols)).unwrap_or_default();
+        let symbols = self
+            .process(thread)
+            .map(|process| Arc::clone(&process.symbols))
+            .unwrap_or_default();
         let forest = Forest::build(&thread.history, &SymbolFunctions::new(symbols), watch)?;
         Ok(thread.forest.get_or_init(|| forest))
     }
@@ -195,7 +198,9 @@ impl Session {
     /// The thread that crashed; without a crash, the one with the longest history.
     #[must_use]
     pub fn main_thread(&self) -> Option<&Thread> {
-        let crashed = self.crash.and_then(|crash| self.threads.iter().find(|thread| thread.tid == crash.tid));
+        let crashed = self
+            .crash
+            .and_then(|crash| self.threads.iter().find(|thread| thread.tid == crash.tid));
         crashed.or_else(|| self.threads.iter().max_by_key(|thread| thread.history.len()))
     }
 
@@ -209,9 +214,20 @@ impl Session {
 
 impl Thread {
     fn new(history: History, name: Option<String>, process: usize) -> Self {
-        let mut gaps: Vec<u64> = history.gaps().map(|(index, _)| index).filter(|&index| index > 0).collect();
+        let mut gaps: Vec<u64> = history
+            .gaps()
+            .map(|(index, _)| index)
+            .filter(|&index| index > 0)
+            .collect();
         gaps.dedup();
-        Self { tid: history.tid(), name, history, process, forest: OnceCell::new(), gaps }
+        Self {
+            tid: history.tid(),
+            name,
+            history,
+            process,
+            forest: OnceCell::new(),
+            gaps,
+        }
     }
 
     /// Before which instructions history is missing, ascending, its start left out.
@@ -230,24 +246,36 @@ impl Process {
     /// Calls `with` with what stepping by lines asks.
     pub fn with_lines<T>(&self, with: impl FnOnce(&CodeLines<'_>) -> T) -> T {
         let read = |at: Avma, out: &mut [u8]| self.image.read(at, out);
-        with(&CodeLines { map: &self.code, read: &read })
+        with(&CodeLines {
+            map: &self.code,
+            read: &read,
+        })
     }
 
     /// Where a breakpoint on a function belongs: see [`CodeMap::after_prologue`].
     #[must_use]
     pub fn after_prologue(&self, function: &Function<Avma>) -> Avma {
-        self.code.after_prologue(function, &|at, out| self.image.read(at, out))
+        self.code
+            .after_prologue(function, &|at, out| self.image.read(at, out))
     }
 
     /// "the 3 modules with symbols", for errors.
     #[must_use]
     pub fn describe_modules(&self) -> String {
-        let mut files: Vec<_> =
-            self.symbols.modules().iter().filter(|module| module.file.is_some()).map(|module| &module.name).collect();
+        let mut files: Vec<_> = self
+            .symbols
+            .modules()
+            .iter()
+            .filter(|module| module.file.is_some())
+            .map(|module| &module.name)
+            .collect();
         files.dedup();
         match files.len() {
             0 => "this process, which has no symbols at all".to_owned(),
-            1 => format!("the one module with symbols ({})", files.first().map_or("", |name| name)),
+            1 => format!(
+                "the one module with symbols ({})",
+                files.first().map_or("", |name| name)
+            ),
             count => format!("the {count} modules with symbols"),
         }
     }

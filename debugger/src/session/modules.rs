@@ -19,11 +19,20 @@ struct Load {
 }
 
 fn loads(bytes: &[u8]) -> Vec<Load> {
-    let Ok(header) = FileHeader64::<LittleEndian>::parse(bytes) else { return Vec::new() };
-    let Ok(segments) = header.program_headers(LittleEndian, bytes) else { return Vec::new() };
-    let loads = segments.iter().filter(|segment| segment.p_type(LittleEndian) == PT_LOAD);
+    let Ok(header) = FileHeader64::<LittleEndian>::parse(bytes) else {
+        return Vec::new();
+    };
+    let Ok(segments) = header.program_headers(LittleEndian, bytes) else {
+        return Vec::new();
+    };
+    let loads = segments
+        .iter()
+        .filter(|segment| segment.p_type(LittleEndian) == PT_LOAD);
     loads
-        .map(|segment| Load { at: Svma(segment.p_vaddr(LittleEndian)), size: segment.p_memsz(LittleEndian) })
+        .map(|segment| Load {
+            at: Svma(segment.p_vaddr(LittleEndian)),
+            size: segment.p_memsz(LittleEndian),
+        })
         .collect()
 }
 
@@ -44,9 +53,16 @@ pub(super) fn of_bundle(
         let segments = bytes.as_deref().map(loads).unwrap_or_default();
         let bias = lowest(&segments).map_or(module.base.0, |lowest| module.bias(lowest));
         let ranges: Vec<Range<Avma>> = if module.mappings.is_empty() {
-            segments.iter().map(|load| load.at.to_avma(bias)..load.at.to_avma(bias) + load.size).collect()
+            segments
+                .iter()
+                .map(|load| load.at.to_avma(bias)..load.at.to_avma(bias) + load.size)
+                .collect()
         } else {
-            module.mappings.iter().map(|mapping| mapping.start..mapping.start + mapping.size).collect()
+            module
+                .mappings
+                .iter()
+                .map(|mapping| mapping.start..mapping.start + mapping.size)
+                .collect()
         };
         let file = bytes.and_then(|bytes| open(bytes, &module.path, search, notes));
         add(&mut symbols, ranges, bias, &module.path, file);
@@ -99,16 +115,29 @@ pub(super) fn of_core(
     let mut symbols = Symbolizer::new();
     for mapped in files {
         let Ok(bytes) = SharedBytes::map_file(Path::new(mapped.path)) else {
-            notes.push(format!("{} is not on this machine: its symbols are unknown", mapped.path));
+            notes.push(format!(
+                "{} is not on this machine: its symbols are unknown",
+                mapped.path
+            ));
             continue;
         };
         let segments = loads(&bytes);
         let first = mapped.parts.iter().find(|(_, offset)| *offset == 0);
-        let Some((lowest, (base, _))) = lowest(&segments).zip(first) else { continue };
+        let Some((lowest, (base, _))) = lowest(&segments).zip(first) else {
+            continue;
+        };
         let bias = base.start.0.wrapping_sub(lowest.0 & !(PAGE_SIZE - 1));
         for (range, offset) in &mapped.parts {
-            if let Some(part) = bytes.slice(*offset..offset.saturating_add(range.end - range.start).min(bytes.len() as u64)) {
-                image.add(Section { start: range.start, bytes: Arc::new(part) });
+            if let Some(part) = bytes.slice(
+                *offset
+                    ..offset
+                        .saturating_add(range.end - range.start)
+                        .min(bytes.len() as u64),
+            ) {
+                image.add(Section {
+                    start: range.start,
+                    bytes: Arc::new(part),
+                });
             }
         }
         let ranges = mapped.parts.iter().map(|(range, _)| range.clone()).collect();

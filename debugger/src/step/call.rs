@@ -12,7 +12,12 @@ impl Steps<'_> {
         let call = self.forest().call(frame.call);
         let outside = |index: u64| {
             let pc = self.history().pc(index);
-            pc.is_some_and(|pc| !self.lines.lines.is_within(self.lines.lines.chain(pc), frame.chain))
+            pc.is_some_and(|pc| {
+                !self
+                    .lines
+                    .lines
+                    .is_within(self.lines.lines.chain(pc), frame.chain)
+            })
         };
         match direction {
             Direction::Forward => {

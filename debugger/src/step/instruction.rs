@@ -21,7 +21,10 @@ impl Steps<'_> {
                         return Some(at);
                     } else {
                         let inner = self.forest().call_at(at)?;
-                        at = self.lines.child_around(call, inner).map_or(at + 1, |child| child.end.max(at + 1));
+                        at = self
+                            .lines
+                            .child_around(call, inner)
+                            .map_or(at + 1, |child| child.end.max(at + 1));
                     }
                 }
                 None

@@ -15,7 +15,9 @@ impl Steps<'_> {
 
     /// The nearest line start in the current frame or a frame around it.
     pub(super) fn next(&self, direction: Direction, from: u64) -> Result<Option<u64>> {
-        let Some(frame) = self.current_frame(direction, from) else { return Ok(None) };
+        let Some(frame) = self.current_frame(direction, from) else {
+            return Ok(None);
+        };
         let limit = self.limit(direction, from);
         Ok(match direction {
             Direction::Forward => self.lines.next_in_frame(from, frame, limit)?,

@@ -125,9 +125,9 @@ impl<'a> Steps<'a> {
         let found_here = found == Some(index);
         let reason = match self.gap_at(index) {
             Some(cause) if index == limit && index != from => StopReason::Gap { cause },
-            _ if direction == Direction::Forward && index == self.history().len() => {
-                StopReason::HistoryEnd { crash: self.crash.clone() }
-            }
+            _ if direction == Direction::Forward && index == self.history().len() => StopReason::HistoryEnd {
+                crash: self.crash.clone(),
+            },
             _ if index == 0 && direction == Direction::Backward && !found_here => StopReason::HistoryStart,
             _ => StopReason::Done,
         };
@@ -184,7 +184,10 @@ impl<'a> Steps<'a> {
 
     fn gap_after(&self, index: u64) -> Option<u64> {
         let after = self.gaps.partition_point(|&gap| gap <= index);
-        self.gaps.get(after).copied().filter(|&gap| gap < self.history().len())
+        self.gaps
+            .get(after)
+            .copied()
+            .filter(|&gap| gap < self.history().len())
     }
 
     fn gap_before(&self, index: u64) -> Option<u64> {

@@ -1,0 +1,133 @@
+//! Sessions on real captures: crashes as they came from production, and traces of LLDB's tests.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::{hase, lldb};
+
+/// What a command answered in a transcript.
+fn answer<'a>(transcript: &'a str, command: &str) -> &'a str {
+    let begin = transcript.find(&format!("(backtrail) {command}\n")).unwrap();
+    let rest = &transcript[begin..];
+    let text = rest.split_once('\n').unwrap().1;
+    text.split("(backtrail)").next().unwrap()
+}
+
+#[test]
+fn control_flow_shows_its_crash_and_walks_back_from_it() {
+    let Some(bundle) = hase("control_flow") else {
+        return;
+    };
+    let transcript = bundle.batch(&[
+        "backtrace",
+        "print $rip",
+        "when",
+        "reverse-stepi",
+        "goto crash",
+        "reverse-step",
+        "print $rax",
+        "goto crash",
+        "break raise",
+        "reverse-continue",
+        "history 3",
+        "reverse-finish",
+        "callers raise",
+        "count raise",
+    ]);
+    let backtrace = answer(&transcript, "backtrace");
+    for function in ["raise () at raise.c", "main () at control_flow.c:32", "_start ()"] {
+        assert!(backtrace.contains(function), "{backtrace}");
+    }
+    assert!(answer(&transcript, "print $rip").contains("0x400a07"));
+    assert!(answer(&transcript, "when").contains("instruction 1092 of 1092"));
+    assert!(answer(&transcript, "reverse-stepi").contains("0x0000000000400a05 in "));
+    assert!(answer(&transcript, "reverse-step").contains(" () at syscall_arch.h:38"));
+    assert!(answer(&transcript, "print $rax").contains("<unknown: "));
+    assert!(answer(&transcript, "reverse-continue").starts_with("Breakpoint 1, "));
+    let history = answer(&transcript, "history 3");
+    let lines: Vec<&str> = history
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(lines.iter().any(|line| *line == "32"), "{history}");
+    assert!(answer(&transcript, "reverse-finish").contains("=> 0x4001f5 <main+117>:\tcall"));
+    assert!(answer(&transcript, "callers raise").contains("main at control_flow.c:32"));
+    assert_eq!(answer(&transcript, "count raise"), "raise: 1 calls\n");
+}
+
+#[test]
+fn loopy_ends_where_the_core_says() {
+    let Some(bundle) = hase("loopy") else { return };
+    let transcript = bundle.batch(&["print $rip", "info registers r8", "reverse-stepi", "print $r8"]);
+    assert!(
+        answer(&transcript, "print $rip").contains("0x400135"),
+        "{transcript}"
+    );
+    assert!(
+        answer(&transcript, "info registers r8").ends_with(" 0x1\n"),
+        "{transcript}"
+    );
+    assert!(
+        answer(&transcript, "reverse-stepi").contains("=> 0x400133 <exit+26>:\tsyscall"),
+        "{transcript}"
+    );
+    assert!(
+        answer(&transcript, "print $r8").contains("<unknown: "),
+        "{transcript}"
+    );
+}
+
+#[test]
+fn a_gap_stops_in_both_directions_and_is_crossed_going_on() {
+    let Some(bundle) = lldb("intelpt-trace-multi-file/multi-file-no-ld.json") else {
+        return;
+    };
+    let transcript = bundle.batch(&[
+        "goto start",
+        "continue",
+        "reverse-stepi",
+        "goto end",
+        "reverse-continue",
+    ]);
+    assert!(
+        answer(&transcript, "continue").starts_with("History has a gap just before here: no code bytes for")
+    );
+    assert!(
+        answer(&transcript, "reverse-stepi").starts_with("Crossed a gap in history"),
+        "{transcript}"
+    );
+    assert!(answer(&transcript, "reverse-continue").starts_with("History has a gap just before here"));
+}
+
+#[test]
+fn json_answers_are_records_of_the_schema() {
+    let Some(bundle) = hase("control_flow") else {
+        return;
+    };
+    let mut out = Vec::new();
+    let options = backtrail_debugger::batch::BatchOptions {
+        json: true,
+        ..Default::default()
+    };
+    let watch = backtrail_decoder::Watch::none();
+    let failed = backtrail_debugger::batch::run(
+        bundle.session(),
+        ["reverse-step", "nonsense"],
+        options,
+        &watch,
+        &mut out,
+    );
+    assert_eq!(failed.unwrap(), 1);
+    let text = String::from_utf8(out).unwrap();
+    let records: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(records[0]["schema"], "backtrail-debug/1");
+    assert_eq!(records[1]["command"], "reverse-step");
+    assert_eq!(records[1]["result"]["kind"], "stop");
+    assert_eq!(records[1]["result"]["reason"], "done");
+    assert_eq!(records[1]["result"]["place"]["frame"]["line"], 38);
+    assert_eq!(records[2]["ok"], false);
+    assert!(records[2]["error"].as_str().unwrap().contains("help"));
+}
