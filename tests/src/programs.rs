@@ -130,7 +130,7 @@ const fn timed(program: Program) -> Program {
 #[rustfmt::skip]
 pub const PROGRAMS: &[Program] = &[
     program("ledger", "ledger.c", &["-Og"], ALL, Ending::Signal(SIGSEGV)),
-    program("lease", "lease.rs", &["-Copt-level=1", "-Cpanic=abort"], RUST, Ending::Signal(SIGABRT)),
+    program("lease", "lease.rs", &["-Cpanic=abort"], RUST, Ending::Signal(SIGABRT)),
     program("exits", "exits.c", &["-O1"], ALL, Ending::Exit(7)),
     program("recursion", "recursion.c", &["-O1"], ALL, OK),
     program("tailcall", "tailcall.c", &["-O2"], ALL, OK),
