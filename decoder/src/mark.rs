@@ -96,7 +96,7 @@ pub enum GapCause {
     /// Instructions of a per-CPU trace that may be this thread's, or another's: a context switch
     /// happened between two time stamps.
     UnattributedSwitch,
-    /// The thread ran on a processor at this time, and there is no trace of it.
+    /// The thread has several trace buffers, and what happened between two of them is not known.
     NoTrace,
 }
 
@@ -115,7 +115,7 @@ impl fmt::Display for GapCause {
                     "a context switch between time stamps: it is unknown which thread ran"
                 )
             }
-            Self::NoTrace => write!(f, "the thread ran, but there is no trace of it"),
+            Self::NoTrace => write!(f, "no trace between two buffers of the thread"),
         }
     }
 }

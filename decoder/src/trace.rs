@@ -2,7 +2,9 @@
 
 use crate::split::{self, CpuReport};
 use crate::watch::Stage;
-use crate::{Bytes, Canceled, Config, Engine, Event, History, HistoryBuilder, Image, Sink, Switch, Watch};
+use crate::{
+    Bytes, Canceled, Config, Engine, Event, GapCause, History, HistoryBuilder, Image, Sink, Switch, Watch,
+};
 use backtrail_pt::{Avma, Cofi, Cpu, Pid, Tid};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -42,7 +44,7 @@ pub struct Decoded {
 
 /// Decodes all inputs. `images` are the processes whose threads are wanted out of per-CPU traces.
 ///
-/// A thread with several inputs gets one history, in the order of the inputs.
+/// A thread with several inputs gets one history, in the order of the inputs, with a gap between.
 pub fn decode(
     inputs: &[Input],
     images: &BTreeMap<Pid, Arc<Image>>,
@@ -59,8 +61,14 @@ pub fn decode(
         let progress = Span { watch, done, total };
         match input {
             Input::Thread { tid, image, .. } => {
-                let sink = threads.entry(*tid).or_insert_with(|| HistoryBuilder::new(*tid));
-                engine.decode(trace, &**image, config, &mut Watched { sink, span: progress })?;
+                let earlier = threads.remove(tid).map(between_buffers);
+                let mut builder = earlier.unwrap_or_else(|| HistoryBuilder::new(*tid));
+                let mut sink = Watched {
+                    sink: &mut builder,
+                    span: progress,
+                };
+                engine.decode(trace, &**image, config, &mut sink)?;
+                threads.insert(*tid, builder);
             }
             Input::Cpu { cpu, switches, .. } => {
                 cpus.push(split::run(
@@ -78,6 +86,16 @@ pub fn decode(
     split::join(cpus, images, &mut decoded);
     decoded.threads.sort_by_key(History::tid);
     Ok(decoded)
+}
+
+/// What happened between two buffers of a thread is not known.
+fn between_buffers(mut builder: HistoryBuilder) -> HistoryBuilder {
+    builder.event(Event::Lost {
+        cause: GapCause::NoTrace,
+        offset: 0,
+        error: false,
+    });
+    builder
 }
 
 impl Input {

@@ -193,6 +193,35 @@ fn time_bounds_each_instruction() {
 }
 
 #[test]
+fn between_two_buffers_of_a_thread_is_a_gap() {
+    let input = || {
+        let trace = Arc::new(stream(|encoder| encoder.disable_async(Avma(0x1001))));
+        Input::Thread {
+            tid: Tid(1),
+            trace,
+            image: image(&SYSCALL),
+        }
+    };
+    let engine = EngineKind::Libipt.engine();
+    let inputs = [input(), input()];
+    let decoded = decode(
+        &inputs,
+        &BTreeMap::new(),
+        &Config::default(),
+        engine,
+        &Watch::none(),
+    )
+    .unwrap();
+    let [history] = &*decoded.threads else {
+        panic!("{} threads", decoded.threads.len())
+    };
+    assert_eq!(
+        (pcs(history), causes(history)),
+        (vec![0x1000, 0x1000], vec![&GapCause::NoTrace])
+    );
+}
+
+#[test]
 fn a_watch_cancels() {
     let Some(trace) = capture("pt/dynamorio/tracedir_2022-07-06/pt.bin") else {
         return;
