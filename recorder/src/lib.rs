@@ -26,6 +26,7 @@ mod outcome;
 mod process;
 mod ptrace;
 mod record;
+mod recorded;
 mod ring;
 mod save;
 mod session;

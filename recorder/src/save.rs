@@ -2,7 +2,8 @@
 
 use crate::Golden;
 use crate::error::Result;
-use crate::session::{Process, Session};
+use crate::recorded::Process;
+use crate::session::Session;
 use backtrail_bundle::manifest::{self, Manifest, Meta, RawImage, Source};
 use backtrail_bundle::{BundlePath, Writer};
 use backtrail_pt::cpu::Vendor;

@@ -152,3 +152,67 @@ impl Stream {
         (self.ring.into_bytes(), dropped, self.golden.unwrap_or_default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backtrail_pt::Parser;
+
+    fn instruction(code: &[u8], at: Avma) -> CodeInstruction {
+        CodeInstruction::decode(code, at).unwrap()
+    }
+
+    fn packets(stream: Stream) -> Vec<String> {
+        let (bytes, _, _) = stream.finish();
+        Parser::new(&bytes)
+            .map(|packet| packet.unwrap().1.to_string())
+            .skip(3)
+            .collect()
+    }
+
+    fn stream() -> Stream {
+        Stream::new(EncoderOptions::default(), None, true, Tsc(0))
+    }
+
+    #[test]
+    fn a_packetless_loop_is_interrupted_before_it_closes() {
+        let mut stream = stream();
+        stream.enter(Avma(0x1000));
+        let nop = instruction(&[0x90], Avma(0x1000));
+        let jump = instruction(&[0xeb, 0xfd], Avma(0x1001));
+        for _ in 0..2 {
+            stream.before(Avma(0x1000), Some(&nop));
+            assert_eq!(stream.step(&nop, Avma(0x1000), Avma(0x1001)), Went::On);
+            stream.before(Avma(0x1001), Some(&jump));
+            assert_eq!(stream.step(&jump, Avma(0x1001), Avma(0x1000)), Went::On);
+        }
+        assert_eq!(stream.instructions, 4);
+        let told = packets(stream);
+        let places: Vec<&str> = told.iter().filter_map(|line| line.strip_prefix("fup ")).collect();
+        assert_eq!(
+            places,
+            ["upd16:0x1001", "upd16:0x1000", "upd16:0x1001"],
+            "each an address not passed since the last packet"
+        );
+    }
+
+    #[test]
+    fn a_repeated_string_instruction_counts_when_it_is_through() {
+        let mut stream = stream();
+        let movs = instruction(&[0xf3, 0xa4], Avma(0x1000));
+        assert_eq!(stream.step(&movs, Avma(0x1000), Avma(0x1000)), Went::Nowhere);
+        assert_eq!(stream.instructions, 0);
+        assert_eq!(stream.step(&movs, Avma(0x1000), Avma(0x1002)), Went::On);
+        assert_eq!(stream.instructions, 1);
+    }
+
+    #[test]
+    fn going_where_nothing_leads_is_a_gap_and_claims_nothing() {
+        let mut stream = stream();
+        stream.enter(Avma(0x1000));
+        let branch = instruction(&[0x74, 0x10], Avma(0x1000));
+        assert_eq!(stream.step(&branch, Avma(0x1000), Avma(0x2000)), Went::Astray);
+        assert_eq!((stream.instructions, stream.gaps), (0, 1));
+        assert_eq!(packets(stream)[2..], ["ovf", "fup full:0x2000"]);
+    }
+}

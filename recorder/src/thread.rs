@@ -211,3 +211,96 @@ pub(crate) fn without_trap_flag(registers: &Registers) -> Option<Registers> {
         ..*registers
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backtrail_pt::{EncoderOptions, Tsc};
+
+    fn at(rip: u64) -> Registers {
+        Registers {
+            rip,
+            orig_rax: u64::MAX,
+            ..Registers::default()
+        }
+    }
+
+    fn found(registers: &Registers) -> Thread {
+        let stream = Stream::new(EncoderOptions::default(), None, true, Tsc(0));
+        Thread::found(1, 1, stream, registers)
+    }
+
+    #[test]
+    fn a_restarted_system_call_is_executed_once_more() {
+        let waiting = Registers {
+            orig_rax: 0,
+            rax: -512i64 as u64,
+            ..at(0x1002)
+        };
+        let mut thread = found(&waiting);
+        assert_eq!(
+            thread.place,
+            Place::Kernel {
+                restart: Some(Avma(0x1000))
+            }
+        );
+        thread.stepped(&waiting);
+        assert_eq!(
+            thread.place,
+            Place::Kernel {
+                restart: Some(Avma(0x1000))
+            }
+        );
+        thread.stepped(&Registers {
+            orig_rax: 0,
+            rax: 1,
+            ..at(0x1002)
+        });
+        assert_eq!(thread.place, Place::User(Avma(0x1002)));
+        assert_eq!(thread.stream.instructions, 2);
+    }
+
+    #[test]
+    fn a_handler_that_interrupts_a_system_call_is_next() {
+        let mut thread = found(&Registers {
+            orig_rax: 0,
+            rax: -512i64 as u64,
+            ..at(0x1002)
+        });
+        thread.entered_handler(Avma(0x2000));
+        assert_eq!(thread.place, Place::User(Avma(0x2000)));
+        assert_eq!(thread.stream.instructions, 0);
+    }
+
+    #[test]
+    fn executing_what_cannot_be_read_is_a_gap() {
+        let mut thread = found(&at(0x1000));
+        thread.stepped(&at(0x1234));
+        assert_eq!((thread.place, thread.stream.gaps), (Place::User(Avma(0x1234)), 1));
+    }
+
+    #[test]
+    fn only_a_trap_flag_left_by_syscall_is_hidden() {
+        let after = Registers {
+            rcx: 0x1002,
+            r11: 0x346,
+            ..at(0x1002)
+        };
+        assert_eq!(
+            without_trap_flag(&after).map(|registers| registers.r11),
+            Some(0x246)
+        );
+        assert_eq!(without_trap_flag(&Registers { rcx: 0, ..after }), None);
+        assert_eq!(without_trap_flag(&Registers { r11: 0x246, ..after }), None);
+    }
+
+    #[test]
+    fn closing_ends_the_stream_once() {
+        let mut thread = found(&at(0x1000));
+        thread.close(Some(Avma(0x1000)));
+        let written = thread.stream.written();
+        thread.close(Some(Avma(0x1000)));
+        thread.stepped(&at(0x1001));
+        assert_eq!((thread.place, thread.stream.written()), (Place::Closed, written));
+    }
+}

@@ -1,0 +1,39 @@
+//! What is kept of processes and threads until the bundle is written.
+
+use crate::modules::CodeImage;
+use crate::process;
+use crate::ptrace::RawTid;
+use backtrail_pt::Avma;
+
+/// A thread whose stream has ended.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    pub(crate) tid: RawTid,
+    pub(crate) name: Option<String>,
+    pub(crate) packets: Vec<u8>,
+    pub(crate) dropped: u64,
+    pub(crate) golden: Vec<Avma>,
+}
+
+/// A recorded process.
+#[derive(Debug, Default)]
+pub(crate) struct Process {
+    pub(crate) image: CodeImage,
+    pub(crate) recorded: Vec<Recorded>,
+    pub(crate) program: Option<String>,
+    pub(crate) command_line: Vec<String>,
+    /// It has executed another program since recording began.
+    pub(crate) replaced: bool,
+}
+
+impl Process {
+    pub(crate) fn new(pid: RawTid) -> Self {
+        let mut process = Self {
+            program: process::program(pid),
+            command_line: process::command_line(pid),
+            ..Self::default()
+        };
+        process.image.update(pid);
+        process
+    }
+}

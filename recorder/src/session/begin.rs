@@ -1,0 +1,86 @@
+//! Starting the program, or attaching to it.
+
+use super::Session;
+use crate::Target;
+use crate::error::{Error, Result};
+use crate::process;
+use crate::ptrace::{self, RawTid};
+use crate::recorded::Process;
+use crate::spawn;
+use backtrail_pt::Pid;
+use std::ffi::OsString;
+
+/// The events every tracee reports.
+const EVENTS: libc::c_int = libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACEEXIT;
+
+impl Session<'_> {
+    /// Starts or attaches.
+    pub(crate) fn begin(&mut self, target: &Target, randomize: bool) -> Result<()> {
+        match target {
+            Target::Command(command) => self.start(command, randomize),
+            Target::Processes(pids) => {
+                self.root = pids.first().ok_or(Error::NoCommand)?.0 as RawTid;
+                pids.iter().try_for_each(|pid| self.attach(*pid))
+            }
+        }
+    }
+
+    fn start(&mut self, command: &[OsString], randomize: bool) -> Result<()> {
+        let spawned = spawn::spawn(command, randomize, EVENTS | libc::PTRACE_O_EXITKILL)?;
+        (self.root, self.ours) = (spawned.pid, true);
+        self.pending = Some(spawned);
+        Ok(())
+    }
+
+    fn attach(&mut self, pid: Pid) -> Result<()> {
+        let leader = pid.0 as RawTid;
+        let fail = |error: Error| match error {
+            Error::Ptrace { source, .. } => Error::Attach {
+                pid,
+                hint: attach_hint(&source),
+                source,
+            },
+            other => other,
+        };
+        ptrace::seize(leader, EVENTS).map_err(fail)?;
+        let mut seized = vec![leader];
+        // Threads may start threads meanwhile: until a look finds none that is new. Those started by a seized one are traced already.
+        loop {
+            let new: Vec<RawTid> = process::threads(leader)
+                .into_iter()
+                .filter(|tid| !seized.contains(tid))
+                .collect();
+            if new.is_empty() {
+                break;
+            }
+            for tid in new {
+                let _ = ptrace::seize(tid, EVENTS);
+                seized.push(tid);
+            }
+        }
+        self.processes.insert(leader, Process::new(leader));
+        for tid in seized {
+            if let Some(cpu) = &self.cpu {
+                ptrace::set_affinity(tid, cpu);
+            }
+            // One that is gone already needs no stop.
+            let _ = ptrace::interrupt(tid);
+        }
+        Ok(())
+    }
+}
+
+fn attach_hint(source: &std::io::Error) -> String {
+    match source.raw_os_error() {
+        Some(libc::EPERM) => crate::capabilities()
+            .attach_fix()
+            .map(|fix| format!("; {fix}"))
+            .unwrap_or_default(),
+        Some(libc::ESRCH) => "; there is no such process".to_owned(),
+        _ => String::new(),
+    }
+}

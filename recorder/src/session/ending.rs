@@ -1,0 +1,152 @@
+//! The end: a crash, whose state is saved before the process dies, or the wish to stop recording.
+
+use super::{Hold, Session};
+use crate::core_dump::{self, StoppedThread};
+use crate::error::{Error, Result};
+use crate::process;
+use crate::ptrace::{self, RawTid, Wait};
+use crate::thread::{Run, Thread};
+use backtrail_bundle::BundlePath;
+use backtrail_bundle::core::Registers;
+use backtrail_bundle::manifest::Crash;
+use backtrail_pt::{Pid, Tid};
+use std::time::{Duration, Instant};
+
+/// How long threads may take to stop when asked.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// A core of a process that did not crash is not written when larger.
+const MAX_LIVE_CORE: u64 = 1 << 30;
+
+impl Session<'_> {
+    /// A signal without handler is about to end a process.
+    pub(super) fn on_crash(&mut self, tid: RawTid, registers: &Registers) -> Result<()> {
+        let Some(thread) = self.threads.get(&tid) else {
+            return Ok(());
+        };
+        let (pid, info) = (thread.pid, thread.signal);
+        self.halt(Hold::Process(pid))?;
+        if (self.crash.is_none() || pid == self.root)
+            && let Some(info) = info
+        {
+            self.crash = Some(Crash {
+                pid: Pid(pid as u32),
+                tid: Tid(tid as u32),
+                signal: info.signal(),
+                code: info.code(),
+                fault_address: info.address(),
+                pc: registers.pc(),
+            });
+            self.save_core(pid, tid, u64::MAX)?;
+        }
+        self.close(pid);
+        self.hold = Hold::Nobody;
+        self.go_on(tid);
+        let others: Vec<RawTid> = self.tids(|thread| thread.pid == pid);
+        others.into_iter().for_each(|tid| self.go_on(tid));
+        Ok(())
+    }
+
+    /// Stops every thread that `hold` names, within [`STOP_TIMEOUT`].
+    fn halt(&mut self, hold: Hold) -> Result<()> {
+        self.hold = hold;
+        let held = |thread: &Thread| match hold {
+            Hold::Process(pid) => thread.pid == pid,
+            Hold::All | Hold::Nobody => true,
+        };
+        for tid in self.tids(|thread| held(thread) && thread.run != Run::Stopped) {
+            let _ = ptrace::interrupt(tid);
+        }
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while self
+            .threads
+            .values()
+            .any(|thread| held(thread) && thread.run != Run::Stopped)
+        {
+            if Instant::now() > deadline {
+                self.notes
+                    .push("a thread did not stop in time; its registers are not in the core".to_owned());
+                break;
+            }
+            match ptrace::wait_within(deadline)? {
+                Wait::Report(tid, stop) => self.on_stop(tid, stop)?,
+                Wait::Interrupted => {}
+                Wait::Nobody => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the core of a halted process, `first` being the thread it is about.
+    fn save_core(&mut self, pid: RawTid, first: RawTid, limit: u64) -> Result<()> {
+        let mut tids = self.tids(|thread| thread.pid == pid && thread.run == Run::Stopped);
+        tids.sort_by_key(|tid| (*tid != first, *tid));
+        let threads: Vec<StoppedThread> = tids
+            .into_iter()
+            .filter_map(|tid| {
+                let signal = self.threads.get(&tid).and_then(|thread| thread.signal);
+                Some(StoppedThread {
+                    tid,
+                    registers: ptrace::registers(tid).ok()?,
+                    signal,
+                })
+            })
+            .collect();
+        let contents = core_dump::describe(pid, &threads);
+        let size = core_dump::size(&contents);
+        if size > limit {
+            self.notes.push(format!(
+                "the process has {} MiB of memory: no core was written",
+                size >> 20
+            ));
+            return Ok(());
+        }
+        let path = BundlePath::new(if self.core.is_none() { "core" } else { "core.root" })?;
+        let mut file = self.writer.create_file(&path)?;
+        core_dump::write(&mut file, pid, &contents).map_err(Error::system("write the core"))?;
+        self.core = Some(path);
+        Ok(())
+    }
+
+    /// Ends the streams of a halted process.
+    fn close(&mut self, pid: RawTid) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.image.update(pid);
+        }
+        for thread in self.threads.values_mut().filter(|thread| thread.pid == pid) {
+            let ip = ptrace::registers(thread.tid).ok().map(|registers| registers.pc());
+            thread.close(ip);
+        }
+    }
+
+    /// Ends recording before the program has ended.
+    pub(super) fn stop_recording(&mut self) -> Result<()> {
+        self.halt(Hold::All)?;
+        let root = self.root;
+        if self.crash.is_none() && self.threads.values().any(|thread| thread.pid == root) {
+            self.save_core(root, root, MAX_LIVE_CORE)?;
+        }
+        let pids: Vec<RawTid> = self.processes.keys().copied().collect();
+        pids.iter().for_each(|pid| self.close(*pid));
+        for tid in self.tids(|_| true) {
+            let name = self
+                .threads
+                .get(&tid)
+                .and_then(|thread| process::thread_name(thread.pid, tid));
+            let signal = self.threads.get(&tid).and_then(|thread| thread.signal);
+            self.record(tid, name);
+            if !self.ours {
+                if let Some(free) = &self.free {
+                    ptrace::set_affinity(tid, free);
+                }
+                let _ = ptrace::detach(tid, signal.map_or(0, |info| info.signal()));
+            }
+        }
+        if self.ours {
+            let pending = self.pending.as_ref().map(|spawned| spawned.pid);
+            pids.into_iter().chain(pending).for_each(ptrace::kill);
+        }
+        self.over = true;
+        self.hold = Hold::Nobody;
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! Threads and processes that come, become others, and go.
+
+use super::Session;
+use crate::Ending;
+use crate::error::{Error, Result};
+use crate::process;
+use crate::ptrace::{self, RawTid, Stop};
+use crate::recorded::{Process, Recorded};
+use crate::thread::{Thread, without_trap_flag};
+use backtrail_bundle::core::Registers;
+use backtrail_pt::Pid;
+
+/// Code of 64-bit programs (`__USER_CS`).
+const USER_CS: u64 = 0x33;
+
+impl Session<'_> {
+    /// A thread or process that one of ours has started, or a thread just attached to.
+    pub(super) fn on_new(&mut self, tid: RawTid, stop: Stop, registers: &Registers) -> Result<()> {
+        if self.pending.as_ref().is_some_and(|spawned| spawned.pid == tid) {
+            // Not the program yet: its signals are its own.
+            let signal = if let Stop::Signal(signal) = stop {
+                signal
+            } else {
+                0
+            };
+            return ptrace::resume(tid, signal);
+        }
+        if self.over {
+            return if self.ours {
+                ptrace::resume(tid, 0)
+            } else {
+                ptrace::detach(tid, 0)
+            };
+        }
+        let pid = process::thread_group(tid).unwrap_or(tid);
+        let known = self.processes.contains_key(&pid);
+        if registers.cs != USER_CS || !(known || self.settings.follow) {
+            if known && pid == self.root {
+                return Err(Error::Not64Bit(Pid(pid as u32)));
+            }
+            self.let_go(tid);
+            return Ok(());
+        }
+        if !known {
+            self.processes.insert(pid, Process::new(pid));
+        }
+        if let Some(clean) = without_trap_flag(registers) {
+            let _ = ptrace::set_registers(tid, &clean);
+        }
+        ptrace::unblock_trap(tid);
+        let thread = Thread::found(tid, pid, self.stream(), registers);
+        self.threads.insert(tid, thread);
+        self.on_stop(tid, stop)
+    }
+
+    /// Detaches a stopped thread that is not recorded, or no longer.
+    fn let_go(&mut self, tid: RawTid) {
+        if let Some(free) = &self.free {
+            ptrace::set_affinity(tid, free);
+        }
+        let signal = self.threads.remove(&tid).and_then(|thread| thread.signal);
+        let _ = ptrace::detach(tid, signal.map_or(0, |info| info.signal()));
+    }
+
+    /// The process has become another program: what it was before is no part of the recording.
+    pub(super) fn on_exec(&mut self, tid: RawTid) -> Result<()> {
+        let Ok(registers) = ptrace::registers(tid) else {
+            return Ok(());
+        };
+        let first = self.pending.take_if(|spawned| spawned.pid == tid).is_some();
+        self.threads.retain(|_, thread| thread.pid != tid);
+        if registers.cs != USER_CS {
+            self.processes.remove(&tid);
+            if tid == self.root {
+                return Err(Error::Not64Bit(Pid(tid as u32)));
+            }
+            self.notes.push(format!(
+                "process {tid} executed a 32-bit program, which is not recorded"
+            ));
+            self.let_go(tid);
+            return Ok(());
+        }
+        let process = Process {
+            replaced: !first,
+            ..Process::new(tid)
+        };
+        self.processes.insert(tid, process);
+        ptrace::unblock_trap(tid);
+        let thread = Thread::in_kernel(tid, tid, self.stream());
+        self.threads.insert(tid, thread);
+        self.go_on(tid);
+        Ok(())
+    }
+
+    /// A thread is about to end.
+    pub(super) fn on_exit(&mut self, tid: RawTid, registers: &Registers) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let pid = thread.pid;
+        thread.close(Some(registers.pc()));
+        thread.signal = None;
+        let name = process::thread_name(pid, tid);
+        self.record(tid, name);
+        if let Some(process) = self.processes.get_mut(&pid)
+            && !self.threads.values().any(|thread| thread.pid == pid)
+        {
+            process.image.update(pid);
+        }
+        let _ = ptrace::resume(tid, 0);
+    }
+
+    /// Takes a thread whose stream has ended out of those that run.
+    pub(super) fn record(&mut self, tid: RawTid, name: Option<String>) {
+        let Some(mut thread) = self.threads.remove(&tid) else {
+            return;
+        };
+        thread.close(None);
+        self.instructions += thread.stream.instructions;
+        self.gaps += thread.stream.gaps;
+        self.bytes += thread.stream.written();
+        let Some(process) = self.processes.get_mut(&thread.pid) else {
+            return;
+        };
+        let (packets, dropped, golden) = thread.stream.finish();
+        process.recorded.push(Recorded {
+            tid,
+            name,
+            packets,
+            dropped,
+            golden,
+        });
+    }
+
+    /// A thread, or with its leader a process, is gone.
+    pub(super) fn on_gone(&mut self, tid: RawTid, stop: Stop) {
+        self.record(tid, None);
+        // An end that we made is not the program's own.
+        if tid == self.root && self.pending.is_none() && !self.over {
+            self.ending = match stop {
+                Stop::Exited(status) => Ending::Exited(status),
+                Stop::Killed(signal) => Ending::Killed(signal),
+                _ => Ending::Running,
+            };
+        }
+    }
+}

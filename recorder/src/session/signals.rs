@@ -1,0 +1,90 @@
+//! Signal-delivery-stops: our own steps, and the signals of the program.
+
+use super::{Hold, Session};
+use crate::code;
+use crate::error::Result;
+use crate::process::{self, DefaultAction};
+use crate::ptrace::{self, RawTid};
+use crate::thread::{Place, without_trap_flag};
+use backtrail_bundle::core::Registers;
+
+/// `si_code` of the stop before a handler's first instruction: ptrace puts the signal there.
+const HANDLER_ENTRY: i32 = libc::SIGTRAP;
+/// `si_code` of a breakpoint instruction.
+const SI_KERNEL: i32 = 0x80;
+
+impl Session<'_> {
+    /// A signal-delivery-stop: ours, because it was stepped, or a signal for the program.
+    pub(super) fn on_signal(&mut self, tid: RawTid, signal: i32, registers: &Registers) -> Result<()> {
+        let Ok(info) = ptrace::siginfo(tid) else {
+            return Ok(());
+        };
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return Ok(());
+        };
+        if thread.place == Place::Closed {
+            let stepped =
+                signal == libc::SIGTRAP && (libc::TRAP_BRKPT..=libc::TRAP_TRACE).contains(&info.code());
+            thread.signal = Some(info).filter(|_| !stepped);
+            return Ok(());
+        }
+        if signal == libc::SIGTRAP {
+            let breakpoint = thread.code.is_some_and(|code| code.is_breakpoint());
+            match info.code() {
+                HANDLER_ENTRY if thread.delivered => {
+                    ptrace::unblock_trap(tid);
+                    thread.entered_handler(registers.pc());
+                    return Ok(());
+                }
+                libc::TRAP_BRKPT | libc::TRAP_TRACE if !breakpoint => {
+                    self.on_step(tid, registers);
+                    return Ok(());
+                }
+                SI_KERNEL | libc::TRAP_BRKPT | libc::TRAP_TRACE if breakpoint => {
+                    thread.hit_breakpoint(registers.pc());
+                }
+                _ => {}
+            }
+        }
+        thread.left_by_itself(registers.pc());
+        thread.signal = Some(info);
+        let fatal = process::default_action(signal) == DefaultAction::Terminate
+            && process::is_default_signal(tid, signal);
+        if fatal && self.hold == Hold::Nobody {
+            self.on_crash(tid, registers)?;
+        }
+        Ok(())
+    }
+
+    fn on_step(&mut self, tid: RawTid, registers: &Registers) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let code = thread.code;
+        thread.stepped(registers);
+        let Some(code) = code else { return };
+        if code.pushes_flags() {
+            code::hide_pushed_trap_flag(thread.pid, registers.rsp);
+        }
+        if code.is_syscall() {
+            if let Some(clean) = without_trap_flag(registers) {
+                let _ = ptrace::set_registers(tid, &clean);
+            }
+            if maps_code(registers)
+                && let Some(process) = self.processes.get_mut(&thread.pid)
+            {
+                process.image.update(thread.pid);
+            }
+        }
+    }
+}
+
+/// Whether a system call that just returned may have made memory executable.
+fn maps_code(registers: &Registers) -> bool {
+    let with_exec = registers.rdx & libc::PROT_EXEC as u64 != 0;
+    match registers.orig_rax as libc::c_long {
+        libc::SYS_mmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect => with_exec,
+        libc::SYS_mremap | libc::SYS_shmat => true,
+        _ => false,
+    }
+}
