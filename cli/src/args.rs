@@ -5,8 +5,15 @@ use std::path::PathBuf;
 
 /// Reverse debugging of crashes: what the program did before it crashed.
 #[derive(Debug, Parser)]
-#[command(name = "backtrail", version, propagate_version = true, arg_required_else_help = true)]
-#[command(after_help = "Exit status: 0 done, 1 could not do it, 2 wrong usage, 3 the input was refused as malformed.")]
+#[command(
+    name = "backtrail",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Exit status: 0 done, 1 could not do it, 2 wrong usage, 3 the input was refused as malformed."
+)]
 pub struct CommandLine {
     /// What to do.
     #[command(subcommand)]
@@ -320,14 +327,22 @@ pub struct Completions {
 /// Bytes: a number with an optional K, M or G (1024-based).
 fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is no size: write for example 512K, 64M or 1G");
-    let (digits, shift) = match text.trim_end_matches("iB").trim_end_matches('B').char_indices().next_back() {
+    let (digits, shift) = match text
+        .trim_end_matches("iB")
+        .trim_end_matches('B')
+        .char_indices()
+        .next_back()
+    {
         Some((at, 'k' | 'K')) => (&text[..at], 10),
         Some((at, 'm' | 'M')) => (&text[..at], 20),
         Some((at, 'g' | 'G')) => (&text[..at], 30),
         _ => (text, 0),
     };
     let number: u64 = digits.parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).filter(|&size| size > 0).ok_or_else(wrong)
+    number
+        .checked_mul(1 << shift)
+        .filter(|&size| size > 0)
+        .ok_or_else(wrong)
 }
 
 /// A time span: a number with ms, s, m or h.
@@ -342,14 +357,20 @@ fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
         "h" => 3_600_000,
         _ => return Err(wrong()),
     };
-    number.checked_mul(factor).map(std::time::Duration::from_millis).ok_or_else(wrong)
+    number
+        .checked_mul(factor)
+        .map(std::time::Duration::from_millis)
+        .ok_or_else(wrong)
 }
 
 /// Two numbers with a slash between.
 fn parse_pair(text: &str) -> Result<(u32, u32), String> {
     let wrong = || format!("'{text}' is no EAX/EBX: write for example 2/266");
     let (first, second) = text.split_once('/').ok_or_else(wrong)?;
-    Ok((first.parse().map_err(|_| wrong())?, second.parse().map_err(|_| wrong())?))
+    Ok((
+        first.parse().map_err(|_| wrong())?,
+        second.parse().map_err(|_| wrong())?,
+    ))
 }
 
 #[cfg(test)]

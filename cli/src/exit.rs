@@ -8,22 +8,38 @@ use std::process::ExitCode;
 pub struct Failure {
     message: String,
     status: u8,
+    closed_pipe: bool,
 }
 
 impl Failure {
     /// Status 1: it could not be done.
     pub fn failed(message: impl Display) -> Self {
-        Self { message: message.to_string(), status: 1 }
+        Self {
+            message: message.to_string(),
+            status: 1,
+            closed_pipe: false,
+        }
     }
 
     /// Status 2: the command was used wrongly in a way the argument parser cannot see.
     pub fn usage(message: impl Display) -> Self {
-        Self { message: message.to_string(), status: 2 }
+        Self {
+            status: 2,
+            ..Self::failed(message)
+        }
     }
 
     /// Status 3 when the input is to blame, else 1.
     pub fn of(message: impl Display, malformed: bool) -> Self {
-        Self { message: message.to_string(), status: if malformed { 3 } else { 1 } }
+        Self {
+            status: if malformed { 3 } else { 1 },
+            ..Self::failed(message)
+        }
+    }
+
+    /// The reader of our output closed its end.
+    pub fn is_closed_pipe(&self) -> bool {
+        self.closed_pipe
     }
 
     /// Prints the sentence, on one line whatever came from outside, and gives the status.
@@ -44,12 +60,19 @@ macro_rules! from_crate_error {
     )*};
 }
 
-from_crate_error!(backtrail_bundle::Error, backtrail_debugger::Error, backtrail_recorder::Error);
+from_crate_error!(
+    backtrail_bundle::Error,
+    backtrail_debugger::Error,
+    backtrail_recorder::Error
+);
 
 impl From<std::io::Error> for Failure {
-    /// Writing to stdout is the only I/O of this crate itself; a closed pipe is no failure and is
-    /// dealt with in `main`.
+    /// Writing to stdout is the only I/O of this crate itself.
     fn from(error: std::io::Error) -> Self {
-        Self::failed(format_args!("could not write the output: {error}"))
+        let closed_pipe = error.kind() == std::io::ErrorKind::BrokenPipe;
+        Self {
+            closed_pipe,
+            ..Self::failed(format_args!("could not write the output: {error}"))
+        }
     }
 }

@@ -1,2 +1,40 @@
-//! The command line.
-fn main() {}
+//! `backtrail`: argument parsing and wiring. Each command is one file under `command/`.
+#![forbid(unsafe_code)]
+
+mod args;
+mod command;
+mod exit;
+mod interrupt;
+mod open;
+mod output;
+mod progress;
+
+use args::{Command, CommandLine};
+use clap::Parser;
+use exit::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let line = CommandLine::parse();
+    match run(line.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader of our pipe has seen enough: that is its right, not a failure.
+        Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Doctor(args) => command::doctor::run(&args),
+        Command::Record(args) => command::record::run(&args),
+        Command::Import(import) => command::import::run(&import),
+        Command::Info(args) => command::info::run(&args),
+        Command::Check(args) => command::check::run(&args),
+        Command::Dump(args) => command::dump::run(&args),
+        Command::Debug(args) => command::debug::run(&args),
+        Command::Pack(args) => command::pack::pack(&args),
+        Command::Unpack(args) => command::pack::unpack(&args),
+        Command::Completions(args) => command::completions::run(&args),
+    }
+}

@@ -18,7 +18,12 @@ pub struct Bar {
 impl Bar {
     /// A bar that will say `what` is being done.
     pub fn new(what: &'static str) -> Self {
-        Self { what, since: Instant::now(), shown: RefCell::new(None), last: Cell::new(0) }
+        Self {
+            what,
+            since: Instant::now(),
+            shown: RefCell::new(None),
+            last: Cell::new(0),
+        }
     }
 
     /// `done` of `total` (0: not known).

@@ -1,0 +1,80 @@
+//! `backtrail check`.
+
+use crate::args::Check;
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::open;
+use crate::output::Output;
+use serde::Serialize;
+use std::io::Write;
+
+#[derive(Serialize)]
+struct Report {
+    bundle: String,
+    refused: Vec<String>,
+    gaps: Vec<GapRow>,
+}
+
+#[derive(Serialize)]
+struct GapRow {
+    position: String,
+    cause: String,
+    trace_offset: u64,
+    resumed_offset: Option<u64>,
+}
+
+/// Lists what a reader would refuse, and every gap; status 3 when anything would be refused.
+pub fn run(args: &Check) -> Result<(), Failure> {
+    let found = backtrail_bundle::check(&args.bundle)?;
+    let refused: Vec<String> = found.findings.iter().map(ToString::to_string).collect();
+    let gaps = if found.is_clean() { gaps(args)? } else { Vec::new() };
+    let report = Report {
+        bundle: args.bundle.display().to_string(),
+        refused,
+        gaps,
+    };
+    let mut output = Output::new();
+    if args.json {
+        output.json("backtrail-check/1", &report)?;
+    } else {
+        for refusal in &report.refused {
+            writeln!(output, "refused: {}", refusal.replace(char::is_control, " "))?;
+        }
+        for GapRow {
+            position,
+            cause,
+            trace_offset,
+            ..
+        } in &report.gaps
+        {
+            writeln!(
+                output,
+                "gap at {position}: {cause} (trace byte {trace_offset:#x})"
+            )?;
+        }
+        if report.refused.is_empty() {
+            writeln!(output, "{}: sound, {} gap(s)", report.bundle, report.gaps.len())?;
+        }
+    }
+    output.finish()?;
+    match report.refused.len() {
+        0 => Ok(()),
+        count => Err(Failure::of(
+            format_args!("{}: {count} thing(s) to refuse", report.bundle),
+            true,
+        )),
+    }
+}
+
+fn gaps(args: &Check) -> Result<Vec<GapRow>, Failure> {
+    let session = open::session(&args.bundle, &open::options(&args.decode)?, &Interrupt::install())?;
+    let rows = session.threads().iter().flat_map(|thread| {
+        thread.history.gaps().map(|(index, gap)| GapRow {
+            position: format!("t{}#{index}", thread.tid),
+            cause: gap.cause.to_string(),
+            trace_offset: gap.trace_offset,
+            resumed_offset: gap.resumed_offset,
+        })
+    });
+    Ok(rows.collect())
+}

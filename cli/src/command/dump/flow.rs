@@ -1,0 +1,182 @@
+//! `backtrail dump instructions` and `dump blocks`: what ran, in order, with what lies between.
+
+use super::Range;
+use crate::args::Dump;
+use crate::exit::Failure;
+use crate::output::Output;
+use backtrail_debugger::session::Thread;
+use backtrail_decoder::{Instruction, Mark, MarkKind, Resumed};
+use serde::Serialize;
+use std::io::Write;
+
+#[derive(Serialize)]
+struct InstructionRow {
+    position: String,
+    pc: String,
+    length: u8,
+    function: Option<String>,
+    tsc: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct BlockRow {
+    position: String,
+    start: String,
+    end: String,
+    instructions: u64,
+    function: Option<String>,
+}
+
+#[derive(Serialize)]
+struct MarkRow {
+    position: String,
+    mark: String,
+}
+
+/// One line an instruction.
+pub fn instructions(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Failure> {
+    for thread in range.threads() {
+        let mut index = range.from;
+        let mut left = range.count;
+        for instruction in thread.history.walk(range.from) {
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            marks(thread, index, index + 1, args, output)?;
+            instruction_row(range, thread, index, instruction, args, output)?;
+            index += 1;
+        }
+        if left > 0 {
+            marks(thread, index, index + 1, args, output)?;
+        }
+    }
+    Ok(())
+}
+
+fn instruction_row(
+    range: &Range,
+    thread: &Thread,
+    index: u64,
+    instruction: Instruction,
+    args: &Dump,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let position = format!("t{}#{index}", thread.tid);
+    let function = function(range, thread, instruction);
+    if args.json {
+        let row = InstructionRow {
+            position,
+            pc: instruction.pc.to_string(),
+            length: instruction.len,
+            function,
+            tsc: thread.history.time(index).map(|time| time.tsc.0),
+        };
+        return output.json("backtrail-instruction/1", &row);
+    }
+    writeln!(
+        output,
+        "{position:<20} {:#018x}  {}",
+        instruction.pc,
+        function.unwrap_or_default()
+    )?;
+    Ok(())
+}
+
+/// One line a run of instructions up to and with the one that ends it by changing flow.
+pub fn blocks(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Failure> {
+    for thread in range.threads() {
+        let mut left = range.count;
+        let mut walker = thread.history.walk(range.from).peekable();
+        let mut index = range.from;
+        while left > 0 {
+            let Some(first) = walker.next() else { break };
+            left -= 1;
+            let (start, mut last) = (index, first);
+            index += 1;
+            marks(thread, start, start + 1, args, output)?;
+            while !last.cofi.ends_block() && thread.history.marks_in(index..index + 1).is_empty() {
+                let Some(next) = walker.next_if(|next| next.pc == last.pc + u64::from(last.len)) else {
+                    break;
+                };
+                last = next;
+                index += 1;
+            }
+            let position = format!("t{}#{start}", thread.tid);
+            let function = function(range, thread, first);
+            let (end, instructions) = (last.pc + u64::from(last.len), index - start);
+            if args.json {
+                let (start, end) = (first.pc.to_string(), end.to_string());
+                output.json(
+                    "backtrail-block/1",
+                    &BlockRow {
+                        position,
+                        start,
+                        end,
+                        instructions,
+                        function,
+                    },
+                )?;
+            } else {
+                let name = function.unwrap_or_default();
+                writeln!(
+                    output,
+                    "{position:<20} {:#018x}..{end:#018x} {instructions:>4}  {name}",
+                    first.pc
+                )?;
+            }
+        }
+        if left > 0 {
+            marks(thread, index, index + 1, args, output)?;
+        }
+    }
+    Ok(())
+}
+
+fn function(range: &Range, thread: &Thread, instruction: Instruction) -> Option<String> {
+    let process = range.session.process(thread)?;
+    let function = process.symbols.function_at(instruction.pc)?;
+    let offset = instruction.pc - function.range.start;
+    Some(if offset == 0 {
+        function.name.to_string()
+    } else {
+        format!("{}+{offset:#x}", function.name)
+    })
+}
+
+/// What lies between the instructions, told before the one that follows it.
+fn marks(thread: &Thread, from: u64, to: u64, args: &Dump, output: &mut Output) -> Result<(), Failure> {
+    for mark in thread.history.marks_in(from..to) {
+        let position = format!("t{}#{}", thread.tid, mark.index);
+        let text = describe(mark);
+        if args.json {
+            output.json("backtrail-mark/1", &MarkRow { position, mark: text })?;
+        } else {
+            writeln!(output, "{position:<20} -- {text}")?;
+        }
+    }
+    Ok(())
+}
+
+fn describe(mark: &Mark) -> String {
+    match &mark.kind {
+        MarkKind::Gap(gap) => format!("gap: {}", gap.cause),
+        MarkKind::LeftUser {
+            resumed: Resumed::After,
+            ..
+        } => "left user code and came back".to_owned(),
+        MarkKind::LeftUser {
+            resumed: Resumed::Again,
+            ..
+        } => "left user code; the instruction runs again".to_owned(),
+        MarkKind::LeftUser {
+            resumed: Resumed::Elsewhere(at),
+            ..
+        } => {
+            format!("left user code and came back at {at}")
+        }
+        MarkKind::Interrupted { from, .. } => format!("interrupted before {from}"),
+        MarkKind::Descheduled { .. } => "off the processor".to_owned(),
+        MarkKind::Ptwrite(value) => format!("ptwrite {value:#x}"),
+    }
+}

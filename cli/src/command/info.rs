@@ -1,0 +1,292 @@
+//! `backtrail info`.
+
+use crate::args::Info;
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::open;
+use crate::output::Output;
+use backtrail_bundle::manifest::Source;
+use backtrail_debugger::Session;
+use backtrail_decoder::split::UnattributedReason;
+use backtrail_decoder::{CpuReport, EngineKind};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// Prints what a bundle holds, or one line of digest a thread.
+pub fn run(args: &Info) -> Result<(), Failure> {
+    let options = open::options(&args.decode)?;
+    let session = open::session(&args.bundle, &options, &Interrupt::install())?;
+    let info = BundleInfo::of(&session, options.engine);
+    let mut output = Output::new();
+    if args.json {
+        output.json("backtrail-info/1", &info)?;
+    } else if args.digest {
+        for thread in &info.threads {
+            let ThreadInfo {
+                tid,
+                instructions,
+                errors,
+                digest,
+                ..
+            } = thread;
+            writeln!(
+                output,
+                "thread {tid} instructions {instructions} errors {errors} digest {digest}"
+            )?;
+        }
+    } else {
+        info.print(&mut output)?;
+    }
+    output.finish()
+}
+
+#[derive(Serialize)]
+struct BundleInfo {
+    name: String,
+    engine: String,
+    source: Option<&'static str>,
+    created_by: Option<String>,
+    command_line: Vec<String>,
+    crash: Option<CrashInfo>,
+    threads: Vec<ThreadInfo>,
+    cpus: Vec<CpuInfo>,
+    modules: Vec<ModuleInfo>,
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct CrashInfo {
+    tid: u32,
+    signal: i32,
+    code: i32,
+    fault_address: Option<String>,
+    pc: String,
+}
+
+#[derive(Serialize)]
+struct ThreadInfo {
+    tid: u32,
+    name: Option<String>,
+    instructions: u64,
+    errors: u64,
+    digest: String,
+    gaps: usize,
+    /// Bytes that the history takes in memory.
+    history_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct CpuInfo {
+    cpu: u32,
+    instructions: u64,
+    attributed: u64,
+    errors: u64,
+    psb_blocks: usize,
+    executions: usize,
+    executions_by_thread: BTreeMap<u32, usize>,
+    unattributed: Vec<UnattributedInfo>,
+}
+
+#[derive(Serialize)]
+struct UnattributedInfo {
+    reason: String,
+    instructions: u64,
+    pieces: u64,
+}
+
+#[derive(Serialize)]
+struct ModuleInfo {
+    pid: u32,
+    path: String,
+    base: String,
+    build_id: Option<String>,
+    in_bundle: bool,
+}
+
+impl BundleInfo {
+    fn of(session: &Session, engine: EngineKind) -> Self {
+        let manifest = session.bundle().map(|bundle| bundle.manifest());
+        let meta = manifest.map(|manifest| &manifest.meta);
+        let processes = manifest
+            .map(|manifest| manifest.processes.as_slice())
+            .unwrap_or_default();
+        let modules = processes.iter().flat_map(|process| {
+            process.modules.iter().map(|module| ModuleInfo {
+                pid: process.pid.0,
+                path: module.path.clone(),
+                base: module.base.to_string(),
+                build_id: module.build_id.as_ref().map(ToString::to_string),
+                in_bundle: module.file.is_some(),
+            })
+        });
+        let threads = session.threads().iter().map(|thread| ThreadInfo {
+            tid: thread.tid.0,
+            name: thread.name.clone(),
+            instructions: thread.history.len(),
+            errors: thread.history.errors(),
+            digest: format!("{:016x}", thread.history.digest()),
+            gaps: thread.history.gaps().count(),
+            history_bytes: thread.history.memory(),
+        });
+        Self {
+            name: session.name().to_owned(),
+            engine: engine.to_string(),
+            source: meta.map(|meta| source_name(meta.source)),
+            created_by: meta.and_then(|meta| meta.created_by.clone()),
+            command_line: meta.map(|meta| meta.command_line.clone()).unwrap_or_default(),
+            crash: session.crash().map(|crash| CrashInfo {
+                tid: crash.tid.0,
+                signal: crash.signal,
+                code: crash.code,
+                fault_address: crash.fault_address.map(|address| address.to_string()),
+                pc: crash.pc.to_string(),
+            }),
+            threads: threads.collect(),
+            cpus: session.cpus().iter().map(cpu_info).collect(),
+            modules: modules.collect(),
+            notes: session.notes().to_vec(),
+        }
+    }
+
+    fn print(&self, output: &mut Output) -> Result<(), Failure> {
+        writeln!(output, "{}", self.name)?;
+        if !self.command_line.is_empty() {
+            writeln!(output, "  command   {}", self.command_line.join(" "))?;
+        }
+        if let Some(source) = self.source {
+            let by = self
+                .created_by
+                .as_deref()
+                .map(|by| format!(" ({by})"))
+                .unwrap_or_default();
+            writeln!(output, "  source    {source}{by}, decoded by {}", self.engine)?;
+        }
+        if let Some(crash) = &self.crash {
+            let fault = crash
+                .fault_address
+                .as_deref()
+                .map(|at| format!(", address {at}"))
+                .unwrap_or_default();
+            let CrashInfo { tid, signal, pc, .. } = crash;
+            writeln!(
+                output,
+                "  crash     signal {signal} in thread {tid} at {pc}{fault}"
+            )?;
+        }
+        for thread in &self.threads {
+            let ThreadInfo {
+                tid,
+                instructions,
+                errors,
+                gaps,
+                ..
+            } = thread;
+            let name = thread
+                .name
+                .as_deref()
+                .map(|name| format!(" ({name})"))
+                .unwrap_or_default();
+            writeln!(
+                output,
+                "  thread    {tid}{name}: {instructions} instructions, {gaps} gaps, {errors} decode errors"
+            )?;
+        }
+        for cpu in &self.cpus {
+            let CpuInfo {
+                cpu,
+                instructions,
+                attributed,
+                errors,
+                psb_blocks,
+                executions,
+                ..
+            } = cpu;
+            writeln!(
+                output,
+                "  processor {cpu}: {attributed} of {instructions} instructions attributed to threads, \
+                 {executions} continuous executions, {psb_blocks} PSB blocks, {errors} decode errors"
+            )?;
+        }
+        for (cpu, lost) in self
+            .cpus
+            .iter()
+            .flat_map(|cpu| cpu.unattributed.iter().map(move |lost| (cpu.cpu, lost)))
+        {
+            let UnattributedInfo {
+                reason,
+                instructions,
+                pieces,
+            } = lost;
+            writeln!(
+                output,
+                "            processor {cpu}: {instructions} instructions in {pieces} stretches: {reason}"
+            )?;
+        }
+        for module in &self.modules {
+            let id = module.build_id.as_deref().unwrap_or("no build id");
+            let missing = if module.in_bundle {
+                ""
+            } else {
+                ", not in the bundle"
+            };
+            writeln!(
+                output,
+                "  module    {} {} ({id}{missing})",
+                module.base, module.path
+            )?;
+        }
+        for note in &self.notes {
+            writeln!(output, "  note      {note}")?;
+        }
+        Ok(())
+    }
+}
+
+fn source_name(source: Source) -> &'static str {
+    match source {
+        Source::Hardware => "hardware",
+        Source::Software => "software",
+        Source::Unknown => "unknown",
+    }
+}
+
+fn cpu_info(report: &CpuReport) -> CpuInfo {
+    CpuInfo {
+        cpu: report.cpu.0,
+        instructions: report.instructions,
+        attributed: report.attributed,
+        errors: report.errors,
+        psb_blocks: report.psb_blocks,
+        executions: report.executions(),
+        executions_by_thread: report
+            .executions_of
+            .iter()
+            .map(|(tid, count)| (tid.0, *count))
+            .collect(),
+        unattributed: report
+            .unattributed
+            .iter()
+            .map(|(reason, lost)| UnattributedInfo {
+                reason: reason_text(reason),
+                instructions: lost.instructions,
+                pieces: lost.pieces,
+            })
+            .collect(),
+    }
+}
+
+fn reason_text(reason: &UnattributedReason) -> String {
+    match reason {
+        UnattributedReason::NoTime => "no time stamp before them".to_owned(),
+        UnattributedReason::SwitchBetweenStamps => {
+            "a context switch between the time stamps around them".to_owned()
+        }
+        UnattributedReason::NoSwitch => "no switch record says who ran".to_owned(),
+        UnattributedReason::ForeignProcess(pid) => format!("process {pid} is not of this trace"),
+        UnattributedReason::Contradiction => "their time stamps are of two threads' executions".to_owned(),
+        UnattributedReason::OtherCode => {
+            "decoded with another process's code before a stamp told whose they are".to_owned()
+        }
+    }
+}

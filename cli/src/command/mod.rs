@@ -1,0 +1,11 @@
+//! The commands, a file each.
+
+pub mod check;
+pub mod completions;
+pub mod debug;
+pub mod doctor;
+pub mod dump;
+pub mod import;
+pub mod info;
+pub mod pack;
+pub mod record;

@@ -1,0 +1,33 @@
+//! Opening a bundle or core for the commands that decode: engine, jobs, progress bar, Ctrl-C.
+
+use crate::args::Decode;
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::progress::Bar;
+use backtrail_debugger::{OpenOptions, Session};
+use backtrail_decoder::{EngineKind, Progress, Watch};
+use std::path::Path;
+
+/// What [`Decode`] asks for.
+pub fn options(decode: &Decode) -> Result<OpenOptions, Failure> {
+    let engine: EngineKind = decode.engine.parse().map_err(Failure::usage)?;
+    Ok(OpenOptions {
+        engine,
+        jobs: decode.jobs.map(Into::into),
+        ..OpenOptions::default()
+    })
+}
+
+/// Opens and decodes, with a progress bar.
+pub fn session(path: &Path, options: &OpenOptions, interrupt: &Interrupt) -> Result<Session, Failure> {
+    let bar = Bar::new("decoding");
+    let progress = |progress: Progress| bar.update(progress.done, progress.total);
+    Ok(Session::open(
+        path,
+        options,
+        &Watch {
+            cancel: interrupt.flag(),
+            progress: &progress,
+        },
+    )?)
+}
