@@ -2,11 +2,12 @@
 //!
 //! Answers depend on the address alone, are asked for when an address is first met, and kept.
 
+use backtrail_decoder::Image;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::{Function, FunctionKind, Symbolizer};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use rustc_hash::FxHashMap;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -56,39 +57,42 @@ pub trait Lines {
 /// [`Lines`] of a process, out of its symbols.
 pub struct CodeMap {
     symbols: Arc<Symbolizer>,
+    image: Arc<Image>,
     cache: RefCell<Cache>,
 }
 
 #[derive(Default)]
 struct Cache {
     /// By address: the statement, and the chain.
-    sites: HashMap<u64, (Option<Statement>, ChainId)>,
+    sites: FxHashMap<u64, (Option<Statement>, ChainId)>,
     /// Chain *n* is (chain around it, entry of its innermost copy); chain 0 is none.
     chains: Vec<(ChainId, Avma)>,
-    chain_ids: HashMap<(ChainId, Avma), ChainId>,
-    lines: HashMap<(Arc<str>, u32), LineId>,
+    chain_ids: FxHashMap<(ChainId, Avma), ChainId>,
+    lines: FxHashMap<(Arc<str>, u32), LineId>,
     /// By function entry: where its prologue ends.
-    prologues: HashMap<u64, Avma>,
+    prologues: FxHashMap<u64, Avma>,
 }
 
 impl CodeMap {
-    /// Of the process with these symbols.
+    /// Of the process with these symbols, and this code, which decides where prologues end.
     #[must_use]
-    pub fn new(symbols: Arc<Symbolizer>) -> Self {
+    pub fn new(symbols: Arc<Symbolizer>, image: Arc<Image>) -> Self {
         Self {
             symbols,
+            image,
             cache: RefCell::default(),
         }
     }
 
     /// Where a breakpoint on `function` belongs, and where a step into it stops: behind its prologue
     /// when every call passes there, that is when the prologue is straight-line code; else its entry.
-    pub fn after_prologue(&self, function: &Function<Avma>, read: &dyn Fn(Avma, &mut [u8]) -> usize) -> Avma {
+    #[must_use]
+    pub fn after_prologue(&self, function: &Function<Avma>) -> Avma {
         if let Some(&known) = self.cache.borrow().prologues.get(&function.entry.0) {
             return known;
         }
         let end = self.symbols.after_prologue(function);
-        let end = if is_straight(function.entry..end, read) {
+        let end = if is_straight(function.entry..end, &self.image) {
             end
         } else {
             function.entry
@@ -108,20 +112,31 @@ impl CodeMap {
 
     fn look_up(&self, pc: Avma) -> (Option<Statement>, ChainId) {
         let frames = self.symbols.frames_at(pc);
+        let row = self
+            .symbols
+            .line_at(pc)
+            .filter(|row| row.is_stmt && row.line != 0 && !row.file.is_empty());
+        let row = row.filter(|_| !self.is_passed_over(pc));
         let mut cache = self.cache.borrow_mut();
         let mut chain = ChainId::default();
         for frame in frames.iter().rev().filter(|frame| frame.inlined) {
             chain = cache.chain_in(chain, frame.entry);
         }
-        let row = self
-            .symbols
-            .line_at(pc)
-            .filter(|row| row.is_stmt && row.line != 0 && !row.file.is_empty());
         let statement = row.map(|row| Statement {
             chain,
             line: cache.line(row.file, row.line),
         });
         (statement, chain)
+    }
+
+    /// In a function's prologue, or in a linkage stub.
+    fn is_passed_over(&self, pc: Avma) -> bool {
+        let Some(function) = self.symbols.function_at(pc) else {
+            return false;
+        };
+        let starts_here = function.range.contains(&function.entry);
+        let in_prologue = || (function.entry..self.after_prologue(&function)).contains(&pc);
+        function.kind == FunctionKind::Plt || (starts_here && in_prologue())
     }
 }
 
@@ -142,29 +157,17 @@ impl Cache {
     }
 }
 
-/// A [`CodeMap`] with the code bytes, which decide where prologues end.
-pub struct CodeLines<'a> {
-    /// Symbols.
-    pub map: &'a CodeMap,
-    /// Copies code bytes at an address, and says how many.
-    pub read: &'a dyn Fn(Avma, &mut [u8]) -> usize,
-}
-
-impl Lines for CodeLines<'_> {
+impl Lines for CodeMap {
     fn statement(&self, pc: Avma) -> Option<Statement> {
-        let statement = self.map.site(pc).0?;
-        let function = self.map.symbols.function_at(pc)?;
-        let in_prologue = function.range.contains(&function.entry)
-            && (function.entry..self.map.after_prologue(&function, self.read)).contains(&pc);
-        (!in_prologue && function.kind != FunctionKind::Plt).then_some(statement)
+        self.site(pc).0
     }
 
     fn chain(&self, pc: Avma) -> ChainId {
-        self.map.site(pc).1
+        self.site(pc).1
     }
 
     fn around(&self, chain: ChainId) -> Option<ChainId> {
-        let cache = self.map.cache.borrow();
+        let cache = self.cache.borrow();
         cache
             .chains
             .get((chain.0 as usize).checked_sub(1)?)
@@ -173,14 +176,14 @@ impl Lines for CodeLines<'_> {
 }
 
 /// Whether code runs from the start of `range` to its end whatever happens.
-fn is_straight(range: Range<Avma>, read: &dyn Fn(Avma, &mut [u8]) -> usize) -> bool {
+fn is_straight(range: Range<Avma>, image: &Image) -> bool {
     const LONGEST_PROLOGUE: u64 = 512;
     let len = range.end - range.start;
     if range.end <= range.start || len > LONGEST_PROLOGUE {
         return range.end == range.start;
     }
     let mut code = vec![0; len as usize];
-    if read(range.start, &mut code) < code.len() {
+    if image.read(range.start, &mut code) < code.len() {
         return false;
     }
     let mut decoder = Decoder::with_ip(64, &code, range.start.0, DecoderOptions::NONE);
@@ -195,4 +198,18 @@ fn is_straight(range: Range<Avma>, read: &dyn Fn(Avma, &mut [u8]) -> usize) -> b
         }
     }
     true
+}
+
+#[cfg(test)]
+impl ChainId {
+    pub(crate) fn of_number(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+#[cfg(test)]
+impl LineId {
+    pub(crate) fn of_number(number: u32) -> Self {
+        Self(number)
+    }
 }

@@ -275,3 +275,6 @@ impl<'a> LineStarts<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

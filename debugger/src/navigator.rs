@@ -265,18 +265,17 @@ impl Navigator {
             return Err(Error::NoHistory(thread.tid));
         }
         let forest = self.session.forest(thread, watch)?;
-        self.process()?.with_lines(|lines| {
-            with(&Steps {
-                lines: LineStarts {
-                    history: &thread.history,
-                    forest,
-                    lines,
-                    watch,
-                },
-                gaps: thread.gaps(),
-                frame: self.frame,
-                crash: self.session.crash_of(thread.tid).map(signal::describe),
-            })
+        let lines = self.process()?.lines();
+        with(&Steps {
+            lines: LineStarts {
+                history: &thread.history,
+                forest,
+                lines,
+                watch,
+            },
+            gaps: thread.gaps(),
+            frame: self.frame,
+            crash: self.session.crash_of(thread.tid).map(signal::describe),
         })
     }
 

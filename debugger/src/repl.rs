@@ -77,35 +77,42 @@ pub fn run(session: Session, options: ReplOptions) -> Result<()> {
                 source,
             }
         })?;
-    let ended = options
-        .commands
-        .iter()
-        .any(|line| obey(&navigator, line, &cancel, options.color));
-    let mut last = String::new();
-    while !ended {
-        match editor.readline("(backtrail) ") {
-            Ok(line) if line.trim().is_empty() && last.is_empty() => {}
-            Ok(line) => {
-                let line = if line.trim().is_empty() {
-                    last.clone()
-                } else {
-                    line
-                };
-                last = repeated(&line);
-                if obey(&navigator, &line, &cancel, options.color) {
-                    break;
-                }
-            }
-            Err(ReadlineError::Interrupted) => last.clear(),
-            Err(ReadlineError::Eof) => break,
-            Err(error) => return Err(terminal(error)),
-        }
-    }
+    let ended = converse(&mut editor, &navigator, &cancel, &options);
     signal_hook::low_level::unregister(registered);
     if let Some(file) = &options.history_file {
         save_history(&mut editor, file);
     }
-    Ok(())
+    ended.map_err(terminal)
+}
+
+/// Reads commands and obeys them until the session ends.
+fn converse(
+    editor: &mut Editor<Assistant, DefaultHistory>,
+    navigator: &RefCell<Navigator>,
+    cancel: &AtomicBool,
+    options: &ReplOptions,
+) -> std::result::Result<(), ReadlineError> {
+    if options
+        .commands
+        .iter()
+        .any(|line| obey(navigator, line, cancel, options.color))
+    {
+        return Ok(());
+    }
+    let mut last = String::new();
+    loop {
+        let line = match editor.readline("(backtrail) ") {
+            Ok(line) if line.trim().is_empty() => last.clone(),
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => String::new(),
+            Err(ReadlineError::Eof) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        last = repeated(&line);
+        if !line.trim().is_empty() && obey(navigator, &line, cancel, options.color) {
+            return Ok(());
+        }
+    }
 }
 
 /// What an empty line after `line` does: commands that go on do so, `list` without its place.

@@ -70,10 +70,10 @@ pub fn stack(
         frames: Vec::new(),
     };
     let unknown_beyond = if thread.history.is_empty() {
-        walk.from_registers()
+        walk.by_registers()
     } else {
         let forest = session.forest(thread, watch)?;
-        walk.from_forest(forest, index, limit)
+        walk.by_forest(forest, index, limit)
     };
     let mut frames = walk.frames;
     frames.truncate(limit);
@@ -99,7 +99,7 @@ pub fn pc_at(session: &Session, thread: &Thread, index: u64) -> Option<Avma> {
 }
 
 impl Walk<'_> {
-    fn from_registers(&mut self) -> Option<String> {
+    fn by_registers(&mut self) -> Option<String> {
         let pc = pc_at(self.session, self.thread, 0);
         if let Some(pc) = pc {
             self.push(pc, pc, None);
@@ -108,7 +108,7 @@ impl Walk<'_> {
     }
 
     /// Gives why there may be more.
-    fn from_forest(&mut self, forest: &Forest, index: u64, limit: usize) -> Option<String> {
+    fn by_forest(&mut self, forest: &Forest, index: u64, limit: usize) -> Option<String> {
         let history = &self.thread.history;
         let mut at = forest.call_at(index)?;
         let mut pc = pc_at(self.session, self.thread, index);

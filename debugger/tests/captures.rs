@@ -49,7 +49,7 @@ fn control_flow_shows_its_crash_and_walks_back_from_it() {
         .lines()
         .filter_map(|line| line.split_whitespace().next())
         .collect();
-    assert!(lines.iter().any(|line| *line == "32"), "{history}");
+    assert!(lines.contains(&"32"), "{history}");
     assert!(answer(&transcript, "reverse-finish").contains("=> 0x4001f5 <main+117>:\tcall"));
     assert!(answer(&transcript, "callers raise").contains("main at control_flow.c:32"));
     assert_eq!(answer(&transcript, "count raise"), "raise: 1 calls\n");

@@ -11,7 +11,11 @@ use backtrail_decoder::{CallId, Position};
 use backtrail_pt::{Tid, Tsc};
 
 fn moved(context: &mut Context<'_>, stop: Stop) -> Result<Output> {
-    Ok(Output::Stop(views::stop(context.navigator, stop, context.watch)?))
+    Ok(Output::Stop(Box::new(views::stop(
+        context.navigator,
+        stop,
+        context.watch,
+    )?)))
 }
 
 pub(super) fn go_to(context: &mut Context<'_>, arguments: &str) -> Result<Output> {

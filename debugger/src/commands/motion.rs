@@ -22,7 +22,7 @@ fn repeat(context: &mut Context<'_>, motion: &Motion, direction: Direction, time
     if matches!(motion, Motion::Instruction | Motion::NextInstruction) {
         view.place.instruction = views::instruction(context.navigator);
     }
-    Ok(Output::Stop(view))
+    Ok(Output::Stop(Box::new(view)))
 }
 
 macro_rules! verbs {

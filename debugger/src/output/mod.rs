@@ -26,7 +26,7 @@ use serde::Serialize;
 #[allow(missing_docs)]
 pub enum Output {
     /// Of a command that moved.
-    Stop(StopView),
+    Stop(Box<StopView>),
     /// `when`.
     When(WhenView),
     /// `frame`, `up`, `down`, `info frame`.

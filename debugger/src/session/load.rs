@@ -5,9 +5,9 @@ use super::{OpenOptions, Process, Session, Thread};
 use crate::code::CodeMap;
 use crate::error::{Error, Result};
 use crate::time::Timebase;
-use backtrail_bundle::Direction;
 use backtrail_bundle::core::{Core, MappedFile};
 use backtrail_bundle::manifest::{Crash, Manifest};
+use backtrail_bundle::switch::Direction;
 use backtrail_bundle::{Bundle, SharedBytes};
 use backtrail_decoder::{
     AddressFilter, Config, Decoded, FilterKind, HistoryBuilder, Image, Input, Section, Switch, Watch, decode,
@@ -107,7 +107,7 @@ fn new_process(pid: Pid, symbols: Symbolizer, image: Arc<Image>) -> Process {
     let symbols = Arc::new(symbols);
     Process {
         pid,
-        code: CodeMap::new(Arc::clone(&symbols)),
+        code: CodeMap::new(Arc::clone(&symbols), Arc::clone(&image)),
         symbols,
         image,
     }

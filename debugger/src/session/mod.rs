@@ -5,7 +5,7 @@ mod functions;
 mod load;
 mod modules;
 
-use crate::code::{CodeLines, CodeMap};
+use crate::code::{CodeMap, Lines};
 use crate::error::{Error, Result};
 use crate::time::Timebase;
 use backtrail_bundle::core::{Core, Registers};
@@ -243,20 +243,16 @@ impl Process {
         self.image.read(at, out)
     }
 
-    /// Calls `with` with what stepping by lines asks.
-    pub fn with_lines<T>(&self, with: impl FnOnce(&CodeLines<'_>) -> T) -> T {
-        let read = |at: Avma, out: &mut [u8]| self.image.read(at, out);
-        with(&CodeLines {
-            map: &self.code,
-            read: &read,
-        })
+    /// What stepping by lines asks.
+    #[must_use]
+    pub fn lines(&self) -> &dyn Lines {
+        &self.code
     }
 
     /// Where a breakpoint on a function belongs: see [`CodeMap::after_prologue`].
     #[must_use]
     pub fn after_prologue(&self, function: &Function<Avma>) -> Avma {
-        self.code
-            .after_prologue(function, &|at, out| self.image.read(at, out))
+        self.code.after_prologue(function)
     }
 
     /// "the 3 modules with symbols", for errors.
