@@ -1,11 +1,11 @@
 //! Control-flow facts to packets: what the tracing hardware does, for a recorder without it.
 //!
-//! The stream is that of user-only tracing of 64-bit code: a system call leaves it by TIP.PGD and comes back
-//! by MODE.Exec and TIP.PGE. libipt decodes it. Source: SDM volume 3, "Intel Processor Trace".
+//! The stream is that of user-only tracing of 64-bit code: a system call leaves it by TIP.PGD and comes
+//! back by MODE.Exec and TIP.PGE. libipt decodes it. Source: SDM volume 3, "Intel Processor Trace".
 //!
 //! The caller says what happened, in order: [`Encoder::start`], [`Encoder::enable`], then branches, and
-//! [`Encoder::disable`] or [`Encoder::disable_async`] whenever user code is left. Between two instructions
-//! it asks [`Encoder::psb_due`] and answers with [`Encoder::psb`].
+//! [`Encoder::disable`] or [`Encoder::disable_async`] whenever user code is left. Between two
+//! instructions it asks [`Encoder::psb_due`] and answers with [`Encoder::psb`].
 
 mod clock;
 mod returns;
@@ -147,7 +147,8 @@ impl Encoder {
         Packet::TipPgd(IpPayload::Suppressed).write_to(&mut self.out);
     }
 
-    /// An event (signal, fault, detach) took control away before the instruction at `ip` ran: FUP, TIP.PGD.
+    /// An event (signal, fault, detach) took control away before the instruction at `ip` ran: FUP,
+    /// TIP.PGD.
     pub fn disable_async(&mut self, ip: Avma) {
         self.flush();
         self.stamp();
@@ -164,9 +165,11 @@ impl Encoder {
         }
     }
 
-    /// A near call to `target`, whose return address is `next`. An indirect one: [`Self::indirect`] as well, after.
+    /// A near call to `target`, whose return address is `next`. An indirect one: [`Self::indirect`] as
+    /// well, after.
     ///
-    /// A direct call of the next instruction (`direct` and `target == next`) only reads the instruction pointer; no return matches it.
+    /// A direct call of the next instruction (`direct` and `target == next`) only reads the instruction
+    /// pointer; no return matches it.
     pub fn call(&mut self, next: Avma, target: Avma, direct: bool) {
         if let Some(returns) = &mut self.returns
             && !(direct && target == next)
@@ -195,7 +198,8 @@ impl Encoder {
         }
     }
 
-    /// Packets were lost. Outcomes not written yet are lost too; `ip`, the instruction that runs next, when enabled.
+    /// Packets were lost. Outcomes not written yet are lost too; `ip`, the instruction that runs next,
+    /// when enabled.
     pub fn overflow(&mut self, ip: Option<Avma>) {
         (self.pending, self.pending_len) = (0, 0);
         self.forget_returns();

@@ -52,7 +52,8 @@ pub fn find_psb(data: &[u8], from: usize) -> Option<usize> {
 
 /// Packets one after the other, each with its offset.
 ///
-/// After an error it ends: what follows has no known boundary. [`Self::sync_forward`] goes on at the next PSB.
+/// After an error it ends: what follows has no known boundary. [`Self::sync_forward`] goes on at the
+/// next PSB.
 #[derive(Clone, Debug)]
 pub struct Parser<'a> {
     data: &'a [u8],
@@ -86,7 +87,8 @@ impl<'a> Parser<'a> {
         self.offset
     }
 
-    /// Moves to the next PSB at or after here (after an error: past the bad packet's first byte), and says where.
+    /// Moves to the next PSB at or after here (after an error: past the bad packet's first byte), and
+    /// says where.
     /// `None`: there is none, and the parser is at its end.
     pub fn sync_forward(&mut self) -> Option<usize> {
         let from = self.offset + usize::from(self.failed);

@@ -12,8 +12,8 @@ pub struct Capabilities {
     pub trace: Result<(), String>,
     /// It can be stepped; else why not.
     pub step: Result<(), String>,
-    /// `kernel.yama.ptrace_scope`: 0 every process of the user may be attached to, 1 only descendants, 2 only by an
-    /// administrator, 3 none. `None`: this kernel has no Yama, as 0.
+    /// `kernel.yama.ptrace_scope`: 0 every process of the user may be attached to, 1 only descendants,
+    /// 2 only by an administrator, 3 none. `None`: this kernel has no Yama, as 0.
     pub ptrace_scope: Option<u8>,
 }
 

@@ -1,4 +1,5 @@
-//! The clock of the recorded packets: the processor's time-stamp counter, measured against `CLOCK_MONOTONIC`.
+//! The clock of the recorded packets: the processor's time-stamp counter, measured against
+//! `CLOCK_MONOTONIC`.
 #![allow(unsafe_code)]
 
 use backtrail_pt::encoder::TimingOptions;

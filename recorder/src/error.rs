@@ -11,8 +11,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no program to run.
-    #[error("no command was given; name the program to record after `--`")]
+    /// There is no program to run, and no process to attach to.
+    #[error("there is nothing to record; name a program after `--`, or a process")]
     NoCommand,
     /// The program could not be started.
     #[error("cannot run {}: {source}", program.display())]

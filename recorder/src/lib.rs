@@ -1,12 +1,14 @@
-//! The software trace source: it runs a program, or attaches to one, and writes what its control flow was as a genuine Intel PT stream.
+//! The software trace source: it runs a program, or attaches to one, and writes what its control flow
+//! was as a genuine Intel PT stream.
 //!
-//! Engine `step`: every thread is single-stepped by ptrace, and each step becomes the packets that tracing
-//! hardware would have written (user code only). Slow, and exact. At a fatal signal it saves registers, memory
-//! and modules too, and the whole becomes a bundle.
+//! Engine `step`: every thread is single-stepped by ptrace, and each step becomes the packets that
+//! tracing hardware would have written (user code only). Slow, and exact. At a fatal signal it saves
+//! registers, memory and modules too, and the whole becomes a bundle.
 //!
-//! From the bottom up: [`ptrace`], [`spawn`], [`maps`] and [`process`] ask the kernel; [`code`] reads instructions;
-//! [`stream`] turns steps into packets, which [`ring`] keeps; [`thread`] knows what each stop means for one thread;
-//! [`session`] minds all threads; [`modules`] and [`core_dump`] keep what decoding needs; [`save`] writes the bundle.
+//! From the bottom up: [`ptrace`], [`spawn`], [`maps`] and [`process`] ask the kernel; [`code`] reads
+//! instructions; [`stream`] turns steps into packets, which [`ring`] keeps; [`thread`] knows what each
+//! stop means for one thread; [`session`] minds all threads; [`modules`] and [`core_dump`] keep what
+//! decoding needs; [`save`] writes the bundle.
 #![deny(unsafe_code)]
 // The links above are for those who read the source.
 #![allow(rustdoc::private_intra_doc_links)]

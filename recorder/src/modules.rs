@@ -1,4 +1,5 @@
-//! The code image of a process: every ELF file that was ever mapped executable, and code that comes from none.
+//! The code image of a process: every ELF file that was ever mapped executable, and code that comes
+//! from none.
 
 use crate::maps::{self, Map};
 use crate::ptrace::{self, RawTid};

@@ -34,13 +34,15 @@ pub struct RecordOptions<'a> {
     pub target: Target,
     /// Keeps the newest bytes of packets of each thread, about this many; `None` keeps all.
     pub ring: Option<usize>,
-    /// Records the processes that the program forks too; else they run free.
+    /// Records the processes that the program forks too, and ends with the last of them; else they run
+    /// free.
     pub follow: bool,
     /// Loads the program at other addresses each time, as the system does. Off makes runs alike.
     pub randomize_addresses: bool,
     /// Tells time between PSB packets: at least every millisecond (MTC) and at every packet (CYC).
     pub fine_time: bool,
-    /// Keeps the exact list of executed instruction pointers of each thread ([`crate::Outcome::golden`]): 8 bytes each, for tests.
+    /// Keeps the exact list of executed instruction pointers of each thread
+    /// ([`crate::Outcome::golden`]): 8 bytes each, for tests.
     pub golden: bool,
     /// Ends recording when it becomes true.
     pub stop: &'a AtomicBool,

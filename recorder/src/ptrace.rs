@@ -1,4 +1,5 @@
-//! ptrace and its kin as safe functions, and what their numbers mean. All `unsafe` of starting and stepping stands here.
+//! ptrace and its kin as safe functions, and what their numbers mean. All `unsafe` of starting and
+//! stepping stands here.
 //!
 //! Threads are attached with `PTRACE_SEIZE`, so that group-stops can be told from signals.
 //! Source: ptrace(2), `linux/ptrace.h`.

@@ -21,8 +21,8 @@ const PROGRESS_TICKS: u32 = 10;
 
 /// Records as `options` say, until the program ends or recording is to end, and writes the bundle.
 ///
-/// The caller's thread only minds the time; the tracing is done by a thread that this starts, since ptrace
-/// binds tracees to a thread. That thread is bound to one processor, and the program with it.
+/// The caller's thread only minds the time; the tracing is done by a thread that this starts, since
+/// ptrace binds tracees to a thread. That thread is bound to one processor, and the program with it.
 ///
 /// # Errors
 /// When the program cannot be started or attached to, or the bundle cannot be written. A program that

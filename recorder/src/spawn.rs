@@ -37,7 +37,8 @@ impl Spawned {
     }
 }
 
-/// Forks, attaches with `options`, and lets the child execute `command`; the first event to come is `PTRACE_EVENT_EXEC`.
+/// Forks, attaches with `options`, and lets the child execute `command`; the first event to come is
+/// `PTRACE_EVENT_EXEC`.
 pub(crate) fn spawn(command: &[OsString], randomize: bool, options: libc::c_int) -> Result<Spawned> {
     let program = PathBuf::from(command.first().ok_or(Error::NoCommand)?);
     let spawn_error = |source| Error::Spawn {

@@ -64,9 +64,10 @@ impl Stream {
 
     /// The instruction at `ip` is about to run. Writes PSB when one is due.
     ///
-    /// FUP means the first time that a decoder comes to its address. Where control comes back to an instruction
-    /// without any packet between (`for (;;) n++;`, recursion without a condition), that would be the wrong
-    /// turn: so an interruption is told just before, in each turn. Only `jmp .` is beyond help.
+    /// FUP means the first time that a decoder comes to its address. Where control comes back to an
+    /// instruction without any packet between (`for (;;) n++;`, recursion without a condition), that
+    /// would be the wrong turn: so an interruption is told just before, in each turn. Only `jmp .` is
+    /// beyond help.
     pub(crate) fn before(&mut self, ip: Avma, instruction: Option<&CodeInstruction>) {
         let next = instruction.and_then(|instruction| match instruction.cofi {
             Cofi::Sequential => Some(ip + u64::from(instruction.len)),

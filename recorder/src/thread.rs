@@ -152,7 +152,8 @@ impl Thread {
         }
     }
 
-    /// A breakpoint of the program itself was executed: its signal comes, and the program goes on behind it.
+    /// A breakpoint of the program itself was executed: its signal comes, and the program goes on
+    /// behind it.
     pub(crate) fn hit_breakpoint(&mut self, next: Avma) {
         self.left_by_itself(next);
         if self.place != Place::Closed {

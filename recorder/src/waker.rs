@@ -43,8 +43,8 @@ fn install_handler() {
     extern "C" fn nothing(_: libc::c_int) {}
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the action is wholly initialized: zero flags (no SA_RESTART), empty mask, a handler that
-        // is safe in any context.
+        // SAFETY: the action is wholly initialized: zero flags (no SA_RESTART), empty mask, a handler
+        // that is safe in any context.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;

@@ -1,4 +1,5 @@
-//! What the recorder does to the program and to itself: it is not seen, it does not hang, it leaves nothing behind.
+//! What the recorder does to the program and to itself: it is not seen, it does not hang, it leaves
+//! nothing behind.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod oracle;

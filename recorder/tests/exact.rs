@@ -1,5 +1,5 @@
-//! The definitive check of the recorder: libipt decodes every recorded stream, without error, into exactly the
-//! instructions that were stepped.
+//! The definitive check of the recorder: libipt decodes every recorded stream, without error, into
+//! exactly the instructions that were stepped.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod oracle;
@@ -86,7 +86,7 @@ programs! {
     sigaltstack Static;
     syscall_signal Pie;
     tailcall NoPie;
-    terminate Static;
+    terminate Pie;
     thread_crash Pie;
     threads Pie;
     lease Pie;

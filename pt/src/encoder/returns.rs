@@ -1,4 +1,5 @@
-//! RET compression: the return addresses of the last 64 calls (SDM volume 3, "Indirect Transfer Compression for Returns").
+//! RET compression: the return addresses of the last 64 calls (SDM volume 3, "Indirect Transfer
+//! Compression for Returns").
 
 use crate::Avma;
 
@@ -6,8 +7,9 @@ const DEPTH: usize = 64;
 
 /// A ring of return addresses: the 65th call drops the oldest.
 ///
-/// Where the processor's rule and decoders' differ (does a return that did not match pop?), this one forgets everything,
-/// so that its content is the top of any decoder's stack, whichever rule that follows.
+/// Where the processor's rule and decoders' differ (does a return that did not match pop?), this one
+/// forgets everything, so that its content is the top of any decoder's stack, whichever rule that
+/// follows.
 #[derive(Debug)]
 pub(super) struct ReturnStack {
     ring: [Avma; DEPTH],

@@ -48,7 +48,8 @@ impl Session<'_> {
         };
         ptrace::seize(leader, EVENTS).map_err(fail)?;
         let mut seized = vec![leader];
-        // Threads may start threads meanwhile: until a look finds none that is new. Those started by a seized one are traced already.
+        // Threads may start threads meanwhile: until a look finds none that is new. Those started by a
+        // seized one are traced already.
         loop {
             let new: Vec<RawTid> = process::threads(leader)
                 .into_iter()

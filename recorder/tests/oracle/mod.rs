@@ -42,7 +42,8 @@ pub fn decode(bundle: &Bundle, pid: Pid, tid: Tid) -> Decoded {
         .to_vec();
     let sections = bundle.code(pid).unwrap();
     let timing = bundle.manifest().timing;
-    // SAFETY: the configuration points to `trace`, the image's callback to `sections`; both outlive the decoder.
+    // SAFETY: the configuration points to `trace`, the image's callback to `sections`; both outlive
+    // the decoder.
     unsafe {
         let mut config: sys::pt_config = zeroed();
         config.size = size_of::<sys::pt_config>();
@@ -65,6 +66,7 @@ pub fn decode(bundle: &Bundle, pid: Pid, tid: Tid) -> Decoded {
 }
 
 /// Serves code: later sections lie over earlier ones.
+// SAFETY: to be called by libipt alone, which passes its buffer and the context it was given.
 unsafe extern "C" fn read(
     buffer: *mut u8,
     size: usize,
