@@ -41,7 +41,8 @@ pub(crate) fn stubs<'d>(elf: &Elf<'d>, symbols: &[Symbol<'d>]) -> Vec<Stub<'d>> 
             };
             let target = slot_of(address, code)
                 .and_then(|slot| slots.by_address.get(&slot))
-                .or_else(|| slots.lazy.get(pushed_index(code)?));
+                .or_else(|| slots.lazy.get(pushed_index(code)?))
+                .or_else(|| is_header(code).then_some(&RESOLVER));
             if let Some(target) = target.filter(|target| !target.is_empty()) {
                 let Some(left) = name_bytes.checked_sub(target.len()) else {
                     return stubs;
@@ -119,6 +120,14 @@ fn slot_of(address: u64, code: &[u8]) -> Option<u64> {
             .wrapping_add(jump as u64 + 6)
             .wrapping_add_signed(displacement.into()),
     )
+}
+
+/// What the first entry of a lazy table jumps to, by the slot the dynamic linker keeps for itself.
+const RESOLVER: &[u8] = b"_dl_runtime_resolve";
+
+/// The first entry of a lazy table: `push GOT+8(%rip)`, then a jump through `GOT+16`.
+fn is_header(code: &[u8]) -> bool {
+    code.starts_with(&[0xff, 0x35])
 }
 
 /// The number that a lazy stub pushes: `push imm32`, behind an `endbr64` perhaps.
