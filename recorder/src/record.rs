@@ -106,8 +106,11 @@ impl Job {
             encoder,
         };
         let mut session = Session::new(settings, shared, &self.writer);
-        session.begin(&self.target, self.randomize)?;
-        session.run()?;
+        let ran = session
+            .begin(&self.target, self.randomize)
+            .and_then(|()| session.run());
+        session.unpin();
+        ran?;
         let (ending, instructions, gaps) = (session.ending, session.instructions, session.gaps);
         let (manifest, saved) = save::save(
             session,

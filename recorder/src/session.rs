@@ -56,6 +56,8 @@ pub(crate) struct Session<'a> {
     cpu: Option<CpuSet>,
     /// Where the program might run before.
     free: Option<CpuSet>,
+    /// Where the threads attached to might run before.
+    pinned: HashMap<RawTid, CpuSet>,
     threads: HashMap<RawTid, Thread>,
     pub(crate) processes: BTreeMap<RawTid, Process>,
     /// The child that has not become the program yet.
@@ -90,6 +92,7 @@ impl<'a> Session<'a> {
             writer,
             cpu,
             free,
+            pinned: HashMap::new(),
             threads: HashMap::new(),
             processes: BTreeMap::new(),
             pending: None,
@@ -230,5 +233,16 @@ impl<'a> Session<'a> {
             .filter(|thread| wanted(thread))
             .map(|thread| thread.tid)
             .collect()
+    }
+
+    /// Lets processes that live on run where they might before.
+    pub(crate) fn unpin(&self) {
+        for pid in self.processes.keys().filter(|_| !self.ours) {
+            for tid in process::threads(*pid) {
+                if let Some(free) = self.pinned.get(&tid).or(self.free.as_ref()) {
+                    ptrace::set_affinity(tid, free);
+                }
+            }
+        }
     }
 }

@@ -70,6 +70,16 @@ fn state(pid: u32) -> Option<(String, u32)> {
     Some((field("State:"), field("TracerPid:").parse().unwrap()))
 }
 
+fn cpus_allowed(pid: u32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .unwrap()
+        .trim()
+        .to_owned()
+}
+
 #[test]
 fn the_program_does_not_see_that_it_is_stepped() {
     let place = Place::new();
@@ -197,9 +207,11 @@ fn an_attached_process_is_let_go_as_it_was() {
     let outcome = record(options);
     std::thread::sleep(Duration::from_millis(100));
     let after = state(pid);
+    let allowed = cpus_allowed(pid);
     let ran_on = child.try_wait().unwrap().is_none();
     child.kill().unwrap();
     child.wait().unwrap();
+    assert_eq!(allowed, cpus_allowed(std::process::id()));
     let outcome = outcome.unwrap();
     let (state, tracer) = after.unwrap();
     assert!(

@@ -64,8 +64,10 @@ impl Session<'_> {
             }
         }
         self.processes.insert(leader, Process::new(leader));
+        self.free = ptrace::affinity(leader);
         for tid in seized {
             if let Some(cpu) = &self.cpu {
+                self.pinned.extend(ptrace::affinity(tid).map(|free| (tid, free)));
                 ptrace::set_affinity(tid, cpu);
             }
             // One that is gone already needs no stop.

@@ -135,9 +135,6 @@ impl Session<'_> {
             let signal = self.threads.get(&tid).and_then(|thread| thread.signal);
             self.record(tid, name);
             if !self.ours {
-                if let Some(free) = &self.free {
-                    ptrace::set_affinity(tid, free);
-                }
                 let _ = ptrace::detach(tid, signal.map_or(0, |info| info.signal()));
             }
         }
