@@ -63,7 +63,7 @@ fn malformed_input_is_three_and_one_line() {
 #[test]
 fn doctor_says_what_this_machine_can_do() {
     let run = backtrail(["doctor"]).unwrap().exited(0);
-    assert!(run.stdout.contains("Intel PT"), "{}", run.stdout);
+    assert!(run.stdout.contains("Intel Processor Trace"), "{}", run.stdout);
     let json = backtrail(["doctor", "--json"]).unwrap().exited(0);
     let value: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert!(value.is_object());
