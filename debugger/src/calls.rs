@@ -1,6 +1,6 @@
 //! Queries over the call forest: the call tree, callers, calls of a function.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::session::{Session, Thread};
 use crate::source;
 use crate::stack::call_name;
@@ -76,8 +76,11 @@ impl<'a> Calls<'a> {
     /// Of a thread.
     ///
     /// # Errors
-    /// When canceled.
+    /// When the thread has no history, or when canceled.
     pub fn new(session: &'a Session, thread: &'a Thread, watch: &Watch<'_>) -> Result<Self> {
+        if thread.history.is_empty() {
+            return Err(Error::NoHistory(thread.tid));
+        }
         Ok(Self {
             session,
             thread,

@@ -27,6 +27,8 @@ pub struct StackFrame {
     pub call: Option<String>,
     /// A signal handler: the next frame was interrupted, it did not call.
     pub signal_handler: bool,
+    /// It jumped to the frame before, at its own end: a tail call. Its frame on the program's stack is gone.
+    pub tail_caller: bool,
     /// `pc` is the start of a line's code: GDB leaves the address out then.
     #[serde(skip)]
     pub at_line_start: bool,
@@ -132,12 +134,17 @@ impl Walk<'_> {
                 _ => {}
             }
         }
+        let mut tail_caller = false;
         loop {
             let call = forest.call(at);
             match pc.zip(look_up) {
                 Some((pc, look_up)) => self.push(pc, look_up, Some(at)),
                 None => self.push_unknown(call.function, at),
             }
+            if tail_caller && let Some(frame) = self.frames.last_mut() {
+                frame.tail_caller = true;
+            }
+            tail_caller = matches!(call.entered, Entered::TailCall { .. });
             if matches!(call.entered, Entered::Signal { .. })
                 && let Some(frame) = self.frames.last_mut()
             {
@@ -150,10 +157,11 @@ impl Walk<'_> {
                 return None;
             }
             (pc, look_up) = match call.entered {
-                Entered::Call { site } | Entered::TailCall { site } => {
+                Entered::Call { site } => {
                     let site = history.instruction(site);
                     (site.map(|site| site.next()), site.map(|site| site.pc))
                 }
+                Entered::TailCall { site } => (history.pc(site), history.pc(site)),
                 Entered::Signal { interrupted } => (Some(interrupted), Some(interrupted)),
                 // The instruction it returned to stands behind the call.
                 _ => {
@@ -253,6 +261,7 @@ impl StackFrame {
             inlined: false,
             call: None,
             signal_handler: false,
+            tail_caller: false,
             at_line_start: false,
         }
     }

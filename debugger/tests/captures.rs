@@ -131,3 +131,63 @@ fn json_answers_are_records_of_the_schema() {
     assert_eq!(records[2]["ok"], false);
     assert!(records[2]["error"].as_str().unwrap().contains("help"));
 }
+
+#[test]
+fn threads_of_a_trace_by_processor_are_told_apart() {
+    let Some(bundle) = lldb("intelpt-multi-core-trace/trace.json") else {
+        return;
+    };
+    let transcript = bundle.batch(&["info threads", "thread 3497497", "backtrace", "thread 1"]);
+    assert!(
+        answer(&transcript, "info threads").contains("3497496"),
+        "{transcript}"
+    );
+    assert!(answer(&transcript, "backtrace").contains("bar()"), "{transcript}");
+    assert!(
+        answer(&transcript, "thread 1").contains("`info threads`"),
+        "{transcript}"
+    );
+}
+
+#[test]
+fn a_core_alone_shows_the_state_at_the_crash_and_has_no_history() {
+    let Some(core) = support::capture("hase/20180404/loopy/loopy-20180404T162955.coredump") else {
+        return;
+    };
+    let session =
+        backtrail_debugger::Session::open(&core, &Default::default(), &backtrail_decoder::Watch::none());
+    let mut out = Vec::new();
+    let options = backtrail_debugger::batch::BatchOptions {
+        echo: true,
+        ..Default::default()
+    };
+    let commands = [
+        "crash",
+        "backtrace",
+        "print $r8",
+        "reverse-step",
+        "calls",
+        "history",
+    ];
+    let watch = backtrail_decoder::Watch::none();
+    backtrail_debugger::batch::run(session.unwrap(), commands, options, &watch, &mut out).unwrap();
+    let transcript = String::from_utf8(out).unwrap();
+    assert!(
+        answer(&transcript, "crash").contains("no history"),
+        "{transcript}"
+    );
+    assert!(
+        answer(&transcript, "backtrace").contains("0x0000000000400135"),
+        "{transcript}"
+    );
+    assert!(
+        answer(&transcript, "print $r8").contains("$r8 = 0x1"),
+        "{transcript}"
+    );
+    for command in ["reverse-step", "calls", "history"] {
+        assert!(
+            answer(&transcript, command).contains("no history"),
+            "{transcript}"
+        );
+    }
+}

@@ -184,7 +184,11 @@ impl WhenView {
 }
 
 pub(super) fn render_frame(number: usize, frame: &StackFrame, to: &mut Text) {
-    let note = if frame.inlined { " (inlined)" } else { "" };
+    let note = match (frame.inlined, frame.tail_caller) {
+        (true, _) => " (inlined)",
+        (false, true) => " (tail call)",
+        (false, false) => "",
+    };
     to.line(format!("#{number:<3}{}{note}", describe(frame, to)));
 }
 
