@@ -18,64 +18,74 @@ pub struct Hits {
     pub addresses: PcSet,
     /// Code of a line, which hits where a line start is.
     pub line: PcSet,
+    /// Inlined copies of a function, which hit where a call comes into one from its other code.
+    pub copies: Vec<PcSet>,
 }
+
+/// What of a set of addresses hits.
+#[derive(Clone, Copy)]
+enum Rule {
+    Always,
+    LineStart,
+    Entry,
+}
+
+type Found = std::result::Result<Option<u64>, Canceled>;
 
 impl Hits {
     /// The first hit after `from` and before `limit`.
     ///
     /// # Errors
     /// When canceled.
-    pub fn next(
-        &self,
-        lines: &LineStarts<'_>,
-        from: u64,
-        limit: u64,
-    ) -> std::result::Result<Option<u64>, Canceled> {
-        let find = |pcs: &PcSet, from: u64| {
-            let any = !pcs.is_empty() && lines.history.count_at(from..limit, pcs) > 0;
-            if any {
-                lines.history.next_at(from, pcs).filter(|&at| at < limit)
-            } else {
-                None
+    pub fn next(&self, lines: &LineStarts<'_>, from: u64, limit: u64) -> Found {
+        let limit = limit.min(lines.history.len());
+        let mut nearest = None;
+        for (pcs, rule) in self.sets() {
+            let first = from.saturating_add(1);
+            let end = nearest.unwrap_or(limit);
+            if pcs.is_empty() || first >= end || lines.history.count_at(first..end, pcs) == 0 {
+                continue;
             }
-        };
-        let first = from.saturating_add(1);
-        let plain = find(&self.addresses, first);
-        let mut at = find(&self.line, first);
-        while let Some(index) = at
-            && !lines.is_start(index)?
-        {
-            at = find(&self.line, index + 1);
+            let Some(at) = lines.history.next_at(first, pcs) else {
+                continue;
+            };
+            for (index, instruction) in (at..end).zip(lines.history.walk(at)) {
+                lines.check(index)?;
+                if pcs.contains(instruction.pc) && rule.holds(lines, pcs, index)? {
+                    nearest = Some(index);
+                    break;
+                }
+            }
         }
-        Ok(plain.into_iter().chain(at).min())
+        Ok(nearest)
     }
 
     /// The last hit before `from`, at `limit` or after.
     ///
     /// # Errors
     /// When canceled.
-    pub fn previous(
-        &self,
-        lines: &LineStarts<'_>,
-        from: u64,
-        limit: u64,
-    ) -> std::result::Result<Option<u64>, Canceled> {
-        let find = |pcs: &PcSet, before: u64| {
-            let any = !pcs.is_empty() && lines.history.count_at(limit..before, pcs) > 0;
-            if any {
-                lines.history.prev_at(before, pcs).filter(|&at| at >= limit)
-            } else {
-                None
+    pub fn previous(&self, lines: &LineStarts<'_>, from: u64, limit: u64) -> Found {
+        let mut nearest = None;
+        for (pcs, rule) in self.sets() {
+            let low = nearest.map_or(limit, |at: u64| at + 1);
+            if pcs.is_empty() || low >= from || lines.history.count_at(low..from, pcs) == 0 {
+                continue;
             }
-        };
-        let plain = find(&self.addresses, from);
-        let mut at = find(&self.line, from);
-        while let Some(index) = at
-            && !lines.is_start(index)?
-        {
-            at = find(&self.line, index);
+            let Some(at) = lines.history.prev_at(from, pcs) else {
+                continue;
+            };
+            let mut walker = lines.history.walk(at + 1);
+            while walker.index() > low {
+                let Some(instruction) = walker.prev() else { break };
+                let index = walker.index();
+                lines.check(index)?;
+                if pcs.contains(instruction.pc) && rule.holds(lines, pcs, index)? {
+                    nearest = Some(index);
+                    break;
+                }
+            }
         }
-        Ok(plain.into_iter().chain(at).max())
+        Ok(nearest)
     }
 
     /// Whether `index` hits.
@@ -86,7 +96,56 @@ impl Hits {
         let Some(pc) = lines.history.instruction(index).map(|found| found.pc) else {
             return Ok(false);
         };
-        Ok(self.addresses.contains(pc) || (self.line.contains(pc) && lines.is_start(index)?))
+        for (pcs, rule) in self.sets() {
+            if pcs.contains(pc) && rule.holds(lines, pcs, index)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// How many hits the whole history has.
+    ///
+    /// # Errors
+    /// When canceled.
+    pub fn count(&self, lines: &LineStarts<'_>) -> std::result::Result<u64, Canceled> {
+        let mut count = lines.history.count_at(0..lines.history.len(), &self.addresses);
+        for (pcs, rule) in self.sets().skip(1).filter(|(pcs, _)| !pcs.is_empty()) {
+            let Some(at) = lines.history.next_at(0, pcs) else {
+                continue;
+            };
+            for (index, instruction) in (at..).zip(lines.history.walk(at)) {
+                lines.check(index)?;
+                count += u64::from(pcs.contains(instruction.pc) && rule.holds(lines, pcs, index)?);
+            }
+        }
+        Ok(count)
+    }
+
+    /// The addresses first.
+    fn sets(&self) -> impl Iterator<Item = (&PcSet, Rule)> {
+        let fixed = [(&self.addresses, Rule::Always), (&self.line, Rule::LineStart)];
+        fixed
+            .into_iter()
+            .chain(self.copies.iter().map(|copy| (copy, Rule::Entry)))
+    }
+}
+
+impl Rule {
+    fn holds(self, lines: &LineStarts<'_>, pcs: &PcSet, index: u64) -> std::result::Result<bool, Canceled> {
+        match self {
+            Self::Always => Ok(true),
+            Self::LineStart => lines.is_start(index),
+            Self::Entry => {
+                let Some(call) = lines.forest.call_at(index) else {
+                    return Ok(true);
+                };
+                let before = lines
+                    .own_before(call, index)
+                    .and_then(|before| lines.history.pc(before));
+                Ok(before.is_none_or(|pc| !pcs.contains(pc)))
+            }
+        }
     }
 }
 

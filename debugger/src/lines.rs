@@ -267,7 +267,7 @@ impl<'a> LineStarts<'a> {
         Ok(self.lines.is_within(frame.chain, statement.chain) && self.is_start(index)?)
     }
 
-    fn check(&self, index: u64) -> Result<(), Canceled> {
+    pub(crate) fn check(&self, index: u64) -> Result<(), Canceled> {
         const OFTEN: u64 = 0xfff;
         if index & OFTEN == 0 && self.watch.cancel.load(Ordering::Relaxed) {
             return Err(Canceled);

@@ -103,13 +103,24 @@ fn function(process: &Process, name: &str) -> Result<Resolved> {
         .iter()
         .map(|function| process.after_prologue(function))
         .collect();
-    addresses.extend(copies.iter().map(|copy| copy.entry));
     addresses.sort_unstable();
     addresses.dedup();
-    let places = addresses.iter().map(|&at| place(process, at)).collect();
+    let inlined = copies
+        .iter()
+        .map(|copy| format!("{} inlined at {}", copy.name, copy.entry));
+    let places = addresses
+        .iter()
+        .map(|&at| place(process, at))
+        .chain(inlined)
+        .collect();
+    let copies = copies
+        .into_iter()
+        .map(|copy| PcSet::from_ranges(copy.ranges))
+        .collect();
     Ok(Resolved {
         hits: Hits {
             addresses: addresses.into_iter().collect(),
+            copies,
             ..Hits::default()
         },
         places,
@@ -164,6 +175,7 @@ fn lines(process: &Process, file: &str, line: u32) -> Result<Resolved> {
     let hits = Hits {
         addresses: addresses.into_iter().collect(),
         line: PcSet::from_ranges(ranges),
+        ..Hits::default()
     };
     Ok(Resolved { hits, places })
 }

@@ -93,19 +93,7 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
         }
         Err(_) => None,
     };
-    let all = 0..thread.history.len();
-    let mut executions = thread.history.count_at(all, &hits.addresses);
-    executions += navigator.with_steps(context.watch, |steps| {
-        let (mut count, mut from) = (0, None);
-        while let Some(at) = thread
-            .history
-            .next_at(from.map_or(0, |from: u64| from + 1), &hits.line)
-        {
-            count += u64::from(steps.lines.is_start(at)?);
-            from = Some(at);
-        }
-        Ok(count)
-    })?;
+    let executions = navigator.with_steps(context.watch, |steps| Ok(hits.count(&steps.lines)?))?;
     Ok(Output::Count {
         location: arguments.to_owned(),
         executions,
