@@ -197,7 +197,7 @@ pub struct Decode {
     /// The decode engine
     #[arg(long, value_name = "ENGINE", default_value = "libipt")]
     pub engine: String,
-    /// Threads that decode at once [default: one a processor]
+    /// At most so many threads decode at once; the libipt engine uses one
     #[arg(long, value_name = "N")]
     pub jobs: Option<std::num::NonZeroUsize>,
 }

@@ -13,7 +13,7 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::Validator;
-use rustyline::{Config, Editor, Helper};
+use rustyline::{CompletionType, Config, Editor, Helper};
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -62,7 +62,10 @@ impl Helper for Assistant {}
 pub fn run(session: Session, options: ReplOptions) -> Result<()> {
     let navigator = Rc::new(RefCell::new(Navigator::new(session)?));
     let terminal = |error: ReadlineError| Error::Cannot(format!("cannot use the terminal: {error}"));
-    let config = Config::builder().auto_add_history(true).build();
+    let config = Config::builder()
+        .auto_add_history(true)
+        .completion_type(CompletionType::List)
+        .build();
     let mut editor: Editor<Assistant, DefaultHistory> = Editor::with_config(config).map_err(terminal)?;
     editor.set_helper(Some(Assistant(Rc::clone(&navigator))));
     if let Some(file) = &options.history_file {

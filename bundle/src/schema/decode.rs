@@ -41,6 +41,12 @@ pub(crate) fn decode_trace(root: &Node<'_>, take_path: &mut TakePath<'_>) -> Opt
     let ours = root.field(OURS);
     check_version(&ours);
     let cpu = cpu_model(&root.field("cpuInfo"));
+    let true_cpu = ours.field("cpuInfo");
+    let cpu = if true_cpu.exists() {
+        cpu_model(&true_cpu)
+    } else {
+        cpu
+    };
     let tsc_node = root.field("tscPerfZeroConversion");
     let tsc = if tsc_node.exists() {
         tsc_conversion(&tsc_node)

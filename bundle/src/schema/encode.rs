@@ -3,25 +3,16 @@
 use super::{OURS, VERSION};
 use crate::manifest::{CpuTrace, Manifest, Mapping, Module, Process, RawImage, Thread};
 use backtrail_pt::cpu::Vendor;
-use backtrail_pt::{BuildId, TimingParams};
+use backtrail_pt::{BuildId, CpuModel, TimingParams};
 use serde_json::{Map, Value, json};
 
 /// The description of `manifest`. Addresses are strings: JSON's numbers are not exact beyond 2^53
 /// everywhere.
 pub(crate) fn encode_trace(manifest: &Manifest) -> Value {
-    let cpu = &manifest.cpu;
-    let vendor = if cpu.vendor == Vendor::Intel {
-        "GenuineIntel"
-    } else {
-        "Unknown"
-    };
     let mut root = Map::new();
     let mut put = |key: &str, value: Value| root.insert(key.to_owned(), value);
     put("type", json!("intel-pt"));
-    put(
-        "cpuInfo",
-        json!({ "vendor": vendor, "family": cpu.family, "model": cpu.model, "stepping": cpu.stepping }),
-    );
+    put("cpuInfo", cpu_info("GenuineIntel", lldb_cpu(manifest.cpu)));
     put("processes", manifest.processes.iter().map(process).collect());
     if !manifest.cpus.is_empty() {
         put("cpus", manifest.cpus.iter().map(cpu_trace).collect());
@@ -37,10 +28,32 @@ pub(crate) fn encode_trace(manifest: &Manifest) -> Value {
     Value::Object(root)
 }
 
+fn cpu_info(vendor: &str, cpu: CpuModel) -> Value {
+    json!({ "vendor": vendor, "family": cpu.family, "model": cpu.model, "stepping": cpu.stepping })
+}
+
+/// The processor that LLDB is told of: it loads only those that libipt knows. For any other (and a
+/// software trace) this is 6/122/1, of whose errata libipt works around one alone, an OVF with
+/// TIP.PGD behind it, which the recorder never writes. The true one stands under our key.
+fn lldb_cpu(cpu: CpuModel) -> CpuModel {
+    match cpu.vendor {
+        Vendor::Intel => cpu,
+        Vendor::Other => CpuModel {
+            vendor: Vendor::Intel,
+            family: 6,
+            model: 122,
+            stepping: 1,
+        },
+    }
+}
+
 fn ours(manifest: &Manifest) -> Value {
     let mut ours = Map::new();
     let mut put = |key: &str, value: Value| ours.insert(key.to_owned(), value);
     put("version", json!(VERSION));
+    if manifest.cpu.vendor == Vendor::Other {
+        put("cpuInfo", cpu_info("Other", manifest.cpu));
+    }
     if manifest.timing != TimingParams::default() {
         let TimingParams {
             mtc_freq,
