@@ -1,5 +1,6 @@
 //! What to record, and how.
 
+use backtrail_bundle::Overwrite;
 use backtrail_pt::Pid;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -50,8 +51,10 @@ pub struct RecordOptions<'a> {
     pub duration: Option<Duration>,
     /// Is told how far recording has come, several times a second.
     pub progress: Option<&'a mut (dyn FnMut(Progress) + Send)>,
-    /// Where the bundle goes; must not exist, or be an empty directory.
+    /// Where the bundle goes.
     pub output: PathBuf,
+    /// Whether an earlier bundle there gives way, once the new one is complete.
+    pub overwrite: Overwrite,
 }
 
 impl<'a> RecordOptions<'a> {
@@ -69,6 +72,7 @@ impl<'a> RecordOptions<'a> {
             duration: None,
             progress: None,
             output,
+            overwrite: Overwrite::Never,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 use crate::save;
 use crate::session::{Session, Settings, Shared};
 use crate::waker::Waker;
-use backtrail_bundle::{Overwrite, Writer};
+use backtrail_bundle::Writer;
 use backtrail_pt::EncoderOptions;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         ..
     } = options;
     let job = Job {
-        writer: Writer::create(&options.output, Overwrite::Never)?,
+        writer: Writer::create(&options.output, options.overwrite)?,
         target: options.target,
         randomize: options.randomize_addresses,
         follow: options.follow,

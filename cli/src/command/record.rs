@@ -4,6 +4,7 @@ use crate::args::{Record, RecordEngine, Source};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
+use backtrail_bundle::Overwrite;
 use backtrail_pt::Pid;
 use backtrail_recorder::{Ending, Outcome, Progress, RecordOptions, Target, record};
 use serde::Serialize;
@@ -20,10 +21,6 @@ pub fn run(args: &Record) -> Result<(), Failure> {
         ));
     }
     let output = args.output.clone().unwrap_or_else(|| default_output(args));
-    if args.overwrite && output.join("trace.json").is_file() {
-        std::fs::remove_dir_all(&output)
-            .map_err(|error| Failure::failed(format_args!("cannot replace {}: {error}", output.display())))?;
-    }
     let target = match args.pid {
         Some(pid) => Target::Processes(vec![Pid(pid)]),
         None => Target::Command(args.program.clone()),
@@ -40,6 +37,11 @@ pub fn run(args: &Record) -> Result<(), Failure> {
         follow: !args.no_follow,
         randomize_addresses: !args.no_aslr,
         golden: args.golden.is_some(),
+        overwrite: if args.overwrite {
+            Overwrite::Bundle
+        } else {
+            Overwrite::Never
+        },
         duration: args.duration,
         progress: Some(&mut progress),
         ..RecordOptions::new(target, output, interrupt.flag())
