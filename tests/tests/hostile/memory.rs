@@ -53,6 +53,7 @@ unsafe impl GlobalAlloc for Counting {
 #[test]
 fn a_large_allocation_is_seen() {
     let _alone = crate::harness::alone();
-    let peak = peak_of(|| drop(vec![0u8; 1 << 20]));
-    assert!(peak >= 1 << 20);
+    let peak = peak_of(|| drop(std::hint::black_box(vec![0u8; 1 << 20])));
+    // The test runner's other threads may free a little meanwhile.
+    assert!(peak >= (1 << 20) - (1 << 14), "{peak}");
 }
