@@ -42,7 +42,7 @@ impl Demo {
 /// terminal, runs the walk that `tests/programs/*.bt` describes.
 pub fn run(demo: Demo) -> Result<(), Failure> {
     packages::ensure(&[packages::BUILD])?;
-    // The tests' build: it compiles in half the time of a release, and stepping is the kernel's time.
+    // The tests' build: it optimizes less than a release, and stepping is the kernel's time.
     shell::run(shell::cargo().args(["build", "--package", "backtrail"]))?;
     let backtrail = shell::target().join("debug/backtrail");
     let backtrail = || Command::new(&backtrail);
