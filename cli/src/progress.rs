@@ -1,7 +1,7 @@
 //! A progress bar on a terminal, after the first half second; nothing anywhere else.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 /// How long work may take before it shows a bar.
@@ -12,7 +12,6 @@ pub struct Bar {
     what: &'static str,
     since: Instant,
     shown: RefCell<Option<ProgressBar>>,
-    last: Cell<u64>,
 }
 
 impl Bar {
@@ -22,7 +21,6 @@ impl Bar {
             what,
             since: Instant::now(),
             shown: RefCell::new(None),
-            last: Cell::new(0),
         }
     }
 
@@ -42,7 +40,6 @@ impl Bar {
         });
         bar.set_length(total.max(done));
         bar.set_position(done);
-        self.last.set(done);
     }
 }
 
