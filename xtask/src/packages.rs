@@ -51,6 +51,7 @@ pub const BUILD: &[Need] = &[
         Sign::Tool("cmake"),
         "builds libipt, the PT decoder library",
     ),
+    need("make", Sign::Tool("make"), "runs what cmake makes"),
     need("libclang-dev", Sign::Libclang, "generates libipt's bindings"),
 ];
 
@@ -224,6 +225,6 @@ mod tests {
     #[test]
     fn the_line_to_type_names_every_package() {
         let needs: Vec<&Need> = BUILD.iter().collect();
-        assert!(by_hand(&needs).contains("apt-get install -y gcc libc6-dev cmake libclang-dev\n"));
+        assert!(by_hand(&needs).contains("apt-get install -y gcc libc6-dev cmake make libclang-dev\n"));
     }
 }
