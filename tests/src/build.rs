@@ -73,11 +73,14 @@ fn command(program: &Program, variant: Variant) -> Command {
     };
     let mut command = Command::new(compiler);
     let fixed: &[&str] = match (program.language(), variant) {
-        (Language::Rust, Variant::Static) => &["--edition=2024", "-g", "-Ctarget-feature=+crt-static"],
+        (Language::Rust, Variant::Static | Variant::StaticPie) => {
+            &["--edition=2024", "-g", "-Ctarget-feature=+crt-static"]
+        }
         (Language::Rust, Variant::NoPie) => &["--edition=2024", "-g", "-Crelocation-model=static"],
         (Language::Rust, Variant::Pie) => &["--edition=2024", "-g"],
         (Language::Assembly, _) => &["-g", "-static", "-nostdlib"],
         (_, Variant::Static) => &["-g", "-static"],
+        (_, Variant::StaticPie) => &["-g", "-static-pie", "-fpie"],
         (_, Variant::NoPie) => &["-g", "-no-pie", "-fno-pie"],
         (_, Variant::Pie) => &["-g", "-pie", "-fpie"],
     };

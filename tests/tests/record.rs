@@ -1,31 +1,17 @@
 //! From a running program to a bundle, and what the other commands say of it.
 #![cfg(test)]
 
-use backtrail_tests::backtrail::{Run, backtrail};
-use backtrail_tests::built;
-use backtrail_tests::programs::{Ending, PROGRAMS, Program, Variant};
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+mod support;
 
-/// Records `program` into `folder`, with the addresses it stepped through beside the bundle.
-fn record(program: &Program, variant: Variant, folder: &Path) -> (Run, PathBuf, PathBuf) {
-    let executable = backtrail_tests::build(program, variant).unwrap();
-    let name = format!("{}-{}", program.name, variant.name());
-    let (bundle, golden) = (folder.join(&name), folder.join(format!("{name}.golden")));
-    std::fs::create_dir(&golden).unwrap();
-    let run = backtrail([
-        "record".as_ref(),
-        "--full".as_ref(),
-        "--no-follow".as_ref(),
-        "--golden".as_ref(),
-        golden.as_os_str(),
-        "-o".as_ref(),
-        bundle.as_os_str(),
-        "--".as_ref(),
-        executable.as_os_str(),
-    ]);
-    (run.unwrap(), bundle, golden)
-}
+use backtrail_tests::backtrail::backtrail;
+use backtrail_tests::programs::{Ending, PROGRAMS, Program, Variant, find};
+use std::ffi::OsStr;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+use support::Bundle;
 
 /// What `info --digest` must say, from the lists of stepped addresses: `TID.ips`, 8 bytes each. The digest is FNV-1a,
 /// from the start value of the reference digests.
@@ -59,61 +45,78 @@ fn digests(bundle: &Path) -> Vec<String> {
     info.stdout.lines().map(str::to_owned).collect()
 }
 
-fn decodes_into_what_was_stepped(program: &Program, variant: Variant, folder: &Path) {
-    let (run, bundle, golden) = record(program, variant, folder);
-    let _ = run.exited(0);
-    let expected = expected_digests(&golden);
+fn decodes_into_what_was_stepped(program: &Program, variant: Variant) {
+    let golden = tempfile::tempdir().unwrap();
+    let options: [&OsStr; 4] = [
+        "--full".as_ref(),
+        "--no-follow".as_ref(),
+        "--golden".as_ref(),
+        golden.path().as_ref(),
+    ];
+    let (bundle, _) = Bundle::recorded(program, variant, &options);
+    let expected = expected_digests(golden.path());
     assert!(!expected.is_empty());
-    assert_eq!(digests(&bundle), expected, "{} {}", program.name, variant.name());
+    assert_eq!(digests(&bundle.path), expected);
+}
+
+/// Checks each build, as many at a time as there are processors: each recorder steps a program of its own.
+fn all_decode_into_what_was_stepped(builds: impl Iterator<Item = (&'static Program, Variant)> + Send) {
+    let (builds, failed) = (Mutex::new(builds), Mutex::new(Vec::new()));
+    let worker = || {
+        let next = || builds.lock().unwrap().next();
+        while let Some((program, variant)) = next() {
+            let check = || decodes_into_what_was_stepped(program, variant);
+            let start = Instant::now();
+            let passed = catch_unwind(check).is_ok();
+            let name = format!("{} {}", program.name, variant.name());
+            eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f32());
+            if !passed {
+                failed.lock().unwrap().push(name);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(worker);
+        }
+    });
+    assert_eq!(failed.into_inner().unwrap(), [""; 0]);
+}
+
+/// The variant that runs the fewest instructions.
+fn shortest(program: &Program) -> Variant {
+    *program.variants.last().unwrap()
 }
 
 #[test]
 fn every_program_decodes_into_what_was_stepped() {
-    let folder = tempfile::tempdir().unwrap();
-    for program in PROGRAMS {
-        // The shortest variant: linked statically, it does not run the dynamic loader.
-        let variant = *program.variants.last().unwrap();
-        decodes_into_what_was_stepped(program, variant, folder.path());
-    }
+    all_decode_into_what_was_stepped(PROGRAMS.iter().map(|program| (program, shortest(program))));
 }
 
 #[test]
 #[ignore = "the whole matrix takes minutes: cargo xtask test-all"]
 fn every_variant_decodes_into_what_was_stepped() {
-    let folder = tempfile::tempdir().unwrap();
-    for program in PROGRAMS {
-        for &variant in program.variants {
-            decodes_into_what_was_stepped(program, variant, folder.path());
-        }
-    }
+    let variants =
+        |program: &'static Program| program.variants.iter().map(move |&variant| (program, variant));
+    all_decode_into_what_was_stepped(PROGRAMS.iter().flat_map(variants));
 }
 
 #[test]
 fn a_crash_is_told_with_its_signal() {
-    let folder = tempfile::tempdir().unwrap();
-    for program in PROGRAMS.iter().filter(|program| program.crashes()) {
-        let (run, bundle, _) = record(program, *program.variants.last().unwrap(), folder.path());
-        let _ = run.exited(0);
-        let info = backtrail(["info".as_ref(), bundle.as_os_str(), "--json".as_ref()])
-            .unwrap()
-            .exited(0);
-        let info: serde_json::Value = serde_json::from_str(&info.stdout).unwrap();
+    for program in PROGRAMS {
         let Ending::Signal(signal) = program.ending else {
             continue;
         };
-        assert_eq!(info["crash"]["signal"], signal, "{}", program.name);
+        let (bundle, _) = Bundle::recorded(program, shortest(program), &["--no-follow"]);
+        assert_eq!(bundle.info()["crash"]["signal"], signal, "{}", program.name);
     }
 }
 
 #[test]
 fn a_bundle_packs_and_unpacks_to_the_same() {
     let folder = tempfile::tempdir().unwrap();
-    let program = PROGRAMS
-        .iter()
-        .find(|program| program.name == "crash_null")
-        .unwrap();
-    let (run, bundle, _) = record(program, Variant::Static, folder.path());
-    let _ = run.exited(0);
+    let program = find("crash_null").unwrap();
+    let (Bundle { path: bundle, .. }, _) = &Bundle::recorded(program, Variant::Static, &["--full"]);
     let (packed, unpacked) = (folder.path().join("crash.btz"), folder.path().join("unpacked"));
     let pack: [&OsStr; 4] = ["pack".as_ref(), bundle.as_ref(), "-o".as_ref(), packed.as_ref()];
     let _ = backtrail(pack).unwrap().exited(0);
@@ -124,9 +127,9 @@ fn a_bundle_packs_and_unpacks_to_the_same() {
         unpacked.as_ref(),
     ];
     let _ = backtrail(unpack).unwrap().exited(0);
-    assert_eq!(files(&unpacked), files(&bundle));
-    assert_eq!(digests(&packed), digests(&bundle));
-    for path in [&bundle, &packed, &unpacked] {
+    assert_eq!(files(&unpacked), files(bundle));
+    assert_eq!(digests(&packed), digests(bundle));
+    for path in [bundle, &packed, &unpacked] {
         let _ = backtrail(["check".as_ref(), path.as_os_str()]).unwrap().exited(0);
     }
 }
@@ -154,25 +157,12 @@ fn files(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn a_program_that_ends_well_leaves_no_crash() {
-    let folder = tempfile::tempdir().unwrap();
-    let bundle = folder.path().join("bundle");
-    let program = built("exits", Variant::Static).unwrap();
-    let run = backtrail([
-        "record".as_ref(),
-        "-o".as_ref(),
-        bundle.as_os_str(),
-        "--".as_ref(),
-        program.as_os_str(),
-    ]);
-    let run = run.unwrap().exited(0);
+    let (bundle, run) = Bundle::recorded(find("exits").unwrap(), Variant::Static, &[""; 0]);
     assert!(
         run.stdout.contains("all is well"),
         "the program's own output is lost: {}",
         run.stdout
     );
-    let info = backtrail(["info".as_ref(), bundle.as_os_str(), "--json".as_ref()])
-        .unwrap()
-        .exited(0);
-    let info: serde_json::Value = serde_json::from_str(&info.stdout).unwrap();
+    let info = bundle.info();
     assert!(info["crash"].is_null(), "{info}");
 }

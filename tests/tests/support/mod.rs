@@ -1,0 +1,66 @@
+//! Bundles that the binary under test makes, in folders of their own that go when they do.
+#![allow(dead_code)]
+
+use backtrail_tests::backtrail::{Run, backtrail};
+use backtrail_tests::programs::{Program, Variant};
+use serde_json::Value;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A bundle.
+pub struct Bundle {
+    _folder: TempDir,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl Bundle {
+    /// What `backtrail COMMAND... -o BUNDLE REST...` makes, and how it said so.
+    #[track_caller]
+    pub fn made<S: AsRef<OsStr>>(command: &[S], rest: &[&OsStr]) -> (Self, Run) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bundle");
+        let mut arguments: Vec<OsString> = command.iter().map(|argument| argument.into()).collect();
+        arguments.extend(["-o".into(), path.clone().into()]);
+        arguments.extend(rest.iter().map(OsString::from));
+        let run = backtrail(arguments).unwrap().exited(0);
+        let bundle = Self {
+            _folder: folder,
+            path,
+        };
+        (bundle, run)
+    }
+
+    /// The record of one run of a program.
+    #[track_caller]
+    pub fn recorded<S: AsRef<OsStr>>(program: &Program, variant: Variant, options: &[S]) -> (Self, Run) {
+        let executable = backtrail_tests::build(program, variant).unwrap();
+        let mut command: Vec<&OsStr> = vec!["record".as_ref()];
+        command.extend(options.iter().map(AsRef::as_ref));
+        Self::made(&command, &["--".as_ref(), executable.as_ref()])
+    }
+
+    /// What `backtrail COMMAND... BUNDLE OPTIONS...` says.
+    #[track_caller]
+    pub fn run(&self, command: &[&str], options: &[&str]) -> Run {
+        let mut arguments: Vec<&OsStr> = command.iter().map(OsStr::new).collect();
+        arguments.push(self.path.as_ref());
+        arguments.extend(options.iter().map(OsStr::new));
+        backtrail(arguments).unwrap().exited(0)
+    }
+
+    /// What `info` says.
+    #[track_caller]
+    pub fn info(&self) -> Value {
+        serde_json::from_str(&self.run(&["info"], &["--json"]).stdout).unwrap()
+    }
+
+    /// The transcript of commands of the debugger.
+    #[track_caller]
+    pub fn debug(&self, commands: &[&str]) -> String {
+        let mut options = vec!["--batch"];
+        options.extend(commands.iter().flat_map(|command| ["-e", command]));
+        self.run(&["debug"], &options).stdout
+    }
+}
