@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::manifest::Manifest;
 use crate::reader::load;
 use crate::schema::Findings;
-use crate::{Error, Result, SharedBytes, archive, code};
+use crate::{CodeVersions, Error, Result, SharedBytes, archive, code};
 use std::path::Path;
 
 /// What was found in a bundle.
@@ -77,6 +77,7 @@ fn check_contents(root: &Path, manifest: &Manifest, findings: &Findings) {
         for image in &process.images {
             note(bytes(&image.file).and_then(|bytes| code::image_section(image, &bytes).map(drop)));
         }
+        note(CodeVersions::load(process, bytes).map(drop));
     }
     if let Some(core) = &manifest.core {
         note(bytes(core).and_then(|bytes| Core::parse(bytes, core).map(drop)));

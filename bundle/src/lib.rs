@@ -8,6 +8,7 @@
 //!   traces/             PT packets, by thread or by processor
 //!   sideband/           context switches by processor
 //!   modules/ID/NAME     copies of the mapped ELF files, ID being the build id or a hash
+//!   code/               code that changed, by process
 //! ```
 //!
 //! LLDB loads such a directory (`trace load BUNDLE/trace.json`). It packs to one `.btz` file, a tar
@@ -32,6 +33,7 @@ pub mod manifest;
 mod path;
 mod reader;
 mod schema;
+pub mod versions;
 mod writer;
 
 pub use archive::{pack, unpack};
@@ -42,6 +44,7 @@ pub use error::{Error, Result};
 pub use manifest::Manifest;
 pub use path::BundlePath;
 pub use reader::{Bundle, CodeSection};
+pub use versions::CodeVersions;
 pub use writer::{Overwrite, Writer};
 
 /// Bytes in a page of x86-64.

@@ -44,6 +44,8 @@ pub struct Process {
     pub modules: Vec<Module>,
     /// Code that comes from no ELF file. Laid over the modules.
     pub images: Vec<RawImage>,
+    /// The file of its [`CodeVersions`](crate::CodeVersions), when it has any. They lie over the images.
+    pub versions: Option<BundlePath>,
 }
 
 /// A thread of a traced process.

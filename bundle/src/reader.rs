@@ -4,7 +4,7 @@ use crate::archive;
 use crate::core::Core;
 use crate::manifest::{CpuTrace, Manifest};
 use crate::schema::{Findings, META_JSON, Node, TRACE_JSON, decode_meta, decode_trace, parse_json};
-use crate::{BundlePath, Error, Result, SharedBytes, code};
+use crate::{BundlePath, CodeVersions, Error, Result, SharedBytes, code};
 use backtrail_perf::ContextSwitch;
 use backtrail_pt::{Avma, Pid};
 use std::path::{Path, PathBuf};
@@ -92,6 +92,16 @@ impl Bundle {
     /// where the bundle says; or when the core is damaged.
     pub fn code(&self, pid: Pid) -> Result<Vec<CodeSection>> {
         code::sections(self, pid)
+    }
+
+    /// What lies over [`Self::code`] of a process, and since when; empty when its code did not change.
+    ///
+    /// # Errors
+    /// Malformed, when the file cannot be, or a boundary is outside of its thread's trace.
+    pub fn code_versions(&self, pid: Pid) -> Result<CodeVersions> {
+        let found = self.manifest.processes.iter().find(|process| process.pid == pid);
+        let process = found.ok_or_else(|| Error::Usage(format!("the bundle has no process {pid}")))?;
+        CodeVersions::load(process, |path| self.bytes(path))
     }
 
     /// The core of the crash, when the bundle has one.

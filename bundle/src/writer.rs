@@ -2,7 +2,7 @@
 
 use crate::elf::Elf;
 use crate::schema::{META_JSON, TRACE_JSON, encode_meta, encode_trace};
-use crate::{Bundle, BundlePath, Error, Manifest, Result, SharedBytes};
+use crate::{Bundle, BundlePath, CodeVersions, Error, Manifest, Result, SharedBytes};
 use backtrail_pt::BuildId;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -116,6 +116,15 @@ impl Writer {
             .borrow_mut()
             .insert(source.to_owned(), (path.clone(), build_id.clone()));
         Ok((path, build_id))
+    }
+
+    /// Adds the file that [`Process::versions`](crate::manifest::Process::versions) is to name.
+    ///
+    /// # Errors
+    /// When a fragment is empty or too long, or boundaries are not in order; or as
+    /// [`Self::create_file`].
+    pub fn add_code_versions(&self, path: &BundlePath, versions: &CodeVersions) -> Result<()> {
+        self.add_bytes(path, &versions.encode(path)?)
     }
 
     /// Writes the descriptions, has the whole read back, and moves it to its place.

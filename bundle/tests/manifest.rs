@@ -67,6 +67,7 @@ fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
                 offset: FileOffset(0),
                 size: 4,
             }],
+            versions: Some(path("code/v")),
         }],
         cpus: if by_cpu {
             vec![CpuTrace {
@@ -101,7 +102,14 @@ fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
 
 fn write(manifest: &Manifest, target: &Path) {
     let writer = Writer::create(target, Overwrite::Bundle).unwrap();
-    for name in ["traces/t", "sideband/s", "modules/m", "images/i", "core"] {
+    for name in [
+        "traces/t",
+        "sideband/s",
+        "modules/m",
+        "images/i",
+        "code/v",
+        "core",
+    ] {
         writer.add_bytes(&path(name), b"\x7fELF").unwrap();
     }
     writer.finish(manifest).unwrap();

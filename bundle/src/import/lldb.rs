@@ -80,6 +80,7 @@ impl Files<'_> {
             let folder = match role {
                 FileRole::Trace => "traces",
                 FileRole::Switches => "sideband",
+                FileRole::Versions => "code",
                 _ => "images",
             };
             // Two folders may hold files of one name.

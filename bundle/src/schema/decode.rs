@@ -22,6 +22,8 @@ pub(crate) enum FileRole {
     Module,
     /// Raw code.
     Image,
+    /// Versions of code.
+    Versions,
     /// The core.
     Core,
 }
@@ -213,6 +215,7 @@ fn process(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<Process> {
         threads: elements(&node.field("threads"), |node| thread(node, take_path)),
         modules,
         images: elements(&ours.field("images"), |node| raw_image(node, take_path)),
+        versions: optional_path(&ours.field("codeVersions"), FileRole::Versions, take_path),
         pid: Pid(pid? as u32),
     })
 }
@@ -308,6 +311,6 @@ fn kernel_process(node: &Node<'_>, cpus: Vec<CpuTrace>, take_path: &mut TakePath
         pid: KERNEL_PID,
         threads,
         modules: vec![module],
-        images: Vec::new(),
+        ..Process::default()
     })
 }

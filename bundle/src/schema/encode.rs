@@ -50,7 +50,7 @@ fn lldb_cpu(cpu: CpuModel) -> CpuModel {
 fn ours(manifest: &Manifest) -> Value {
     let mut ours = Map::new();
     let mut put = |key: &str, value: Value| ours.insert(key.to_owned(), value);
-    put("version", json!(VERSION));
+    put("version", json!(version(manifest)));
     if manifest.cpu.vendor == Vendor::Other {
         put("cpuInfo", cpu_info("Other", manifest.cpu));
     }
@@ -86,6 +86,16 @@ fn ours(manifest: &Manifest) -> Value {
     Value::Object(ours)
 }
 
+/// The lowest version whose readers read this manifest right.
+fn version(manifest: &Manifest) -> u64 {
+    let versioned = |process: &Process| process.versions.is_some();
+    if manifest.processes.iter().any(versioned) {
+        VERSION
+    } else {
+        1
+    }
+}
+
 fn process(process: &Process) -> Value {
     // LLDB refuses a whole bundle for one module it cannot open: what is missing stands among ours.
     let (found, missing): (Vec<_>, Vec<_>) = process.modules.iter().partition(|module| module.file.is_some());
@@ -101,6 +111,9 @@ fn process(process: &Process) -> Value {
             "images".to_owned(),
             process.images.iter().map(raw_image).collect(),
         );
+    }
+    if let Some(versions) = &process.versions {
+        ours.insert("codeVersions".to_owned(), json!(versions.as_str()));
     }
     let value = json!({
         "pid": process.pid.0,

@@ -23,8 +23,8 @@ pub(crate) const TRACE_JSON: &str = "trace.json";
 pub(crate) const META_JSON: &str = "meta.json";
 /// The key of what is ours in `trace.json`.
 const OURS: &str = "backtrail";
-/// The version of what is ours. A reader refuses higher ones.
-const VERSION: u64 = 1;
+/// The version of what is ours. A reader refuses higher ones. 2 brought `codeVersions`.
+const VERSION: u64 = 2;
 /// No description is longer.
 const MAX_JSON: u64 = 16 << 20;
 
