@@ -1,0 +1,144 @@
+//! A stretch of history, with all that the definitions ask of its positions found the slow and plain way.
+
+use backtrail_debugger::lines::FrameKey;
+use backtrail_debugger::step::Steps;
+use backtrail_debugger::{Direction, Motion};
+use backtrail_decoder::CallId;
+use std::ops::Range;
+
+/// So many positions at the end of history are tried, where users begin.
+const LAST: u64 = 600;
+/// So many positions a stretch elsewhere.
+const LEN: u64 = 250;
+/// So many stretches among the program's own lines, and so many anywhere.
+const STRETCHES: u64 = 4;
+/// No predecessor is looked for further away.
+const FAR: u64 = 2000;
+
+/// The stretches of a thread to try: its end, some around code with lines, some anywhere; the same in every run.
+pub fn stretches(steps: &Steps<'_>) -> Vec<Range<u64>> {
+    let len = steps.lines.history.len();
+    let with_lines: Vec<u64> = (0..len)
+        .zip(steps.lines.history.walk(0))
+        .filter(|(_, instruction)| steps.lines.lines.statement(instruction.pc).is_some())
+        .map(|(index, _)| index)
+        .collect();
+    let mut random = SplitMix(len);
+    // One in each of as many equal parts, so that they spread.
+    let mut spread = |count: u64| -> Vec<u64> {
+        let part = (count / STRETCHES).max(1);
+        let parts = (0..STRETCHES).map(|number| number * part + random.below(part));
+        parts.filter(|&at| at < count).collect()
+    };
+    let mut starts = spread(with_lines.len() as u64);
+    for start in &mut starts {
+        *start = with_lines[*start as usize].saturating_sub(LEN / 2);
+    }
+    starts.extend(spread(len));
+    let elsewhere = starts.into_iter().map(|start| start..(start + LEN).min(len));
+    elsewhere
+        .chain(std::iter::once(len.saturating_sub(LAST)..len))
+        .collect()
+}
+
+/// A stretch of one thread's history; its end is a position too.
+pub struct Stretch<'a> {
+    pub steps: &'a Steps<'a>,
+    pub low: u64,
+    pub high: u64,
+    starts: Vec<bool>,
+    frames: Vec<Option<FrameKey>>,
+    calls: Vec<Option<CallId>>,
+}
+
+impl<'a> Stretch<'a> {
+    pub fn new(steps: &'a Steps<'a>, range: Range<u64>) -> Self {
+        let positions = || range.start..=range.end;
+        Self {
+            steps,
+            low: range.start,
+            high: range.end,
+            starts: positions().map(|at| is_start(steps, at)).collect(),
+            frames: positions().map(|at| steps.lines.frame(at)).collect(),
+            calls: positions().map(|at| steps.lines.forest.call_at(at)).collect(),
+        }
+    }
+
+    pub fn positions(&self) -> impl Iterator<Item = u64> + use<> {
+        self.low..=self.high
+    }
+
+    pub fn is_start(&self, at: u64) -> bool {
+        self.starts[(at - self.low) as usize]
+    }
+
+    pub fn frame(&self, at: u64) -> Option<FrameKey> {
+        self.frames[(at - self.low) as usize]
+    }
+
+    pub fn call(&self, at: u64) -> Option<CallId> {
+        self.calls[(at - self.low) as usize]
+    }
+
+    /// Where every verb stops, whatever it looks for.
+    pub fn is_edge(&self, at: u64) -> bool {
+        at == 0 || at == self.steps.lines.history.len() || self.steps.gaps.contains(&at)
+    }
+
+    /// The position of the stretch nearest to `from` that is an edge or fits.
+    pub fn nearest(&self, direction: Direction, from: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+        let stops = |at: &u64| self.is_edge(*at) || fits(*at);
+        match direction {
+            Direction::Forward => (from + 1..=self.high).find(stops),
+            Direction::Backward => (self.low..from).rev().find(stops),
+        }
+    }
+
+    /// Where the debugger goes.
+    pub fn target(&self, motion: &Motion, direction: Direction, from: u64) -> u64 {
+        self.steps.target(motion, direction, from).unwrap().index
+    }
+
+    /// `frame` and the frames around it.
+    pub fn around(&self, frame: FrameKey) -> Vec<FrameKey> {
+        let lines = &self.steps.lines;
+        let out = |frame: &FrameKey| match lines.lines.around(frame.chain) {
+            Some(chain) => Some(FrameKey { chain, ..*frame }),
+            None => lines.caller(*frame),
+        };
+        std::iter::successors(Some(frame), out).collect()
+    }
+}
+
+/// Whether `index` is a line start, by the definition's words, where its predecessor is not too far away to look.
+fn is_start(steps: &Steps<'_>, index: u64) -> bool {
+    let lines = &steps.lines;
+    let found = lines.is_start(index).unwrap();
+    let (Some(statement), Some(call)) = (lines.statement(index), lines.forest.call_at(index)) else {
+        assert!(!found, "{index} has no line");
+        return false;
+    };
+    let first = lines.forest.call(call).first;
+    let own = (first.max(index.saturating_sub(FAR))..index)
+        .rev()
+        .filter(|&at| lines.forest.call_at(at) == Some(call));
+    let predecessor = own.filter_map(|at| lines.statement(at)).find(|before| {
+        before.chain == statement.chain || !lines.lines.is_within(before.chain, statement.chain)
+    });
+    if predecessor.is_some() || first + FAR >= index {
+        assert_eq!(found, predecessor != Some(statement), "line start {index}");
+    }
+    found
+}
+
+/// `SplitMix64`: the same numbers in every run.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+}
