@@ -1,5 +1,6 @@
 //! The table of distinct blocks of a history: straight runs of instructions.
 
+use crate::Version;
 use backtrail_pt::{Avma, Cofi};
 
 /// One instruction of a history.
@@ -40,7 +41,8 @@ pub(crate) struct Code {
 /// A run of instructions that follow one another in memory, all executed.
 ///
 /// It ends at a change of flow, or where something came in between (a gap, a signal). The same
-/// addresses with other instructions, as of self-modifying code, are another block.
+/// addresses with other bytes, as of self-modifying code, are another block, even if the instructions
+/// look alike.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub start: Avma,
@@ -55,6 +57,8 @@ pub(crate) struct Block {
 pub(crate) struct Blocks {
     blocks: Vec<Block>,
     code: Vec<Code>,
+    /// From which id on blocks are of which version of the code; ascending.
+    versions: Vec<(u32, Version)>,
 }
 
 impl Blocks {
@@ -81,6 +85,12 @@ impl Blocks {
             .unwrap_or(&[])
     }
 
+    /// How many bytes the block has.
+    pub fn size(&self, id: u32) -> u64 {
+        let last = self.code(id).last();
+        last.map_or(0, |code| u64::from(code.offset) + u64::from(code.len))
+    }
+
     /// Instruction `within` of a block.
     pub fn instruction(&self, id: u32, within: usize) -> Option<Instruction> {
         let start = self.get(id)?.start;
@@ -100,6 +110,19 @@ impl Blocks {
         self.code.extend_from_slice(code);
         self.blocks.push(Block { start, first, count });
         Some(id)
+    }
+
+    /// Blocks that are appended from now on are of this version.
+    pub fn begin_version(&mut self, version: Version) {
+        let from = self.blocks.len() as u32;
+        self.versions.push((from, version));
+    }
+
+    /// The version of the code that the block was appended in.
+    pub fn version(&self, id: u32) -> Version {
+        let after = self.versions.partition_point(|&(from, _)| from <= id);
+        let last = after.checked_sub(1).and_then(|last| self.versions.get(last));
+        last.map_or(Version::default(), |&(_, version)| version)
     }
 
     /// Bytes of memory in use.

@@ -58,6 +58,14 @@ pub enum Event {
         /// Of the PSB in the trace bytes.
         offset: u64,
     },
+    /// The flow that follows begins with the packet at this offset of the trace bytes: a TIP.PGE, or
+    /// the OVF that it comes back from. After [`Event::Sync`], it begins with the PSB.
+    ///
+    /// What is read of the code from now on is as it was then.
+    FlowBegins {
+        /// In the trace bytes.
+        offset: u64,
+    },
     /// What follows happened at this time or later.
     Time(Stamp),
     /// Tracing is on from here.

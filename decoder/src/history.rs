@@ -7,7 +7,7 @@ mod search;
 pub use build::HistoryBuilder;
 
 use crate::clock::Clock;
-use crate::{BlockId, Digest, Gap, Instruction, Mark, MarkKind, TimeEstimate, Walker};
+use crate::{BlockId, Digest, Gap, Instruction, Mark, MarkKind, TimeEstimate, Version, Walker};
 use backtrail_pt::{Avma, Cpu, Tid, Tsc};
 pub(crate) use flow::{Flow, Place};
 use std::ops::Range;
@@ -25,6 +25,8 @@ pub struct History {
     pub(crate) clock: Clock,
     /// From which index on, on which processor; ascending.
     pub(crate) cpus: Vec<(u64, Cpu)>,
+    /// From which index on, in which version of the code; ascending in the index.
+    pub(crate) versions: Vec<(u64, Version)>,
     pub(crate) errors: u64,
     pub(crate) end: Option<Avma>,
 }
@@ -129,6 +131,15 @@ impl History {
         self.cpus.get(after.checked_sub(1)?).map(|&(_, cpu)| cpu)
     }
 
+    /// The version of its process's code that instruction `index` is of; for `index == len`, that at
+    /// the end. [`Image::read_version`](crate::Image::read_version) has its bytes.
+    #[must_use]
+    pub fn version(&self, index: u64) -> Version {
+        let after = self.versions.partition_point(|&(from, _)| from <= index);
+        let last = after.checked_sub(1).and_then(|last| self.versions.get(last));
+        last.map_or(Version::default(), |&(_, version)| version)
+    }
+
     /// How many decode errors libipt returns for this trace. Overflow and switched-off tracing are
     /// gaps or marks, and no errors.
     #[must_use]
@@ -175,6 +186,13 @@ impl History {
     /// The instructions of a block of this history.
     pub fn block(&self, id: BlockId) -> impl Iterator<Item = Instruction> + '_ {
         (0..self.flow.blocks.code(id.0).len()).filter_map(move |at| self.flow.blocks.instruction(id.0, at))
+    }
+
+    /// A version of the code that has the bytes of a block of this history. Whenever the block was
+    /// executed, it was of these bytes.
+    #[must_use]
+    pub fn block_version(&self, id: BlockId) -> Version {
+        self.flow.blocks.version(id.0)
     }
 
     /// The distinct addresses executed, ascending.

@@ -1,9 +1,18 @@
-//! The code bytes of one process, assembled from sections of files and of memory.
+//! The code bytes of one process, assembled from sections of files and of memory, and their versions.
 
-use backtrail_pt::Avma;
+mod passing;
+mod pieces;
+mod versions;
+
+pub(crate) use passing::Passing;
+pub use versions::{Boundary, Change, Version};
+
+use backtrail_pt::{Avma, Tid};
+use pieces::Pieces;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use versions::Versions;
 
 /// Shared bytes, however they are kept: a mapped file, a vector.
 pub type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
@@ -15,6 +24,14 @@ pub struct Section {
     pub start: Avma,
     /// The bytes; what would lie beyond 2^64 is not used.
     pub bytes: Bytes,
+}
+
+impl Section {
+    /// The first and the last address, when it has any.
+    fn range(&self) -> Option<(Avma, Avma)> {
+        let reach = ((*self.bytes).as_ref().len() as u64).checked_sub(1)?;
+        Some((self.start, Avma(self.start.0.saturating_add(reach))))
+    }
 }
 
 impl fmt::Debug for Section {
@@ -34,27 +51,12 @@ pub trait Memory {
     fn read(&self, at: Avma, out: &mut [u8]) -> usize;
 }
 
-/// The code of one process: sections, of which a later one covers what it overlaps of an earlier.
+/// The code of one process: sections, of which a later one covers what it overlaps of an earlier, and
+/// the changes made to them while the process ran.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
-    /// By start; they do not overlap.
-    pieces: BTreeMap<u64, Piece>,
-}
-
-/// A part of a section that is not covered by a later one.
-#[derive(Clone)]
-struct Piece {
-    /// The last address (inclusive, so that 2^64 - 1 can be in it).
-    last: u64,
-    /// Where the piece begins in `bytes`.
-    offset: usize,
-    bytes: Bytes,
-}
-
-impl fmt::Debug for Piece {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "..={:#x}", self.last)
-    }
+    pieces: Pieces,
+    versions: Versions,
 }
 
 impl Image {
@@ -64,97 +66,55 @@ impl Image {
         Self::default()
     }
 
-    /// Puts a section over what is there.
+    /// Puts a section over what is there from the beginning.
     pub fn add(&mut self, section: Section) {
-        let len = (*section.bytes).as_ref().len();
-        let start = section.start.0;
-        let Some(reach) = (len as u64).checked_sub(1) else {
-            return;
-        };
-        let last = start.saturating_add(reach);
-        self.cut(start, last);
-        self.pieces.insert(
-            start,
-            Piece {
-                last,
-                offset: 0,
-                bytes: section.bytes,
-            },
-        );
+        self.pieces.add(section);
     }
 
-    /// Frees `start..=last` of what lies there.
-    fn cut(&mut self, start: u64, last: u64) {
-        let overlapping: Vec<u64> = self
-            .pieces
-            .range(..=last)
-            .rev()
-            .take_while(|(_, piece)| piece.last >= start)
-            .map(|(&from, _)| from)
-            .collect();
-        for from in overlapping {
-            let Some(piece) = self.pieces.remove(&from) else {
-                continue;
-            };
-            if piece.last > last {
-                let skipped = (last - from + 1) as usize;
-                let offset = piece.offset + skipped;
-                self.pieces.insert(
-                    last + 1,
-                    Piece {
-                        offset,
-                        ..piece.clone()
-                    },
-                );
-            }
-            if from < start {
-                self.pieces.insert(
-                    from,
-                    Piece {
-                        last: start - 1,
-                        ..piece
-                    },
-                );
-            }
-        }
+    /// Says how the code changed, and where each thread comes to see that.
+    ///
+    /// Of two changes that overlap, the one of the later version covers the other, and of one
+    /// version, the later in the list. Those of the first version are put over what is there.
+    pub fn set_versions(&mut self, changes: Vec<Change>, boundaries: BTreeMap<Tid, Vec<Boundary>>) {
+        let (first, later) = changes
+            .into_iter()
+            .partition::<Vec<_>, _>(|change| change.since == Version::default());
+        first.into_iter().for_each(|change| self.add(change.section));
+        self.versions = Versions::new(later, boundaries);
     }
 
-    /// The stretches of addresses that have bytes, ascending, as (first, last) inclusive.
+    /// The stretches of addresses that have bytes from the beginning, ascending, as (first, last)
+    /// inclusive.
     pub fn ranges(&self) -> impl Iterator<Item = (Avma, Avma)> + '_ {
-        self.pieces
-            .iter()
-            .map(|(&first, piece)| (Avma(first), Avma(piece.last)))
+        self.pieces.ranges()
     }
 
-    /// No byte is in it.
+    /// No byte is in it from the beginning.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Copies bytes from `at` on into `out`, as many as there are without a hole, and says how many.
+    /// Copies bytes from `at` on into `out`, as many as there are without a hole, and says how many;
+    /// those of the first version.
     pub fn read(&self, at: Avma, out: &mut [u8]) -> usize {
-        let mut done = 0;
-        while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            let Some(from) = at.0.checked_add(done as u64) else {
-                break;
-            };
-            let Some((&first, piece)) = self.pieces.range(..=from).next_back() else {
-                break;
-            };
-            if piece.last < from {
-                break;
-            }
-            let skip = (from - first) as usize;
-            let here = (piece.last - from).saturating_add(1).min(rest.len() as u64) as usize;
-            let begin = piece.offset + skip;
-            let Some(bytes) = (*piece.bytes).as_ref().get(begin..begin + here) else {
-                break;
-            };
-            rest[..here].copy_from_slice(bytes);
-            done += here;
+        self.pieces.read(at, out)
+    }
+
+    /// As [`Self::read`], the bytes that were there in a version ([`History::version`]).
+    ///
+    /// [`History::version`]: crate::History::version
+    pub fn read_version(&self, version: Version, at: Avma, out: &mut [u8]) -> usize {
+        let last = Avma(at.0.saturating_add(out.len() as u64));
+        let changes = self.versions.around(at, last, version);
+        if changes.is_empty() {
+            return self.pieces.read(at, out);
         }
-        done
+        let mut pieces = self.pieces.around(at, last);
+        for change in changes {
+            pieces.add(Section::clone(&change.section));
+        }
+        pieces.read(at, out)
     }
 }
 
@@ -205,5 +165,84 @@ mod tests {
         assert_eq!(read(&image, u64::MAX - 1, 8), [5, 6]);
         image.add(section(5, &[]));
         assert_eq!(read(&image, 5, 1), [0u8; 0]);
+    }
+
+    fn change(since: u32, start: u64, bytes: &[u8]) -> Change {
+        Change {
+            since: Version(since),
+            section: section(start, bytes),
+        }
+    }
+
+    /// Bytes of 0x1000..0x1008 in a version, read from each address on.
+    fn seen(image: &Image, version: u32) -> Vec<Vec<u8>> {
+        let read = |skip: u64| {
+            let mut out = vec![0; 8];
+            let got = image.read_version(Version(version), Avma(0x1000 + skip), &mut out);
+            out.truncate(got);
+            out
+        };
+        (0..8).map(read).collect()
+    }
+
+    #[test]
+    fn a_version_has_the_changes_up_to_it() {
+        let mut image = Image::new();
+        image.add(section(0x1000, &[1, 2, 3, 4]));
+        // Version 3 stands first, though it covers the others; version 1 has two that overlap.
+        let changes = vec![
+            change(3, 0x1001, &[30, 31]),
+            change(1, 0x1002, &[10, 11, 12]),
+            change(1, 0x1003, &[13]),
+            change(0, 0x1007, &[7]),
+        ];
+        image.set_versions(changes, BTreeMap::new());
+        assert_eq!(seen(&image, 0)[0], [1, 2, 3, 4]);
+        assert_eq!(seen(&image, 0)[7], [7]);
+        for version in [1, 2] {
+            assert_eq!(seen(&image, version)[0], [1, 2, 10, 13, 12]);
+        }
+        assert_eq!(seen(&image, 3)[0], [1, 30, 31, 13, 12]);
+        assert_eq!(seen(&image, 9)[2], [31, 13, 12]);
+        assert_eq!(seen(&image, 9)[5], [0u8; 0]);
+    }
+
+    #[test]
+    fn passing_through_versions_reads_what_each_has_and_tells_what_changed() {
+        let mut image = Image::new();
+        image.add(section(0x1000, &[1, 2, 3, 4]));
+        let changes = vec![
+            change(0, 0x1006, &[6]),
+            change(2, 0x1001, &[20, 21]),
+            change(3, 0x1002, &[30]),
+        ];
+        let boundaries = [(10, 1), (20, 2), (20, 3)].map(|(offset, version)| Boundary {
+            offset,
+            version: Version(version),
+        });
+        image.set_versions(changes, [(Tid(1), boundaries.to_vec())].into());
+        assert!(Passing::new(&image, Tid(2)).is_none());
+        let passing = Passing::new(&image, Tid(1)).unwrap();
+        let versions = [0, 9, 10, 19, 20, 99].map(|offset| passing.version_at(offset).0);
+        assert_eq!(versions, [0, 0, 1, 1, 3, 3]);
+        let changed = [0, 1, 2, 3, 3, 1].map(|version| {
+            let changed = passing.go_to(Version(version));
+            for (skip, expected) in seen(&image, version).into_iter().enumerate() {
+                let mut out = vec![0; 8];
+                let got = passing.read(Avma(0x1000 + skip as u64), &mut out);
+                assert_eq!(out[..got], expected, "version {version}, {skip}");
+            }
+            changed.map(|list| {
+                list.into_iter()
+                    .map(|(first, last)| (first.0, last.0))
+                    .collect::<Vec<_>>()
+            })
+        });
+        assert_eq!(changed[0], None);
+        assert_eq!(changed[1], Some(vec![]));
+        assert_eq!(changed[2], Some(vec![(0x1001, 0x1002)]));
+        assert_eq!(changed[3], Some(vec![(0x1002, 0x1002)]));
+        assert_eq!(changed[4], None);
+        assert_eq!(changed[5], Some(vec![(0x1001, 0x1002), (0x1002, 0x1002)]));
     }
 }

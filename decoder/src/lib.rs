@@ -9,6 +9,9 @@
 //! so for all threads of a trace, and splits per-CPU traces by context switches; [`Forest::build`]
 //! finds the calls in a history.
 //!
+//! **No flow has code of two times.** Where code changes, tracing is off in every thread; each flow is
+//! decoded with the [`Version`] of the code that it ran.
+//!
 //! **Decoding never fails.** What cannot be decoded is a [`Gap`] in the history, with its place and
 //! cause. The one thing that ends a decode early is its caller ([`Canceled`]).
 
@@ -36,7 +39,7 @@ pub use digest::Digest;
 pub use engine::{Engine, EngineKind, Event, Sink, Stamp};
 pub use forest::{Call, CallId, Entered, Forest, Functions, Left};
 pub use history::{History, HistoryBuilder, Ptwrite};
-pub use image::{Bytes, Image, Memory, Section};
+pub use image::{Boundary, Bytes, Change, Image, Memory, Section, Version};
 pub use mark::{Gap, GapCause, Mark, MarkKind, Resumed};
 pub use pcset::PcSet;
 pub use position::Position;

@@ -1,9 +1,11 @@
 //! All of a trace: the histories of its threads.
 
+use crate::image::Passing;
 use crate::split::{self, CpuReport};
 use crate::watch::Stage;
 use crate::{
-    Bytes, Canceled, Config, Engine, Event, GapCause, History, HistoryBuilder, Image, Sink, Switch, Watch,
+    Bytes, Canceled, Config, Engine, Event, GapCause, History, HistoryBuilder, Image, Memory, Sink, Switch,
+    Watch,
 };
 use backtrail_pt::{Avma, Cofi, Cpu, Pid, Tid};
 use std::collections::BTreeMap;
@@ -63,11 +65,16 @@ pub fn decode(
             Input::Thread { tid, image, .. } => {
                 let earlier = threads.remove(tid).map(between_buffers);
                 let mut builder = earlier.unwrap_or_else(|| HistoryBuilder::new(*tid));
+                let code = Passing::new(image, *tid);
+                let memory = code.as_ref().map_or(&**image as &dyn Memory, |code| code);
                 let mut sink = Watched {
-                    sink: &mut builder,
+                    sink: &mut Versioned {
+                        builder: &mut builder,
+                        code: code.as_ref(),
+                    },
                     span: progress,
                 };
-                engine.decode(trace, &**image, config, &mut sink)?;
+                engine.decode(trace, memory, config, &mut sink)?;
                 threads.insert(*tid, builder);
             }
             Input::Cpu { cpu, switches, .. } => {
@@ -104,6 +111,32 @@ impl Input {
         match self {
             Self::Thread { trace, .. } | Self::Cpu { trace, .. } => (**trace).as_ref(),
         }
+    }
+}
+
+/// A thread's history in the making. Where its code changes, the version is chosen wherever flow begins.
+struct Versioned<'a> {
+    builder: &'a mut HistoryBuilder,
+    code: Option<&'a Passing<'a>>,
+}
+
+impl Sink for Versioned<'_> {
+    fn instruction(&mut self, at: Avma, len: u8, cofi: Cofi) {
+        self.builder.instruction(at, len, cofi);
+    }
+
+    fn event(&mut self, event: Event) {
+        if let (Some(code), Event::Sync { offset } | Event::FlowBegins { offset }) = (self.code, &event) {
+            let version = code.version_at(*offset);
+            if let Some(changed) = code.go_to(version) {
+                self.builder.change_code(version, &changed);
+            }
+        }
+        self.builder.event(event);
+    }
+
+    fn progress(&mut self, offset: u64) -> ControlFlow<()> {
+        self.builder.progress(offset)
     }
 }
 

@@ -3,12 +3,14 @@
 mod cache;
 mod events;
 mod ffi;
+mod starts;
 
 use super::{Engine, Event, Sink};
 use crate::{Canceled, Config, GapCause, Memory};
 use backtrail_pt::{Avma, Cofi};
 use cache::CofiCache;
-use ffi::{Decoder, Error, Step};
+use ffi::{Decoder, Error, Kind, RawEvent, Step};
+use starts::FlowStarts;
 
 /// libipt's `pt_insn` decoder.
 ///
@@ -50,6 +52,7 @@ impl Engine for Libipt {
         };
         Flow {
             decoder: &mut decoder,
+            starts: FlowStarts::new(trace),
             sink,
             cofis: CofiCache::default(),
             quiet: Quiet::default(),
@@ -62,6 +65,7 @@ impl Engine for Libipt {
 /// One decode.
 struct Flow<'a, 'b> {
     decoder: &'a mut Decoder<'b>,
+    starts: FlowStarts<'b>,
     sink: &'a mut dyn Sink,
     cofis: CofiCache,
     quiet: Quiet,
@@ -101,9 +105,9 @@ impl Flow<'_, '_> {
                 }
             };
             before = sync;
-            self.sink.event(Event::Sync {
-                offset: sync.unwrap_or(0),
-            });
+            let offset = sync.unwrap_or(0);
+            self.starts.sync(offset);
+            self.sink.event(Event::Sync { offset });
             self.quiet = Quiet::default();
             match self.follow(status) {
                 Stop::EndOfTrace => return Ok(()),
@@ -134,8 +138,7 @@ impl Flow<'_, '_> {
             while status.event_pending() {
                 match self.decoder.event() {
                     Ok((event, next)) => {
-                        let offset = self.decoder.offset().unwrap_or(0);
-                        events::push(&event, offset, self.sink);
+                        self.event(&event);
                         self.quiet = Quiet::default();
                         status = next;
                     }
@@ -164,6 +167,20 @@ impl Flow<'_, '_> {
                 return stop;
             }
         }
+    }
+
+    fn event(&mut self, event: &RawEvent) {
+        let read = self.decoder.offset().unwrap_or(0);
+        // How far is read says little: the next events are fetched already, with their packets.
+        let start = match event.kind {
+            Kind::Enabled { status: false, .. } => self.starts.enabled(),
+            Kind::Overflow => self.starts.overflow(),
+            _ => None,
+        };
+        if let Some(offset) = start {
+            self.sink.event(Event::FlowBegins { offset });
+        }
+        events::push(event, read, self.sink);
     }
 
     fn tick(&mut self) -> Option<Stop> {

@@ -4,7 +4,7 @@ mod interner;
 mod marks;
 
 use super::History;
-use crate::{Event, Mark, MarkKind, Sink};
+use crate::{Event, Mark, MarkKind, Sink, Version};
 use backtrail_pt::{Avma, Cofi, Tid, Tsc};
 use interner::Interner;
 use marks::Marker;
@@ -59,6 +59,13 @@ impl HistoryBuilder {
     /// Keeps the newest time stamp: something ends here.
     pub(crate) fn pin(&mut self) {
         self.marker.pin();
+    }
+
+    /// From here on the code is of another version, in which the bytes at these addresses, (first,
+    /// last) inclusive, are others.
+    pub(crate) fn change_code(&mut self, version: Version, changed: &[(Avma, Avma)]) {
+        self.interner.change(version, changed);
+        self.marker.version(self.interner.len(), version);
     }
 
     pub(crate) fn add_errors(&mut self, errors: u64) {

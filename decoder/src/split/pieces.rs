@@ -201,7 +201,7 @@ impl Sink for Cutter<'_> {
                 };
                 self.lost(gap, *error);
             }
-            Event::Ptwrite { .. } | Event::Cpu(_) => {}
+            Event::FlowBegins { .. } | Event::Ptwrite { .. } | Event::Cpu(_) => {}
         }
         self.builder.event(event);
     }

@@ -1,10 +1,11 @@
 //! Finds the blocks in a stream of instructions and gives equal ones the same id.
 
-use crate::Instruction;
 use crate::block::{Code, MAX_INSTRUCTIONS};
 use crate::history::Flow;
+use crate::{Instruction, Version};
 use backtrail_pt::{Avma, Cofi};
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// Instructions come in one by one; a flow of blocks goes out.
 ///
@@ -15,8 +16,11 @@ pub(super) struct Interner {
     flow: Flow,
     /// The block that began at an address last.
     latest: FxHashMap<Avma, u32>,
-    /// All blocks by address and number of instructions: more than one where code was changed.
-    alike: FxHashMap<(Avma, u16), Vec<u32>>,
+    /// All blocks whose bytes are still there, by address and number of instructions: more than one
+    /// where code changed and nobody told.
+    alike: BTreeMap<(Avma, u16), Vec<u32>>,
+    /// Bytes of the longest block.
+    longest: u64,
     open: Option<Open>,
     last: Option<Instruction>,
 }
@@ -94,6 +98,35 @@ impl Interner {
         }
     }
 
+    /// The bytes at these addresses, (first, last) inclusive, are others from now on: what is executed
+    /// there is another block than before, even if it looks alike.
+    pub fn change(&mut self, version: Version, changed: &[(Avma, Avma)]) {
+        self.cut();
+        self.flow.blocks.begin_version(version);
+        for &(first, last) in changed {
+            self.forget(first, last);
+        }
+    }
+
+    fn forget(&mut self, first: Avma, last: Avma) {
+        let from = Avma(first.0.saturating_sub(self.longest));
+        let blocks = &self.flow.blocks;
+        let mut gone = Vec::new();
+        for (&(start, count), alike) in self.alike.range_mut((from, 0)..=(last, u16::MAX)) {
+            let before = alike.len();
+            alike.retain(|&id| start.0.saturating_add(blocks.size(id)) <= first.0);
+            if alike.len() < before {
+                self.latest.remove(&start);
+            }
+            if alike.is_empty() {
+                gone.push((start, count));
+            }
+        }
+        for key in gone {
+            self.alike.remove(&key);
+        }
+    }
+
     fn intern(&mut self, start: Avma, code: &[Code]) -> Option<u32> {
         let key = (start, u16::try_from(code.len()).ok().filter(|&count| count > 0)?);
         let alike = self.alike.entry(key).or_default();
@@ -106,6 +139,7 @@ impl Interner {
             None => {
                 let block = self.flow.blocks.push(start, code)?;
                 alike.push(block);
+                self.longest = self.longest.max(self.flow.blocks.size(block));
                 block
             }
         };

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::history::{Flow, History};
-use crate::{Event, Gap, GapCause, Instruction, Mark, MarkKind, Resumed};
+use crate::{Event, Gap, GapCause, Instruction, Mark, MarkKind, Resumed, Version};
 use backtrail_pt::{Avma, Cpu, Tid, Tsc};
 
 /// Takes the events of a thread in order, each with the index it is before.
@@ -11,6 +11,7 @@ pub(super) struct Marker {
     marks: Vec<Mark>,
     clock: Clock,
     cpus: Vec<(u64, Cpu)>,
+    versions: Vec<(u64, Version)>,
     errors: u64,
     state: State,
     /// Flow was seen, or that it begins in the middle.
@@ -45,6 +46,7 @@ impl Marker {
                 }
                 return false;
             }
+            Event::FlowBegins { .. } => return false,
             Event::Ptwrite { value } => {
                 self.mark(index, MarkKind::Ptwrite(value));
                 return false;
@@ -167,6 +169,14 @@ impl Marker {
         self.mark(index, MarkKind::Gap(gap));
     }
 
+    /// From instruction `index` on, the code is of this version.
+    pub fn version(&mut self, index: u64, version: Version) {
+        match self.versions.last_mut() {
+            Some(last) if last.0 == index => last.1 = version,
+            _ => self.versions.push((index, version)),
+        }
+    }
+
     /// Adds a mark as it is; a time is fixed at it.
     pub fn push(&mut self, mark: Mark) {
         self.clock.pin();
@@ -207,6 +217,7 @@ impl Marker {
             marks: self.marks,
             clock: self.clock,
             cpus: self.cpus,
+            versions: self.versions,
             errors: self.errors,
             end,
         }

@@ -1,0 +1,100 @@
+//! Code that changes while it is traced.
+//!
+//! Where code of a process changes, there is a boundary in the trace of each of its threads: tracing is
+//! switched off before it and on behind it. So a boundary never falls into a flow, and all code
+//! between two of them is of one version.
+
+use super::Section;
+use backtrail_pt::{Avma, Tid};
+use std::collections::BTreeMap;
+
+/// A state of a process's code: the number of the last boundary passed. The first state is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u32);
+
+/// Code that was not there, or other code, before a version.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The version from which on it is there.
+    pub since: Version,
+    /// The code.
+    pub section: Section,
+}
+
+/// Where the flow of a thread comes to a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boundary {
+    /// Flow that begins at this offset of the thread's trace or behind it is of the version, up to
+    /// the next boundary.
+    pub offset: u64,
+    /// The version.
+    pub version: Version,
+}
+
+/// The changes of a process's code.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Versions {
+    /// By version, none of the first; of one version, the later over the earlier.
+    changes: Vec<Change>,
+    /// (first address, number of the change), ascending.
+    by_start: Vec<(u64, u32)>,
+    /// Bytes of the longest change.
+    longest: u64,
+    /// By offset.
+    boundaries: BTreeMap<Tid, Vec<Boundary>>,
+}
+
+impl Versions {
+    pub fn new(mut changes: Vec<Change>, mut boundaries: BTreeMap<Tid, Vec<Boundary>>) -> Self {
+        changes.sort_by_key(|change| change.since);
+        boundaries
+            .values_mut()
+            .for_each(|list| list.sort_by_key(|boundary| boundary.offset));
+        let ranges = || {
+            (0..)
+                .zip(&changes)
+                .filter_map(|(at, change)| Some((at, change.section.range()?)))
+        };
+        let mut by_start: Vec<(u64, u32)> = ranges().map(|(at, (first, _))| (first.0, at)).collect();
+        by_start.sort_unstable();
+        let longest = ranges().map(|(_, (first, last))| last - first + 1).max();
+        Self {
+            by_start,
+            longest: longest.unwrap_or(0),
+            changes,
+            boundaries,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// The boundaries that a thread passes.
+    pub fn boundaries(&self, tid: Tid) -> &[Boundary] {
+        self.boundaries.get(&tid).map_or(&[], Vec::as_slice)
+    }
+
+    /// The changes from number `from` on that are there in a version.
+    pub fn from(&self, from: usize, version: Version) -> &[Change] {
+        let end = self.changes.partition_point(|change| change.since <= version);
+        self.changes.get(from..end).unwrap_or(&[])
+    }
+
+    /// The changes that are there in a version and have an address of `first..=last`, in order.
+    pub fn around(&self, first: Avma, last: Avma, version: Version) -> Vec<&Change> {
+        let lowest = (first.0).saturating_sub(self.longest);
+        let begin = self.by_start.partition_point(|&(start, _)| start < lowest);
+        let end = self.by_start.partition_point(|&(start, _)| start <= last.0);
+        let near = self.by_start.get(begin..end).unwrap_or(&[]);
+        let mut numbers: Vec<u32> = near.iter().map(|&(_, number)| number).collect();
+        numbers.sort_unstable();
+        let found = numbers
+            .into_iter()
+            .filter_map(|number| self.changes.get(number as usize));
+        found
+            .filter(|change| change.since <= version)
+            .filter(|change| change.section.range().is_some_and(|(_, end)| end >= first))
+            .collect()
+    }
+}
