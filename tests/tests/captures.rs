@@ -1,73 +1,54 @@
 //! Traces out of real processors decode into exactly what libipt says.
 
+#![cfg(test)]
+
+mod support;
+
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::captures::{CAPTURES, folder};
+use support::Bundle;
+
+/// A bundle of LLDB's tests; `None`: the captures are not here.
+fn lldb(trace: &str) -> Option<Bundle> {
+    let trace = folder()?.join("pt/lldb").join(trace);
+    let import = ["import".as_ref(), "lldb".as_ref(), trace.as_os_str()];
+    Some(Bundle::made(&import, &[]).0)
+}
 
 #[test]
 fn every_capture_gives_its_count_errors_and_digest() {
-    let temporary = tempfile::tempdir().unwrap();
-    for (at, capture) in CAPTURES.iter().enumerate() {
-        let Some(mut arguments) = capture.import_arguments() else {
+    for capture in CAPTURES {
+        let Some(import) = capture.import_arguments() else {
             return;
         };
-        let bundle = temporary.path().join(at.to_string());
-        arguments.extend(["-o".into(), bundle.clone().into()]);
-        let _ = backtrail(arguments).unwrap().exited(0);
-        let info = backtrail(["info".as_ref(), bundle.as_os_str(), "--digest".as_ref()])
-            .unwrap()
-            .exited(0);
+        let (bundle, _) = Bundle::made(&import, &[]);
+        let info = bundle.run(&["info"], &["--digest"]);
         assert_eq!(info.stdout, capture.digest_line(), "{}", capture.trace);
     }
 }
 
 #[test]
 fn an_lldb_bundle_gives_the_same_as_its_raw_trace() {
-    let Some(folder) = folder() else { return };
-    let temporary = tempfile::tempdir().unwrap();
-    let bundle = temporary.path().join("bundle");
-    let trace = folder.join("pt/lldb/intelpt-trace/trace.json");
-    let import = [
-        "import".as_ref(),
-        "lldb".as_ref(),
-        trace.as_os_str(),
-        "-o".as_ref(),
-        bundle.as_os_str(),
-    ];
-    let _ = backtrail(import).unwrap().exited(0);
-    let info = backtrail(["info".as_ref(), bundle.as_os_str(), "--digest".as_ref()])
-        .unwrap()
-        .exited(0);
+    let Some(bundle) = lldb("intelpt-trace/trace.json") else {
+        return;
+    };
     assert_eq!(
-        info.stdout,
+        bundle.run(&["info"], &["--digest"]).stdout,
         "thread 3842849 instructions 21 errors 0 digest a9fe0721b4730d26\n"
     );
 }
 
 #[test]
 fn processors_are_split_into_threads_as_lldb_does() {
-    let Some(folder) = folder() else { return };
-    let temporary = tempfile::tempdir().unwrap();
-    let bundle = temporary.path().join("bundle");
-    let trace = folder.join("pt/lldb/intelpt-multi-core-trace/trace.json");
-    let import = [
-        "import".as_ref(),
-        "lldb".as_ref(),
-        trace.as_os_str(),
-        "-o".as_ref(),
-        bundle.as_os_str(),
-    ];
-    let _ = backtrail(import).unwrap().exited(0);
-    let info = backtrail(["info".as_ref(), bundle.as_os_str(), "--json".as_ref()])
-        .unwrap()
-        .exited(0);
-    let info: serde_json::Value = serde_json::from_str(&info.stdout).unwrap();
+    let Some(bundle) = lldb("intelpt-multi-core-trace/trace.json") else {
+        return;
+    };
+    let info = bundle.info();
     let cpus = info["cpus"].as_array().unwrap();
     let sum = |key: &str| cpus.iter().filter_map(|cpu| cpu[key].as_u64()).sum::<u64>();
     assert_eq!((sum("executions"), sum("psb_blocks")), (153, 5));
-    let debug = ["debug".as_ref(), bundle.as_os_str(), "--batch".as_ref()];
-    let commands = ["-e", "thread 3497497", "-e", "goto end", "-e", "backtrace"].map(AsRef::as_ref);
-    let debug = backtrail(debug.into_iter().chain(commands)).unwrap().exited(0);
-    assert!(debug.stdout.contains("bar()"), "{}", debug.stdout);
+    let transcript = bundle.debug(&["thread 3497497", "goto end", "backtrace"]);
+    assert!(transcript.contains("bar()"), "{transcript}");
 }
 
 #[test]

@@ -2,18 +2,19 @@
 //! branch list that another tool made of the same trace, and the crash and the way back read as they should.
 #![cfg(test)]
 
-use backtrail_tests::backtrail::{Run, backtrail};
+mod support;
+
 use backtrail_tests::captures::folder;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use support::Bundle;
 
 /// A branch: where from, where to; 0 stands for outside of the traced code.
 type Branch = (u64, u64);
 
 struct Crash {
-    _temporary: tempfile::TempDir,
-    bundle: PathBuf,
+    bundle: Bundle,
     branch_list: PathBuf,
 }
 
@@ -21,41 +22,24 @@ struct Crash {
 fn import(program: &str, recording: &str) -> Option<Crash> {
     let folder = folder()?.join("pt/hase/20180404").join(program);
     let file = |extension: &str| folder.join(recording).with_extension(extension);
-    let temporary = tempfile::tempdir().unwrap();
-    let bundle = temporary.path().join("bundle");
     let (data, core) = (file("perf"), file("coredump"));
-    let import: [&OsStr; 7] = [
+    let import: [&OsStr; 5] = [
         "import".as_ref(),
         "perf".as_ref(),
         data.as_ref(),
         "--core".as_ref(),
         core.as_ref(),
-        "-o".as_ref(),
-        bundle.as_ref(),
     ];
-    let _ = backtrail(import).unwrap().exited(0);
     Some(Crash {
-        _temporary: temporary,
-        bundle,
+        bundle: Bundle::made(&import, &[]).0,
         branch_list: file("trace"),
     })
 }
 
 impl Crash {
-    fn run(&self, arguments: &[&str]) -> Run {
-        let (command, rest) = arguments.split_first().unwrap();
-        // `dump` takes what to dump before the bundle.
-        let before = usize::from(*command == "dump");
-        let mut all: Vec<&OsStr> = vec![command.as_ref()];
-        all.extend(rest[..before].iter().map(|text| OsStr::new(*text)));
-        all.push(self.bundle.as_ref());
-        all.extend(rest[before..].iter().map(|text| OsStr::new(*text)));
-        backtrail(all).unwrap().exited(0)
-    }
-
     /// The branches in the decoded instructions, taken ones only.
     fn branches(&self) -> Vec<Branch> {
-        let dump = self.run(&["dump", "instructions", "--json"]);
+        let dump = self.bundle.run(&["dump", "instructions"], &["--json"]);
         let mut branches = Vec::new();
         let mut previous: Option<(u64, u64)> = None;
         for line in dump.stdout.lines() {
@@ -128,12 +112,12 @@ fn digests_are_those_of_the_raw_packets() {
         return;
     };
     let expected = "thread 19731 instructions 1092 errors 0 digest 59be03529a08eded\n";
-    assert_eq!(crash.run(&["info", "--digest"]).stdout, expected);
+    assert_eq!(crash.bundle.run(&["info"], &["--digest"]).stdout, expected);
     let Some(crash) = import("loopy", "loopy-20180404T162955") else {
         return;
     };
     let expected = "thread 19233 instructions 57 errors 0 digest 574bf011aedda8f4\n";
-    assert_eq!(crash.run(&["info", "--digest"]).stdout, expected);
+    assert_eq!(crash.bundle.run(&["info"], &["--digest"]).stdout, expected);
 }
 
 /// A transcript for eyes: the crash, the way back by lines, the registers of the core.
@@ -142,7 +126,6 @@ fn the_way_back_from_the_crash_reads_as_it_did() {
     let Some(crash) = import("control_flow", "control_flow-20180404T163033") else {
         return;
     };
-    let mut arguments = vec!["debug", "--batch"];
     let commands = [
         "crash",
         "info registers rip rsp",
@@ -158,8 +141,7 @@ fn the_way_back_from_the_crash_reads_as_it_did() {
         "reverse-continue",
         "calls",
     ];
-    arguments.extend(commands.iter().flat_map(|command| ["-e", command]));
-    let transcript = crash.run(&arguments).stdout;
+    let transcript = crash.bundle.debug(&commands);
     // Where the recording machine had the program is nobody's business.
     let shown = |line: &str| line.split(" from /").next().unwrap_or_default().to_owned();
     insta::assert_snapshot!(transcript.lines().map(shown).collect::<Vec<_>>().join("\n"));

@@ -1,10 +1,11 @@
 //! LLDB 22, where it is installed, loads the bundles that we write and lists what we list.
 #![cfg(test)]
 
-use backtrail_tests::backtrail::backtrail;
-use backtrail_tests::built;
-use backtrail_tests::programs::Variant;
+mod support;
+
+use backtrail_tests::programs::{Variant, find};
 use std::process::Command;
+use support::Bundle;
 
 const LLDB: &str = "lldb-22";
 
@@ -24,26 +25,9 @@ fn lldb_loads_a_recorded_bundle_and_sees_the_same_instructions() {
     if !installed() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let bundle = folder.path().join("bundle");
-    let program = built("crash_null", Variant::Static).unwrap();
-    let record = [
-        "record".as_ref(),
-        "--full".as_ref(),
-        "-o".as_ref(),
-        bundle.as_os_str(),
-        "--".as_ref(),
-        program.as_os_str(),
-    ];
-    let _ = backtrail(record).unwrap().exited(0);
-    let dump = [
-        "dump".as_ref(),
-        "instructions".as_ref(),
-        bundle.as_os_str(),
-        "--json".as_ref(),
-    ];
-    let dump = backtrail(dump).unwrap().exited(0);
-    let ours: Vec<u64> = dump
+    let (bundle, _) = Bundle::recorded(find("crash_null").unwrap(), Variant::Static, &["--full"]);
+    let ours: Vec<u64> = bundle
+        .run(&["dump", "instructions"], &["--json"])
         .stdout
         .lines()
         .filter_map(|line| {
@@ -55,7 +39,7 @@ fn lldb_loads_a_recorded_bundle_and_sees_the_same_instructions() {
 
     let output = Command::new(LLDB)
         .args(["--batch", "--no-lldbinit", "-o"])
-        .arg(format!("trace load {}", bundle.join("trace.json").display()))
+        .arg(format!("trace load {}", bundle.path.join("trace.json").display()))
         .args([
             "-o",
             "thread trace dump instructions --forwards --raw --count 10000000",
@@ -75,9 +59,8 @@ fn lldb_loads_a_recorded_bundle_and_sees_the_same_instructions() {
         "{text}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let packets = ["dump".as_ref(), "packets".as_ref(), bundle.as_os_str()];
-    let packets = backtrail(packets).unwrap().exited(0);
-    let parts = packets
+    let parts = bundle
+        .run(&["dump", "packets"], &[])
         .stdout
         .lines()
         .filter(|line| line.ends_with(" psb"))
