@@ -1,6 +1,7 @@
 //! Disassembly, with names for the targets of jumps and calls.
 
 use crate::session::Process;
+use backtrail_decoder::Version;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::Symbolizer;
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, IntelFormatter};
@@ -84,10 +85,12 @@ fn formatter(flavor: Flavor, symbols: &Arc<Symbolizer>) -> Box<dyn Formatter> {
     formatter
 }
 
-/// The instructions in `range`, or until `count` are there; ends early where the code is unknown.
+/// The instructions that were in `range` in a version of the code, or until `count` are there; ends
+/// early where the code is unknown.
 #[must_use]
 pub fn disassemble(
     process: &Process,
+    version: Version,
     range: Range<Avma>,
     count: usize,
     flavor: Flavor,
@@ -97,7 +100,7 @@ pub fn disassemble(
         .min(MAX_BYTES)
         .min((count as u64).saturating_mul(15));
     let mut code = vec![0; len as usize];
-    let known = process.read(range.start, &mut code);
+    let known = process.read(version, range.start, &mut code);
     code.truncate(known);
     let mut formatter = formatter(flavor, &process.symbols);
     let mut decoder = Decoder::with_ip(64, &code, range.start.0, DecoderOptions::NONE);

@@ -72,8 +72,9 @@ pub fn line_of(navigator: &Navigator, frame: &StackFrame) -> Option<SourceView> 
 #[must_use]
 pub fn instruction(navigator: &Navigator) -> Option<disassembly::Line> {
     let (process, pc) = (navigator.process().ok()?, navigator.pc()?);
+    let version = navigator.thread().ok()?.history.version(navigator.index());
     let end = Avma(pc.0.saturating_add(15));
-    disassembly::disassemble(process, pc..end, 1, navigator.flavor, Some(pc))
+    disassembly::disassemble(process, version, pc..end, 1, navigator.flavor, Some(pc))
         .into_iter()
         .next()
 }

@@ -117,6 +117,7 @@ fn at_location(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> 
 pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let navigator = &*context.navigator;
     let process = navigator.process()?;
+    let version = navigator.thread()?.history.version(navigator.index());
     let pc = navigator.pc();
     let address = |text: &str| location::address(process, text.trim().trim_start_matches('*'), pc);
     if let Some((from, to)) = arguments.split_once(',') {
@@ -130,7 +131,7 @@ pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<
                 "{from},{to} is no range: the first address must be below the second"
             )));
         }
-        let lines = disassembled(process, from..to, MAX_INSTRUCTIONS, navigator.flavor, pc);
+        let lines = disassembled(process, version, from..to, MAX_INSTRUCTIONS, navigator.flavor, pc);
         return Ok(Output::Disassembly {
             function: None,
             lines,
@@ -150,6 +151,7 @@ pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<
     };
     let lines = disassembled(
         process,
+        version,
         function.range.clone(),
         MAX_INSTRUCTIONS,
         navigator.flavor,
@@ -185,7 +187,8 @@ pub(super) fn examine(context: &mut Context<'_>, arguments: &str) -> Result<Outp
     let process = navigator.process()?;
     let at = location::address(process, place.trim_start_matches('*'), navigator.pc())?;
     let end = Avma(at.0.saturating_add(count as u64 * 15));
-    let lines = disassembled(process, at..end, count, navigator.flavor, navigator.pc());
+    let version = navigator.thread()?.history.version(navigator.index());
+    let lines = disassembled(process, version, at..end, count, navigator.flavor, navigator.pc());
     Ok(Output::Disassembly {
         function: None,
         lines,

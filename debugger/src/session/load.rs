@@ -8,9 +8,11 @@ use crate::time::Timebase;
 use backtrail_bundle::core::{Core, MappedFile};
 use backtrail_bundle::manifest::{Crash, Manifest};
 use backtrail_bundle::switch::Direction;
-use backtrail_bundle::{Bundle, SharedBytes};
+use backtrail_bundle::versions::{self, Fragment};
+use backtrail_bundle::{Bundle, CodeVersions, SharedBytes};
 use backtrail_decoder::{
-    AddressFilter, Config, Decoded, FilterKind, HistoryBuilder, Image, Input, Section, Switch, Watch, decode,
+    AddressFilter, Boundary, Change, Config, Decoded, FilterKind, HistoryBuilder, Image, Input, Section,
+    Switch, Version, Watch, decode,
 };
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, Pid, Tid};
@@ -121,6 +123,25 @@ fn image_of(bundle: &Bundle, pid: Pid) -> Result<Image> {
             bytes: Arc::new(section.bytes),
         });
     }
+    let CodeVersions {
+        fragments,
+        boundaries,
+    } = bundle.code_versions(pid)?;
+    let change = |fragment: Fragment| Change {
+        since: Version(fragment.boundary),
+        section: Section {
+            start: fragment.address,
+            bytes: Arc::new(fragment.bytes),
+        },
+    };
+    let boundary = |boundary: versions::Boundary| Boundary {
+        offset: boundary.offset,
+        version: Version(boundary.number),
+    };
+    let boundaries = boundaries
+        .into_iter()
+        .map(|(tid, list)| (tid, list.into_iter().map(boundary).collect()));
+    image.set_versions(fragments.into_iter().map(change).collect(), boundaries.collect());
     Ok(image)
 }
 

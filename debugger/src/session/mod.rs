@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::time::Timebase;
 use backtrail_bundle::core::{Core, Registers};
 use backtrail_bundle::manifest::Crash;
-use backtrail_decoder::{CpuReport, EngineKind, Forest, History, Image, Watch};
+use backtrail_decoder::{CpuReport, EngineKind, Forest, History, Image, Version, Watch};
 use backtrail_pt::{Avma, Pid, Tid};
 use backtrail_symbolizer::{Function, Symbolizer};
 use functions::SymbolFunctions;
@@ -238,9 +238,9 @@ impl Thread {
 }
 
 impl Process {
-    /// Copies code bytes from `at`, and says how many there are.
-    pub fn read(&self, at: Avma, out: &mut [u8]) -> usize {
-        self.image.read(at, out)
+    /// Copies code bytes from `at`, as they were in a version, and says how many there are.
+    pub fn read(&self, version: Version, at: Avma, out: &mut [u8]) -> usize {
+        self.image.read_version(version, at, out)
     }
 
     /// What stepping by lines asks.
