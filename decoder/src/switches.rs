@@ -52,7 +52,6 @@ pub fn executions(switches: &[Switch]) -> Vec<Execution> {
             (Some(last), true) if last.out => found.push(ended(switch, Tsc(last.at.0 + 1))),
             (Some(last), true) if (last.pid, last.tid) == (switch.pid, switch.tid) => {
                 found.push(Execution {
-                    end: switch.at,
                     end_known: true,
                     ..begun(last, switch.at)
                 });
@@ -71,29 +70,25 @@ pub fn executions(switches: &[Switch]) -> Vec<Execution> {
     found
 }
 
+/// Switched in and not seen going out, which was at `end` at the latest.
 fn begun(switch: Switch, end: Tsc) -> Execution {
-    let Switch {
-        at: start, pid, tid, ..
-    } = switch;
     Execution {
-        pid,
-        tid,
-        start,
+        pid: switch.pid,
+        tid: switch.tid,
+        start: switch.at,
         end,
         start_known: true,
         end_known: false,
     }
 }
 
+/// Switched out and not seen coming in, which was at `start` at the earliest.
 fn ended(switch: Switch, start: Tsc) -> Execution {
-    let Switch {
-        at: end, pid, tid, ..
-    } = switch;
     Execution {
-        pid,
-        tid,
+        pid: switch.pid,
+        tid: switch.tid,
         start,
-        end,
+        end: switch.at,
         start_known: false,
         end_known: true,
     }

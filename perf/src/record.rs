@@ -184,42 +184,40 @@ fn name(cursor: &Cursor<'_>) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// What both kinds of mapping begin with; the rest is as of code in a file of unknown name.
+fn mapping(cursor: &mut Cursor<'_>, misc: u16) -> Result<Mmap, Error> {
+    let (pid, _) = ids(cursor)?;
+    Ok(Mmap {
+        pid,
+        start: Avma(cursor.u64()?),
+        size: cursor.u64()?,
+        offset: FileOffset(cursor.u64()?),
+        path: String::new(),
+        build_id: None,
+        executable: true,
+        user: misc & MISC_CPUMODE == MISC_USER,
+    })
+}
+
 fn mmap(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<Event, Error> {
     const MISC_MMAP_DATA: u16 = 1 << 13;
-    let (pid, _) = ids(cursor)?;
-    let (start, size, offset) = (Avma(cursor.u64()?), cursor.u64()?, FileOffset(cursor.u64()?));
-    Ok(Event::Mmap(Mmap {
-        pid,
-        start,
-        size,
-        offset,
-        path: name(cursor),
-        build_id: None,
-        executable: misc & MISC_MMAP_DATA == 0,
-        user: misc & MISC_CPUMODE == MISC_USER,
-    }))
+    let mut mmap = mapping(cursor, misc)?;
+    mmap.executable = misc & MISC_MMAP_DATA == 0;
+    mmap.path = name(cursor);
+    Ok(Event::Mmap(mmap))
 }
 
 fn mmap2(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<Event, Error> {
-    let (pid, _) = ids(cursor)?;
-    let (start, size, offset) = (Avma(cursor.u64()?), cursor.u64()?, FileOffset(cursor.u64()?));
+    let mut mmap = mapping(cursor, misc)?;
     // Either the build id with its length, or device and inode.
     let (len, union) = (cursor.u8()?, cursor.bytes(23)?);
-    let build_id = (misc & MISC_MMAP_BUILD_ID != 0)
-        .then(|| union.get(3..3 + usize::from(len)).and_then(BuildId::new))
-        .flatten();
-    let protection = cursor.u32()?;
-    cursor.u32()?;
-    Ok(Event::Mmap(Mmap {
-        pid,
-        start,
-        size,
-        offset,
-        path: name(cursor),
-        build_id,
-        executable: protection & PROT_EXEC != 0,
-        user: misc & MISC_CPUMODE == MISC_USER,
-    }))
+    if misc & MISC_MMAP_BUILD_ID != 0 {
+        mmap.build_id = union.get(3..3 + usize::from(len)).and_then(BuildId::new);
+    }
+    mmap.executable = cursor.u32()? & PROT_EXEC != 0;
+    let _flags = cursor.u32()?;
+    mmap.path = name(cursor);
+    Ok(Event::Mmap(mmap))
 }
 
 fn comm(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<Event, Error> {
