@@ -1,18 +1,17 @@
 //! The navigator: a session, a position in it, and what the user set.
 
-use crate::breakpoint::{self, Breakpoints, Hit, Hits};
+mod locate;
+mod run;
+
+use crate::breakpoint::Breakpoints;
 use crate::disassembly::Flavor;
 use crate::error::{Error, Result};
-use crate::lines::LineStarts;
-use crate::location::{Location, Resolved};
 use crate::session::{Process, Session, Thread};
-use crate::signal;
 use crate::source::SourceFinder;
 use crate::stack::{self, Stack};
-use crate::step::{Direction, Motion, Steps};
 use crate::stop::StopReason;
 use backtrail_decoder::{Position, Watch};
-use backtrail_pt::{Avma, Pid, Tid};
+use backtrail_pt::{Avma, Tid};
 use std::collections::BTreeMap;
 
 /// A move that was made.
@@ -181,13 +180,7 @@ impl Navigator {
             self.done.push(from);
             self.undone.clear();
         }
-        self.stand_at(position);
-        Ok(Stop {
-            from,
-            to: position,
-            reason: StopReason::Done,
-            crossed_gap: None,
-        })
+        Ok(self.stand_at(position))
     }
 
     /// Undoes the last move.
@@ -195,19 +188,10 @@ impl Navigator {
     /// # Errors
     /// When nothing moved.
     pub fn back(&mut self) -> Result<Stop> {
-        let to = self
-            .done
-            .pop()
-            .ok_or_else(|| Error::Cannot("there is no move to undo".to_owned()))?;
-        let from = self.position();
-        self.undone.push(from);
-        self.stand_at(to);
-        Ok(Stop {
-            from,
-            to,
-            reason: StopReason::Done,
-            crossed_gap: None,
-        })
+        let nothing = || Error::Cannot("there is no move to undo".to_owned());
+        let to = self.done.pop().ok_or_else(nothing)?;
+        self.undone.push(self.position());
+        Ok(self.stand_at(to))
     }
 
     /// Redoes the last move that was undone.
@@ -217,15 +201,8 @@ impl Navigator {
     pub fn forward(&mut self) -> Result<Stop> {
         let nothing = || Error::Cannot("there is no undone move to make again".to_owned());
         let to = self.undone.pop().ok_or_else(nothing)?;
-        let from = self.position();
-        self.done.push(from);
-        self.stand_at(to);
-        Ok(Stop {
-            from,
-            to,
-            reason: StopReason::Done,
-            crossed_gap: None,
-        })
+        self.done.push(self.position());
+        Ok(self.stand_at(to))
     }
 
     /// Calls `look` as if standing elsewhere; for views of another place.
@@ -242,187 +219,24 @@ impl Navigator {
         seen
     }
 
-    fn stand_at(&mut self, position: Position) {
+    /// Moves without remembering from where.
+    fn stand_at(&mut self, position: Position) -> Stop {
+        let from = self.position();
         self.current = position.tid();
         self.positions.insert(position.tid(), position.index());
         self.frame = 0;
         self.listed = None;
+        Stop {
+            from,
+            to: position,
+            reason: StopReason::Done,
+            crossed_gap: None,
+        }
     }
 
     /// Where a thread was left, or the end of its history.
     #[must_use]
     pub fn position_of(&self, tid: Tid) -> Position {
         Position::new(tid, self.positions.get(&tid).copied().unwrap_or(0))
-    }
-
-    /// Calls `with` with what moves in the current thread.
-    ///
-    /// # Errors
-    /// When the thread has no history, or when canceled; and what `with` fails with.
-    pub fn with_steps<T>(&self, watch: &Watch<'_>, with: impl FnOnce(&Steps<'_>) -> Result<T>) -> Result<T> {
-        let thread = self.thread()?;
-        if thread.history.is_empty() {
-            return Err(Error::NoHistory(thread.tid));
-        }
-        let forest = self.session.forest(thread, watch)?;
-        let lines = self.process()?.lines();
-        with(&Steps {
-            lines: LineStarts {
-                history: &thread.history,
-                forest,
-                lines,
-                watch,
-            },
-            gaps: thread.gaps(),
-            frame: self.frame,
-            crash: self.session.crash_of(thread.tid).map(signal::describe),
-        })
-    }
-
-    /// Moves by a verb.
-    ///
-    /// # Errors
-    /// When the thread has no history, or when canceled; then nothing moved.
-    pub fn run(&mut self, motion: &Motion, direction: Direction, watch: &Watch<'_>) -> Result<Stop> {
-        let from = self.index();
-        let process = self.process()?.pid;
-        let target = self.with_steps(watch, |steps| steps.target(motion, direction, from))?;
-        let (index, reason) = match self.breakpoint_on_the_way(process, direction, target.index, watch)? {
-            Some((index, number)) => (index, StopReason::Breakpoint { number }),
-            None => (target.index, target.reason),
-        };
-        let crossed_gap = self
-            .thread()?
-            .history
-            .gap_between(from, index)
-            .map(|(_, gap)| gap.cause.to_string());
-        let crossed_gap = crossed_gap.filter(|_| !matches!(reason, StopReason::Gap { .. }));
-        let stop = self.go_to(Position::new(self.current, index))?;
-        Ok(Stop {
-            reason,
-            crossed_gap,
-            ..stop
-        })
-    }
-
-    /// The nearest hit that counts, up to and with `target`.
-    fn breakpoint_on_the_way(
-        &mut self,
-        process: Pid,
-        direction: Direction,
-        target: u64,
-        watch: &Watch<'_>,
-    ) -> Result<Option<(u64, u32)>> {
-        let mut from = self.index();
-        loop {
-            let limit = match direction {
-                Direction::Forward => target.saturating_add(1),
-                Direction::Backward => target,
-            };
-            if self.breakpoints.all().is_empty() || from == target {
-                return Ok(None);
-            }
-            let nearest = self.with_steps(watch, |steps| {
-                breakpoint::nearest(
-                    self.breakpoints.all(),
-                    process,
-                    &steps.lines,
-                    direction,
-                    from,
-                    limit,
-                )
-            })?;
-            let Some((index, number)) = nearest else {
-                return Ok(None);
-            };
-            if self.counts(index, number, watch)? {
-                return Ok(Some((index, number)));
-            }
-            from = index;
-        }
-    }
-
-    /// Takes note of a hit, and says whether to stop there.
-    fn counts(&mut self, index: u64, number: u32, watch: &Watch<'_>) -> Result<bool> {
-        let caller = self.caller_at(index, watch)?;
-        let tid = self.current.0;
-        let breakpoint = self.breakpoints.get_mut(number)?;
-        let count = breakpoint.count.saturating_add(1);
-        let hit = Hit {
-            tid,
-            count,
-            caller: caller.as_deref(),
-        };
-        breakpoint.count = count;
-        if breakpoint
-            .condition
-            .as_ref()
-            .is_some_and(|condition| !condition.holds(&hit))
-        {
-            return Ok(false);
-        }
-        if breakpoint.ignore > 0 {
-            breakpoint.ignore -= 1;
-            return Ok(false);
-        }
-        if breakpoint.temporary {
-            self.breakpoints.delete(number)?;
-        }
-        Ok(true)
-    }
-
-    fn caller_at(&self, index: u64, watch: &Watch<'_>) -> Result<Option<String>> {
-        let stack = stack::stack(&self.session, self.thread()?, index, 2, watch)?;
-        Ok(stack.frames.into_iter().nth(1).and_then(|frame| frame.function))
-    }
-
-    /// Looks a location up in the current process.
-    ///
-    /// # Errors
-    /// When it is none, or there is no code for it.
-    pub fn resolve(&self, text: &str, watch: &Watch<'_>) -> Result<Resolved> {
-        let location = Location::parse(text)?;
-        let here = self.current_file(watch)?;
-        location.resolve(self.process()?, here.as_deref(), self.pc())
-    }
-
-    /// Looks a location up in every process, for breakpoints.
-    ///
-    /// # Errors
-    /// When none has code for it.
-    pub fn resolve_everywhere(
-        &self,
-        text: &str,
-        watch: &Watch<'_>,
-    ) -> Result<(BTreeMap<Pid, Hits>, Vec<String>)> {
-        let location = Location::parse(text)?;
-        let here = self.current_file(watch)?;
-        let mut hits = BTreeMap::new();
-        let mut places = Vec::new();
-        let mut error = None;
-        for process in self.session.processes() {
-            match location.resolve(process, here.as_deref(), self.pc()) {
-                Ok(resolved) => {
-                    hits.insert(process.pid, resolved.hits);
-                    places.extend(resolved.places);
-                }
-                Err(problem) => error = Some(problem),
-            }
-        }
-        places.dedup();
-        match error {
-            Some(error) if hits.is_empty() => Err(error),
-            _ => Ok((hits, places)),
-        }
-    }
-
-    /// The source file of the selected frame; if it has none, of the nearest frame around it.
-    fn current_file(&self, watch: &Watch<'_>) -> Result<Option<String>> {
-        let stack = self.stack(self.frame + 8, watch)?;
-        Ok(stack
-            .frames
-            .into_iter()
-            .skip(self.frame)
-            .find_map(|frame| frame.file))
     }
 }

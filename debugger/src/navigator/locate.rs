@@ -1,0 +1,61 @@
+//! Looking locations up from where the navigator stands.
+
+use super::Navigator;
+use crate::breakpoint::Hits;
+use crate::error::Result;
+use crate::location::{Location, Resolved};
+use backtrail_decoder::Watch;
+use backtrail_pt::Pid;
+use std::collections::BTreeMap;
+
+impl Navigator {
+    /// Looks a location up in the current process.
+    ///
+    /// # Errors
+    /// When it is none, or there is no code for it.
+    pub fn resolve(&self, text: &str, watch: &Watch<'_>) -> Result<Resolved> {
+        let location = Location::parse(text)?;
+        let here = self.current_file(watch)?;
+        location.resolve(self.process()?, here.as_deref(), self.pc())
+    }
+
+    /// Looks a location up in every process, for breakpoints.
+    ///
+    /// # Errors
+    /// When none has code for it.
+    pub fn resolve_everywhere(
+        &self,
+        text: &str,
+        watch: &Watch<'_>,
+    ) -> Result<(BTreeMap<Pid, Hits>, Vec<String>)> {
+        let location = Location::parse(text)?;
+        let here = self.current_file(watch)?;
+        let mut hits = BTreeMap::new();
+        let mut places = Vec::new();
+        let mut error = None;
+        for process in self.session.processes() {
+            match location.resolve(process, here.as_deref(), self.pc()) {
+                Ok(resolved) => {
+                    hits.insert(process.pid, resolved.hits);
+                    places.extend(resolved.places);
+                }
+                Err(problem) => error = Some(problem),
+            }
+        }
+        places.dedup();
+        match error {
+            Some(error) if hits.is_empty() => Err(error),
+            _ => Ok((hits, places)),
+        }
+    }
+
+    /// The source file of the selected frame; if it has none, of the nearest frame around it.
+    fn current_file(&self, watch: &Watch<'_>) -> Result<Option<String>> {
+        let stack = self.stack(self.frame + 8, watch)?;
+        Ok(stack
+            .frames
+            .into_iter()
+            .skip(self.frame)
+            .find_map(|frame| frame.file))
+    }
+}

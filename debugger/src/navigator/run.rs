@@ -1,0 +1,135 @@
+//! Moving by verbs, and the breakpoints that stop a move on its way.
+
+use super::{Navigator, Stop};
+use crate::breakpoint::{self, Hit};
+use crate::error::{Error, Result};
+use crate::lines::LineStarts;
+use crate::signal;
+use crate::stack;
+use crate::step::{Direction, Motion, Steps};
+use crate::stop::StopReason;
+use backtrail_decoder::{Position, Watch};
+use backtrail_pt::Pid;
+
+impl Navigator {
+    /// Calls `with` with what moves in the current thread.
+    ///
+    /// # Errors
+    /// When the thread has no history, or when canceled; and what `with` fails with.
+    pub fn with_steps<T>(&self, watch: &Watch<'_>, with: impl FnOnce(&Steps<'_>) -> Result<T>) -> Result<T> {
+        let thread = self.thread()?;
+        if thread.history.is_empty() {
+            return Err(Error::NoHistory(thread.tid));
+        }
+        let forest = self.session.forest(thread, watch)?;
+        let lines = self.process()?.lines();
+        with(&Steps {
+            lines: LineStarts {
+                history: &thread.history,
+                forest,
+                lines,
+                watch,
+            },
+            gaps: thread.gaps(),
+            frame: self.frame,
+            crash: self.session.crash_of(thread.tid).map(signal::describe),
+        })
+    }
+
+    /// Moves by a verb.
+    ///
+    /// # Errors
+    /// When the thread has no history, or when canceled; then nothing moved.
+    pub fn run(&mut self, motion: &Motion, direction: Direction, watch: &Watch<'_>) -> Result<Stop> {
+        let from = self.index();
+        let process = self.process()?.pid;
+        let target = self.with_steps(watch, |steps| steps.target(motion, direction, from))?;
+        let (index, reason) = match self.breakpoint_on_the_way(process, direction, target.index, watch)? {
+            Some((index, number)) => (index, StopReason::Breakpoint { number }),
+            None => (target.index, target.reason),
+        };
+        let crossed_gap = self
+            .thread()?
+            .history
+            .gap_between(from, index)
+            .map(|(_, gap)| gap.cause.to_string());
+        let crossed_gap = crossed_gap.filter(|_| !matches!(reason, StopReason::Gap { .. }));
+        let stop = self.go_to(Position::new(self.current, index))?;
+        Ok(Stop {
+            reason,
+            crossed_gap,
+            ..stop
+        })
+    }
+
+    /// The nearest hit that counts, up to and with `target`.
+    fn breakpoint_on_the_way(
+        &mut self,
+        process: Pid,
+        direction: Direction,
+        target: u64,
+        watch: &Watch<'_>,
+    ) -> Result<Option<(u64, u32)>> {
+        let mut from = self.index();
+        loop {
+            let limit = match direction {
+                Direction::Forward => target.saturating_add(1),
+                Direction::Backward => target,
+            };
+            if self.breakpoints.all().is_empty() || from == target {
+                return Ok(None);
+            }
+            let nearest = self.with_steps(watch, |steps| {
+                breakpoint::nearest(
+                    self.breakpoints.all(),
+                    process,
+                    &steps.lines,
+                    direction,
+                    from,
+                    limit,
+                )
+            })?;
+            let Some((index, number)) = nearest else {
+                return Ok(None);
+            };
+            if self.counts(index, number, watch)? {
+                return Ok(Some((index, number)));
+            }
+            from = index;
+        }
+    }
+
+    /// Takes note of a hit, and says whether to stop there.
+    fn counts(&mut self, index: u64, number: u32, watch: &Watch<'_>) -> Result<bool> {
+        let caller = self.caller_at(index, watch)?;
+        let tid = self.current.0;
+        let breakpoint = self.breakpoints.get_mut(number)?;
+        let count = breakpoint.count.saturating_add(1);
+        let hit = Hit {
+            tid,
+            count,
+            caller: caller.as_deref(),
+        };
+        breakpoint.count = count;
+        if breakpoint
+            .condition
+            .as_ref()
+            .is_some_and(|condition| !condition.holds(&hit))
+        {
+            return Ok(false);
+        }
+        if breakpoint.ignore > 0 {
+            breakpoint.ignore -= 1;
+            return Ok(false);
+        }
+        if breakpoint.temporary {
+            self.breakpoints.delete(number)?;
+        }
+        Ok(true)
+    }
+
+    fn caller_at(&self, index: u64, watch: &Watch<'_>) -> Result<Option<String>> {
+        let stack = stack::stack(&self.session, self.thread()?, index, 2, watch)?;
+        Ok(stack.frames.into_iter().nth(1).and_then(|frame| frame.function))
+    }
+}
