@@ -1,10 +1,12 @@
 //! The example programs of the tests, and the helpers that end-to-end tests share.
 //!
-//! Other crates take this as a dev-dependency for [`programs`]; it depends on none of them.
+//! Other crates take this as a dev-dependency for [`programs`]; it depends on none of them. [`real`] is the table of
+//! real programs, which the tests and the benchmarks share.
 
 pub mod backtrail;
 pub mod captures;
 pub mod programs;
+pub mod real;
 
 mod build;
 

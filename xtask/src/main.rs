@@ -1,6 +1,7 @@
-//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `tidy`, `fuzz`.
+//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `tidy`, `fuzz`, `bench`.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod demo;
 mod fuzz;
 mod packages;
@@ -16,9 +17,12 @@ type Failure = String;
 const USAGE: &str = "\
 cargo xtask demo [--program c|rust]   build Backtrail, record a crash, and walk back to its cause
 cargo xtask test                      install what the tests need, and run every check and test
-cargo xtask test-all                  the same with the long fuzzing and the whole program matrix
+cargo xtask test-all                  the same with the long fuzzing, the whole program matrix, and real programs
 cargo xtask tidy                      the invariants of ARCHITECTURE.md
-cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)";
+cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
+cargo xtask bench record [PROGRAM…]   what recording costs, beside qemu and valgrind
+cargo xtask bench programs [PROGRAM…] real programs: recorded, the same as not recorded?
+                                      both: [--quick] [--json] [--runs N] [--ring MIB] [--engine E]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +42,12 @@ fn main() -> ExitCode {
             Ok(seconds) => fuzz::run(seconds),
             Err(_) => Err(format!("'{seconds}' is no number of seconds")),
         },
+        ["bench", "record", options @ ..] => {
+            bench::Options::parse(options).and_then(|options| bench::record(&options))
+        }
+        ["bench", "programs", options @ ..] => {
+            bench::Options::parse(options).and_then(|options| bench::programs(&options))
+        }
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -4,6 +4,7 @@
 //! is printed.
 
 use crate::{Failure, shell};
+use backtrail_tests::real::PROGRAMS;
 use std::path::Path;
 use std::process::Command;
 
@@ -20,6 +21,7 @@ pub struct Need {
 }
 
 enum Sign {
+    /// A program in `PATH`, or a path.
     Tool(&'static str),
     Libclang,
 }
@@ -80,8 +82,46 @@ pub const TEST: &[Need] = &[
     ),
 ];
 
+/// What the benchmarks compare with.
+pub const BENCH: &[Need] = &[
+    wish(
+        "qemu-user",
+        Sign::Tool("qemu-x86_64"),
+        "emulates, and counts what is executed: a peer in benchmarks",
+    ),
+    wish(
+        "valgrind",
+        Sign::Tool("valgrind"),
+        "translates as recorders do: a peer in benchmarks",
+    ),
+];
+
+/// What the real programs of these names need, each package once.
+pub fn of_programs(names: &[&str]) -> Vec<Need> {
+    let mut needs: Vec<Need> = Vec::new();
+    for program in PROGRAMS.iter().filter(|program| names.contains(&program.name)) {
+        for required in program.requires {
+            if needs.iter().all(|need| need.package != required.package) {
+                let sign = Sign::Tool(required.tool);
+                needs.push(wish(
+                    required.package,
+                    sign,
+                    "a real program to record, or its client",
+                ));
+            }
+        }
+    }
+    needs
+}
+
+/// [`of_programs`] of the whole table.
+pub fn programs() -> Vec<Need> {
+    let names: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
+    of_programs(&names)
+}
+
 /// Sees to it that every one of `needs` is there.
-pub fn ensure(needs: &[&'static [Need]]) -> Result<(), Failure> {
+pub fn ensure(needs: &[&[Need]]) -> Result<(), Failure> {
     let missing: Vec<&Need> = needs
         .iter()
         .flat_map(|list| list.iter())
@@ -93,7 +133,7 @@ pub fn ensure(needs: &[&'static [Need]]) -> Result<(), Failure> {
     println!("Missing on this machine:");
     for need in &missing {
         println!(
-            "    {:13} {}{}",
+            "    {:23} {}{}",
             need.package,
             need.why,
             if need.optional { " (optional)" } else { "" }
@@ -138,7 +178,9 @@ fn install(missing: &[&Need]) -> Result<(), Failure> {
         Command::new("apt-get")
             .args(["install", "-q", "-y", "--no-install-recommends"])
             .args(names(&wanted))
-            .env("DEBIAN_FRONTEND", "noninteractive"),
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            // As in single-user mode: an installed server is not started.
+            .env("RUNLEVEL", "1"),
     )
 }
 
@@ -168,7 +210,12 @@ fn names(needs: &[&Need]) -> Vec<&'static str> {
 impl Need {
     fn met(&self) -> bool {
         match self.sign {
-            Sign::Tool(program) => shell::in_path(program),
+            Sign::Tool(program) => {
+                shell::in_path(program)
+                    || ["/usr/sbin", "/"]
+                        .iter()
+                        .any(|folder| Path::new(folder).join(program).is_file())
+            }
             Sign::Libclang => {
                 std::env::var_os("LIBCLANG_PATH").is_some()
                     || LIBRARY_FOLDERS.iter().any(|folder| libclang_in(folder))

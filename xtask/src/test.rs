@@ -7,13 +7,16 @@ use crate::{Failure, packages, shell, tidy};
 pub enum Extent {
     /// What fits into a review: well under half an hour on two cores.
     Usual,
-    /// Long fuzzing and the whole matrix of programs too.
+    /// Long fuzzing, the whole matrix of programs, and the real programs too.
     All,
 }
 
 /// Installs what is needed, then checks format, lints and invariants, builds, and tests.
 pub fn run(extent: Extent) -> Result<(), Failure> {
     packages::ensure(&[packages::BUILD, packages::TEST])?;
+    if extent == Extent::All {
+        packages::ensure(&[&packages::programs()])?;
+    }
     shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
     tidy::run()?;
     shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;

@@ -1,0 +1,258 @@
+//! Child processes that cannot outlive their time limit, whatever they do.
+
+use crate::programs::Ending;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{self, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a child may take.
+pub type Limit = Duration;
+
+/// How a child ended, and what it left.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its exit status or signal.
+    pub ending: Ending,
+    /// Everything on its stdout.
+    pub stdout: Vec<u8>,
+    /// Everything on its stderr.
+    pub stderr: String,
+    /// Wall-clock time from its start to its end.
+    pub seconds: f64,
+}
+
+impl Ended {
+    /// The run itself, if it exited with 0.
+    ///
+    /// # Errors
+    ///
+    /// It did not; the text ends with what it said last.
+    pub fn succeeded(self, what: &str) -> io::Result<Self> {
+        if self.ending == Ending::Exit(0) {
+            return Ok(self);
+        }
+        Err(io::Error::other(format!("{what}: {}", self.told())))
+    }
+
+    /// Its ending and its last lines on stderr, on one line.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let lines: Vec<&str> = self
+            .stderr
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        let tail = lines.get(lines.len().saturating_sub(3)..).unwrap_or_default();
+        let ending = match self.ending {
+            Ending::Exit(status) => format!("exit status {status}"),
+            Ending::Signal(signal) => format!("killed by signal {signal}"),
+        };
+        format!("{ending}: {}", tail.join(" / "))
+    }
+}
+
+/// A running child in a process group of its own, killed with all its descendants when dropped.
+#[derive(Debug)]
+pub struct Child {
+    process: process::Child,
+    started: Instant,
+    what: String,
+    stdout: PathBuf,
+    stderr: PathBuf,
+    ended: bool,
+}
+
+impl Child {
+    /// Starts it without input; its outputs go to `NAME.out` and `NAME.err` in `folder`, so that no
+    /// grandchild that keeps a pipe open can keep us waiting.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started.
+    pub fn start(mut command: Command, folder: &Path, name: &str) -> io::Result<Self> {
+        let (stdout, stderr) = (
+            folder.join(format!("{name}.out")),
+            folder.join(format!("{name}.err")),
+        );
+        let what = format!("{} ({name})", command.get_program().to_string_lossy());
+        command
+            .stdin(Stdio::null())
+            .stdout(File::create(&stdout)?)
+            .stderr(File::create(&stderr)?)
+            .process_group(0);
+        let started = Instant::now();
+        let process = command
+            .spawn()
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot start {what}: {error}")))?;
+        Ok(Self {
+            process,
+            started,
+            what,
+            stdout,
+            stderr,
+            ended: false,
+        })
+    }
+
+    /// Starts it and waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started, or takes longer than `limit`.
+    pub fn run(command: Command, folder: &Path, name: &str, limit: Limit) -> io::Result<Ended> {
+        Self::start(command, folder, name)?.wait(limit)
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not say.
+    pub fn is_running(&mut self) -> io::Result<bool> {
+        Ok(self.process.try_wait()?.is_none())
+    }
+
+    /// The last line on its stderr so far.
+    #[must_use]
+    pub fn said(&self) -> String {
+        let stderr = fs::read(&self.stderr).unwrap_or_default();
+        let stderr = String::from_utf8_lossy(&stderr);
+        stderr.lines().last().unwrap_or("nothing on stderr").to_owned()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// It takes longer than `limit` from its start, and is killed.
+    pub fn wait(mut self, limit: Limit) -> io::Result<Ended> {
+        loop {
+            if let Some(status) = self.process.try_wait()? {
+                let seconds = self.started.elapsed().as_secs_f64();
+                self.ended = true;
+                return Ok(Ended {
+                    ending: ending(status),
+                    stdout: fs::read(&self.stdout)?,
+                    stderr: String::from_utf8_lossy(&fs::read(&self.stderr)?).into_owned(),
+                    seconds,
+                });
+            }
+            if self.started.elapsed() > limit {
+                self.kill_tree();
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!(
+                        "{} did not end within {} s: {}",
+                        self.what,
+                        limit.as_secs(),
+                        self.said()
+                    ),
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Kills its process group and every descendant, also those in groups and sessions of their own.
+    fn kill_tree(&mut self) {
+        let Ok(root) = i32::try_from(self.process.id()) else {
+            return;
+        };
+        let tree = descendants(root);
+        // The root first: a recorder that is gone reacts to none of the deaths below it.
+        let _ = kill(Pid::from_raw(root), Signal::SIGKILL);
+        let _ = kill(Pid::from_raw(-root), Signal::SIGKILL);
+        for pid in tree {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        let _ = self.process.wait();
+        self.ended = true;
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.kill_tree();
+        }
+    }
+}
+
+fn ending(status: ExitStatus) -> Ending {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ending::Exit(code),
+        (None, signal) => Ending::Signal(signal.unwrap_or_default()),
+    }
+}
+
+/// Every process whose line of parents leads to `root`, by `/proc/PID/stat`.
+fn descendants(root: i32) -> Vec<i32> {
+    let parents: Vec<(i32, i32)> = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            // The name before it stands in parentheses and may hold anything.
+            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+            Some((pid, parent))
+        })
+        .collect();
+    let mut found = vec![root];
+    let mut at = 0;
+    while let Some(&parent) = found.get(at) {
+        let children = parents
+            .iter()
+            .filter(|&&(_, of)| of == parent)
+            .map(|&(pid, _)| pid);
+        found.extend(children);
+        at += 1;
+    }
+    found.remove(0);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_child_tells_its_ending_and_outputs() {
+        let folder = tempfile::tempdir().unwrap();
+        let limit = Duration::from_secs(20);
+        let ended = Child::run(shell("echo out; echo err >&2; exit 3"), folder.path(), "a", limit).unwrap();
+        assert_eq!((ended.ending, &*ended.stdout), (Ending::Exit(3), &b"out\n"[..]));
+        assert_eq!(ended.told(), "exit status 3: err");
+        let ended = Child::run(shell("kill -9 $$"), folder.path(), "b", limit).unwrap();
+        assert_eq!(ended.ending, Ending::Signal(9));
+    }
+
+    #[test]
+    fn nobody_outlives_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "setsid sleep 987 & echo $! > sleeper; sleep 988";
+        let mut command = shell(script);
+        command.current_dir(folder.path());
+        let error = Child::run(command, folder.path(), "c", Duration::from_millis(500)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let sleeper = fs::read_to_string(folder.path().join("sleeper")).unwrap();
+        let stat = Path::new("/proc").join(sleeper.trim()).join("stat");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+            assert!(Instant::now() < deadline, "the sleeper outlived its parent");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The table of what was measured, in Markdown.
+
+use super::{Measurement, find};
+
+/// One row a program, in the order given.
+#[must_use]
+pub fn markdown(measurements: &[Measurement]) -> String {
+    let mut table = String::from(
+        "| program | native s | recorded s | slowdown | threads | PT MB | bits/instruction | decoded M instructions | gaps | same output |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n",
+    );
+    for row in measurements {
+        table.push_str(&line(row));
+    }
+    table
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures of three digits")]
+fn line(row: &Measurement) -> String {
+    let about = find(row.name).map_or(row.name, |program| program.about);
+    let gaps = row.decoded.as_ref().map_or("?".to_owned(), |decoded| {
+        (decoded.gaps.len() as u64 + decoded.errors).to_string()
+    });
+    let decoded = row.decoded.as_ref().map_or("?".to_owned(), |decoded| {
+        format!("{:.1}", decoded.instructions as f64 / 1e6)
+    });
+    let verdict = match row.problems.first() {
+        None => "yes".to_owned(),
+        Some(problem) => format!("**{}**", problem.replace('|', "\\|")),
+    };
+    format!(
+        "| {about} | {:.2} | {:.2} | {:.1}× | {} | {:.0} | {} | {decoded} | {gaps} | {verdict} |\n",
+        row.native,
+        row.recorded,
+        row.slowdown,
+        row.threads,
+        row.bytes as f64 / 1e6,
+        row.bits.map_or("?".to_owned(), |bits| format!("{bits:.2}")),
+    )
+}

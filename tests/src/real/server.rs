@@ -1,0 +1,63 @@
+//! Servers: started, worked by clients, and asked to end.
+
+use super::child::{Child, Ended, Limit};
+use super::{Server, Workspace};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+/// Runs `command` (the server, recorded or not) under its clients' work; the clients' outputs stand for its own.
+///
+/// The time is from the server's start to its end.
+///
+/// # Errors
+///
+/// The server does not listen, ends early, or does not end when asked to; a client fails.
+pub(super) fn run(
+    server: &Server,
+    command: Command,
+    workspace: &Workspace,
+    limit: Limit,
+) -> io::Result<Ended> {
+    let mut running = Child::start(command, workspace.folder(), "server")?;
+    wait_until_ready(&mut running, workspace.port(), limit)?;
+    let mut output = Vec::new();
+    for client in server.clients {
+        let ended = workspace.run(workspace.command(client)?, "client", limit)?;
+        output.extend(ended.succeeded(&client.join(" "))?.stdout);
+    }
+    let _ = workspace
+        .run(workspace.command(server.stop)?, "stop", limit)?
+        .succeeded("asking the server to end")?;
+    let mut ended = running.wait(limit)?;
+    // The recorder's report stands on the server's output: it stays last.
+    output.append(&mut ended.stdout);
+    ended.stdout = output;
+    Ok(ended)
+}
+
+fn wait_until_ready(server: &mut Child, port: u16, limit: Limit) -> io::Result<()> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let deadline = Instant::now() + limit;
+    while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
+        if !server.is_running()? {
+            return Err(io::Error::other(format!(
+                "the server ended at once: {}",
+                server.said()
+            )));
+        }
+        if Instant::now() > deadline {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!(
+                    "the server did not listen within {} s: {}",
+                    limit.as_secs(),
+                    server.said()
+                ),
+            ));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}

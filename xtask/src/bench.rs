@@ -1,0 +1,70 @@
+//! `cargo xtask bench`: what recording costs, in one run beside what else can follow a program here.
+//!
+//! The tables are Markdown, to be pasted into `docs/benchmarks.md` and `docs/programs.md`.
+
+mod machine;
+mod options;
+mod peers;
+mod programs;
+mod record;
+mod table;
+
+use crate::{Failure, packages, shell};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+pub use options::Options;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// `bench record`: compute-bound programs natively, recorded, and under qemu and valgrind.
+pub fn record(options: &Options) -> Result<(), Failure> {
+    let binary = release()?;
+    on_two_cores()?;
+    record::run(options, &binary)
+}
+
+/// `bench programs`: the table of real programs, each compared with its run without the recorder.
+pub fn programs(options: &Options) -> Result<(), Failure> {
+    let binary = release()?;
+    on_two_cores()?;
+    programs::run(options, &binary)
+}
+
+/// The release build of `backtrail`, or what `BACKTRAIL_BIN` names.
+fn release() -> Result<PathBuf, Failure> {
+    if let Some(path) = std::env::var_os("BACKTRAIL_BIN") {
+        return Ok(path.into());
+    }
+    packages::ensure(&[packages::BUILD])?;
+    let mut build = shell::cargo();
+    shell::run(build.args(["build", "--release", "--package", "backtrail"]))?;
+    let binary = shell::target().join("release/backtrail");
+    binary
+        .canonicalize()
+        .map_err(|error| format!("cannot find {}: {error}", binary.display()))
+}
+
+/// Keeps this process and its children on the first two processors it may use: what is promised is promised of two.
+fn on_two_cores() -> Result<(), Failure> {
+    let failed = |error| format!("cannot choose two processors: {error}");
+    let this = Pid::from_raw(0);
+    let allowed = sched_getaffinity(this).map_err(failed)?;
+    let mut two = CpuSet::new();
+    let processors = (0..CpuSet::count()).filter(|&processor| allowed.is_set(processor).unwrap_or(false));
+    for processor in processors.take(2) {
+        two.set(processor).map_err(failed)?;
+    }
+    sched_setaffinity(this, &two).map_err(failed)
+}
+
+/// An error of a run as one sentence.
+fn sentence(what: &str, error: &std::io::Error) -> Failure {
+    format!("{what}: {error}")
+}
+
+/// The version that a program tells, its first line.
+fn version(program: &str) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().next().map(str::to_owned)
+}
