@@ -27,7 +27,7 @@ pub struct Imported {
 }
 
 impl Imported {
-    fn new(import: impl FnOnce(&Path)) -> Self {
+    pub fn new(import: impl FnOnce(&Path)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("bundle");
         import(&path);
