@@ -61,7 +61,7 @@ pub struct Record {
     #[arg(long, value_enum, default_value_t = Source::Auto)]
     pub source: Source,
     /// How the software source follows the program
-    #[arg(long, value_enum, default_value_t = RecordEngine::Step)]
+    #[arg(long, value_enum, default_value_t = RecordEngine::Translate)]
     pub engine: RecordEngine,
     /// Keep the newest SIZE bytes of trace a thread (K, M, G)
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", conflicts_with = "full")]
@@ -112,6 +112,8 @@ pub enum Source {
 /// Engines of the software recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RecordEngine {
+    /// In a code cache, at near-native speed
+    Translate,
     /// One instruction at a time: exact, slow
     Step,
 }

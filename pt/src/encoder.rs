@@ -165,6 +165,20 @@ impl Encoder {
         }
     }
 
+    /// The outcomes of `count` conditional branches (64 at most): the low bits of `outcomes`, the oldest
+    /// highest.
+    pub fn conditionals(&mut self, outcomes: u64, count: u8) {
+        let room = Tnt::MAX_LEN - self.pending_len;
+        if count < room {
+            self.pending = self.pending << count | outcomes;
+            self.pending_len += count;
+        } else {
+            for bit in (0..count).rev() {
+                self.conditional(outcomes >> bit & 1 != 0);
+            }
+        }
+    }
+
     /// A near call to `target`, whose return address is `next`. An indirect one: [`Self::indirect`] as
     /// well, after.
     ///

@@ -65,7 +65,7 @@ impl Code {
 }
 
 /// Reads code, also where a program may execute but not read, and up to a mapping's end.
-fn read_code(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
+pub(crate) fn read_code(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
     let read = ptrace::read_memory(pid, address, out);
     if read > 0 {
         return read;

@@ -1,6 +1,7 @@
 //! The core of a process whose threads are all stopped: what the kernel's own would hold (core(5)).
 
 use crate::maps::{self, Map};
+use crate::modules::within;
 use crate::process;
 use crate::ptrace::{self, RawTid};
 use backtrail_bundle::core::{
@@ -32,10 +33,12 @@ pub(crate) struct StoppedThread {
     pub(crate) signal: Option<SigInfo>,
 }
 
-/// Describes the process; the first of `threads` is the one that took the signal.
-pub(crate) fn describe(pid: RawTid, threads: &[StoppedThread]) -> CoreContents {
+/// Describes the process; the first of `threads` is the one that took the signal. `added` is what the
+/// recorder has put there, start and size of each.
+pub(crate) fn describe(pid: RawTid, threads: &[StoppedThread], added: &[(u64, u64)]) -> CoreContents {
     let filter = process::core_filter(pid);
-    let maps = maps::smaps(pid);
+    let mut maps = maps::smaps(pid);
+    maps.retain(|map| !within(added, map.start));
     let [ppid, uid, gid] = process::parent_and_owner(pid);
     let core_thread = |thread: &StoppedThread| CoreThread {
         tid: Tid(thread.tid as u32),

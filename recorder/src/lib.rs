@@ -1,14 +1,15 @@
 //! The software trace source: it runs a program, or attaches to one, and writes what its control flow
 //! was as a genuine Intel PT stream.
 //!
-//! Engine `step`: every thread is single-stepped by ptrace, and each step becomes the packets that
-//! tracing hardware would have written (user code only). Slow, and exact. At a fatal signal it saves
-//! registers, memory and modules too, and the whole becomes a bundle.
+//! Engine `translate`: the program runs in a code cache whose stubs log where control goes; see
+//! [`translate`]. Engine `step`: every thread is single-stepped by ptrace. Slow, and the oracle of the
+//! other. Both write the packets that tracing hardware would have written (user code only), and at a
+//! fatal signal save registers, memory and modules too; the whole becomes a bundle.
 //!
 //! From the bottom up: [`ptrace`], [`spawn`], [`maps`] and [`process`] ask the kernel; [`code`] reads
-//! instructions; [`stream`] turns steps into packets, which [`ring`] keeps; [`thread`] knows what each
-//! stop means for one thread; [`session`] minds all threads; [`modules`] and [`core_dump`] keep what
-//! decoding needs; [`save`] writes the bundle.
+//! instructions; [`stream`] turns steps into packets, which [`ring`] keeps; [`stepped`] and [`translate`]
+//! know what a stop means for one [`thread`]; [`session`] minds all threads; [`modules`] and
+//! [`core_dump`] keep what decoding needs; [`save`] writes the bundle.
 #![deny(unsafe_code)]
 // The links above are for those who read the source.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -23,6 +24,7 @@ mod core_dump;
 mod error;
 mod maps;
 mod modules;
+mod names;
 mod options;
 mod outcome;
 mod process;
@@ -33,13 +35,15 @@ mod ring;
 mod save;
 mod session;
 mod spawn;
+mod stepped;
 mod stream;
 mod thread;
+mod translate;
 mod waker;
 
 pub use capabilities::{Capabilities, capabilities};
 pub use error::{Error, Result};
-pub use options::{Progress, RecordOptions, Target};
+pub use options::{Engine, Progress, RecordOptions, Target};
 pub use outcome::{Ending, Golden, Outcome};
 pub use record::record;
 

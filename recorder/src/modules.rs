@@ -43,16 +43,17 @@ pub(crate) struct CodeImage {
     pub(crate) raw: Vec<RawCode>,
     /// What is missing, a sentence each.
     pub(crate) notes: Vec<String>,
+    /// Start and size of what the recorder itself has added.
+    pub(crate) added: Vec<(u64, u64)>,
 }
 
 impl CodeImage {
     /// Adds what is mapped executable now, and reads code that has no file anew.
     pub(crate) fn update(&mut self, pid: RawTid) {
         let maps = maps::maps(pid);
-        for map in maps
-            .iter()
-            .filter(|map| map.executable && map.path != "[vsyscall]")
-        {
+        let code = |map: &&Map| map.executable && map.path != "[vsyscall]";
+        let added = self.added.clone();
+        for map in maps.iter().filter(code).filter(|map| !within(&added, map.start)) {
             let known = map.is_file() && (self.knows(map) || self.add_module(pid, map));
             if !known || map.writable {
                 self.add_raw(pid, map);
@@ -120,6 +121,13 @@ impl CodeImage {
             self.notes.push(note);
         }
     }
+}
+
+/// Whether an address lies in one of some areas.
+pub(crate) fn within(areas: &[(u64, u64)], address: u64) -> bool {
+    areas
+        .iter()
+        .any(|(start, size)| (*start..start.saturating_add(*size)).contains(&address))
 }
 
 /// The mapped file itself: by its mapping, or by its path where it still is the same file.

@@ -3,6 +3,7 @@
 use backtrail_bundle::Overwrite;
 use backtrail_pt::Pid;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -16,6 +17,25 @@ pub enum Target {
     Command(Vec<OsString>),
     /// Attaches to running processes, all their threads. They are let go when recording ends.
     Processes(Vec<Pid>),
+}
+
+/// How a program is followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// It runs in a code cache, at near-native speed.
+    #[default]
+    Translate,
+    /// One instruction at a time.
+    Step,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Translate => "translate",
+            Self::Step => "step",
+        })
+    }
 }
 
 /// How far recording has come.
@@ -33,6 +53,8 @@ pub struct Progress {
 pub struct RecordOptions<'a> {
     /// What.
     pub target: Target,
+    /// How.
+    pub engine: Engine,
     /// Keeps the newest bytes of packets of each thread, about this many; `None` keeps all.
     pub ring: Option<usize>,
     /// Records the processes that the program forks too, and ends with the last of them; else they run
@@ -43,7 +65,7 @@ pub struct RecordOptions<'a> {
     /// Tells time between PSB packets: at least every millisecond (MTC) and at every packet (CYC).
     pub fine_time: bool,
     /// Keeps the exact list of executed instruction pointers of each thread
-    /// ([`crate::Outcome::golden`]): 8 bytes each, for tests.
+    /// ([`crate::Outcome::golden`]): 8 bytes each, for tests. [`Engine::Step`] only.
     pub golden: bool,
     /// Ends recording when it becomes true.
     pub stop: &'a AtomicBool,
@@ -63,6 +85,7 @@ impl<'a> RecordOptions<'a> {
     pub fn new(target: Target, output: PathBuf, stop: &'a AtomicBool) -> Self {
         Self {
             target,
+            engine: Engine::default(),
             ring: None,
             follow: false,
             randomize_addresses: true,

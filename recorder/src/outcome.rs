@@ -32,8 +32,8 @@ pub struct Outcome {
     pub ending: Ending,
     /// Threads recorded.
     pub threads: usize,
-    /// Instructions executed under the recorder.
-    pub instructions: u64,
+    /// Instructions executed under the recorder; `None`: not counted ([`crate::Engine::Translate`]).
+    pub instructions: Option<u64>,
     /// Bytes of packets kept.
     pub bytes: u64,
     /// Bytes of packets that rings dropped.

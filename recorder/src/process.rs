@@ -23,14 +23,33 @@ pub(crate) fn parent_and_owner(pid: RawTid) -> [u32; 3] {
     ["PPid", "Uid", "Gid"].map(|key| status_number(pid, key, 10).unwrap_or(0) as u32)
 }
 
-/// Whether a thread's signal has neither handler nor is ignored.
-pub(crate) fn is_default_signal(tid: RawTid, signal: i32) -> bool {
+/// What a process has asked for when a signal comes (`sigaction(2)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disposition {
+    Default,
+    Ignored,
+    Handled,
+}
+
+/// What a thread's process does with a signal.
+pub(crate) fn disposition(tid: RawTid, signal: i32) -> Disposition {
     let bit = signal
         .checked_sub(1)
         .and_then(|bit| 1u64.checked_shl(bit as u32))
         .unwrap_or(0);
     let set = |key| status_number(tid, key, 16).unwrap_or(0) & bit != 0;
-    !set("SigCgt") && !set("SigIgn")
+    if set("SigCgt") {
+        Disposition::Handled
+    } else if set("SigIgn") {
+        Disposition::Ignored
+    } else {
+        Disposition::Default
+    }
+}
+
+/// Whether a thread's signal has neither handler nor is ignored.
+pub(crate) fn is_default_signal(tid: RawTid, signal: i32) -> bool {
+    disposition(tid, signal) == Disposition::Default
 }
 
 /// Whether a stopped thread has a signal of its own still to come.

@@ -217,6 +217,50 @@ pub(crate) fn wait_within(deadline: Instant) -> Result<Wait> {
     }
 }
 
+/// Waits for one stopped or ending thread.
+pub(crate) fn wait_for(tid: RawTid) -> Result<Stop> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a valid place for the answer.
+        let found = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
+        if found == tid {
+            return Ok(Stop::of(status));
+        }
+        let source = io::Error::last_os_error();
+        if source.raw_os_error() != Some(libc::EINTR) {
+            return Err(Error::System {
+                action: "wait for the program",
+                source,
+            });
+        }
+    }
+}
+
+/// What the event of an event stop says: of a new thread, its id.
+pub(crate) fn event_message(tid: RawTid) -> Result<u64> {
+    let mut message = [0u64];
+    request(
+        "ask the event of",
+        libc::PTRACE_GETEVENTMSG,
+        tid,
+        0,
+        message.as_mut_ptr() as usize,
+    )?;
+    Ok(message.first().copied().unwrap_or(0))
+}
+
+/// Changes what the signal of a signal-delivery-stop says.
+pub(crate) fn set_siginfo(tid: RawTid, info: &SigInfo) -> Result<()> {
+    request(
+        "set the signal of",
+        libc::PTRACE_SETSIGINFO,
+        tid,
+        0,
+        info.0.as_ptr() as usize,
+    )
+    .map(drop)
+}
+
 fn wait(flags: c_int) -> Result<Wait> {
     let mut status = 0;
     // SAFETY: `status` is a valid place for the answer.
@@ -237,6 +281,12 @@ fn wait(flags: c_int) -> Result<Wait> {
             source,
         }),
     }
+}
+
+/// Sends a signal to a thread.
+pub(crate) fn send(pid: RawTid, tid: RawTid, signal: i32) {
+    // SAFETY: tgkill(2) touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, signal) };
 }
 
 /// Kills a whole process.

@@ -2,7 +2,7 @@
 
 use crate::clock::Calibration;
 use crate::error::{Error, Result};
-use crate::options::{Progress, RecordOptions, Target};
+use crate::options::{Engine, Progress, RecordOptions, Target};
 use crate::outcome::Outcome;
 use crate::save;
 use crate::session::{Session, Settings, Shared};
@@ -41,6 +41,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         follow: options.follow,
         golden: options.golden,
         ring: options.ring,
+        engine: options.engine,
         fine_time: options.fine_time,
         output: options.output,
     };
@@ -88,6 +89,7 @@ struct Job {
     follow: bool,
     golden: bool,
     ring: Option<usize>,
+    engine: Engine,
     fine_time: bool,
     output: PathBuf,
 }
@@ -104,6 +106,7 @@ impl Job {
             golden: self.golden,
             ring: self.ring,
             encoder,
+            engine: self.engine,
         };
         let mut session = Session::new(settings, shared, &self.writer);
         let ran = session
@@ -111,7 +114,8 @@ impl Job {
             .and_then(|()| session.run());
         session.unpin();
         ran?;
-        let (ending, instructions, gaps) = (session.ending, session.instructions, session.gaps);
+        let (ending, gaps) = (session.ending, session.gaps);
+        let instructions = (self.engine == Engine::Step).then_some(session.instructions);
         let (manifest, saved) = save::save(
             session,
             &self.writer,

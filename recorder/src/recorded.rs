@@ -3,14 +3,34 @@
 use crate::modules::CodeImage;
 use crate::process;
 use crate::ptrace::RawTid;
+use backtrail_bundle::BundlePath;
 use backtrail_pt::Avma;
+
+/// Packets of a thread.
+#[derive(Debug)]
+pub(crate) enum Packets {
+    Kept(Vec<u8>),
+    /// So many bytes, in the file that was made for them.
+    Filed(u64),
+}
+
+impl Packets {
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Kept(packets) => packets.len() as u64,
+            Self::Filed(len) => *len,
+        }
+    }
+}
 
 /// A thread whose stream has ended.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     pub(crate) tid: RawTid,
     pub(crate) name: Option<String>,
-    pub(crate) packets: Vec<u8>,
+    /// Where the packets are in the bundle.
+    pub(crate) file: BundlePath,
+    pub(crate) packets: Packets,
     pub(crate) dropped: u64,
     pub(crate) golden: Vec<Avma>,
 }

@@ -2,13 +2,13 @@
 
 use crate::Golden;
 use crate::error::Result;
-use crate::recorded::Process;
+use crate::names::Names;
+use crate::recorded::{Packets, Process};
 use crate::session::Session;
 use backtrail_bundle::manifest::{self, Manifest, Meta, RawImage, Source};
-use backtrail_bundle::{BundlePath, Writer};
+use backtrail_bundle::Writer;
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{CpuModel, FileOffset, Pid, Tid, TimingParams, TscConversion};
-use std::collections::HashSet;
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub(crate) fn save(
     let mut saved = Saved::default();
     let mut meta = Meta {
         source: Source::Software,
-        created_by: Some("record --engine step".to_owned()),
+        created_by: Some(format!("record --engine {}", session.engine())),
         created_at: SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .ok()
@@ -54,7 +54,7 @@ pub(crate) fn save(
             session.gaps
         ));
     }
-    let mut names = Names::default();
+    let mut names = session.names;
     let mut processes = Vec::new();
     for (pid, process) in session.processes {
         let pid = Pid(pid as u32);
@@ -148,10 +148,12 @@ fn add_process(
     }
     for thread in process.recorded {
         let tid = Tid(thread.tid as u32);
-        let file = names.take(&format!("traces/{tid}.pt"))?;
-        writer.add_bytes(&file, &thread.packets)?;
+        let file = thread.file;
         saved.threads += 1;
-        saved.bytes += thread.packets.len() as u64;
+        saved.bytes += thread.packets.len();
+        if let Packets::Kept(packets) = &thread.packets {
+            writer.add_bytes(&file, packets)?;
+        }
         saved.dropped += thread.dropped;
         if !thread.golden.is_empty() {
             saved.golden.push(Golden {
@@ -167,22 +169,6 @@ fn add_process(
         });
     }
     Ok(out)
-}
-
-/// Names given out: the kernel may use a thread's number again.
-#[derive(Default)]
-struct Names(HashSet<String>);
-
-impl Names {
-    fn take(&mut self, name: &str) -> Result<BundlePath> {
-        let mut unique = name.to_owned();
-        let mut copy = 1;
-        while !self.0.insert(unique.clone()) {
-            copy += 1;
-            unique = format!("{name}.{copy}");
-        }
-        Ok(BundlePath::new(&unique)?)
-    }
 }
 
 fn kernel_says(name: &str) -> Option<String> {

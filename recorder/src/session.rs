@@ -6,18 +6,24 @@ mod begin;
 mod ending;
 mod lifecycle;
 mod signals;
+mod translated;
 
 use crate::error::Result;
 use crate::ptrace::{self, CpuSet, RawTid, Stop, Wait};
 use crate::recorded::Process;
 use crate::spawn::Spawned;
 use crate::stream::Stream;
-use crate::thread::{Place, Run, Thread};
+use crate::names::Names;
+use crate::options::Engine;
+use crate::stepped::Place;
+use crate::thread::{Following, Run, Thread};
+use crate::translate::Scribe;
 use crate::{Ending, clock, process};
+use translated::Kindred;
 use backtrail_bundle::manifest::Crash;
 use backtrail_bundle::{BundlePath, Writer};
 use backtrail_pt::EncoderOptions;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// What the tracing thread and the one that minds it tell each other.
@@ -37,6 +43,7 @@ pub(crate) struct Settings {
     pub(crate) golden: bool,
     pub(crate) ring: Option<usize>,
     pub(crate) encoder: EncoderOptions,
+    pub(crate) engine: Engine,
 }
 
 /// The threads that stay stopped when they stop.
@@ -64,6 +71,8 @@ pub(crate) struct Session<'a> {
     pending: Option<Spawned>,
     /// The process the recording is about.
     pub(crate) root: RawTid,
+    /// Threads attached to that have not stopped yet.
+    attached: HashSet<RawTid>,
     /// We started it.
     ours: bool,
     hold: Hold,
@@ -73,6 +82,10 @@ pub(crate) struct Session<'a> {
     pub(crate) notes: Vec<String>,
     pub(crate) instructions: u64,
     pub(crate) gaps: u64,
+    /// Engine `translate`: writes the packets.
+    scribe: Option<Scribe>,
+    kindred: Kindred,
+    pub(crate) names: Names,
     /// Bytes of the streams that have ended.
     bytes: u64,
     /// Recording has ended; what is still traced is only seen off.
@@ -97,6 +110,7 @@ impl<'a> Session<'a> {
             processes: BTreeMap::new(),
             pending: None,
             root: 0,
+            attached: HashSet::new(),
             ours: false,
             hold: Hold::Nobody,
             ending: Ending::Running,
@@ -105,6 +119,9 @@ impl<'a> Session<'a> {
             notes: Vec::new(),
             instructions: 0,
             gaps: 0,
+            scribe: None,
+            kindred: Kindred::default(),
+            names: Names::default(),
             bytes: 0,
             over: false,
         }
@@ -140,16 +157,14 @@ impl<'a> Session<'a> {
         let running: (u64, u64) = self
             .threads
             .values()
-            .fold((0, 0), |(instructions, bytes), thread| {
-                (
-                    instructions + thread.stream.instructions,
-                    bytes + thread.stream.written(),
-                )
-            });
+            .map(Thread::progress)
+            .fold((0, 0), |sum, thread| (sum.0 + thread.0, sum.1 + thread.1));
+        let translated = self.scribe.as_ref().map_or(0, Scribe::bytes);
         self.shared
             .instructions
             .store(self.instructions + running.0, Ordering::Relaxed);
-        self.shared.bytes.store(self.bytes + running.1, Ordering::Relaxed);
+        let bytes = self.bytes + running.1 + translated;
+        self.shared.bytes.store(bytes, Ordering::Relaxed);
         self.shared.threads.store(self.threads.len(), Ordering::Relaxed);
     }
 
@@ -169,11 +184,20 @@ impl<'a> Session<'a> {
             return self.on_new(tid, stop, &registers);
         };
         thread.run = Run::Stopped;
-        thread.stream.set_time(clock::now());
+        match &mut thread.following {
+            Following::Translated(_) => return self.on_translated(tid, stop, &registers),
+            Following::Arriving => return self.on_arriving(tid, stop, &registers),
+            Following::Stepped(stepped) => stepped.stream.set_time(clock::now()),
+            Following::Over => {}
+        }
         match stop {
             Stop::Signal(signal) => self.on_signal(tid, signal, &registers)?,
             Stop::Event(libc::PTRACE_EVENT_EXIT) => self.on_exit(tid, &registers),
-            Stop::Event(_) => thread.left_by_itself(registers.pc()),
+            Stop::Event(_) => {
+                if let Following::Stepped(stepped) = &mut thread.following {
+                    stepped.left_by_itself(registers.pc());
+                }
+            }
             Stop::Group(_) if self.hold == Hold::Nobody => {
                 thread.run = Run::Listening;
                 let _ = ptrace::listen(tid);
@@ -204,18 +228,32 @@ impl<'a> Session<'a> {
         if held || thread.run != Run::Stopped {
             return;
         }
+        if matches!(thread.following, Following::Translated(_)) {
+            return self.go_on_translated(tid);
+        }
         let signal = thread.signal.take().map_or(0, |info| info.signal());
-        thread.delivered = signal != 0;
         thread.run = Run::Running;
         // Failing means that it was killed: its end will be reported.
-        let _ = match thread.place {
-            Place::User(_) => {
-                thread.prepare();
-                ptrace::step(tid, signal)
+        let _ = match &mut thread.following {
+            Following::Stepped(stepped) => {
+                stepped.delivered = signal != 0;
+                match stepped.place {
+                    Place::User(_) => {
+                        stepped.prepare();
+                        ptrace::step(tid, signal)
+                    }
+                    Place::Kernel { .. } => ptrace::step(tid, signal),
+                    Place::Closed => ptrace::resume(tid, signal),
+                }
             }
-            Place::Kernel { .. } => ptrace::step(tid, signal),
-            Place::Closed => ptrace::resume(tid, signal),
+            Following::Arriving => ptrace::step(tid, signal),
+            Following::Translated(_) | Following::Over => ptrace::resume(tid, signal),
         };
+    }
+
+    /// The engine's name.
+    pub(crate) fn engine(&self) -> Engine {
+        self.settings.engine
     }
 
     fn stream(&self) -> Stream {

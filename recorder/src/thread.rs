@@ -1,37 +1,16 @@
-//! One thread under the recorder: where it stands, and what each of its stops adds to its stream.
+//! One thread under the recorder, whichever engine follows it.
 
-use crate::code::Code;
-use crate::ptrace::{self, RawTid};
-use crate::stream::{Stream, Went};
-use backtrail_bundle::core::{Registers, SigInfo};
+use crate::ptrace::RawTid;
+use crate::recorded::Packets;
+use crate::stepped::{Place, Stepped};
+use crate::translate::{Scribe, Translated};
+use backtrail_bundle::core::SigInfo;
 use backtrail_pt::Avma;
-
-/// The single-step flag in RFLAGS.
-const TRAP_FLAG: u64 = 1 << 8;
-/// Bytes of SYSCALL and of INT 0x80: the kernel goes back by so many to restart a system call.
-const SYSCALL_LEN: u64 = 2;
-
-/// The legacy system calls (`asm/vsyscall.h`, VSYSCALL_ADDR).
-const VSYSCALL_PAGE: u64 = 0xffff_ffff_ff60_0000;
-
-/// Where a thread stands, as its stream tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// In user code: the instruction at this address is next.
-    User(Avma),
-    /// In the kernel, tracing disabled.
-    Kernel {
-        /// The system call instruction there may be executed again without returning to the program.
-        restart: Option<Avma>,
-    },
-    /// Its stream has ended; it runs freely.
-    Closed,
-}
 
 /// What ptrace has it do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Run {
-    /// Running one instruction, or in the kernel, or (closed) freely.
+    /// Running, or in the kernel.
     Running,
     /// In a ptrace-stop.
     Stopped,
@@ -39,269 +18,104 @@ pub(crate) enum Run {
     Listening,
 }
 
+/// How a thread is followed.
+#[derive(Debug)]
+pub(crate) enum Following {
+    /// One instruction at a time.
+    Stepped(Stepped),
+    /// To be translated from its first stop in user code on.
+    Arriving,
+    /// In the code cache.
+    Translated(Box<Translated>),
+    /// Not any more: it runs freely to its end.
+    Over,
+}
+
 /// A thread.
 #[derive(Debug)]
 pub(crate) struct Thread {
     pub(crate) tid: RawTid,
     pub(crate) pid: RawTid,
-    pub(crate) stream: Stream,
-    pub(crate) place: Place,
     pub(crate) run: Run,
-    /// The instruction at [`Place::User`] when it was resumed; `None`: there is none.
-    pub(crate) code: Option<Code>,
     /// The signal to deliver on resuming.
     pub(crate) signal: Option<SigInfo>,
-    /// A signal was delivered on the last resume.
-    pub(crate) delivered: bool,
+    pub(crate) following: Following,
+}
+
+/// What a thread's recording came to.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) packets: Packets,
+    pub(crate) dropped: u64,
+    /// `None`: they were not counted.
+    pub(crate) instructions: Option<u64>,
+    pub(crate) bytes: u64,
+    pub(crate) gaps: u64,
+    pub(crate) golden: Vec<Avma>,
 }
 
 impl Thread {
-    /// A thread stopped somewhere in user code, or in a system call that can be restarted.
-    pub(crate) fn found(tid: RawTid, pid: RawTid, stream: Stream, registers: &Registers) -> Self {
-        let mut thread = Self::in_kernel(tid, pid, stream);
-        thread.arrive(registers);
-        thread
-    }
-
-    /// A thread in the kernel.
-    pub(crate) fn in_kernel(tid: RawTid, pid: RawTid, stream: Stream) -> Self {
+    /// A stopped thread.
+    pub(crate) fn new(tid: RawTid, pid: RawTid, following: Following) -> Self {
         Self {
             tid,
             pid,
-            stream,
-            place: Place::Kernel { restart: None },
             run: Run::Stopped,
-            code: None,
             signal: None,
-            delivered: false,
-        }
-    }
-
-    /// Stepped: the instruction was executed, or the kernel came back to user code.
-    pub(crate) fn stepped(&mut self, registers: &Registers) {
-        let to = registers.pc();
-        match self.place {
-            Place::User(at) => self.executed(at, registers),
-            Place::Kernel { restart: Some(at) } if to == at + SYSCALL_LEN => {
-                self.stream.enter(at);
-                self.stream.leave(at);
-                self.arrive(registers);
-            }
-            Place::Kernel { .. } => self.arrive(registers),
-            Place::Closed => {}
-        }
-    }
-
-    fn executed(&mut self, at: Avma, registers: &Registers) {
-        let mut at = at;
-        let to = registers.pc();
-        let Some(mut code) = self.code else {
-            self.stream.gap(to);
-            self.place = Place::User(to);
-            return;
-        };
-        let next = at + u64::from(code.instruction.len);
-        if code.delays_trap()
-            && to != next
-            && let Some(second) = Code::read(self.pid, next)
-        {
-            self.stream.step(&code.instruction, at, next);
-            (at, code) = (next, second);
-        }
-        match self.stream.step(&code.instruction, at, to) {
-            Went::Out => self.arrive(registers),
-            Went::On | Went::Nowhere | Went::Astray => self.place = Place::User(to),
-        }
-    }
-
-    /// Comes to user code, unless the kernel will restart the system call first.
-    fn arrive(&mut self, registers: &Registers) {
-        let to = registers.pc();
-        if will_restart(registers) {
-            self.place = Place::Kernel {
-                restart: Some(Avma(to.0.wrapping_sub(SYSCALL_LEN))),
-            };
-        } else {
-            self.enter(to);
-        }
-    }
-
-    fn enter(&mut self, to: Avma) {
-        self.stream.enter(to);
-        self.place = Place::User(to);
-    }
-
-    /// The kernel built a signal frame: the handler is next.
-    pub(crate) fn entered_handler(&mut self, handler: Avma) {
-        if let Place::User(ip) = self.place {
-            self.stream.interrupt(ip);
-        }
-        if self.place != Place::Closed {
-            self.enter(handler);
-        }
-    }
-
-    /// The instruction, if it leaves user code by itself, has done so when `ip` has moved on.
-    pub(crate) fn left_by_itself(&mut self, ip: Avma) {
-        if let (Place::User(at), Some(code)) = (self.place, &self.code)
-            && code.is_far()
-            && ip != at
-        {
-            self.stream.leave(at);
-            self.place = Place::Kernel { restart: None };
-        }
-    }
-
-    /// A breakpoint of the program itself was executed: its signal comes, and the program goes on
-    /// behind it.
-    pub(crate) fn hit_breakpoint(&mut self, next: Avma) {
-        self.left_by_itself(next);
-        if self.place != Place::Closed {
-            self.enter(next);
-        }
-    }
-
-    /// Makes ready to run the next instruction.
-    pub(crate) fn prepare(&mut self) {
-        if let Place::User(ip) = self.place
-            && ip.0 & !(crate::PAGE - 1) == VSYSCALL_PAGE
-            && let Some(to) = return_address(self.tid)
-        {
-            // The fetch faults, the kernel does the call itself and returns to `to`, whose instruction is
-            // stepped at once. A processor would show the page fault.
-            self.entered_handler(to);
-        }
-        if let Place::User(ip) = self.place {
-            self.code = Code::read(self.pid, ip);
-            self.stream
-                .before(ip, self.code.as_ref().map(|code| &code.instruction));
+            following,
         }
     }
 
     /// Ends the stream with the thread at `ip`, where that is known.
-    pub(crate) fn close(&mut self, ip: Option<Avma>) {
-        if let Some(ip) = ip {
-            self.left_by_itself(ip);
-        }
-        if let Place::User(at) = self.place {
-            self.stream.interrupt(at);
-        }
-        self.place = Place::Closed;
-    }
-}
-
-/// What a return instruction would pop.
-fn return_address(tid: RawTid) -> Option<Avma> {
-    let stack = ptrace::registers(tid).ok()?.rsp;
-    let mut word = [0; 8];
-    let read = ptrace::read_memory(tid, stack, &mut word);
-    (read == word.len()).then_some(Avma(u64::from_le_bytes(word)))
-}
-
-/// Whether the kernel, having nothing else to do, restarts the system call (`linux/errno.h`, ERESTART…).
-fn will_restart(registers: &Registers) -> bool {
-    const CODES: [i64; 4] = [-512, -513, -514, -516];
-    registers.orig_rax as i64 >= 0 && CODES.contains(&(registers.rax as i64))
-}
-
-/// The registers without the single-step flag that SYSCALL saved in R11; `None`: it is not there.
-pub(crate) fn without_trap_flag(registers: &Registers) -> Option<Registers> {
-    let saved = registers.rcx == registers.rip && registers.r11 & TRAP_FLAG != 0 && !will_restart(registers);
-    saved.then_some(Registers {
-        r11: registers.r11 & !TRAP_FLAG,
-        ..*registers
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use backtrail_pt::{EncoderOptions, Tsc};
-
-    fn at(rip: u64) -> Registers {
-        Registers {
-            rip,
-            orig_rax: u64::MAX,
-            ..Registers::default()
-        }
-    }
-
-    fn found(registers: &Registers) -> Thread {
-        let stream = Stream::new(EncoderOptions::default(), None, true, Tsc(0));
-        Thread::found(1, 1, stream, registers)
-    }
-
-    #[test]
-    fn a_restarted_system_call_is_executed_once_more() {
-        let waiting = Registers {
-            orig_rax: 0,
-            rax: -512i64 as u64,
-            ..at(0x1002)
-        };
-        let mut thread = found(&waiting);
-        assert_eq!(
-            thread.place,
-            Place::Kernel {
-                restart: Some(Avma(0x1000))
+    pub(crate) fn close(&mut self, ip: Option<Avma>, scribe: Option<&Scribe>) {
+        match &mut self.following {
+            Following::Stepped(stepped) => stepped.close(ip),
+            Following::Translated(translated) => {
+                if let (Some(ip), Some(scribe)) = (ip, scribe) {
+                    translated.close(ip.0, scribe);
+                }
             }
-        );
-        thread.stepped(&waiting);
-        assert_eq!(
-            thread.place,
-            Place::Kernel {
-                restart: Some(Avma(0x1000))
+            Following::Arriving | Following::Over => {}
+        }
+    }
+
+    /// Its stream has ended; it runs freely.
+    pub(crate) fn is_closed(&self) -> bool {
+        match &self.following {
+            Following::Stepped(stepped) => stepped.place == Place::Closed,
+            Following::Translated(translated) => translated.is_closed(),
+            Following::Arriving => false,
+            Following::Over => true,
+        }
+    }
+
+    /// Instructions and bytes recorded so far, as far as they are counted here.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        match &self.following {
+            Following::Stepped(stepped) => (stepped.stream.instructions, stepped.stream.written()),
+            _ => (0, 0),
+        }
+    }
+
+    /// Takes what was recorded; `None`: nothing was.
+    pub(crate) fn finish(&mut self, scribe: Option<&Scribe>) -> Option<Finished> {
+        match std::mem::replace(&mut self.following, Following::Over) {
+            Following::Stepped(mut stepped) => {
+                stepped.close(None);
+                let (instructions, gaps) = (stepped.stream.instructions, stepped.stream.gaps);
+                let bytes = stepped.stream.written();
+                let (packets, dropped, golden) = stepped.stream.finish();
+                Some(Finished {
+                    packets: Packets::Kept(packets),
+                    dropped,
+                    instructions: Some(instructions),
+                    bytes,
+                    gaps,
+                    golden,
+                })
             }
-        );
-        thread.stepped(&Registers {
-            orig_rax: 0,
-            rax: 1,
-            ..at(0x1002)
-        });
-        assert_eq!(thread.place, Place::User(Avma(0x1002)));
-        assert_eq!(thread.stream.instructions, 2);
-    }
-
-    #[test]
-    fn a_handler_that_interrupts_a_system_call_is_next() {
-        let mut thread = found(&Registers {
-            orig_rax: 0,
-            rax: -512i64 as u64,
-            ..at(0x1002)
-        });
-        thread.entered_handler(Avma(0x2000));
-        assert_eq!(thread.place, Place::User(Avma(0x2000)));
-        assert_eq!(thread.stream.instructions, 0);
-    }
-
-    #[test]
-    fn executing_what_cannot_be_read_is_a_gap() {
-        let mut thread = found(&at(0x1000));
-        thread.stepped(&at(0x1234));
-        assert_eq!((thread.place, thread.stream.gaps), (Place::User(Avma(0x1234)), 1));
-    }
-
-    #[test]
-    fn only_a_trap_flag_left_by_syscall_is_hidden() {
-        let after = Registers {
-            rcx: 0x1002,
-            r11: 0x346,
-            ..at(0x1002)
-        };
-        assert_eq!(
-            without_trap_flag(&after).map(|registers| registers.r11),
-            Some(0x246)
-        );
-        assert_eq!(without_trap_flag(&Registers { rcx: 0, ..after }), None);
-        assert_eq!(without_trap_flag(&Registers { r11: 0x246, ..after }), None);
-    }
-
-    #[test]
-    fn closing_ends_the_stream_once() {
-        let mut thread = found(&at(0x1000));
-        thread.close(Some(Avma(0x1000)));
-        let written = thread.stream.written();
-        thread.close(Some(Avma(0x1000)));
-        thread.stepped(&at(0x1001));
-        assert_eq!((thread.place, thread.stream.written()), (Place::Closed, written));
+            Following::Translated(translated) => translated.finish(scribe?, self.pid),
+            Following::Arriving | Following::Over => None,
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::interrupt::Interrupt;
 use crate::output::Output;
 use backtrail_bundle::Overwrite;
 use backtrail_pt::Pid;
-use backtrail_recorder::{Ending, Outcome, Progress, RecordOptions, Target, record};
+use backtrail_recorder::{Ending, Engine, Outcome, Progress, RecordOptions, Target, record};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 /// Records a program until it ends, crashes, Ctrl-C or `--for`.
 pub fn run(args: &Record) -> Result<(), Failure> {
-    let RecordEngine::Step = args.engine;
     if args.source == Source::Hardware {
         return Err(Failure::failed(
             "recording with Intel PT hardware is not built yet; record in software, or import what perf recorded",
@@ -33,6 +32,11 @@ pub fn run(args: &Record) -> Result<(), Failure> {
             None
         } else {
             Some(usize::try_from(args.ring).unwrap_or(usize::MAX))
+        },
+        engine: match args.engine {
+            // Only steps are counted.
+            RecordEngine::Translate if args.golden.is_none() => Engine::Translate,
+            RecordEngine::Translate | RecordEngine::Step => Engine::Step,
         },
         follow: !args.no_follow,
         randomize_addresses: !args.no_aslr,
@@ -88,7 +92,7 @@ struct Recorded<'a> {
     ending: &'static str,
     status: Option<i32>,
     threads: usize,
-    instructions: u64,
+    instructions: Option<u64>,
     bytes: u64,
     dropped: u64,
     gaps: u64,
@@ -128,9 +132,10 @@ fn report(args: &Record, outcome: &Outcome) -> Result<(), Failure> {
         dropped,
         ..
     } = recorded;
+    let instructions = instructions.map_or_else(String::new, |count| format!("{count} instructions of "));
     writeln!(
         output,
-        "{how}: {instructions} instructions of {threads} thread(s) in {bytes} bytes of trace"
+        "{how}: {instructions}{threads} thread(s) in {bytes} bytes of trace"
     )?;
     if dropped > 0 {
         writeln!(
@@ -168,9 +173,11 @@ impl StatusLine {
             bytes,
             threads,
         } = progress;
-        eprint!(
-            "\r\x1b[Krecording: {instructions} instructions, {bytes} bytes, {threads} thread(s); Ctrl-C ends it "
-        );
+        let instructions = match instructions {
+            0 => String::new(),
+            count => format!("{count} instructions, "),
+        };
+        eprint!("\r\x1b[Krecording: {instructions}{bytes} bytes, {threads} thread(s); Ctrl-C ends it ");
     }
 
     fn clear(&self) {

@@ -65,6 +65,7 @@ impl Session<'_> {
         }
         self.processes.insert(leader, Process::new(leader));
         self.free = ptrace::affinity(leader);
+        self.attached.extend(&seized);
         for tid in seized {
             if let Some(cpu) = &self.cpu {
                 self.pinned.extend(ptrace::affinity(tid).map(|free| (tid, free)));

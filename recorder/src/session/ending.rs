@@ -91,7 +91,11 @@ impl Session<'_> {
                 })
             })
             .collect();
-        let contents = core_dump::describe(pid, &threads);
+        let added = self
+            .processes
+            .get(&pid)
+            .map_or_else(Vec::new, |process| process.image.added.clone());
+        let contents = core_dump::describe(pid, &threads, &added);
         let size = core_dump::size(&contents);
         if size > limit {
             self.notes.push(format!(
@@ -114,7 +118,7 @@ impl Session<'_> {
         }
         for thread in self.threads.values_mut().filter(|thread| thread.pid == pid) {
             let ip = ptrace::registers(thread.tid).ok().map(|registers| registers.pc());
-            thread.close(ip);
+            thread.close(ip, self.scribe.as_ref());
         }
     }
 

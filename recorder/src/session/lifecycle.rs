@@ -6,7 +6,9 @@ use crate::error::{Error, Result};
 use crate::process;
 use crate::ptrace::{self, RawTid, Stop};
 use crate::recorded::{Process, Recorded};
-use crate::thread::{Thread, without_trap_flag};
+use crate::options::Engine;
+use crate::stepped::{Stepped, without_trap_flag};
+use crate::thread::{Following, Thread};
 use backtrail_bundle::core::Registers;
 use backtrail_pt::Pid;
 
@@ -32,6 +34,14 @@ impl Session<'_> {
                 ptrace::detach(tid, 0)
             };
         }
+        if self.settings.engine == Engine::Translate {
+            return self.on_new_translated(tid, stop, registers);
+        }
+        self.on_new_stepped(tid, stop, registers)
+    }
+
+    /// A new thread, to be stepped.
+    pub(super) fn on_new_stepped(&mut self, tid: RawTid, stop: Stop, registers: &Registers) -> Result<()> {
         let pid = process::thread_group(tid).unwrap_or(tid);
         let known = self.processes.contains_key(&pid);
         if registers.cs != USER_CS || !(known || self.settings.follow) {
@@ -48,13 +58,14 @@ impl Session<'_> {
             let _ = ptrace::set_registers(tid, &clean);
         }
         ptrace::unblock_trap(tid);
-        let thread = Thread::found(tid, pid, self.stream(), registers);
-        self.threads.insert(tid, thread);
+        let stepped = Stepped::found(tid, pid, self.stream(), registers);
+        self.threads
+            .insert(tid, Thread::new(tid, pid, Following::Stepped(stepped)));
         self.on_stop(tid, stop)
     }
 
     /// Detaches a stopped thread that is not recorded, or no longer.
-    fn let_go(&mut self, tid: RawTid) {
+    pub(super) fn let_go(&mut self, tid: RawTid) {
         if let Some(free) = &self.free {
             ptrace::set_affinity(tid, free);
         }
@@ -86,8 +97,11 @@ impl Session<'_> {
         };
         self.processes.insert(tid, process);
         ptrace::unblock_trap(tid);
-        let thread = Thread::in_kernel(tid, tid, self.stream());
-        self.threads.insert(tid, thread);
+        let following = match self.settings.engine {
+            Engine::Translate => Following::Arriving,
+            Engine::Step => Following::Stepped(Stepped::in_kernel(tid, tid, self.stream())),
+        };
+        self.threads.insert(tid, Thread::new(tid, tid, following));
         self.go_on(tid);
         Ok(())
     }
@@ -98,7 +112,10 @@ impl Session<'_> {
             return;
         };
         let pid = thread.pid;
-        thread.close(Some(registers.pc()));
+        match (&mut thread.following, &self.scribe) {
+            (Following::Translated(translated), Some(scribe)) => translated.close_dying(registers, scribe),
+            _ => thread.close(Some(registers.pc()), None),
+        }
         thread.signal = None;
         let name = process::thread_name(pid, tid);
         self.record(tid, name);
@@ -115,20 +132,31 @@ impl Session<'_> {
         let Some(mut thread) = self.threads.remove(&tid) else {
             return;
         };
-        thread.close(None);
-        self.instructions += thread.stream.instructions;
-        self.gaps += thread.stream.gaps;
-        self.bytes += thread.stream.written();
+        let Some(finished) = thread.finish(self.scribe.as_ref()) else {
+            return;
+        };
+        self.instructions += finished.instructions.unwrap_or(0);
+        self.gaps += finished.gaps;
+        if finished.instructions.is_some() {
+            self.bytes += finished.bytes;
+        }
         let Some(process) = self.processes.get_mut(&thread.pid) else {
             return;
         };
-        let (packets, dropped, golden) = thread.stream.finish();
+        let file = match self.kindred.files.remove(&tid) {
+            Some(file) => file,
+            None => match self.names.take(&format!("traces/{tid}.pt")) {
+                Ok(file) => file,
+                Err(_) => return,
+            },
+        };
         process.recorded.push(Recorded {
             tid,
             name,
-            packets,
-            dropped,
-            golden,
+            file,
+            packets: finished.packets,
+            dropped: finished.dropped,
+            golden: finished.golden,
         });
     }
 

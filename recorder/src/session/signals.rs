@@ -5,11 +5,12 @@ use crate::code;
 use crate::error::Result;
 use crate::process::{self, DefaultAction};
 use crate::ptrace::{self, RawTid};
-use crate::thread::{Place, without_trap_flag};
+use crate::stepped::without_trap_flag;
+use crate::thread::Following;
 use backtrail_bundle::core::Registers;
 
 /// `si_code` of the stop before a handler's first instruction: ptrace puts the signal there.
-const HANDLER_ENTRY: i32 = libc::SIGTRAP;
+pub(super) const HANDLER_ENTRY: i32 = libc::SIGTRAP;
 /// `si_code` of a breakpoint instruction.
 const SI_KERNEL: i32 = 0x80;
 
@@ -22,18 +23,21 @@ impl Session<'_> {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return Ok(());
         };
-        if thread.place == Place::Closed {
+        if thread.is_closed() {
             let stepped =
                 signal == libc::SIGTRAP && (libc::TRAP_BRKPT..=libc::TRAP_TRACE).contains(&info.code());
             thread.signal = Some(info).filter(|_| !stepped);
             return Ok(());
         }
+        let Following::Stepped(stepped) = &mut thread.following else {
+            return Ok(());
+        };
         if signal == libc::SIGTRAP {
-            let breakpoint = thread.code.is_some_and(|code| code.is_breakpoint());
+            let breakpoint = stepped.code.is_some_and(|code| code.is_breakpoint());
             match info.code() {
-                HANDLER_ENTRY if thread.delivered => {
+                HANDLER_ENTRY if stepped.delivered => {
                     ptrace::unblock_trap(tid);
-                    thread.entered_handler(registers.pc());
+                    stepped.entered_handler(registers.pc());
                     return Ok(());
                 }
                 libc::TRAP_BRKPT | libc::TRAP_TRACE if !breakpoint => {
@@ -41,12 +45,12 @@ impl Session<'_> {
                     return Ok(());
                 }
                 SI_KERNEL | libc::TRAP_BRKPT | libc::TRAP_TRACE if breakpoint => {
-                    thread.hit_breakpoint(registers.pc());
+                    stepped.hit_breakpoint(registers.pc());
                 }
                 _ => {}
             }
         }
-        thread.left_by_itself(registers.pc());
+        stepped.left_by_itself(registers.pc());
         thread.signal = Some(info);
         let fatal = process::default_action(signal) == DefaultAction::Terminate
             && process::is_default_signal(tid, signal);
@@ -60,8 +64,11 @@ impl Session<'_> {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
-        let code = thread.code;
-        thread.stepped(registers);
+        let Following::Stepped(stepped) = &mut thread.following else {
+            return;
+        };
+        let code = stepped.code;
+        stepped.stepped(registers);
         let Some(code) = code else { return };
         if code.pushes_flags() {
             code::hide_pushed_trap_flag(thread.pid, registers.rsp);
@@ -80,7 +87,7 @@ impl Session<'_> {
 }
 
 /// Whether a system call that just returned may have made memory executable.
-fn maps_code(registers: &Registers) -> bool {
+pub(super) fn maps_code(registers: &Registers) -> bool {
     let with_exec = registers.rdx & libc::PROT_EXEC as u64 != 0;
     match registers.orig_rax as libc::c_long {
         libc::SYS_mmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect => with_exec,

@@ -1,0 +1,478 @@
+//! Stops of threads in the code cache.
+
+use super::signals::{HANDLER_ENTRY, maps_code};
+use super::{Hold, Session};
+use crate::error::{Error, Result};
+use crate::process::{self, DefaultAction, Disposition};
+use crate::ptrace::{self, RawTid, Stop};
+use crate::recorded::Process;
+use crate::thread::{Following, Run, Thread};
+use crate::translate::{Keep, Kin, Scribe, State, Translated, Trapped};
+use backtrail_bundle::BundlePath;
+use backtrail_bundle::core::{Registers, SigInfo};
+use backtrail_pt::Pid;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Code of 64-bit programs (`__USER_CS`).
+const USER_CS: u64 = 0x33;
+
+/// Who has started whom.
+#[derive(Debug, Default)]
+pub(super) struct Kindred {
+    /// Threads announced by the one that starts them.
+    expected: HashMap<RawTid, Kin>,
+    /// Threads that have stopped before they were announced.
+    early: Vec<RawTid>,
+    /// Where the packets of a thread go.
+    pub(super) files: HashMap<RawTid, BundlePath>,
+}
+
+impl Session<'_> {
+    /// A stop of a thread in the cache, or at work for us.
+    pub(super) fn on_translated(&mut self, tid: RawTid, stop: Stop, registers: &Registers) -> Result<()> {
+        match stop {
+            Stop::Signal(signal) => return self.on_translated_signal(tid, signal, registers),
+            Stop::Event(libc::PTRACE_EVENT_EXIT) => {
+                self.on_exit(tid, registers);
+                return Ok(());
+            }
+            Stop::Event(libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) => {
+                self.on_birth(tid)?;
+            }
+            Stop::Group(_) if self.hold == Hold::Nobody => {
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.run = Run::Listening;
+                }
+                let _ = ptrace::listen(tid);
+                return Ok(());
+            }
+            Stop::Interrupted | Stop::Group(_) if self.hold != Hold::Nobody => {
+                self.settle(tid, registers)?;
+            }
+            _ => {}
+        }
+        self.go_on(tid);
+        Ok(())
+    }
+
+    fn on_translated_signal(&mut self, tid: RawTid, signal: i32, registers: &Registers) -> Result<()> {
+        let Ok(info) = ptrace::siginfo(tid) else {
+            return Ok(());
+        };
+        if self.is_ours(tid, signal, &info, registers)? {
+            return Ok(());
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return Ok(());
+        };
+        thread.signal = Some(info);
+        if !thread.is_closed() {
+            let registers = self.settle(tid, registers)?;
+            let fatal = process::default_action(signal) == DefaultAction::Terminate
+                && process::is_default_signal(tid, signal);
+            if fatal && self.hold == Hold::Nobody {
+                self.on_crash(tid, &registers)?;
+            }
+        }
+        self.go_on(tid);
+        Ok(())
+    }
+
+    /// Whether the stop was made by our own code or doing, and is dealt with.
+    fn is_ours(&mut self, tid: RawTid, signal: i32, info: &SigInfo, registers: &Registers) -> Result<bool> {
+        let apart = signal == libc::SIGTRAP && self.shares_cache(tid);
+        let Some(Followed { run, translated, scribe, .. }) = followed(&mut self.threads, &self.scribe, tid) else {
+            return Ok(false);
+        };
+        if apart && translated.needs_memory(registers) {
+            // At the trap itself, not behind it.
+            let at = Registers { rip: registers.rip - 1, ..*registers };
+            translated.settle(&at, scribe)?;
+            self.go_on(tid);
+            return Ok(true);
+        }
+        let done = match signal {
+            libc::SIGSEGV => translated
+                .on_fault(info.address().map(|address| address.0), registers, scribe)?
+                .then_some(Trapped::GoOn),
+            libc::SIGTRAP => translated.on_trap(registers, scribe)?,
+            _ => None,
+        };
+        match done {
+            None => {}
+            Some(Trapped::True) => {
+                self.go_on(tid);
+                return Ok(true);
+            }
+            Some(done) => {
+                *run = Run::Running;
+                // Failing means that it was killed: its end will be reported.
+                let _ = match done {
+                    Trapped::Step => ptrace::step(tid, 0),
+                    _ => ptrace::resume(tid, 0),
+                };
+                return Ok(true);
+            }
+        }
+        if signal != libc::SIGTRAP {
+            return Ok(false);
+        }
+        if let Some((number, before, now)) = translated.end_call(registers)? {
+            self.after_call(tid, number, &before, &now)?;
+            self.go_on(tid);
+            return Ok(true);
+        }
+        let stepped = translated.on_breakpoint(registers, scribe);
+        if !stepped && translated.on_stepped(registers, info.code() == HANDLER_ENTRY, scribe) {
+            if info.code() == HANDLER_ENTRY {
+                ptrace::unblock_trap(tid);
+            }
+            self.go_on(tid);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Brings a stopped thread into its true state.
+    fn settle(&mut self, tid: RawTid, registers: &Registers) -> Result<Registers> {
+        match followed(&mut self.threads, &self.scribe, tid) {
+            Some(Followed { translated, scribe, .. }) => translated.settle(registers, scribe),
+            None => Ok(*registers),
+        }
+    }
+
+    /// Resumes a thread in the cache.
+    pub(super) fn go_on_translated(&mut self, tid: RawTid) {
+        if let Err(error) = self.try_to_go_on(tid) {
+            // Of a thread that was killed meanwhile the end will be reported. Any other is a failure to
+            // follow it, and it must not stand still for that.
+            if ptrace::registers(tid).is_ok() {
+                self.notes.push(format!("thread {tid} could not be followed any more: {error}"));
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.run = Run::Running;
+                }
+                ptrace::kill(tid);
+                let _ = ptrace::resume(tid, 0);
+            }
+        }
+    }
+
+    fn try_to_go_on(&mut self, tid: RawTid) -> Result<()> {
+        self.keep_apart(tid)?;
+        let Some(Followed { pid, run, signal, translated, scribe }) =
+            followed(&mut self.threads, &self.scribe, tid)
+        else {
+            return Ok(());
+        };
+        *run = Run::Running;
+        match translated.state {
+            State::Cached => ptrace::resume(tid, 0),
+            State::Special { .. } | State::Native { .. } => ptrace::step(tid, 0),
+            State::Closed => ptrace::resume(tid, signal.take().map_or(0, |info| info.signal())),
+            State::True => {
+                let signal = signal.take().or_else(|| translated.held_signal(pid));
+                let signal = signal.map_or(0, |info| info.signal());
+                let registers = ptrace::registers(tid)?;
+                if signal != 0 && process::disposition(tid, signal) == Disposition::Handled {
+                    translated.deliver(&registers, scribe);
+                    return ptrace::step(tid, signal);
+                }
+                translated.enter(&registers, scribe)?;
+                ptrace::resume(tid, signal)
+            }
+        }
+    }
+
+    /// A process that shares the cache with another, and needs memory added or has changed its code, gets
+    /// a cache of its own. The thread is in its true state.
+    fn keep_apart(&mut self, tid: RawTid) -> Result<()> {
+        let Some(Following::Translated(translated)) = self.threads.get(&tid).map(|thread| &thread.following) else {
+            return Ok(());
+        };
+        if !matches!(translated.state, State::True) || !self.shares_cache(tid) {
+            return Ok(());
+        }
+        let registers = ptrace::registers(tid)?;
+        if translated.must_extend(registers.rip) {
+            self.split(tid, &registers)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a process with other memory runs in the same cache.
+    fn shares_cache(&self, tid: RawTid) -> bool {
+        let Some(Following::Translated(one)) = self.threads.get(&tid).map(|thread| &thread.following) else {
+            return false;
+        };
+        self.threads.values().any(|thread| match &thread.following {
+            Following::Translated(other) => Rc::ptr_eq(&one.space, &other.space) && one.memory != other.memory,
+            _ => false,
+        })
+    }
+
+    fn split(&mut self, tid: RawTid, registers: &Registers) -> Result<()> {
+        let Some(Following::Translated(one)) = self.threads.get(&tid).map(|thread| &thread.following) else {
+            return Ok(());
+        };
+        let memory = one.memory;
+        let same = |thread: &Thread| matches!(&thread.following, Following::Translated(other) if other.memory == memory);
+        let tids = self.tids(same);
+        let regions: Vec<u64> = tids
+            .iter()
+            .filter_map(|tid| match &self.threads.get(tid)?.following {
+                Following::Translated(other) => Some(other.region()),
+                _ => None,
+            })
+            .collect();
+        let Some(Followed { translated, .. }) = followed(&mut self.threads, &self.scribe, tid) else {
+            return Ok(());
+        };
+        let space = translated.split(registers, &regions)?;
+        for tid in tids {
+            if let Some(Followed { translated, .. }) = followed(&mut self.threads, &self.scribe, tid) {
+                translated.space = Rc::clone(&space);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a system call that we made has changed.
+    fn after_call(&mut self, tid: RawTid, number: u64, before: &Registers, now: &Registers) -> Result<()> {
+        let failed = (now.rax as i64) < 0 && now.rax as i64 >= -4095;
+        if failed {
+            return Ok(());
+        }
+        let page_up = |len: u64| len.saturating_add(crate::PAGE - 1) & !(crate::PAGE - 1);
+        let range = |start: u64, len: u64| start..start.saturating_add(page_up(len));
+        let changed: Vec<std::ops::Range<u64>> = match number as libc::c_long {
+            libc::SYS_mmap => vec![range(now.rax, before.rsi)],
+            libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect => vec![range(before.rdi, before.rsi)],
+            libc::SYS_mremap => vec![range(before.rdi, before.rsi), range(now.rax, before.rdx)],
+            libc::SYS_shmdt | libc::SYS_remap_file_pages | libc::SYS_shmat => vec![0..u64::MAX],
+            _ => return Ok(()),
+        };
+        let Some(Followed { pid, translated, .. }) = followed(&mut self.threads, &self.scribe, tid) else {
+            return Ok(());
+        };
+        let maps = maps_code(&Registers { orig_rax: number, rdx: before.rdx, ..*now });
+        let touches = maps || changed.iter().any(|range| translated.space.borrow().touches(range.clone()));
+        if !touches {
+            return Ok(());
+        }
+        if self.shares_cache(tid) {
+            self.split(tid, now)?;
+        }
+        if let Some(Followed { translated, .. }) = followed(&mut self.threads, &self.scribe, tid) {
+            changed.into_iter().for_each(|range| translated.space.borrow_mut().changed(range));
+        }
+        if maps {
+            self.update_image(pid);
+        }
+        Ok(())
+    }
+
+    /// Looks for code that has come to a process.
+    pub(super) fn update_image(&mut self, pid: RawTid) {
+        let added = self.added(pid);
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.image.added = added;
+            process.image.update(pid);
+        }
+    }
+
+    /// What we have added to a process, start and size of each.
+    fn added(&self, pid: RawTid) -> Vec<(u64, u64)> {
+        self.threads
+            .values()
+            .filter(|thread| thread.pid == pid)
+            .find_map(|thread| match &thread.following {
+                Following::Translated(translated) => Some(translated.space.borrow().areas()),
+                _ => None,
+            })
+            .unwrap_or_default()
+    }
+
+    /// A thread has started another.
+    fn on_birth(&mut self, tid: RawTid) -> Result<()> {
+        let Ok(child) = ptrace::event_message(tid) else {
+            return Ok(());
+        };
+        let child = child as RawTid;
+        let Some(Followed { translated, .. }) = followed(&mut self.threads, &self.scribe, tid) else {
+            return Ok(());
+        };
+        if let Some(kin) = translated.kin(child) {
+            self.kindred.expected.insert(child, kin);
+        }
+        if let Some(index) = self.kindred.early.iter().position(|early| *early == child) {
+            self.kindred.early.swap_remove(index);
+            if let Ok(registers) = ptrace::registers(child) {
+                return self.on_new_translated(child, Stop::Interrupted, &registers);
+            }
+        }
+        Ok(())
+    }
+
+    /// A new thread's first stop.
+    pub(super) fn on_new_translated(&mut self, tid: RawTid, stop: Stop, registers: &Registers) -> Result<()> {
+        let pid = process::thread_group(tid).unwrap_or(tid);
+        let known = self.processes.contains_key(&pid);
+        let attached = !self.ours && self.attached.remove(&tid);
+        let Some(kin) = self.kindred.expected.remove(&tid) else {
+            if attached {
+                return self.adopt(tid, pid, stop, registers);
+            }
+            self.kindred.early.push(tid);
+            return Ok(());
+        };
+        if !known && !self.settings.follow {
+            let registers = Translated::born(&kin, registers);
+            let _ = ptrace::set_registers(tid, &registers);
+            self.let_go(tid);
+            return Ok(());
+        }
+        if !known {
+            self.processes.insert(pid, Process::new(pid));
+        }
+        ptrace::unblock_trap(tid);
+        let keep = self.keep(tid)?;
+        let Some(scribe) = &mut self.scribe else { return Ok(()) };
+        // One that was killed meanwhile needs no memory.
+        let Ok(translated) = Translated::started(tid, pid, kin, registers, scribe, keep) else {
+            return Ok(());
+        };
+        let translated = Following::Translated(Box::new(translated));
+        self.threads.insert(tid, Thread::new(tid, pid, translated));
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.image.added = Vec::new();
+        }
+        self.update_added(pid);
+        self.go_on(tid);
+        Ok(())
+    }
+
+    fn update_added(&mut self, pid: RawTid) {
+        let added = self.added(pid);
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.image.added = added;
+        }
+    }
+
+    /// A thread that ran before we came.
+    fn adopt(&mut self, tid: RawTid, pid: RawTid, stop: Stop, registers: &Registers) -> Result<()> {
+        if registers.cs != USER_CS {
+            return Err(Error::Not64Bit(Pid(pid as u32)));
+        }
+        if !matches!(stop, Stop::Interrupted) {
+            // Its first stop was another: the one asked for comes later.
+            self.attached.insert(tid);
+            let signal = if let Stop::Signal(signal) = stop { signal } else { 0 };
+            return ptrace::resume(tid, signal);
+        }
+        self.threads.insert(tid, Thread::new(tid, pid, Following::Arriving));
+        self.begin_translating(tid, registers)
+    }
+
+    /// A thread that has executed a program comes to user code.
+    pub(super) fn on_arriving(&mut self, tid: RawTid, stop: Stop, registers: &Registers) -> Result<()> {
+        match stop {
+            Stop::Signal(libc::SIGTRAP) => self.begin_translating(tid, registers),
+            Stop::Event(libc::PTRACE_EVENT_EXIT) => {
+                self.on_exit(tid, registers);
+                Ok(())
+            }
+            Stop::Signal(_) => {
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.signal = ptrace::siginfo(tid).ok();
+                }
+                self.go_on(tid);
+                Ok(())
+            }
+            _ => {
+                self.go_on(tid);
+                Ok(())
+            }
+        }
+    }
+
+    /// A thread in user code begins to be translated; where that is impossible, to be stepped.
+    fn begin_translating(&mut self, tid: RawTid, registers: &Registers) -> Result<()> {
+        let Some(pid) = self.threads.get(&tid).map(|thread| thread.pid) else {
+            return Ok(());
+        };
+        if self.scribe.is_none() {
+            self.scribe = Some(Scribe::start(self.settings.encoder)?);
+        }
+        let keep = self.keep(tid)?;
+        let kin = self.threads.values().find_map(|thread| match &thread.following {
+            Following::Translated(translated) if thread.pid == pid => {
+                Some((Rc::clone(&translated.space), translated.memory))
+            }
+            _ => None,
+        });
+        let calls = self.settings.encoder.compress_returns;
+        let Some(scribe) = &mut self.scribe else { return Ok(()) };
+        let translated = match kin {
+            Some((space, memory)) => Translated::join(tid, pid, space, memory, registers, scribe, keep),
+            None => Translated::first(tid, pid, registers, calls, scribe, keep),
+        };
+        match translated {
+            Ok(translated) => {
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.following = Following::Translated(Box::new(translated));
+                }
+                self.update_added(pid);
+                self.go_on(tid);
+                Ok(())
+            }
+            Err(error) => {
+                if ptrace::registers(tid).is_err() {
+                    return Ok(());
+                }
+                let _ = ptrace::set_registers(tid, registers);
+                self.notes.push(format!(
+                    "process {pid} cannot be translated ({error}); it is stepped instead, which is slow"
+                ));
+                self.threads.remove(&tid);
+                self.on_new_stepped(tid, Stop::Interrupted, registers)
+            }
+        }
+    }
+
+    /// Where a thread's packets go.
+    fn keep(&mut self, tid: RawTid) -> Result<Keep> {
+        if let Some(limit) = self.settings.ring {
+            return Ok(Keep::Newest(limit));
+        }
+        let path = self.names.take(&format!("traces/{tid}.pt"))?;
+        let file = self.writer.create_file(&path)?;
+        self.kindred.files.insert(tid, path);
+        Ok(Keep::All(file))
+    }
+}
+
+/// A translated thread, and who writes its packets.
+struct Followed<'a> {
+    pid: RawTid,
+    run: &'a mut Run,
+    signal: &'a mut Option<SigInfo>,
+    translated: &'a mut Translated,
+    scribe: &'a Scribe,
+}
+
+fn followed<'a>(
+    threads: &'a mut HashMap<RawTid, Thread>,
+    scribe: &'a Option<Scribe>,
+    tid: RawTid,
+) -> Option<Followed<'a>> {
+    let Thread { pid, run, signal, following, .. } = threads.get_mut(&tid)?;
+    let Following::Translated(translated) = following else { return None };
+    Some(Followed {
+        pid: *pid,
+        run,
+        signal,
+        translated,
+        scribe: scribe.as_ref()?,
+    })
+}

@@ -1,0 +1,247 @@
+//! The machine instructions that stubs are made of. None of them changes a flag or the stack.
+//!
+//! Source: SDM volume 2. Stubs use RAX, RCX and RDX, whose values wait in the thread's region.
+
+use super::layout;
+
+/// Registers that stubs use, by their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scratch {
+    Rax = 0,
+    Rcx = 1,
+    Rdx = 2,
+}
+
+impl Scratch {
+    /// Its slot in the region.
+    pub(super) fn slot(self) -> u32 {
+        match self {
+            Self::Rax => layout::SAVED_RAX,
+            Self::Rcx => layout::SAVED_RCX,
+            Self::Rdx => layout::SAVED_RDX,
+        }
+    }
+}
+
+/// Code being written.
+#[derive(Debug, Default)]
+pub(super) struct Assembler {
+    pub(super) code: Vec<u8>,
+}
+
+impl Assembler {
+    pub(super) fn len(&self) -> usize {
+        self.code.len()
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.code.extend_from_slice(bytes);
+    }
+
+    /// `mov gs:[slot], register`
+    pub(super) fn store(&mut self, register: Scratch, slot: u32) {
+        self.slot(0x89, register, slot);
+    }
+
+    /// `mov register, gs:[slot]`
+    pub(super) fn load(&mut self, register: Scratch, slot: u32) {
+        self.slot(0x8b, register, slot);
+    }
+
+    fn slot(&mut self, opcode: u8, register: Scratch, slot: u32) {
+        self.bytes(&[0x65, 0x48, opcode, 0x04 | (register as u8) << 3, 0x25]);
+        self.bytes(&slot.to_le_bytes());
+    }
+
+    /// `mov byte gs:[slot], value`
+    pub(super) fn set_slot(&mut self, slot: u32, value: u8) {
+        self.bytes(&[0x65, 0xc6, 0x04, 0x25]);
+        self.bytes(&slot.to_le_bytes());
+        self.bytes(&[value]);
+    }
+
+    /// `mov byte [rcx], value`
+    pub(super) fn log_byte(&mut self, value: u8) {
+        self.bytes(&[0xc6, 0x01, value]);
+    }
+
+    /// `mov word [rcx], first | second << 8`
+    pub(super) fn log_two(&mut self, first: u8, second: u8) {
+        self.bytes(&[0x66, 0xc7, 0x01, first, second]);
+    }
+
+    /// `mov [rcx+offset], rax`
+    pub(super) fn log_rax(&mut self, offset: u8) {
+        self.bytes(&[0x48, 0x89, 0x41, offset]);
+    }
+
+    /// `mov [rcx+offset], eax`
+    pub(super) fn log_eax(&mut self, offset: u8) {
+        self.bytes(&[0x89, 0x41, offset]);
+    }
+
+    /// `mov [rcx+offset], edx`
+    pub(super) fn log_edx(&mut self, offset: u8) {
+        self.bytes(&[0x89, 0x51, offset]);
+    }
+
+    /// `lea rcx, [rcx+len]`
+    pub(super) fn advance_log(&mut self, len: u8) {
+        self.bytes(&[0x48, 0x8d, 0x49, len]);
+    }
+
+    /// `rdtsc`
+    pub(super) fn rdtsc(&mut self) {
+        self.bytes(&[0x0f, 0x31]);
+    }
+
+    /// `mov register, value`
+    pub(super) fn set(&mut self, register: Scratch, value: u64) {
+        self.bytes(&[0x48, 0xb8 | register as u8]);
+        self.bytes(&value.to_le_bytes());
+    }
+
+    /// `mov rcx, rax`
+    pub(super) fn rcx_from_rax(&mut self) {
+        self.bytes(&[0x48, 0x89, 0xc1]);
+    }
+
+    /// `mov rax, [rsp]`
+    pub(super) fn return_address(&mut self) {
+        self.bytes(&[0x48, 0x8b, 0x04, 0x24]);
+    }
+
+    /// `lea rsp, [rsp+size]`
+    pub(super) fn pop(&mut self, size: u32) {
+        self.bytes(&[0x48, 0x8d, 0xa4, 0x24]);
+        self.bytes(&size.to_le_bytes());
+    }
+
+    /// `mov edx, eax; crc32 rdx, rax; movzx edx, dx`: where in the tables the target in RAX is.
+    pub(super) fn hash(&mut self) {
+        self.bytes(&[0x89, 0xc2]);
+        self.bytes(&[0xf2, 0x48, 0x0f, 0x38, 0xf1, 0xd0]);
+        self.bytes(&[0x0f, 0xb7, 0xd2]);
+    }
+
+    /// `jmp gs:[rdx*8+table]`
+    pub(super) fn jump_by_table(&mut self, table: u64) {
+        self.bytes(&[0x65, 0xff, 0x24, 0xd5]);
+        self.bytes(&(table as u32).to_le_bytes());
+    }
+
+    /// `lea rcx, [rcx+rax]`
+    pub(super) fn add_rax_to_rcx(&mut self) {
+        self.bytes(&[0x48, 0x8d, 0x0c, 0x01]);
+    }
+
+    /// `movzx ecx, ax; movzx ecx, byte gs:[rcx+table]`
+    pub(super) fn look_up_syscall(&mut self, table: u64) {
+        self.bytes(&[0x0f, 0xb7, 0xc8]);
+        self.bytes(&[0x65, 0x0f, 0xb6, 0x89]);
+        self.bytes(&(table as u32).to_le_bytes());
+    }
+
+    /// `jrcxz` over the next `distance` bytes.
+    pub(super) fn skip_if_rcx_is_zero(&mut self, distance: u8) {
+        self.bytes(&[0xe3, distance]);
+    }
+
+    /// `int3`
+    pub(super) fn trap(&mut self) {
+        self.code.push(0xcc);
+    }
+
+    /// `jmp`, padded so that its distance is aligned and can be written in one store; says where that is.
+    pub(super) fn jump(&mut self) -> usize {
+        while (self.len() + 1) % 4 != 0 {
+            self.code.push(0x90);
+        }
+        self.code.push(0xe9);
+        self.distance()
+    }
+
+    /// Room for a distance to be written later.
+    pub(super) fn distance(&mut self) -> usize {
+        let at = self.len();
+        self.bytes(&[0; 4]);
+        at
+    }
+
+    /// Writes the distance at `at` so that it leads to `to`, both offsets.
+    pub(super) fn lead(&mut self, at: usize, to: usize) {
+        let distance = (to as i64 - (at as i64 + 4)) as i32;
+        if let Some(place) = self.code.get_mut(at..at + 4) {
+            place.copy_from_slice(&distance.to_le_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
+
+    fn text(assembler: &Assembler) -> Vec<String> {
+        let mut formatter = IntelFormatter::new();
+        Decoder::with_ip(64, &assembler.code, 0, DecoderOptions::NONE)
+            .iter()
+            .map(|instruction| {
+                let mut line = String::new();
+                formatter.format(&instruction, &mut line);
+                line
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_meant() {
+        let mut code = Assembler::default();
+        code.store(Scratch::Rcx, 16);
+        code.load(Scratch::Rdx, 24);
+        code.log_byte(5);
+        code.log_two(0x80, 1);
+        code.log_rax(2);
+        code.log_edx(13);
+        code.advance_log(9);
+        code.set(Scratch::Rax, 0x1122_3344_5566_7788);
+        code.return_address();
+        code.pop(16);
+        code.hash();
+        code.jump_by_table(0x1000);
+        code.add_rax_to_rcx();
+        code.look_up_syscall(0x1000);
+        assert_eq!(
+            text(&code),
+            [
+                "mov gs:[10h],rcx",
+                "mov rdx,gs:[18h]",
+                "mov byte ptr [rcx],5",
+                "mov word ptr [rcx],180h",
+                "mov [rcx+2],rax",
+                "mov [rcx+0Dh],edx",
+                "lea rcx,[rcx+9]",
+                "mov rax,1122334455667788h",
+                "mov rax,[rsp]",
+                "lea rsp,[rsp+10h]",
+                "mov edx,eax",
+                "crc32 rdx,rax",
+                "movzx edx,dx",
+                "jmp qword ptr gs:[rdx*8+1000h]",
+                "lea rcx,[rcx+rax]",
+                "movzx ecx,ax",
+                "movzx ecx,byte ptr gs:[rcx+1000h]",
+            ]
+        );
+    }
+
+    #[test]
+    fn distances_are_aligned_and_lead_where_told() {
+        let mut code = Assembler::default();
+        code.trap();
+        let at = code.jump();
+        let here = code.len();
+        code.lead(at, here + 3);
+        assert_eq!((at % 4, text(&code).last().map(String::as_str)), (0, Some("jmp 000000000000000Bh")));
+    }
+}

@@ -1,0 +1,678 @@
+//! One block of the program as it stands in the code cache: the same instructions, with stubs that log
+//! where control goes.
+//!
+//! A block follows the program from one address along direct jumps, calls and branches not taken, until
+//! an indirect branch, a system call, or its greatest length. Outcomes of branches are known wherever
+//! control leaves it, so a way through costs one byte of log, not one a branch.
+//!
+//! Translating is a pure function of code and place: so what a place in the cache means is found by
+//! translating again ([`Block::places`]), and need not be kept.
+
+use super::assembler::{Assembler, Scratch};
+use super::event::{self, Event, NO_OUTCOMES};
+use super::layout;
+use backtrail_pt::cofi::Cofi;
+use iced_x86::{Code, ConditionCode, ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic, Register};
+
+/// Most instructions of a block.
+const MAX_INSTRUCTIONS: usize = 96;
+/// Longest instruction.
+const MAX_LEN: usize = 15;
+
+/// How blocks are made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Style {
+    /// Calls are logged, so that returns can be compressed.
+    pub(super) calls: bool,
+}
+
+/// Reads code at an address; says how many bytes there are.
+pub(super) type Fetch<'a> = dyn FnMut(u64, &mut [u8]) -> usize + 'a;
+
+/// Registers whose values wait in the region while a stub uses them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Saved(u8);
+
+impl Saved {
+    /// None.
+    pub(super) const NONE: Self = Self(0);
+    const RAX: Self = Self(1 << Scratch::Rax as u8);
+    const RCX: Self = Self(1 << Scratch::Rcx as u8);
+    const RDX: Self = Self(1 << Scratch::Rdx as u8);
+    /// All three.
+    pub(super) const ALL: Self = Self::RAX.and(Self::RCX).and(Self::RDX);
+
+    const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether this register's value waits.
+    pub(super) fn holds(self, register: Scratch) -> bool {
+        self.0 & (1 << register as u8) != 0
+    }
+}
+
+/// Where an instruction that was executed leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    At(u64),
+    /// To the address in RAX.
+    InRax,
+}
+
+/// What a thread at a place in the cache has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// The instruction has not been executed.
+    Before(Saved),
+    /// It has been executed; the event, if any, is not in the log yet.
+    Done {
+        saved: Saved,
+        event: Option<Event>,
+        next: Next,
+    },
+    /// The system call is in the log already, but has not been executed.
+    Told(Saved),
+    /// The system call has been executed; RCX is to be the address behind it.
+    Returned { saved: Saved, next: u64 },
+}
+
+/// From `offset` on (to the next place), the program stands at `ip`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) offset: u32,
+    /// The instruction of the program.
+    pub(super) ip: u64,
+    pub(super) state: State,
+    /// Outcomes not in the log yet.
+    pub(super) outcomes: u8,
+    /// Where the program stood after the last event in the log.
+    pub(super) told: u64,
+}
+
+/// Why the recorder gets control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trap {
+    /// The block at this address of the program comes next; the jump whose distance is at the offset
+    /// may lead there directly from now on.
+    Exit { site: u32, target: u64 },
+    /// A system call that the recorder makes itself.
+    Special { ip: u64, next: u64 },
+    /// This instruction is to be executed where it stands.
+    Native { ip: u64, outcomes: u8 },
+}
+
+/// A translated block.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Block {
+    /// The machine code.
+    pub(super) code: Vec<u8>,
+    /// Offsets of the `int3`s.
+    pub(super) traps: Vec<(u32, Trap)>,
+    /// The program's bytes it was made from, by address.
+    pub(super) source: Vec<(u64, Vec<u8>)>,
+    /// Ascending by offset.
+    pub(super) places: Vec<Place>,
+    /// Addresses that are likely to be next.
+    pub(super) successors: Vec<u64>,
+}
+
+impl Block {
+    /// What a thread at `offset` has done.
+    pub(super) fn place(&self, offset: u32) -> Option<&Place> {
+        let after = self.places.partition_point(|place| place.offset <= offset);
+        self.places.get(after.checked_sub(1)?)
+    }
+}
+
+/// Translates the block at `ip` for the cache address `at` (a multiple of 16).
+pub(super) fn translate(ip: u64, at: u64, style: Style, fetch: &mut Fetch<'_>) -> Block {
+    let mut translator = Translator {
+        at,
+        style,
+        out: Assembler::default(),
+        block: Block::default(),
+        outcomes: NO_OUTCOMES,
+        told: ip,
+        quiet: true,
+        links: Vec::new(),
+        constants: Vec::new(),
+        taken: Vec::new(),
+    };
+    translator.run(ip, fetch);
+    translator.finish()
+}
+
+/// An instruction of the program.
+struct Original<'a> {
+    ip: u64,
+    bytes: &'a [u8],
+    instruction: Instruction,
+    offsets: ConstantOffsets,
+}
+
+impl Original<'_> {
+    fn next(&self) -> u64 {
+        self.ip.wrapping_add(self.bytes.len() as u64)
+    }
+}
+
+struct Translator {
+    at: u64,
+    style: Style,
+    out: Assembler,
+    block: Block,
+    outcomes: u8,
+    told: u64,
+    /// Nothing was logged, and nothing waits to be, since the block began.
+    quiet: bool,
+    /// Jumps to other blocks: where their distance is, and the target.
+    links: Vec<(usize, u64)>,
+    /// Distances to a constant.
+    constants: Vec<(usize, u64)>,
+    /// Branches whose taken side is to be written: distance, instruction, outcomes, where the log stands, target.
+    taken: Vec<(usize, u64, u8, u64, u64)>,
+}
+
+/// What follows an instruction.
+enum Flow {
+    GoOn(u64),
+    End,
+}
+
+impl Translator {
+    fn run(&mut self, start: u64, fetch: &mut Fetch<'_>) {
+        let mut ip = start;
+        for _ in 0..MAX_INSTRUCTIONS {
+            let mut bytes = [0; MAX_LEN];
+            let len = fetch(ip, &mut bytes);
+            let mut decoder = Decoder::with_ip(64, bytes.get(..len).unwrap_or_default(), ip, DecoderOptions::NONE);
+            let instruction = decoder.decode();
+            let offsets = decoder.get_constant_offsets(&instruction);
+            let bytes = bytes.get(..instruction.len()).unwrap_or_default();
+            if instruction.is_invalid() {
+                return self.native(ip);
+            }
+            self.remember(ip, bytes);
+            let original = Original { ip, bytes, instruction, offsets };
+            match self.instruction(&original) {
+                Flow::GoOn(next) => ip = next,
+                Flow::End => return,
+            }
+        }
+        self.leave(ip, ip, false);
+    }
+
+    /// Notes that the block is made from these bytes.
+    fn remember(&mut self, ip: u64, bytes: &[u8]) {
+        match self.block.source.last_mut() {
+            Some((start, run)) if *start + run.len() as u64 == ip => run.extend_from_slice(bytes),
+            _ => self.block.source.push((ip, bytes.to_vec())),
+        }
+    }
+
+    /// What stands at the end of the code so far.
+    fn place(&mut self, ip: u64, state: State) {
+        self.block.places.push(Place {
+            offset: self.out.len() as u32,
+            ip,
+            state,
+            outcomes: self.outcomes,
+            told: self.told,
+        });
+    }
+
+    fn before(&mut self, ip: u64, saved: Saved) {
+        self.place(ip, State::Before(saved));
+    }
+
+    fn instruction(&mut self, original: &Original<'_>) -> Flow {
+        let ip = original.ip;
+        let instruction = &original.instruction;
+        self.before(ip, Saved::NONE);
+        if needs_gs(instruction) || matches!(instruction.mnemonic(), Mnemonic::Xbegin) {
+            self.native(ip);
+            return Flow::End;
+        }
+        match Cofi::of(instruction) {
+            Cofi::Sequential => self.copy(original),
+            Cofi::Jump { target } => self.follow(ip, target.0),
+            Cofi::Call { target } => {
+                self.push(original.next());
+                if target.0 != original.next() {
+                    self.told_call(ip, original.next(), Next::At(target.0), Saved::NONE);
+                }
+                self.block.successors.push(original.next());
+                self.follow(ip, target.0)
+            }
+            Cofi::Conditional { target } => self.branch(original, target.0),
+            Cofi::Return => self.near_return(original),
+            Cofi::IndirectJump | Cofi::IndirectCall => self.indirect(original),
+            Cofi::FarTransfer if instruction.mnemonic() == Mnemonic::Syscall => {
+                self.system_call(ip, original.next());
+                Flow::End
+            }
+            Cofi::FarTransfer => {
+                self.native(ip);
+                Flow::End
+            }
+        }
+    }
+
+    /// The instruction is executed where the program has it.
+    fn native(&mut self, ip: u64) {
+        self.before(ip, Saved::NONE);
+        let outcomes = self.outcomes;
+        self.trap(Trap::Native { ip, outcomes });
+    }
+
+    fn trap(&mut self, trap: Trap) {
+        self.block.traps.push((self.out.len() as u32, trap));
+        self.out.trap();
+    }
+
+    /// An instruction that does not branch.
+    fn copy(&mut self, original: &Original<'_>) -> Flow {
+        match self.relocated(original.bytes, original) {
+            Some(bytes) => {
+                self.out.bytes(&bytes);
+                Flow::GoOn(original.next())
+            }
+            None => {
+                self.native(original.ip);
+                Flow::End
+            }
+        }
+    }
+
+    /// `bytes`, a form of the instruction with the same displacement at the same distance from the end,
+    /// so that what it names relative to RIP stays the same; `None`: out of reach.
+    fn relocated(&self, bytes: &[u8], original: &Original<'_>) -> Option<Vec<u8>> {
+        let mut bytes = bytes.to_vec();
+        if original.instruction.is_ip_rel_memory_operand() {
+            if original.offsets.displacement_size() != 4
+                || original.instruction.memory_base() == Register::EIP
+            {
+                return None;
+            }
+            let from_end = original.bytes.len() - original.offsets.displacement_offset();
+            let at = bytes.len().checked_sub(from_end)?;
+            let end = self.at + (self.out.len() + bytes.len()) as u64;
+            let distance = original.instruction.memory_displacement64().wrapping_sub(end) as i64;
+            let distance = i32::try_from(distance).ok()?;
+            bytes.get_mut(at..at + 4)?.copy_from_slice(&distance.to_le_bytes());
+        }
+        Some(bytes)
+    }
+
+    /// Goes on at `target` in this block, or leaves it for another.
+    fn follow(&mut self, ip: u64, target: u64) -> Flow {
+        let mut runs = self.block.source.iter();
+        if runs.any(|(start, run)| (*start..*start + run.len() as u64).contains(&target)) {
+            self.leave(ip, target, true);
+            return Flow::End;
+        }
+        Flow::GoOn(target)
+    }
+
+    /// Leaves the block: the instruction at `ip` was executed, `target` is next, and has been in this
+    /// block when `again`.
+    ///
+    /// A loop that gives no packet must give one all the same: by packets alone, nobody could tell how
+    /// often it went round.
+    fn leave(&mut self, ip: u64, target: u64, again: bool) {
+        if self.outcomes != NO_OUTCOMES {
+            let event = Event::Outcomes(self.outcomes);
+            self.log_outcomes(ip, Next::At(target), event);
+        } else if again && self.quiet {
+            self.log_turn(ip, target);
+        }
+        self.link(ip, target);
+    }
+
+    fn link(&mut self, ip: u64, target: u64) {
+        self.place(ip, State::Done { saved: Saved::NONE, event: None, next: Next::At(target) });
+        let site = self.out.jump();
+        self.links.push((site, target));
+        self.block.successors.push(target);
+    }
+
+    /// Logs `self.outcomes` (the event) in one byte.
+    fn log_outcomes(&mut self, ip: u64, next: Next, event: Event) {
+        let Event::Outcomes(outcomes) = event else { return };
+        self.outcomes = NO_OUTCOMES;
+        let done = |saved, event| State::Done { saved, event, next };
+        self.place(ip, done(Saved::NONE, Some(event)));
+        self.out.store(Scratch::Rcx, layout::SAVED_RCX);
+        self.place(ip, done(Saved::RCX, Some(event)));
+        self.out.load(Scratch::Rcx, layout::LOG_POINTER);
+        self.out.log_byte(outcomes);
+        self.out.advance_log(1);
+        self.out.store(Scratch::Rcx, layout::LOG_POINTER);
+        self.quiet = false;
+        if let Next::At(next) = next {
+            self.told = next;
+        }
+        self.place(ip, done(Saved::RCX, None));
+        self.out.load(Scratch::Rcx, layout::SAVED_RCX);
+    }
+
+    fn log_turn(&mut self, ip: u64, target: u64) {
+        self.log_word(ip, event::TURN, target, Event::Turn(target), Next::At(target), Saved::NONE);
+        self.told = target;
+    }
+
+    /// Logs a tag and a constant; RAX may be in use already.
+    fn log_word(&mut self, ip: u64, tag: u8, word: u64, event: Event, next: Next, saved: Saved) {
+        let done = |saved, event| State::Done { saved, event, next };
+        self.place(ip, done(saved, Some(event)));
+        self.out.store(Scratch::Rcx, layout::SAVED_RCX);
+        self.place(ip, done(saved.and(Saved::RCX), Some(event)));
+        self.out.store(Scratch::Rdx, layout::SAVED_RDX);
+        self.out.load(Scratch::Rcx, layout::LOG_POINTER);
+        // RDX holds the word by halves: `mov [rcx+5], edx` first, for the end must fit first.
+        self.out.set(Scratch::Rdx, word >> 32);
+        let both = saved.and(Saved::RCX).and(Saved::RDX);
+        self.place(ip, done(both, Some(event)));
+        self.out.log_edx(5);
+        self.out.set(Scratch::Rdx, word & 0xffff_ffff);
+        self.out.log_edx(1);
+        self.out.log_byte(tag);
+        self.out.advance_log(9);
+        self.out.store(Scratch::Rcx, layout::LOG_POINTER);
+        self.quiet = false;
+        self.place(ip, done(both, None));
+        self.out.load(Scratch::Rdx, layout::SAVED_RDX);
+        self.out.load(Scratch::Rcx, layout::SAVED_RCX);
+        self.place(ip, done(saved, None));
+    }
+
+    /// `push` of the return address.
+    fn push(&mut self, next: u64) {
+        self.out.bytes(&[0xff, 0x35]);
+        let at = self.out.distance();
+        self.constants.push((at, next));
+    }
+
+    /// Logs the call, when calls are.
+    fn told_call(&mut self, ip: u64, next: u64, to: Next, saved: Saved) {
+        if !self.style.calls {
+            return;
+        }
+        if self.outcomes != NO_OUTCOMES {
+            // In order: outcomes first.
+            let event = Event::Outcomes(self.outcomes);
+            let told = self.told;
+            self.log_outcomes_under(ip, to, event, saved);
+            if to == Next::InRax {
+                self.told = told;
+            }
+        }
+        self.log_word(ip, event::CALL, next, Event::Call { next }, to, saved);
+        if let Next::At(to) = to {
+            self.told = to;
+        }
+    }
+
+    /// [`Self::log_outcomes`] while other registers wait too.
+    fn log_outcomes_under(&mut self, ip: u64, next: Next, event: Event, saved: Saved) {
+        let from = self.block.places.len();
+        self.log_outcomes(ip, next, event);
+        for place in self.block.places.iter_mut().skip(from) {
+            if let State::Done { saved: held, .. } = &mut place.state {
+                *held = held.and(saved);
+            }
+        }
+    }
+
+    fn branch(&mut self, original: &Original<'_>, target: u64) -> Flow {
+        let (ip, next) = (original.ip, original.next());
+        let distance = match condition(&original.instruction) {
+            Some(condition) => {
+                self.out.bytes(&[0x0f, 0x80 | condition]);
+                self.out.distance()
+            }
+            None => {
+                // LOOP and JRCXZ reach no further than a byte: over a jump.
+                let short = original.bytes.split_last().map_or(&[][..], |(_, rest)| rest);
+                self.out.bytes(short);
+                self.out.bytes(&[2]);
+                let done = |outcomes, next| State::Done {
+                    saved: Saved::NONE,
+                    event: Some(Event::Outcomes(outcomes)),
+                    next: Next::At(next),
+                };
+                let waiting = std::mem::replace(&mut self.outcomes, NO_OUTCOMES);
+                self.place(ip, done(event::with_outcome(waiting, false), next));
+                self.out.bytes(&[0xeb, 5]);
+                self.place(ip, done(event::with_outcome(waiting, true), target));
+                self.out.bytes(&[0xe9]);
+                self.outcomes = waiting;
+                self.out.distance()
+            }
+        };
+        let taken = event::with_outcome(self.outcomes, true);
+        self.taken.push((distance, ip, taken, self.told, target));
+        self.outcomes = event::with_outcome(self.outcomes, false);
+        self.quiet = false;
+        self.block.successors.push(target);
+        if event::count(self.outcomes) == event::MAX_OUTCOMES {
+            let event = Event::Outcomes(self.outcomes);
+            self.log_outcomes(ip, Next::At(next), event);
+        }
+        Flow::GoOn(next)
+    }
+
+    fn near_return(&mut self, original: &Original<'_>) -> Flow {
+        let ip = original.ip;
+        if original.instruction.code() != Code::Retnq && original.instruction.code() != Code::Retnq_imm16 {
+            self.native(ip);
+            return Flow::End;
+        }
+        let arguments = if original.instruction.op_count() > 0 {
+            u32::from(original.instruction.immediate16())
+        } else {
+            0
+        };
+        self.out.store(Scratch::Rax, layout::SAVED_RAX);
+        self.out.return_address();
+        self.before(ip, Saved::RAX);
+        self.out.pop(8 + arguments);
+        let tag = if self.style.calls { event::RETURN } else { event::TARGET };
+        self.go_to_rax(ip, tag);
+        Flow::End
+    }
+
+    fn indirect(&mut self, original: &Original<'_>) -> Flow {
+        let ip = original.ip;
+        let bytes = load_operand(original).and_then(|bytes| {
+            // RAX is saved first.
+            let before = self.out.len();
+            self.out.store(Scratch::Rax, layout::SAVED_RAX);
+            let bytes = self.relocated(&bytes, original);
+            if bytes.is_none() {
+                self.out.code.truncate(before);
+            }
+            bytes
+        });
+        let Some(bytes) = bytes else {
+            self.native(ip);
+            return Flow::End;
+        };
+        self.out.bytes(&bytes);
+        self.before(ip, Saved::RAX);
+        if Cofi::of(&original.instruction).is_call() {
+            let next = original.next();
+            self.push(next);
+            self.told_call(ip, next, Next::InRax, Saved::RAX);
+            self.block.successors.push(next);
+        }
+        self.go_to_rax(ip, event::TARGET);
+        Flow::End
+    }
+
+    /// Logs the target in RAX and goes there, by way of the tables.
+    fn go_to_rax(&mut self, ip: u64, tag: u8) {
+        let outcomes = self.outcomes;
+        let done = |saved, event| State::Done { saved, event, next: Next::InRax };
+        // The event's target is RAX itself.
+        let event = Some(if tag == event::RETURN { Event::Return(0) } else { Event::Target(0) });
+        self.place(ip, done(Saved::RAX, event));
+        self.out.store(Scratch::Rcx, layout::SAVED_RCX);
+        self.place(ip, done(Saved::RAX.and(Saved::RCX), event));
+        self.out.load(Scratch::Rcx, layout::LOG_POINTER);
+        if outcomes == NO_OUTCOMES {
+            self.out.log_rax(1);
+            self.out.log_byte(tag);
+            self.out.advance_log(9);
+        } else {
+            self.out.log_rax(2);
+            self.out.log_two(outcomes, tag);
+            self.out.advance_log(10);
+        }
+        self.out.store(Scratch::Rcx, layout::LOG_POINTER);
+        self.outcomes = NO_OUTCOMES;
+        self.place(ip, done(Saved::RAX.and(Saved::RCX), None));
+        self.out.store(Scratch::Rdx, layout::SAVED_RDX);
+        self.place(ip, done(Saved::ALL, None));
+        self.out.hash();
+        self.out.jump_by_table(layout::FIRST);
+    }
+
+    fn system_call(&mut self, ip: u64, next: u64) {
+        if self.outcomes != NO_OUTCOMES {
+            let event = Event::Outcomes(self.outcomes);
+            self.log_outcomes(ip, Next::At(ip), event);
+            self.before(ip, Saved::NONE);
+        }
+        let out = &mut self.out;
+        out.store(Scratch::Rcx, layout::SAVED_RCX);
+        self.before(ip, Saved::RCX);
+        self.out.look_up_syscall(layout::SPECIAL);
+        self.out.skip_if_rcx_is_zero(1);
+        self.trap(Trap::Special { ip, next });
+        self.out.store(Scratch::Rax, layout::SAVED_RAX);
+        self.out.store(Scratch::Rdx, layout::SAVED_RDX);
+        self.out.set_slot(layout::IN_KERNEL, 1);
+        self.out.load(Scratch::Rcx, layout::LOG_POINTER);
+        self.out.rdtsc();
+        self.before(ip, Saved::ALL);
+        self.out.log_edx(5);
+        self.out.log_eax(1);
+        self.out.log_byte(event::SYSCALL);
+        self.out.advance_log(9);
+        self.out.store(Scratch::Rcx, layout::LOG_POINTER);
+        self.place(ip, State::Told(Saved::ALL));
+        self.out.load(Scratch::Rdx, layout::SAVED_RDX);
+        self.out.load(Scratch::Rax, layout::SAVED_RAX);
+        self.out.load(Scratch::Rcx, layout::SAVED_RCX);
+        self.place(ip, State::Told(Saved::NONE));
+        self.out.bytes(&[0x0f, 0x05]);
+        let returned = |saved| State::Returned { saved, next };
+        self.place(ip, returned(Saved::NONE));
+        self.out.set_slot(layout::IN_KERNEL, 0);
+        self.out.store(Scratch::Rax, layout::SAVED_RAX);
+        self.out.store(Scratch::Rdx, layout::SAVED_RDX);
+        self.out.load(Scratch::Rcx, layout::LOG_POINTER);
+        self.out.rdtsc();
+        let both = Saved::RAX.and(Saved::RDX);
+        self.place(ip, returned(both));
+        self.out.log_edx(13);
+        self.out.log_eax(9);
+        self.out.set(Scratch::Rax, next);
+        self.out.log_rax(1);
+        self.out.log_byte(event::ENTER);
+        self.out.advance_log(17);
+        self.out.store(Scratch::Rcx, layout::LOG_POINTER);
+        self.out.rcx_from_rax();
+        self.out.load(Scratch::Rdx, layout::SAVED_RDX);
+        self.out.load(Scratch::Rax, layout::SAVED_RAX);
+        self.told = next;
+        self.link(ip, next);
+    }
+
+    fn finish(mut self) -> Block {
+        for (distance, ip, outcomes, told, target) in std::mem::take(&mut self.taken) {
+            let here = self.out.len();
+            self.out.lead(distance, here);
+            self.told = told;
+            self.log_outcomes(ip, Next::At(target), Event::Outcomes(outcomes));
+            self.link(ip, target);
+        }
+        while self.out.len() % 8 != 0 {
+            self.out.trap();
+        }
+        for (distance, value) in std::mem::take(&mut self.constants) {
+            let here = self.out.len();
+            self.out.lead(distance, here);
+            self.out.bytes(&value.to_le_bytes());
+        }
+        for (site, target) in std::mem::take(&mut self.links) {
+            let here = self.out.len();
+            self.out.lead(site, here);
+            self.place(target, State::Before(Saved::NONE));
+            self.trap(Trap::Exit { site: site as u32, target });
+        }
+        self.block.code = self.out.code;
+        self.block
+    }
+}
+
+/// The condition of a `Jcc` as its opcode has it; `None` for `LOOP` and `JRCXZ`.
+fn condition(instruction: &Instruction) -> Option<u8> {
+    if !instruction.is_jcc_short_or_near() {
+        return None;
+    }
+    Some(match instruction.condition_code() {
+        ConditionCode::o => 0,
+        ConditionCode::no => 1,
+        ConditionCode::b => 2,
+        ConditionCode::ae => 3,
+        ConditionCode::e => 4,
+        ConditionCode::ne => 5,
+        ConditionCode::be => 6,
+        ConditionCode::a => 7,
+        ConditionCode::s => 8,
+        ConditionCode::ns => 9,
+        ConditionCode::p => 10,
+        ConditionCode::np => 11,
+        ConditionCode::l => 12,
+        ConditionCode::ge => 13,
+        ConditionCode::le => 14,
+        ConditionCode::g => 15,
+        ConditionCode::None => return None,
+    })
+}
+
+/// The instruction uses GS, which is the recorder's while the program runs in the cache.
+fn needs_gs(instruction: &Instruction) -> bool {
+    instruction.segment_prefix() == Register::GS
+        || (instruction.op_count() > 0 && instruction.op0_register() == Register::GS)
+        || matches!(
+            instruction.mnemonic(),
+            Mnemonic::Rdgsbase | Mnemonic::Wrgsbase | Mnemonic::Swapgs | Mnemonic::Lgs
+        )
+}
+
+/// `mov rax, OPERAND` for an indirect jump or call: its own bytes with another opcode, so that the
+/// operand is the same; `None` for forms that no compiler writes.
+fn load_operand(original: &Original<'_>) -> Option<Vec<u8>> {
+    let opcode = original.bytes.iter().position(|byte| *byte == 0xff)?;
+    let (prefixes, rest) = original.bytes.split_at(opcode);
+    let (rex, legacy) = match prefixes.split_last() {
+        Some((rex @ 0x40..=0x4f, legacy)) => (*rex, legacy),
+        _ => (0x40, prefixes),
+    };
+    // BND and NOTRACK mean nothing to a load; operand size and the rest do.
+    let mut bytes: Vec<u8> = legacy.iter().copied().filter(|byte| !matches!(byte, 0xf2 | 0x3e)).collect();
+    if bytes.iter().any(|byte| !matches!(byte, 0x2e | 0x26 | 0x64 | 0x67)) {
+        return None;
+    }
+    let (modrm, operand) = rest.get(1..)?.split_first()?;
+    // REX.W, without REX.R; the register is RAX.
+    bytes.push((rex | 8) & !4);
+    bytes.push(0x8b);
+    bytes.push(modrm & !0x38);
+    bytes.extend_from_slice(operand);
+    Some(bytes)
+}

@@ -1,0 +1,463 @@
+//! The code cache of an address space: blocks, what leads from one to another, and where indirect
+//! branches find them.
+
+use super::assembler::{Assembler, Scratch};
+use super::block::{self, Block, Fetch, Next, Place, Saved, State, Style, Trap};
+use super::event::NO_OUTCOMES;
+use super::layout;
+use super::memory::SharedMemory;
+use crate::PAGE;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// How far a block may lie from its code, so that relative operands reach their ends too.
+const REACH: u64 = 0x7000_0000;
+/// Room that a block takes at most.
+const MAX_BLOCK: u64 = 1 << 14;
+/// Blocks translated at once: those that are likely to be next.
+const AHEAD: usize = 32;
+
+/// A part of the cache.
+#[derive(Debug)]
+struct Cluster {
+    address: u64,
+    memory: SharedMemory,
+    used: u64,
+}
+
+impl Cluster {
+    fn reaches(&self, ip: u64) -> bool {
+        self.address.abs_diff(ip) < REACH && (self.address + layout::CLUSTER_SIZE).abs_diff(ip) < REACH
+    }
+
+    fn contains(&self, address: u64) -> bool {
+        (self.address..self.address + layout::CLUSTER_SIZE).contains(&address)
+    }
+}
+
+/// What stands at an address of the cache.
+#[derive(Clone, Debug)]
+enum Piece {
+    Block { ip: u64, source: Vec<(u64, Vec<u8>)>, len: u32 },
+    /// Comes from an indirect branch to `ip`; all registers are as the program has them from `clean` on.
+    Landing { ip: u64, clean: u32, len: u32 },
+    /// Where indirect branches go that find no landing.
+    Probe,
+}
+
+/// Entries for an indirect branch: by the first table, and by the second.
+#[derive(Clone, Copy, Debug)]
+struct Landing {
+    first: u64,
+    second: u64,
+}
+
+/// Why a thread in the cache has trapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// `target` comes next; the jump whose distance is at `site` may lead there.
+    Exit { site: u64, target: u64 },
+    /// The target of an indirect branch, in RAX, is not in the tables.
+    Miss,
+    Special { ip: u64, next: u64 },
+    Native { ip: u64, outcomes: u8 },
+}
+
+/// The code cache.
+#[derive(Debug)]
+pub(super) struct Cache {
+    style: Style,
+    tables: SharedMemory,
+    clusters: Vec<Cluster>,
+    blocks: FxHashMap<u64, u64>,
+    pieces: BTreeMap<u64, Piece>,
+    landings: FxHashMap<u64, Landing>,
+    /// Jumps to a block of the program, translated or not: where the distance is, and where it led at first.
+    incoming: FxHashMap<u64, Vec<(u64, u64)>>,
+    traps: FxHashMap<u64, Cause>,
+    /// Blocks by the pages of the program that they were made from.
+    pages: BTreeMap<u64, Vec<u64>>,
+    /// Where the first and the second table lead when they know no landing.
+    probe: u64,
+    miss: u64,
+}
+
+impl Cache {
+    /// An empty cache; `tables` are [`layout::TABLES_SIZE`] bytes, zero.
+    pub(super) fn new(tables: SharedMemory, style: Style, special: &[libc::c_long]) -> Self {
+        for number in special {
+            tables.write(layout::SPECIAL - layout::TABLES + (*number as u64 & 0xffff), &[1]);
+        }
+        Self {
+            style,
+            tables,
+            clusters: Vec::new(),
+            blocks: FxHashMap::default(),
+            pieces: BTreeMap::new(),
+            landings: FxHashMap::default(),
+            incoming: FxHashMap::default(),
+            traps: FxHashMap::default(),
+            pages: BTreeMap::new(),
+            probe: 0,
+            miss: 0,
+        }
+    }
+
+    /// Whether a cluster with room is in reach of the code at `ip`.
+    pub(super) fn has_room(&self, ip: u64) -> bool {
+        self.cluster(ip).is_some()
+    }
+
+    fn cluster(&self, ip: u64) -> Option<usize> {
+        let room = |cluster: &Cluster| cluster.used + MAX_BLOCK <= layout::CLUSTER_SIZE;
+        self.clusters
+            .iter()
+            .position(|cluster| cluster.reaches(ip) && room(cluster))
+    }
+
+    /// Adds a cluster: [`layout::CLUSTER_SIZE`] bytes that the program has at `address`.
+    pub(super) fn add_cluster(&mut self, address: u64, memory: SharedMemory) {
+        self.clusters.push(Cluster { address, memory, used: 0 });
+        if self.miss == 0 {
+            self.write_probes();
+        }
+    }
+
+    /// The same in other memory: tables, and a cluster for each, still empty.
+    pub(super) fn copy(&self, tables: SharedMemory, clusters: Vec<SharedMemory>) -> Self {
+        tables.write(0, &self.tables.bytes(layout::TABLES_SIZE));
+        let clusters = self
+            .clusters
+            .iter()
+            .zip(clusters)
+            .map(|(old, memory)| {
+                memory.write(0, &old.memory.bytes(old.used));
+                Cluster {
+                    address: old.address,
+                    memory,
+                    used: old.used,
+                }
+            })
+            .collect();
+        Self {
+            style: self.style,
+            tables,
+            clusters,
+            blocks: self.blocks.clone(),
+            pieces: self.pieces.clone(),
+            landings: self.landings.clone(),
+            incoming: self.incoming.clone(),
+            traps: self.traps.clone(),
+            pages: self.pages.clone(),
+            probe: self.probe,
+            miss: self.miss,
+        }
+    }
+
+    /// Whether an address is in the cache.
+    pub(super) fn contains(&self, address: u64) -> bool {
+        self.clusters.iter().any(|cluster| cluster.contains(address))
+    }
+
+    /// Start and size of every cluster.
+    pub(super) fn areas(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.clusters.iter().map(|cluster| (cluster.address, layout::CLUSTER_SIZE))
+    }
+
+    /// Bytes of code.
+    pub(super) fn used(&self) -> u64 {
+        self.clusters.iter().map(|cluster| cluster.used).sum()
+    }
+
+    fn write_probes(&mut self) {
+        let mut code = Assembler::default();
+        code.jump_by_table(layout::SECOND);
+        while code.len() % 16 != 0 {
+            code.trap();
+        }
+        let miss = code.len() as u64;
+        code.trap();
+        let Some(at) = self.put(0, &code.code) else { return };
+        self.pieces.insert(at, Piece::Probe);
+        (self.probe, self.miss) = (at, at + miss);
+        self.traps.insert(self.miss, Cause::Miss);
+        for index in 0..layout::TARGETS {
+            self.tables.store(layout::FIRST - layout::TABLES + index * 8, self.probe);
+            self.tables.store(layout::SECOND - layout::TABLES + index * 8, self.miss);
+        }
+    }
+
+    /// Puts code into a cluster; says where.
+    fn put(&mut self, cluster: usize, code: &[u8]) -> Option<u64> {
+        let cluster = self.clusters.get_mut(cluster)?;
+        let offset = cluster.used;
+        cluster.memory.write(offset, code);
+        cluster.used = (offset + code.len() as u64).next_multiple_of(16);
+        Some(cluster.address + offset)
+    }
+
+    /// The address of the translation of `ip`, translating where needed, ahead too.
+    ///
+    /// `None`: no cluster is in reach.
+    pub(super) fn look_up(&mut self, ip: u64, fetch: &mut Fetch<'_>) -> Option<u64> {
+        if let Some(found) = self.blocks.get(&ip) {
+            return Some(*found);
+        }
+        let mut wanted = std::collections::VecDeque::from([ip]);
+        let mut made = 0;
+        while let Some(next) = wanted.pop_front() {
+            if made > AHEAD {
+                break;
+            }
+            if self.blocks.contains_key(&next) || self.cluster(next).is_none() {
+                continue;
+            }
+            wanted.extend(self.translate(next, fetch)?);
+            made += 1;
+        }
+        self.blocks.get(&ip).copied()
+    }
+
+    fn translate(&mut self, ip: u64, fetch: &mut Fetch<'_>) -> Option<Vec<u64>> {
+        let index = self.cluster(ip)?;
+        let at = {
+            let cluster = self.clusters.get(index)?;
+            cluster.address + cluster.used
+        };
+        let block = block::translate(ip, at, self.style, fetch);
+        let Block { code, traps, source, successors, .. } = block;
+        self.put(index, &code)?;
+        self.blocks.insert(ip, at);
+        for (offset, trap) in traps {
+            let trapped = at + u64::from(offset);
+            let cause = match trap {
+                Trap::Exit { site, target } => {
+                    let site = at + u64::from(site);
+                    self.incoming.entry(target).or_default().push((site, trapped));
+                    Cause::Exit { site, target }
+                }
+                Trap::Special { ip, next } => Cause::Special { ip, next },
+                Trap::Native { ip, outcomes } => Cause::Native { ip, outcomes },
+            };
+            self.traps.insert(trapped, cause);
+        }
+        let len = code.len() as u32;
+        for (start, run) in &source {
+            let last = start + (run.len() as u64).saturating_sub(1);
+            for page in start / PAGE..=last / PAGE {
+                let ips = self.pages.entry(page).or_default();
+                if ips.last() != Some(&ip) {
+                    ips.push(ip);
+                }
+            }
+        }
+        self.pieces.insert(at, Piece::Block { ip, source, len });
+        // Those that wait for this block, its own loops among them.
+        let sites: Vec<u64> = self.incoming.get(&ip).into_iter().flatten().map(|(site, _)| *site).collect();
+        sites.into_iter().for_each(|site| self.lead(site, at));
+        // And those of this block whose targets are there.
+        let known: Vec<(u64, u64)> = successors
+            .iter()
+            .filter_map(|target| Some((*target, *self.blocks.get(target)?)))
+            .collect();
+        for (target, to) in known {
+            let sites: Vec<u64> = self
+                .incoming
+                .get(&target)
+                .into_iter()
+                .flatten()
+                .filter(|(site, _)| (at..at + u64::from(len)).contains(site))
+                .map(|(site, _)| *site)
+                .collect();
+            sites.into_iter().for_each(|site| self.lead(site, to));
+        }
+        Some(successors)
+    }
+
+    /// Makes the jump whose distance is at `site` lead to `to`, where that is in reach.
+    fn lead(&self, site: u64, to: u64) {
+        let distance = to.wrapping_sub(site + 4) as i64;
+        if let (Ok(distance), Some(cluster)) = (
+            i32::try_from(distance),
+            self.clusters.iter().find(|cluster| cluster.contains(site)),
+        ) {
+            cluster.memory.store_half(site - cluster.address, distance as u32);
+        }
+    }
+
+    /// Makes the jump of an exit lead straight to its target, which is translated.
+    pub(super) fn link(&mut self, site: u64, target: u64) {
+        if let Some(to) = self.blocks.get(&target).copied() {
+            self.lead(site, to);
+        }
+    }
+
+    /// Lets indirect branches find `ip`, which is translated.
+    pub(super) fn land(&mut self, ip: u64) -> Option<()> {
+        let landing = match self.landings.get(&ip) {
+            Some(landing) => *landing,
+            None => self.write_landing(ip)?,
+        };
+        let index = hash(ip);
+        let slot = |table: u64| table - layout::TABLES + index * 8;
+        let first = self.tables.load(slot(layout::FIRST));
+        if first != landing.first && first != self.probe {
+            // The one that was here is found by its other entry from now on.
+            let displaced = match self.pieces.get(&first) {
+                Some(Piece::Landing { ip, .. }) => self.landings.get(ip).map(|landing| landing.second),
+                _ => None,
+            };
+            if let Some(displaced) = displaced {
+                self.tables.store(slot(layout::SECOND), displaced);
+            }
+        }
+        self.tables.store(slot(layout::FIRST), landing.first);
+        Some(())
+    }
+
+    fn write_landing(&mut self, ip: u64) -> Option<Landing> {
+        let block = *self.blocks.get(&ip)?;
+        let entry = |otherwise: Option<u64>| {
+            let mut code = Assembler::default();
+            code.set(Scratch::Rcx, ip.wrapping_neg());
+            code.add_rax_to_rcx();
+            match otherwise {
+                Some(table) => {
+                    let mut jump = Assembler::default();
+                    jump.jump_by_table(table);
+                    code.skip_if_rcx_is_zero(jump.len() as u8);
+                    code.bytes(&jump.code);
+                }
+                None => {
+                    code.skip_if_rcx_is_zero(1);
+                    code.trap();
+                }
+            }
+            let miss = code.len() - 1;
+            code.load(Scratch::Rdx, layout::SAVED_RDX);
+            code.load(Scratch::Rcx, layout::SAVED_RCX);
+            code.load(Scratch::Rax, layout::SAVED_RAX);
+            let clean = code.len() as u32;
+            let site = code.jump();
+            (code, site, clean, miss)
+        };
+        let index = self.cluster(ip).or_else(|| self.clusters.iter().position(|cluster| cluster.contains(block)))?;
+        let mut put = |otherwise: Option<u64>| {
+            let (code, site, clean, miss) = entry(otherwise);
+            let at = self.put(index, &code.code)?;
+            let len = code.len() as u32;
+            self.pieces.insert(at, Piece::Landing { ip, clean, len });
+            self.lead(at + site as u64, block);
+            if otherwise.is_none() {
+                self.traps.insert(at + miss as u64, Cause::Miss);
+            }
+            Some(at)
+        };
+        let landing = Landing {
+            first: put(Some(layout::SECOND))?,
+            second: put(None)?,
+        };
+        self.landings.insert(ip, landing);
+        Some(landing)
+    }
+
+    /// Why the `int3` at `address` is there.
+    pub(super) fn cause(&self, address: u64) -> Option<Cause> {
+        self.traps.get(&address).copied()
+    }
+
+    /// What a thread at `address` has done; `None`: that is no place in the cache.
+    pub(super) fn place(&self, address: u64) -> Option<Place> {
+        let (at, piece) = self.pieces.range(..=address).next_back()?;
+        let offset = (address - at) as u32;
+        let arriving = |state, ip| Place { offset, ip, state, outcomes: NO_OUTCOMES, told: ip };
+        match piece {
+            Piece::Block { ip, source, len } => {
+                if offset >= *len {
+                    return None;
+                }
+                let mut again = |from: u64, out: &mut [u8]| fetch_from(source, from, out);
+                let block = block::translate(*ip, *at, self.style, &mut again);
+                block.place(offset).copied()
+            }
+            Piece::Landing { ip, clean, len } if offset < *len => Some(if offset >= *clean {
+                arriving(State::Before(Saved::NONE), *ip)
+            } else {
+                arriving(State::Done { saved: Saved::ALL, event: None, next: Next::InRax }, *ip)
+            }),
+            Piece::Probe => Some(arriving(State::Done { saved: Saved::ALL, event: None, next: Next::InRax }, 0)),
+            Piece::Landing { .. } => None,
+        }
+    }
+
+    /// Blocks made from code in `range`.
+    fn made_from(&self, range: &std::ops::Range<u64>) -> Vec<u64> {
+        let first = range.start / PAGE;
+        let last = range.end.div_ceil(PAGE);
+        let mut found: Vec<u64> = self.pages.range(first..last).flat_map(|(_, ips)| ips).copied().collect();
+        found.sort_unstable();
+        found.dedup();
+        found.retain(|ip| {
+            let piece = self.blocks.get(ip).and_then(|at| self.pieces.get(at));
+            let Some(Piece::Block { source, .. }) = piece else { return false };
+            source
+                .iter()
+                .any(|(start, run)| *start < range.end && range.start < start + run.len() as u64)
+        });
+        found
+    }
+
+    /// Whether a block was made from code in `range`.
+    pub(super) fn touches(&self, range: std::ops::Range<u64>) -> bool {
+        !self.made_from(&range).is_empty()
+    }
+
+    /// Forgets every block made from code in `range`: nothing leads there any more.
+    ///
+    /// A thread that stands in one goes on in it to its end.
+    pub(super) fn forget(&mut self, range: std::ops::Range<u64>) {
+        let gone = self.made_from(&range);
+        for ip in &gone {
+            self.blocks.remove(ip);
+            let sites: Vec<(u64, u64)> = self.incoming.get(ip).into_iter().flatten().copied().collect();
+            for (site, exit) in sites {
+                self.lead(site, exit);
+            }
+            if let Some(landing) = self.landings.remove(ip) {
+                let slot = |table: u64| table - layout::TABLES + hash(*ip) * 8;
+                if self.tables.load(slot(layout::FIRST)) == landing.first {
+                    self.tables.store(slot(layout::FIRST), self.probe);
+                }
+                if self.tables.load(slot(layout::SECOND)) == landing.second {
+                    self.tables.store(slot(layout::SECOND), self.miss);
+                }
+            }
+        }
+    }
+}
+
+/// Where in the tables a target is: what [`Assembler::hash`] computes.
+fn hash(target: u64) -> u64 {
+    /// The Castagnoli polynomial, reversed (SDM, "CRC32").
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    let mut crc = target as u32;
+    for byte in target.to_le_bytes() {
+        crc ^= u32::from(byte);
+        for _ in 0..8 {
+            crc = crc >> 1 ^ (POLYNOMIAL & (crc & 1).wrapping_neg());
+        }
+    }
+    u64::from(crc) & (layout::TARGETS - 1)
+}
+
+/// Reads from runs of bytes.
+fn fetch_from(source: &[(u64, Vec<u8>)], from: u64, out: &mut [u8]) -> usize {
+    let found = source.iter().find_map(|(start, run)| {
+        let offset = usize::try_from(from.checked_sub(*start)?).ok()?;
+        run.get(offset..).filter(|rest| !rest.is_empty())
+    });
+    let found = found.unwrap_or_default();
+    let len = found.len().min(out.len());
+    out.iter_mut().zip(found).for_each(|(to, byte)| *to = *byte);
+    len
+}

@@ -1,0 +1,150 @@
+//! The log that a translated thread writes: what its control flow was, in bytes.
+//!
+//! A byte below 0x80 holds up to six outcomes of conditional branches, the oldest highest, behind a one
+//! that marks where they begin. Anything else begins with a tag.
+
+/// Most outcomes in one byte.
+pub(super) const MAX_OUTCOMES: u32 = 6;
+
+/// No outcomes.
+pub(super) const NO_OUTCOMES: u8 = 1;
+
+/// An indirect branch went to a target: tag, target.
+pub(super) const TARGET: u8 = 0x80;
+/// A system call instruction is about to be executed: tag, time.
+pub(super) const SYSCALL: u8 = 0x81;
+/// User code goes on: tag, address, time.
+pub(super) const ENTER: u8 = 0x82;
+/// Control is taken away before an instruction: tag, its address, time.
+pub(super) const INTERRUPT: u8 = 0x83;
+/// A loop without packets closes: tag, the address it goes on at.
+pub(super) const TURN: u8 = 0x84;
+/// A near call: tag, its return address.
+pub(super) const CALL: u8 = 0x85;
+/// The system call just told of was not executed: tag.
+pub(super) const NO_SYSCALL: u8 = 0x86;
+/// A far transfer was executed: tag, time.
+pub(super) const LEAVE: u8 = 0x87;
+/// What happened is not known: tag, the address where user code goes on.
+pub(super) const LOST: u8 = 0x88;
+/// A near return went to a target, where calls are logged too: tag, target.
+pub(super) const RETURN: u8 = 0x89;
+
+/// The longest record, in bytes.
+pub(super) const MAX_LEN: usize = 17;
+
+/// What a log says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// Outcomes of conditional branches, behind a leading one.
+    Outcomes(u8),
+    Target(u64),
+    Return(u64),
+    Syscall { time: u64 },
+    Enter { ip: u64, time: u64 },
+    Interrupt { ip: u64, time: u64 },
+    Turn(u64),
+    Call { next: u64 },
+    NoSyscall,
+    Leave { time: u64 },
+    Lost(u64),
+}
+
+impl Event {
+    /// The first event of a log, and its length.
+    pub(super) fn read(log: &[u8]) -> Option<(Self, usize)> {
+        let tag = *log.first()?;
+        let word = |at: usize| {
+            let bytes = log.get(at..at + 8)?;
+            Some(u64::from_le_bytes(bytes.try_into().ok()?))
+        };
+        Some(match tag {
+            0..TARGET => (Self::Outcomes(tag), 1),
+            TARGET => (Self::Target(word(1)?), 9),
+            RETURN => (Self::Return(word(1)?), 9),
+            SYSCALL => (Self::Syscall { time: word(1)? }, 9),
+            ENTER => {
+                let (ip, time) = (word(1)?, word(9)?);
+                (Self::Enter { ip, time }, 17)
+            }
+            INTERRUPT => {
+                let (ip, time) = (word(1)?, word(9)?);
+                (Self::Interrupt { ip, time }, 17)
+            }
+            TURN => (Self::Turn(word(1)?), 9),
+            CALL => (Self::Call { next: word(1)? }, 9),
+            NO_SYSCALL => (Self::NoSyscall, 1),
+            LEAVE => (Self::Leave { time: word(1)? }, 9),
+            LOST => (Self::Lost(word(1)?), 9),
+            _ => return None,
+        })
+    }
+
+    /// Its bytes in a log.
+    pub(super) fn write(self) -> ([u8; MAX_LEN], usize) {
+        let mut out = [0; MAX_LEN];
+        let (tag, words): (u8, &[u64]) = match self {
+            Self::Outcomes(outcomes) => (outcomes, &[]),
+            Self::Target(target) => (TARGET, &[target]),
+            Self::Return(target) => (RETURN, &[target]),
+            Self::Syscall { time } => (SYSCALL, &[time]),
+            Self::Enter { ip, time } => (ENTER, &[ip, time]),
+            Self::Interrupt { ip, time } => (INTERRUPT, &[ip, time]),
+            Self::Turn(ip) => (TURN, &[ip]),
+            Self::Call { next } => (CALL, &[next]),
+            Self::NoSyscall => (NO_SYSCALL, &[]),
+            Self::Leave { time } => (LEAVE, &[time]),
+            Self::Lost(ip) => (LOST, &[ip]),
+        };
+        let (first, rest) = out.split_at_mut(1);
+        first.fill(tag);
+        for (place, word) in rest.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        (out, 1 + 8 * words.len())
+    }
+}
+
+/// The outcomes with one more.
+pub(super) fn with_outcome(outcomes: u8, taken: bool) -> u8 {
+    outcomes << 1 | u8::from(taken)
+}
+
+/// How many outcomes there are.
+pub(super) fn count(outcomes: u8) -> u32 {
+    outcomes.checked_ilog2().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_comes_back() {
+        let (ip, time) = (0x1234_5678_9abc, 77);
+        let events = [
+            Event::Outcomes(0b101),
+            Event::Target(ip),
+            Event::Return(ip),
+            Event::Syscall { time },
+            Event::Enter { ip, time },
+            Event::Interrupt { ip, time },
+            Event::Turn(ip),
+            Event::Call { next: ip },
+            Event::NoSyscall,
+            Event::Leave { time },
+            Event::Lost(ip),
+        ];
+        for event in events {
+            let (bytes, len) = event.write();
+            assert_eq!(Event::read(&bytes[..len]), Some((event, len)));
+            assert_eq!(Event::read(&bytes[..len - 1]), None, "{event:?} cut short");
+        }
+    }
+
+    #[test]
+    fn six_outcomes_fit() {
+        let all = (0..MAX_OUTCOMES).fold(NO_OUTCOMES, |outcomes, _| with_outcome(outcomes, true));
+        assert!(all < TARGET && count(all) == 6 && count(NO_OUTCOMES) == 0);
+    }
+}

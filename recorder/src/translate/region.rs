@@ -1,0 +1,152 @@
+//! A thread's region: its slots and its log.
+
+use super::event::{Event, MAX_LEN};
+use super::layout::{self, CHUNK, CHUNK_COUNT};
+use super::memory::SharedMemory;
+use super::tracee::Tracee;
+use crate::PAGE;
+use crate::error::{Error, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bytes of the file behind a region: the slots, then the chunks.
+const FILE_SIZE: u64 = PAGE + CHUNK_COUNT * CHUNK;
+
+/// A region of the program.
+#[derive(Debug)]
+pub(super) struct Region {
+    /// Its address in the program.
+    pub(super) base: u64,
+    memory: SharedMemory,
+    /// Chunks that may be written: read to their end.
+    free: [AtomicBool; CHUNK_COUNT as usize],
+}
+
+impl Region {
+    /// Makes the region at `base`, where nothing is; the tables are those that the program has at
+    /// `tables`, or in a file of its own.
+    pub(super) fn make(tracee: &mut Tracee<'_>, base: u64, tables: Tables) -> Result<Self> {
+        tracee.reserve(base, layout::REGION_SIZE)?;
+        tracee.hide(base, layout::REGION_SIZE)?;
+        let (file, descriptor) = tracee.memory_file()?;
+        let memory = SharedMemory::map(&file, FILE_SIZE).map_err(Error::system("map memory"))?;
+        let writable = libc::PROT_READ | libc::PROT_WRITE;
+        tracee.map(base, PAGE, writable, (descriptor, 0))?;
+        for chunk in 0..CHUNK_COUNT {
+            let at = base + layout::chunk_start(chunk);
+            tracee.map(at, CHUNK, writable, (descriptor, PAGE + chunk * CHUNK))?;
+        }
+        tracee.close(descriptor)?;
+        let to = base + layout::TABLES;
+        match tables {
+            Tables::File(descriptor) => tracee.map(to, layout::TABLES_SIZE, libc::PROT_READ, (descriptor, 0))?,
+            Tables::At(from) => tracee.map_again(from, layout::TABLES_SIZE, to)?,
+        }
+        // Mappings do not take the wish over from what they replace.
+        tracee.hide(base, layout::REGION_SIZE)?;
+        let region = Self {
+            base,
+            memory,
+            free: std::array::from_fn(|chunk| AtomicBool::new(chunk != 0)),
+        };
+        region.set_pointer(region.chunk(0));
+        Ok(region)
+    }
+
+    /// Makes it as new, for another thread.
+    pub(super) fn reset(&self) {
+        for (chunk, free) in self.free.iter().enumerate() {
+            free.store(chunk != 0, Ordering::Release);
+        }
+        self.set_in_kernel(false);
+        self.set_pointer(self.chunk(0));
+    }
+
+    /// The program's address of a chunk.
+    pub(super) fn chunk(&self, chunk: u64) -> u64 {
+        self.base + layout::chunk_start(chunk)
+    }
+
+    /// The program's address of the next byte of the log.
+    pub(super) fn pointer(&self) -> u64 {
+        self.memory.load(u64::from(layout::LOG_POINTER))
+    }
+
+    pub(super) fn set_pointer(&self, pointer: u64) {
+        self.memory.store(u64::from(layout::LOG_POINTER), pointer);
+    }
+
+    /// A register's value that waits in its slot.
+    pub(super) fn slot(&self, slot: u32) -> u64 {
+        self.memory.load(u64::from(slot))
+    }
+
+    /// Whether the thread makes a system call (from a little before to a little after).
+    pub(super) fn in_kernel(&self) -> bool {
+        self.memory.load_byte(u64::from(layout::IN_KERNEL)) != 0
+    }
+
+    pub(super) fn set_in_kernel(&self, value: bool) {
+        self.memory.write(u64::from(layout::IN_KERNEL), &[u8::from(value)]);
+    }
+
+    /// Copies part of a chunk.
+    pub(super) fn read(&self, chunk: u64, from: u64, to: u64, out: &mut Vec<u8>) {
+        let to = to.min(CHUNK);
+        if from < to {
+            self.memory.read(PAGE + chunk * CHUNK + from, (to - from) as usize, out);
+        }
+    }
+
+    fn write(&self, chunk: u64, at: u64, bytes: &[u8]) {
+        self.memory.write(PAGE + chunk * CHUNK + at, bytes);
+    }
+
+    /// Whether a chunk may be written; it may not any more once that was said.
+    pub(super) fn take(&self, chunk: u64) -> bool {
+        self.free
+            .get(chunk as usize)
+            .is_none_or(|free| free.swap(false, Ordering::AcqRel))
+    }
+
+    /// A chunk has been read to its end.
+    pub(super) fn give_back(&self, chunk: u64) {
+        if let Some(free) = self.free.get(chunk as usize) {
+            free.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Where a new region's tables come from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Tables {
+    /// A descriptor open in the program.
+    File(u64),
+    /// An address in the program.
+    At(u64),
+}
+
+/// The recorder's end of a log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cursor {
+    /// The chunk being written.
+    pub(super) chunk: u64,
+}
+
+impl Cursor {
+    /// How much of its chunk is written.
+    pub(super) fn written(&self, region: &Region) -> u64 {
+        region.pointer().wrapping_sub(region.chunk(self.chunk)).min(CHUNK)
+    }
+
+    /// Adds an event to the log of a stopped thread; `false`: the chunk is full.
+    pub(super) fn write(&self, region: &Region, event: Event) -> bool {
+        let at = self.written(region);
+        if at + MAX_LEN as u64 > CHUNK {
+            return false;
+        }
+        let (bytes, len) = event.write();
+        region.write(self.chunk, at, bytes.get(..len).unwrap_or_default());
+        region.set_pointer(region.chunk(self.chunk) + at + len as u64);
+        true
+    }
+}

@@ -1,0 +1,321 @@
+//! The address space of a recorded program, with what the recorder has added to it.
+//!
+//! Forked processes share one until the code of one of them changes: shared memory stays shared over a
+//! fork, and so does the code cache.
+
+use super::block::Style;
+use super::cache::Cache;
+use super::layout;
+use super::memory::SharedMemory;
+use super::region::{Region, Tables};
+use super::tracee::{Gadget, Tracee};
+use crate::PAGE;
+use crate::error::{Error, Result};
+use crate::maps::{self, Map};
+use crate::ptrace::{self, RawTid};
+use rustc_hash::FxHashMap;
+use std::io;
+use std::sync::Arc;
+
+/// System calls that the recorder makes itself, for they change what it must know.
+const SPECIAL: [libc::c_long; 17] = [
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_pkey_mprotect,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_shmat,
+    libc::SYS_shmdt,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_rseq,
+    libc::SYS_arch_prctl,
+    libc::SYS_remap_file_pages,
+];
+
+/// Tries at places for a region, when something is there already.
+const TRIES: u64 = 64;
+
+/// An address space.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(super) cache: Cache,
+    pub(super) gadget: Gadget,
+    style: Style,
+    /// Where the program has the tables.
+    tables: u64,
+    next_region: u64,
+    /// Regions whose threads have ended, by process.
+    spare: Vec<(RawTid, Arc<Region>)>,
+    /// All regions ever made, by address.
+    regions: Vec<u64>,
+    /// Executable mappings, until they change.
+    executable: Option<Vec<Map>>,
+}
+
+impl Space {
+    /// Prepares the address space of a process; gives the region of its thread.
+    pub(super) fn prepare(tracee: &mut Tracee<'_>, style: Style) -> Result<(Self, Arc<Region>)> {
+        let (file, descriptor) = tracee.memory_file()?;
+        let memory =
+            SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
+        let gadget = tracee.gadget;
+        let mut space = Self {
+            cache: Cache::new(memory, style, &SPECIAL),
+            gadget,
+            style,
+            tables: 0,
+            next_region: layout::REGIONS,
+            spare: Vec::new(),
+            regions: Vec::new(),
+            executable: None,
+        };
+        let region = space.make_region(tracee, Tables::File(descriptor))?;
+        tracee.close(descriptor)?;
+        space.tables = region.base + layout::TABLES;
+        Ok((space, region))
+    }
+
+    /// A region for a thread of the tracee's process.
+    pub(super) fn region(&mut self, tracee: &mut Tracee<'_>, pid: RawTid) -> Result<Arc<Region>> {
+        if let Some(index) = self.spare.iter().position(|(owner, _)| *owner == pid) {
+            let (_, region) = self.spare.swap_remove(index);
+            return Ok(region);
+        }
+        self.make_region(tracee, Tables::At(self.tables))
+    }
+
+    fn make_region(&mut self, tracee: &mut Tracee<'_>, tables: Tables) -> Result<Arc<Region>> {
+        for _ in 0..TRIES {
+            let base = self.next_region;
+            self.next_region += layout::REGION_SIZE.next_multiple_of(1 << 20);
+            match Region::make(tracee, base, tables) {
+                Err(Error::Ptrace { source, .. }) if source.raw_os_error() == Some(libc::EEXIST) => {}
+                Err(error) => return Err(error),
+                Ok(region) => {
+                    self.regions.push(base);
+                    return Ok(Arc::new(region));
+                }
+            }
+        }
+        Err(no_place(tracee.tid))
+    }
+
+    /// A region that no thread uses any more.
+    pub(super) fn give_back(&mut self, pid: RawTid, region: Arc<Region>) {
+        self.spare.push((pid, region));
+    }
+
+    /// Whether the code at `ip` can be translated without another cluster.
+    pub(super) fn has_room(&self, ip: u64) -> bool {
+        self.cache.has_room(ip)
+    }
+
+    /// Adds a cluster near `ip`.
+    pub(super) fn extend(&mut self, tracee: &mut Tracee<'_>, ip: u64) -> Result<()> {
+        let maps = maps::maps(tracee.tid);
+        let at = gap(&maps, ip).ok_or_else(|| no_place(tracee.tid))?;
+        let memory = map_cluster(tracee, at, true)?;
+        self.cache.add_cluster(at, memory);
+        Ok(())
+    }
+
+    /// The translation of `ip`; `None`: no cluster is in reach.
+    pub(super) fn look_up(&mut self, pid: RawTid, ip: u64) -> Option<u64> {
+        let executable = self
+            .executable
+            .get_or_insert_with(|| {
+                let mut maps = maps::maps(pid);
+                maps.retain(|map| map.executable && map.path != "[vsyscall]");
+                maps
+            });
+        let mut reader = CodeReader {
+            pid,
+            executable,
+            pages: FxHashMap::default(),
+        };
+        self.cache.look_up(ip, &mut |from, out| reader.read(from, out))
+    }
+
+    /// Whether code in `range` was translated.
+    pub(crate) fn touches(&self, range: std::ops::Range<u64>) -> bool {
+        self.cache.touches(range)
+    }
+
+    /// Mappings of code have changed in `range`.
+    pub(crate) fn changed(&mut self, range: std::ops::Range<u64>) {
+        self.executable = None;
+        self.cache.forget(range);
+    }
+
+    /// Everything that the recorder has added, start and size of each.
+    pub(crate) fn areas(&self) -> Vec<(u64, u64)> {
+        let regions = self.regions.iter().map(|base| (*base, layout::REGION_SIZE));
+        regions.chain(self.cache.areas()).collect()
+    }
+
+    /// A copy for the tracee's process alone, whose code is about to differ; `regions` are those of its threads.
+    pub(super) fn split(&self, tracee: &mut Tracee<'_>, regions: &[u64]) -> Result<Self> {
+        let (file, descriptor) = tracee.memory_file()?;
+        let memory =
+            SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
+        for base in regions {
+            tracee.map(base + layout::TABLES, layout::TABLES_SIZE, libc::PROT_READ, (descriptor, 0))?;
+        }
+        tracee.close(descriptor)?;
+        let mut clusters = Vec::new();
+        for (at, _) in self.cache.areas() {
+            clusters.push(map_cluster(tracee, at, false)?);
+        }
+        Ok(Self {
+            cache: self.cache.copy(memory, clusters),
+            gadget: self.gadget,
+            style: self.style,
+            tables: regions.first().map_or(self.tables, |base| base + layout::TABLES),
+            next_region: self.next_region,
+            spare: Vec::new(),
+            regions: self.regions.clone(),
+            executable: None,
+        })
+    }
+}
+
+/// Maps new memory for a cluster, where nothing is or over what is there.
+fn map_cluster(tracee: &mut Tracee<'_>, at: u64, reserve: bool) -> Result<SharedMemory> {
+    if reserve {
+        tracee.reserve(at, layout::CLUSTER_SIZE)?;
+    }
+    let (file, descriptor) = tracee.memory_file()?;
+    let memory = SharedMemory::map(&file, layout::CLUSTER_SIZE).map_err(Error::system("map memory"))?;
+    let executable = libc::PROT_READ | libc::PROT_EXEC;
+    tracee.map(at, layout::CLUSTER_SIZE, executable, (descriptor, 0))?;
+    tracee.close(descriptor)?;
+    tracee.hide(at, layout::CLUSTER_SIZE)?;
+    Ok(memory)
+}
+
+fn no_place(tid: RawTid) -> Error {
+    Error::Ptrace {
+        action: "find address space in",
+        tid: tid as u32,
+        source: io::Error::from_raw_os_error(libc::ENOMEM),
+    }
+}
+
+/// A place for a cluster near `ip`, not where the heap or the stack grow.
+fn gap(maps: &[Map], ip: u64) -> Option<u64> {
+    /// Left free on either side.
+    const MARGIN: u64 = 1 << 20;
+    /// Distances tried.
+    const STEP: u64 = 0x0400_0000;
+    /// Programs at fixed addresses have their heap right behind.
+    const LOW: u64 = 1 << 31;
+    /// The end of user memory.
+    const END: u64 = 0x7fff_f000_0000;
+    let free = |at: u64| {
+        at > 0x1_0000
+            && at + layout::CLUSTER_SIZE < END
+            && !maps
+                .iter()
+                .any(|map| map.start < at + layout::CLUSTER_SIZE + MARGIN && at < map.end.saturating_add(MARGIN))
+    };
+    let base = ip & !(STEP - 1);
+    let mut steps: Vec<u64> = (0x1000_0000..0x6000_0000).step_by(STEP as usize).collect();
+    if ip < LOW {
+        steps.reverse();
+        return steps.into_iter().find(|at| free(*at));
+    }
+    let mut candidates = steps.into_iter().flat_map(|distance| [base.checked_sub(distance + 0x1000_0000), Some(base + distance)]);
+    candidates.find_map(|at| at.filter(|at| free(*at)))
+}
+
+/// Reads executable memory, a page at a time.
+struct CodeReader<'a> {
+    pid: RawTid,
+    executable: &'a [Map],
+    pages: FxHashMap<u64, Vec<u8>>,
+}
+
+impl CodeReader<'_> {
+    fn read(&mut self, from: u64, out: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < out.len() {
+            let at = from.wrapping_add(done as u64);
+            let (page, offset) = (at & !(PAGE - 1), (at % PAGE) as usize);
+            let (pid, executable) = (self.pid, self.executable);
+            let bytes = self.pages.entry(page).or_insert_with(|| {
+                let mut bytes = Vec::new();
+                if executable.iter().any(|map| (map.start..map.end).contains(&page)) {
+                    bytes.resize(PAGE as usize, 0);
+                    let read = crate::code::read_code(pid, page, &mut bytes);
+                    bytes.truncate(read);
+                }
+                bytes
+            });
+            let rest = bytes.get(offset..).unwrap_or_default();
+            let Some(room) = out.get_mut(done..) else { break };
+            let len = rest.len().min(room.len());
+            if len == 0 {
+                break;
+            }
+            room.iter_mut().zip(rest).for_each(|(to, byte)| *to = *byte);
+            done += len;
+        }
+        done
+    }
+}
+
+/// What a thread's memory is to others after it was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kinship {
+    /// It has the same memory.
+    Shares,
+    /// It has a copy.
+    Copies,
+}
+
+/// What the flags of `clone(2)` and its kin say.
+pub(super) fn kinship(pid: RawTid, number: u64, first: u64) -> Kinship {
+    let flags = match number as libc::c_long {
+        libc::SYS_clone => first,
+        libc::SYS_clone3 => {
+            // `struct clone_args` begins with the flags.
+            let mut flags = [0; 8];
+            ptrace::read_memory(pid, first, &mut flags);
+            u64::from_le_bytes(flags)
+        }
+        libc::SYS_vfork => libc::CLONE_VM as u64,
+        _ => 0,
+    };
+    if flags & libc::CLONE_VM as u64 != 0 {
+        Kinship::Shares
+    } else {
+        Kinship::Copies
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(start: u64, end: u64) -> Map {
+        Map { start, end, ..Map::default() }
+    }
+
+    #[test]
+    fn clusters_are_near_and_touch_nothing() {
+        let maps = [map(0x5555_5555_4000, 0x5555_5556_0000), map(0x7fff_f7fc_0000, 0x7fff_f800_0000)];
+        for ip in [0x5555_5555_5000, 0x7fff_f7fd_0000] {
+            let at = gap(&maps, ip).unwrap();
+            assert!(at.abs_diff(ip) < 0x6000_0000, "{at:#x}");
+            assert!(maps.iter().all(|map| map.end <= at || at + layout::CLUSTER_SIZE <= map.start));
+        }
+        let low = gap(&[map(0x40_0000, 0x50_0000)], 0x40_1000).unwrap();
+        assert!(low > 0x2000_0000 && low < 0x8000_0000);
+    }
+}

@@ -1,0 +1,603 @@
+//! A thread in the code cache: its true state at every stop, and its way back in.
+
+use super::assembler::Scratch;
+use super::block::{Next, Place, Saved, State as Doing, Style};
+use super::cache::Cause;
+use super::event::{Event, NO_OUTCOMES};
+use super::layout;
+use super::region::{Cursor, Region};
+use super::scribe::{Keep, Scribe, StreamId};
+use super::space::{Kinship, Space, kinship};
+use super::tracee::{Gadget, Tracee};
+use crate::clock;
+use crate::code::Code;
+use crate::error::Result;
+use crate::ptrace::{self, RawTid};
+use crate::stepped::will_restart;
+use crate::thread::Finished;
+use backtrail_bundle::core::{Registers, SigInfo};
+use backtrail_pt::Avma;
+use backtrail_pt::cofi::Cofi;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Bytes of SYSCALL.
+const SYSCALL_LEN: u64 = 2;
+/// `restart_syscall(2)` answers this when it is to go on with a call of its own (`linux/errno.h`).
+const ERESTART_RESTARTBLOCK: i64 = -516;
+
+/// An address space, as the threads in it share it.
+pub(crate) type Shared = Rc<RefCell<Space>>;
+
+/// Where a thread is.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    /// In the cache, running or stopped.
+    Cached,
+    /// Stopped, its registers being those of the program.
+    True,
+    /// Making a system call for the program, which stands before `next`.
+    Special { number: u64, next: u64, registers: Box<Registers> },
+    /// Executing the one instruction at `ip` where the program has it.
+    Native { ip: u64, code: Option<Code> },
+    /// Its log has ended.
+    Closed,
+}
+
+/// Why the recorder got control, from a thread in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trapped {
+    /// It can go on at once.
+    GoOn,
+    /// It must be stepped: a system call, or an instruction where it stands.
+    Step,
+    /// It stands in its true state.
+    True,
+}
+
+/// What a thread about to start another knows of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Kin {
+    space: Shared,
+    next: u64,
+    gs_base: u64,
+    /// It has the same memory; else a copy.
+    pub(crate) shares: bool,
+    /// Names the memory: a copy is another.
+    memory: u64,
+}
+
+/// A thread in the cache.
+#[derive(Debug)]
+pub(crate) struct Translated {
+    tid: RawTid,
+    pid: RawTid,
+    pub(crate) space: Shared,
+    /// Names the memory that the thread is in, where several have copies of one.
+    pub(crate) memory: u64,
+    region: Arc<Region>,
+    cursor: Cursor,
+    stream: StreamId,
+    pub(crate) state: State,
+    /// The program's own GS base.
+    gs_base: u64,
+    /// Signals that came while the thread worked for us.
+    pub(crate) held: Vec<SigInfo>,
+}
+
+impl Translated {
+    /// Prepares the memory of a process whose only translated thread this is. It must be stopped in user
+    /// code, with true registers.
+    pub(crate) fn first(
+        tid: RawTid,
+        pid: RawTid,
+        registers: &Registers,
+        calls: bool,
+        scribe: &mut Scribe,
+        keep: Keep,
+    ) -> Result<Self> {
+        let gadget = Gadget::find(pid).ok_or_else(|| no_vdso(tid))?;
+        let mut held = Vec::new();
+        let mut tracee = Tracee { tid, gadget, registers: *registers, held: &mut held };
+        let (space, region) = Space::prepare(&mut tracee, Style { calls })?;
+        ptrace::set_registers(tid, registers)?;
+        let stream = scribe.begin(Arc::clone(&region), keep);
+        Ok(Self {
+            tid,
+            pid,
+            space: Rc::new(RefCell::new(space)),
+            memory: tid as u64,
+            region,
+            cursor: Cursor::default(),
+            stream,
+            state: State::True,
+            gs_base: registers.gs_base,
+            held,
+        })
+    }
+
+    /// A thread that another has started, at its first stop.
+    pub(crate) fn started(
+        tid: RawTid,
+        pid: RawTid,
+        kin: Kin,
+        registers: &Registers,
+        scribe: &mut Scribe,
+        keep: Keep,
+    ) -> Result<Self> {
+        let registers = Registers {
+            rip: kin.next,
+            rcx: kin.next,
+            gs_base: kin.gs_base,
+            orig_rax: u64::MAX,
+            ..*registers
+        };
+        Self::join(tid, pid, kin.space, kin.memory, &registers, scribe, keep)
+    }
+
+    /// A thread found in an address space that is prepared, its registers being true.
+    pub(crate) fn join(
+        tid: RawTid,
+        pid: RawTid,
+        space: Shared,
+        memory: u64,
+        registers: &Registers,
+        scribe: &mut Scribe,
+        keep: Keep,
+    ) -> Result<Self> {
+        let mut held = Vec::new();
+        let gadget = space.borrow().gadget;
+        let mut tracee = Tracee { tid, gadget, registers: *registers, held: &mut held };
+        let region = space.borrow_mut().region(&mut tracee, pid)?;
+        ptrace::set_registers(tid, registers)?;
+        region.reset();
+        let stream = scribe.begin(Arc::clone(&region), keep);
+        Ok(Self {
+            tid,
+            pid,
+            space,
+            memory,
+            region,
+            cursor: Cursor::default(),
+            stream,
+            state: State::True,
+            gs_base: registers.gs_base,
+            held,
+        })
+    }
+
+    /// What is known of the thread that this one starts in its system call.
+    pub(crate) fn kin(&self, child: RawTid) -> Option<Kin> {
+        let State::Special { number, next, registers } = &self.state else { return None };
+        let shares = kinship(self.pid, *number, registers.rdi) == Kinship::Shares;
+        Some(Kin {
+            space: Rc::clone(&self.space),
+            next: *next,
+            gs_base: self.gs_base,
+            shares,
+            memory: if shares { self.memory } else { child as u64 },
+        })
+    }
+
+    /// The registers that a started thread has in the program's eyes.
+    pub(crate) fn born(kin: &Kin, registers: &Registers) -> Registers {
+        Registers {
+            rip: kin.next,
+            rcx: kin.next,
+            gs_base: kin.gs_base,
+            ..*registers
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    fn log(&mut self, event: Event, scribe: &Scribe) {
+        if !self.cursor.write(&self.region, event) {
+            self.turn_over(None, scribe);
+            self.cursor.write(&self.region, event);
+        }
+    }
+
+    /// Goes on in the next chunk of the log.
+    fn turn_over(&mut self, told: Option<u64>, scribe: &Scribe) {
+        scribe.full(self.stream, self.cursor.written(&self.region), told);
+        let next = (self.cursor.chunk + 1) % layout::CHUNK_COUNT;
+        while !self.region.take(next) {
+            std::thread::yield_now();
+        }
+        self.cursor.chunk = next;
+        self.region.set_pointer(self.region.chunk(next));
+    }
+
+    /// Handles a fault of the stub that found its chunk full; `false`: it was no such fault.
+    pub(crate) fn on_fault(&mut self, address: Option<u64>, registers: &Registers, scribe: &Scribe) -> Result<bool> {
+        let chunk = address
+            .and_then(|address| address.checked_sub(self.region.base))
+            .and_then(layout::full_chunk);
+        if chunk != Some(self.cursor.chunk) || !matches!(self.state, State::Cached) {
+            return Ok(false);
+        }
+        // A fault that has only our own address would be the program's, had it guessed it.
+        let place = self.space.borrow().cache.place(registers.rip);
+        let Some(place) = place else { return Ok(false) };
+        // The log tells of everything up to where `told` says.
+        self.turn_over(Some(place.told), scribe);
+        let registers = Registers {
+            rcx: self.region.pointer(),
+            orig_rax: u64::MAX,
+            ..*registers
+        };
+        ptrace::set_registers(self.tid, &registers)?;
+        Ok(true)
+    }
+
+    /// Handles an `int3` of the cache; `None`: it is none of ours.
+    pub(crate) fn on_trap(&mut self, registers: &Registers, scribe: &Scribe) -> Result<Option<Trapped>> {
+        if !matches!(self.state, State::Cached) {
+            return Ok(None);
+        }
+        let cause = self.space.borrow().cache.cause(registers.rip.wrapping_sub(1));
+        let Some(cause) = cause else { return Ok(None) };
+        let mut registers = *registers;
+        match cause {
+            Cause::Exit { site, target } => {
+                registers.rip = target;
+                self.go_in(&registers)?;
+                self.space.borrow_mut().cache.link(site, target);
+                Ok(Some(Trapped::GoOn))
+            }
+            Cause::Miss => {
+                let target = registers.rax;
+                self.restore(Saved::ALL, &mut registers);
+                registers.rip = target;
+                self.go_in(&registers)?;
+                self.space.borrow_mut().cache.land(target);
+                Ok(Some(Trapped::GoOn))
+            }
+            Cause::Native { ip, outcomes } => {
+                self.log_outcomes(outcomes, scribe);
+                registers.rip = ip;
+                self.leave(&mut registers)?;
+                self.state = State::Native { ip, code: Code::read(self.pid, Avma(ip)) };
+                Ok(Some(Trapped::Step))
+            }
+            Cause::Special { next, .. } => {
+                registers.rcx = self.region.slot(layout::SAVED_RCX);
+                self.begin_call(&registers, next, scribe).map(Some)
+            }
+        }
+    }
+
+    /// The recorder makes the system call before `next`.
+    fn begin_call(&mut self, registers: &Registers, next: u64, scribe: &Scribe) -> Result<Trapped> {
+        let number = registers.rax;
+        let mut registers = Registers { rip: next - SYSCALL_LEN, ..*registers };
+        self.log(Event::Syscall { time: clock::now().0 }, scribe);
+        if number == libc::SYS_rseq as u64 {
+            // Restartable sequences name addresses that nobody executes here: libraries do without.
+            registers.rax = (-i64::from(libc::ENOSYS)) as u64;
+            (registers.rip, registers.rcx, registers.r11) = (next, next, registers.rflags);
+            self.leave(&mut registers)?;
+            self.state = State::True;
+            return Ok(Trapped::True);
+        }
+        self.region.set_in_kernel(true);
+        let before = Box::new(registers);
+        registers.rip = self.space.borrow().gadget.syscall;
+        self.leave(&mut registers)?;
+        self.state = State::Special { number, next, registers: before };
+        Ok(Trapped::Step)
+    }
+
+    /// The system call that the recorder made has come back: the thread is in its true state, and this
+    /// was the call.
+    pub(crate) fn end_call(&mut self, registers: &Registers) -> Result<Option<(u64, Registers, Registers)>> {
+        let State::Special { number, next, registers: before } = &self.state else { return Ok(None) };
+        let behind = self.space.borrow().gadget.behind();
+        let (number, mut now) = (*number, *registers);
+        if number != libc::SYS_rt_sigreturn as u64 {
+            if registers.rip != behind {
+                return Ok(None);
+            }
+            (now.rip, now.rcx) = (*next, *next);
+        }
+        let call = (number, **before, now);
+        self.region.set_in_kernel(false);
+        self.gs_base = now.gs_base;
+        ptrace::set_registers(self.tid, &now)?;
+        self.state = State::True;
+        Ok(Some(call))
+    }
+
+    /// A native step, or the delivery of a signal, is through. `handler`: the thread stands at a handler.
+    pub(crate) fn on_stepped(&mut self, registers: &Registers, handler: bool, scribe: &Scribe) -> bool {
+        let State::Native { ip, code } = self.state else { return false };
+        self.state = State::True;
+        self.gs_base = registers.gs_base;
+        let to = registers.rip;
+        if handler {
+            return true;
+        }
+        let time = clock::now().0;
+        // Executed where the stream may have been interrupted for a signal that was dropped then.
+        self.log(Event::Enter { ip, time }, scribe);
+        let Some(code) = code else {
+            self.log(Event::Lost(to), scribe);
+            return true;
+        };
+        let next = ip + u64::from(code.instruction.len);
+        match code.instruction.cofi {
+            Cofi::FarTransfer => self.log(Event::Leave { time }, scribe),
+            Cofi::Conditional { target } if to == target.0 || to == next => {
+                self.log(Event::Outcomes(0b10 | u8::from(to == target.0)), scribe);
+            }
+            Cofi::Sequential if to == next => {}
+            Cofi::Sequential if code.instruction.repeats && to == ip => {}
+            Cofi::Jump { target } | Cofi::Call { target } if to == target.0 => {}
+            Cofi::IndirectJump | Cofi::IndirectCall | Cofi::Return => self.log(Event::Target(to), scribe),
+            _ => self.log(Event::Lost(to), scribe),
+        }
+        true
+    }
+
+    /// A breakpoint instruction of the program was executed.
+    pub(crate) fn on_breakpoint(&mut self, registers: &Registers, scribe: &Scribe) -> bool {
+        let State::Native { ip, code: Some(code) } = self.state else { return false };
+        if !code.is_breakpoint() || registers.rip == ip {
+            return false;
+        }
+        self.log(Event::Leave { time: clock::now().0 }, scribe);
+        self.state = State::True;
+        true
+    }
+
+    /// Brings a stopped thread into its true state; gives its registers.
+    pub(crate) fn settle(&mut self, registers: &Registers, scribe: &Scribe) -> Result<Registers> {
+        let mut now = *registers;
+        match &self.state {
+            State::True | State::Closed => return Ok(now),
+            State::Native { ip, .. } => {
+                if now.rip != *ip {
+                    self.on_stepped(registers, false, scribe);
+                }
+            }
+            State::Special { next, .. } => {
+                let (next, gadget) = (*next, self.space.borrow().gadget);
+                if now.rip == gadget.behind() {
+                    (now.rip, now.rcx) = (next, next);
+                } else if now.rip == gadget.syscall {
+                    self.log(Event::NoSyscall, scribe);
+                    now.rip = next - SYSCALL_LEN;
+                }
+                self.region.set_in_kernel(false);
+            }
+            State::Cached => self.true_registers(&mut now, scribe),
+        }
+        now.gs_base = self.gs_base;
+        // A thread that was killed meanwhile has no use for registers.
+        let _ = ptrace::set_registers(self.tid, &now);
+        self.state = State::True;
+        Ok(now)
+    }
+
+    /// From registers in the cache to those of the program, telling the log what it does not know yet.
+    fn true_registers(&mut self, registers: &mut Registers, scribe: &Scribe) {
+        let place = self.space.borrow().cache.place(registers.rip);
+        let Some(Place { ip, state, outcomes, .. }) = place else {
+            return;
+        };
+        self.log_outcomes(outcomes, scribe);
+        match state {
+            Doing::Before(saved) => {
+                self.restore(saved, registers);
+                registers.rip = ip;
+            }
+            Doing::Done { saved, event, next } => {
+                let next = match next {
+                    Next::At(next) => next,
+                    Next::InRax => registers.rax,
+                };
+                match event {
+                    Some(Event::Target(_)) => self.log(Event::Target(next), scribe),
+                    Some(Event::Return(_)) => self.log(Event::Return(next), scribe),
+                    Some(event) => self.log(event, scribe),
+                    None => {}
+                }
+                self.restore(saved, registers);
+                registers.rip = next;
+            }
+            Doing::Told(saved) => {
+                self.log(Event::NoSyscall, scribe);
+                self.restore(saved, registers);
+                registers.rip = ip;
+            }
+            Doing::Returned { saved, next } => {
+                self.restore(saved, registers);
+                (registers.rip, registers.rcx) = (next, next);
+            }
+        }
+        self.region.set_in_kernel(false);
+    }
+
+    fn log_outcomes(&mut self, outcomes: u8, scribe: &Scribe) {
+        if outcomes != NO_OUTCOMES {
+            self.log(Event::Outcomes(outcomes), scribe);
+        }
+    }
+
+    fn restore(&self, saved: Saved, registers: &mut Registers) {
+        let all = [
+            (Scratch::Rax, &mut registers.rax),
+            (Scratch::Rcx, &mut registers.rcx),
+            (Scratch::Rdx, &mut registers.rdx),
+        ];
+        for (register, value) in all {
+            if saved.holds(register) {
+                *value = self.region.slot(register.slot());
+            }
+        }
+    }
+
+    /// Gives the thread the registers of the program.
+    fn leave(&self, registers: &mut Registers) -> Result<()> {
+        registers.gs_base = self.gs_base;
+        registers.orig_rax = u64::MAX;
+        ptrace::set_registers(self.tid, registers)
+    }
+
+    /// From its true state into the cache.
+    pub(crate) fn enter(&mut self, registers: &Registers, scribe: &Scribe) -> Result<Trapped> {
+        let mut registers = *registers;
+        if will_restart(&registers) {
+            // As the kernel would: the system call is executed once more.
+            registers.rip -= SYSCALL_LEN;
+            registers.rax = if registers.rax as i64 == ERESTART_RESTARTBLOCK {
+                libc::SYS_restart_syscall as u64
+            } else {
+                registers.orig_rax
+            };
+        }
+        let (ip, time) = (registers.rip, clock::now().0);
+        self.log(Event::Enter { ip, time }, scribe);
+        self.go_in(&registers)?;
+        self.state = State::Cached;
+        Ok(Trapped::GoOn)
+    }
+
+    /// Puts the thread at the translation of its address.
+    fn go_in(&mut self, registers: &Registers) -> Result<()> {
+        let ip = registers.rip;
+        if !self.space.borrow().has_room(ip) {
+            let gadget = self.space.borrow().gadget;
+            let mut tracee = Tracee {
+                tid: self.tid,
+                gadget,
+                registers: *registers,
+                held: &mut self.held,
+            };
+            self.space.borrow_mut().extend(&mut tracee, ip)?;
+        }
+        let Some(address) = self.space.borrow_mut().look_up(self.pid, ip) else {
+            return Err(out_of_reach(self.tid));
+        };
+        let registers = Registers {
+            rip: address,
+            gs_base: self.region.base,
+            orig_rax: u64::MAX,
+            ..*registers
+        };
+        ptrace::set_registers(self.tid, &registers)
+    }
+
+    /// A signal is about to be delivered to a handler, from the true state.
+    pub(crate) fn deliver(&mut self, registers: &Registers, scribe: &Scribe) {
+        let (ip, time) = (registers.rip, clock::now().0);
+        self.log(Event::Interrupt { ip, time }, scribe);
+        self.state = State::Native { ip, code: Code::read(self.pid, Avma(ip)) };
+    }
+
+    /// Gives the process a copy of its address space's cache, for its code is about to differ from others'.
+    pub(crate) fn split(&mut self, registers: &Registers, regions: &[u64]) -> Result<Shared> {
+        let gadget = self.space.borrow().gadget;
+        let mut tracee = Tracee {
+            tid: self.tid,
+            gadget,
+            registers: *registers,
+            held: &mut self.held,
+        };
+        let space = self.space.borrow().split(&mut tracee, regions)?;
+        ptrace::set_registers(self.tid, registers)?;
+        Ok(Rc::new(RefCell::new(space)))
+    }
+
+    /// Where its region is.
+    pub(crate) fn region(&self) -> u64 {
+        self.region.base
+    }
+
+    /// Whether going on at `ip` needs memory added to the program.
+    pub(crate) fn must_extend(&self, ip: u64) -> bool {
+        !self.space.borrow().has_room(ip)
+    }
+
+    /// Whether the way on from a trap needs memory added to the program.
+    pub(crate) fn needs_memory(&self, registers: &Registers) -> bool {
+        if !matches!(self.state, State::Cached) {
+            return false;
+        }
+        let cause = self.space.borrow().cache.cause(registers.rip.wrapping_sub(1));
+        match cause {
+            Some(Cause::Exit { target, .. }) => self.must_extend(target),
+            Some(Cause::Miss) => self.must_extend(registers.rax),
+            _ => false,
+        }
+    }
+
+    /// A signal that came while the thread worked for us, made that of its stop.
+    pub(crate) fn held_signal(&mut self, pid: RawTid) -> Option<SigInfo> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let info = self.held.remove(0);
+        // Only at another signal's stop can it be put in that one's place.
+        if ptrace::set_siginfo(self.tid, &info).is_ok() {
+            return Some(info);
+        }
+        ptrace::send(pid, self.tid, info.signal());
+        None
+    }
+
+    /// Ends the log with the thread at `ip`.
+    pub(crate) fn close(&mut self, ip: u64, scribe: &Scribe) {
+        if !self.is_closed() {
+            let time = clock::now().0;
+            self.log(Event::Interrupt { ip, time }, scribe);
+            self.state = State::Closed;
+        }
+    }
+
+    /// Ends a dying thread's log, out of the registers that it stopped with.
+    pub(crate) fn close_dying(&mut self, registers: &Registers, scribe: &Scribe) {
+        let mut now = *registers;
+        match &self.state {
+            State::Cached => self.true_registers(&mut now, scribe),
+            State::Special { next, .. } => now.rip = *next,
+            _ => {}
+        }
+        self.close(now.rip, scribe);
+    }
+
+    /// Waits for the packets.
+    pub(crate) fn finish(self, scribe: &Scribe, pid: RawTid) -> Option<Finished> {
+        let end = self.cursor.written(&self.region);
+        let written = scribe.end(self.stream, end).recv().ok()?;
+        self.space.borrow_mut().give_back(pid, self.region);
+        Some(Finished {
+            packets: written.packets,
+            dropped: written.dropped,
+            instructions: None,
+            bytes: written.bytes,
+            gaps: written.gaps,
+            golden: Vec::new(),
+        })
+    }
+}
+
+fn no_vdso(tid: RawTid) -> crate::Error {
+    crate::Error::Ptrace {
+        action: "find the vdso of",
+        tid: tid as u32,
+        source: std::io::Error::from_raw_os_error(libc::ENOENT),
+    }
+}
+
+fn out_of_reach(tid: RawTid) -> crate::Error {
+    crate::Error::Ptrace {
+        action: "translate the code of",
+        tid: tid as u32,
+        source: std::io::Error::from_raw_os_error(libc::ENOMEM),
+    }
+}

@@ -1,0 +1,162 @@
+//! System calls made in the name of a stopped thread of the recorded program.
+
+use crate::error::{Error, Result};
+use crate::maps;
+use crate::ptrace::{self, RawTid, Stop};
+use backtrail_bundle::core::{Registers, SigInfo};
+use std::fs::File;
+use std::io;
+
+/// `memfd_create(2)`: closed on exec.
+const MFD_CLOEXEC: u64 = 1;
+/// Bytes of SYSCALL.
+const SYSCALL_LEN: u64 = 2;
+
+/// What every 64-bit process has without our help: the vdso holds a SYSCALL instruction, and begins with
+/// `\x7fELF\2\1\1\0`, which is a string.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gadget {
+    /// Address of a SYSCALL instruction.
+    pub(crate) syscall: u64,
+    /// Address of a string that ends in zero.
+    name: u64,
+}
+
+impl Gadget {
+    /// Finds it; `None`: the process has no vdso.
+    pub(crate) fn find(pid: RawTid) -> Option<Self> {
+        let vdso = maps::maps(pid).into_iter().find(|map| map.path == "[vdso]")?;
+        let mut code = vec![0; vdso.size() as usize];
+        let read = ptrace::read_memory(pid, vdso.start, &mut code);
+        code.truncate(read);
+        let at = code.windows(2).position(|bytes| bytes == [0x0f, 0x05])?;
+        Some(Self {
+            syscall: vdso.start + at as u64,
+            name: vdso.start,
+        })
+    }
+
+    /// Where a thread stands after the call.
+    pub(crate) fn behind(self) -> u64 {
+        self.syscall + SYSCALL_LEN
+    }
+}
+
+/// A stopped thread that does what it is told.
+pub(crate) struct Tracee<'a> {
+    pub(crate) tid: RawTid,
+    pub(crate) gadget: Gadget,
+    /// Its registers; the general ones are lost in the thread itself.
+    pub(crate) registers: Registers,
+    /// Signals that came meanwhile, to be delivered later.
+    pub(crate) held: &'a mut Vec<SigInfo>,
+}
+
+impl Tracee<'_> {
+    /// Makes a system call that does not block.
+    pub(crate) fn call(&mut self, number: libc::c_long, arguments: [u64; 6]) -> Result<u64> {
+        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+        let registers = Registers {
+            rip: self.gadget.syscall,
+            rax: number as u64,
+            orig_rax: u64::MAX,
+            rdi,
+            rsi,
+            rdx,
+            r10,
+            r8,
+            r9,
+            ..self.registers
+        };
+        ptrace::set_registers(self.tid, &registers)?;
+        loop {
+            ptrace::step(self.tid, 0)?;
+            match ptrace::wait_for(self.tid)? {
+                Stop::Exited(_) | Stop::Killed(_) => return Err(self.error(libc::ESRCH)),
+                Stop::Signal(libc::SIGTRAP) => {
+                    let now = ptrace::registers(self.tid)?;
+                    if now.rip == self.gadget.behind() {
+                        return self.answer(now.rax);
+                    }
+                }
+                Stop::Signal(_) => self.held.extend(ptrace::siginfo(self.tid).ok()),
+                Stop::Event(libc::PTRACE_EVENT_EXIT) => return Err(self.error(libc::ESRCH)),
+                Stop::Event(_) | Stop::Group(_) | Stop::Interrupted => {}
+            }
+        }
+    }
+
+    fn answer(&self, rax: u64) -> Result<u64> {
+        let code = (rax as i64).wrapping_neg();
+        if (1..4096).contains(&code) {
+            return Err(self.error(code as i32));
+        }
+        Ok(rax)
+    }
+
+    fn error(&self, code: i32) -> Error {
+        Error::Ptrace {
+            action: "prepare",
+            tid: self.tid as u32,
+            source: io::Error::from_raw_os_error(code),
+        }
+    }
+
+    /// Makes a file that lives in memory, open in the thread and here.
+    pub(crate) fn memory_file(&mut self) -> Result<(File, u64)> {
+        let name = self.gadget.name;
+        let descriptor = self.call(libc::SYS_memfd_create, [name, MFD_CLOEXEC, 0, 0, 0, 0])?;
+        let path = format!("/proc/{}/fd/{descriptor}", self.tid);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(Error::system("open memory shared with the program"))?;
+        Ok((file, descriptor))
+    }
+
+    pub(crate) fn close(&mut self, descriptor: u64) -> Result<()> {
+        self.call(libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
+    }
+
+    /// Maps part of a shared file at a place that was reserved.
+    pub(crate) fn map(&mut self, at: u64, len: u64, protection: i32, file: (u64, u64)) -> Result<()> {
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let (descriptor, offset) = file;
+        self.call(libc::SYS_mmap, [at, len, protection as u64, flags as u64, descriptor, offset])
+            .map(drop)
+    }
+
+    /// Takes address space where nothing is.
+    pub(crate) fn reserve(&mut self, at: u64, len: u64) -> Result<()> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let nobody = u64::MAX;
+        let got = self.call(libc::SYS_mmap, [at, len, libc::PROT_NONE as u64, flags as u64, nobody, 0])?;
+        // Kernels before 4.17 take the address as a hint.
+        if got != at {
+            return Err(self.error(libc::EEXIST));
+        }
+        Ok(())
+    }
+
+    /// Keeps memory out of cores.
+    pub(crate) fn hide(&mut self, at: u64, len: u64) -> Result<()> {
+        self.call(libc::SYS_madvise, [at, len, libc::MADV_DONTDUMP as u64, 0, 0, 0])
+            .map(drop)
+    }
+
+    /// Maps the shared memory at `from` a second time, at `to`.
+    pub(crate) fn map_again(&mut self, from: u64, len: u64, to: u64) -> Result<()> {
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        self.call(libc::SYS_mremap, [from, 0, len, flags as u64, to, 0]).map(drop)
+    }
+
+    pub(crate) fn unmap(&mut self, at: u64, len: u64) -> Result<()> {
+        self.call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]).map(drop)
+    }
+
+    pub(crate) fn protect(&mut self, at: u64, len: u64, protection: i32) -> Result<()> {
+        self.call(libc::SYS_mprotect, [at, len, protection as u64, 0, 0, 0])
+            .map(drop)
+    }
+}
