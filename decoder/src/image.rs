@@ -105,7 +105,10 @@ impl Image {
     ///
     /// [`History::version`]: crate::History::version
     pub fn read_version(&self, version: Version, at: Avma, out: &mut [u8]) -> usize {
-        let last = Avma(at.0.saturating_add(out.len() as u64));
+        let Some(reach) = (out.len() as u64).checked_sub(1) else {
+            return 0;
+        };
+        let last = Avma(at.0.saturating_add(reach));
         let changes = self.versions.around(at, last, version);
         if changes.is_empty() {
             return self.pieces.read(at, out);
@@ -205,6 +208,9 @@ mod tests {
         assert_eq!(seen(&image, 3)[0], [1, 30, 31, 13, 12]);
         assert_eq!(seen(&image, 9)[2], [31, 13, 12]);
         assert_eq!(seen(&image, 9)[5], [0u8; 0]);
+        let mut two = [0; 2];
+        assert_eq!(image.read_version(Version(9), Avma(0x1001), &mut two), 2);
+        assert_eq!(two, [30, 31]);
     }
 
     #[test]

@@ -81,7 +81,8 @@ impl Versions {
         self.changes.get(from..end).unwrap_or(&[])
     }
 
-    /// The changes that are there in a version and have an address of `first..=last`, in order.
+    /// The changes that are there in a version and have an address of `first..=last`, in order; without
+    /// those under one that has all of these addresses.
     pub fn around(&self, first: Avma, last: Avma, version: Version) -> Vec<&Change> {
         let lowest = (first.0).saturating_sub(self.longest);
         let begin = self.by_start.partition_point(|&(start, _)| start < lowest);
@@ -89,12 +90,21 @@ impl Versions {
         let near = self.by_start.get(begin..end).unwrap_or(&[]);
         let mut numbers: Vec<u32> = near.iter().map(|&(_, number)| number).collect();
         numbers.sort_unstable();
-        let found = numbers
-            .into_iter()
-            .filter_map(|number| self.changes.get(number as usize));
+        let mut found = Vec::new();
+        for number in numbers.into_iter().rev() {
+            let change = self.changes.get(number as usize);
+            let Some(change) = change.filter(|change| change.since <= version) else {
+                continue;
+            };
+            let Some((start, end)) = change.section.range().filter(|&(_, end)| end >= first) else {
+                continue;
+            };
+            found.push(change);
+            if start <= first && end >= last {
+                break;
+            }
+        }
+        found.reverse();
         found
-            .filter(|change| change.since <= version)
-            .filter(|change| change.section.range().is_some_and(|(_, end)| end >= first))
-            .collect()
     }
 }
