@@ -43,6 +43,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         ring: options.ring,
         engine: options.engine,
         fine_time: options.fine_time,
+        compress_returns: options.compress_returns,
         output: options.output,
     };
     let shared = Shared::default();
@@ -91,6 +92,7 @@ struct Job {
     ring: Option<usize>,
     engine: Engine,
     fine_time: bool,
+    compress_returns: bool,
     output: PathBuf,
 }
 
@@ -99,6 +101,7 @@ impl Job {
         let calibration = Calibration::start();
         let encoder = EncoderOptions {
             timing: Some(calibration.timing(self.fine_time)),
+            compress_returns: self.compress_returns,
             ..EncoderOptions::default()
         };
         let settings = Settings {

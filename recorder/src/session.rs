@@ -9,22 +9,22 @@ mod signals;
 mod translated;
 
 use crate::error::Result;
+use crate::names::Names;
+use crate::options::Engine;
 use crate::ptrace::{self, CpuSet, RawTid, Stop, Wait};
 use crate::recorded::Process;
 use crate::spawn::Spawned;
-use crate::stream::Stream;
-use crate::names::Names;
-use crate::options::Engine;
 use crate::stepped::Place;
+use crate::stream::Stream;
 use crate::thread::{Following, Run, Thread};
 use crate::translate::Scribe;
 use crate::{Ending, clock, process};
-use translated::Kindred;
 use backtrail_bundle::manifest::Crash;
 use backtrail_bundle::{BundlePath, Writer};
 use backtrail_pt::EncoderOptions;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use translated::Kindred;
 
 /// What the tracing thread and the one that minds it tell each other.
 #[derive(Debug, Default)]

@@ -180,7 +180,9 @@ impl Stepped {
 /// Restartable sequences are answered as an old kernel would, as engine `translate` must: so both see the
 /// same program.
 fn refuse_rseq(tid: RawTid) {
-    let Ok(registers) = ptrace::registers(tid) else { return };
+    let Ok(registers) = ptrace::registers(tid) else {
+        return;
+    };
     if registers.rax == libc::SYS_rseq as u64 {
         // No system call has this number.
         let registers = Registers {

@@ -52,6 +52,8 @@ pub(crate) struct Finished {
     pub(crate) bytes: u64,
     pub(crate) gaps: u64,
     pub(crate) golden: Vec<Avma>,
+    /// Why packets were lost, if any were.
+    pub(crate) failure: Option<std::io::Error>,
 }
 
 impl Thread {
@@ -112,6 +114,7 @@ impl Thread {
                     bytes,
                     gaps,
                     golden,
+                    failure: None,
                 })
             }
             Following::Translated(translated) => translated.finish(scribe?, self.pid),

@@ -91,10 +91,7 @@ impl Session<'_> {
                 })
             })
             .collect();
-        let added = self
-            .processes
-            .get(&pid)
-            .map_or_else(Vec::new, |process| process.image.added.clone());
+        let added = self.added(pid);
         let contents = core_dump::describe(pid, &threads, &added);
         let size = core_dump::size(&contents);
         if size > limit {
@@ -113,9 +110,7 @@ impl Session<'_> {
 
     /// Ends the streams of a halted process.
     fn close(&mut self, pid: RawTid) {
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.image.update(pid);
-        }
+        self.update_image(pid);
         for thread in self.threads.values_mut().filter(|thread| thread.pid == pid) {
             let ip = ptrace::registers(thread.tid).ok().map(|registers| registers.pc());
             thread.close(ip, self.scribe.as_ref());

@@ -3,10 +3,10 @@
 use super::Session;
 use crate::Ending;
 use crate::error::{Error, Result};
+use crate::options::Engine;
 use crate::process;
 use crate::ptrace::{self, RawTid, Stop};
 use crate::recorded::{Process, Recorded};
-use crate::options::Engine;
 use crate::stepped::{Stepped, without_trap_flag};
 use crate::thread::{Following, Thread};
 use backtrail_bundle::core::Registers;
@@ -118,12 +118,14 @@ impl Session<'_> {
         }
         thread.signal = None;
         let name = process::thread_name(pid, tid);
-        self.record(tid, name);
-        if let Some(process) = self.processes.get_mut(&pid)
-            && !self.threads.values().any(|thread| thread.pid == pid)
+        if !self
+            .threads
+            .values()
+            .any(|thread| thread.pid == pid && thread.tid != tid)
         {
-            process.image.update(pid);
+            self.update_image(pid);
         }
+        self.record(tid, name);
         let _ = ptrace::resume(tid, 0);
     }
 
@@ -137,6 +139,11 @@ impl Session<'_> {
         };
         self.instructions += finished.instructions.unwrap_or(0);
         self.gaps += finished.gaps;
+        if let Some(failure) = finished.failure {
+            self.notes.push(format!(
+                "the trace of thread {tid} ends early: its file could not be written ({failure})"
+            ));
+        }
         if finished.instructions.is_some() {
             self.bytes += finished.bytes;
         }

@@ -82,12 +82,21 @@ impl Session<'_> {
     /// Whether the stop was made by our own code or doing, and is dealt with.
     fn is_ours(&mut self, tid: RawTid, signal: i32, info: &SigInfo, registers: &Registers) -> Result<bool> {
         let apart = signal == libc::SIGTRAP && self.shares_cache(tid);
-        let Some(Followed { run, translated, scribe, .. }) = followed(&mut self.threads, &self.scribe, tid) else {
+        let Some(Followed {
+            run,
+            translated,
+            scribe,
+            ..
+        }) = followed(&mut self.threads, &self.scribe, tid)
+        else {
             return Ok(false);
         };
         if apart && translated.needs_memory(registers) {
             // At the trap itself, not behind it.
-            let at = Registers { rip: registers.rip - 1, ..*registers };
+            let at = Registers {
+                rip: registers.rip - 1,
+                ..*registers
+            };
             translated.settle(&at, scribe)?;
             self.go_on(tid);
             return Ok(true);
@@ -137,7 +146,9 @@ impl Session<'_> {
     /// Brings a stopped thread into its true state.
     fn settle(&mut self, tid: RawTid, registers: &Registers) -> Result<Registers> {
         match followed(&mut self.threads, &self.scribe, tid) {
-            Some(Followed { translated, scribe, .. }) => translated.settle(registers, scribe),
+            Some(Followed {
+                translated, scribe, ..
+            }) => translated.settle(registers, scribe),
             None => Ok(*registers),
         }
     }
@@ -148,7 +159,8 @@ impl Session<'_> {
             // Of a thread that was killed meanwhile the end will be reported. Any other is a failure to
             // follow it, and it must not stand still for that.
             if ptrace::registers(tid).is_ok() {
-                self.notes.push(format!("thread {tid} could not be followed any more: {error}"));
+                self.notes
+                    .push(format!("thread {tid} could not be followed any more: {error}"));
                 if let Some(thread) = self.threads.get_mut(&tid) {
                     thread.run = Run::Running;
                 }
@@ -160,8 +172,13 @@ impl Session<'_> {
 
     fn try_to_go_on(&mut self, tid: RawTid) -> Result<()> {
         self.keep_apart(tid)?;
-        let Some(Followed { pid, run, signal, translated, scribe }) =
-            followed(&mut self.threads, &self.scribe, tid)
+        let Some(Followed {
+            pid,
+            run,
+            signal,
+            translated,
+            scribe,
+        }) = followed(&mut self.threads, &self.scribe, tid)
         else {
             return Ok(());
         };
@@ -187,7 +204,8 @@ impl Session<'_> {
     /// A process that shares the cache with another, and needs memory added or has changed its code, gets
     /// a cache of its own. The thread is in its true state.
     fn keep_apart(&mut self, tid: RawTid) -> Result<()> {
-        let Some(Following::Translated(translated)) = self.threads.get(&tid).map(|thread| &thread.following) else {
+        let Some(Following::Translated(translated)) = self.threads.get(&tid).map(|thread| &thread.following)
+        else {
             return Ok(());
         };
         if !matches!(translated.state, State::True) || !self.shares_cache(tid) {
@@ -206,7 +224,9 @@ impl Session<'_> {
             return false;
         };
         self.threads.values().any(|thread| match &thread.following {
-            Following::Translated(other) => Rc::ptr_eq(&one.space, &other.space) && one.memory != other.memory,
+            Following::Translated(other) => {
+                Rc::ptr_eq(&one.space, &other.space) && one.memory != other.memory
+            }
             _ => false,
         })
     }
@@ -247,7 +267,9 @@ impl Session<'_> {
         let range = |start: u64, len: u64| start..start.saturating_add(page_up(len));
         let changed: Vec<std::ops::Range<u64>> = match number as libc::c_long {
             libc::SYS_mmap => vec![range(now.rax, before.rsi)],
-            libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect => vec![range(before.rdi, before.rsi)],
+            libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect => {
+                vec![range(before.rdi, before.rsi)]
+            }
             libc::SYS_mremap => vec![range(before.rdi, before.rsi), range(now.rax, before.rdx)],
             libc::SYS_shmdt | libc::SYS_remap_file_pages | libc::SYS_shmat => vec![0..u64::MAX],
             _ => return Ok(()),
@@ -255,8 +277,15 @@ impl Session<'_> {
         let Some(Followed { pid, translated, .. }) = followed(&mut self.threads, &self.scribe, tid) else {
             return Ok(());
         };
-        let maps = maps_code(&Registers { orig_rax: number, rdx: before.rdx, ..*now });
-        let touches = maps || changed.iter().any(|range| translated.space.borrow().touches(range.clone()));
+        let maps = maps_code(&Registers {
+            orig_rax: number,
+            rdx: before.rdx,
+            ..*now
+        });
+        let touches = maps
+            || changed
+                .iter()
+                .any(|range| translated.space.borrow().touches(range.clone()));
         if !touches {
             return Ok(());
         }
@@ -264,7 +293,9 @@ impl Session<'_> {
             self.split(tid, now)?;
         }
         if let Some(Followed { translated, .. }) = followed(&mut self.threads, &self.scribe, tid) {
-            changed.into_iter().for_each(|range| translated.space.borrow_mut().changed(range));
+            changed
+                .into_iter()
+                .for_each(|range| translated.space.borrow_mut().changed(range));
         }
         if maps {
             self.update_image(pid);
@@ -282,7 +313,7 @@ impl Session<'_> {
     }
 
     /// What we have added to a process, start and size of each.
-    fn added(&self, pid: RawTid) -> Vec<(u64, u64)> {
+    pub(super) fn added(&self, pid: RawTid) -> Vec<(u64, u64)> {
         self.threads
             .values()
             .filter(|thread| thread.pid == pid)
@@ -337,7 +368,9 @@ impl Session<'_> {
         }
         ptrace::unblock_trap(tid);
         let keep = self.keep(tid)?;
-        let Some(scribe) = &mut self.scribe else { return Ok(()) };
+        let Some(scribe) = &mut self.scribe else {
+            return Ok(());
+        };
         // One that was killed meanwhile needs no memory.
         let Ok(translated) = Translated::started(tid, pid, kin, registers, scribe, keep) else {
             return Ok(());
@@ -367,10 +400,15 @@ impl Session<'_> {
         if !matches!(stop, Stop::Interrupted) {
             // Its first stop was another: the one asked for comes later.
             self.attached.insert(tid);
-            let signal = if let Stop::Signal(signal) = stop { signal } else { 0 };
+            let signal = if let Stop::Signal(signal) = stop {
+                signal
+            } else {
+                0
+            };
             return ptrace::resume(tid, signal);
         }
-        self.threads.insert(tid, Thread::new(tid, pid, Following::Arriving));
+        self.threads
+            .insert(tid, Thread::new(tid, pid, Following::Arriving));
         self.begin_translating(tid, registers)
     }
 
@@ -412,7 +450,9 @@ impl Session<'_> {
             _ => None,
         });
         let calls = self.settings.encoder.compress_returns;
-        let Some(scribe) = &mut self.scribe else { return Ok(()) };
+        let Some(scribe) = &mut self.scribe else {
+            return Ok(());
+        };
         let translated = match kin {
             Some((space, memory)) => Translated::join(tid, pid, space, memory, registers, scribe, keep),
             None => Translated::first(tid, pid, registers, calls, scribe, keep),
@@ -466,8 +506,16 @@ fn followed<'a>(
     scribe: &'a Option<Scribe>,
     tid: RawTid,
 ) -> Option<Followed<'a>> {
-    let Thread { pid, run, signal, following, .. } = threads.get_mut(&tid)?;
-    let Following::Translated(translated) = following else { return None };
+    let Thread {
+        pid,
+        run,
+        signal,
+        following,
+        ..
+    } = threads.get_mut(&tid)?;
+    let Following::Translated(translated) = following else {
+        return None;
+    };
     Some(Followed {
         pid: *pid,
         run,

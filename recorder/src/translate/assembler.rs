@@ -53,13 +53,6 @@ impl Assembler {
         self.bytes(&slot.to_le_bytes());
     }
 
-    /// `mov byte gs:[slot], value`
-    pub(super) fn set_slot(&mut self, slot: u32, value: u8) {
-        self.bytes(&[0x65, 0xc6, 0x04, 0x25]);
-        self.bytes(&slot.to_le_bytes());
-        self.bytes(&[value]);
-    }
-
     /// `mov byte [rcx], value`
     pub(super) fn log_byte(&mut self, value: u8) {
         self.bytes(&[0xc6, 0x01, value]);
@@ -117,9 +110,9 @@ impl Assembler {
         self.bytes(&size.to_le_bytes());
     }
 
-    /// `mov edx, eax; crc32 rdx, rax; movzx edx, dx`: where in the tables the target in RAX is.
+    /// `mov edx, 0; crc32 rdx, rax; movzx edx, dx`: where in the tables the target in RAX is.
     pub(super) fn hash(&mut self) {
-        self.bytes(&[0x89, 0xc2]);
+        self.bytes(&[0xba, 0, 0, 0, 0]);
         self.bytes(&[0xf2, 0x48, 0x0f, 0x38, 0xf1, 0xd0]);
         self.bytes(&[0x0f, 0xb7, 0xd2]);
     }
@@ -224,7 +217,7 @@ mod tests {
                 "mov rax,1122334455667788h",
                 "mov rax,[rsp]",
                 "lea rsp,[rsp+10h]",
-                "mov edx,eax",
+                "mov edx,0",
                 "crc32 rdx,rax",
                 "movzx edx,dx",
                 "jmp qword ptr gs:[rdx*8+1000h]",
@@ -242,6 +235,9 @@ mod tests {
         let at = code.jump();
         let here = code.len();
         code.lead(at, here + 3);
-        assert_eq!((at % 4, text(&code).last().map(String::as_str)), (0, Some("jmp 000000000000000Bh")));
+        assert_eq!(
+            (at % 4, text(&code).last().map(String::as_str)),
+            (0, Some("jmp 000000000000000Bh"))
+        );
     }
 }

@@ -12,7 +12,9 @@ use super::assembler::{Assembler, Scratch};
 use super::event::{self, Event, NO_OUTCOMES};
 use super::layout;
 use backtrail_pt::cofi::Cofi;
-use iced_x86::{Code, ConditionCode, ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic, Register};
+use iced_x86::{
+    Code, ConditionCode, ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic, Register,
+};
 
 /// Most instructions of a block.
 const MAX_INSTRUCTIONS: usize = 96;
@@ -164,7 +166,7 @@ struct Translator {
     block: Block,
     outcomes: u8,
     told: u64,
-    /// Nothing was logged, and nothing waits to be, since the block began.
+    /// Nothing that gives a packet has happened since the block began.
     quiet: bool,
     /// Jumps to other blocks: where their distance is, and the target.
     links: Vec<(usize, u64)>,
@@ -186,7 +188,8 @@ impl Translator {
         for _ in 0..MAX_INSTRUCTIONS {
             let mut bytes = [0; MAX_LEN];
             let len = fetch(ip, &mut bytes);
-            let mut decoder = Decoder::with_ip(64, bytes.get(..len).unwrap_or_default(), ip, DecoderOptions::NONE);
+            let mut decoder =
+                Decoder::with_ip(64, bytes.get(..len).unwrap_or_default(), ip, DecoderOptions::NONE);
             let instruction = decoder.decode();
             let offsets = decoder.get_constant_offsets(&instruction);
             let bytes = bytes.get(..instruction.len()).unwrap_or_default();
@@ -194,7 +197,12 @@ impl Translator {
                 return self.native(ip);
             }
             self.remember(ip, bytes);
-            let original = Original { ip, bytes, instruction, offsets };
+            let original = Original {
+                ip,
+                bytes,
+                instruction,
+                offsets,
+            };
             match self.instruction(&original) {
                 Flow::GoOn(next) => ip = next,
                 Flow::End => return,
@@ -300,7 +308,9 @@ impl Translator {
             let end = self.at + (self.out.len() + bytes.len()) as u64;
             let distance = original.instruction.memory_displacement64().wrapping_sub(end) as i64;
             let distance = i32::try_from(distance).ok()?;
-            bytes.get_mut(at..at + 4)?.copy_from_slice(&distance.to_le_bytes());
+            bytes
+                .get_mut(at..at + 4)?
+                .copy_from_slice(&distance.to_le_bytes());
         }
         Some(bytes)
     }
@@ -331,7 +341,14 @@ impl Translator {
     }
 
     fn link(&mut self, ip: u64, target: u64) {
-        self.place(ip, State::Done { saved: Saved::NONE, event: None, next: Next::At(target) });
+        self.place(
+            ip,
+            State::Done {
+                saved: Saved::NONE,
+                event: None,
+                next: Next::At(target),
+            },
+        );
         let site = self.out.jump();
         self.links.push((site, target));
         self.block.successors.push(target);
@@ -357,8 +374,19 @@ impl Translator {
         self.out.load(Scratch::Rcx, layout::SAVED_RCX);
     }
 
+    /// A FUP means the first time that a decoder comes to its address, and it counts standing there. So the
+    /// turn is told twice: before its branch, and behind it, each an address not passed since the other.
     fn log_turn(&mut self, ip: u64, target: u64) {
-        self.log_word(ip, event::TURN, target, Event::Turn(target), Next::At(target), Saved::NONE);
+        for at in [ip, target] {
+            self.log_word(
+                ip,
+                event::TURN,
+                at,
+                Event::Turn(at),
+                Next::At(target),
+                Saved::NONE,
+            );
+        }
         self.told = target;
     }
 
@@ -380,7 +408,6 @@ impl Translator {
         self.out.log_byte(tag);
         self.out.advance_log(9);
         self.out.store(Scratch::Rcx, layout::LOG_POINTER);
-        self.quiet = false;
         self.place(ip, done(both, None));
         self.out.load(Scratch::Rdx, layout::SAVED_RDX);
         self.out.load(Scratch::Rcx, layout::SAVED_RCX);
@@ -478,7 +505,11 @@ impl Translator {
         self.out.return_address();
         self.before(ip, Saved::RAX);
         self.out.pop(8 + arguments);
-        let tag = if self.style.calls { event::RETURN } else { event::TARGET };
+        let tag = if self.style.calls {
+            event::RETURN
+        } else {
+            event::TARGET
+        };
         self.go_to_rax(ip, tag);
         Flow::End
     }
@@ -514,9 +545,17 @@ impl Translator {
     /// Logs the target in RAX and goes there, by way of the tables.
     fn go_to_rax(&mut self, ip: u64, tag: u8) {
         let outcomes = self.outcomes;
-        let done = |saved, event| State::Done { saved, event, next: Next::InRax };
+        let done = |saved, event| State::Done {
+            saved,
+            event,
+            next: Next::InRax,
+        };
         // The event's target is RAX itself.
-        let event = Some(if tag == event::RETURN { Event::Return(0) } else { Event::Target(0) });
+        let event = Some(if tag == event::RETURN {
+            Event::Return(0)
+        } else {
+            Event::Target(0)
+        });
         self.place(ip, done(Saved::RAX, event));
         self.out.store(Scratch::Rcx, layout::SAVED_RCX);
         self.place(ip, done(Saved::RAX.and(Saved::RCX), event));
@@ -553,7 +592,6 @@ impl Translator {
         self.trap(Trap::Special { ip, next });
         self.out.store(Scratch::Rax, layout::SAVED_RAX);
         self.out.store(Scratch::Rdx, layout::SAVED_RDX);
-        self.out.set_slot(layout::IN_KERNEL, 1);
         self.out.load(Scratch::Rcx, layout::LOG_POINTER);
         self.out.rdtsc();
         self.before(ip, Saved::ALL);
@@ -570,7 +608,6 @@ impl Translator {
         self.out.bytes(&[0x0f, 0x05]);
         let returned = |saved| State::Returned { saved, next };
         self.place(ip, returned(Saved::NONE));
-        self.out.set_slot(layout::IN_KERNEL, 0);
         self.out.store(Scratch::Rax, layout::SAVED_RAX);
         self.out.store(Scratch::Rdx, layout::SAVED_RDX);
         self.out.load(Scratch::Rcx, layout::LOG_POINTER);
@@ -611,7 +648,10 @@ impl Translator {
             let here = self.out.len();
             self.out.lead(site, here);
             self.place(target, State::Before(Saved::NONE));
-            self.trap(Trap::Exit { site: site as u32, target });
+            self.trap(Trap::Exit {
+                site: site as u32,
+                target,
+            });
         }
         self.block.code = self.out.code;
         self.block
@@ -664,8 +704,15 @@ fn load_operand(original: &Original<'_>) -> Option<Vec<u8>> {
         _ => (0x40, prefixes),
     };
     // BND and NOTRACK mean nothing to a load; operand size and the rest do.
-    let mut bytes: Vec<u8> = legacy.iter().copied().filter(|byte| !matches!(byte, 0xf2 | 0x3e)).collect();
-    if bytes.iter().any(|byte| !matches!(byte, 0x2e | 0x26 | 0x64 | 0x67)) {
+    let mut bytes: Vec<u8> = legacy
+        .iter()
+        .copied()
+        .filter(|byte| !matches!(byte, 0xf2 | 0x3e))
+        .collect();
+    if bytes
+        .iter()
+        .any(|byte| !matches!(byte, 0x2e | 0x26 | 0x64 | 0x67))
+    {
         return None;
     }
     let (modrm, operand) = rest.get(1..)?.split_first()?;
@@ -675,4 +722,84 @@ fn load_operand(original: &Original<'_>) -> Option<Vec<u8>> {
     bytes.push(modrm & !0x38);
     bytes.extend_from_slice(operand);
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: u64 = 0x2000_0000;
+
+    fn block(start: u64, code: &[u8]) -> Block {
+        let mut fetch = |from: u64, out: &mut [u8]| {
+            let rest = from
+                .checked_sub(start)
+                .and_then(|offset| code.get(offset as usize..))
+                .unwrap_or_default();
+            let len = rest.len().min(out.len());
+            out[..len].copy_from_slice(&rest[..len]);
+            len
+        };
+        translate(start, AT, Style::default(), &mut fetch)
+    }
+
+    fn tells(block: &Block, event: Event) -> bool {
+        block
+            .places
+            .iter()
+            .any(|place| matches!(place.state, State::Done { event: Some(told), .. } if told == event))
+    }
+
+    #[test]
+    fn a_loop_without_packets_is_told_of_at_each_turn() {
+        // inc edi; jmp back
+        let turning = block(0x1000, &[0xff, 0xc7, 0xeb, 0xfc]);
+        assert!(tells(&turning, Event::Turn(0x1002)));
+        // sub rsp, 8; call itself
+        let recursing = block(0x1000, &[0x48, 0x83, 0xec, 8, 0xe8, 0xf7, 0xff, 0xff, 0xff]);
+        assert!(tells(&recursing, Event::Turn(0x1004)));
+        // dec edi; jne back; ret
+        let counting = block(0x1000, &[0xff, 0xcf, 0x75, 0xfc, 0xc3]);
+        assert!(!tells(&counting, Event::Turn(0x1002)));
+        assert!(tells(&counting, Event::Outcomes(0b11)));
+    }
+
+    #[test]
+    fn every_byte_of_a_block_is_some_place() {
+        // push rbx; test edi, edi; je +2; mov ebx, eax; call [rip+0x10]; pop rbx; ret
+        let code = [
+            0x53, 0x85, 0xff, 0x74, 2, 0x89, 0xc3, 0xff, 0x15, 0x10, 0, 0, 0, 0x5b, 0xc3,
+        ];
+        let block = block(0x1fff_0000, &code);
+        assert_eq!(block.places[0].offset, 0);
+        assert!(block.places.is_sorted_by_key(|place| place.offset));
+        assert_eq!(block.source, [(0x1fff_0000, code[..13].to_vec())]);
+        assert_eq!(
+            block.place(0).map(|place| place.state),
+            Some(State::Before(Saved::NONE))
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_or_reached_is_executed_where_it_stands() {
+        let native = |block: &Block| {
+            matches!(
+                block.traps[..],
+                [(
+                    _,
+                    Trap::Native {
+                        ip: 0x1000,
+                        outcomes: NO_OUTCOMES
+                    }
+                )]
+            )
+        };
+        assert!(native(&block(0x1000, &[])));
+        // mov rax, gs:[0]
+        assert!(native(&block(0x1000, &[0x65, 0x48, 0x8b, 4, 0x25, 0, 0, 0, 0])));
+        // int3
+        assert!(native(&block(0x1000, &[0xcc])));
+        // lea rax, [rip-0x80000000]: out of reach from the cache
+        assert!(native(&block(0x1000, &[0x48, 0x8d, 5, 0, 0, 0, 0x80])));
+    }
 }

@@ -38,7 +38,11 @@ impl Cluster {
 /// What stands at an address of the cache.
 #[derive(Clone, Debug)]
 enum Piece {
-    Block { ip: u64, source: Vec<(u64, Vec<u8>)>, len: u32 },
+    Block {
+        ip: u64,
+        source: Vec<(u64, Vec<u8>)>,
+        len: u32,
+    },
     /// Comes from an indirect branch to `ip`; all registers are as the program has them from `clean` on.
     Landing { ip: u64, clean: u32, len: u32 },
     /// Where indirect branches go that find no landing.
@@ -56,11 +60,20 @@ struct Landing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// `target` comes next; the jump whose distance is at `site` may lead there.
-    Exit { site: u64, target: u64 },
+    Exit {
+        site: u64,
+        target: u64,
+    },
     /// The target of an indirect branch, in RAX, is not in the tables.
     Miss,
-    Special { ip: u64, next: u64 },
-    Native { ip: u64, outcomes: u8 },
+    Special {
+        ip: u64,
+        next: u64,
+    },
+    Native {
+        ip: u64,
+        outcomes: u8,
+    },
 }
 
 /// The code cache.
@@ -117,7 +130,11 @@ impl Cache {
 
     /// Adds a cluster: [`layout::CLUSTER_SIZE`] bytes that the program has at `address`.
     pub(super) fn add_cluster(&mut self, address: u64, memory: SharedMemory) {
-        self.clusters.push(Cluster { address, memory, used: 0 });
+        self.clusters.push(Cluster {
+            address,
+            memory,
+            used: 0,
+        });
         if self.miss == 0 {
             self.write_probes();
         }
@@ -154,19 +171,11 @@ impl Cache {
         }
     }
 
-    /// Whether an address is in the cache.
-    pub(super) fn contains(&self, address: u64) -> bool {
-        self.clusters.iter().any(|cluster| cluster.contains(address))
-    }
-
     /// Start and size of every cluster.
     pub(super) fn areas(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.clusters.iter().map(|cluster| (cluster.address, layout::CLUSTER_SIZE))
-    }
-
-    /// Bytes of code.
-    pub(super) fn used(&self) -> u64 {
-        self.clusters.iter().map(|cluster| cluster.used).sum()
+        self.clusters
+            .iter()
+            .map(|cluster| (cluster.address, layout::CLUSTER_SIZE))
     }
 
     fn write_probes(&mut self) {
@@ -182,8 +191,10 @@ impl Cache {
         (self.probe, self.miss) = (at, at + miss);
         self.traps.insert(self.miss, Cause::Miss);
         for index in 0..layout::TARGETS {
-            self.tables.store(layout::FIRST - layout::TABLES + index * 8, self.probe);
-            self.tables.store(layout::SECOND - layout::TABLES + index * 8, self.miss);
+            self.tables
+                .store(layout::FIRST - layout::TABLES + index * 8, self.probe);
+            self.tables
+                .store(layout::SECOND - layout::TABLES + index * 8, self.miss);
         }
     }
 
@@ -225,7 +236,13 @@ impl Cache {
             cluster.address + cluster.used
         };
         let block = block::translate(ip, at, self.style, fetch);
-        let Block { code, traps, source, successors, .. } = block;
+        let Block {
+            code,
+            traps,
+            source,
+            successors,
+            ..
+        } = block;
         self.put(index, &code)?;
         self.blocks.insert(ip, at);
         for (offset, trap) in traps {
@@ -253,7 +270,13 @@ impl Cache {
         }
         self.pieces.insert(at, Piece::Block { ip, source, len });
         // Those that wait for this block, its own loops among them.
-        let sites: Vec<u64> = self.incoming.get(&ip).into_iter().flatten().map(|(site, _)| *site).collect();
+        let sites: Vec<u64> = self
+            .incoming
+            .get(&ip)
+            .into_iter()
+            .flatten()
+            .map(|(site, _)| *site)
+            .collect();
         sites.into_iter().for_each(|site| self.lead(site, at));
         // And those of this block whose targets are there.
         let known: Vec<(u64, u64)> = successors
@@ -341,7 +364,9 @@ impl Cache {
             let site = code.jump();
             (code, site, clean, miss)
         };
-        let index = self.cluster(ip).or_else(|| self.clusters.iter().position(|cluster| cluster.contains(block)))?;
+        let index = self
+            .cluster(ip)
+            .or_else(|| self.clusters.iter().position(|cluster| cluster.contains(block)))?;
         let mut put = |otherwise: Option<u64>| {
             let (code, site, clean, miss) = entry(otherwise);
             let at = self.put(index, &code.code)?;
@@ -370,7 +395,13 @@ impl Cache {
     pub(super) fn place(&self, address: u64) -> Option<Place> {
         let (at, piece) = self.pieces.range(..=address).next_back()?;
         let offset = (address - at) as u32;
-        let arriving = |state, ip| Place { offset, ip, state, outcomes: NO_OUTCOMES, told: ip };
+        let arriving = |state, ip| Place {
+            offset,
+            ip,
+            state,
+            outcomes: NO_OUTCOMES,
+            told: ip,
+        };
         match piece {
             Piece::Block { ip, source, len } => {
                 if offset >= *len {
@@ -383,9 +414,23 @@ impl Cache {
             Piece::Landing { ip, clean, len } if offset < *len => Some(if offset >= *clean {
                 arriving(State::Before(Saved::NONE), *ip)
             } else {
-                arriving(State::Done { saved: Saved::ALL, event: None, next: Next::InRax }, *ip)
+                arriving(
+                    State::Done {
+                        saved: Saved::ALL,
+                        event: None,
+                        next: Next::InRax,
+                    },
+                    *ip,
+                )
             }),
-            Piece::Probe => Some(arriving(State::Done { saved: Saved::ALL, event: None, next: Next::InRax }, 0)),
+            Piece::Probe => Some(arriving(
+                State::Done {
+                    saved: Saved::ALL,
+                    event: None,
+                    next: Next::InRax,
+                },
+                0,
+            )),
             Piece::Landing { .. } => None,
         }
     }
@@ -394,12 +439,19 @@ impl Cache {
     fn made_from(&self, range: &std::ops::Range<u64>) -> Vec<u64> {
         let first = range.start / PAGE;
         let last = range.end.div_ceil(PAGE);
-        let mut found: Vec<u64> = self.pages.range(first..last).flat_map(|(_, ips)| ips).copied().collect();
+        let mut found: Vec<u64> = self
+            .pages
+            .range(first..last)
+            .flat_map(|(_, ips)| ips)
+            .copied()
+            .collect();
         found.sort_unstable();
         found.dedup();
         found.retain(|ip| {
             let piece = self.blocks.get(ip).and_then(|at| self.pieces.get(at));
-            let Some(Piece::Block { source, .. }) = piece else { return false };
+            let Some(Piece::Block { source, .. }) = piece else {
+                return false;
+            };
             source
                 .iter()
                 .any(|(start, run)| *start < range.end && range.start < start + run.len() as u64)
@@ -440,7 +492,7 @@ impl Cache {
 fn hash(target: u64) -> u64 {
     /// The Castagnoli polynomial, reversed (SDM, "CRC32").
     const POLYNOMIAL: u32 = 0x82f6_3b78;
-    let mut crc = target as u32;
+    let mut crc = 0u32;
     for byte in target.to_le_bytes() {
         crc ^= u32::from(byte);
         for _ in 0..8 {
@@ -460,4 +512,19 @@ fn fetch_from(source: &[(u64, Vec<u8>)], from: u64, out: &mut [u8]) -> usize {
     let len = found.len().min(out.len());
     out.iter_mut().zip(found).for_each(|(to, byte)| *to = *byte);
     len
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(unsafe_code)]
+    use super::*;
+
+    #[test]
+    fn the_hash_is_that_of_the_stubs() {
+        for target in [0, 1, 0x40_1234, 0x7fbc_15ee_cca1, u64::MAX] {
+            // SAFETY: the stubs need SSE4.2 all the same.
+            let crc = unsafe { core::arch::x86_64::_mm_crc32_u64(0, target) };
+            assert_eq!(hash(target), crc & 0xffff, "{target:#x}");
+        }
+    }
 }

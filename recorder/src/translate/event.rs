@@ -17,7 +17,7 @@ pub(super) const SYSCALL: u8 = 0x81;
 pub(super) const ENTER: u8 = 0x82;
 /// Control is taken away before an instruction: tag, its address, time.
 pub(super) const INTERRUPT: u8 = 0x83;
-/// A loop without packets closes: tag, the address it goes on at.
+/// A loop without packets closes: tag, the address of its branch, or of where that leads.
 pub(super) const TURN: u8 = 0x84;
 /// A near call: tag, its return address.
 pub(super) const CALL: u8 = 0x85;
@@ -40,13 +40,25 @@ pub(super) enum Event {
     Outcomes(u8),
     Target(u64),
     Return(u64),
-    Syscall { time: u64 },
-    Enter { ip: u64, time: u64 },
-    Interrupt { ip: u64, time: u64 },
+    Syscall {
+        time: u64,
+    },
+    Enter {
+        ip: u64,
+        time: u64,
+    },
+    Interrupt {
+        ip: u64,
+        time: u64,
+    },
     Turn(u64),
-    Call { next: u64 },
+    Call {
+        next: u64,
+    },
     NoSyscall,
-    Leave { time: u64 },
+    Leave {
+        time: u64,
+    },
     Lost(u64),
 }
 

@@ -20,8 +20,6 @@ pub(super) const SAVED_RAX: u32 = 8;
 pub(super) const SAVED_RCX: u32 = 16;
 /// Slot: RDX while a stub uses it.
 pub(super) const SAVED_RDX: u32 = 24;
-/// Slot: the thread is about to make a system call, in it, or just behind it.
-pub(super) const IN_KERNEL: u32 = 32;
 
 /// The tables, from the region's start.
 pub(super) const TABLES: u64 = PAGE;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A shared mapping of a file, for as long as this lives.
 ///
@@ -78,15 +78,6 @@ impl SharedMemory {
             let half: &AtomicU32 = unsafe { at.cast().as_ref() };
             half.store(value, Ordering::Release);
         }
-    }
-
-    /// The byte at `offset`; 0 outside.
-    pub(super) fn load_byte(&self, offset: u64) -> u8 {
-        self.at(offset, 1).map_or(0, |at| {
-            // SAFETY: inside, and valid for any bits.
-            let byte: &AtomicU8 = unsafe { at.cast().as_ref() };
-            byte.load(Ordering::Acquire)
-        })
     }
 
     /// Copies bytes in; what is outside is left out.

@@ -38,7 +38,9 @@ impl Region {
         tracee.close(descriptor)?;
         let to = base + layout::TABLES;
         match tables {
-            Tables::File(descriptor) => tracee.map(to, layout::TABLES_SIZE, libc::PROT_READ, (descriptor, 0))?,
+            Tables::File(descriptor) => {
+                tracee.map(to, layout::TABLES_SIZE, libc::PROT_READ, (descriptor, 0))?
+            }
             Tables::At(from) => tracee.map_again(from, layout::TABLES_SIZE, to)?,
         }
         // Mappings do not take the wish over from what they replace.
@@ -57,7 +59,6 @@ impl Region {
         for (chunk, free) in self.free.iter().enumerate() {
             free.store(chunk != 0, Ordering::Release);
         }
-        self.set_in_kernel(false);
         self.set_pointer(self.chunk(0));
     }
 
@@ -80,20 +81,12 @@ impl Region {
         self.memory.load(u64::from(slot))
     }
 
-    /// Whether the thread makes a system call (from a little before to a little after).
-    pub(super) fn in_kernel(&self) -> bool {
-        self.memory.load_byte(u64::from(layout::IN_KERNEL)) != 0
-    }
-
-    pub(super) fn set_in_kernel(&self, value: bool) {
-        self.memory.write(u64::from(layout::IN_KERNEL), &[u8::from(value)]);
-    }
-
     /// Copies part of a chunk.
     pub(super) fn read(&self, chunk: u64, from: u64, to: u64, out: &mut Vec<u8>) {
         let to = to.min(CHUNK);
         if from < to {
-            self.memory.read(PAGE + chunk * CHUNK + from, (to - from) as usize, out);
+            self.memory
+                .read(PAGE + chunk * CHUNK + from, (to - from) as usize, out);
         }
     }
 

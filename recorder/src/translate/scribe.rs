@@ -55,9 +55,17 @@ enum Order {
         keep: Keep,
     },
     /// The chunk is written up to `end`; the program stood at `told` after it.
-    Full { id: StreamId, end: u64, told: Option<u64> },
+    Full {
+        id: StreamId,
+        end: u64,
+        told: Option<u64>,
+    },
     /// The log ends here.
-    End { id: StreamId, end: u64, reply: Sender<Written> },
+    End {
+        id: StreamId,
+        end: u64,
+        reply: Sender<Written>,
+    },
 }
 
 /// The recorder's side.
@@ -78,7 +86,13 @@ impl Scribe {
         let counter = Arc::clone(&bytes);
         let thread = std::thread::Builder::new()
             .name("scribe".to_owned())
-            .spawn(move || Desk { streams: HashMap::new(), bytes: counter }.work(&inbox))
+            .spawn(move || {
+                Desk {
+                    streams: HashMap::new(),
+                    bytes: counter,
+                }
+                .work(&inbox)
+            })
             .map_err(Error::system("start a thread"))?;
         Ok(Self {
             orders,
@@ -102,7 +116,12 @@ impl Scribe {
         encoder.set_time(clock::now());
         encoder.start();
         let encoder = Box::new(encoder);
-        self.tell(Order::Begin { id, region, encoder, keep });
+        self.tell(Order::Begin {
+            id,
+            region,
+            encoder,
+            keep,
+        });
         id
     }
 
@@ -157,8 +176,14 @@ impl Desk {
 
     fn take(&mut self, order: Order) {
         match order {
-            Order::Begin { id, region, encoder, keep } => {
-                self.streams.insert(id, Stream::new(region, *encoder, keep, Arc::clone(&self.bytes)));
+            Order::Begin {
+                id,
+                region,
+                encoder,
+                keep,
+            } => {
+                self.streams
+                    .insert(id, Stream::new(region, *encoder, keep, Arc::clone(&self.bytes)));
             }
             Order::Full { id, end, told } => {
                 if let Some(stream) = self.streams.get_mut(&id) {
@@ -250,7 +275,8 @@ impl Stream {
     fn write(&mut self, event: Event) {
         if let Event::Outcomes(outcomes) = event {
             let count = event::count(outcomes);
-            self.encoder.conditionals(u64::from(outcomes) & !(1 << count), count as u8);
+            self.encoder
+                .conditionals(u64::from(outcomes) & !(1 << count), count as u8);
             return;
         }
         if std::mem::take(&mut self.leaving) && event != Event::NoSyscall {
@@ -332,7 +358,13 @@ impl Stream {
             .fetch_add(self.encoder.written() - self.counted, Ordering::Relaxed);
         let (bytes, gaps) = (self.encoder.written(), self.gaps);
         let (packets, dropped, failure) = self.store.finish();
-        Written { packets, dropped, bytes, gaps, failure }
+        Written {
+            packets,
+            dropped,
+            bytes,
+            gaps,
+            failure,
+        }
     }
 }
 
@@ -376,7 +408,13 @@ impl Store {
     }
 
     fn flush(&mut self) {
-        if let Self::File { file, waiting, len, failure } = self {
+        if let Self::File {
+            file,
+            waiting,
+            len,
+            failure,
+        } = self
+        {
             if failure.is_none() {
                 match file.write_all(waiting) {
                     Ok(()) => *len += waiting.len() as u64,

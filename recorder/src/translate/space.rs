@@ -62,8 +62,7 @@ impl Space {
     /// Prepares the address space of a process; gives the region of its thread.
     pub(super) fn prepare(tracee: &mut Tracee<'_>, style: Style) -> Result<(Self, Arc<Region>)> {
         let (file, descriptor) = tracee.memory_file()?;
-        let memory =
-            SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
+        let memory = SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
         let gadget = tracee.gadget;
         let mut space = Self {
             cache: Cache::new(memory, style, &SPECIAL),
@@ -127,13 +126,11 @@ impl Space {
 
     /// The translation of `ip`; `None`: no cluster is in reach.
     pub(super) fn look_up(&mut self, pid: RawTid, ip: u64) -> Option<u64> {
-        let executable = self
-            .executable
-            .get_or_insert_with(|| {
-                let mut maps = maps::maps(pid);
-                maps.retain(|map| map.executable && map.path != "[vsyscall]");
-                maps
-            });
+        let executable = self.executable.get_or_insert_with(|| {
+            let mut maps = maps::maps(pid);
+            maps.retain(|map| map.executable && map.path != "[vsyscall]");
+            maps
+        });
         let mut reader = CodeReader {
             pid,
             executable,
@@ -162,10 +159,14 @@ impl Space {
     /// A copy for the tracee's process alone, whose code is about to differ; `regions` are those of its threads.
     pub(super) fn split(&self, tracee: &mut Tracee<'_>, regions: &[u64]) -> Result<Self> {
         let (file, descriptor) = tracee.memory_file()?;
-        let memory =
-            SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
+        let memory = SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
         for base in regions {
-            tracee.map(base + layout::TABLES, layout::TABLES_SIZE, libc::PROT_READ, (descriptor, 0))?;
+            tracee.map(
+                base + layout::TABLES,
+                layout::TABLES_SIZE,
+                libc::PROT_READ,
+                (descriptor, 0),
+            )?;
         }
         tracee.close(descriptor)?;
         let mut clusters = Vec::new();
@@ -220,9 +221,9 @@ fn gap(maps: &[Map], ip: u64) -> Option<u64> {
     let free = |at: u64| {
         at > 0x1_0000
             && at + layout::CLUSTER_SIZE < END
-            && !maps
-                .iter()
-                .any(|map| map.start < at + layout::CLUSTER_SIZE + MARGIN && at < map.end.saturating_add(MARGIN))
+            && !maps.iter().any(|map| {
+                map.start < at + layout::CLUSTER_SIZE + MARGIN && at < map.end.saturating_add(MARGIN)
+            })
     };
     let base = ip & !(STEP - 1);
     let mut steps: Vec<u64> = (0x1000_0000..0x6000_0000).step_by(STEP as usize).collect();
@@ -230,7 +231,9 @@ fn gap(maps: &[Map], ip: u64) -> Option<u64> {
         steps.reverse();
         return steps.into_iter().find(|at| free(*at));
     }
-    let mut candidates = steps.into_iter().flat_map(|distance| [base.checked_sub(distance + 0x1000_0000), Some(base + distance)]);
+    let mut candidates = steps
+        .into_iter()
+        .flat_map(|distance| [base.checked_sub(distance + 0x1000_0000), Some(base + distance)]);
     candidates.find_map(|at| at.filter(|at| free(*at)))
 }
 
@@ -304,16 +307,26 @@ mod tests {
     use super::*;
 
     fn map(start: u64, end: u64) -> Map {
-        Map { start, end, ..Map::default() }
+        Map {
+            start,
+            end,
+            ..Map::default()
+        }
     }
 
     #[test]
     fn clusters_are_near_and_touch_nothing() {
-        let maps = [map(0x5555_5555_4000, 0x5555_5556_0000), map(0x7fff_f7fc_0000, 0x7fff_f800_0000)];
+        let maps = [
+            map(0x5555_5555_4000, 0x5555_5556_0000),
+            map(0x7fff_f7fc_0000, 0x7fff_f800_0000),
+        ];
         for ip in [0x5555_5555_5000, 0x7fff_f7fd_0000] {
             let at = gap(&maps, ip).unwrap();
             assert!(at.abs_diff(ip) < 0x6000_0000, "{at:#x}");
-            assert!(maps.iter().all(|map| map.end <= at || at + layout::CLUSTER_SIZE <= map.start));
+            assert!(
+                maps.iter()
+                    .all(|map| map.end <= at || at + layout::CLUSTER_SIZE <= map.start)
+            );
         }
         let low = gap(&[map(0x40_0000, 0x50_0000)], 0x40_1000).unwrap();
         assert!(low > 0x2000_0000 && low < 0x8000_0000);

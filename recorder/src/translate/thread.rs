@@ -38,7 +38,11 @@ pub(crate) enum State {
     /// Stopped, its registers being those of the program.
     True,
     /// Making a system call for the program, which stands before `next`.
-    Special { number: u64, next: u64, registers: Box<Registers> },
+    Special {
+        number: u64,
+        next: u64,
+        registers: Box<Registers>,
+    },
     /// Executing the one instruction at `ip` where the program has it.
     Native { ip: u64, code: Option<Code> },
     /// Its log has ended.
@@ -62,8 +66,6 @@ pub(crate) struct Kin {
     space: Shared,
     next: u64,
     gs_base: u64,
-    /// It has the same memory; else a copy.
-    pub(crate) shares: bool,
     /// Names the memory: a copy is another.
     memory: u64,
 }
@@ -99,7 +101,12 @@ impl Translated {
     ) -> Result<Self> {
         let gadget = Gadget::find(pid).ok_or_else(|| no_vdso(tid))?;
         let mut held = Vec::new();
-        let mut tracee = Tracee { tid, gadget, registers: *registers, held: &mut held };
+        let mut tracee = Tracee {
+            tid,
+            gadget,
+            registers: *registers,
+            held: &mut held,
+        };
         let (space, region) = Space::prepare(&mut tracee, Style { calls })?;
         ptrace::set_registers(tid, registers)?;
         let stream = scribe.begin(Arc::clone(&region), keep);
@@ -148,7 +155,12 @@ impl Translated {
     ) -> Result<Self> {
         let mut held = Vec::new();
         let gadget = space.borrow().gadget;
-        let mut tracee = Tracee { tid, gadget, registers: *registers, held: &mut held };
+        let mut tracee = Tracee {
+            tid,
+            gadget,
+            registers: *registers,
+            held: &mut held,
+        };
         let region = space.borrow_mut().region(&mut tracee, pid)?;
         ptrace::set_registers(tid, registers)?;
         region.reset();
@@ -169,13 +181,19 @@ impl Translated {
 
     /// What is known of the thread that this one starts in its system call.
     pub(crate) fn kin(&self, child: RawTid) -> Option<Kin> {
-        let State::Special { number, next, registers } = &self.state else { return None };
+        let State::Special {
+            number,
+            next,
+            registers,
+        } = &self.state
+        else {
+            return None;
+        };
         let shares = kinship(self.pid, *number, registers.rdi) == Kinship::Shares;
         Some(Kin {
             space: Rc::clone(&self.space),
             next: *next,
             gs_base: self.gs_base,
-            shares,
             memory: if shares { self.memory } else { child as u64 },
         })
     }
@@ -213,7 +231,12 @@ impl Translated {
     }
 
     /// Handles a fault of the stub that found its chunk full; `false`: it was no such fault.
-    pub(crate) fn on_fault(&mut self, address: Option<u64>, registers: &Registers, scribe: &Scribe) -> Result<bool> {
+    pub(crate) fn on_fault(
+        &mut self,
+        address: Option<u64>,
+        registers: &Registers,
+        scribe: &Scribe,
+    ) -> Result<bool> {
         let chunk = address
             .and_then(|address| address.checked_sub(self.region.base))
             .and_then(layout::full_chunk);
@@ -261,7 +284,10 @@ impl Translated {
                 self.log_outcomes(outcomes, scribe);
                 registers.rip = ip;
                 self.leave(&mut registers)?;
-                self.state = State::Native { ip, code: Code::read(self.pid, Avma(ip)) };
+                self.state = State::Native {
+                    ip,
+                    code: Code::read(self.pid, Avma(ip)),
+                };
                 Ok(Some(Trapped::Step))
             }
             Cause::Special { next, .. } => {
@@ -274,7 +300,10 @@ impl Translated {
     /// The recorder makes the system call before `next`.
     fn begin_call(&mut self, registers: &Registers, next: u64, scribe: &Scribe) -> Result<Trapped> {
         let number = registers.rax;
-        let mut registers = Registers { rip: next - SYSCALL_LEN, ..*registers };
+        let mut registers = Registers {
+            rip: next - SYSCALL_LEN,
+            ..*registers
+        };
         self.log(Event::Syscall { time: clock::now().0 }, scribe);
         if number == libc::SYS_rseq as u64 {
             // Restartable sequences name addresses that nobody executes here: libraries do without.
@@ -284,18 +313,28 @@ impl Translated {
             self.state = State::True;
             return Ok(Trapped::True);
         }
-        self.region.set_in_kernel(true);
         let before = Box::new(registers);
         registers.rip = self.space.borrow().gadget.syscall;
         self.leave(&mut registers)?;
-        self.state = State::Special { number, next, registers: before };
+        self.state = State::Special {
+            number,
+            next,
+            registers: before,
+        };
         Ok(Trapped::Step)
     }
 
     /// The system call that the recorder made has come back: the thread is in its true state, and this
     /// was the call.
     pub(crate) fn end_call(&mut self, registers: &Registers) -> Result<Option<(u64, Registers, Registers)>> {
-        let State::Special { number, next, registers: before } = &self.state else { return Ok(None) };
+        let State::Special {
+            number,
+            next,
+            registers: before,
+        } = &self.state
+        else {
+            return Ok(None);
+        };
         let behind = self.space.borrow().gadget.behind();
         let (number, mut now) = (*number, *registers);
         if number != libc::SYS_rt_sigreturn as u64 {
@@ -305,7 +344,6 @@ impl Translated {
             (now.rip, now.rcx) = (*next, *next);
         }
         let call = (number, **before, now);
-        self.region.set_in_kernel(false);
         self.gs_base = now.gs_base;
         ptrace::set_registers(self.tid, &now)?;
         self.state = State::True;
@@ -314,7 +352,9 @@ impl Translated {
 
     /// A native step, or the delivery of a signal, is through. `handler`: the thread stands at a handler.
     pub(crate) fn on_stepped(&mut self, registers: &Registers, handler: bool, scribe: &Scribe) -> bool {
-        let State::Native { ip, code } = self.state else { return false };
+        let State::Native { ip, code } = self.state else {
+            return false;
+        };
         self.state = State::True;
         self.gs_base = registers.gs_base;
         let to = registers.rip;
@@ -345,7 +385,9 @@ impl Translated {
 
     /// A breakpoint instruction of the program was executed.
     pub(crate) fn on_breakpoint(&mut self, registers: &Registers, scribe: &Scribe) -> bool {
-        let State::Native { ip, code: Some(code) } = self.state else { return false };
+        let State::Native { ip, code: Some(code) } = self.state else {
+            return false;
+        };
         if !code.is_breakpoint() || registers.rip == ip {
             return false;
         }
@@ -372,7 +414,6 @@ impl Translated {
                     self.log(Event::NoSyscall, scribe);
                     now.rip = next - SYSCALL_LEN;
                 }
-                self.region.set_in_kernel(false);
             }
             State::Cached => self.true_registers(&mut now, scribe),
         }
@@ -386,7 +427,10 @@ impl Translated {
     /// From registers in the cache to those of the program, telling the log what it does not know yet.
     fn true_registers(&mut self, registers: &mut Registers, scribe: &Scribe) {
         let place = self.space.borrow().cache.place(registers.rip);
-        let Some(Place { ip, state, outcomes, .. }) = place else {
+        let Some(Place {
+            ip, state, outcomes, ..
+        }) = place
+        else {
             return;
         };
         self.log_outcomes(outcomes, scribe);
@@ -419,7 +463,6 @@ impl Translated {
                 (registers.rip, registers.rcx) = (next, next);
             }
         }
-        self.region.set_in_kernel(false);
     }
 
     fn log_outcomes(&mut self, outcomes: u8, scribe: &Scribe) {
@@ -496,7 +539,10 @@ impl Translated {
     pub(crate) fn deliver(&mut self, registers: &Registers, scribe: &Scribe) {
         let (ip, time) = (registers.rip, clock::now().0);
         self.log(Event::Interrupt { ip, time }, scribe);
-        self.state = State::Native { ip, code: Code::read(self.pid, Avma(ip)) };
+        self.state = State::Native {
+            ip,
+            code: Code::read(self.pid, Avma(ip)),
+        };
     }
 
     /// Gives the process a copy of its address space's cache, for its code is about to differ from others'.
@@ -582,6 +628,7 @@ impl Translated {
             bytes: written.bytes,
             gaps: written.gaps,
             golden: Vec::new(),
+            failure: written.failure,
         })
     }
 }

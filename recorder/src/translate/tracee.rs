@@ -123,15 +123,21 @@ impl Tracee<'_> {
     pub(crate) fn map(&mut self, at: u64, len: u64, protection: i32, file: (u64, u64)) -> Result<()> {
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         let (descriptor, offset) = file;
-        self.call(libc::SYS_mmap, [at, len, protection as u64, flags as u64, descriptor, offset])
-            .map(drop)
+        self.call(
+            libc::SYS_mmap,
+            [at, len, protection as u64, flags as u64, descriptor, offset],
+        )
+        .map(drop)
     }
 
     /// Takes address space where nothing is.
     pub(crate) fn reserve(&mut self, at: u64, len: u64) -> Result<()> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         let nobody = u64::MAX;
-        let got = self.call(libc::SYS_mmap, [at, len, libc::PROT_NONE as u64, flags as u64, nobody, 0])?;
+        let got = self.call(
+            libc::SYS_mmap,
+            [at, len, libc::PROT_NONE as u64, flags as u64, nobody, 0],
+        )?;
         // Kernels before 4.17 take the address as a hint.
         if got != at {
             return Err(self.error(libc::EEXIST));
@@ -148,15 +154,7 @@ impl Tracee<'_> {
     /// Maps the shared memory at `from` a second time, at `to`.
     pub(crate) fn map_again(&mut self, from: u64, len: u64, to: u64) -> Result<()> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        self.call(libc::SYS_mremap, [from, 0, len, flags as u64, to, 0]).map(drop)
-    }
-
-    pub(crate) fn unmap(&mut self, at: u64, len: u64) -> Result<()> {
-        self.call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]).map(drop)
-    }
-
-    pub(crate) fn protect(&mut self, at: u64, len: u64, protection: i32) -> Result<()> {
-        self.call(libc::SYS_mprotect, [at, len, protection as u64, 0, 0, 0])
+        self.call(libc::SYS_mremap, [from, 0, len, flags as u64, to, 0])
             .map(drop)
     }
 }
