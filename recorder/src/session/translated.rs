@@ -81,7 +81,7 @@ impl Session<'_> {
 
     /// Whether the stop was made by our own code or doing, and is dealt with.
     fn is_ours(&mut self, tid: RawTid, signal: i32, info: &SigInfo, registers: &Registers) -> Result<bool> {
-        let apart = signal == libc::SIGTRAP && self.shares_cache(tid);
+        let apart = self.shares_cache(tid);
         let Some(Followed {
             run,
             translated,
@@ -91,7 +91,7 @@ impl Session<'_> {
         else {
             return Ok(false);
         };
-        if apart && translated.needs_memory(registers) {
+        if apart && signal == libc::SIGTRAP && translated.needs_memory(registers) {
             // At the trap itself, not behind it.
             let at = Registers {
                 rip: registers.rip - 1,
@@ -101,10 +101,20 @@ impl Session<'_> {
             self.go_on(tid);
             return Ok(true);
         }
+        if apart && signal == libc::SIGSEGV && translated.is_write(info) {
+            let registers = translated.settle(registers, scribe)?;
+            self.split(tid, &registers)?;
+            return self.is_ours(tid, signal, info, &registers);
+        }
         let done = match signal {
-            libc::SIGSEGV => translated
-                .on_fault(info.address().map(|address| address.0), registers, scribe)?
-                .then_some(Trapped::GoOn),
+            libc::SIGSEGV => {
+                let address = info.address().map(|address| address.0);
+                if translated.on_fault(address, registers, scribe)? {
+                    Some(Trapped::GoOn)
+                } else {
+                    translated.on_write(info, registers)?
+                }
+            }
             libc::SIGTRAP => translated.on_trap(registers, scribe)?,
             _ => None,
         };

@@ -15,7 +15,7 @@ const REACH: u64 = 0x7000_0000;
 /// Room that a block takes at most.
 const MAX_BLOCK: u64 = 1 << 14;
 /// Blocks translated at once: those that are likely to be next.
-const AHEAD: usize = 32;
+const AHEAD: usize = 12;
 
 /// A part of the cache.
 #[derive(Debug)]
@@ -251,6 +251,9 @@ impl Cache {
                 Trap::Exit { site, target } => {
                     let site = at + u64::from(site);
                     self.incoming.entry(target).or_default().push((site, trapped));
+                    if let Some(to) = self.blocks.get(&target) {
+                        self.lead(site, *to);
+                    }
                     Cause::Exit { site, target }
                 }
                 Trap::Special { ip, next } => Cause::Special { ip, next },
@@ -269,7 +272,7 @@ impl Cache {
             }
         }
         self.pieces.insert(at, Piece::Block { ip, source, len });
-        // Those that wait for this block, its own loops among them.
+        // Those that wait for this block.
         let sites: Vec<u64> = self
             .incoming
             .get(&ip)
@@ -278,22 +281,6 @@ impl Cache {
             .map(|(site, _)| *site)
             .collect();
         sites.into_iter().for_each(|site| self.lead(site, at));
-        // And those of this block whose targets are there.
-        let known: Vec<(u64, u64)> = successors
-            .iter()
-            .filter_map(|target| Some((*target, *self.blocks.get(target)?)))
-            .collect();
-        for (target, to) in known {
-            let sites: Vec<u64> = self
-                .incoming
-                .get(&target)
-                .into_iter()
-                .flatten()
-                .filter(|(site, _)| (at..at + u64::from(len)).contains(site))
-                .map(|(site, _)| *site)
-                .collect();
-            sites.into_iter().for_each(|site| self.lead(site, to));
-        }
         Some(successors)
     }
 

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::maps::{self, Map};
 use crate::ptrace::{self, RawTid};
 use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -56,6 +57,9 @@ pub(crate) struct Space {
     regions: Vec<u64>,
     /// Executable mappings, until they change.
     executable: Option<Vec<Map>>,
+    /// Pages that the program may write and execute, and that were made read-only because they were
+    /// translated.
+    protected: BTreeSet<u64>,
 }
 
 impl Space {
@@ -73,6 +77,7 @@ impl Space {
             spare: Vec::new(),
             regions: Vec::new(),
             executable: None,
+            protected: BTreeSet::new(),
         };
         let region = space.make_region(tracee, Tables::File(descriptor))?;
         tracee.close(descriptor)?;
@@ -125,28 +130,62 @@ impl Space {
     }
 
     /// The translation of `ip`; `None`: no cluster is in reach.
-    pub(super) fn look_up(&mut self, pid: RawTid, ip: u64) -> Option<u64> {
-        let executable = self.executable.get_or_insert_with(|| {
-            let mut maps = maps::maps(pid);
-            maps.retain(|map| map.executable && map.path != "[vsyscall]");
-            maps
-        });
-        let mut reader = CodeReader {
-            pid,
-            executable,
-            pages: FxHashMap::default(),
-        };
-        self.cache.look_up(ip, &mut |from, out| reader.read(from, out))
+    ///
+    /// What it is made of cannot change unseen: memory that the program may write as well is made
+    /// read-only first, so that its next write faults ([`Self::is_protected`]).
+    pub(super) fn look_up(&mut self, tracee: &mut Tracee<'_>, pid: RawTid, ip: u64) -> Result<Option<u64>> {
+        loop {
+            let executable = self.executable.get_or_insert_with(|| {
+                let mut maps = maps::maps(pid);
+                maps.retain(|map| map.executable && map.path != "[vsyscall]");
+                maps
+            });
+            let mut reader = CodeReader {
+                pid,
+                executable,
+                pages: FxHashMap::default(),
+                writable: BTreeSet::new(),
+            };
+            let found = self.cache.look_up(ip, &mut |from, out| reader.read(from, out));
+            let writable = reader.writable;
+            let exposed: Vec<u64> = writable.difference(&self.protected).copied().collect();
+            if exposed.is_empty() {
+                return Ok(found);
+            }
+            for page in exposed {
+                tracee.protect(page, PAGE, libc::PROT_READ | libc::PROT_EXEC)?;
+                self.protected.insert(page);
+                // It may have changed just before.
+                self.cache.forget(page..page + PAGE);
+            }
+        }
+    }
+
+    /// Whether a write to `address` faults only because it was translated.
+    pub(super) fn is_protected(&self, address: u64) -> bool {
+        self.protected.contains(&(address & !(PAGE - 1)))
+    }
+
+    /// Lets the program write to a page: what was made from it is forgotten.
+    pub(super) fn expose(&mut self, tracee: &mut Tracee<'_>, address: u64) -> Result<()> {
+        let page = address & !(PAGE - 1);
+        self.protected.remove(&page);
+        self.cache.forget(page..page + PAGE);
+        // The mappings are cut differently now.
+        self.executable = None;
+        let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        tracee.protect(page, PAGE, all)
     }
 
     /// Whether code in `range` was translated.
     pub(crate) fn touches(&self, range: std::ops::Range<u64>) -> bool {
-        self.cache.touches(range)
+        self.protected.range(range.clone()).next().is_some() || self.cache.touches(range)
     }
 
     /// Mappings of code have changed in `range`.
     pub(crate) fn changed(&mut self, range: std::ops::Range<u64>) {
         self.executable = None;
+        self.protected.retain(|page| !range.contains(page));
         self.cache.forget(range);
     }
 
@@ -182,6 +221,7 @@ impl Space {
             spare: Vec::new(),
             regions: self.regions.clone(),
             executable: None,
+            protected: self.protected.clone(),
         })
     }
 }
@@ -242,6 +282,8 @@ struct CodeReader<'a> {
     pid: RawTid,
     executable: &'a [Map],
     pages: FxHashMap<u64, Vec<u8>>,
+    /// Pages read that the program may write.
+    writable: BTreeSet<u64>,
 }
 
 impl CodeReader<'_> {
@@ -250,10 +292,14 @@ impl CodeReader<'_> {
         while done < out.len() {
             let at = from.wrapping_add(done as u64);
             let (page, offset) = (at & !(PAGE - 1), (at % PAGE) as usize);
-            let (pid, executable) = (self.pid, self.executable);
+            let (pid, executable, writable) = (self.pid, self.executable, &mut self.writable);
             let bytes = self.pages.entry(page).or_insert_with(|| {
                 let mut bytes = Vec::new();
-                if executable.iter().any(|map| (map.start..map.end).contains(&page)) {
+                let map = executable.iter().find(|map| (map.start..map.end).contains(&page));
+                if let Some(map) = map {
+                    if map.writable {
+                        writable.insert(page);
+                    }
                     bytes.resize(PAGE as usize, 0);
                     let read = crate::code::read_code(pid, page, &mut bytes);
                     bytes.truncate(read);

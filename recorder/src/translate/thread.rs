@@ -257,6 +257,40 @@ impl Translated {
         Ok(true)
     }
 
+    /// Handles the fault of a write to code that was translated; `None`: it was no such fault.
+    pub(crate) fn on_write(&mut self, info: &SigInfo, registers: &Registers) -> Result<Option<Trapped>> {
+        /// `si_code`: the mapping does not allow it (`asm-generic/siginfo.h`).
+        const SEGV_ACCERR: i32 = 2;
+        let address = info.address().filter(|_| info.code() == SEGV_ACCERR);
+        let mut space = self.space.borrow_mut();
+        let Some(address) = address.filter(|address| space.is_protected(address.0)) else {
+            return Ok(None);
+        };
+        let mut tracee = Tracee {
+            tid: self.tid,
+            gadget: space.gadget,
+            registers: *registers,
+            held: &mut self.held,
+        };
+        space.expose(&mut tracee, address.0)?;
+        let registers = Registers {
+            orig_rax: u64::MAX,
+            ..*registers
+        };
+        ptrace::set_registers(self.tid, &registers)?;
+        Ok(Some(match self.state {
+            State::Native { .. } | State::Special { .. } => Trapped::Step,
+            State::True => Trapped::True,
+            State::Cached | State::Closed => Trapped::GoOn,
+        }))
+    }
+
+    /// Whether a fault is one that [`Self::on_write`] handles.
+    pub(crate) fn is_write(&self, info: &SigInfo) -> bool {
+        info.address()
+            .is_some_and(|address| self.space.borrow().is_protected(address.0))
+    }
+
     /// Handles an `int3` of the cache; `None`: it is none of ours.
     pub(crate) fn on_trap(&mut self, registers: &Registers, scribe: &Scribe) -> Result<Option<Trapped>> {
         if !matches!(self.state, State::Cached) {
@@ -513,17 +547,17 @@ impl Translated {
     /// Puts the thread at the translation of its address.
     fn go_in(&mut self, registers: &Registers) -> Result<()> {
         let ip = registers.rip;
-        if !self.space.borrow().has_room(ip) {
-            let gadget = self.space.borrow().gadget;
-            let mut tracee = Tracee {
-                tid: self.tid,
-                gadget,
-                registers: *registers,
-                held: &mut self.held,
-            };
-            self.space.borrow_mut().extend(&mut tracee, ip)?;
+        let mut space = self.space.borrow_mut();
+        let mut tracee = Tracee {
+            tid: self.tid,
+            gadget: space.gadget,
+            registers: *registers,
+            held: &mut self.held,
+        };
+        if !space.has_room(ip) {
+            space.extend(&mut tracee, ip)?;
         }
-        let Some(address) = self.space.borrow_mut().look_up(self.pid, ip) else {
+        let Some(address) = space.look_up(&mut tracee, self.pid, ip)? else {
             return Err(out_of_reach(self.tid));
         };
         let registers = Registers {

@@ -157,4 +157,9 @@ impl Tracee<'_> {
         self.call(libc::SYS_mremap, [from, 0, len, flags as u64, to, 0])
             .map(drop)
     }
+
+    pub(crate) fn protect(&mut self, at: u64, len: u64, protection: i32) -> Result<()> {
+        self.call(libc::SYS_mprotect, [at, len, protection as u64, 0, 0, 0])
+            .map(drop)
+    }
 }
