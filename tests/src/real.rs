@@ -21,7 +21,7 @@ pub use mask::Mask;
 pub use measure::{Measurement, measure, missing};
 pub use program::{Pace, RealProgram, Requirement, Run, Server, Size};
 pub use recording::{Decoded, History, Recorded, Recorder, Report};
-pub use report::markdown;
+pub use report::{markdown, row};
 pub use table::PROGRAMS;
 pub use workspace::Workspace;
 

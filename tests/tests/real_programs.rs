@@ -21,7 +21,7 @@ fn recorder() -> Option<Recorder> {
     let recorder = Recorder {
         binary: binary().unwrap().to_path_buf(),
         engine: Some(engine),
-        history: History::Ring(16),
+        history: History::Ring(4),
     };
     let refusal = recorder.refusal(LIMIT).unwrap();
     if let Some(refusal) = &refusal {
@@ -77,7 +77,7 @@ fn every_real_program_runs_as_without_the_recorder() {
             Some(Ok(measurement)) => {
                 let problems = measurement.problems.iter();
                 failed.extend(problems.map(|problem| format!("{}: {problem}", program.name)));
-                eprint!("{}", real::markdown(std::slice::from_ref(&measurement)));
+                eprint!("{}", real::row(&measurement));
                 measured.push(measurement);
             }
         }

@@ -94,7 +94,7 @@ pub fn measure(
         recorded: with.seconds,
         slowdown: place.slowdown(&first, &second, &with),
         threads: recorded.report.threads,
-        bytes: recorded.report.bytes,
+        bytes: recorded.report.made(),
         bits: decoded.as_ref().and_then(|decoded| bits(&recorded, decoded)),
         decoded,
         problems,
@@ -104,7 +104,7 @@ pub fn measure(
 /// PT bits an instruction over the bytes kept.
 #[expect(clippy::cast_precision_loss, reason = "a figure of three digits")]
 fn bits(recorded: &Recorded, decoded: &Decoded) -> Option<f64> {
-    (decoded.instructions > 0).then(|| recorded.kept() as f64 * 8.0 / decoded.instructions as f64)
+    (decoded.instructions > 0).then(|| recorded.report.kept as f64 * 8.0 / decoded.instructions as f64)
 }
 
 fn judge(decoded: &Decoded, recorded: &Recorded, problems: &mut Vec<String>) {

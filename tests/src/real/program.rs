@@ -53,6 +53,8 @@ pub enum Run {
 pub struct Server {
     /// The server, in the foreground, listening on `{port}`.
     pub command: &'static [&'static str],
+    /// A command that succeeds once the server serves, for those that listen before; may be empty.
+    pub ready: &'static [&'static str],
     /// Commands run one after the other once the port accepts; their output is what is compared.
     pub clients: &'static [&'static [&'static str]],
     /// The command that asks the server to end.

@@ -35,9 +35,9 @@ pub struct Report {
     pub ending: Option<Ending>,
     /// Threads of all its processes.
     pub threads: u64,
-    /// PT bytes made, those dropped by the ring included.
-    pub bytes: u64,
-    /// PT bytes dropped by the ring.
+    /// PT bytes in the bundle.
+    pub kept: u64,
+    /// Older PT bytes, dropped by the ring.
     pub dropped: u64,
     /// Gaps that the recorder knows of.
     pub gaps: u64,
@@ -155,13 +155,15 @@ impl Recorder {
     }
 }
 
-impl Recorded {
-    /// PT bytes in the bundle.
+impl Report {
+    /// PT bytes made in all.
     #[must_use]
-    pub fn kept(&self) -> u64 {
-        self.report.bytes.saturating_sub(self.report.dropped)
+    pub fn made(&self) -> u64 {
+        self.kept.saturating_add(self.dropped)
     }
+}
 
+impl Recorded {
     /// Removes the bundle: a full one is large.
     ///
     /// # Errors
@@ -204,7 +206,7 @@ fn report_of(report: &Value) -> io::Result<Report> {
     Ok(Report {
         ending,
         threads: number("threads")?,
-        bytes: number("bytes")?,
+        kept: number("bytes")?,
         dropped: number("dropped")?,
         gaps: number("gaps")?,
     })
@@ -248,7 +250,10 @@ mod tests {
             recorded.ended.stdout,
             format!("{REPORT}\nno line end").into_bytes()
         );
-        assert_eq!((recorded.ended.ending, recorded.kept()), (Ending::Exit(5), 60));
+        assert_eq!(
+            (recorded.ended.ending, recorded.report.made()),
+            (Ending::Exit(5), 140)
+        );
         assert!(recorder().read(ended("nothing".into()), Path::new("b")).is_err());
     }
 

@@ -9,14 +9,16 @@ pub fn markdown(measurements: &[Measurement]) -> String {
         "| program | native s | recorded s | slowdown | threads | PT MB | bits/instruction | decoded M instructions | gaps | same output |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n",
     );
-    for row in measurements {
-        table.push_str(&line(row));
+    for measurement in measurements {
+        table.push_str(&row(measurement));
     }
     table
 }
 
+/// The line of one program, without the table's head.
+#[must_use]
 #[expect(clippy::cast_precision_loss, reason = "figures of three digits")]
-fn line(row: &Measurement) -> String {
+pub fn row(row: &Measurement) -> String {
     let about = find(row.name).map_or(row.name, |program| program.about);
     let gaps = row.decoded.as_ref().map_or("?".to_owned(), |decoded| {
         (decoded.gaps.len() as u64 + decoded.errors).to_string()

@@ -2,6 +2,7 @@
 
 use super::child::{Child, Ended, Limit};
 use super::{Server, Workspace};
+use crate::programs::Ending;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ pub(super) fn run(
     limit: Limit,
 ) -> io::Result<Ended> {
     let mut running = Child::start(command, workspace.folder(), "server")?;
-    wait_until_ready(&mut running, workspace.port(), limit)?;
+    wait_until_ready(server, &mut running, workspace, limit)?;
     let mut output = Vec::new();
     for client in server.clients {
         let ended = workspace.run(workspace.command(client)?, "client", limit)?;
@@ -37,27 +38,43 @@ pub(super) fn run(
     Ok(ended)
 }
 
-fn wait_until_ready(server: &mut Child, port: u16, limit: Limit) -> io::Result<()> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+fn wait_until_ready(
+    server: &Server,
+    running: &mut Child,
+    workspace: &Workspace,
+    limit: Limit,
+) -> io::Result<()> {
     let deadline = Instant::now() + limit;
-    while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
-        if !server.is_running()? {
+    while !is_ready(server, workspace, limit)? {
+        if !running.is_running()? {
             return Err(io::Error::other(format!(
                 "the server ended at once: {}",
-                server.said()
+                running.said()
             )));
         }
         if Instant::now() > deadline {
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
                 format!(
-                    "the server did not listen within {} s: {}",
+                    "the server did not serve within {} s: {}",
                     limit.as_secs(),
-                    server.said()
+                    running.said()
                 ),
             ));
         }
         thread::sleep(Duration::from_millis(5));
     }
     Ok(())
+}
+
+fn is_ready(server: &Server, workspace: &Workspace, limit: Limit) -> io::Result<bool> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, workspace.port()));
+    if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
+        return Ok(false);
+    }
+    if server.ready.is_empty() {
+        return Ok(true);
+    }
+    let ended = workspace.run(workspace.command(server.ready)?, "ready", limit)?;
+    Ok(ended.ending == Ending::Exit(0))
 }

@@ -125,10 +125,10 @@ pub const PROGRAMS: &[RealProgram] = &[
         requires: &[from("gcc", "gcc")],
         inputs: &[Input::Functions],
         outputs: &["functions.o"],
-        size: size(400, 1),
+        size: size(80, 1),
         ..RealProgram::command(
             "gcc",
-            "gcc -O2, a file of 400 functions",
+            "gcc -O2, a file of 80 functions",
             &["gcc", "-O2", "-c", "functions.c", "-o", "functions.o"],
         )
     },
@@ -143,10 +143,10 @@ pub const PROGRAMS: &[RealProgram] = &[
                 "git -C repository fast-import --quiet --done < commits",
             ],
         ],
-        size: size(3000, 3),
+        size: size(20_000, 3),
         ..RealProgram::command(
             "git",
-            "git log -p --stat, 3000 commits",
+            "git log -p --stat, 20 000 commits",
             &[
                 "git",
                 "-C",
@@ -165,8 +165,8 @@ pub const PROGRAMS: &[RealProgram] = &[
             from("redis-benchmark", "redis-tools"),
             from("redis-cli", "redis-tools"),
         ],
-        masks: &[Mask::Lines("oO0OoO0OoO0Oo"), Mask::Numbers],
-        size: size(20_000, 20),
+        masks: &[Mask::Numbers],
+        size: size(20_000, 2000),
         run: Run::Server(Server {
             command: &[
                 "redis-server",
@@ -181,6 +181,7 @@ pub const PROGRAMS: &[RealProgram] = &[
                 "--logfile",
                 "redis.log",
             ],
+            ready: &[],
             clients: &[
                 &[
                     "redis-benchmark",
@@ -225,9 +226,10 @@ pub const PROGRAMS: &[RealProgram] = &[
             Mask::Lines("Waiting:"),
             Mask::Numbers,
         ],
-        size: size(3000, 10),
+        size: size(6000, 10),
         run: Run::Server(Server {
             command: &["nginx", "-p", "{folder}", "-e", "error.log", "-c", "nginx.conf"],
+            ready: &[],
             clients: &[
                 &[
                     "ab",
@@ -292,6 +294,14 @@ pub const PROGRAMS: &[RealProgram] = &[
                 "{folder}",
                 "-F",
             ],
+            ready: &[
+                "/usr/lib/postgresql/15/bin/pg_isready",
+                "-q",
+                "-h",
+                "127.0.0.1",
+                "-p",
+                "{port}",
+            ],
             clients: &[
                 &[
                     "/usr/lib/postgresql/15/bin/pgbench",
@@ -349,14 +359,14 @@ pub const PROGRAMS: &[RealProgram] = &[
     RealProgram {
         requires: &[from("node", "nodejs")],
         inputs: &[Input::Workload("compute.js")],
-        size: size(400, 1),
+        size: size(60, 1),
         ..RealProgram::command("node", "node, a compute script", &["node", "compute.js", "{n}"])
     },
     RealProgram {
         requires: &[from("rustc", "rustc")],
         inputs: &[Input::Workload("compute.rs")],
         prepare: &[&["rustc", "-O", "--edition=2024", "-o", "compute", "compute.rs"]],
-        size: size(30, 1),
+        size: size(100, 1),
         ..RealProgram::command("rust", "a Rust program of 5 threads", &["./compute", "{n}"])
     },
     RealProgram {

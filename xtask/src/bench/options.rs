@@ -68,12 +68,12 @@ impl Options {
         }
     }
 
-    /// The recorder with the ring, 16 MiB a thread unless given: so much decodes in seconds.
+    /// The recorder with the ring, 4 MiB a thread unless given: so much decodes in seconds.
     pub fn recorder(&self, binary: &Path) -> Recorder {
         Recorder {
             binary: binary.to_path_buf(),
             engine: self.engine.clone(),
-            history: History::Ring(self.ring.unwrap_or(16)),
+            history: History::Ring(self.ring.unwrap_or(4)),
         }
     }
 

@@ -31,9 +31,13 @@ pub fn run(options: &Options, binary: &Path) -> Result<(), Failure> {
             Ok(measurement) => {
                 let problems = measurement.problems.iter();
                 failed.extend(problems.map(|problem| format!("{}: {problem}", program.name)));
+                eprint!("{}", real::row(&measurement));
                 measured.push(measurement);
             }
-            Err(error) => failed.push(format!("{}: {error}", program.name)),
+            Err(error) => {
+                eprintln!("{}: {error}", program.name);
+                failed.push(format!("{}: {error}", program.name));
+            }
         }
     }
     println!(

@@ -146,14 +146,14 @@ fn cost(
     let recorded = last.ok_or("no run")?;
     let mut cost = Cost {
         seconds,
-        bytes: recorded.report.bytes,
+        bytes: recorded.report.made(),
         bits: None,
         gaps: recorded.report.gaps,
     };
     if recorder.history != History::Full {
         match recorder.decode(&bundle, LIMIT) {
             Ok(decoded) => {
-                cost.bits = bits(recorded.kept(), decoded.instructions);
+                cost.bits = bits(recorded.report.kept, decoded.instructions);
                 cost.gaps += decoded.gaps.len() as u64 + decoded.errors;
             }
             Err(error) => eprintln!("not decoded: {error}"),
