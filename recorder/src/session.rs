@@ -95,7 +95,11 @@ pub(crate) struct Session<'a> {
 impl<'a> Session<'a> {
     pub(crate) fn new(settings: Settings, shared: &'a Shared, writer: &'a Writer) -> Self {
         let free = ptrace::affinity(0);
-        let cpu = ptrace::current_cpu();
+        // Stepping hands over at every instruction; what runs in the cache seldom does, and is better off
+        // on as many processors as it wants.
+        let cpu = (settings.engine == Engine::Step)
+            .then(ptrace::current_cpu)
+            .flatten();
         if let Some(cpu) = &cpu {
             ptrace::set_affinity(0, cpu);
         }

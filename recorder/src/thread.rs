@@ -22,7 +22,7 @@ pub(crate) enum Run {
 #[derive(Debug)]
 pub(crate) enum Following {
     /// One instruction at a time.
-    Stepped(Stepped),
+    Stepped(Box<Stepped>),
     /// To be translated from its first stop in user code on.
     Arriving,
     /// In the code cache.

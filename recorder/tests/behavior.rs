@@ -5,7 +5,7 @@
 mod oracle;
 
 use backtrail_pt::Pid;
-use backtrail_recorder::{Ending, Error, Outcome, RecordOptions, Target, record};
+use backtrail_recorder::{Ending, Engine, Error, Outcome, RecordOptions, Target, record};
 use oracle::check;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,7 @@ impl Place {
 
     fn options(&self, target: Target) -> RecordOptions<'static> {
         RecordOptions {
+            engine: Engine::Step,
             golden: true,
             ..RecordOptions::new(target, self.bundle(), &NEVER)
         }
@@ -161,7 +162,7 @@ fn a_duration_ends_the_recording_and_what_it_started() {
     assert_eq!(
         (outcome.ending, outcome.threads),
         (Ending::Running, 2),
-        "{} instructions",
+        "{:?} instructions",
         outcome.instructions
     );
     let pid = outcome.golden[0].pid.0;

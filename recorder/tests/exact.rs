@@ -4,7 +4,7 @@
 
 mod oracle;
 
-use backtrail_recorder::{Ending, RecordOptions, Target, record};
+use backtrail_recorder::{Ending, Engine, RecordOptions, Target, record};
 use backtrail_tests::programs::{self, Variant};
 use oracle::check;
 use std::ffi::OsString;
@@ -19,6 +19,7 @@ fn options(program: &Path, output: &Path) -> RecordOptions<'static> {
     let target = Target::Command(command.to_vec());
     let options = RecordOptions::new(target, output.to_owned(), &NEVER);
     RecordOptions {
+        engine: Engine::Step,
         golden: true,
         follow: true,
         ..options

@@ -126,6 +126,9 @@ impl Session<'_> {
         }
         let pids: Vec<RawTid> = self.processes.keys().copied().collect();
         pids.iter().for_each(|pid| self.close(*pid));
+        if !self.ours {
+            self.clear();
+        }
         for tid in self.tids(|_| true) {
             let name = self
                 .threads

@@ -60,7 +60,7 @@ impl Session<'_> {
         ptrace::unblock_trap(tid);
         let stepped = Stepped::found(tid, pid, self.stream(), registers);
         self.threads
-            .insert(tid, Thread::new(tid, pid, Following::Stepped(stepped)));
+            .insert(tid, Thread::new(tid, pid, Following::Stepped(Box::new(stepped))));
         self.on_stop(tid, stop)
     }
 
@@ -99,7 +99,7 @@ impl Session<'_> {
         ptrace::unblock_trap(tid);
         let following = match self.settings.engine {
             Engine::Translate => Following::Arriving,
-            Engine::Step => Following::Stepped(Stepped::in_kernel(tid, tid, self.stream())),
+            Engine::Step => Following::Stepped(Box::new(Stepped::in_kernel(tid, tid, self.stream()))),
         };
         self.threads.insert(tid, Thread::new(tid, tid, following));
         self.go_on(tid);

@@ -165,19 +165,26 @@ impl Session<'_> {
 
     /// Resumes a thread in the cache.
     pub(super) fn go_on_translated(&mut self, tid: RawTid) {
-        if let Err(error) = self.try_to_go_on(tid) {
-            // Of a thread that was killed meanwhile the end will be reported. Any other is a failure to
-            // follow it, and it must not stand still for that.
-            if ptrace::registers(tid).is_ok() {
-                self.notes
-                    .push(format!("thread {tid} could not be followed any more: {error}"));
-                if let Some(thread) = self.threads.get_mut(&tid) {
-                    thread.run = Run::Running;
-                }
-                ptrace::kill(tid);
-                let _ = ptrace::resume(tid, 0);
-            }
+        let Err(error) = self.try_to_go_on(tid) else {
+            return;
+        };
+        // Of a thread that was killed meanwhile the end will be reported. Any other runs on by itself.
+        let Ok(registers) = ptrace::registers(tid) else {
+            return;
+        };
+        self.notes
+            .push(format!("thread {tid} could not be followed to its end: {error}"));
+        if let Some(Followed {
+            run,
+            translated,
+            scribe,
+            ..
+        }) = followed(&mut self.threads, &self.scribe, tid)
+        {
+            *run = Run::Running;
+            translated.close(registers.rip, scribe);
         }
+        let _ = ptrace::resume(tid, 0);
     }
 
     fn try_to_go_on(&mut self, tid: RawTid) -> Result<()> {
@@ -205,7 +212,10 @@ impl Session<'_> {
                     translated.deliver(&registers, scribe);
                     return ptrace::step(tid, signal);
                 }
-                translated.enter(&registers, scribe)?;
+                if let Err(error) = translated.enter(&registers, scribe) {
+                    ptrace::set_registers(tid, &registers)?;
+                    return Err(error);
+                }
                 ptrace::resume(tid, signal)
             }
         }
@@ -281,7 +291,7 @@ impl Session<'_> {
                 vec![range(before.rdi, before.rsi)]
             }
             libc::SYS_mremap => vec![range(before.rdi, before.rsi), range(now.rax, before.rdx)],
-            libc::SYS_shmdt | libc::SYS_remap_file_pages | libc::SYS_shmat => vec![0..u64::MAX],
+            libc::SYS_shmdt | libc::SYS_remap_file_pages | libc::SYS_shmat => vec![range(0, u64::MAX)],
             _ => return Ok(()),
         };
         let Some(Followed { pid, translated, .. }) = followed(&mut self.threads, &self.scribe, tid) else {
@@ -486,6 +496,24 @@ impl Session<'_> {
                 ));
                 self.threads.remove(&tid);
                 self.on_new_stepped(tid, Stop::Interrupted, registers)
+            }
+        }
+    }
+
+    /// Removes what we have added to processes that are let go; all their threads have settled.
+    pub(super) fn clear(&mut self) {
+        let mut cleared = Vec::new();
+        for tid in self.tids(|_| true) {
+            let Some(Followed { translated, .. }) = followed(&mut self.threads, &self.scribe, tid) else {
+                continue;
+            };
+            if !cleared.contains(&translated.memory) {
+                cleared.push(translated.memory);
+                if let Err(error) = translated.clear() {
+                    self.notes.push(format!(
+                        "memory that recording added to thread {tid} is still there: {error}"
+                    ));
+                }
             }
         }
     }

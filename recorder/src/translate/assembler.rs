@@ -147,7 +147,7 @@ impl Assembler {
 
     /// `jmp`, padded so that its distance is aligned and can be written in one store; says where that is.
     pub(super) fn jump(&mut self) -> usize {
-        while (self.len() + 1) % 4 != 0 {
+        while !(self.len() + 1).is_multiple_of(4) {
             self.code.push(0x90);
         }
         self.code.push(0xe9);

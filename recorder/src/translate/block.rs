@@ -8,6 +8,8 @@
 //! Translating is a pure function of code and place: so what a place in the cache means is found by
 //! translating again ([`Block::places`]), and need not be kept.
 
+mod stubs;
+
 use super::assembler::{Assembler, Scratch};
 use super::event::{self, Event, NO_OUTCOMES};
 use super::layout;
@@ -354,102 +356,11 @@ impl Translator {
         self.block.successors.push(target);
     }
 
-    /// Logs `self.outcomes` (the event) in one byte.
-    fn log_outcomes(&mut self, ip: u64, next: Next, event: Event) {
-        let Event::Outcomes(outcomes) = event else { return };
-        self.outcomes = NO_OUTCOMES;
-        let done = |saved, event| State::Done { saved, event, next };
-        self.place(ip, done(Saved::NONE, Some(event)));
-        self.out.store(Scratch::Rcx, layout::SAVED_RCX);
-        self.place(ip, done(Saved::RCX, Some(event)));
-        self.out.load(Scratch::Rcx, layout::LOG_POINTER);
-        self.out.log_byte(outcomes);
-        self.out.advance_log(1);
-        self.out.store(Scratch::Rcx, layout::LOG_POINTER);
-        self.quiet = false;
-        if let Next::At(next) = next {
-            self.told = next;
-        }
-        self.place(ip, done(Saved::RCX, None));
-        self.out.load(Scratch::Rcx, layout::SAVED_RCX);
-    }
-
-    /// A FUP means the first time that a decoder comes to its address, and it counts standing there. So the
-    /// turn is told twice: before its branch, and behind it, each an address not passed since the other.
-    fn log_turn(&mut self, ip: u64, target: u64) {
-        for at in [ip, target] {
-            self.log_word(
-                ip,
-                event::TURN,
-                at,
-                Event::Turn(at),
-                Next::At(target),
-                Saved::NONE,
-            );
-        }
-        self.told = target;
-    }
-
-    /// Logs a tag and a constant; RAX may be in use already.
-    fn log_word(&mut self, ip: u64, tag: u8, word: u64, event: Event, next: Next, saved: Saved) {
-        let done = |saved, event| State::Done { saved, event, next };
-        self.place(ip, done(saved, Some(event)));
-        self.out.store(Scratch::Rcx, layout::SAVED_RCX);
-        self.place(ip, done(saved.and(Saved::RCX), Some(event)));
-        self.out.store(Scratch::Rdx, layout::SAVED_RDX);
-        self.out.load(Scratch::Rcx, layout::LOG_POINTER);
-        // RDX holds the word by halves: `mov [rcx+5], edx` first, for the end must fit first.
-        self.out.set(Scratch::Rdx, word >> 32);
-        let both = saved.and(Saved::RCX).and(Saved::RDX);
-        self.place(ip, done(both, Some(event)));
-        self.out.log_edx(5);
-        self.out.set(Scratch::Rdx, word & 0xffff_ffff);
-        self.out.log_edx(1);
-        self.out.log_byte(tag);
-        self.out.advance_log(9);
-        self.out.store(Scratch::Rcx, layout::LOG_POINTER);
-        self.place(ip, done(both, None));
-        self.out.load(Scratch::Rdx, layout::SAVED_RDX);
-        self.out.load(Scratch::Rcx, layout::SAVED_RCX);
-        self.place(ip, done(saved, None));
-    }
-
     /// `push` of the return address.
     fn push(&mut self, next: u64) {
         self.out.bytes(&[0xff, 0x35]);
         let at = self.out.distance();
         self.constants.push((at, next));
-    }
-
-    /// Logs the call, when calls are.
-    fn told_call(&mut self, ip: u64, next: u64, to: Next, saved: Saved) {
-        if !self.style.calls {
-            return;
-        }
-        if self.outcomes != NO_OUTCOMES {
-            // In order: outcomes first.
-            let event = Event::Outcomes(self.outcomes);
-            let told = self.told;
-            self.log_outcomes_under(ip, to, event, saved);
-            if to == Next::InRax {
-                self.told = told;
-            }
-        }
-        self.log_word(ip, event::CALL, next, Event::Call { next }, to, saved);
-        if let Next::At(to) = to {
-            self.told = to;
-        }
-    }
-
-    /// [`Self::log_outcomes`] while other registers wait too.
-    fn log_outcomes_under(&mut self, ip: u64, next: Next, event: Event, saved: Saved) {
-        let from = self.block.places.len();
-        self.log_outcomes(ip, next, event);
-        for place in self.block.places.iter_mut().skip(from) {
-            if let State::Done { saved: held, .. } = &mut place.state {
-                *held = held.and(saved);
-            }
-        }
     }
 
     fn branch(&mut self, original: &Original<'_>, target: u64) -> Flow {
@@ -542,92 +453,6 @@ impl Translator {
         Flow::End
     }
 
-    /// Logs the target in RAX and goes there, by way of the tables.
-    fn go_to_rax(&mut self, ip: u64, tag: u8) {
-        let outcomes = self.outcomes;
-        let done = |saved, event| State::Done {
-            saved,
-            event,
-            next: Next::InRax,
-        };
-        // The event's target is RAX itself.
-        let event = Some(if tag == event::RETURN {
-            Event::Return(0)
-        } else {
-            Event::Target(0)
-        });
-        self.place(ip, done(Saved::RAX, event));
-        self.out.store(Scratch::Rcx, layout::SAVED_RCX);
-        self.place(ip, done(Saved::RAX.and(Saved::RCX), event));
-        self.out.load(Scratch::Rcx, layout::LOG_POINTER);
-        if outcomes == NO_OUTCOMES {
-            self.out.log_rax(1);
-            self.out.log_byte(tag);
-            self.out.advance_log(9);
-        } else {
-            self.out.log_rax(2);
-            self.out.log_two(outcomes, tag);
-            self.out.advance_log(10);
-        }
-        self.out.store(Scratch::Rcx, layout::LOG_POINTER);
-        self.outcomes = NO_OUTCOMES;
-        self.place(ip, done(Saved::RAX.and(Saved::RCX), None));
-        self.out.store(Scratch::Rdx, layout::SAVED_RDX);
-        self.place(ip, done(Saved::ALL, None));
-        self.out.hash();
-        self.out.jump_by_table(layout::FIRST);
-    }
-
-    fn system_call(&mut self, ip: u64, next: u64) {
-        if self.outcomes != NO_OUTCOMES {
-            let event = Event::Outcomes(self.outcomes);
-            self.log_outcomes(ip, Next::At(ip), event);
-            self.before(ip, Saved::NONE);
-        }
-        let out = &mut self.out;
-        out.store(Scratch::Rcx, layout::SAVED_RCX);
-        self.before(ip, Saved::RCX);
-        self.out.look_up_syscall(layout::SPECIAL);
-        self.out.skip_if_rcx_is_zero(1);
-        self.trap(Trap::Special { ip, next });
-        self.out.store(Scratch::Rax, layout::SAVED_RAX);
-        self.out.store(Scratch::Rdx, layout::SAVED_RDX);
-        self.out.load(Scratch::Rcx, layout::LOG_POINTER);
-        self.out.rdtsc();
-        self.before(ip, Saved::ALL);
-        self.out.log_edx(5);
-        self.out.log_eax(1);
-        self.out.log_byte(event::SYSCALL);
-        self.out.advance_log(9);
-        self.out.store(Scratch::Rcx, layout::LOG_POINTER);
-        self.place(ip, State::Told(Saved::ALL));
-        self.out.load(Scratch::Rdx, layout::SAVED_RDX);
-        self.out.load(Scratch::Rax, layout::SAVED_RAX);
-        self.out.load(Scratch::Rcx, layout::SAVED_RCX);
-        self.place(ip, State::Told(Saved::NONE));
-        self.out.bytes(&[0x0f, 0x05]);
-        let returned = |saved| State::Returned { saved, next };
-        self.place(ip, returned(Saved::NONE));
-        self.out.store(Scratch::Rax, layout::SAVED_RAX);
-        self.out.store(Scratch::Rdx, layout::SAVED_RDX);
-        self.out.load(Scratch::Rcx, layout::LOG_POINTER);
-        self.out.rdtsc();
-        let both = Saved::RAX.and(Saved::RDX);
-        self.place(ip, returned(both));
-        self.out.log_edx(13);
-        self.out.log_eax(9);
-        self.out.set(Scratch::Rax, next);
-        self.out.log_rax(1);
-        self.out.log_byte(event::ENTER);
-        self.out.advance_log(17);
-        self.out.store(Scratch::Rcx, layout::LOG_POINTER);
-        self.out.rcx_from_rax();
-        self.out.load(Scratch::Rdx, layout::SAVED_RDX);
-        self.out.load(Scratch::Rax, layout::SAVED_RAX);
-        self.told = next;
-        self.link(ip, next);
-    }
-
     fn finish(mut self) -> Block {
         for (distance, ip, outcomes, told, target) in std::mem::take(&mut self.taken) {
             let here = self.out.len();
@@ -636,7 +461,7 @@ impl Translator {
             self.log_outcomes(ip, Next::At(target), Event::Outcomes(outcomes));
             self.link(ip, target);
         }
-        while self.out.len() % 8 != 0 {
+        while !self.out.len().is_multiple_of(8) {
             self.out.trap();
         }
         for (distance, value) in std::mem::take(&mut self.constants) {
@@ -725,81 +550,4 @@ fn load_operand(original: &Original<'_>) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const AT: u64 = 0x2000_0000;
-
-    fn block(start: u64, code: &[u8]) -> Block {
-        let mut fetch = |from: u64, out: &mut [u8]| {
-            let rest = from
-                .checked_sub(start)
-                .and_then(|offset| code.get(offset as usize..))
-                .unwrap_or_default();
-            let len = rest.len().min(out.len());
-            out[..len].copy_from_slice(&rest[..len]);
-            len
-        };
-        translate(start, AT, Style::default(), &mut fetch)
-    }
-
-    fn tells(block: &Block, event: Event) -> bool {
-        block
-            .places
-            .iter()
-            .any(|place| matches!(place.state, State::Done { event: Some(told), .. } if told == event))
-    }
-
-    #[test]
-    fn a_loop_without_packets_is_told_of_at_each_turn() {
-        // inc edi; jmp back
-        let turning = block(0x1000, &[0xff, 0xc7, 0xeb, 0xfc]);
-        assert!(tells(&turning, Event::Turn(0x1002)));
-        // sub rsp, 8; call itself
-        let recursing = block(0x1000, &[0x48, 0x83, 0xec, 8, 0xe8, 0xf7, 0xff, 0xff, 0xff]);
-        assert!(tells(&recursing, Event::Turn(0x1004)));
-        // dec edi; jne back; ret
-        let counting = block(0x1000, &[0xff, 0xcf, 0x75, 0xfc, 0xc3]);
-        assert!(!tells(&counting, Event::Turn(0x1002)));
-        assert!(tells(&counting, Event::Outcomes(0b11)));
-    }
-
-    #[test]
-    fn every_byte_of_a_block_is_some_place() {
-        // push rbx; test edi, edi; je +2; mov ebx, eax; call [rip+0x10]; pop rbx; ret
-        let code = [
-            0x53, 0x85, 0xff, 0x74, 2, 0x89, 0xc3, 0xff, 0x15, 0x10, 0, 0, 0, 0x5b, 0xc3,
-        ];
-        let block = block(0x1fff_0000, &code);
-        assert_eq!(block.places[0].offset, 0);
-        assert!(block.places.is_sorted_by_key(|place| place.offset));
-        assert_eq!(block.source, [(0x1fff_0000, code[..13].to_vec())]);
-        assert_eq!(
-            block.place(0).map(|place| place.state),
-            Some(State::Before(Saved::NONE))
-        );
-    }
-
-    #[test]
-    fn what_cannot_be_read_or_reached_is_executed_where_it_stands() {
-        let native = |block: &Block| {
-            matches!(
-                block.traps[..],
-                [(
-                    _,
-                    Trap::Native {
-                        ip: 0x1000,
-                        outcomes: NO_OUTCOMES
-                    }
-                )]
-            )
-        };
-        assert!(native(&block(0x1000, &[])));
-        // mov rax, gs:[0]
-        assert!(native(&block(0x1000, &[0x65, 0x48, 0x8b, 4, 0x25, 0, 0, 0, 0])));
-        // int3
-        assert!(native(&block(0x1000, &[0xcc])));
-        // lea rax, [rip-0x80000000]: out of reach from the cache
-        assert!(native(&block(0x1000, &[0x48, 0x8d, 5, 0, 0, 0, 0x80])));
-    }
-}
+mod tests;

@@ -181,7 +181,7 @@ impl Cache {
     fn write_probes(&mut self) {
         let mut code = Assembler::default();
         code.jump_by_table(layout::SECOND);
-        while code.len() % 16 != 0 {
+        while !code.len().is_multiple_of(16) {
             code.trap();
         }
         let miss = code.len() as u64;

@@ -66,14 +66,14 @@ impl SharedMemory {
     }
 
     fn word(&self, offset: u64) -> Option<&AtomicU64> {
-        let at = self.at(offset, 8).filter(|_| offset % 8 == 0)?;
+        let at = self.at(offset, 8).filter(|_| offset.is_multiple_of(8))?;
         // SAFETY: aligned (the mapping begins at a page), inside, and valid for any bits.
         Some(unsafe { at.cast().as_ref() })
     }
 
     /// Writes the four bytes at `offset` (a multiple of 4), in one store.
     pub(super) fn store_half(&self, offset: u64, value: u32) {
-        if let Some(at) = self.at(offset, 4).filter(|_| offset % 4 == 0) {
+        if let Some(at) = self.at(offset, 4).filter(|_| offset.is_multiple_of(4)) {
             // SAFETY: aligned, inside, and valid for any bits.
             let half: &AtomicU32 = unsafe { at.cast().as_ref() };
             half.store(value, Ordering::Release);

@@ -189,6 +189,18 @@ impl Space {
         self.cache.forget(range);
     }
 
+    /// Removes everything that the recorder has added, and lets the program write where it might.
+    pub(super) fn clear(&mut self, tracee: &mut Tracee<'_>) -> Result<()> {
+        let pages: Vec<u64> = self.protected.iter().copied().collect();
+        for page in pages {
+            self.expose(tracee, page)?;
+        }
+        for (start, size) in self.areas() {
+            tracee.unmap(start, size)?;
+        }
+        Ok(())
+    }
+
     /// Everything that the recorder has added, start and size of each.
     pub(crate) fn areas(&self) -> Vec<(u64, u64)> {
         let regions = self.regions.iter().map(|base| (*base, layout::REGION_SIZE));

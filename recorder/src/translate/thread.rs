@@ -1,5 +1,7 @@
 //! A thread in the code cache: its true state at every stop, and its way back in.
 
+mod outside;
+
 use super::assembler::Scratch;
 use super::block::{Next, Place, Saved, State as Doing, Style};
 use super::cache::Cause;
@@ -17,7 +19,6 @@ use crate::stepped::will_restart;
 use crate::thread::Finished;
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_pt::Avma;
-use backtrail_pt::cofi::Cofi;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -331,105 +332,6 @@ impl Translated {
         }
     }
 
-    /// The recorder makes the system call before `next`.
-    fn begin_call(&mut self, registers: &Registers, next: u64, scribe: &Scribe) -> Result<Trapped> {
-        let number = registers.rax;
-        let mut registers = Registers {
-            rip: next - SYSCALL_LEN,
-            ..*registers
-        };
-        self.log(Event::Syscall { time: clock::now().0 }, scribe);
-        if number == libc::SYS_rseq as u64 {
-            // Restartable sequences name addresses that nobody executes here: libraries do without.
-            registers.rax = (-i64::from(libc::ENOSYS)) as u64;
-            (registers.rip, registers.rcx, registers.r11) = (next, next, registers.rflags);
-            self.leave(&mut registers)?;
-            self.state = State::True;
-            return Ok(Trapped::True);
-        }
-        let before = Box::new(registers);
-        registers.rip = self.space.borrow().gadget.syscall;
-        self.leave(&mut registers)?;
-        self.state = State::Special {
-            number,
-            next,
-            registers: before,
-        };
-        Ok(Trapped::Step)
-    }
-
-    /// The system call that the recorder made has come back: the thread is in its true state, and this
-    /// was the call.
-    pub(crate) fn end_call(&mut self, registers: &Registers) -> Result<Option<(u64, Registers, Registers)>> {
-        let State::Special {
-            number,
-            next,
-            registers: before,
-        } = &self.state
-        else {
-            return Ok(None);
-        };
-        let behind = self.space.borrow().gadget.behind();
-        let (number, mut now) = (*number, *registers);
-        if number != libc::SYS_rt_sigreturn as u64 {
-            if registers.rip != behind {
-                return Ok(None);
-            }
-            (now.rip, now.rcx) = (*next, *next);
-        }
-        let call = (number, **before, now);
-        self.gs_base = now.gs_base;
-        ptrace::set_registers(self.tid, &now)?;
-        self.state = State::True;
-        Ok(Some(call))
-    }
-
-    /// A native step, or the delivery of a signal, is through. `handler`: the thread stands at a handler.
-    pub(crate) fn on_stepped(&mut self, registers: &Registers, handler: bool, scribe: &Scribe) -> bool {
-        let State::Native { ip, code } = self.state else {
-            return false;
-        };
-        self.state = State::True;
-        self.gs_base = registers.gs_base;
-        let to = registers.rip;
-        if handler {
-            return true;
-        }
-        let time = clock::now().0;
-        // Executed where the stream may have been interrupted for a signal that was dropped then.
-        self.log(Event::Enter { ip, time }, scribe);
-        let Some(code) = code else {
-            self.log(Event::Lost(to), scribe);
-            return true;
-        };
-        let next = ip + u64::from(code.instruction.len);
-        match code.instruction.cofi {
-            Cofi::FarTransfer => self.log(Event::Leave { time }, scribe),
-            Cofi::Conditional { target } if to == target.0 || to == next => {
-                self.log(Event::Outcomes(0b10 | u8::from(to == target.0)), scribe);
-            }
-            Cofi::Sequential if to == next => {}
-            Cofi::Sequential if code.instruction.repeats && to == ip => {}
-            Cofi::Jump { target } | Cofi::Call { target } if to == target.0 => {}
-            Cofi::IndirectJump | Cofi::IndirectCall | Cofi::Return => self.log(Event::Target(to), scribe),
-            _ => self.log(Event::Lost(to), scribe),
-        }
-        true
-    }
-
-    /// A breakpoint instruction of the program was executed.
-    pub(crate) fn on_breakpoint(&mut self, registers: &Registers, scribe: &Scribe) -> bool {
-        let State::Native { ip, code: Some(code) } = self.state else {
-            return false;
-        };
-        if !code.is_breakpoint() || registers.rip == ip {
-            return false;
-        }
-        self.log(Event::Leave { time: clock::now().0 }, scribe);
-        self.state = State::True;
-        true
-    }
-
     /// Brings a stopped thread into its true state; gives its registers.
     pub(crate) fn settle(&mut self, registers: &Registers, scribe: &Scribe) -> Result<Registers> {
         let mut now = *registers;
@@ -591,6 +493,24 @@ impl Translated {
         let space = self.space.borrow().split(&mut tracee, regions)?;
         ptrace::set_registers(self.tid, registers)?;
         Ok(Rc::new(RefCell::new(space)))
+    }
+
+    /// Gives the process its memory back as it was; its threads must be in their true states.
+    pub(crate) fn clear(&mut self) -> Result<()> {
+        let registers = ptrace::registers(self.tid)?;
+        let mut space = self.space.borrow_mut();
+        let mut tracee = Tracee {
+            tid: self.tid,
+            gadget: space.gadget,
+            registers,
+            held: &mut self.held,
+        };
+        let cleared = space.clear(&mut tracee);
+        for info in self.held.drain(..) {
+            ptrace::send(self.pid, self.tid, info.signal());
+        }
+        ptrace::set_registers(self.tid, &registers)?;
+        cleared
     }
 
     /// Where its region is.

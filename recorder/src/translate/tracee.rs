@@ -162,4 +162,8 @@ impl Tracee<'_> {
         self.call(libc::SYS_mprotect, [at, len, protection as u64, 0, 0, 0])
             .map(drop)
     }
+
+    pub(crate) fn unmap(&mut self, at: u64, len: u64) -> Result<()> {
+        self.call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]).map(drop)
+    }
 }

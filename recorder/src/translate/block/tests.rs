@@ -1,0 +1,77 @@
+//! Blocks of a few instructions.
+use super::*;
+
+const AT: u64 = 0x2000_0000;
+
+fn block(start: u64, code: &[u8]) -> Block {
+    let mut fetch = |from: u64, out: &mut [u8]| {
+        let rest = from
+            .checked_sub(start)
+            .and_then(|offset| code.get(offset as usize..))
+            .unwrap_or_default();
+        let len = rest.len().min(out.len());
+        out[..len].copy_from_slice(&rest[..len]);
+        len
+    };
+    translate(start, AT, Style::default(), &mut fetch)
+}
+
+fn tells(block: &Block, event: Event) -> bool {
+    block
+        .places
+        .iter()
+        .any(|place| matches!(place.state, State::Done { event: Some(told), .. } if told == event))
+}
+
+#[test]
+fn a_loop_without_packets_is_told_of_at_each_turn() {
+    // inc edi; jmp back
+    let turning = block(0x1000, &[0xff, 0xc7, 0xeb, 0xfc]);
+    assert!(tells(&turning, Event::Turn(0x1002)));
+    // sub rsp, 8; call itself
+    let recursing = block(0x1000, &[0x48, 0x83, 0xec, 8, 0xe8, 0xf7, 0xff, 0xff, 0xff]);
+    assert!(tells(&recursing, Event::Turn(0x1004)));
+    // dec edi; jne back; ret
+    let counting = block(0x1000, &[0xff, 0xcf, 0x75, 0xfc, 0xc3]);
+    assert!(!tells(&counting, Event::Turn(0x1002)));
+    assert!(tells(&counting, Event::Outcomes(0b11)));
+}
+
+#[test]
+fn every_byte_of_a_block_is_some_place() {
+    // push rbx; test edi, edi; je +2; mov ebx, eax; call [rip+0x10]; pop rbx; ret
+    let code = [
+        0x53, 0x85, 0xff, 0x74, 2, 0x89, 0xc3, 0xff, 0x15, 0x10, 0, 0, 0, 0x5b, 0xc3,
+    ];
+    let block = block(0x1fff_0000, &code);
+    assert_eq!(block.places[0].offset, 0);
+    assert!(block.places.is_sorted_by_key(|place| place.offset));
+    assert_eq!(block.source, [(0x1fff_0000, code[..13].to_vec())]);
+    assert_eq!(
+        block.place(0).map(|place| place.state),
+        Some(State::Before(Saved::NONE))
+    );
+}
+
+#[test]
+fn what_cannot_be_read_or_reached_is_executed_where_it_stands() {
+    let native = |block: &Block| {
+        matches!(
+            block.traps[..],
+            [(
+                _,
+                Trap::Native {
+                    ip: 0x1000,
+                    outcomes: NO_OUTCOMES
+                }
+            )]
+        )
+    };
+    assert!(native(&block(0x1000, &[])));
+    // mov rax, gs:[0]
+    assert!(native(&block(0x1000, &[0x65, 0x48, 0x8b, 4, 0x25, 0, 0, 0, 0])));
+    // int3
+    assert!(native(&block(0x1000, &[0xcc])));
+    // lea rax, [rip-0x80000000]: out of reach from the cache
+    assert!(native(&block(0x1000, &[0x48, 0x8d, 5, 0, 0, 0, 0x80])));
+}

@@ -1,0 +1,140 @@
+//! Engine `translate` against its oracle: libipt decodes its streams into exactly the instructions that
+//! engine `step` has seen in another run of the same program at the same addresses.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod oracle;
+
+use backtrail_bundle::Bundle;
+use backtrail_pt::{Avma, Pid};
+use backtrail_recorder::{Ending, Engine, Outcome, RecordOptions, Target, record};
+use backtrail_tests::programs::{self, Variant};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+fn options(program: &Path, output: PathBuf, engine: Engine) -> RecordOptions<'static> {
+    let command = vec![OsString::from(program)];
+    RecordOptions {
+        engine,
+        follow: true,
+        randomize_addresses: false,
+        golden: engine == Engine::Step,
+        ..RecordOptions::new(Target::Command(command), output, &NEVER)
+    }
+}
+
+/// The instructions of every thread that libipt decodes, without an error or a gap.
+fn decoded(outcome: &Outcome) -> Vec<Vec<Avma>> {
+    let bundle = Bundle::open(&outcome.bundle).unwrap();
+    let processes = &bundle.manifest().processes;
+    let threads = processes
+        .iter()
+        .flat_map(|process| process.threads.iter().map(|thread| (process.pid, thread.tid)));
+    let mut found: Vec<Vec<Avma>> = threads
+        .map(|(pid, tid)| {
+            let decoded = oracle::decode(&bundle, pid, tid);
+            assert_eq!((&decoded.errors[..], decoded.overflows), (&[][..], 0));
+            decoded.instructions
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn same(name: &str) {
+    let program = programs::find(name).expect(name);
+    let path = backtrail_tests::build(program, Variant::Static).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let stepped = record(options(&path, folder.path().join("stepped"), Engine::Step)).unwrap();
+    let mut golden: Vec<Vec<Avma>> = stepped
+        .golden
+        .iter()
+        .map(|thread| thread.instructions.clone())
+        .collect();
+    golden.sort();
+    for compress_returns in [false, true] {
+        let output = folder.path().join(format!("translated-{compress_returns}"));
+        let translated = record(RecordOptions {
+            compress_returns,
+            ..options(&path, output, Engine::Translate)
+        })
+        .unwrap();
+        assert_eq!(translated.ending, stepped.ending, "{name}");
+        let decoded = decoded(&translated);
+        assert_eq!(decoded.len(), golden.len(), "{name}: threads");
+        for (ours, theirs) in decoded.iter().zip(&golden) {
+            let differs = ours.iter().zip(theirs).position(|(our, their)| our != their);
+            assert_eq!(
+                (differs, ours.len()),
+                (None, theirs.len()),
+                "{name}, returns compressed: {compress_returns}"
+            );
+        }
+    }
+}
+
+macro_rules! same {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                same(stringify!($name));
+            }
+        )*
+    };
+}
+
+same! {
+    bare crash_abort crash_div crash_jump crash_null crash_stack crash_ud2 dispatch exits fork inlined ledger
+    longjmp recursion rep sigaltstack syscall_signal tailcall
+}
+
+/// Starts a shell that counts, and is told to end by a line.
+fn counting() -> Child {
+    Command::new("sh")
+        .args(["-c", "i=0; while ! read -t 0 x 2>/dev/null && [ $i -lt 100000000 ]; do i=$((i+1)); kill -0 $$; [ -e \"$0\" ] && exit 7; done"])
+        .arg("/nonexistent/stop")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn an_attached_process_is_let_go_as_it_was() {
+    let mut child = counting();
+    let pid = child.id();
+    std::thread::sleep(Duration::from_millis(100));
+    let maps = || std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let before = maps();
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = record(RecordOptions {
+        duration: Some(Duration::from_millis(300)),
+        ring: Some(1 << 18),
+        ..RecordOptions::new(
+            Target::Processes(vec![Pid(pid)]),
+            folder.path().join("bundle"),
+            &NEVER,
+        )
+    })
+    .unwrap();
+    assert_eq!(outcome.ending, Ending::Running);
+    let threads = decoded(&outcome);
+    assert!(threads.iter().any(|thread| thread.len() > 10_000));
+    // It runs on: its own code, and nothing else in its memory.
+    let code = |maps: &str| -> Vec<String> {
+        let lines = maps
+            .lines()
+            .filter(|line| line.contains("r-xp") || line.contains("memfd"));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(code(&maps()), code(&before));
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(child.try_wait().unwrap().is_none(), "it still runs");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
