@@ -4,6 +4,7 @@ use crate::modules::CodeImage;
 use crate::process;
 use crate::ptrace::RawTid;
 use backtrail_bundle::BundlePath;
+use backtrail_bundle::versions::{Boundary, Fragment};
 use backtrail_pt::Avma;
 
 /// Packets of a thread.
@@ -33,6 +34,8 @@ pub(crate) struct Recorded {
     pub(crate) packets: Packets,
     pub(crate) dropped: u64,
     pub(crate) golden: Vec<Avma>,
+    /// Where code has changed, in the packets.
+    pub(crate) boundaries: Vec<Boundary>,
 }
 
 /// A recorded process.
@@ -40,6 +43,8 @@ pub(crate) struct Recorded {
 pub(crate) struct Process {
     pub(crate) image: CodeImage,
     pub(crate) recorded: Vec<Recorded>,
+    /// Code that was executed where code has changed.
+    pub(crate) fragments: Vec<Fragment>,
     pub(crate) program: Option<String>,
     pub(crate) command_line: Vec<String>,
     /// It has executed another program since recording began.

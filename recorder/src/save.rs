@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::names::Names;
 use crate::recorded::{Packets, Process};
 use crate::session::Session;
-use backtrail_bundle::Writer;
 use backtrail_bundle::manifest::{self, Manifest, Meta, RawImage, Source};
+use backtrail_bundle::{CodeVersions, Writer};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{CpuModel, FileOffset, Pid, Tid, TimingParams, TscConversion};
 use std::fs;
@@ -130,7 +130,7 @@ fn add_process(
         });
     }
     for raw in process.image.raw {
-        if raw.writable {
+        if raw.writable && process.fragments.is_empty() {
             notes.push(format!(
                 "process {pid} could rewrite its code at {}; it is kept as it was last",
                 raw.start
@@ -146,6 +146,10 @@ fn add_process(
             size,
         });
     }
+    let mut versions = CodeVersions {
+        fragments: process.fragments,
+        ..CodeVersions::default()
+    };
     for thread in process.recorded {
         let tid = Tid(thread.tid as u32);
         let file = thread.file;
@@ -162,11 +166,19 @@ fn add_process(
                 instructions: thread.golden,
             });
         }
+        if !thread.boundaries.is_empty() {
+            versions.boundaries.insert(tid, thread.boundaries);
+        }
         out.threads.push(manifest::Thread {
             tid,
             name: thread.name,
             trace: Some(file),
         });
+    }
+    if !versions.fragments.is_empty() {
+        let file = names.take(&format!("code/{pid}"))?;
+        writer.add_code_versions(&file, &versions)?;
+        out.versions = Some(file);
     }
     Ok(out)
 }

@@ -5,6 +5,7 @@ use crate::recorded::Packets;
 use crate::stepped::{Place, Stepped};
 use crate::translate::{Scribe, Translated};
 use backtrail_bundle::core::SigInfo;
+use backtrail_bundle::versions::Boundary;
 use backtrail_pt::Avma;
 
 /// What ptrace has it do.
@@ -52,6 +53,8 @@ pub(crate) struct Finished {
     pub(crate) bytes: u64,
     pub(crate) gaps: u64,
     pub(crate) golden: Vec<Avma>,
+    /// Where code has changed, in the packets.
+    pub(crate) boundaries: Vec<Boundary>,
     /// Why packets were lost, if any were.
     pub(crate) failure: Option<std::io::Error>,
 }
@@ -114,6 +117,7 @@ impl Thread {
                     bytes,
                     gaps,
                     golden,
+                    boundaries: Vec::new(),
                     failure: None,
                 })
             }

@@ -164,6 +164,7 @@ impl Session<'_> {
             packets: finished.packets,
             dropped: finished.dropped,
             golden: finished.golden,
+            boundaries: finished.boundaries,
         });
     }
 

@@ -326,9 +326,16 @@ impl Session<'_> {
     /// Looks for code that has come to a process.
     pub(super) fn update_image(&mut self, pid: RawTid) {
         let added = self.added(pid);
+        let fragments = self.threads.values().find_map(|thread| match &thread.following {
+            Following::Translated(translated) if thread.pid == pid => {
+                Some(translated.space.borrow().fragments())
+            }
+            _ => None,
+        });
         if let Some(process) = self.processes.get_mut(&pid) {
             process.image.added = added;
             process.image.update(pid);
+            process.fragments = fragments.unwrap_or_default();
         }
     }
 

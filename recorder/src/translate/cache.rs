@@ -7,13 +7,17 @@ use super::event::NO_OUTCOMES;
 use super::layout;
 use super::memory::SharedMemory;
 use crate::PAGE;
+use backtrail_bundle::versions::Fragment;
+use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How far a block may lie from its code, so that relative operands reach their ends too.
 const REACH: u64 = 0x7000_0000;
 /// Room that a block takes at most.
 const MAX_BLOCK: u64 = 1 << 14;
+/// Most pieces of code kept that are there no more.
+const MAX_PAST: usize = 1 << 20;
 /// Blocks translated at once: those that are likely to be next.
 const AHEAD: usize = 12;
 
@@ -40,6 +44,8 @@ impl Cluster {
 enum Piece {
     Block {
         ip: u64,
+        /// The number of changes of code before it was translated.
+        version: u32,
         source: Vec<(u64, Vec<u8>)>,
         len: u32,
     },
@@ -88,6 +94,12 @@ pub(super) struct Cache {
     /// Jumps to a block of the program, translated or not: where the distance is, and where it led at first.
     incoming: FxHashMap<u64, Vec<(u64, u64)>>,
     traps: FxHashMap<u64, Cause>,
+    /// Changes of code that was translated.
+    version: u32,
+    /// Blocks that were forgotten: what they were made from, and since which change.
+    past: Vec<Fragment>,
+    /// Pages in which code has changed.
+    changed: BTreeSet<u64>,
     /// Blocks by the pages of the program that they were made from.
     pages: BTreeMap<u64, Vec<u64>>,
     /// Where the first and the second table lead when they know no landing.
@@ -110,6 +122,9 @@ impl Cache {
             landings: FxHashMap::default(),
             incoming: FxHashMap::default(),
             traps: FxHashMap::default(),
+            version: 0,
+            past: Vec::new(),
+            changed: BTreeSet::new(),
             pages: BTreeMap::new(),
             probe: 0,
             miss: 0,
@@ -165,6 +180,9 @@ impl Cache {
             landings: self.landings.clone(),
             incoming: self.incoming.clone(),
             traps: self.traps.clone(),
+            version: self.version,
+            past: self.past.clone(),
+            changed: self.changed.clone(),
             pages: self.pages.clone(),
             probe: self.probe,
             miss: self.miss,
@@ -271,7 +289,15 @@ impl Cache {
                 }
             }
         }
-        self.pieces.insert(at, Piece::Block { ip, source, len });
+        self.pieces.insert(
+            at,
+            Piece::Block {
+                ip,
+                version: self.version,
+                source,
+                len,
+            },
+        );
         // Those that wait for this block.
         let sites: Vec<u64> = self
             .incoming
@@ -390,7 +416,7 @@ impl Cache {
             told: ip,
         };
         match piece {
-            Piece::Block { ip, source, len } => {
+            Piece::Block { ip, source, len, .. } => {
                 if offset >= *len {
                     return None;
                 }
@@ -451,6 +477,55 @@ impl Cache {
         !self.made_from(&range).is_empty()
     }
 
+    /// Changes of code so far.
+    pub(super) fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Code that was executed where code has changed, by the change since which it stood there.
+    pub(super) fn fragments(&self) -> Vec<Fragment> {
+        let mut all = self.past.clone();
+        for at in self.blocks.values() {
+            if let Some(Piece::Block { source, version, .. }) = self.pieces.get(at)
+                && source.iter().any(|(start, run)| {
+                    let last = (start + run.len() as u64).saturating_sub(1) / PAGE;
+                    self.changed.range(start / PAGE..=last).next().is_some()
+                })
+            {
+                all.extend(fragments(source, *version));
+            }
+        }
+        all.sort_by_key(|fragment| fragment.boundary);
+        all
+    }
+
+    /// Remembers code that has changed, and that it has.
+    fn remember(&mut self, gone: &[u64]) {
+        for ip in gone {
+            let piece = self.blocks.get(ip).and_then(|at| self.pieces.get(at));
+            let Some(Piece::Block { source, version, .. }) = piece else {
+                continue;
+            };
+            for (start, run) in source {
+                let last = (start + run.len() as u64).saturating_sub(1) / PAGE;
+                self.changed.extend(start / PAGE..=last);
+            }
+            if self.past.len() < MAX_PAST {
+                self.past.extend(fragments(source, *version));
+            }
+        }
+        if !gone.is_empty() {
+            self.version = self.version.saturating_add(1);
+        }
+    }
+
+    /// Code in `range` has changed: forgets every block made from it, but not what it was.
+    pub(super) fn change(&mut self, range: std::ops::Range<u64>) {
+        let gone = self.made_from(&range);
+        self.remember(&gone);
+        self.forget(range);
+    }
+
     /// Forgets every block made from code in `range`: nothing leads there any more.
     ///
     /// A thread that stands in one goes on in it to its end.
@@ -473,6 +548,15 @@ impl Cache {
             }
         }
     }
+}
+
+/// Blocks as parts of the code image.
+fn fragments(source: &[(u64, Vec<u8>)], version: u32) -> impl Iterator<Item = Fragment> {
+    source.iter().map(move |(start, run)| Fragment {
+        address: Avma(*start),
+        boundary: version,
+        bytes: run.clone().into(),
+    })
 }
 
 /// Where in the tables a target is: what [`Assembler::hash`] computes.

@@ -29,6 +29,8 @@ pub(super) const LEAVE: u8 = 0x87;
 pub(super) const LOST: u8 = 0x88;
 /// A near return went to a target, where calls are logged too: tag, target.
 pub(super) const RETURN: u8 = 0x89;
+/// Code that was translated before has changed: tag, the number of the change.
+pub(super) const VERSION: u8 = 0x8a;
 
 /// The longest record, in bytes.
 pub(super) const MAX_LEN: usize = 17;
@@ -60,6 +62,7 @@ pub(super) enum Event {
         time: u64,
     },
     Lost(u64),
+    Version(u64),
 }
 
 impl Event {
@@ -88,6 +91,7 @@ impl Event {
             NO_SYSCALL => (Self::NoSyscall, 1),
             LEAVE => (Self::Leave { time: word(1)? }, 9),
             LOST => (Self::Lost(word(1)?), 9),
+            VERSION => (Self::Version(word(1)?), 9),
             _ => return None,
         })
     }
@@ -107,6 +111,7 @@ impl Event {
             Self::NoSyscall => (NO_SYSCALL, &[]),
             Self::Leave { time } => (LEAVE, &[time]),
             Self::Lost(ip) => (LOST, &[ip]),
+            Self::Version(number) => (VERSION, &[number]),
         };
         let (first, rest) = out.split_at_mut(1);
         first.fill(tag);
@@ -146,6 +151,7 @@ mod tests {
             Event::NoSyscall,
             Event::Leave { time },
             Event::Lost(ip),
+            Event::Version(3),
         ];
         for event in events {
             let (bytes, len) = event.write();

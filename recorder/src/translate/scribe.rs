@@ -10,6 +10,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::recorded::Packets;
 use crate::ring::Ring;
+use backtrail_bundle::versions::Boundary;
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tsc};
 use std::collections::HashMap;
 use std::fs::File;
@@ -43,6 +44,8 @@ pub(crate) struct Written {
     /// Bytes written, those dropped included.
     pub(crate) bytes: u64,
     pub(crate) gaps: u64,
+    /// Where changes of code lie in the packets kept, and their numbers.
+    pub(crate) boundaries: Vec<Boundary>,
     pub(crate) failure: Option<std::io::Error>,
 }
 
@@ -214,6 +217,7 @@ struct Stream {
     /// A system call that is in the log, but may be taken back.
     leaving: bool,
     gaps: u64,
+    boundaries: Vec<Boundary>,
     bytes: Arc<AtomicU64>,
     counted: u64,
 }
@@ -230,6 +234,7 @@ impl Stream {
             on: false,
             leaving: false,
             gaps: 0,
+            boundaries: Vec::new(),
             bytes,
             counted: 0,
         }
@@ -319,6 +324,10 @@ impl Stream {
                 self.on = true;
                 self.sync(Avma(ip));
             }
+            Event::Version(number) => self.boundaries.push(Boundary {
+                offset: self.encoder.written(),
+                number: number as u32,
+            }),
             Event::Lost(ip) => {
                 self.gaps += 1;
                 self.encoder.flush();
@@ -358,11 +367,21 @@ impl Stream {
             .fetch_add(self.encoder.written() - self.counted, Ordering::Relaxed);
         let (bytes, gaps) = (self.encoder.written(), self.gaps);
         let (packets, dropped, failure) = self.store.finish();
+        // Of those before what is kept, the last still holds at its beginning.
+        let kept = self
+            .boundaries
+            .partition_point(|boundary| boundary.offset < dropped);
+        let boundaries = self.boundaries.split_off(kept.saturating_sub(1));
+        let boundaries = boundaries.into_iter().map(|boundary| Boundary {
+            offset: boundary.offset.saturating_sub(dropped),
+            ..boundary
+        });
         Written {
             packets,
             dropped,
             bytes,
             gaps,
+            boundaries: boundaries.collect(),
             failure,
         }
     }

@@ -13,6 +13,7 @@ use crate::PAGE;
 use crate::error::{Error, Result};
 use crate::maps::{self, Map};
 use crate::ptrace::{self, RawTid};
+use backtrail_bundle::versions::Fragment;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::io;
@@ -170,7 +171,7 @@ impl Space {
     pub(super) fn expose(&mut self, tracee: &mut Tracee<'_>, address: u64) -> Result<()> {
         let page = address & !(PAGE - 1);
         self.protected.remove(&page);
-        self.cache.forget(page..page + PAGE);
+        self.cache.change(page..page + PAGE);
         // The mappings are cut differently now.
         self.executable = None;
         let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
@@ -186,7 +187,12 @@ impl Space {
     pub(crate) fn changed(&mut self, range: std::ops::Range<u64>) {
         self.executable = None;
         self.protected.retain(|page| !range.contains(page));
-        self.cache.forget(range);
+        self.cache.change(range);
+    }
+
+    /// Code that was executed where code has changed since.
+    pub(crate) fn fragments(&self) -> Vec<Fragment> {
+        self.cache.fragments()
     }
 
     /// Removes everything that the recorder has added, and lets the program write where it might.

@@ -87,6 +87,8 @@ pub(crate) struct Translated {
     gs_base: u64,
     /// Signals that came while the thread worked for us.
     pub(crate) held: Vec<SigInfo>,
+    /// Changes of code that its log tells of.
+    version: u32,
 }
 
 impl Translated {
@@ -122,6 +124,7 @@ impl Translated {
             state: State::True,
             gs_base: registers.gs_base,
             held,
+            version: 0,
         })
     }
 
@@ -177,6 +180,7 @@ impl Translated {
             state: State::True,
             gs_base: registers.gs_base,
             held,
+            version: 0,
         })
     }
 
@@ -229,6 +233,22 @@ impl Translated {
         }
         self.cursor.chunk = next;
         self.region.set_pointer(self.region.chunk(next));
+    }
+
+    /// Tells the log, the thread being about to go on at `ip`, that code has changed.
+    ///
+    /// New code is only reached by way of a trap, which translates it: so this comes in time for the
+    /// thread that does. Another thread may come to it by a jump that was made to lead there, before its own next
+    /// trap.
+    fn tell_version(&mut self, ip: u64, scribe: &Scribe) {
+        let version = self.space.borrow().cache.version();
+        if self.version != version {
+            self.version = version;
+            let time = clock::now().0;
+            self.log(Event::Interrupt { ip, time }, scribe);
+            self.log(Event::Version(u64::from(version)), scribe);
+            self.log(Event::Enter { ip, time }, scribe);
+        }
     }
 
     /// Handles a fault of the stub that found its chunk full; `false`: it was no such fault.
@@ -302,6 +322,7 @@ impl Translated {
         let mut registers = *registers;
         match cause {
             Cause::Exit { site, target } => {
+                self.tell_version(target, scribe);
                 registers.rip = target;
                 self.go_in(&registers)?;
                 self.space.borrow_mut().cache.link(site, target);
@@ -309,6 +330,7 @@ impl Translated {
             }
             Cause::Miss => {
                 let target = registers.rax;
+                self.tell_version(target, scribe);
                 self.restore(Saved::ALL, &mut registers);
                 registers.rip = target;
                 self.go_in(&registers)?;
@@ -440,6 +462,7 @@ impl Translated {
             };
         }
         let (ip, time) = (registers.rip, clock::now().0);
+        self.tell_version(ip, scribe);
         self.log(Event::Enter { ip, time }, scribe);
         self.go_in(&registers)?;
         self.state = State::Cached;
@@ -582,6 +605,7 @@ impl Translated {
             bytes: written.bytes,
             gaps: written.gaps,
             golden: Vec::new(),
+            boundaries: written.boundaries,
             failure: written.failure,
         })
     }
