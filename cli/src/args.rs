@@ -75,9 +75,9 @@ pub struct Record {
     /// Run the program at fixed addresses, so that two runs are the same
     #[arg(long)]
     pub no_aslr: bool,
-    /// Tell returns by one bit where the call tells where to: a smaller trace, at some speed
+    /// Tell in full where each return goes, not by one bit where its call says so: a larger trace
     #[arg(long)]
-    pub compress_returns: bool,
+    pub no_compress_returns: bool,
     /// Where to write the bundle [default: PROG.bundle in this folder]
     #[arg(short, long, value_name = "BUNDLE")]
     pub output: Option<PathBuf>,

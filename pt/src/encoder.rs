@@ -167,6 +167,7 @@ impl Encoder {
 
     /// The outcomes of `count` conditional branches (64 at most): the low bits of `outcomes`, the oldest
     /// highest.
+    #[inline]
     pub fn conditionals(&mut self, outcomes: u64, count: u8) {
         let room = Tnt::MAX_LEN - self.pending_len;
         if count < room {

@@ -64,8 +64,7 @@ pub struct RecordOptions<'a> {
     pub randomize_addresses: bool,
     /// Tells time between PSB packets: at least every millisecond (MTC) and at every packet (CYC).
     pub fine_time: bool,
-    /// Tells a return to where its call said by one bit, as hardware does: a third of the packets less, but
-    /// under [`Engine::Translate`] each call costs more.
+    /// Tells a return to where its call said by one bit, as hardware does: often a third of the bytes.
     pub compress_returns: bool,
     /// Keeps the exact list of executed instruction pointers of each thread
     /// ([`crate::Outcome::golden`]): 8 bytes each, for tests. [`Engine::Step`] only.
@@ -93,7 +92,7 @@ impl<'a> RecordOptions<'a> {
             follow: false,
             randomize_addresses: true,
             fine_time: true,
-            compress_returns: false,
+            compress_returns: true,
             golden: false,
             stop,
             duration: None,

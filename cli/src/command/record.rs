@@ -40,7 +40,7 @@ pub fn run(args: &Record) -> Result<(), Failure> {
         },
         follow: !args.no_follow,
         randomize_addresses: !args.no_aslr,
-        compress_returns: args.compress_returns,
+        compress_returns: !args.no_compress_returns,
         golden: args.golden.is_some(),
         overwrite: if args.overwrite {
             Overwrite::Bundle

@@ -266,9 +266,17 @@ impl Stream {
         log.clear();
         self.region.read(self.chunk, self.read, end, &mut log);
         let mut at = 0;
-        while let Some((event, len)) = log.get(at..).and_then(Event::read) {
-            self.write(event);
-            at += len;
+        while let Some(first) = log.get(at) {
+            // By far the most common.
+            if *first < event::TARGET && !self.leaving {
+                self.outcomes(*first);
+                at += 1;
+            } else if let Some((event, len)) = log.get(at..).and_then(Event::read) {
+                self.write(event);
+                at += len;
+            } else {
+                break;
+            }
         }
         self.read += at as u64;
         self.buffer = log;
@@ -279,10 +287,7 @@ impl Stream {
 
     fn write(&mut self, event: Event) {
         if let Event::Outcomes(outcomes) = event {
-            let count = event::count(outcomes);
-            self.encoder
-                .conditionals(u64::from(outcomes) & !(1 << count), count as u8);
-            return;
+            return self.outcomes(outcomes);
         }
         if std::mem::take(&mut self.leaving) && event != Event::NoSyscall {
             self.leave();
@@ -335,6 +340,12 @@ impl Stream {
                 self.on = true;
             }
         }
+    }
+
+    fn outcomes(&mut self, outcomes: u8) {
+        let count = event::count(outcomes);
+        self.encoder
+            .conditionals(u64::from(outcomes) & !(1 << count), count as u8);
     }
 
     fn leave(&mut self) {
