@@ -26,6 +26,8 @@ const MAX_LEN: usize = 15;
 /// How blocks are made.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Style {
+    /// [`Block::places`] are wanted; the code is the same without.
+    pub(super) places: bool,
     /// Calls are logged, so that returns can be compressed.
     pub(super) calls: bool,
 }
@@ -115,7 +117,7 @@ pub(super) struct Block {
     pub(super) traps: Vec<(u32, Trap)>,
     /// The program's bytes it was made from, by address.
     pub(super) source: Vec<(u64, Vec<u8>)>,
-    /// Ascending by offset.
+    /// Ascending by offset; none, unless they were asked for.
     pub(super) places: Vec<Place>,
     /// Addresses that are likely to be next.
     pub(super) successors: Vec<u64>,
@@ -223,6 +225,9 @@ impl Translator {
 
     /// What stands at the end of the code so far.
     fn place(&mut self, ip: u64, state: State) {
+        if !self.style.places {
+            return;
+        }
         self.block.places.push(Place {
             offset: self.out.len() as u32,
             ip,

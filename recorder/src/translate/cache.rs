@@ -421,7 +421,15 @@ impl Cache {
                     return None;
                 }
                 let mut again = |from: u64, out: &mut [u8]| fetch_from(source, from, out);
-                let block = block::translate(*ip, *at, self.style, &mut again);
+                let block = block::translate(
+                    *ip,
+                    *at,
+                    Style {
+                        places: true,
+                        ..self.style
+                    },
+                    &mut again,
+                );
                 block.place(offset).copied()
             }
             Piece::Landing { ip, clean, len } if offset < *len => Some(if offset >= *clean {

@@ -110,7 +110,7 @@ impl Translated {
             registers: *registers,
             held: &mut held,
         };
-        let (space, region) = Space::prepare(&mut tracee, Style { calls })?;
+        let (space, region) = Space::prepare(&mut tracee, Style { calls, places: false })?;
         ptrace::set_registers(tid, registers)?;
         let stream = scribe.begin(Arc::clone(&region), keep);
         Ok(Self {

@@ -13,7 +13,15 @@ fn block(start: u64, code: &[u8]) -> Block {
         out[..len].copy_from_slice(&rest[..len]);
         len
     };
-    translate(start, AT, Style::default(), &mut fetch)
+    translate(
+        start,
+        AT,
+        Style {
+            places: true,
+            ..Style::default()
+        },
+        &mut fetch,
+    )
 }
 
 fn tells(block: &Block, event: Event) -> bool {
