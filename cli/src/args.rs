@@ -115,7 +115,7 @@ pub enum Source {
 /// Engines of the software recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RecordEngine {
-    /// In a code cache, at near-native speed
+    /// In a code cache, stopped only for code not seen before
     Translate,
     /// One instruction at a time: exact, slow
     Step,

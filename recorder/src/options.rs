@@ -22,7 +22,7 @@ pub enum Target {
 /// How a program is followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// It runs in a code cache, at near-native speed.
+    /// It runs in a code cache; stopped only for what the cache does not know.
     #[default]
     Translate,
     /// One instruction at a time.

@@ -75,15 +75,7 @@ fn each_version_decodes_where_it_ran() {
         .collect();
 
     let translated = recorded(&program, &[]);
-    let dump = translated.run(&["dump", "instructions"], &["--json"]);
-    let decoded: Vec<u64> = dump
-        .stdout
-        .lines()
-        .filter_map(|line| {
-            let value: serde_json::Value = serde_json::from_str(line).ok()?;
-            u64::from_str_radix(value["pc"].as_str()?.trim_start_matches("0x"), 16).ok()
-        })
-        .collect();
+    let decoded = translated.addresses();
     let differs = decoded
         .iter()
         .zip(&expected)

@@ -404,9 +404,6 @@ impl Session<'_> {
         };
         let translated = Following::Translated(Box::new(translated));
         self.threads.insert(tid, Thread::new(tid, pid, translated));
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.image.added = Vec::new();
-        }
         self.update_added(pid);
         self.go_on(tid);
         Ok(())

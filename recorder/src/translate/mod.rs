@@ -1,4 +1,4 @@
-//! Engine `translate`: the program runs in a code cache, at near-native speed.
+//! Engine `translate`: the program runs in a code cache, without a stop for each instruction.
 //!
 //! Its code is copied block by block into memory added to the program; what ends a block becomes a stub
 //! that logs where control goes ([`block`], [`event`]) and goes on in the cache. The recorder gets

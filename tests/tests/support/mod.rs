@@ -50,6 +50,17 @@ impl Bundle {
         backtrail(arguments).unwrap().exited(0)
     }
 
+    /// The address of every decoded instruction.
+    #[track_caller]
+    pub fn addresses(&self) -> Vec<u64> {
+        let dump = self.run(&["dump", "instructions"], &["--json"]);
+        let address = |line: &str| {
+            let value: Value = serde_json::from_str(line).ok()?;
+            u64::from_str_radix(value["pc"].as_str()?.trim_start_matches("0x"), 16).ok()
+        };
+        dump.stdout.lines().filter_map(address).collect()
+    }
+
     /// What `info` says.
     #[track_caller]
     pub fn info(&self) -> Value {
