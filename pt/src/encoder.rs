@@ -7,13 +7,16 @@
 //! [`Encoder::disable`] or [`Encoder::disable_async`] whenever user code is left. Between two
 //! instructions it asks [`Encoder::psb_due`] and answers with [`Encoder::psb`].
 
+mod branches;
 mod clock;
 mod returns;
 
-use crate::packet::{ExecMode, IpPayload, Packet, Tnt};
-use crate::{Avma, LastIp, TimingParams, Tsc};
+use crate::packet::{ExecMode, IpPayload, Packet};
+use crate::wire::opcode;
+use crate::{Avma, TimingParams, Tsc};
+use branches::BranchState;
+pub use branches::Branches;
 use clock::PacketClock;
-use returns::ReturnStack;
 
 /// How an [`Encoder`] writes.
 #[derive(Clone, Copy, Debug)]
@@ -22,16 +25,20 @@ pub struct EncoderOptions {
     pub psb_period: usize,
     /// Compress matching returns to a TNT bit: `IA32_RTIT_CTL.DisRETC` = 0.
     pub compress_returns: bool,
+    /// Gather up to 47 outcomes in a long TNT, as some processors do. Short ones, of 6, are never longer
+    /// in all.
+    pub long_tnt: bool,
     /// Which time packets, if any.
     pub timing: Option<TimingOptions>,
 }
 
 impl Default for EncoderOptions {
-    /// PSB every 2 KiB, compressed returns, no time.
+    /// PSB every 2 KiB, compressed returns, short TNT, no time.
     fn default() -> Self {
         Self {
             psb_period: 2048,
             compress_returns: true,
+            long_tnt: false,
             timing: None,
         }
     }
@@ -57,15 +64,13 @@ pub struct Encoder {
     out: Vec<u8>,
     /// Bytes handed out by [`Encoder::take`].
     taken: u64,
-    /// Stream offset of the last PSB.
-    last_psb: u64,
-    psb_period: u64,
-    last_ip: LastIp,
-    /// Outcomes not written yet, the oldest highest.
-    pending: u64,
-    pending_len: u8,
-    returns: Option<ReturnStack>,
+    /// Length of `out` at which a PSB is due.
+    psb_at: usize,
+    psb_period: usize,
+    state: BranchState,
     clock: Option<PacketClock>,
+    /// The time has moved since a packet told it.
+    stale: bool,
 }
 
 impl Encoder {
@@ -75,13 +80,11 @@ impl Encoder {
         Self {
             out: Vec::new(),
             taken: 0,
-            last_psb: 0,
-            psb_period: options.psb_period as u64,
-            last_ip: LastIp::default(),
-            pending: 0,
-            pending_len: 0,
-            returns: options.compress_returns.then(ReturnStack::default),
+            psb_at: options.psb_period,
+            psb_period: options.psb_period,
+            state: BranchState::new(options.compress_returns, options.long_tnt),
             clock: options.timing.map(PacketClock::new),
+            stale: false,
         }
     }
 
@@ -95,6 +98,7 @@ impl Encoder {
         }
         if let Some(clock) = &mut self.clock {
             clock.advance(now, &mut self.out);
+            self.stale = true;
         }
     }
 
@@ -105,8 +109,9 @@ impl Encoder {
 
     /// Whether the stream has grown by the period since the last PSB.
     #[must_use]
+    #[inline]
     pub fn psb_due(&self) -> bool {
-        self.written() - self.last_psb >= self.psb_period
+        self.out.len() >= self.psb_at
     }
 
     /// PSB+ while enabled, before the instruction at `ip` runs.
@@ -118,15 +123,15 @@ impl Encoder {
         self.flush();
         self.stamp();
         self.forget_returns();
-        self.last_ip.reset();
-        self.last_psb = self.written();
+        self.state.last_ip.reset();
+        self.psb_at = self.out.len().saturating_add(self.psb_period);
         Packet::Psb.write_to(&mut self.out);
         if let Some(clock) = &mut self.clock {
             clock.header(&mut self.out);
         }
         Packet::ModeExec(ExecMode::LONG).write_to(&mut self.out);
         if let Some(ip) = ip {
-            self.ip_packet(Packet::Fup, ip);
+            self.ip_packet(opcode::FUP, ip);
         }
         Packet::PsbEnd.write_to(&mut self.out);
     }
@@ -137,7 +142,7 @@ impl Encoder {
         self.forget_returns();
         self.stamp();
         Packet::ModeExec(ExecMode::LONG).write_to(&mut self.out);
-        self.ip_packet(Packet::TipPge, ip);
+        self.ip_packet(opcode::TIP_PGE, ip);
     }
 
     /// The last instruction left user code by itself (a far transfer such as SYSCALL): TIP.PGD.
@@ -152,32 +157,45 @@ impl Encoder {
     pub fn disable_async(&mut self, ip: Avma) {
         self.flush();
         self.stamp();
-        self.ip_packet(Packet::Fup, ip);
+        self.ip_packet(opcode::FUP, ip);
         Packet::TipPgd(IpPayload::Suppressed).write_to(&mut self.out);
+    }
+
+    /// Writes branches, many of them, until a PSB is due or `write` has no more.
+    #[inline]
+    pub fn branches<T>(&mut self, write: impl FnOnce(&mut Branches<'_>) -> T) -> T {
+        /// Where no PSB can be written, so much at a time.
+        const AT_LEAST: usize = 64;
+        let until = self.psb_at.max(self.out.len() + AT_LEAST);
+        self.branches_until(until, write)
+    }
+
+    #[inline]
+    fn branches_until<T>(&mut self, until: usize, write: impl FnOnce(&mut Branches<'_>) -> T) -> T {
+        self.stamp();
+        let end = self.out.len();
+        self.out.resize(Branches::room(until), 0);
+        let mut branches = Branches::new(&mut self.out, end, until, self.state.take());
+        let result = write(&mut branches);
+        let Branches { end, state, .. } = branches;
+        self.state = state;
+        self.out.truncate(end);
+        result
+    }
+
+    /// One event.
+    fn branch(&mut self, write: impl FnOnce(&mut Branches<'_>)) {
+        self.branches_until(self.out.len() + 1, write);
     }
 
     /// A conditional branch.
     pub fn conditional(&mut self, taken: bool) {
-        self.pending = self.pending << 1 | u64::from(taken);
-        self.pending_len += 1;
-        if self.pending_len >= Tnt::MAX_LEN {
-            self.flush();
-        }
+        self.branch(|branches| branches.conditionals(u64::from(taken), 1));
     }
 
-    /// The outcomes of `count` conditional branches (64 at most): the low bits of `outcomes`, the oldest
-    /// highest.
-    #[inline]
+    /// The outcomes of conditional branches: [`Branches::conditionals`].
     pub fn conditionals(&mut self, outcomes: u64, count: u8) {
-        let room = Tnt::MAX_LEN - self.pending_len;
-        if count < room {
-            self.pending = self.pending << count | outcomes;
-            self.pending_len += count;
-        } else {
-            for bit in (0..count).rev() {
-                self.conditional(outcomes >> bit & 1 != 0);
-            }
-        }
+        self.branch(|branches| branches.conditionals(outcomes, count));
     }
 
     /// A near call to `target`, whose return address is `next`. An indirect one: [`Self::indirect`] as
@@ -186,95 +204,96 @@ impl Encoder {
     /// A direct call of the next instruction (`direct` and `target == next`) only reads the instruction
     /// pointer; no return matches it.
     pub fn call(&mut self, next: Avma, target: Avma, direct: bool) {
-        if let Some(returns) = &mut self.returns
-            && !(direct && target == next)
-        {
-            returns.push(next);
+        if !(direct && target == next) {
+            self.branch(|branches| branches.call(next));
         }
     }
 
     /// An indirect jump or call went to `target`.
     pub fn indirect(&mut self, target: Avma) {
-        self.flush();
-        self.stamp();
-        self.ip_packet(Packet::Tip, target);
+        self.branch(|branches| branches.indirect(target));
     }
 
     /// A near return went to `target`.
     pub fn near_return(&mut self, target: Avma) {
-        if self
-            .returns
-            .as_mut()
-            .is_some_and(|returns| returns.matches(target))
-        {
-            self.conditional(true);
-        } else {
-            self.indirect(target);
-        }
+        self.branch(|branches| {
+            if !branches.compressed_return(target) {
+                branches.indirect(target);
+            }
+        });
     }
 
     /// Packets were lost. Outcomes not written yet are lost too; `ip`, the instruction that runs next,
     /// when enabled.
     pub fn overflow(&mut self, ip: Option<Avma>) {
-        (self.pending, self.pending_len) = (0, 0);
+        (self.state.pending, self.state.pending_len) = (0, 0);
         self.forget_returns();
         Packet::Ovf.write_to(&mut self.out);
         if let Some(clock) = &mut self.clock {
             clock.resync(&mut self.out);
         }
         // libipt forgets the last IP here: the first one is told in full.
-        self.last_ip.reset();
+        self.state.last_ip.reset();
         if let Some(ip) = ip {
-            let _ = self.last_ip.decode(IpPayload::Full(ip.0));
+            let _ = self.state.last_ip.decode(IpPayload::Full(ip.0));
             Packet::Fup(IpPayload::Full(ip.0)).write_to(&mut self.out);
         }
     }
 
     /// Writes the outcomes that wait for more.
     pub fn flush(&mut self) {
-        let Some(tnt) = Tnt::new(self.pending, self.pending_len) else {
-            return;
-        };
-        self.stamp();
-        (self.pending, self.pending_len) = (0, 0);
-        let short = tnt.len() <= Tnt::MAX_SHORT_LEN;
-        if short {
-            Packet::TntShort(tnt)
-        } else {
-            Packet::TntLong(tnt)
+        if self.state.pending_len != 0 {
+            self.branch(|branches| branches.flush());
         }
-        .write_to(&mut self.out);
     }
 
     /// Takes the bytes written since the last call, waiting outcomes included.
     ///
     /// [`Self::psb`] right after it begins the next bytes with PSB.
     pub fn take(&mut self) -> Vec<u8> {
+        self.take_for(Vec::new())
+    }
+
+    /// [`Self::take`], going on in the memory of `room`, whose content is dropped.
+    pub fn take_for(&mut self, mut room: Vec<u8>) -> Vec<u8> {
         self.flush();
         self.stamp();
-        self.taken += self.out.len() as u64;
-        std::mem::take(&mut self.out)
+        room.clear();
+        let bytes = std::mem::replace(&mut self.out, room);
+        self.taken += bytes.len() as u64;
+        self.psb_at = self.psb_at.saturating_sub(bytes.len());
+        bytes
     }
 
     /// Bytes written in all, those taken included; waiting outcomes are not.
     #[must_use]
     pub fn written(&self) -> u64 {
-        self.taken + self.out.len() as u64
+        self.taken + self.waiting() as u64
     }
 
-    fn ip_packet(&mut self, packet: fn(IpPayload) -> Packet, ip: Avma) {
-        packet(self.last_ip.encode(ip)).write_to(&mut self.out);
+    /// Bytes that wait to be taken.
+    #[must_use]
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.out.len()
+    }
+
+    fn ip_packet(&mut self, opcode: u8, ip: Avma) {
+        self.branch(|branches| branches.ip_packet(opcode, ip));
     }
 
     /// CYC, which gives its time to the packet after it.
+    #[inline]
     fn stamp(&mut self) {
-        if let Some(clock) = &mut self.clock {
+        if std::mem::take(&mut self.stale)
+            && let Some(clock) = &mut self.clock
+        {
             clock.stamp(&mut self.out);
         }
     }
 
     fn forget_returns(&mut self) {
-        if let Some(returns) = &mut self.returns {
+        if let Some(returns) = &mut self.state.returns {
             returns.clear();
         }
     }

@@ -23,7 +23,7 @@ mod wire;
 pub use address::{Avma, FileOffset, Svma};
 pub use cofi::Cofi;
 pub use cpu::CpuModel;
-pub use encoder::{Encoder, EncoderOptions};
+pub use encoder::{Branches, Encoder, EncoderOptions};
 pub use id::{BuildId, Cpu, Pid, Tid};
 pub use last_ip::LastIp;
 pub use packet::Packet;

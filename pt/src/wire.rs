@@ -144,17 +144,20 @@ fn low<const N: usize>(value: u64) -> [u8; N] {
 }
 
 fn write_ip(out: &mut Vec<u8>, opcode: u8, ip: IpPayload) {
-    let mut put = |code: u8, bytes: &[u8]| {
-        out.push(code << 5 | opcode);
-        out.extend_from_slice(bytes);
-    };
+    let (form, bytes, len) = ip_bytes(ip);
+    out.push(form << 5 | opcode);
+    out.extend_from_slice(bytes.get(..len).unwrap_or_default());
+}
+
+/// A payload as the high three bits of the first byte, and the bytes after it.
+pub(crate) fn ip_bytes(ip: IpPayload) -> (u8, [u8; 8], usize) {
     match ip {
-        IpPayload::Suppressed => put(0, &[]),
-        IpPayload::Update16(ip) => put(1, &ip.to_le_bytes()),
-        IpPayload::Update32(ip) => put(2, &ip.to_le_bytes()),
-        IpPayload::Sext48(ip) => put(3, &low::<6>(ip)),
-        IpPayload::Update48(ip) => put(4, &low::<6>(ip)),
-        IpPayload::Full(ip) => put(6, &ip.to_le_bytes()),
+        IpPayload::Suppressed => (0, [0; 8], 0),
+        IpPayload::Update16(ip) => (1, u64::from(ip).to_le_bytes(), 2),
+        IpPayload::Update32(ip) => (2, u64::from(ip).to_le_bytes(), 4),
+        IpPayload::Sext48(ip) => (3, ip.to_le_bytes(), 6),
+        IpPayload::Update48(ip) => (4, ip.to_le_bytes(), 6),
+        IpPayload::Full(ip) => (6, ip.to_le_bytes(), 8),
     }
 }
 

@@ -12,7 +12,7 @@ const DEPTH: usize = 64;
 /// follows.
 #[derive(Debug)]
 pub(super) struct ReturnStack {
-    ring: [Avma; DEPTH],
+    ring: Box<[Avma; DEPTH]>,
     /// Where the next call goes, below [`DEPTH`].
     top: usize,
     /// How many are held, at most [`DEPTH`].
@@ -22,7 +22,7 @@ pub(super) struct ReturnStack {
 impl Default for ReturnStack {
     fn default() -> Self {
         Self {
-            ring: [Avma(0); DEPTH],
+            ring: Box::new([Avma(0); DEPTH]),
             top: 0,
             held: 0,
         }
@@ -30,6 +30,7 @@ impl Default for ReturnStack {
 }
 
 impl ReturnStack {
+    #[inline]
     pub(super) fn push(&mut self, next: Avma) {
         if let Some(slot) = self.ring.get_mut(self.top) {
             *slot = next;
@@ -39,6 +40,7 @@ impl ReturnStack {
     }
 
     /// Pops when the newest call returns to `target`; else forgets all.
+    #[inline]
     pub(super) fn matches(&mut self, target: Avma) -> bool {
         let newest = (self.top + DEPTH - 1) % DEPTH;
         let matches = self.held > 0 && self.ring.get(newest) == Some(&target);

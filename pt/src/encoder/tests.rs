@@ -42,14 +42,40 @@ fn a_run_with_a_system_call_and_a_signal() {
 }
 
 #[test]
-fn seven_outcomes_are_long_and_forty_eight_are_two_packets() {
+fn outcomes_gather_by_six_or_by_forty_seven() {
     let mut encoder = plain();
+    (0..13).for_each(|branch| encoder.conditional(branch % 2 == 0));
+    assert_eq!(
+        packets(&encoder.take()),
+        ["tnt.short TNTNTN", "tnt.short TNTNTN", "tnt.short T"]
+    );
+    let mut encoder = Encoder::new(EncoderOptions {
+        long_tnt: true,
+        ..EncoderOptions::default()
+    });
     (0..48).for_each(|branch| encoder.conditional(branch % 2 == 0));
     let text = packets(&encoder.take());
     assert_eq!(text[0], format!("tnt.long {}T", "TN".repeat(23)));
     assert_eq!(text[1], "tnt.short N");
     (0..7).for_each(|_| encoder.conditional(false));
     assert_eq!(packets(&encoder.take()), ["tnt.long NNNNNNN"]);
+}
+
+proptest::proptest! {
+    #[test]
+    fn outcomes_are_the_same_one_by_one_and_in_groups(
+        groups in proptest::collection::vec((0u64..1 << 40, 0u8..41), 0..20),
+        long_tnt: bool,
+    ) {
+        let options = EncoderOptions { long_tnt, ..EncoderOptions::default() };
+        let (mut single, mut grouped) = (Encoder::new(options), Encoder::new(options));
+        for (outcomes, count) in groups {
+            let outcomes = outcomes & !(u64::MAX << count);
+            (0..count).rev().for_each(|bit| single.conditional(outcomes >> bit & 1 != 0));
+            grouped.conditionals(outcomes, count);
+        }
+        proptest::prop_assert_eq!(single.take(), grouped.take());
+    }
 }
 
 #[test]

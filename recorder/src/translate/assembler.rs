@@ -68,6 +68,16 @@ impl Assembler {
         self.bytes(&[0x48, 0x89, 0x41, offset]);
     }
 
+    /// `mov dword [rcx+offset+4], high; mov dword [rcx+offset], low`: the end must fit first.
+    pub(super) fn log_word(&mut self, offset: u8, word: u64) {
+        let [low @ .., _, _, _, _] = word.to_le_bytes();
+        let [_, _, _, _, high @ ..] = word.to_le_bytes();
+        self.bytes(&[0xc7, 0x41, offset + 4]);
+        self.bytes(&high);
+        self.bytes(&[0xc7, 0x41, offset]);
+        self.bytes(&low);
+    }
+
     /// `mov [rcx+offset], eax`
     pub(super) fn log_eax(&mut self, offset: u8) {
         self.bytes(&[0x89, 0x41, offset]);
@@ -196,6 +206,7 @@ mod tests {
         code.log_two(0x80, 1);
         code.log_rax(2);
         code.log_edx(13);
+        code.log_word(2, 0x1122_3344_5566_7788);
         code.advance_log(9);
         code.set(Scratch::Rax, 0x1122_3344_5566_7788);
         code.return_address();
@@ -213,6 +224,8 @@ mod tests {
                 "mov word ptr [rcx],180h",
                 "mov [rcx+2],rax",
                 "mov [rcx+0Dh],edx",
+                "mov dword ptr [rcx+6],11223344h",
+                "mov dword ptr [rcx+2],55667788h",
                 "lea rcx,[rcx+9]",
                 "mov rax,1122334455667788h",
                 "mov rax,[rsp]",

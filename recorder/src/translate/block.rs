@@ -1,8 +1,8 @@
 //! One block of the program as it stands in the code cache: the same instructions, with stubs that log
 //! where control goes.
 //!
-//! A block follows the program from one address along direct jumps, calls and branches not taken, until
-//! an indirect branch, a system call, or its greatest length. Outcomes of branches are known wherever
+//! A block follows the program from one address along direct jumps, calls and the likely ways of
+//! branches, until an indirect branch, a system call, or its greatest length; short loops are unrolled. Outcomes of branches are known wherever
 //! control leaves it, so a way through costs one byte of log, not one a branch.
 //!
 //! Translating is a pure function of code and place: so what a place in the cache means is found by
@@ -143,7 +143,7 @@ pub(super) fn translate(ip: u64, at: u64, style: Style, fetch: &mut Fetch<'_>) -
         quiet: true,
         links: Vec::new(),
         constants: Vec::new(),
-        taken: Vec::new(),
+        leaving: Vec::new(),
     };
     translator.run(ip, fetch);
     translator.finish()
@@ -176,8 +176,21 @@ struct Translator {
     links: Vec<(usize, u64)>,
     /// Distances to a constant.
     constants: Vec<(usize, u64)>,
-    /// Branches whose taken side is to be written: distance, instruction, outcomes, where the log stands, target.
-    taken: Vec<(usize, u64, u8, u64, u64)>,
+    /// Branches whose other side is to be written.
+    leaving: Vec<Leaving>,
+}
+
+/// The side of a conditional branch that leaves the block.
+struct Leaving {
+    /// Where the distance of the jump is that leads to it.
+    distance: usize,
+    /// The branch.
+    ip: u64,
+    /// Outcomes that wait, with its own.
+    outcomes: u8,
+    /// Where the log stands.
+    told: u64,
+    target: u64,
 }
 
 /// What follows an instruction.
@@ -217,6 +230,9 @@ impl Translator {
 
     /// Notes that the block is made from these bytes.
     fn remember(&mut self, ip: u64, bytes: &[u8]) {
+        if self.has(ip) {
+            return;
+        }
         match self.block.source.last_mut() {
             Some((start, run)) if *start + run.len() as u64 == ip => run.extend_from_slice(bytes),
             _ => self.block.source.push((ip, bytes.to_vec())),
@@ -255,7 +271,7 @@ impl Translator {
             Cofi::Call { target } => {
                 self.push(original.next());
                 if target.0 != original.next() {
-                    self.told_call(ip, original.next(), Next::At(target.0), Saved::NONE);
+                    self.log_call(ip, original.next(), target.0);
                 }
                 self.block.successors.push(original.next());
                 self.follow(ip, target.0)
@@ -324,8 +340,7 @@ impl Translator {
 
     /// Goes on at `target` in this block, or leaves it for another.
     fn follow(&mut self, ip: u64, target: u64) -> Flow {
-        let mut runs = self.block.source.iter();
-        if runs.any(|(start, run)| (*start..*start + run.len() as u64).contains(&target)) {
+        if self.has(target) {
             self.leave(ip, target, true);
             return Flow::End;
         }
@@ -368,42 +383,68 @@ impl Translator {
         self.constants.push((at, next));
     }
 
+    /// A conditional branch: what is likely stays in the block, the other way leaves it.
+    ///
+    /// Likely is what compilers mean: a branch backward closes a loop, one forward is the exception.
     fn branch(&mut self, original: &Original<'_>, target: u64) -> Flow {
         let (ip, next) = (original.ip, original.next());
-        let distance = match condition(&original.instruction) {
+        let condition = condition(&original.instruction);
+        let taken = target <= ip && condition.is_some();
+        let (likely, other) = if taken { (target, next) } else { (next, target) };
+        let distance = match condition {
             Some(condition) => {
-                self.out.bytes(&[0x0f, 0x80 | condition]);
+                // Its lowest bit inverts a condition (SDM volume 2, "Condition Test").
+                self.out.bytes(&[0x0f, 0x80 | condition ^ u8::from(taken)]);
                 self.out.distance()
             }
-            None => {
-                // LOOP and JRCXZ reach no further than a byte: over a jump.
-                let short = original.bytes.split_last().map_or(&[][..], |(_, rest)| rest);
-                self.out.bytes(short);
-                self.out.bytes(&[2]);
-                let done = |outcomes, next| State::Done {
-                    saved: Saved::NONE,
-                    event: Some(Event::Outcomes(outcomes)),
-                    next: Next::At(next),
-                };
-                let waiting = std::mem::replace(&mut self.outcomes, NO_OUTCOMES);
-                self.place(ip, done(event::with_outcome(waiting, false), next));
-                self.out.bytes(&[0xeb, 5]);
-                self.place(ip, done(event::with_outcome(waiting, true), target));
-                self.out.bytes(&[0xe9]);
-                self.outcomes = waiting;
-                self.out.distance()
-            }
+            None => self.short_branch(original, target),
         };
-        let taken = event::with_outcome(self.outcomes, true);
-        self.taken.push((distance, ip, taken, self.told, target));
-        self.outcomes = event::with_outcome(self.outcomes, false);
+        self.leaving.push(Leaving {
+            distance,
+            ip,
+            outcomes: event::with_outcome(self.outcomes, !taken),
+            told: self.told,
+            target: other,
+        });
+        self.outcomes = event::with_outcome(self.outcomes, taken);
         self.quiet = false;
-        self.block.successors.push(target);
+        self.block.successors.push(other);
+        let again = self.has(likely);
         if event::count(self.outcomes) == event::MAX_OUTCOMES {
             let event = Event::Outcomes(self.outcomes);
-            self.log_outcomes(ip, Next::At(next), event);
+            self.log_outcomes(ip, Next::At(likely), event);
+            if again {
+                self.link(ip, likely);
+                return Flow::End;
+            }
         }
-        Flow::GoOn(next)
+        Flow::GoOn(likely)
+    }
+
+    /// `LOOP` and `JRCXZ` reach no further than a byte: over a jump, whose distance is where this says.
+    fn short_branch(&mut self, original: &Original<'_>, target: u64) -> usize {
+        let (ip, next) = (original.ip, original.next());
+        let short = original.bytes.split_last().map_or(&[][..], |(_, rest)| rest);
+        self.out.bytes(short);
+        self.out.bytes(&[2]);
+        let done = |outcomes, next| State::Done {
+            saved: Saved::NONE,
+            event: Some(Event::Outcomes(outcomes)),
+            next: Next::At(next),
+        };
+        let waiting = std::mem::replace(&mut self.outcomes, NO_OUTCOMES);
+        self.place(ip, done(event::with_outcome(waiting, false), next));
+        self.out.bytes(&[0xeb, 5]);
+        self.place(ip, done(event::with_outcome(waiting, true), target));
+        self.out.bytes(&[0xe9]);
+        self.outcomes = waiting;
+        self.out.distance()
+    }
+
+    /// Whether the block holds the instruction at this address already.
+    fn has(&self, ip: u64) -> bool {
+        let mut runs = self.block.source.iter();
+        runs.any(|(start, run)| (*start..*start + run.len() as u64).contains(&ip))
     }
 
     fn near_return(&mut self, original: &Original<'_>) -> Flow {
@@ -421,12 +462,14 @@ impl Translator {
         self.out.return_address();
         self.before(ip, Saved::RAX);
         self.out.pop(8 + arguments);
-        let tag = if self.style.calls {
-            event::RETURN
+        // What the target is, RAX says.
+        let (outcomes, target) = (self.outcomes, 0);
+        let event = if self.style.calls {
+            Event::Return { outcomes, target }
         } else {
-            event::TARGET
+            Event::Target { outcomes, target }
         };
-        self.go_to_rax(ip, tag);
+        self.go_to_rax(ip, event);
         Flow::End
     }
 
@@ -448,18 +491,33 @@ impl Translator {
         };
         self.out.bytes(&bytes);
         self.before(ip, Saved::RAX);
+        let (outcomes, target) = (self.outcomes, 0);
+        let mut event = Event::Target { outcomes, target };
         if Cofi::of(&original.instruction).is_call() {
             let next = original.next();
             self.push(next);
-            self.told_call(ip, next, Next::InRax, Saved::RAX);
             self.block.successors.push(next);
+            if self.style.calls {
+                event = Event::IndirectCall {
+                    outcomes,
+                    next,
+                    target,
+                };
+            }
         }
-        self.go_to_rax(ip, event::TARGET);
+        self.go_to_rax(ip, event);
         Flow::End
     }
 
     fn finish(mut self) -> Block {
-        for (distance, ip, outcomes, told, target) in std::mem::take(&mut self.taken) {
+        for leaving in std::mem::take(&mut self.leaving) {
+            let Leaving {
+                distance,
+                ip,
+                outcomes,
+                told,
+                target,
+            } = leaving;
             let here = self.out.len();
             self.out.lead(distance, here);
             self.told = told;

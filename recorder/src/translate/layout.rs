@@ -38,7 +38,7 @@ pub(super) const TABLES_SIZE: u64 = SPECIAL_SIZE + 2 * TARGETS * 8;
 /// The log, from the region's start.
 pub(super) const CHUNKS: u64 = 0x20_0000;
 /// Bytes of a chunk.
-pub(super) const CHUNK: u64 = 256 << 10;
+pub(super) const CHUNK: u64 = 512 << 10;
 /// Chunks of a thread: one is filled while the others are read.
 pub(super) const CHUNK_COUNT: u64 = 4;
 /// From a chunk to the next: the page between is not mapped.

@@ -6,7 +6,7 @@ use super::memory::SharedMemory;
 use super::tracee::Tracee;
 use crate::PAGE;
 use crate::error::{Error, Result};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of the file behind a region: the slots, then the chunks.
 const FILE_SIZE: u64 = PAGE + CHUNK_COUNT * CHUNK;
@@ -18,7 +18,9 @@ pub(super) struct Region {
     pub(super) base: u64,
     memory: SharedMemory,
     /// Chunks that may be written: read to their end.
-    free: [AtomicBool; CHUNK_COUNT as usize],
+    free: Mutex<[bool; CHUNK_COUNT as usize]>,
+    /// One has become free.
+    freed: Condvar,
 }
 
 impl Region {
@@ -48,7 +50,8 @@ impl Region {
         let region = Self {
             base,
             memory,
-            free: std::array::from_fn(|chunk| AtomicBool::new(chunk != 0)),
+            free: Mutex::new(ALL_BUT_FIRST),
+            freed: Condvar::new(),
         };
         region.set_pointer(region.chunk(0));
         Ok(region)
@@ -56,9 +59,7 @@ impl Region {
 
     /// Makes it as new, for another thread.
     pub(super) fn reset(&self) {
-        for (chunk, free) in self.free.iter().enumerate() {
-            free.store(chunk != 0, Ordering::Release);
-        }
+        *self.free() = ALL_BUT_FIRST;
         self.set_pointer(self.chunk(0));
     }
 
@@ -94,20 +95,36 @@ impl Region {
         self.memory.write(PAGE + chunk * CHUNK + at, bytes);
     }
 
-    /// Whether a chunk may be written; it may not any more once that was said.
-    pub(super) fn take(&self, chunk: u64) -> bool {
-        self.free
-            .get(chunk as usize)
-            .is_none_or(|free| free.swap(false, Ordering::AcqRel))
+    /// Takes a chunk to be written, once it has been read to its end.
+    pub(super) fn take(&self, chunk: u64) {
+        let mut free = self.free();
+        while let Some(false) = free.get(chunk as usize) {
+            free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(free) = free.get_mut(chunk as usize) {
+            *free = false;
+        }
     }
 
     /// A chunk has been read to its end.
     pub(super) fn give_back(&self, chunk: u64) {
-        if let Some(free) = self.free.get(chunk as usize) {
-            free.store(true, Ordering::Release);
+        if let Some(free) = self.free().get_mut(chunk as usize) {
+            *free = true;
         }
+        self.freed.notify_one();
+    }
+
+    fn free(&self) -> MutexGuard<'_, [bool; CHUNK_COUNT as usize]> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// A log begins in its first chunk.
+const ALL_BUT_FIRST: [bool; CHUNK_COUNT as usize] = {
+    let mut free = [true; CHUNK_COUNT as usize];
+    free[0] = false;
+    free
+};
 
 /// Where a new region's tables come from.
 #[derive(Clone, Copy, Debug)]

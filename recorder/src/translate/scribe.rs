@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::recorded::Packets;
 use crate::ring::Ring;
 use backtrail_bundle::versions::Boundary;
-use backtrail_pt::{Avma, Encoder, EncoderOptions, Tsc};
+use backtrail_pt::{Avma, Branches, Encoder, EncoderOptions, Tsc};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
@@ -23,6 +23,13 @@ use std::time::{Duration, Instant};
 
 /// How often logs are looked at.
 const PERIOD: Duration = Duration::from_micros(250);
+
+/// Bytes of a log that are read together.
+const PIECE: u64 = 16 << 10;
+/// Bytes of packets that are stored together.
+const SEGMENT: usize = 64 << 10;
+/// Segments that a ring has at least, for its oldest goes whole.
+const RING_SEGMENTS: usize = 64;
 
 /// Names a stream.
 pub(super) type StreamId = u64;
@@ -220,14 +227,24 @@ struct Stream {
     boundaries: Vec<Boundary>,
     bytes: Arc<AtomicU64>,
     counted: u64,
+    /// Bytes of packets that are stored together, at least.
+    segment: usize,
+    /// Memory for the next of them.
+    spare: Vec<u8>,
 }
 
 impl Stream {
     fn new(region: Arc<Region>, encoder: Encoder, keep: Keep, bytes: Arc<AtomicU64>) -> Self {
+        let segment = match &keep {
+            Keep::Newest(limit) => (limit / RING_SEGMENTS).min(SEGMENT),
+            Keep::All(_) => SEGMENT,
+        };
         Self {
             region,
             encoder,
             store: Store::new(keep),
+            segment,
+            spare: Vec::new(),
             chunk: 0,
             read: 0,
             buffer: Vec::new(),
@@ -261,28 +278,46 @@ impl Stream {
         }
     }
 
+    /// Writes the log up to `end`, a piece that fits the nearest cache at a time.
     fn write_to(&mut self, end: u64) {
         let mut log = std::mem::take(&mut self.buffer);
-        log.clear();
-        self.region.read(self.chunk, self.read, end, &mut log);
-        let mut at = 0;
-        while let Some(first) = log.get(at) {
-            // By far the most common.
-            if *first < event::TARGET && !self.leaving {
-                self.outcomes(*first);
-                at += 1;
-            } else if let Some((event, len)) = log.get(at..).and_then(Event::read) {
-                self.write(event);
-                at += len;
-            } else {
+        while self.read < end {
+            log.clear();
+            let to = end.min(self.read + PIECE);
+            self.region.read(self.chunk, self.read, to, &mut log);
+            let done = self.write_all(&log);
+            if done == 0 {
                 break;
             }
+            self.read += done as u64;
         }
-        self.read += at as u64;
         self.buffer = log;
         let written = self.encoder.written();
         self.bytes.fetch_add(written - self.counted, Ordering::Relaxed);
         self.counted = written;
+    }
+
+    /// Writes every event that is whole; says how many bytes of the log that was.
+    fn write_all(&mut self, log: &[u8]) -> usize {
+        let mut at = 0;
+        loop {
+            let rest = log.get(at..).unwrap_or_default();
+            // A system call in the log may be taken back by the event after it.
+            if !self.leaving {
+                let (len, ip) = self.encoder.branches(|branches| write_branches(rest, branches));
+                at += len;
+                if let Some(ip) = ip {
+                    self.sync(ip);
+                }
+            }
+            let Some((event, len)) = log.get(at..).and_then(Event::read) else {
+                return at;
+            };
+            if self.leaving || !event.is_branch() || log.len() - at < event::MAX_LEN {
+                self.write(event);
+                at += len;
+            }
+        }
     }
 
     fn write(&mut self, event: Event) {
@@ -294,15 +329,27 @@ impl Stream {
         }
         match event {
             Event::Outcomes(_) | Event::NoSyscall => {}
-            Event::Target(target) => {
-                self.encoder.indirect(Avma(target));
-                self.sync(Avma(target));
+            Event::Target { outcomes, target } => {
+                self.outcomes(outcomes);
+                self.indirect(target);
             }
-            Event::Return(target) => {
-                self.encoder.near_return(Avma(target));
-                self.sync(Avma(target));
+            Event::Return { outcomes, target } => {
+                self.outcomes(outcomes);
+                self.near_return(target);
             }
-            Event::Call { next } => self.encoder.call(Avma(next), Avma(0), false),
+            Event::Call { outcomes, next } => {
+                self.outcomes(outcomes);
+                self.encoder.call(Avma(next), Avma(0), false);
+            }
+            Event::IndirectCall {
+                outcomes,
+                next,
+                target,
+            } => {
+                self.outcomes(outcomes);
+                self.encoder.call(Avma(next), Avma(0), false);
+                self.indirect(target);
+            }
             Event::Syscall { time } => {
                 self.encoder.set_time(Tsc(time));
                 self.leaving = true;
@@ -342,10 +389,23 @@ impl Stream {
         }
     }
 
+    #[inline]
     fn outcomes(&mut self, outcomes: u8) {
         let count = event::count(outcomes);
         self.encoder
             .conditionals(u64::from(outcomes) & !(1 << count), count as u8);
+    }
+
+    #[inline]
+    fn indirect(&mut self, target: u64) {
+        self.encoder.indirect(Avma(target));
+        self.sync(Avma(target));
+    }
+
+    #[inline]
+    fn near_return(&mut self, target: u64) {
+        self.encoder.near_return(Avma(target));
+        self.sync(Avma(target));
     }
 
     fn leave(&mut self) {
@@ -361,19 +421,28 @@ impl Stream {
     }
 
     /// PSB, when one is due: the program stands at `ip`.
+    #[inline]
     fn sync(&mut self, ip: Avma) {
         if self.encoder.psb_due() {
-            let packets = self.encoder.take();
-            self.store.push(packets);
-            self.encoder.psb(ip);
+            self.psb(ip);
         }
+    }
+
+    #[cold]
+    fn psb(&mut self, ip: Avma) {
+        if self.encoder.waiting() >= self.segment {
+            let room = std::mem::take(&mut self.spare);
+            let packets = self.encoder.take_for(room);
+            self.spare = self.store.push(packets);
+        }
+        self.encoder.psb(ip);
     }
 
     fn finish(mut self) -> Written {
         if self.leaving {
             self.leave();
         }
-        self.store.push(self.encoder.take());
+        let _ = self.store.push(self.encoder.take());
         self.bytes
             .fetch_add(self.encoder.written() - self.counted, Ordering::Relaxed);
         let (bytes, gaps) = (self.encoder.written(), self.gaps);
@@ -398,65 +467,96 @@ impl Stream {
     }
 }
 
+/// Writes the branches that a log begins with, as long as the longest event is sure to be whole. Says how
+/// many bytes they were, and where the program stood after them, if that is known.
+fn write_branches(log: &[u8], branches: &mut Branches<'_>) -> (usize, Option<Avma>) {
+    let mut at = 0;
+    let mut ip = None;
+    while !branches.is_full()
+        && let Some(head) = log.get(at..).and_then(|rest| rest.first_chunk())
+    {
+        let &[tag, behind, ref words @ ..]: &[u8; event::MAX_LEN] = head;
+        let &[first, second] = words.as_chunks::<8>().0.first_chunk().unwrap_or(&[[0; 8]; 2]);
+        let (first, second) = (u64::from_le_bytes(first), u64::from_le_bytes(second));
+        let outcomes = match tag {
+            0..event::TARGET => tag,
+            event::TARGET | event::CALL | event::RETURN | event::INDIRECT_CALL => behind,
+            _ => break,
+        };
+        let count = event::count(outcomes);
+        branches.conditionals(u64::from(outcomes) & !(1 << count), count as u8);
+        ip = None;
+        let target = match tag {
+            event::TARGET => Avma(first),
+            event::RETURN => {
+                if branches.compressed_return(Avma(first)) {
+                    ip = Some(Avma(first));
+                    at += 10;
+                    continue;
+                }
+                Avma(first)
+            }
+            event::INDIRECT_CALL => {
+                branches.call(Avma(first));
+                at += 8;
+                Avma(second)
+            }
+            event::CALL => {
+                branches.call(Avma(first));
+                at += 10;
+                continue;
+            }
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        branches.indirect(target);
+        ip = Some(target);
+        at += 10;
+    }
+    (at, ip)
+}
+
 /// Packets, kept.
 enum Store {
     Ring(Ring),
     File {
         file: File,
-        waiting: Vec<u8>,
         len: u64,
         failure: Option<std::io::Error>,
     },
 }
 
 impl Store {
-    /// Packets that wait to be written to a file together.
-    const BATCH: usize = 1 << 20;
-
     fn new(keep: Keep) -> Self {
         match keep {
             Keep::Newest(limit) => Self::Ring(Ring::new(Some(limit))),
             Keep::All(file) => Self::File {
                 file,
-                waiting: Vec::new(),
                 len: 0,
                 failure: None,
             },
         }
     }
 
-    fn push(&mut self, packets: Vec<u8>) {
+    /// Keeps packets; gives back memory for others.
+    fn push(&mut self, packets: Vec<u8>) -> Vec<u8> {
         match self {
             Self::Ring(ring) => ring.push(packets),
-            Self::File { waiting, .. } => {
-                waiting.extend_from_slice(&packets);
-                if waiting.len() >= Self::BATCH {
-                    self.flush();
+            Self::File { file, len, failure } => {
+                if failure.is_none() {
+                    match file.write_all(&packets) {
+                        Ok(()) => *len += packets.len() as u64,
+                        Err(error) => *failure = Some(error),
+                    }
                 }
+                packets
             }
         }
     }
 
-    fn flush(&mut self) {
-        if let Self::File {
-            file,
-            waiting,
-            len,
-            failure,
-        } = self
-        {
-            if failure.is_none() {
-                match file.write_all(waiting) {
-                    Ok(()) => *len += waiting.len() as u64,
-                    Err(error) => *failure = Some(error),
-                }
-            }
-            waiting.clear();
-        }
-    }
-
-    fn finish(mut self) -> (Packets, u64, Option<std::io::Error>) {
-        self.flush();
+    fn finish(self) -> (Packets, u64, Option<std::io::Error>) {
         match self {
             Self::Ring(ring) => {
                 let dropped = ring.dropped();

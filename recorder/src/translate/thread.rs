@@ -228,9 +228,7 @@ impl Translated {
     fn turn_over(&mut self, told: Option<u64>, scribe: &Scribe) {
         scribe.full(self.stream, self.cursor.written(&self.region), told);
         let next = (self.cursor.chunk + 1) % layout::CHUNK_COUNT;
-        while !self.region.take(next) {
-            std::thread::yield_now();
-        }
+        self.region.take(next);
         self.cursor.chunk = next;
         self.region.set_pointer(self.region.chunk(next));
     }
@@ -402,11 +400,8 @@ impl Translated {
                     Next::At(next) => next,
                     Next::InRax => registers.rax,
                 };
-                match event {
-                    Some(Event::Target(_)) => self.log(Event::Target(next), scribe),
-                    Some(Event::Return(_)) => self.log(Event::Return(next), scribe),
-                    Some(event) => self.log(event, scribe),
-                    None => {}
+                if let Some(event) = event {
+                    self.log(event.completed(next), scribe);
                 }
                 self.restore(saved, registers);
                 registers.rip = next;

@@ -30,105 +30,82 @@ impl Translator {
     /// turn is told twice: before its branch, and behind it, each an address not passed since the other.
     pub(super) fn log_turn(&mut self, ip: u64, target: u64) {
         for at in [ip, target] {
-            self.log_word(
-                ip,
-                event::TURN,
-                at,
-                Event::Turn(at),
-                Next::At(target),
-                Saved::NONE,
-            );
+            self.log(ip, Event::Turn(at), Next::At(target), Saved::NONE);
         }
         self.told = target;
     }
 
-    /// Logs a tag and a constant; RAX may be in use already.
-    pub(super) fn log_word(&mut self, ip: u64, tag: u8, word: u64, event: Event, next: Next, saved: Saved) {
-        let done = |saved, event| State::Done { saved, event, next };
-        self.place(ip, done(saved, Some(event)));
-        self.out.store(Scratch::Rcx, layout::SAVED_RCX);
-        self.place(ip, done(saved.and(Saved::RCX), Some(event)));
-        self.out.store(Scratch::Rdx, layout::SAVED_RDX);
-        self.out.load(Scratch::Rcx, layout::LOG_POINTER);
-        // RDX holds the word by halves: `mov [rcx+5], edx` first, for the end must fit first.
-        self.out.set(Scratch::Rdx, word >> 32);
-        let both = saved.and(Saved::RCX).and(Saved::RDX);
-        self.place(ip, done(both, Some(event)));
-        self.out.log_edx(5);
-        self.out.set(Scratch::Rdx, word & 0xffff_ffff);
-        self.out.log_edx(1);
-        self.out.log_byte(tag);
-        self.out.advance_log(9);
-        self.out.store(Scratch::Rcx, layout::LOG_POINTER);
-        self.place(ip, done(both, None));
-        self.out.load(Scratch::Rdx, layout::SAVED_RDX);
-        self.out.load(Scratch::Rcx, layout::SAVED_RCX);
-        self.place(ip, done(saved, None));
-    }
-
-    /// Logs the call, when calls are.
-    pub(super) fn told_call(&mut self, ip: u64, next: u64, to: Next, saved: Saved) {
-        if !self.style.calls {
-            return;
-        }
-        if self.outcomes != NO_OUTCOMES {
-            // In order: outcomes first.
-            let event = Event::Outcomes(self.outcomes);
-            let told = self.told;
-            self.log_outcomes_under(ip, to, event, saved);
-            if to == Next::InRax {
-                self.told = told;
-            }
-        }
-        self.log_word(ip, event::CALL, next, Event::Call { next }, to, saved);
-        if let Next::At(to) = to {
+    /// Logs the direct call, when calls are.
+    pub(super) fn log_call(&mut self, ip: u64, next: u64, to: u64) {
+        if self.style.calls {
+            let outcomes = self.outcomes;
+            self.log(ip, Event::Call { outcomes, next }, Next::At(to), Saved::NONE);
             self.told = to;
         }
     }
 
-    /// [`Self::log_outcomes`] while other registers wait too.
-    pub(super) fn log_outcomes_under(&mut self, ip: u64, next: Next, event: Event, saved: Saved) {
-        let from = self.block.places.len();
-        self.log_outcomes(ip, next, event);
-        for place in self.block.places.iter_mut().skip(from) {
-            if let State::Done { saved: held, .. } = &mut place.state {
-                *held = held.and(saved);
+    /// Logs an event whose outcomes are those that wait, and whose target, if any, is in RAX, which waits
+    /// in its slot then.
+    fn log(&mut self, ip: u64, event: Event, next: Next, saved: Saved) {
+        let done = |saved, event| State::Done { saved, event, next };
+        self.place(ip, done(saved, Some(event)));
+        self.out.store(Scratch::Rcx, layout::SAVED_RCX);
+        let saved_too = saved.and(Saved::RCX);
+        self.place(ip, done(saved_too, Some(event)));
+        self.out.load(Scratch::Rcx, layout::LOG_POINTER);
+        // The end first, so that what does not fit faults before anything is written.
+        let len = match event {
+            Event::Target { outcomes, .. } => {
+                self.out.log_rax(2);
+                self.out.log_two(event::TARGET, outcomes);
+                10
             }
+            Event::Return { outcomes, .. } => {
+                self.out.log_rax(2);
+                self.out.log_two(event::RETURN, outcomes);
+                10
+            }
+            Event::IndirectCall { outcomes, next, .. } => {
+                self.out.log_rax(10);
+                self.out.log_word(2, next);
+                self.out.log_two(event::INDIRECT_CALL, outcomes);
+                18
+            }
+            Event::Call { outcomes, next } => {
+                self.out.log_word(2, next);
+                self.out.log_two(event::CALL, outcomes);
+                10
+            }
+            Event::Turn(at) => {
+                self.out.log_word(1, at);
+                self.out.log_byte(event::TURN);
+                9
+            }
+            _ => 0,
+        };
+        self.out.advance_log(len);
+        self.out.store(Scratch::Rcx, layout::LOG_POINTER);
+        self.outcomes = NO_OUTCOMES;
+        self.quiet = false;
+        self.place(ip, done(saved_too, None));
+        if saved == Saved::NONE {
+            self.out.load(Scratch::Rcx, layout::SAVED_RCX);
+            self.place(ip, done(saved, None));
         }
     }
 
-    /// Logs the target in RAX and goes there, by way of the tables.
-    pub(super) fn go_to_rax(&mut self, ip: u64, tag: u8) {
-        let outcomes = self.outcomes;
-        let done = |saved, event| State::Done {
-            saved,
-            event,
-            next: Next::InRax,
-        };
-        // The event's target is RAX itself.
-        let event = Some(if tag == event::RETURN {
-            Event::Return(0)
-        } else {
-            Event::Target(0)
-        });
-        self.place(ip, done(Saved::RAX, event));
-        self.out.store(Scratch::Rcx, layout::SAVED_RCX);
-        self.place(ip, done(Saved::RAX.and(Saved::RCX), event));
-        self.out.load(Scratch::Rcx, layout::LOG_POINTER);
-        if outcomes == NO_OUTCOMES {
-            self.out.log_rax(1);
-            self.out.log_byte(tag);
-            self.out.advance_log(9);
-        } else {
-            self.out.log_rax(2);
-            self.out.log_two(outcomes, tag);
-            self.out.advance_log(10);
-        }
-        self.out.store(Scratch::Rcx, layout::LOG_POINTER);
-        self.outcomes = NO_OUTCOMES;
-        self.place(ip, done(Saved::RAX.and(Saved::RCX), None));
+    /// Logs an indirect branch to the target in RAX and goes there, by way of the tables.
+    pub(super) fn go_to_rax(&mut self, ip: u64, event: Event) {
+        self.log(ip, event, Next::InRax, Saved::RAX);
         self.out.store(Scratch::Rdx, layout::SAVED_RDX);
-        self.place(ip, done(Saved::ALL, None));
+        self.place(
+            ip,
+            State::Done {
+                saved: Saved::ALL,
+                event: None,
+                next: Next::InRax,
+            },
+        );
         self.out.hash();
         self.out.jump_by_table(layout::FIRST);
     }

@@ -42,7 +42,16 @@ fn a_loop_without_packets_is_told_of_at_each_turn() {
     // dec edi; jne back; ret
     let counting = block(0x1000, &[0xff, 0xcf, 0x75, 0xfc, 0xc3]);
     assert!(!tells(&counting, Event::Turn(0x1002)));
-    assert!(tells(&counting, Event::Outcomes(0b11)));
+    assert!(tells(&counting, Event::Outcomes(0b10)));
+}
+
+#[test]
+fn a_short_loop_is_unrolled_until_a_byte_is_full() {
+    // dec edi; jne back; ret
+    let counting = block(0x1000, &[0xff, 0xcf, 0x75, 0xfc, 0xc3]);
+    assert!(tells(&counting, Event::Outcomes(0b111_1111)));
+    assert!(tells(&counting, Event::Outcomes(0b111_1110)));
+    assert_eq!(counting.source, [(0x1000, vec![0xff, 0xcf, 0x75, 0xfc])]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::{SYSCALL_LEN, State, Translated, Trapped};
 use crate::clock;
 use crate::error::Result;
 use crate::ptrace;
-use crate::translate::event::Event;
+use crate::translate::event::{Event, NO_OUTCOMES};
 use crate::translate::scribe::Scribe;
 use backtrail_bundle::core::Registers;
 use backtrail_pt::cofi::Cofi;
@@ -96,7 +96,16 @@ impl Translated {
             Cofi::Sequential if to == next => {}
             Cofi::Sequential if code.instruction.repeats && to == ip => {}
             Cofi::Jump { target } | Cofi::Call { target } if to == target.0 => {}
-            Cofi::IndirectJump | Cofi::IndirectCall | Cofi::Return => self.log(Event::Target(to), scribe),
+            Cofi::IndirectJump | Cofi::IndirectCall | Cofi::Return => {
+                let outcomes = NO_OUTCOMES;
+                self.log(
+                    Event::Target {
+                        outcomes,
+                        target: to,
+                    },
+                    scribe,
+                );
+            }
             _ => self.log(Event::Lost(to), scribe),
         }
         true

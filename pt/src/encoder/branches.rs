@@ -1,0 +1,213 @@
+//! TNT, TIP and compressed returns: the packets that by far outnumber all others.
+//!
+//! Whoever writes many branches in a row does so through [`Branches`], whose few words of state stay in
+//! registers meanwhile.
+
+use super::returns::ReturnStack;
+use crate::packet::{IpPayload, Tnt};
+use crate::wire::{extended, ip_bytes, opcode};
+use crate::{Avma, LastIp};
+
+/// Bytes that one event takes at most: TNT twice, and TIP.
+const EVENT: usize = 8 + 8 + 9;
+
+/// Branches being written, until [`Branches::is_full`].
+#[derive(Debug)]
+pub struct Branches<'a> {
+    out: &'a mut [u8],
+    /// Where the next byte goes.
+    pub(super) end: usize,
+    /// From here on no event is sure to fit, or a PSB is due.
+    full: usize,
+    pub(super) state: BranchState,
+}
+
+/// What branches are told against.
+#[derive(Debug)]
+pub(super) struct BranchState {
+    pub(super) last_ip: LastIp,
+    /// Outcomes not written yet, the oldest highest.
+    pub(super) pending: u64,
+    /// How many: at most 47.
+    pub(super) pending_len: u8,
+    pub(super) long_tnt: bool,
+    /// With return compression.
+    pub(super) returns: Option<ReturnStack>,
+}
+
+impl BranchState {
+    pub(super) fn new(compress_returns: bool, long_tnt: bool) -> Self {
+        Self {
+            last_ip: LastIp::default(),
+            pending: 0,
+            pending_len: 0,
+            long_tnt,
+            returns: compress_returns.then(ReturnStack::default),
+        }
+    }
+
+    /// The same, no other having it.
+    pub(super) fn take(&mut self) -> Self {
+        Self {
+            returns: self.returns.take(),
+            ..*self
+        }
+    }
+}
+
+impl<'a> Branches<'a> {
+    /// Writes to `out` from `end` on, which has room for [`Branches::room`] of the bytes up to `until`.
+    #[inline]
+    pub(super) fn new(out: &'a mut [u8], end: usize, until: usize, state: BranchState) -> Self {
+        let full = until.min(out.len().saturating_sub(EVENT - 1));
+        Self {
+            out,
+            end,
+            full,
+            state,
+        }
+    }
+
+    /// Bytes of memory to write up to `len`.
+    #[inline]
+    pub(super) fn room(len: usize) -> usize {
+        len + EVENT
+    }
+
+    /// No more may be written: a PSB is due.
+    #[must_use]
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.end >= self.full
+    }
+
+    /// The outcomes of `count` conditional branches (at most 47): the low bits of `outcomes`, the oldest
+    /// highest; the others are zero.
+    #[inline]
+    pub fn conditionals(&mut self, outcomes: u64, count: u8) {
+        if self.state.pending_len + count <= Tnt::MAX_LEN {
+            self.state.pending = self.state.pending << count | outcomes;
+            self.state.pending_len += count;
+            return;
+        }
+        // Full packets are written now, and less than one waits.
+        let group = if self.state.long_tnt {
+            Tnt::MAX_LEN
+        } else {
+            Tnt::MAX_SHORT_LEN
+        };
+        let room = (group - self.state.pending_len % group) % group;
+        let (now, later) = (count.min(room), count.saturating_sub(room));
+        let (packets, len) = tnts(
+            self.state.pending << now | outcomes >> later,
+            self.state.pending_len + now,
+            self.state.long_tnt,
+        );
+        self.put(packets, len);
+        self.state.pending = outcomes & !(u64::MAX << later);
+        self.state.pending_len = later;
+    }
+
+    /// A near call, whose return address is `next`. An indirect one: [`Self::indirect`] as well, after.
+    #[inline]
+    pub fn call(&mut self, next: Avma) {
+        if let Some(returns) = &mut self.state.returns {
+            returns.push(next);
+        }
+    }
+
+    /// An indirect jump or call went to `target`.
+    #[inline]
+    pub fn indirect(&mut self, target: Avma) {
+        self.flush();
+        self.ip_packet(opcode::TIP, target);
+    }
+
+    /// A near return went to `target`; `false`: no call matches it, and it is to be told as
+    /// [`Self::indirect`].
+    #[must_use]
+    #[inline]
+    pub fn compressed_return(&mut self, target: Avma) -> bool {
+        let returns = self.state.returns.as_mut();
+        let matches = returns.is_some_and(|returns| returns.matches(target));
+        if matches {
+            self.conditionals(1, 1);
+        }
+        matches
+    }
+
+    /// Writes the outcomes that wait for more.
+    #[inline]
+    pub(super) fn flush(&mut self) {
+        let (outcomes, len) = (self.state.pending, self.state.pending_len);
+        let (packets, len) = if self.state.long_tnt {
+            tnts(outcomes, len, true)
+        } else {
+            short_tnts(outcomes, len)
+        };
+        self.put(packets, len);
+        (self.state.pending, self.state.pending_len) = (0, 0);
+    }
+
+    /// An IP packet in its shortest form, as [`LastIp::encode`] says.
+    #[inline]
+    pub(super) fn ip_packet(&mut self, opcode: u8, ip: Avma) {
+        match self.state.last_ip.encode_user(ip) {
+            // 2, 4 or 6 bytes follow.
+            Some(form) => {
+                let head = u64::from(form << 5 | opcode);
+                self.put(head | ip.0 << 8, 1 + 2 * usize::from(form));
+            }
+            None => {
+                let payload = self.state.last_ip.encode(ip);
+                self.put_far_ip(opcode, payload);
+            }
+        }
+    }
+
+    #[cold]
+    fn put_far_ip(&mut self, opcode: u8, payload: IpPayload) {
+        let (form, bytes, len) = ip_bytes(payload);
+        self.put(u64::from(form << 5 | opcode), 1);
+        self.put(u64::from_le_bytes(bytes), len);
+    }
+
+    /// Appends the `len` low bytes of a word, 8 at most.
+    #[inline]
+    fn put(&mut self, word: u64, len: usize) {
+        if let Some(place) = self.out.get_mut(self.end..self.end + 8) {
+            place.copy_from_slice(&word.to_le_bytes());
+            self.end += len;
+        }
+    }
+}
+
+/// The packets of outcomes, the first in the lowest byte, and their length.
+#[inline(never)]
+fn tnts(outcomes: u64, len: u8, long: bool) -> (u64, usize) {
+    if !long || len <= Tnt::MAX_SHORT_LEN {
+        return short_tnts(outcomes, len);
+    }
+    let head = u64::from(opcode::EXTENDED) | u64::from(extended::TNT_LONG) << 8;
+    (head | (outcomes | 1 << len) << 16, 8)
+}
+
+/// The packets of `len` outcomes (48 at most, the oldest highest), the first in the lowest byte, and how
+/// many they are. Without branches, for nobody could foretell them.
+#[inline]
+fn short_tnts(outcomes: u64, len: u8) -> (u64, usize) {
+    const GROUP: u32 = Tnt::MAX_SHORT_LEN as u32;
+    let len = u32::from(len);
+    let (full, rest) = (len / GROUP, len % GROUP);
+    // Groups of 6 bits, the oldest highest in 48, each into a byte of its own.
+    let groups = outcomes << (8 * GROUP).saturating_sub(len);
+    let groups = (groups & 0xffff_ff00_0000) << 8 | groups & 0xff_ffff;
+    let groups = (groups & 0x00ff_f000_00ff_f000) << 4 | groups & 0x0fff_0000_0fff;
+    let groups = (groups & 0x0fc0_0fc0_0fc0_0fc0) << 2 | groups & 0x003f_003f_003f_003f;
+    let packets = (groups << 1 | 0x8080_8080_8080_8080).swap_bytes();
+    let last = ((outcomes & !(u64::MAX << rest)) | 1 << rest) << 1;
+    let some = u32::from(rest != 0);
+    let above = |value: u64| value.checked_shl(8 * full).unwrap_or(0);
+    let bytes = packets & !above(u64::MAX) | above(last * u64::from(some));
+    (bytes, (full + some) as usize)
+}
