@@ -52,12 +52,14 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(pid: RawTid) -> Self {
+    /// What a process is now; `added` is what the recorder has added to its memory already.
+    pub(crate) fn new(pid: RawTid, added: Vec<(u64, u64)>) -> Self {
         let mut process = Self {
             program: process::program(pid),
             command_line: process::command_line(pid),
             ..Self::default()
         };
+        process.image.added = added;
         process.image.update(pid);
         process
     }

@@ -63,7 +63,7 @@ impl Session<'_> {
                 seized.push(tid);
             }
         }
-        self.processes.insert(leader, Process::new(leader));
+        self.processes.insert(leader, Process::new(leader, Vec::new()));
         self.free = ptrace::affinity(leader);
         self.attached.extend(&seized);
         for tid in seized {

@@ -52,7 +52,7 @@ impl Session<'_> {
             return Ok(());
         }
         if !known {
-            self.processes.insert(pid, Process::new(pid));
+            self.processes.insert(pid, Process::new(pid, Vec::new()));
         }
         if let Some(clean) = without_trap_flag(registers) {
             let _ = ptrace::set_registers(tid, &clean);
@@ -93,7 +93,7 @@ impl Session<'_> {
         }
         let process = Process {
             replaced: !first,
-            ..Process::new(tid)
+            ..Process::new(tid, Vec::new())
         };
         self.processes.insert(tid, process);
         ptrace::unblock_trap(tid);

@@ -391,7 +391,7 @@ impl Session<'_> {
             return Ok(());
         }
         if !known {
-            self.processes.insert(pid, Process::new(pid));
+            self.processes.insert(pid, Process::new(pid, kin.areas()));
         }
         ptrace::unblock_trap(tid);
         let keep = self.keep(tid)?;

@@ -30,6 +30,13 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
+    /// With room for most blocks.
+    pub(super) fn new() -> Self {
+        Self {
+            code: Vec::with_capacity(1 << 10),
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.code.len()
     }

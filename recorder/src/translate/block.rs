@@ -8,18 +8,20 @@
 //! Translating is a pure function of code and place: so what a place in the cache means is found by
 //! translating again ([`Block::places`]), and need not be kept.
 
+mod source;
 mod stubs;
 
 use super::assembler::{Assembler, Scratch};
 use super::event::{self, Event, NO_OUTCOMES};
 use super::layout;
+pub(super) use source::Source;
 use backtrail_pt::cofi::Cofi;
 use iced_x86::{
     Code, ConditionCode, ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic, Register,
 };
 
 /// Most instructions of a block.
-const MAX_INSTRUCTIONS: usize = 96;
+const MAX_INSTRUCTIONS: usize = 32;
 /// Longest instruction.
 const MAX_LEN: usize = 15;
 
@@ -115,8 +117,8 @@ pub(super) struct Block {
     pub(super) code: Vec<u8>,
     /// Offsets of the `int3`s.
     pub(super) traps: Vec<(u32, Trap)>,
-    /// The program's bytes it was made from, by address.
-    pub(super) source: Vec<(u64, Vec<u8>)>,
+    /// The program's bytes it was made from.
+    pub(super) source: Source,
     /// Ascending by offset; none, unless they were asked for.
     pub(super) places: Vec<Place>,
     /// Addresses that are likely to be next.
@@ -136,14 +138,19 @@ pub(super) fn translate(ip: u64, at: u64, style: Style, fetch: &mut Fetch<'_>) -
     let mut translator = Translator {
         at,
         style,
-        out: Assembler::default(),
-        block: Block::default(),
+        out: Assembler::new(),
+        block: Block {
+            traps: Vec::with_capacity(8),
+            successors: Vec::with_capacity(8),
+            source: Source::new(),
+            ..Block::default()
+        },
         outcomes: NO_OUTCOMES,
         told: ip,
         quiet: true,
-        links: Vec::new(),
+        links: Vec::with_capacity(8),
         constants: Vec::new(),
-        leaving: Vec::new(),
+        leaving: Vec::with_capacity(8),
     };
     translator.run(ip, fetch);
     translator.finish()
@@ -213,7 +220,7 @@ impl Translator {
             if instruction.is_invalid() {
                 return self.native(ip);
             }
-            self.remember(ip, bytes);
+            self.block.source.add(ip, bytes);
             let original = Original {
                 ip,
                 bytes,
@@ -226,17 +233,6 @@ impl Translator {
             }
         }
         self.leave(ip, ip, false);
-    }
-
-    /// Notes that the block is made from these bytes.
-    fn remember(&mut self, ip: u64, bytes: &[u8]) {
-        if self.has(ip) {
-            return;
-        }
-        match self.block.source.last_mut() {
-            Some((start, run)) if *start + run.len() as u64 == ip => run.extend_from_slice(bytes),
-            _ => self.block.source.push((ip, bytes.to_vec())),
-        }
     }
 
     /// What stands at the end of the code so far.
@@ -304,43 +300,46 @@ impl Translator {
 
     /// An instruction that does not branch.
     fn copy(&mut self, original: &Original<'_>) -> Flow {
-        match self.relocated(original.bytes, original) {
-            Some(bytes) => {
-                self.out.bytes(&bytes);
-                Flow::GoOn(original.next())
-            }
-            None => {
-                self.native(original.ip);
-                Flow::End
-            }
+        if self.relocate(original.bytes, original) {
+            Flow::GoOn(original.next())
+        } else {
+            self.native(original.ip);
+            Flow::End
         }
     }
 
-    /// `bytes`, a form of the instruction with the same displacement at the same distance from the end,
-    /// so that what it names relative to RIP stays the same; `None`: out of reach.
-    fn relocated(&self, bytes: &[u8], original: &Original<'_>) -> Option<Vec<u8>> {
-        let mut bytes = bytes.to_vec();
-        if original.instruction.is_ip_rel_memory_operand() {
-            if original.offsets.displacement_size() != 4
-                || original.instruction.memory_base() == Register::EIP
-            {
-                return None;
-            }
-            let from_end = original.bytes.len() - original.offsets.displacement_offset();
-            let at = bytes.len().checked_sub(from_end)?;
-            let end = self.at + (self.out.len() + bytes.len()) as u64;
-            let distance = original.instruction.memory_displacement64().wrapping_sub(end) as i64;
-            let distance = i32::try_from(distance).ok()?;
-            bytes
-                .get_mut(at..at + 4)?
-                .copy_from_slice(&distance.to_le_bytes());
+    /// Writes `bytes`, a form of the instruction with the same displacement at the same distance from the
+    /// end, so that what it names relative to RIP stays the same; `false`: that is out of reach, and
+    /// nothing is written.
+    fn relocate(&mut self, bytes: &[u8], original: &Original<'_>) -> bool {
+        let start = self.out.len();
+        self.out.bytes(bytes);
+        if !original.instruction.is_ip_rel_memory_operand() {
+            return true;
         }
-        Some(bytes)
+        let end = self.out.len();
+        let from_end = original.bytes.len() - original.offsets.displacement_offset();
+        let distance = original
+            .instruction
+            .memory_displacement64()
+            .wrapping_sub(self.at + end as u64) as i64;
+        let place = end
+            .checked_sub(from_end)
+            .and_then(|at| self.out.code.get_mut(at..at + 4));
+        if let (Ok(distance), Some(place)) = (i32::try_from(distance), place)
+            && original.offsets.displacement_size() == 4
+            && original.instruction.memory_base() != Register::EIP
+        {
+            place.copy_from_slice(&distance.to_le_bytes());
+            return true;
+        }
+        self.out.code.truncate(start);
+        false
     }
 
     /// Goes on at `target` in this block, or leaves it for another.
     fn follow(&mut self, ip: u64, target: u64) -> Flow {
-        if self.has(target) {
+        if self.block.source.has(target) {
             self.leave(ip, target, true);
             return Flow::End;
         }
@@ -409,7 +408,7 @@ impl Translator {
         self.outcomes = event::with_outcome(self.outcomes, taken);
         self.quiet = false;
         self.block.successors.push(other);
-        let again = self.has(likely);
+        let again = self.block.source.has(likely);
         if event::count(self.outcomes) == event::MAX_OUTCOMES {
             let event = Event::Outcomes(self.outcomes);
             self.log_outcomes(ip, Next::At(likely), event);
@@ -441,12 +440,6 @@ impl Translator {
         self.out.distance()
     }
 
-    /// Whether the block holds the instruction at this address already.
-    fn has(&self, ip: u64) -> bool {
-        let mut runs = self.block.source.iter();
-        runs.any(|(start, run)| (*start..*start + run.len() as u64).contains(&ip))
-    }
-
     fn near_return(&mut self, original: &Original<'_>) -> Flow {
         let ip = original.ip;
         if original.instruction.code() != Code::Retnq && original.instruction.code() != Code::Retnq_imm16 {
@@ -475,21 +468,15 @@ impl Translator {
 
     fn indirect(&mut self, original: &Original<'_>) -> Flow {
         let ip = original.ip;
-        let bytes = load_operand(original).and_then(|bytes| {
-            // RAX is saved first.
-            let before = self.out.len();
-            self.out.store(Scratch::Rax, layout::SAVED_RAX);
-            let bytes = self.relocated(&bytes, original);
-            if bytes.is_none() {
-                self.out.code.truncate(before);
-            }
-            bytes
-        });
-        let Some(bytes) = bytes else {
+        // RAX is saved first.
+        let before = self.out.len();
+        self.out.store(Scratch::Rax, layout::SAVED_RAX);
+        let load = load_operand(original);
+        if !load.is_some_and(|bytes| self.relocate(&bytes, original)) {
+            self.out.code.truncate(before);
             self.native(ip);
             return Flow::End;
-        };
-        self.out.bytes(&bytes);
+        }
         self.before(ip, Saved::RAX);
         let (outcomes, target) = (self.outcomes, 0);
         let mut event = Event::Target { outcomes, target };

@@ -2,7 +2,7 @@
 //! branches find them.
 
 use super::assembler::{Assembler, Scratch};
-use super::block::{self, Block, Fetch, Next, Place, Saved, State, Style, Trap};
+use super::block::{self, Block, Fetch, Next, Place, Saved, Source, State, Style, Trap};
 use super::event::NO_OUTCOMES;
 use super::layout;
 use super::memory::SharedMemory;
@@ -19,7 +19,7 @@ const MAX_BLOCK: u64 = 1 << 14;
 /// Most pieces of code kept that are there no more.
 const MAX_PAST: usize = 1 << 20;
 /// Blocks translated at once: those that are likely to be next.
-const AHEAD: usize = 12;
+const AHEAD: usize = 4;
 
 /// A part of the cache.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ enum Piece {
         ip: u64,
         /// The number of changes of code before it was translated.
         version: u32,
-        source: Vec<(u64, Vec<u8>)>,
+        source: Source,
         len: u32,
     },
     /// Comes from an indirect branch to `ip`; all registers are as the program has them from `clean` on.
@@ -280,13 +280,10 @@ impl Cache {
             self.traps.insert(trapped, cause);
         }
         let len = code.len() as u32;
-        for (start, run) in &source {
-            let last = start + (run.len() as u64).saturating_sub(1);
-            for page in start / PAGE..=last / PAGE {
-                let ips = self.pages.entry(page).or_default();
-                if ips.last() != Some(&ip) {
-                    ips.push(ip);
-                }
+        for page in source.pages() {
+            let ips = self.pages.entry(page).or_default();
+            if ips.last() != Some(&ip) {
+                ips.push(ip);
             }
         }
         self.pieces.insert(
@@ -420,7 +417,7 @@ impl Cache {
                 if offset >= *len {
                     return None;
                 }
-                let mut again = |from: u64, out: &mut [u8]| fetch_from(source, from, out);
+                let mut again = |from: u64, out: &mut [u8]| source.read(from, out);
                 let block = block::translate(
                     *ip,
                     *at,
@@ -474,8 +471,8 @@ impl Cache {
                 return false;
             };
             source
-                .iter()
-                .any(|(start, run)| *start < range.end && range.start < start + run.len() as u64)
+                .runs()
+                .any(|(start, run)| start < range.end && range.start < start + run.len() as u64)
         });
         found
     }
@@ -493,12 +490,12 @@ impl Cache {
     /// Code that was executed where code has changed, by the change since which it stood there.
     pub(super) fn fragments(&self) -> Vec<Fragment> {
         let mut all = self.past.clone();
+        if self.changed.is_empty() {
+            return all;
+        }
         for at in self.blocks.values() {
             if let Some(Piece::Block { source, version, .. }) = self.pieces.get(at)
-                && source.iter().any(|(start, run)| {
-                    let last = (start + run.len() as u64).saturating_sub(1) / PAGE;
-                    self.changed.range(start / PAGE..=last).next().is_some()
-                })
+                && source.pages().any(|page| self.changed.contains(&page))
             {
                 all.extend(fragments(source, *version));
             }
@@ -514,10 +511,7 @@ impl Cache {
             let Some(Piece::Block { source, version, .. }) = piece else {
                 continue;
             };
-            for (start, run) in source {
-                let last = (start + run.len() as u64).saturating_sub(1) / PAGE;
-                self.changed.extend(start / PAGE..=last);
-            }
+            self.changed.extend(source.pages());
             if self.past.len() < MAX_PAST {
                 self.past.extend(fragments(source, *version));
             }
@@ -559,11 +553,11 @@ impl Cache {
 }
 
 /// Blocks as parts of the code image.
-fn fragments(source: &[(u64, Vec<u8>)], version: u32) -> impl Iterator<Item = Fragment> {
-    source.iter().map(move |(start, run)| Fragment {
-        address: Avma(*start),
+fn fragments(source: &Source, version: u32) -> impl Iterator<Item = Fragment> {
+    source.runs().map(move |(start, run)| Fragment {
+        address: Avma(start),
         boundary: version,
-        bytes: run.clone().into(),
+        bytes: run.to_vec().into(),
     })
 }
 
@@ -579,18 +573,6 @@ fn hash(target: u64) -> u64 {
         }
     }
     u64::from(crc) & (layout::TARGETS - 1)
-}
-
-/// Reads from runs of bytes.
-fn fetch_from(source: &[(u64, Vec<u8>)], from: u64, out: &mut [u8]) -> usize {
-    let found = source.iter().find_map(|(start, run)| {
-        let offset = usize::try_from(from.checked_sub(*start)?).ok()?;
-        run.get(offset..).filter(|rest| !rest.is_empty())
-    });
-    let found = found.unwrap_or_default();
-    let len = found.len().min(out.len());
-    out.iter_mut().zip(found).for_each(|(to, byte)| *to = *byte);
-    len
 }
 
 #[cfg(test)]

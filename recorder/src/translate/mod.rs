@@ -8,11 +8,12 @@
 //!
 //! From the bottom up: [`layout`] says where things lie; [`memory`] and [`tracee`] share memory with the
 //! program; [`assembler`] and [`block`] write code; [`cache`] minds the blocks of an address space, which
-//! is a [`space`]; [`region`] is a thread's part of it; [`scribe`] turns logs into packets.
+//! is a [`space`], and [`code_pages`] is the code they are made from; [`region`] is a thread's part of it; [`scribe`] turns logs into packets.
 
 mod assembler;
 mod block;
 mod cache;
+mod code_pages;
 mod event;
 mod layout;
 mod memory;

@@ -5,6 +5,7 @@
 
 use super::block::Style;
 use super::cache::Cache;
+use super::code_pages::CodePages;
 use super::layout;
 use super::memory::SharedMemory;
 use super::region::{Region, Tables};
@@ -14,7 +15,6 @@ use crate::error::{Error, Result};
 use crate::maps::{self, Map};
 use crate::ptrace::{self, RawTid};
 use backtrail_bundle::versions::Fragment;
-use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -56,8 +56,7 @@ pub(crate) struct Space {
     spare: Vec<(RawTid, Arc<Region>)>,
     /// All regions ever made, by address.
     regions: Vec<u64>,
-    /// Executable mappings, until they change.
-    executable: Option<Vec<Map>>,
+    code: CodePages,
     /// Pages that the program may write and execute, and that were made read-only because they were
     /// translated.
     protected: BTreeSet<u64>,
@@ -77,7 +76,7 @@ impl Space {
             next_region: layout::REGIONS,
             spare: Vec::new(),
             regions: Vec::new(),
-            executable: None,
+            code: CodePages::default(),
             protected: BTreeSet::new(),
         };
         let region = space.make_region(tracee, Tables::File(descriptor))?;
@@ -136,19 +135,10 @@ impl Space {
     /// read-only first, so that its next write faults ([`Self::is_protected`]).
     pub(super) fn look_up(&mut self, tracee: &mut Tracee<'_>, pid: RawTid, ip: u64) -> Result<Option<u64>> {
         loop {
-            let executable = self.executable.get_or_insert_with(|| {
-                let mut maps = maps::maps(pid);
-                maps.retain(|map| map.executable && map.path != "[vsyscall]");
-                maps
-            });
-            let mut reader = CodeReader {
-                pid,
-                executable,
-                pages: FxHashMap::default(),
-                writable: BTreeSet::new(),
-            };
-            let found = self.cache.look_up(ip, &mut |from, out| reader.read(from, out));
-            let writable = reader.writable;
+            let mut writable = BTreeSet::new();
+            let code = &mut self.code;
+            let mut read = |from: u64, out: &mut [u8]| code.read(pid, from, out, &mut writable);
+            let found = self.cache.look_up(ip, &mut read);
             let exposed: Vec<u64> = writable.difference(&self.protected).copied().collect();
             if exposed.is_empty() {
                 return Ok(found);
@@ -158,6 +148,7 @@ impl Space {
                 self.protected.insert(page);
                 // It may have changed just before.
                 self.cache.forget(page..page + PAGE);
+                self.code.forget(&(page..page + PAGE));
             }
         }
     }
@@ -172,8 +163,7 @@ impl Space {
         let page = address & !(PAGE - 1);
         self.protected.remove(&page);
         self.cache.change(page..page + PAGE);
-        // The mappings are cut differently now.
-        self.executable = None;
+        self.code.forget(&(page..page + PAGE));
         let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
         tracee.protect(page, PAGE, all)
     }
@@ -185,7 +175,7 @@ impl Space {
 
     /// Mappings of code have changed in `range`.
     pub(crate) fn changed(&mut self, range: std::ops::Range<u64>) {
-        self.executable = None;
+        self.code.forget(&range);
         self.protected.retain(|page| !range.contains(page));
         self.cache.change(range);
     }
@@ -238,7 +228,7 @@ impl Space {
             next_region: self.next_region,
             spare: Vec::new(),
             regions: self.regions.clone(),
-            executable: None,
+            code: CodePages::default(),
             protected: self.protected.clone(),
         })
     }
@@ -293,48 +283,6 @@ fn gap(maps: &[Map], ip: u64) -> Option<u64> {
         .into_iter()
         .flat_map(|distance| [base.checked_sub(distance + 0x1000_0000), Some(base + distance)]);
     candidates.find_map(|at| at.filter(|at| free(*at)))
-}
-
-/// Reads executable memory, a page at a time.
-struct CodeReader<'a> {
-    pid: RawTid,
-    executable: &'a [Map],
-    pages: FxHashMap<u64, Vec<u8>>,
-    /// Pages read that the program may write.
-    writable: BTreeSet<u64>,
-}
-
-impl CodeReader<'_> {
-    fn read(&mut self, from: u64, out: &mut [u8]) -> usize {
-        let mut done = 0;
-        while done < out.len() {
-            let at = from.wrapping_add(done as u64);
-            let (page, offset) = (at & !(PAGE - 1), (at % PAGE) as usize);
-            let (pid, executable, writable) = (self.pid, self.executable, &mut self.writable);
-            let bytes = self.pages.entry(page).or_insert_with(|| {
-                let mut bytes = Vec::new();
-                let map = executable.iter().find(|map| (map.start..map.end).contains(&page));
-                if let Some(map) = map {
-                    if map.writable {
-                        writable.insert(page);
-                    }
-                    bytes.resize(PAGE as usize, 0);
-                    let read = crate::code::read_code(pid, page, &mut bytes);
-                    bytes.truncate(read);
-                }
-                bytes
-            });
-            let rest = bytes.get(offset..).unwrap_or_default();
-            let Some(room) = out.get_mut(done..) else { break };
-            let len = rest.len().min(room.len());
-            if len == 0 {
-                break;
-            }
-            room.iter_mut().zip(rest).for_each(|(to, byte)| *to = *byte);
-            done += len;
-        }
-        done
-    }
 }
 
 /// What a thread's memory is to others after it was started.

@@ -71,6 +71,13 @@ pub(crate) struct Kin {
     memory: u64,
 }
 
+impl Kin {
+    /// What the recorder has added to the memory that the new thread is in, start and size of each.
+    pub(crate) fn areas(&self) -> Vec<(u64, u64)> {
+        self.space.borrow().areas()
+    }
+}
+
 /// A thread in the cache.
 #[derive(Debug)]
 pub(crate) struct Translated {

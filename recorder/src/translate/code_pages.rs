@@ -1,0 +1,83 @@
+//! Code of the program, read a page at a time and kept until it may change.
+
+use crate::PAGE;
+use crate::maps::{self, Map};
+use crate::ptrace::RawTid;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// A page as it was read; shorter where nothing more can be read.
+#[derive(Debug)]
+struct CodePage {
+    bytes: Vec<u8>,
+    /// The program may write it.
+    writable: bool,
+}
+
+/// The executable memory of a process.
+#[derive(Debug, Default)]
+pub(super) struct CodePages {
+    /// Executable mappings, until they change.
+    executable: Option<Vec<Map>>,
+    pages: FxHashMap<u64, CodePage>,
+}
+
+impl CodePages {
+    /// Mappings have changed in `range`: what is there is read anew.
+    pub(super) fn forget(&mut self, range: &Range<u64>) {
+        self.executable = None;
+        self.pages.retain(|page, _| !range.contains(page));
+    }
+
+    /// Copies code from `from` on; says how many bytes there are, and notes pages that the program may
+    /// write.
+    pub(super) fn read(
+        &mut self,
+        pid: RawTid,
+        from: u64,
+        out: &mut [u8],
+        writable: &mut BTreeSet<u64>,
+    ) -> usize {
+        let mut done = 0;
+        while let Some(room) = out.get_mut(done..).filter(|room| !room.is_empty()) {
+            let at = from.wrapping_add(done as u64);
+            let number = at & !(PAGE - 1);
+            let page = self.page(pid, number);
+            if page.writable {
+                writable.insert(number);
+            }
+            let rest = page.bytes.get((at - number) as usize..).unwrap_or_default();
+            let len = rest.len().min(room.len());
+            if len == 0 {
+                break;
+            }
+            room.iter_mut().zip(rest).for_each(|(to, byte)| *to = *byte);
+            done += len;
+        }
+        done
+    }
+
+    fn page(&mut self, pid: RawTid, number: u64) -> &CodePage {
+        let executable = self.executable.get_or_insert_with(|| {
+            let mut maps = maps::maps(pid);
+            maps.retain(|map| map.executable && map.path != "[vsyscall]");
+            maps
+        });
+        self.pages.entry(number).or_insert_with(|| {
+            let map = executable
+                .iter()
+                .find(|map| (map.start..map.end).contains(&number));
+            let mut bytes = Vec::new();
+            if map.is_some() {
+                bytes.resize(PAGE as usize, 0);
+                let read = crate::code::read_code(pid, number, &mut bytes);
+                bytes.truncate(read);
+            }
+            CodePage {
+                bytes,
+                writable: map.is_some_and(|map| map.writable),
+            }
+        })
+    }
+}
