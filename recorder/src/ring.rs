@@ -21,18 +21,16 @@ impl Ring {
         }
     }
 
-    /// Adds a segment; gives back the memory of one that was dropped, if any was.
-    pub(crate) fn push(&mut self, segment: Vec<u8>) -> Vec<u8> {
+    /// Adds a segment.
+    pub(crate) fn push(&mut self, segment: Vec<u8>) {
         self.kept += segment.len();
         self.segments.push_back(segment);
         let limit = self.limit.unwrap_or(usize::MAX);
-        let mut spare = Vec::new();
         while self.kept > limit && self.segments.len() > 1 {
-            spare = self.segments.pop_front().unwrap_or_default();
-            self.kept -= spare.len();
-            self.dropped += spare.len() as u64;
+            let oldest = self.segments.pop_front().map_or(0, |segment| segment.len());
+            self.kept -= oldest;
+            self.dropped += oldest as u64;
         }
-        spare
     }
 
     /// Bytes dropped.

@@ -200,8 +200,9 @@ pub(super) fn with_outcome(outcomes: u8, taken: bool) -> u8 {
 }
 
 /// How many outcomes there are.
+#[inline]
 pub(super) fn count(outcomes: u8) -> u32 {
-    outcomes.checked_ilog2().unwrap_or(0)
+    (outcomes | 1).ilog2()
 }
 
 #[cfg(test)]

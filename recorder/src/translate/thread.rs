@@ -272,8 +272,9 @@ impl Translated {
         // A fault that has only our own address would be the program's, had it guessed it.
         let place = self.space.borrow().cache.place(registers.rip);
         let Some(place) = place else { return Ok(false) };
-        // The log tells of everything up to where `told` says.
-        self.turn_over(Some(place.told), scribe);
+        // The log tells of everything up to where `told` says; of a system call, only that it was made.
+        let in_user_code = !matches!(place.state, Doing::Returned { .. });
+        self.turn_over(in_user_code.then_some(place.told), scribe);
         let registers = Registers {
             rcx: self.region.pointer(),
             orig_rax: u64::MAX,

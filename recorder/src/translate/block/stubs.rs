@@ -85,8 +85,9 @@ impl Translator {
         };
         self.out.advance_log(len);
         self.out.store(Scratch::Rcx, layout::LOG_POINTER);
+        // A direct call by itself gives no packet.
+        self.quiet &= matches!(event, Event::Call { .. }) && self.outcomes == NO_OUTCOMES;
         self.outcomes = NO_OUTCOMES;
-        self.quiet = false;
         self.place(ip, done(saved_too, None));
         if saved == Saved::NONE {
             self.out.load(Scratch::Rcx, layout::SAVED_RCX);
