@@ -149,8 +149,24 @@ pub struct Meta {
     pub host: Option<String>,
     /// Release of its kernel.
     pub kernel: Option<String>,
+    /// What recording in software cost.
+    pub overhead: Option<Overhead>,
     /// What the reader should know: what was lost, not found or guessed, a sentence each.
     pub notes: Vec<String>,
+}
+
+/// What recording in software cost, all times in nanoseconds: latencies in the trace are those of the
+/// recorded run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overhead {
+    /// From the beginning of recording to its end.
+    pub wall: u64,
+    /// Processor time of the program, what recording adds to it included; `None`: not known.
+    pub program_cpu: Option<u64>,
+    /// Processor time of the recorder.
+    pub recorder_cpu: u64,
+    /// How often the program was stopped.
+    pub stops: u64,
 }
 
 /// The signal that ended a process.

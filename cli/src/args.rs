@@ -63,6 +63,9 @@ pub struct Record {
     /// How the software source follows the program
     #[arg(long, value_enum, default_value_t = RecordEngine::Translate)]
     pub engine: RecordEngine,
+    /// Which processors recorder and program run on
+    #[arg(long, value_enum, default_value_t = Pin::Auto)]
+    pub pin: Pin,
     /// Keep the newest SIZE bytes of trace a thread (K, M, G)
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", conflicts_with = "full")]
     pub ring: u64,
@@ -110,6 +113,17 @@ pub enum Source {
     Hardware,
     /// The software recorder
     Software,
+}
+
+/// Which processors recorder and program run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pin {
+    /// What is faster for most programs: together with the engine step, anywhere with translate
+    Auto,
+    /// The program on the processor of the thread that minds it: fewer threads, quicker stops
+    Together,
+    /// Anywhere
+    Off,
 }
 
 /// Engines of the software recorder.

@@ -106,6 +106,31 @@ fn conversion(ticks: u64, nanos: u64, at: Sample) -> Option<TscConversion> {
     TscConversion::new(shift, mult, at.nanos.wrapping_sub(from_zero.0))
 }
 
+/// Whose processor time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Whose {
+    /// This process's, all threads together.
+    Ours,
+    /// That of the children that have ended, and of theirs.
+    Children,
+}
+
+/// Processor time so far, in nanoseconds (getrusage(2)).
+pub(crate) fn cpu_time(whose: Whose) -> u64 {
+    let who = match whose {
+        Whose::Ours => libc::RUSAGE_SELF,
+        Whose::Children => libc::RUSAGE_CHILDREN,
+    };
+    // SAFETY: all zeros are a valid value, and the kernel writes no more than its size.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(who, &raw mut usage);
+        usage
+    };
+    let nanos = |time: libc::timeval| (time.tv_sec as u64) * 1_000_000_000 + (time.tv_usec as u64) * 1000;
+    nanos(usage.ru_utime).saturating_add(nanos(usage.ru_stime))
+}
+
 fn monotonic() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,

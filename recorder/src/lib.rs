@@ -43,7 +43,7 @@ mod waker;
 
 pub use capabilities::{Capabilities, capabilities};
 pub use error::{Error, Result};
-pub use options::{Engine, Progress, RecordOptions, Target};
+pub use options::{Engine, Pin, Progress, RecordOptions, Target};
 pub use outcome::{Ending, Golden, Outcome};
 pub use record::record;
 

@@ -38,6 +38,19 @@ impl fmt::Display for Engine {
     }
 }
 
+/// Which processors recorder and program run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pin {
+    /// Together where that is faster for most programs: with [`Engine::Step`].
+    #[default]
+    Auto,
+    /// The program and the thread that minds it share one processor, and hand over faster; packets are
+    /// written on others. The program sees that it has one processor.
+    Together,
+    /// Anywhere.
+    Off,
+}
+
 /// How far recording has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -55,6 +68,8 @@ pub struct RecordOptions<'a> {
     pub target: Target,
     /// How.
     pub engine: Engine,
+    /// On which processors.
+    pub pin: Pin,
     /// Keeps the newest bytes of packets of each thread, about this many; `None` keeps all.
     pub ring: Option<usize>,
     /// Records the processes that the program forks too, and ends with the last of them; else they run
@@ -88,6 +103,7 @@ impl<'a> RecordOptions<'a> {
         Self {
             target,
             engine: Engine::default(),
+            pin: Pin::default(),
             ring: None,
             follow: false,
             randomize_addresses: true,

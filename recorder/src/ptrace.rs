@@ -328,6 +328,20 @@ pub(crate) fn set_affinity(tid: RawTid, set: &CpuSet) {
     unsafe { libc::sched_setaffinity(tid, size_of::<CpuSet>(), ptr::from_ref(set)) };
 }
 
+/// The processors of `all` that are not in `some`; `None`: there are none.
+pub(crate) fn without(all: &CpuSet, some: &CpuSet) -> Option<CpuSet> {
+    // SAFETY: an all-zero set is a valid (empty) one; the index stays below the sets' size.
+    unsafe {
+        let mut set: CpuSet = std::mem::zeroed();
+        for cpu in 0..libc::CPU_SETSIZE as usize {
+            if libc::CPU_ISSET(cpu, all) && !libc::CPU_ISSET(cpu, some) {
+                libc::CPU_SET(cpu, &mut set);
+            }
+        }
+        (libc::CPU_COUNT(&set) > 0).then_some(set)
+    }
+}
+
 /// The processor the caller runs on, as a set.
 pub(crate) fn current_cpu() -> Option<CpuSet> {
     // SAFETY: an all-zero set is a valid (empty) one; `CPU_SET` checks its index against the set's size.

@@ -1,13 +1,14 @@
 //! One recording from beginning to end.
 
-use crate::clock::Calibration;
+use crate::clock::{self, Calibration, Whose};
 use crate::error::{Error, Result};
-use crate::options::{Engine, Progress, RecordOptions, Target};
+use crate::options::{Engine, Pin, Progress, RecordOptions, Target};
 use crate::outcome::Outcome;
 use crate::save;
 use crate::session::{Session, Settings, Shared};
 use crate::waker::Waker;
 use backtrail_bundle::Writer;
+use backtrail_bundle::manifest::Overhead;
 use backtrail_pt::EncoderOptions;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -22,7 +23,7 @@ const PROGRESS_TICKS: u32 = 10;
 /// Records as `options` say, until the program ends or recording is to end, and writes the bundle.
 ///
 /// The caller's thread only minds the time; the tracing is done by a thread that this starts, since
-/// ptrace binds tracees to a thread. That thread is bound to one processor, and the program with it.
+/// ptrace binds tracees to a thread.
 ///
 /// # Errors
 /// When the program cannot be started or attached to, or the bundle cannot be written. A program that
@@ -42,6 +43,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         golden: options.golden,
         ring: options.ring,
         engine: options.engine,
+        pin: options.pin,
         fine_time: options.fine_time,
         compress_returns: options.compress_returns,
         output: options.output,
@@ -91,6 +93,7 @@ struct Job {
     golden: bool,
     ring: Option<usize>,
     engine: Engine,
+    pin: Pin,
     fine_time: bool,
     compress_returns: bool,
     output: PathBuf,
@@ -110,13 +113,21 @@ impl Job {
             ring: self.ring,
             encoder,
             engine: self.engine,
+            pin: self.pin,
         };
+        let begun = Instant::now();
         let mut session = Session::new(settings, shared, &self.writer);
         let ran = session
             .begin(&self.target, self.randomize)
             .and_then(|()| session.run());
         session.unpin();
         ran?;
+        let overhead = Overhead {
+            wall: u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            program_cpu: session.ours().then(|| clock::cpu_time(Whose::Children)),
+            recorder_cpu: clock::cpu_time(Whose::Ours),
+            stops: session.stops,
+        };
         let (ending, gaps) = (session.ending, session.gaps);
         let instructions = (self.engine == Engine::Step).then_some(session.instructions);
         let (manifest, saved) = save::save(
@@ -124,6 +135,7 @@ impl Job {
             &self.writer,
             calibration.params(),
             calibration.conversion(),
+            overhead,
         )?;
         self.writer.finish(&manifest)?;
         Ok(Outcome {

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::names::Names;
 use crate::recorded::{Packets, Process};
 use crate::session::Session;
-use backtrail_bundle::manifest::{self, Manifest, Meta, RawImage, Source};
+use backtrail_bundle::manifest::{self, Manifest, Meta, Overhead, RawImage, Source};
 use backtrail_bundle::{CodeVersions, Writer};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{CpuModel, FileOffset, Pid, Tid, TimingParams, TscConversion};
@@ -29,6 +29,7 @@ pub(crate) fn save(
     writer: &Writer,
     timing: TimingParams,
     tsc: Option<TscConversion>,
+    overhead: Overhead,
 ) -> Result<(Manifest, Saved)> {
     let mut saved = Saved::default();
     let mut meta = Meta {
@@ -41,6 +42,7 @@ pub(crate) fn save(
         crash: session.crash,
         host: kernel_says("hostname"),
         kernel: kernel_says("osrelease"),
+        overhead: Some(overhead),
         notes: session.notes,
         ..Meta::default()
     };
@@ -52,6 +54,12 @@ pub(crate) fn save(
         meta.notes.push(format!(
             "control went where no instruction leads in {} places; each is an overflow in the trace",
             session.gaps
+        ));
+    }
+    if session.left_out != 0 {
+        meta.notes.push(format!(
+            "{} threads that ended early are left out, for more would not have fitted in memory (--ring)",
+            session.left_out
         ));
     }
     let mut names = session.names;

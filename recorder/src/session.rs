@@ -10,7 +10,7 @@ mod translated;
 
 use crate::error::Result;
 use crate::names::Names;
-use crate::options::Engine;
+use crate::options::{Engine, Pin};
 use crate::ptrace::{self, CpuSet, RawTid, Stop, Wait};
 use crate::recorded::Process;
 use crate::spawn::Spawned;
@@ -22,8 +22,9 @@ use crate::{Ending, clock, process};
 use backtrail_bundle::manifest::Crash;
 use backtrail_bundle::{BundlePath, Writer};
 use backtrail_pt::EncoderOptions;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use lifecycle::Ended;
 use translated::Kindred;
 
 /// What the tracing thread and the one that minds it tell each other.
@@ -44,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) ring: Option<usize>,
     pub(crate) encoder: EncoderOptions,
     pub(crate) engine: Engine,
+    pub(crate) pin: Pin,
 }
 
 /// The threads that stay stopped when they stop.
@@ -86,6 +88,12 @@ pub(crate) struct Session<'a> {
     scribe: Option<Scribe>,
     kindred: Kindred,
     pub(crate) names: Names,
+    /// Stops of the program's threads so far.
+    pub(crate) stops: u64,
+    /// Threads that have ended, the oldest first, and the bytes that are kept of each.
+    ended: VecDeque<Ended>,
+    /// Threads of which nothing is kept any more.
+    pub(crate) left_out: u64,
     /// Bytes of the streams that have ended.
     bytes: u64,
     /// Recording has ended; what is still traced is only seen off.
@@ -95,11 +103,14 @@ pub(crate) struct Session<'a> {
 impl<'a> Session<'a> {
     pub(crate) fn new(settings: Settings, shared: &'a Shared, writer: &'a Writer) -> Self {
         let free = ptrace::affinity(0);
-        // Stepping hands over at every instruction; what runs in the cache seldom does, and is better off
-        // on as many processors as it wants.
-        let cpu = (settings.engine == Engine::Step)
-            .then(ptrace::current_cpu)
-            .flatten();
+        let together = match settings.pin {
+            // Stepping hands over at every instruction; what runs in the cache seldom does, and is better
+            // off on as many processors as it wants.
+            Pin::Auto => settings.engine == Engine::Step,
+            Pin::Together => true,
+            Pin::Off => false,
+        };
+        let cpu = together.then(ptrace::current_cpu).flatten();
         if let Some(cpu) = &cpu {
             ptrace::set_affinity(0, cpu);
         }
@@ -126,6 +137,9 @@ impl<'a> Session<'a> {
             scribe: None,
             kindred: Kindred::default(),
             names: Names::default(),
+            stops: 0,
+            ended: VecDeque::new(),
+            left_out: 0,
             bytes: 0,
             over: false,
         }
@@ -134,10 +148,9 @@ impl<'a> Session<'a> {
     /// Runs until nothing is traced any more.
     pub(crate) fn run(&mut self) -> Result<()> {
         let mut stopping = false;
-        let mut reports = 0u32;
         loop {
-            reports = reports.wrapping_add(1);
-            if reports.is_multiple_of(1024) {
+            self.stops = self.stops.wrapping_add(1);
+            if self.stops.is_multiple_of(1024) {
                 self.publish();
             }
             if !stopping && self.shared.stop.load(Ordering::Relaxed) {
@@ -253,6 +266,17 @@ impl<'a> Session<'a> {
             Following::Arriving => ptrace::step(tid, signal),
             Following::Translated(_) | Following::Over => ptrace::resume(tid, signal),
         };
+    }
+
+    /// The processors that the program does not share with the recorder, where it shares one.
+    fn others(&self) -> Option<CpuSet> {
+        let (cpu, free) = (self.cpu.as_ref()?, self.free.as_ref()?);
+        Some(ptrace::without(free, cpu).unwrap_or(*free))
+    }
+
+    /// Whether the recorder has started the program.
+    pub(crate) fn ours(&self) -> bool {
+        self.ours
     }
 
     /// The engine's name.

@@ -1,7 +1,7 @@
 //! `meta.json` ↔ [`Meta`].
 
 use super::Node;
-use crate::manifest::{Crash, Meta, Source};
+use crate::manifest::{Crash, Meta, Overhead, Source};
 use backtrail_pt::{Avma, Pid, Tid};
 use serde_json::{Map, Value, json};
 
@@ -42,7 +42,26 @@ pub(crate) fn decode_meta(root: &Node<'_>) -> Option<Meta> {
         },
         host: root.field("host").optional_string()?,
         kernel: root.field("kernel").optional_string()?,
+        overhead: overhead(&root.field("overhead")),
         notes: strings("notes")?,
+    })
+}
+
+fn overhead(node: &Node<'_>) -> Option<Overhead> {
+    if !node.exists() {
+        return None;
+    }
+    node.object()?;
+    let program = node.field("programCpu");
+    Some(Overhead {
+        wall: node.field("wall").integer(u64::MAX)?,
+        program_cpu: if program.exists() {
+            program.integer(u64::MAX)
+        } else {
+            None
+        },
+        recorder_cpu: node.field("recorderCpu").integer(u64::MAX)?,
+        stops: node.field("stops").integer(u64::MAX)?,
     })
 }
 
@@ -93,8 +112,21 @@ pub(crate) fn encode_meta(meta: &Meta) -> Value {
     optional("crash", meta.crash.as_ref().map(encode_crash));
     optional("host", meta.host.as_ref().map(|text| json!(text)));
     optional("kernel", meta.kernel.as_ref().map(|text| json!(text)));
+    optional("overhead", meta.overhead.as_ref().map(encode_overhead));
     optional("notes", (!meta.notes.is_empty()).then(|| json!(meta.notes)));
     Value::Object(object)
+}
+
+fn encode_overhead(overhead: &Overhead) -> Value {
+    let mut value = json!({
+        "wall": overhead.wall,
+        "recorderCpu": overhead.recorder_cpu,
+        "stops": overhead.stops,
+    });
+    if let (Some(program), Some(object)) = (overhead.program_cpu, value.as_object_mut()) {
+        object.insert("programCpu".to_owned(), json!(program));
+    }
+    value
 }
 
 fn encode_crash(crash: &Crash) -> Value {

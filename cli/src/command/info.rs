@@ -49,6 +49,7 @@ struct BundleInfo {
     created_by: Option<String>,
     command_line: Vec<String>,
     crash: Option<CrashInfo>,
+    overhead: Option<OverheadInfo>,
     threads: Vec<ThreadInfo>,
     cpus: Vec<CpuInfo>,
     modules: Vec<ModuleInfo>,
@@ -62,6 +63,15 @@ struct CrashInfo {
     code: i32,
     fault_address: Option<String>,
     pc: String,
+}
+
+/// What recording in software cost; times in nanoseconds.
+#[derive(Serialize)]
+struct OverheadInfo {
+    wall: u64,
+    program_cpu: Option<u64>,
+    recorder_cpu: u64,
+    stops: u64,
 }
 
 #[derive(Serialize)]
@@ -142,6 +152,12 @@ impl BundleInfo {
                 fault_address: crash.fault_address.map(|address| address.to_string()),
                 pc: crash.pc.to_string(),
             }),
+            overhead: meta.and_then(|meta| meta.overhead).map(|overhead| OverheadInfo {
+                wall: overhead.wall,
+                program_cpu: overhead.program_cpu,
+                recorder_cpu: overhead.recorder_cpu,
+                stops: overhead.stops,
+            }),
             threads: threads.collect(),
             cpus: session.cpus().iter().map(cpu_info).collect(),
             modules: modules.collect(),
@@ -172,6 +188,20 @@ impl BundleInfo {
             writeln!(
                 output,
                 "  crash     signal {signal} in thread {tid} at {pc}{fault}"
+            )?;
+        }
+        if let Some(overhead) = &self.overhead {
+            let seconds = |nanos: u64| format!("{}.{:03} s", nanos / 1_000_000_000, nanos / 1_000_000 % 1000);
+            let program = overhead.program_cpu.map_or_else(
+                || "the program's is not known".to_owned(),
+                |nanos| format!("the program {}", seconds(nanos)),
+            );
+            writeln!(
+                output,
+                "  overhead  recording took {}; processor time: {program}, the recorder {}; {} stops",
+                seconds(overhead.wall),
+                seconds(overhead.recorder_cpu),
+                overhead.stops
             )?;
         }
         for thread in &self.threads {

@@ -1,12 +1,12 @@
 //! `backtrail record`.
 
-use crate::args::{Record, RecordEngine, Source};
+use crate::args::{self, Record, RecordEngine, Source};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use backtrail_bundle::Overwrite;
 use backtrail_pt::Pid;
-use backtrail_recorder::{Ending, Engine, Outcome, Progress, RecordOptions, Target, record};
+use backtrail_recorder::{Ending, Engine, Outcome, Pin, Progress, RecordOptions, Target, record};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -37,6 +37,11 @@ pub fn run(args: &Record) -> Result<(), Failure> {
             // Only steps are counted.
             RecordEngine::Translate if args.golden.is_none() => Engine::Translate,
             RecordEngine::Translate | RecordEngine::Step => Engine::Step,
+        },
+        pin: match args.pin {
+            args::Pin::Auto => Pin::Auto,
+            args::Pin::Together => Pin::Together,
+            args::Pin::Off => Pin::Off,
         },
         follow: !args.no_follow,
         randomize_addresses: !args.no_aslr,

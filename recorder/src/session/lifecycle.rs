@@ -9,11 +9,21 @@ use crate::ptrace::{self, RawTid, Stop};
 use crate::recorded::{Process, Recorded};
 use crate::stepped::{Stepped, without_trap_flag};
 use crate::thread::{Following, Thread};
+use backtrail_bundle::BundlePath;
 use backtrail_bundle::core::Registers;
 use backtrail_pt::Pid;
 
 /// Code of 64-bit programs (`__USER_CS`).
 const USER_CS: u64 = 0x33;
+
+/// A thread that has ended, and what is kept of it.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pid: RawTid,
+    /// The file of its packets, which names it.
+    file: BundlePath,
+    bytes: usize,
+}
 
 impl Session<'_> {
     /// A thread or process that one of ours has started, or a thread just attached to.
@@ -129,6 +139,28 @@ impl Session<'_> {
         let _ = ptrace::resume(tid, 0);
     }
 
+    /// Of threads that have ended no more is kept than some rings hold: a program that starts threads as
+    /// long as it runs is recorded in bounded memory, too.
+    fn bound_memory(&mut self, ended: Ended) {
+        /// Rings' worth of ended threads.
+        const RINGS: usize = 8;
+        let Some(ring) = self.settings.ring else { return };
+        self.ended.push_back(ended);
+        let mut kept: usize = self.ended.iter().map(|ended| ended.bytes).sum();
+        while kept > ring.saturating_mul(RINGS) && self.ended.len() > 1 {
+            let Some(oldest) = self.ended.pop_front() else { return };
+            kept -= oldest.bytes;
+            self.left_out += 1;
+            if let Some(process) = self.processes.get_mut(&oldest.pid) {
+                process.recorded.retain(|recorded| recorded.file != oldest.file);
+                let alive = self.threads.values().any(|thread| thread.pid == oldest.pid);
+                if process.recorded.is_empty() && !alive && oldest.pid != self.root {
+                    self.processes.remove(&oldest.pid);
+                }
+            }
+        }
+    }
+
     /// Takes a thread whose stream has ended out of those that run.
     pub(super) fn record(&mut self, tid: RawTid, name: Option<String>) {
         let Some(mut thread) = self.threads.remove(&tid) else {
@@ -157,6 +189,11 @@ impl Session<'_> {
                 Err(_) => return,
             },
         };
+        let ended = Ended {
+            pid: thread.pid,
+            file: file.clone(),
+            bytes: finished.packets.len() as usize,
+        };
         process.recorded.push(Recorded {
             tid,
             name,
@@ -166,6 +203,7 @@ impl Session<'_> {
             golden: finished.golden,
             boundaries: finished.boundaries,
         });
+        self.bound_memory(ended);
     }
 
     /// A thread, or with its leader a process, is gone.

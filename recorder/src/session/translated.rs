@@ -464,7 +464,7 @@ impl Session<'_> {
             return Ok(());
         };
         if self.scribe.is_none() {
-            self.scribe = Some(Scribe::start(self.settings.encoder)?);
+            self.scribe = Some(Scribe::start(self.settings.encoder, self.others())?);
         }
         let keep = self.keep(tid)?;
         let kin = self.threads.values().find_map(|thread| match &thread.following {

@@ -13,6 +13,7 @@ mod writer;
 use super::region::Region;
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::ptrace::CpuSet;
 use crate::recorded::Packets;
 use backtrail_bundle::versions::Boundary;
 use backtrail_pt::{Avma, EncoderOptions, Tsc};
@@ -77,11 +78,11 @@ pub(crate) struct Scribe {
 }
 
 impl Scribe {
-    /// Starts the threads.
-    pub(crate) fn start(options: EncoderOptions) -> Result<Self> {
+    /// Starts the threads; those that write packets run where `free` says, if it does.
+    pub(crate) fn start(options: EncoderOptions, free: Option<CpuSet>) -> Result<Self> {
         let (messages, inbox) = mpsc::channel();
         let bytes = Arc::new(AtomicU64::new(0));
-        let workers = Workers::start(&messages, &bytes)?;
+        let workers = Workers::start(&messages, &bytes, free)?;
         let desk = std::thread::Builder::new()
             .name("desk".to_owned())
             .spawn(move || {

@@ -6,6 +6,7 @@
 use super::Message;
 use super::writer::{Writer, Written};
 use crate::error::{Error, Result};
+use crate::ptrace::{self, CpuSet};
 use crate::translate::region::Region;
 use backtrail_pt::Tsc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,7 +100,13 @@ pub(super) struct Workers {
 
 impl Workers {
     /// Starts them; they report to `done`, and count bytes of packets.
-    pub(super) fn start(done: &Sender<Message>, bytes: &Arc<AtomicU64>) -> Result<Self> {
+    ///
+    /// They run where `free` says, if it does.
+    pub(super) fn start(
+        done: &Sender<Message>,
+        bytes: &Arc<AtomicU64>,
+        free: Option<CpuSet>,
+    ) -> Result<Self> {
         /// More than a program's thread can keep busy.
         const MOST: usize = 4;
         // The program has one processor for itself.
@@ -111,7 +118,12 @@ impl Workers {
             let (inbox, done, bytes) = (Arc::clone(&inbox), done.clone(), Arc::clone(bytes));
             std::thread::Builder::new()
                 .name("scribe".to_owned())
-                .spawn(move || work(&inbox, &done, &bytes))
+                .spawn(move || {
+                    if let Some(free) = &free {
+                        ptrace::set_affinity(0, free);
+                    }
+                    work(&inbox, &done, &bytes);
+                })
         });
         let threads = threads
             .collect::<std::io::Result<_>>()
