@@ -66,6 +66,9 @@ pub struct Record {
     /// Which processors recorder and program run on
     #[arg(long, value_enum, default_value_t = Pin::Auto)]
     pub pin: Pin,
+    /// Room for translated code near each part of the program, 64K to 64M; when full, it is emptied
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub cache: u64,
     /// Keep the newest SIZE bytes of trace a thread (K, M, G)
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", conflicts_with = "full")]
     pub ring: u64,

@@ -65,6 +65,11 @@ impl Error {
         matches!(self, Self::Bundle(error) if error.is_malformed())
     }
 
+    /// Whether the thread that something was asked of is gone: it was killed meanwhile.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Self::Ptrace { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
+    }
+
     /// For `map_err` on I/O.
     pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { action, source }

@@ -70,6 +70,9 @@ pub struct RecordOptions<'a> {
     pub engine: Engine,
     /// On which processors.
     pub pin: Pin,
+    /// Bytes of translated code near each part of the program (64 KiB to 64 MiB): when they are full, it is
+    /// translated anew. [`Engine::Translate`] only.
+    pub cache: u64,
     /// Keeps the newest bytes of packets of each thread, about this many; `None` keeps all.
     pub ring: Option<usize>,
     /// Records the processes that the program forks too, and ends with the last of them; else they run
@@ -104,6 +107,7 @@ impl<'a> RecordOptions<'a> {
             target,
             engine: Engine::default(),
             pin: Pin::default(),
+            cache: 64 << 20,
             ring: None,
             follow: false,
             randomize_addresses: true,

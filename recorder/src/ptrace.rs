@@ -8,6 +8,8 @@
 use crate::error::{Error, Result};
 use backtrail_bundle::core::{Registers, SigInfo};
 use libc::{c_int, c_long, c_void, pid_t};
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::mem::size_of;
 use std::ptr;
@@ -199,6 +201,16 @@ pub(crate) enum Wait {
     Nobody,
 }
 
+thread_local! {
+    /// Reports that were taken by someone who waited for another.
+    static PUT_BACK: RefCell<VecDeque<(RawTid, Stop)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Lets [`wait_any`] find a report of [`wait_for`] once more.
+pub(crate) fn put_back(tid: RawTid, stop: Stop) {
+    PUT_BACK.with_borrow_mut(|reports| reports.push_back((tid, stop)));
+}
+
 /// Waits until one of the calling thread's tracees and children reports.
 ///
 /// Other threads' children in this process are not touched (`__WNOTHREAD`).
@@ -262,6 +274,9 @@ pub(crate) fn set_siginfo(tid: RawTid, info: &SigInfo) -> Result<()> {
 }
 
 fn wait(flags: c_int) -> Result<Wait> {
+    if let Some((tid, stop)) = PUT_BACK.with_borrow_mut(VecDeque::pop_front) {
+        return Ok(Wait::Report(tid, stop));
+    }
     let mut status = 0;
     // SAFETY: `status` is a valid place for the answer.
     let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD | flags) };

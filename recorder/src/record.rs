@@ -44,6 +44,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         ring: options.ring,
         engine: options.engine,
         pin: options.pin,
+        cache: options.cache,
         fine_time: options.fine_time,
         compress_returns: options.compress_returns,
         output: options.output,
@@ -94,6 +95,7 @@ struct Job {
     ring: Option<usize>,
     engine: Engine,
     pin: Pin,
+    cache: u64,
     fine_time: bool,
     compress_returns: bool,
     output: PathBuf,
@@ -114,6 +116,7 @@ impl Job {
             encoder,
             engine: self.engine,
             pin: self.pin,
+            cache: self.cache,
         };
         let begun = Instant::now();
         let mut session = Session::new(settings, shared, &self.writer);

@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) encoder: EncoderOptions,
     pub(crate) engine: Engine,
     pub(crate) pin: Pin,
+    /// Bytes of translated code near each part of the program.
+    pub(crate) cache: u64,
 }
 
 /// The threads that stay stopped when they stop.
@@ -54,6 +56,17 @@ enum Hold {
     Nobody,
     Process(RawTid),
     All,
+}
+
+impl Hold {
+    /// Whether the threads of a process stay stopped.
+    fn holds(self, process: RawTid) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::Process(pid) => process == pid,
+            Self::All => true,
+        }
+    }
 }
 
 /// A running recording, on the thread that traces.
@@ -185,7 +198,15 @@ impl<'a> Session<'a> {
         self.shared.threads.store(self.threads.len(), Ordering::Relaxed);
     }
 
+    /// Handles a report. A thread that is killed while we work on it is no failure: its end comes next.
     fn on_stop(&mut self, tid: RawTid, stop: Stop) -> Result<()> {
+        match self.handle(tid, stop) {
+            Err(error) if error.is_gone() => Ok(()),
+            done => done,
+        }
+    }
+
+    fn handle(&mut self, tid: RawTid, stop: Stop) -> Result<()> {
         if let Stop::Exited(_) | Stop::Killed(_) = stop {
             self.on_gone(tid, stop);
             return Ok(());
@@ -232,17 +253,19 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Whether the thread stays stopped.
+    fn is_held(&self, tid: RawTid) -> bool {
+        self.threads
+            .get(&tid)
+            .is_some_and(|thread| self.hold.holds(thread.pid))
+    }
+
     /// Resumes the thread unless it is held.
     fn go_on(&mut self, tid: RawTid) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
-        let held = match self.hold {
-            Hold::Nobody => false,
-            Hold::Process(pid) => thread.pid == pid,
-            Hold::All => true,
-        };
-        if held || thread.run != Run::Stopped {
+        if self.hold.holds(thread.pid) || thread.run != Run::Stopped {
             return;
         }
         if matches!(thread.following, Following::Translated(_)) {

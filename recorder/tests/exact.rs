@@ -69,6 +69,8 @@ macro_rules! programs {
 programs! {
     bare Static;
     crash_abort Pie;
+    crash_bus Static;
+    crash_free Pie;
     crash_div Static;
     crash_jump Static;
     crash_null Pie;

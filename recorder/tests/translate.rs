@@ -89,8 +89,70 @@ macro_rules! same {
 }
 
 same! {
-    bare crash_abort crash_div crash_jump crash_null crash_stack crash_ud2 dispatch exits fork inlined ledger
+    bare crash_abort crash_bus crash_div crash_free crash_jump crash_null crash_stack crash_ud2 dispatch exits fork inlined ledger
     longjmp recursion rep sigaltstack syscall_signal tailcall
+}
+
+/// Programs whose instructions are the same in every run of a static build.
+fn deterministic() -> impl Iterator<Item = &'static programs::Program> {
+    programs::PROGRAMS
+        .iter()
+        .filter(|program| program.deterministic && program.variants.contains(&Variant::Static))
+}
+
+#[test]
+#[ignore = "minutes"]
+fn every_program_is_the_same_twenty_times() {
+    for program in deterministic() {
+        let path = backtrail_tests::build(program, Variant::Static).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let golden = stepped(&path, folder.path());
+        for run in 0..20 {
+            let output = folder.path().join(format!("translated-{run}"));
+            let translated = record(options(&path, output, Engine::Translate)).unwrap();
+            let decoded = decoded(&translated);
+            assert!(decoded == golden, "{}, run {run}", program.name);
+        }
+    }
+}
+
+/// Two runs of a program with shared libraries may differ where data do that no run has in common with
+/// another: up to there they are the same.
+#[test]
+#[ignore = "minutes"]
+fn programs_with_shared_libraries_are_the_same_up_to_where_their_data_differ() {
+    let mut table = Vec::new();
+    let dynamic = |program: &&programs::Program| {
+        program.deterministic && program.variants.contains(&Variant::Pie)
+    };
+    for program in programs::PROGRAMS.iter().filter(dynamic) {
+        let path = backtrail_tests::build(program, Variant::Pie).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let golden = stepped(&path, folder.path());
+        let translated = folder.path().join("translated");
+        let decoded = decoded(&record(options(&path, translated, Engine::Translate)).unwrap());
+        for (ours, theirs) in decoded.iter().zip(&golden) {
+            let same = ours.iter().zip(theirs).take_while(|(our, their)| our == their).count();
+            table.push((program.name, same, theirs.len(), ours.len()));
+        }
+    }
+    for (name, same, stepped, translated) in &table {
+        println!("{name}: {same} the same of {stepped} stepped and {translated} translated");
+    }
+    // The dynamic linker alone runs far more than this before it looks at anything random.
+    assert!(table.iter().all(|(_, same, ..)| *same > 5_000), "{table:?}");
+}
+
+/// The exact instructions of every thread.
+fn stepped(path: &std::path::Path, folder: &std::path::Path) -> Vec<Vec<Avma>> {
+    let stepped = record(options(path, folder.join("stepped"), Engine::Step)).unwrap();
+    let mut golden: Vec<Vec<Avma>> = stepped
+        .golden
+        .into_iter()
+        .map(|thread| thread.instructions)
+        .collect();
+    golden.sort();
+    golden
 }
 
 /// Starts a shell that counts, and is told to end by a line.

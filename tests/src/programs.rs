@@ -102,6 +102,7 @@ const RUST: &[Variant] = &[Variant::Pie, Variant::Static];
 
 const SIGILL: i32 = 4;
 const SIGABRT: i32 = 6;
+const SIGBUS: i32 = 7;
 const SIGFPE: i32 = 8;
 const SIGSEGV: i32 = 11;
 
@@ -156,6 +157,8 @@ pub const PROGRAMS: &[Program] = &[
     program("crash_null", "crash_null.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_jump", "crash_jump.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_abort", "crash_abort.c", &["-O1"], ALL, Ending::Signal(SIGABRT)),
+    program("crash_bus", "crash_bus.c", &["-O1"], ALL, Ending::Signal(SIGBUS)),
+    program("crash_free", "crash_free.c", &["-O1", "-fno-builtin"], ALL, Ending::Signal(SIGABRT)),
     program("crash_ud2", "crash_ud2.c", &["-O1"], ALL, Ending::Signal(SIGILL)),
     program("crash_div", "crash_div.c", &["-O1"], ALL, Ending::Signal(SIGFPE)),
     program("crash_stack", "crash_stack.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),

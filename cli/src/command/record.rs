@@ -43,6 +43,7 @@ pub fn run(args: &Record) -> Result<(), Failure> {
             args::Pin::Together => Pin::Together,
             args::Pin::Off => Pin::Off,
         },
+        cache: args.cache,
         follow: !args.no_follow,
         randomize_addresses: !args.no_aslr,
         compress_returns: !args.no_compress_returns,

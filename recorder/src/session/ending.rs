@@ -47,7 +47,7 @@ impl Session<'_> {
     }
 
     /// Stops every thread that `hold` names, within [`STOP_TIMEOUT`].
-    fn halt(&mut self, hold: Hold) -> Result<()> {
+    pub(super) fn halt(&mut self, hold: Hold) -> Result<()> {
         self.hold = hold;
         let held = |thread: &Thread| match hold {
             Hold::Process(pid) => thread.pid == pid,

@@ -7,7 +7,7 @@ use crate::process::{self, DefaultAction, Disposition};
 use crate::ptrace::{self, RawTid, Stop};
 use crate::recorded::Process;
 use crate::thread::{Following, Run, Thread};
-use crate::translate::{Keep, Kin, Scribe, State, Translated, Trapped};
+use crate::translate::{Keep, Kin, Making, Scribe, SharedSpace, State, Translated, Trapped};
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_pt::Pid;
@@ -47,7 +47,17 @@ impl Session<'_> {
                 let _ = ptrace::listen(tid);
                 return Ok(());
             }
-            Stop::Interrupted | Stop::Group(_) if self.hold != Hold::Nobody => {
+            Stop::Interrupted | Stop::Group(_) if self.is_held(tid) => {
+                // What a trap or fault means must be told by the place where it happened.
+                if [libc::SIGTRAP, libc::SIGSEGV]
+                    .into_iter()
+                    .any(|signal| process::is_pending(tid, signal))
+                {
+                    if let Some(thread) = self.threads.get_mut(&tid) {
+                        thread.run = Run::Running;
+                    }
+                    return ptrace::resume(tid, 0);
+                }
                 self.settle(tid, registers)?;
             }
             _ => {}
@@ -83,21 +93,24 @@ impl Session<'_> {
     fn is_ours(&mut self, tid: RawTid, signal: i32, info: &SigInfo, registers: &Registers) -> Result<bool> {
         let apart = self.shares_cache(tid);
         let Some(Followed {
-            run,
-            translated,
-            scribe,
-            ..
+            translated, scribe, ..
         }) = followed(&mut self.threads, &self.scribe, tid)
         else {
             return Ok(false);
         };
-        if apart && signal == libc::SIGTRAP && translated.needs_memory(registers) {
+        if signal == libc::SIGTRAP
+            && let Some(next) = translated.wants_room(registers)
+            && (apart || translated.is_full(next))
+        {
             // At the trap itself, not behind it.
             let at = Registers {
                 rip: registers.rip - 1,
                 ..*registers
             };
             translated.settle(&at, scribe)?;
+            if !apart {
+                self.empty_cache(tid)?;
+            }
             self.go_on(tid);
             return Ok(true);
         }
@@ -124,8 +137,16 @@ impl Session<'_> {
                 self.go_on(tid);
                 return Ok(true);
             }
+            Some(_) if self.is_held(tid) => {
+                let registers = ptrace::registers(tid)?;
+                self.settle(tid, &registers)?;
+                return Ok(true);
+            }
             Some(done) => {
-                *run = Run::Running;
+                let Some(thread) = self.threads.get_mut(&tid) else {
+                    return Ok(true);
+                };
+                thread.run = Run::Running;
                 // Failing means that it was killed: its end will be reported.
                 let _ = match done {
                     Trapped::Step => ptrace::step(tid, 0),
@@ -137,6 +158,12 @@ impl Session<'_> {
         if signal != libc::SIGTRAP {
             return Ok(false);
         }
+        let Some(Followed {
+            translated, scribe, ..
+        }) = followed(&mut self.threads, &self.scribe, tid)
+        else {
+            return Ok(false);
+        };
         if let Some((number, before, now)) = translated.end_call(registers)? {
             self.after_call(tid, number, &before, &now)?;
             self.go_on(tid);
@@ -236,6 +263,45 @@ impl Session<'_> {
             self.split(tid, &registers)?;
         }
         Ok(())
+    }
+
+    /// Forgets all that was translated for a process, where all its threads can be stopped outside the
+    /// cache; else it will get more memory.
+    fn empty_cache(&mut self, tid: RawTid) -> Result<()> {
+        let Some((pid, space)) = self.space(tid) else {
+            return Ok(());
+        };
+        if self.hold != Hold::Nobody {
+            return Ok(());
+        }
+        self.halt(Hold::Process(pid))?;
+        let threads = self.tids(|thread| match &thread.following {
+            Following::Translated(other) => Rc::ptr_eq(&other.space, &space),
+            _ => false,
+        });
+        let out = threads
+            .iter()
+            .filter_map(|tid| self.threads.get(tid))
+            .all(|thread| match &thread.following {
+                Following::Translated(other) => thread.run == Run::Stopped && other.is_out(),
+                _ => true,
+            });
+        if out {
+            space.borrow_mut().empty();
+        }
+        self.hold = Hold::Nobody;
+        let others = threads.into_iter().filter(|other| *other != tid);
+        others.for_each(|other| self.go_on(other));
+        Ok(())
+    }
+
+    /// A translated thread's process and address space.
+    fn space(&self, tid: RawTid) -> Option<(RawTid, SharedSpace)> {
+        let thread = self.threads.get(&tid)?;
+        match &thread.following {
+            Following::Translated(translated) => Some((thread.pid, Rc::clone(&translated.space))),
+            _ => None,
+        }
     }
 
     /// Whether a process with other memory runs in the same cache.
@@ -473,13 +539,16 @@ impl Session<'_> {
             }
             _ => None,
         });
-        let calls = self.settings.encoder.compress_returns;
+        let making = Making {
+            calls: self.settings.encoder.compress_returns,
+            room: self.settings.cache,
+        };
         let Some(scribe) = &mut self.scribe else {
             return Ok(());
         };
         let translated = match kin {
             Some((space, memory)) => Translated::join(tid, pid, space, memory, registers, scribe, keep),
-            None => Translated::first(tid, pid, registers, calls, scribe, keep),
+            None => Translated::first(tid, pid, registers, making, scribe, keep),
         };
         match translated {
             Ok(translated) => {

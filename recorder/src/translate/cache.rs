@@ -86,6 +86,8 @@ pub(super) enum Cause {
 #[derive(Debug)]
 pub(super) struct Cache {
     style: Style,
+    /// Bytes of each cluster that are used.
+    room: u64,
     tables: SharedMemory,
     clusters: Vec<Cluster>,
     blocks: FxHashMap<u64, u64>,
@@ -108,13 +110,15 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// An empty cache; `tables` are [`layout::TABLES_SIZE`] bytes, zero.
-    pub(super) fn new(tables: SharedMemory, style: Style, special: &[libc::c_long]) -> Self {
+    /// An empty cache; `tables` are [`layout::TABLES_SIZE`] bytes, zero. Of each cluster `room` bytes are
+    /// used, at most.
+    pub(super) fn new(tables: SharedMemory, style: Style, room: u64, special: &[libc::c_long]) -> Self {
         for number in special {
             tables.write(layout::SPECIAL - layout::TABLES + (*number as u64 & 0xffff), &[1]);
         }
         Self {
             style,
+            room: room.clamp(4 * MAX_BLOCK, layout::CLUSTER_SIZE),
             tables,
             clusters: Vec::new(),
             blocks: FxHashMap::default(),
@@ -136,8 +140,31 @@ impl Cache {
         self.cluster(ip).is_some()
     }
 
+    /// Whether what is in reach of the code at `ip` is full: emptied, it would do.
+    pub(super) fn is_full(&self, ip: u64) -> bool {
+        !self.has_room(ip) && self.clusters.iter().any(|cluster| cluster.reaches(ip))
+    }
+
+    /// Forgets every block, but not what code was that has changed or `may_change`, by the page. No thread
+    /// may stand in one.
+    pub(super) fn empty(&mut self, may_change: impl Fn(u64) -> bool) {
+        let changing = self.pages.keys().copied().filter(|page| may_change(page * PAGE));
+        self.changed.extend(changing);
+        self.past = self.fragments();
+        self.blocks.clear();
+        self.pieces.clear();
+        self.landings.clear();
+        self.incoming.clear();
+        self.traps.clear();
+        self.pages.clear();
+        for cluster in &mut self.clusters {
+            cluster.used = 0;
+        }
+        self.write_probes();
+    }
+
     fn cluster(&self, ip: u64) -> Option<usize> {
-        let room = |cluster: &Cluster| cluster.used + MAX_BLOCK <= layout::CLUSTER_SIZE;
+        let room = |cluster: &Cluster| cluster.used + MAX_BLOCK <= self.room;
         self.clusters
             .iter()
             .position(|cluster| cluster.reaches(ip) && room(cluster))
@@ -173,6 +200,7 @@ impl Cache {
             .collect();
         Self {
             style: self.style,
+            room: self.room,
             tables,
             clusters,
             blocks: self.blocks.clone(),

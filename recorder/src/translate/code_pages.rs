@@ -3,8 +3,7 @@
 use crate::PAGE;
 use crate::maps::{self, Map};
 use crate::ptrace::RawTid;
-use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// A page as it was read; shorter where nothing more can be read.
@@ -20,7 +19,7 @@ struct CodePage {
 pub(super) struct CodePages {
     /// Executable mappings, until they change.
     executable: Option<Vec<Map>>,
-    pages: FxHashMap<u64, CodePage>,
+    pages: BTreeMap<u64, CodePage>,
 }
 
 impl CodePages {
@@ -28,6 +27,11 @@ impl CodePages {
     pub(super) fn forget(&mut self, range: &Range<u64>) {
         self.executable = None;
         self.pages.retain(|page, _| !range.contains(page));
+    }
+
+    /// Whether code in `range` was read.
+    pub(super) fn has_read(&self, range: &Range<u64>) -> bool {
+        self.pages.range(range.clone()).next().is_some()
     }
 
     /// Copies code from `from` on; says how many bytes there are, and notes pages that the program may

@@ -24,4 +24,4 @@ mod thread;
 mod tracee;
 
 pub(crate) use scribe::{Keep, Scribe};
-pub(crate) use thread::{Kin, State, Translated, Trapped};
+pub(crate) use thread::{Kin, Making, SharedSpace, State, Translated, Trapped};

@@ -60,16 +60,25 @@ pub(crate) struct Space {
     /// Pages that the program may write and execute, and that were made read-only because they were
     /// translated.
     protected: BTreeSet<u64>,
+    /// Pages that were, and that the program may write again. Several threads may fault at once: those
+    /// that come later find the page here.
+    exposed: BTreeSet<u64>,
 }
 
 impl Space {
     /// Prepares the address space of a process; gives the region of its thread.
-    pub(super) fn prepare(tracee: &mut Tracee<'_>, style: Style) -> Result<(Self, Arc<Region>)> {
+    ///
+    /// Of each cluster of the cache `room` bytes are used, at most.
+    pub(super) fn prepare(
+        tracee: &mut Tracee<'_>,
+        style: Style,
+        room: u64,
+    ) -> Result<(Self, Arc<Region>)> {
         let (file, descriptor) = tracee.memory_file()?;
         let memory = SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
         let gadget = tracee.gadget;
         let mut space = Self {
-            cache: Cache::new(memory, style, &SPECIAL),
+            cache: Cache::new(memory, style, room, &SPECIAL),
             gadget,
             style,
             tables: 0,
@@ -78,6 +87,7 @@ impl Space {
             regions: Vec::new(),
             code: CodePages::default(),
             protected: BTreeSet::new(),
+            exposed: BTreeSet::new(),
         };
         let region = space.make_region(tracee, Tables::File(descriptor))?;
         tracee.close(descriptor)?;
@@ -120,6 +130,13 @@ impl Space {
         self.cache.has_room(ip)
     }
 
+    /// Forgets all that was translated; no thread may be in the cache.
+    pub(crate) fn empty(&mut self) {
+        let (protected, exposed) = (&self.protected, &self.exposed);
+        self.cache
+            .empty(|page| protected.contains(&page) || exposed.contains(&page));
+    }
+
     /// Adds a cluster near `ip`.
     pub(super) fn extend(&mut self, tracee: &mut Tracee<'_>, ip: u64) -> Result<()> {
         let maps = maps::maps(tracee.tid);
@@ -146,6 +163,7 @@ impl Space {
             for page in exposed {
                 tracee.protect(page, PAGE, libc::PROT_READ | libc::PROT_EXEC)?;
                 self.protected.insert(page);
+                self.exposed.remove(&page);
                 // It may have changed just before.
                 self.cache.forget(page..page + PAGE);
                 self.code.forget(&(page..page + PAGE));
@@ -158,25 +176,34 @@ impl Space {
         self.protected.contains(&(address & !(PAGE - 1)))
     }
 
+    /// Whether a write to `address` that has faulted would not any more.
+    pub(super) fn is_exposed(&self, address: u64) -> bool {
+        self.exposed.contains(&(address & !(PAGE - 1)))
+    }
+
     /// Lets the program write to a page: what was made from it is forgotten.
     pub(super) fn expose(&mut self, tracee: &mut Tracee<'_>, address: u64) -> Result<()> {
         let page = address & !(PAGE - 1);
         self.protected.remove(&page);
+        self.exposed.insert(page);
         self.cache.change(page..page + PAGE);
         self.code.forget(&(page..page + PAGE));
         let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
         tracee.protect(page, PAGE, all)
     }
 
-    /// Whether code in `range` was translated.
+    /// Whether code in `range` was translated, or read to be.
     pub(crate) fn touches(&self, range: std::ops::Range<u64>) -> bool {
-        self.protected.range(range.clone()).next().is_some() || self.cache.touches(range)
+        self.protected.range(range.clone()).next().is_some()
+            || self.code.has_read(&range)
+            || self.cache.touches(range)
     }
 
     /// Mappings of code have changed in `range`.
     pub(crate) fn changed(&mut self, range: std::ops::Range<u64>) {
         self.code.forget(&range);
         self.protected.retain(|page| !range.contains(page));
+        self.exposed.retain(|page| !range.contains(page));
         self.cache.change(range);
     }
 
@@ -230,6 +257,7 @@ impl Space {
             regions: self.regions.clone(),
             code: CodePages::default(),
             protected: self.protected.clone(),
+            exposed: self.exposed.clone(),
         })
     }
 }

@@ -29,7 +29,16 @@ const SYSCALL_LEN: u64 = 2;
 const ERESTART_RESTARTBLOCK: i64 = -516;
 
 /// An address space, as the threads in it share it.
-pub(crate) type Shared = Rc<RefCell<Space>>;
+pub(crate) type SharedSpace = Rc<RefCell<Space>>;
+
+/// How a program is translated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Making {
+    /// Calls are logged, so that returns can be compressed.
+    pub(crate) calls: bool,
+    /// Bytes of code near each part of the program; when they are full, it is translated anew.
+    pub(crate) room: u64,
+}
 
 /// Where a thread is.
 #[derive(Clone, Debug)]
@@ -64,7 +73,7 @@ pub(crate) enum Trapped {
 /// What a thread about to start another knows of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Kin {
-    space: Shared,
+    space: SharedSpace,
     next: u64,
     gs_base: u64,
     /// Names the memory: a copy is another.
@@ -83,7 +92,7 @@ impl Kin {
 pub(crate) struct Translated {
     tid: RawTid,
     pid: RawTid,
-    pub(crate) space: Shared,
+    pub(crate) space: SharedSpace,
     /// Names the memory that the thread is in, where several have copies of one.
     pub(crate) memory: u64,
     region: Arc<Region>,
@@ -105,7 +114,7 @@ impl Translated {
         tid: RawTid,
         pid: RawTid,
         registers: &Registers,
-        calls: bool,
+        making: Making,
         scribe: &mut Scribe,
         keep: Keep,
     ) -> Result<Self> {
@@ -117,7 +126,11 @@ impl Translated {
             registers: *registers,
             held: &mut held,
         };
-        let (space, region) = Space::prepare(&mut tracee, Style { calls, places: false })?;
+        let style = Style {
+            calls: making.calls,
+            places: false,
+        };
+        let (space, region) = Space::prepare(&mut tracee, style, making.room)?;
         ptrace::set_registers(tid, registers)?;
         let stream = scribe.begin(Arc::clone(&region), keep);
         Ok(Self {
@@ -158,7 +171,7 @@ impl Translated {
     pub(crate) fn join(
         tid: RawTid,
         pid: RawTid,
-        space: Shared,
+        space: SharedSpace,
         memory: u64,
         registers: &Registers,
         scribe: &mut Scribe,
@@ -290,21 +303,25 @@ impl Translated {
         const SEGV_ACCERR: i32 = 2;
         let address = info.address().filter(|_| info.code() == SEGV_ACCERR);
         let mut space = self.space.borrow_mut();
-        let Some(address) = address.filter(|address| space.is_protected(address.0)) else {
+        let Some(address) = address else {
             return Ok(None);
         };
-        let mut tracee = Tracee {
-            tid: self.tid,
-            gadget: space.gadget,
-            registers: *registers,
-            held: &mut self.held,
-        };
-        space.expose(&mut tracee, address.0)?;
-        let registers = Registers {
-            orig_rax: u64::MAX,
-            ..*registers
-        };
-        ptrace::set_registers(self.tid, &registers)?;
+        if space.is_protected(address.0) {
+            let mut tracee = Tracee {
+                tid: self.tid,
+                gadget: space.gadget,
+                registers: *registers,
+                held: &mut self.held,
+            };
+            space.expose(&mut tracee, address.0)?;
+            let registers = Registers {
+                orig_rax: u64::MAX,
+                ..*registers
+            };
+            ptrace::set_registers(self.tid, &registers)?;
+        } else if !space.is_exposed(address.0) {
+            return Ok(None);
+        }
         Ok(Some(match self.state {
             State::Native { .. } | State::Special { .. } => Trapped::Step,
             State::True => Trapped::True,
@@ -508,7 +525,7 @@ impl Translated {
     }
 
     /// Gives the process a copy of its address space's cache, for its code is about to differ from others'.
-    pub(crate) fn split(&mut self, registers: &Registers, regions: &[u64]) -> Result<Shared> {
+    pub(crate) fn split(&mut self, registers: &Registers, regions: &[u64]) -> Result<SharedSpace> {
         let gadget = self.space.borrow().gadget;
         let mut tracee = Tracee {
             tid: self.tid,
@@ -549,17 +566,28 @@ impl Translated {
         !self.space.borrow().has_room(ip)
     }
 
-    /// Whether the way on from a trap needs memory added to the program.
-    pub(crate) fn needs_memory(&self, registers: &Registers) -> bool {
+    /// Where a thread that has trapped goes on, when that is not translated and there is no room to.
+    pub(crate) fn wants_room(&self, registers: &Registers) -> Option<u64> {
         if !matches!(self.state, State::Cached) {
-            return false;
+            return None;
         }
         let cause = self.space.borrow().cache.cause(registers.rip.wrapping_sub(1));
-        match cause {
-            Some(Cause::Exit { target, .. }) => self.must_extend(target),
-            Some(Cause::Miss) => self.must_extend(registers.rax),
-            _ => false,
-        }
+        let next = match cause {
+            Some(Cause::Exit { target, .. }) => Some(target),
+            Some(Cause::Miss) => Some(registers.rax),
+            _ => None,
+        };
+        next.filter(|next| self.must_extend(*next))
+    }
+
+    /// Whether emptying the cache would make room for the code at `ip`.
+    pub(crate) fn is_full(&self, ip: u64) -> bool {
+        self.space.borrow().cache.is_full(ip)
+    }
+
+    /// Not in the cache, nor at work for us.
+    pub(crate) fn is_out(&self) -> bool {
+        matches!(self.state, State::True | State::Closed)
     }
 
     /// A signal that came while the thread worked for us, made that of its stop.

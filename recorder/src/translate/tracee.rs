@@ -72,7 +72,11 @@ impl Tracee<'_> {
         loop {
             ptrace::step(self.tid, 0)?;
             match ptrace::wait_for(self.tid)? {
-                Stop::Exited(_) | Stop::Killed(_) => return Err(self.error(libc::ESRCH)),
+                stop @ (Stop::Exited(_) | Stop::Killed(_) | Stop::Event(libc::PTRACE_EVENT_EXIT)) => {
+                    // Whoever minds its life must hear of it too.
+                    ptrace::put_back(self.tid, stop);
+                    return Err(self.error(libc::ESRCH));
+                }
                 Stop::Signal(libc::SIGTRAP) => {
                     let now = ptrace::registers(self.tid)?;
                     if now.rip == self.gadget.behind() {
@@ -80,7 +84,6 @@ impl Tracee<'_> {
                     }
                 }
                 Stop::Signal(_) => self.held.extend(ptrace::siginfo(self.tid).ok()),
-                Stop::Event(libc::PTRACE_EVENT_EXIT) => return Err(self.error(libc::ESRCH)),
                 Stop::Event(_) | Stop::Group(_) | Stop::Interrupted => {}
             }
         }

@@ -1,0 +1,88 @@
+//! The recorder is killed: the program ends or runs on, and is never left stopped.
+
+use backtrail_tests::backtrail::binary;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A value of `/proc/PID/status`; `None`: the process is gone.
+fn status(pid: u32, key: &str) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+    Some(line.trim_start_matches(':').trim().to_owned())
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < LIMIT, "{what}: not within {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn record(folder: &Path, rest: &[&str]) -> Child {
+    Command::new(binary().unwrap())
+        .args(["record", "-o"])
+        .arg(folder.join("bundle"))
+        .args(rest)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// `Child::kill` sends SIGKILL.
+fn kill(mut recorder: Child) {
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+}
+
+#[test]
+fn a_program_that_the_recorder_started_ends_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = folder.path().join("begun");
+    let script = format!("echo $$ > {}; while :; do :; done", begun.display());
+    let recorder = record(folder.path(), &["--", "sh", "-c", &script]);
+    let text = || fs::read_to_string(&begun).unwrap_or_default();
+    until("the program begins", || text().ends_with('\n'));
+    let pid: u32 = text().trim().parse().unwrap();
+    kill(recorder);
+    until("the program ends", || {
+        status(pid, "State").is_none_or(|state| state.starts_with('Z'))
+    });
+}
+
+#[test]
+fn a_process_attached_to_is_not_left_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = shell("i=0; while :; do i=$((i+1)); [ $((i % 7)) = 3 ] && kill -0 $$; done")
+        .spawn()
+        .unwrap();
+    let pid = process.id();
+    let recorder = record(folder.path(), &["--pid", &pid.to_string()]);
+    until("the recorder attaches", || {
+        status(pid, "TracerPid").is_some_and(|tracer| tracer != "0")
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    kill(recorder);
+    // It ends at its next block that is not translated, or goes round in those that are.
+    until("it is let go", || {
+        process.try_wait().unwrap().is_some() || status(pid, "TracerPid").is_some_and(|tracer| tracer == "0")
+    });
+    for _ in 0..20 {
+        let state = status(pid, "State").unwrap_or_default();
+        assert!(!state.starts_with(['t', 'T']), "{state}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = process.kill();
+    process.wait().unwrap();
+}
