@@ -95,6 +95,12 @@ fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
             }),
             host: Some(text.to_owned()),
             kernel: Some(text.to_owned()),
+            overhead: Some(Overhead {
+                wall: 5_000_000_000,
+                program_cpu: Some(3_000_000_000),
+                recorder_cpu: 4_000_000_000,
+                stops: 77,
+            }),
             notes: vec![text.to_owned()],
         },
     }

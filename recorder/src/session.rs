@@ -22,9 +22,9 @@ use crate::{Ending, clock, process};
 use backtrail_bundle::manifest::Crash;
 use backtrail_bundle::{BundlePath, Writer};
 use backtrail_pt::EncoderOptions;
+use lifecycle::Ended;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use lifecycle::Ended;
 use translated::Kindred;
 
 /// What the tracing thread and the one that minds it tell each other.

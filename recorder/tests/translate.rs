@@ -93,6 +93,35 @@ same! {
     longjmp recursion rep sigaltstack syscall_signal tailcall
 }
 
+/// Room for so little code that it is emptied often.
+const LITTLE: u64 = 64 << 10;
+
+#[test]
+fn a_cache_that_is_emptied_tells_the_same() {
+    let path = backtrail_tests::build(programs::find("ledger").unwrap(), Variant::Static).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let golden = stepped(&path, folder.path());
+    let translated = record(RecordOptions {
+        cache: LITTLE,
+        ..options(&path, folder.path().join("translated"), Engine::Translate)
+    })
+    .unwrap();
+    assert!(decoded(&translated) == golden);
+}
+
+#[test]
+fn a_cache_is_emptied_under_threads_that_run() {
+    let path = backtrail_tests::build(programs::find("threads").unwrap(), Variant::Pie).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let translated = record(RecordOptions {
+        cache: LITTLE,
+        ..options(&path, folder.path().join("translated"), Engine::Translate)
+    })
+    .unwrap();
+    assert_eq!(translated.ending, backtrail_recorder::Ending::Exited(0));
+    assert!(decoded(&translated).iter().all(|thread| !thread.is_empty()));
+}
+
 /// Programs whose instructions are the same in every run of a static build.
 fn deterministic() -> impl Iterator<Item = &'static programs::Program> {
     programs::PROGRAMS
@@ -122,9 +151,8 @@ fn every_program_is_the_same_twenty_times() {
 #[ignore = "minutes"]
 fn programs_with_shared_libraries_are_the_same_up_to_where_their_data_differ() {
     let mut table = Vec::new();
-    let dynamic = |program: &&programs::Program| {
-        program.deterministic && program.variants.contains(&Variant::Pie)
-    };
+    let dynamic =
+        |program: &&programs::Program| program.deterministic && program.variants.contains(&Variant::Pie);
     for program in programs::PROGRAMS.iter().filter(dynamic) {
         let path = backtrail_tests::build(program, Variant::Pie).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -132,7 +160,11 @@ fn programs_with_shared_libraries_are_the_same_up_to_where_their_data_differ() {
         let translated = folder.path().join("translated");
         let decoded = decoded(&record(options(&path, translated, Engine::Translate)).unwrap());
         for (ours, theirs) in decoded.iter().zip(&golden) {
-            let same = ours.iter().zip(theirs).take_while(|(our, their)| our == their).count();
+            let same = ours
+                .iter()
+                .zip(theirs)
+                .take_while(|(our, their)| our == their)
+                .count();
             table.push((program.name, same, theirs.len(), ours.len()));
         }
     }

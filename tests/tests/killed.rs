@@ -1,4 +1,5 @@
 //! The recorder is killed: the program ends or runs on, and is never left stopped.
+#![cfg(test)]
 
 use backtrail_tests::backtrail::binary;
 use std::fs;
@@ -25,7 +26,10 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 fn shell(script: &str) -> Command {
     let mut command = Command::new("sh");
-    command.args(["-c", script]).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["-c", script])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
     command
 }
 

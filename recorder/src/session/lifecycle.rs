@@ -148,7 +148,9 @@ impl Session<'_> {
         self.ended.push_back(ended);
         let mut kept: usize = self.ended.iter().map(|ended| ended.bytes).sum();
         while kept > ring.saturating_mul(RINGS) && self.ended.len() > 1 {
-            let Some(oldest) = self.ended.pop_front() else { return };
+            let Some(oldest) = self.ended.pop_front() else {
+                return;
+            };
             kept -= oldest.bytes;
             self.left_out += 1;
             if let Some(process) = self.processes.get_mut(&oldest.pid) {

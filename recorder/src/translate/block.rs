@@ -14,11 +14,11 @@ mod stubs;
 use super::assembler::{Assembler, Scratch};
 use super::event::{self, Event, NO_OUTCOMES};
 use super::layout;
-pub(super) use source::Source;
 use backtrail_pt::cofi::Cofi;
 use iced_x86::{
     Code, ConditionCode, ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic, Register,
 };
+pub(super) use source::Source;
 
 /// Most instructions of a block.
 const MAX_INSTRUCTIONS: usize = 32;

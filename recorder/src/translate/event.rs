@@ -146,14 +146,8 @@ impl Event {
     pub(super) fn completed(self, to: u64) -> Self {
         let outcomes = NO_OUTCOMES;
         match self {
-            Self::Target { .. } => Self::Target {
-                outcomes,
-                target: to,
-            },
-            Self::Return { .. } => Self::Return {
-                outcomes,
-                target: to,
-            },
+            Self::Target { .. } => Self::Target { outcomes, target: to },
+            Self::Return { .. } => Self::Return { outcomes, target: to },
             Self::Call { next, .. } => Self::Call { outcomes, next },
             Self::IndirectCall { next, .. } => Self::IndirectCall {
                 outcomes,

@@ -63,7 +63,7 @@ enum Message {
         reply: Sender<Finished>,
     },
     /// A chunk has become packets.
-    Passed(Passed),
+    Passed(Box<Passed>),
     /// There will be no more.
     Close,
 }
@@ -188,7 +188,7 @@ impl Desk {
             Message::End { id, end, reply } => (id, self.with(id, |stream| stream.end(end, reply))),
             Message::Passed(passed) => {
                 let id = passed.stream;
-                (id, self.with(id, |stream| stream.passed(passed)))
+                (id, self.with(id, |stream| stream.passed(*passed)))
             }
             Message::Close => return,
         };

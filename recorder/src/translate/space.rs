@@ -69,11 +69,7 @@ impl Space {
     /// Prepares the address space of a process; gives the region of its thread.
     ///
     /// Of each cluster of the cache `room` bytes are used, at most.
-    pub(super) fn prepare(
-        tracee: &mut Tracee<'_>,
-        style: Style,
-        room: u64,
-    ) -> Result<(Self, Arc<Region>)> {
+    pub(super) fn prepare(tracee: &mut Tracee<'_>, style: Style, room: u64) -> Result<(Self, Arc<Region>)> {
         let (file, descriptor) = tracee.memory_file()?;
         let memory = SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
         let gadget = tracee.gadget;

@@ -160,6 +160,6 @@ fn work(inbox: &Mutex<Receiver<Passage>>, done: &Sender<Message>, bytes: &Atomic
             let len: usize = written.packets.iter().map(Vec::len).sum();
             bytes.fetch_add(len as u64, Ordering::Relaxed);
         }
-        let _ = done.send(Message::Passed(passed));
+        let _ = done.send(Message::Passed(Box::new(passed)));
     }
 }

@@ -98,13 +98,7 @@ impl Translated {
             Cofi::Jump { target } | Cofi::Call { target } if to == target.0 => {}
             Cofi::IndirectJump | Cofi::IndirectCall | Cofi::Return => {
                 let outcomes = NO_OUTCOMES;
-                self.log(
-                    Event::Target {
-                        outcomes,
-                        target: to,
-                    },
-                    scribe,
-                );
+                self.log(Event::Target { outcomes, target: to }, scribe);
             }
             _ => self.log(Event::Lost(to), scribe),
         }
