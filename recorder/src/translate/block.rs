@@ -147,6 +147,7 @@ pub(super) fn translate(ip: u64, at: u64, style: Style, fetch: &mut Fetch<'_>) -
         },
         outcomes: NO_OUTCOMES,
         told: ip,
+        called: None,
         quiet: true,
         links: Vec::with_capacity(8),
         constants: Vec::new(),
@@ -177,6 +178,8 @@ struct Translator {
     block: Block,
     outcomes: u8,
     told: u64,
+    /// A call that was executed, and is not in the log yet: where it is, and its return address.
+    called: Option<(u64, u64)>,
     /// Nothing that gives a packet has happened since the block began.
     quiet: bool,
     /// Jumps to other blocks: where their distance is, and the target.
@@ -250,12 +253,34 @@ impl Translator {
     }
 
     fn before(&mut self, ip: u64, saved: Saved) {
-        self.place(ip, State::Before(saved));
+        let outcomes = self.outcomes;
+        let state = match self.called {
+            None => State::Before(saved),
+            Some((_, next)) => State::Done {
+                saved,
+                event: Some(Event::Call { outcomes, next }),
+                next: Next::At(ip),
+            },
+        };
+        self.place(ip, state);
+    }
+
+    /// Logs the call that led to `at`, if that is still to be done.
+    fn tell_call(&mut self, at: u64) {
+        if let Some((ip, next)) = self.called.take() {
+            self.log_call(ip, next, at);
+        }
     }
 
     fn instruction(&mut self, original: &Original<'_>) -> Flow {
         let ip = original.ip;
         let instruction = &original.instruction;
+        // A call of another module goes by way of a jump there (PLT): both are told in one.
+        let leads_on = matches!(Cofi::of(instruction), Cofi::IndirectJump)
+            || instruction.mnemonic() == Mnemonic::Endbr64;
+        if !leads_on {
+            self.tell_call(ip);
+        }
         self.before(ip, Saved::NONE);
         if needs_gs(instruction) || matches!(instruction.mnemonic(), Mnemonic::Xbegin) {
             self.native(ip);
@@ -266,8 +291,8 @@ impl Translator {
             Cofi::Jump { target } => self.follow(ip, target.0),
             Cofi::Call { target } => {
                 self.push(original.next());
-                if target.0 != original.next() {
-                    self.log_call(ip, original.next(), target.0);
+                if self.style.calls && target.0 != original.next() {
+                    self.called = Some((ip, original.next()));
                 }
                 self.block.successors.push(original.next());
                 self.follow(ip, target.0)
@@ -288,6 +313,7 @@ impl Translator {
 
     /// The instruction is executed where the program has it.
     fn native(&mut self, ip: u64) {
+        self.tell_call(ip);
         self.before(ip, Saved::NONE);
         let outcomes = self.outcomes;
         self.trap(Trap::Native { ip, outcomes });
@@ -352,6 +378,7 @@ impl Translator {
     /// A loop that gives no packet must give one all the same: by packets alone, nobody could tell how
     /// often it went round.
     fn leave(&mut self, ip: u64, target: u64, again: bool) {
+        self.tell_call(target);
         if self.outcomes != NO_OUTCOMES {
             let event = Event::Outcomes(self.outcomes);
             self.log_outcomes(ip, Next::At(target), event);
@@ -480,6 +507,13 @@ impl Translator {
         self.before(ip, Saved::RAX);
         let (outcomes, target) = (self.outcomes, 0);
         let mut event = Event::Target { outcomes, target };
+        if let Some((_, next)) = self.called.take() {
+            event = Event::IndirectCall {
+                outcomes,
+                next,
+                target,
+            };
+        }
         if Cofi::of(&original.instruction).is_call() {
             let next = original.next();
             self.push(next);

@@ -35,13 +35,11 @@ impl Translator {
         self.told = target;
     }
 
-    /// Logs the direct call, when calls are.
+    /// Logs a direct call.
     pub(super) fn log_call(&mut self, ip: u64, next: u64, to: u64) {
-        if self.style.calls {
-            let outcomes = self.outcomes;
-            self.log(ip, Event::Call { outcomes, next }, Next::At(to), Saved::NONE);
-            self.told = to;
-        }
+        let outcomes = self.outcomes;
+        self.log(ip, Event::Call { outcomes, next }, Next::At(to), Saved::NONE);
+        self.told = to;
     }
 
     /// Logs an event whose outcomes are those that wait, and whose target, if any, is in RAX, which waits

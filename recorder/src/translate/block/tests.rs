@@ -56,6 +56,46 @@ fn a_short_loop_is_unrolled_until_a_byte_is_full() {
 }
 
 #[test]
+fn a_call_by_way_of_a_jump_is_told_in_one() {
+    let calling = |code: &[u8]| {
+        let mut fetch = |from: u64, out: &mut [u8]| {
+            let rest = usize::try_from(from - 0x1000)
+                .ok()
+                .and_then(|from| code.get(from..));
+            let rest = rest.unwrap_or_default();
+            let len = rest.len().min(out.len());
+            out[..len].copy_from_slice(&rest[..len]);
+            len
+        };
+        let style = Style {
+            places: true,
+            calls: true,
+        };
+        translate(0x1000, 0x2000_0000, style, &mut fetch)
+    };
+    let (outcomes, next, target) = (NO_OUTCOMES, 0x1005, 0);
+    // call +0; endbr64; jmp [rip+0]
+    let linked = calling(&[
+        0xe8, 1, 0, 0, 0, 0x90, 0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 0, 0, 0, 0,
+    ]);
+    let both = Event::IndirectCall {
+        outcomes,
+        next,
+        target,
+    };
+    assert!(tells(&linked, both));
+    assert!(
+        !linked
+            .code
+            .windows(4)
+            .any(|bytes| bytes == [0x66, 0xc7, 0x01, event::CALL])
+    );
+    // call +1; nop; ret
+    let direct = calling(&[0xe8, 1, 0, 0, 0, 0x90, 0x90, 0xc3]);
+    assert!(tells(&direct, Event::Call { outcomes, next }));
+}
+
+#[test]
 fn every_byte_of_a_block_is_some_place() {
     // push rbx; test edi, edi; je +2; mov ebx, eax; call [rip+0x10]; pop rbx; ret
     let code = [
