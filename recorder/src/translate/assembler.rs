@@ -111,6 +111,19 @@ impl Assembler {
         self.bytes(&value.to_le_bytes());
     }
 
+    /// `lea rcx, [rcx-number]`
+    pub(super) fn subtract_from_rcx(&mut self, number: u32) {
+        self.bytes(&[0x48, 0x8d, 0x89]);
+        self.bytes(&(number as i32).wrapping_neg().to_le_bytes());
+    }
+
+    /// `mov gs:[slot], rcx; movzx ecx, byte gs:[slot+7]`: RCX becomes zero unless it is negative.
+    pub(super) fn sign_of_rcx(&mut self, slot: u32) {
+        self.store(Scratch::Rcx, slot);
+        self.bytes(&[0x65, 0x0f, 0xb6, 0x0c, 0x25]);
+        self.bytes(&(slot + 7).to_le_bytes());
+    }
+
     /// `mov rcx, rax`
     pub(super) fn rcx_from_rax(&mut self) {
         self.bytes(&[0x48, 0x89, 0xc1]);
@@ -218,6 +231,8 @@ mod tests {
         code.set(Scratch::Rax, 0x1122_3344_5566_7788);
         code.return_address();
         code.pop(16);
+        code.subtract_from_rcx(3);
+        code.sign_of_rcx(0x28);
         code.hash();
         code.jump_by_table(0x1000);
         code.add_rax_to_rcx();
@@ -237,6 +252,9 @@ mod tests {
                 "mov rax,1122334455667788h",
                 "mov rax,[rsp]",
                 "lea rsp,[rsp+10h]",
+                "lea rcx,[rcx-3]",
+                "mov gs:[28h],rcx",
+                "movzx ecx,byte ptr gs:[2Fh]",
                 "mov edx,0",
                 "crc32 rdx,rax",
                 "movzx edx,dx",

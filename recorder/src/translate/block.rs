@@ -32,6 +32,9 @@ pub(super) struct Style {
     pub(super) places: bool,
     /// Calls are logged, so that returns can be compressed.
     pub(super) calls: bool,
+    /// The change of code that the block comes after, where its code may be another than before: threads
+    /// that were not told of it trap.
+    pub(super) since: u32,
 }
 
 /// Reads code at an address; says how many bytes there are.
@@ -106,6 +109,8 @@ pub(super) enum Trap {
     Exit { site: u32, target: u64 },
     /// A system call that the recorder makes itself.
     Special { ip: u64, next: u64 },
+    /// The thread's log must tell of changes of code before it goes on.
+    Untold { ip: u64 },
     /// This instruction is to be executed where it stands.
     Native { ip: u64, outcomes: u8 },
 }
@@ -212,6 +217,9 @@ enum Flow {
 impl Translator {
     fn run(&mut self, start: u64, fetch: &mut Fetch<'_>) {
         let mut ip = start;
+        if self.style.since != 0 {
+            self.check_version(ip);
+        }
         for _ in 0..MAX_INSTRUCTIONS {
             let mut bytes = [0; MAX_LEN];
             let len = fetch(ip, &mut bytes);

@@ -46,6 +46,8 @@ enum Piece {
         ip: u64,
         /// The number of changes of code before it was translated.
         version: u32,
+        /// [`Style::since`].
+        since: u32,
         source: Source,
         len: u32,
     },
@@ -79,6 +81,10 @@ pub(super) enum Cause {
     Native {
         ip: u64,
         outcomes: u8,
+    },
+    /// The thread's log must tell of changes of code before it goes on at `ip`.
+    Untold {
+        ip: u64,
     },
 }
 
@@ -148,9 +154,9 @@ impl Cache {
     /// Forgets every block, but not what code was that has changed or `may_change`, by the page. No thread
     /// may stand in one.
     pub(super) fn empty(&mut self, may_change: impl Fn(u64) -> bool) {
+        self.past = self.fragments(&may_change);
         let changing = self.pages.keys().copied().filter(|page| may_change(page * PAGE));
         self.changed.extend(changing);
-        self.past = self.fragments();
         self.blocks.clear();
         self.pieces.clear();
         self.landings.clear();
@@ -281,7 +287,12 @@ impl Cache {
             let cluster = self.clusters.get(index)?;
             cluster.address + cluster.used
         };
-        let block = block::translate(ip, at, self.style, fetch);
+        let mut since = 0;
+        let mut block = block::translate(ip, at, self.style, fetch);
+        if self.version != 0 && block.source.pages().any(|page| self.changed.contains(&page)) {
+            since = self.version;
+            block = block::translate(ip, at, Style { since, ..self.style }, fetch);
+        }
         let Block {
             code,
             traps,
@@ -304,6 +315,7 @@ impl Cache {
                 }
                 Trap::Special { ip, next } => Cause::Special { ip, next },
                 Trap::Native { ip, outcomes } => Cause::Native { ip, outcomes },
+                Trap::Untold { ip } => Cause::Untold { ip },
             };
             self.traps.insert(trapped, cause);
         }
@@ -319,6 +331,7 @@ impl Cache {
             Piece::Block {
                 ip,
                 version: self.version,
+                since,
                 source,
                 len,
             },
@@ -441,7 +454,13 @@ impl Cache {
             told: ip,
         };
         match piece {
-            Piece::Block { ip, source, len, .. } => {
+            Piece::Block {
+                ip,
+                since,
+                source,
+                len,
+                ..
+            } => {
                 if offset >= *len {
                     return None;
                 }
@@ -451,6 +470,7 @@ impl Cache {
                     *at,
                     Style {
                         places: true,
+                        since: *since,
                         ..self.style
                     },
                     &mut again,
@@ -515,15 +535,15 @@ impl Cache {
         self.version
     }
 
-    /// Code that was executed where code has changed, by the change since which it stood there.
-    pub(super) fn fragments(&self) -> Vec<Fragment> {
+    /// Code that was executed where code has changed or `may_change`, by the change since which it stood
+    /// there.
+    pub(super) fn fragments(&self, may_change: impl Fn(u64) -> bool) -> Vec<Fragment> {
         let mut all = self.past.clone();
-        if self.changed.is_empty() {
-            return all;
-        }
         for at in self.blocks.values() {
             if let Some(Piece::Block { source, version, .. }) = self.pieces.get(at)
-                && source.pages().any(|page| self.changed.contains(&page))
+                && source
+                    .pages()
+                    .any(|page| self.changed.contains(&page) || may_change(page * PAGE))
             {
                 all.extend(fragments(source, *version));
             }

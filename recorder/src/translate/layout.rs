@@ -20,6 +20,10 @@ pub(super) const SAVED_RAX: u32 = 8;
 pub(super) const SAVED_RCX: u32 = 16;
 /// Slot: RDX while a stub uses it.
 pub(super) const SAVED_RDX: u32 = 24;
+/// Slot: the last change of code that the thread's log tells of.
+pub(super) const VERSION: u32 = 32;
+/// Slot: a number whose sign is wanted.
+pub(super) const NUMBER: u32 = 40;
 
 /// The tables, from the region's start.
 pub(super) const TABLES: u64 = PAGE;

@@ -61,6 +61,7 @@ impl Region {
     pub(super) fn reset(&self) {
         *self.free() = ALL_BUT_FIRST;
         self.set_pointer(self.chunk(0));
+        self.set_version(0);
     }
 
     /// The program's address of a chunk.
@@ -75,6 +76,11 @@ impl Region {
 
     pub(super) fn set_pointer(&self, pointer: u64) {
         self.memory.store(u64::from(layout::LOG_POINTER), pointer);
+    }
+
+    /// Notes the last change of code that the log tells of.
+    pub(super) fn set_version(&self, version: u32) {
+        self.memory.store(u64::from(layout::VERSION), u64::from(version));
     }
 
     /// A register's value that waits in its slot.

@@ -129,8 +129,8 @@ impl Space {
     /// Forgets all that was translated; no thread may be in the cache.
     pub(crate) fn empty(&mut self) {
         let (protected, exposed) = (&self.protected, &self.exposed);
-        self.cache
-            .empty(|page| protected.contains(&page) || exposed.contains(&page));
+        let may_change = |page| protected.contains(&page) || exposed.contains(&page);
+        self.cache.empty(may_change);
     }
 
     /// Adds a cluster near `ip`.
@@ -177,6 +177,11 @@ impl Space {
         self.exposed.contains(&(address & !(PAGE - 1)))
     }
 
+    /// Whether the program may write to a page of code.
+    fn may_change(&self, page: u64) -> bool {
+        self.protected.contains(&page) || self.exposed.contains(&page)
+    }
+
     /// Lets the program write to a page: what was made from it is forgotten.
     pub(super) fn expose(&mut self, tracee: &mut Tracee<'_>, address: u64) -> Result<()> {
         let page = address & !(PAGE - 1);
@@ -205,7 +210,7 @@ impl Space {
 
     /// Code that was executed where code has changed since.
     pub(crate) fn fragments(&self) -> Vec<Fragment> {
-        self.cache.fragments()
+        self.cache.fragments(|page| self.may_change(page))
     }
 
     /// Removes everything that the recorder has added, and lets the program write where it might.

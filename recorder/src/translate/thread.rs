@@ -128,7 +128,7 @@ impl Translated {
         };
         let style = Style {
             calls: making.calls,
-            places: false,
+            ..Style::default()
         };
         let (space, region) = Space::prepare(&mut tracee, style, making.room)?;
         ptrace::set_registers(tid, registers)?;
@@ -255,9 +255,8 @@ impl Translated {
 
     /// Tells the log, the thread being about to go on at `ip`, that code has changed.
     ///
-    /// New code is only reached by way of a trap, which translates it: so this comes in time for the
-    /// thread that does. Another thread may come to it by a jump that was made to lead there, before its own next
-    /// trap.
+    /// Blocks of changed code trap where the thread was not told ([`Style::since`]): so this comes in time, by
+    /// whichever way it gets there.
     fn tell_version(&mut self, ip: u64, scribe: &Scribe) {
         let version = self.space.borrow().cache.version();
         if self.version != version {
@@ -266,6 +265,7 @@ impl Translated {
             self.log(Event::Interrupt { ip, time }, scribe);
             self.log(Event::Version(u64::from(version)), scribe);
             self.log(Event::Enter { ip, time }, scribe);
+            self.region.set_version(version);
         }
     }
 
@@ -360,6 +360,13 @@ impl Translated {
                 self.space.borrow_mut().cache.land(target);
                 Ok(Some(Trapped::GoOn))
             }
+            Cause::Untold { ip } => {
+                self.restore_rcx(&mut registers);
+                self.tell_version(ip, scribe);
+                registers.rip = ip;
+                self.go_in(&registers)?;
+                Ok(Some(Trapped::GoOn))
+            }
             Cause::Native { ip, outcomes } => {
                 self.log_outcomes(outcomes, scribe);
                 registers.rip = ip;
@@ -371,7 +378,7 @@ impl Translated {
                 Ok(Some(Trapped::Step))
             }
             Cause::Special { next, .. } => {
-                registers.rcx = self.region.slot(layout::SAVED_RCX);
+                self.restore_rcx(&mut registers);
                 self.begin_call(&registers, next, scribe).map(Some)
             }
         }
@@ -447,6 +454,10 @@ impl Translated {
         if outcomes != NO_OUTCOMES {
             self.log(Event::Outcomes(outcomes), scribe);
         }
+    }
+
+    fn restore_rcx(&self, registers: &mut Registers) {
+        registers.rcx = self.region.slot(layout::SAVED_RCX);
     }
 
     fn restore(&self, saved: Saved, registers: &mut Registers) {

@@ -6,6 +6,19 @@ use crate::translate::event::{self, Event, NO_OUTCOMES};
 use crate::translate::layout;
 
 impl Translator {
+    /// Traps where the thread's log does not tell of the change that the block comes after.
+    pub(super) fn check_version(&mut self, ip: u64) {
+        self.before(ip, Saved::NONE);
+        self.out.store(Scratch::Rcx, layout::SAVED_RCX);
+        self.before(ip, Saved::RCX);
+        self.out.load(Scratch::Rcx, layout::VERSION);
+        self.out.subtract_from_rcx(self.style.since);
+        self.out.sign_of_rcx(layout::NUMBER);
+        self.out.skip_if_rcx_is_zero(1);
+        self.trap(Trap::Untold { ip });
+        self.out.load(Scratch::Rcx, layout::SAVED_RCX);
+    }
+
     /// Logs `self.outcomes` (the event) in one byte.
     pub(super) fn log_outcomes(&mut self, ip: u64, next: Next, event: Event) {
         let Event::Outcomes(outcomes) = event else { return };

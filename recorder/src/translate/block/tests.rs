@@ -70,6 +70,7 @@ fn a_call_by_way_of_a_jump_is_told_in_one() {
         let style = Style {
             places: true,
             calls: true,
+            since: 0,
         };
         translate(0x1000, 0x2000_0000, style, &mut fetch)
     };
