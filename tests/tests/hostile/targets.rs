@@ -139,6 +139,9 @@ fn context_switches() {
         "pt/lldb/intelpt-multi-core-trace/cores/45.perf_context_switch_trace",
         "pt/lldb/intelpt-multi-core-trace/cores/51.perf_context_switch_trace",
     ]);
+    if seeds.is_empty() {
+        return;
+    }
     seeds.push(Vec::new());
     fuzz("context_switches", &seeds, mutate::bytes, |bytes| {
         backtrail_perf::switch::parse(bytes).is_ok()
