@@ -121,9 +121,9 @@ pub enum Source {
 /// Which processors recorder and program run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Pin {
-    /// What is faster for most programs: together with the engine step, anywhere with translate
+    /// Together with the engine step, anywhere with translate
     Auto,
-    /// The program on the processor of the thread that minds it: fewer threads, quicker stops
+    /// The program on the processor of the thread that minds it; it sees one processor
     Together,
     /// Anywhere
     Off,

@@ -41,7 +41,7 @@ impl fmt::Display for Engine {
 /// Which processors recorder and program run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
-    /// Together where that is faster for most programs: with [`Engine::Step`].
+    /// Together with [`Engine::Step`], which hands over at each instruction; else anywhere.
     #[default]
     Auto,
     /// The program and the thread that minds it share one processor, and hand over faster; packets are

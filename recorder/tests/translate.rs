@@ -50,13 +50,7 @@ fn same(name: &str) {
     let program = programs::find(name).expect(name);
     let path = backtrail_tests::build(program, Variant::Static).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let stepped = record(options(&path, folder.path().join("stepped"), Engine::Step)).unwrap();
-    let mut golden: Vec<Vec<Avma>> = stepped
-        .golden
-        .iter()
-        .map(|thread| thread.instructions.clone())
-        .collect();
-    golden.sort();
+    let (ending, golden) = stepped(&path, folder.path());
     for compress_returns in [false, true] {
         let output = folder.path().join(format!("translated-{compress_returns}"));
         let translated = record(RecordOptions {
@@ -64,7 +58,7 @@ fn same(name: &str) {
             ..options(&path, output, Engine::Translate)
         })
         .unwrap();
-        assert_eq!(translated.ending, stepped.ending, "{name}");
+        assert_eq!(translated.ending, ending, "{name}");
         let decoded = decoded(&translated);
         assert_eq!(decoded.len(), golden.len(), "{name}: threads");
         for (ours, theirs) in decoded.iter().zip(&golden) {
@@ -101,7 +95,7 @@ const LITTLE: u64 = 64 << 10;
 fn a_cache_that_is_emptied_tells_the_same() {
     let path = backtrail_tests::build(programs::find("ledger").unwrap(), Variant::Static).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let golden = stepped(&path, folder.path());
+    let (_, golden) = stepped(&path, folder.path());
     let translated = record(RecordOptions {
         cache: LITTLE,
         ..options(&path, folder.path().join("translated"), Engine::Translate)
@@ -119,7 +113,7 @@ fn a_cache_is_emptied_under_threads_that_run() {
         ..options(&path, folder.path().join("translated"), Engine::Translate)
     })
     .unwrap();
-    assert_eq!(translated.ending, backtrail_recorder::Ending::Exited(0));
+    assert_eq!(translated.ending, Ending::Exited(0));
     assert!(decoded(&translated).iter().all(|thread| !thread.is_empty()));
 }
 
@@ -139,7 +133,7 @@ fn every_program_is_the_same_twenty_times() {
     for program in deterministic() {
         let path = backtrail_tests::build(program, Variant::Static).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let golden = stepped(&path, folder.path());
+        let (_, golden) = stepped(&path, folder.path());
         for run in 0..20 {
             let output = folder.path().join(format!("translated-{run}"));
             let translated = record(options(&path, output, Engine::Translate)).unwrap();
@@ -160,7 +154,7 @@ fn programs_with_shared_libraries_are_the_same_up_to_where_their_data_differ() {
     for program in programs::PROGRAMS.iter().filter(dynamic) {
         let path = backtrail_tests::build(program, Variant::Pie).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let golden = stepped(&path, folder.path());
+        let (_, golden) = stepped(&path, folder.path());
         let translated = folder.path().join("translated");
         let decoded = decoded(&record(options(&path, translated, Engine::Translate)).unwrap());
         for (ours, theirs) in decoded.iter().zip(&golden) {
@@ -179,8 +173,8 @@ fn programs_with_shared_libraries_are_the_same_up_to_where_their_data_differ() {
     assert!(table.iter().all(|(_, same, ..)| *same > 5_000), "{table:?}");
 }
 
-/// The exact instructions of every thread.
-fn stepped(path: &Path, folder: &Path) -> Vec<Vec<Avma>> {
+/// How the program ends, and the exact instructions of every thread.
+fn stepped(path: &Path, folder: &Path) -> (Ending, Vec<Vec<Avma>>) {
     let stepped = record(options(path, folder.join("stepped"), Engine::Step)).unwrap();
     let mut golden: Vec<Vec<Avma>> = stepped
         .golden
@@ -188,7 +182,7 @@ fn stepped(path: &Path, folder: &Path) -> Vec<Vec<Avma>> {
         .map(|thread| thread.instructions)
         .collect();
     golden.sort();
-    golden
+    (stepped.ending, golden)
 }
 
 /// Starts a shell that counts, and is told to end by a line.
