@@ -73,6 +73,9 @@ pub struct RecordOptions<'a> {
     /// Bytes of translated code near each part of the program (64 KiB to 64 MiB): when they are full, it is
     /// translated anew. [`Engine::Translate`] only.
     pub cache: u64,
+    /// Translates all code at once as it otherwise does what is found to be executed often: so that tests
+    /// need no long runs. [`Engine::Translate`] only.
+    pub all_wide: bool,
     /// Keeps the newest bytes of packets of each thread, about this many; `None` keeps all.
     pub ring: Option<usize>,
     /// Records the processes that the program forks too, and ends with the last of them; else they run
@@ -108,6 +111,7 @@ impl<'a> RecordOptions<'a> {
             engine: Engine::default(),
             pin: Pin::default(),
             cache: 64 << 20,
+            all_wide: false,
             ring: None,
             follow: false,
             randomize_addresses: true,

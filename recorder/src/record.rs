@@ -45,6 +45,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         engine: options.engine,
         pin: options.pin,
         cache: options.cache,
+        all_wide: options.all_wide,
         fine_time: options.fine_time,
         compress_returns: options.compress_returns,
         output: options.output,
@@ -97,6 +98,7 @@ struct Job {
     pin: Pin,
     cache: u64,
     fine_time: bool,
+    all_wide: bool,
     compress_returns: bool,
     output: PathBuf,
 }
@@ -117,6 +119,7 @@ impl Job {
             engine: self.engine,
             pin: self.pin,
             cache: self.cache,
+            all_wide: self.all_wide,
         };
         let begun = Instant::now();
         let mut session = Session::new(settings, shared, &self.writer);

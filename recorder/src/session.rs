@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) pin: Pin,
     /// Bytes of translated code near each part of the program.
     pub(crate) cache: u64,
+    /// All code is translated wide.
+    pub(crate) all_wide: bool,
 }
 
 /// The threads that stay stopped when they stop.

@@ -51,10 +51,13 @@ fn same(name: &str) {
     let path = backtrail_tests::build(program, Variant::Static).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (ending, golden) = stepped(&path, folder.path());
-    for compress_returns in [false, true] {
-        let output = folder.path().join(format!("translated-{compress_returns}"));
+    for (compress_returns, all_wide) in [(false, false), (true, false), (true, true)] {
+        let output = folder
+            .path()
+            .join(format!("translated-{compress_returns}-{all_wide}"));
         let translated = record(RecordOptions {
             compress_returns,
+            all_wide,
             ..options(&path, output, Engine::Translate)
         })
         .unwrap();
@@ -66,7 +69,7 @@ fn same(name: &str) {
             assert_eq!(
                 (differs, ours.len()),
                 (None, theirs.len()),
-                "{name}, returns compressed: {compress_returns}"
+                "{name}, returns compressed: {compress_returns}, all wide: {all_wide}"
             );
         }
     }

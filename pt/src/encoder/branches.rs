@@ -108,6 +108,27 @@ impl<'a> Branches<'a> {
         self.state.pending_len = later;
     }
 
+    /// The outcomes of `count` conditional branches (at most 48), as [`Self::conditionals`] has them, where
+    /// nobody could foretell how many: without branches, but for long TNT.
+    #[inline]
+    pub fn many_conditionals(&mut self, outcomes: u64, count: u8) {
+        const GROUP: u8 = Tnt::MAX_SHORT_LEN;
+        if self.state.long_tnt || self.state.pending_len >= GROUP {
+            let later = count / 2;
+            self.conditionals(outcomes >> later, count - later);
+            self.conditionals(outcomes & !(u64::MAX << later), later);
+            return;
+        }
+        // At most 53, of which 5 wait.
+        let outcomes = self.state.pending << count | outcomes;
+        let len = self.state.pending_len + count;
+        let (full, rest) = (len / GROUP, len % GROUP);
+        let groups = outcomes >> rest << (48 - full * GROUP);
+        self.put(in_groups(groups), usize::from(full));
+        self.state.pending = outcomes & !(u64::MAX << rest);
+        self.state.pending_len = rest;
+    }
+
     /// A near call, whose return address is `next`. An indirect one: [`Self::indirect`] as well, after.
     #[inline]
     pub fn call(&mut self, next: Avma) {
@@ -140,10 +161,10 @@ impl<'a> Branches<'a> {
     #[inline]
     pub(super) fn flush(&mut self) {
         let (outcomes, len) = (self.state.pending, self.state.pending_len);
-        let (packets, len) = if self.state.long_tnt {
-            tnts(outcomes, len, true)
+        let (packets, len) = if !self.state.long_tnt && len <= 2 * Tnt::MAX_SHORT_LEN {
+            two_tnts(outcomes, len)
         } else {
-            short_tnts(outcomes, len)
+            tnts(outcomes, len, self.state.long_tnt)
         };
         self.put(packets, len);
         (self.state.pending, self.state.pending_len) = (0, 0);
@@ -192,6 +213,16 @@ fn tnts(outcomes: u64, len: u8, long: bool) -> (u64, usize) {
     (head | (outcomes | 1 << len) << 16, 8)
 }
 
+/// [`short_tnts`] where there are 12 at most.
+#[inline]
+fn two_tnts(outcomes: u64, len: u8) -> (u64, usize) {
+    let second = len.saturating_sub(Tnt::MAX_SHORT_LEN);
+    let first = len - second;
+    let packet = |outcomes: u64, len: u8| (outcomes & !(u64::MAX << len) | 1 << len) << 1;
+    let packets = packet(outcomes >> second, first) | packet(outcomes, second) << 8;
+    (packets, usize::from(first != 0) + usize::from(second != 0))
+}
+
 /// The packets of `len` outcomes (48 at most, the oldest highest), the first in the lowest byte, and how
 /// many they are. Without branches, for nobody could foretell them.
 #[inline]
@@ -199,15 +230,19 @@ fn short_tnts(outcomes: u64, len: u8) -> (u64, usize) {
     const GROUP: u32 = Tnt::MAX_SHORT_LEN as u32;
     let len = u32::from(len);
     let (full, rest) = (len / GROUP, len % GROUP);
-    // Groups of 6 bits, the oldest highest in 48, each into a byte of its own.
-    let groups = outcomes << (8 * GROUP).saturating_sub(len);
-    let groups = (groups & 0xffff_ff00_0000) << 8 | groups & 0xff_ffff;
-    let groups = (groups & 0x00ff_f000_00ff_f000) << 4 | groups & 0x0fff_0000_0fff;
-    let groups = (groups & 0x0fc0_0fc0_0fc0_0fc0) << 2 | groups & 0x003f_003f_003f_003f;
-    let packets = (groups << 1 | 0x8080_8080_8080_8080).swap_bytes();
+    let packets = in_groups(outcomes << (8 * GROUP).saturating_sub(len));
     let last = ((outcomes & !(u64::MAX << rest)) | 1 << rest) << 1;
     let some = u32::from(rest != 0);
     let above = |value: u64| value.checked_shl(8 * full).unwrap_or(0);
     let bytes = packets & !above(u64::MAX) | above(last * u64::from(some));
     (bytes, (full + some) as usize)
+}
+
+/// 48 outcomes, the oldest highest, as eight packets, the first in the lowest byte.
+#[inline]
+fn in_groups(outcomes: u64) -> u64 {
+    let groups = (outcomes & 0xffff_ff00_0000) << 8 | outcomes & 0xff_ffff;
+    let groups = (groups & 0x00ff_f000_00ff_f000) << 4 | groups & 0x0fff_0000_0fff;
+    let groups = (groups & 0x0fc0_0fc0_0fc0_0fc0) << 2 | groups & 0x003f_003f_003f_003f;
+    (groups << 1 | 0x8080_8080_8080_8080).swap_bytes()
 }

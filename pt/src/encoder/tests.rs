@@ -64,15 +64,19 @@ fn outcomes_gather_by_six_or_by_forty_seven() {
 proptest::proptest! {
     #[test]
     fn outcomes_are_the_same_one_by_one_and_in_groups(
-        groups in proptest::collection::vec((0u64..1 << 40, 0u8..41), 0..20),
-        long_tnt: bool,
+        groups in proptest::collection::vec((0u64..1 << 48, 0u8..49, proptest::bool::ANY), 0..20),
+        long_tnt in proptest::bool::ANY,
     ) {
         let options = EncoderOptions { long_tnt, ..EncoderOptions::default() };
         let (mut single, mut grouped) = (Encoder::new(options), Encoder::new(options));
-        for (outcomes, count) in groups {
+        for (outcomes, count, many) in groups {
             let outcomes = outcomes & !(u64::MAX << count);
             (0..count).rev().for_each(|bit| single.conditional(outcomes >> bit & 1 != 0));
-            grouped.conditionals(outcomes, count);
+            if many || count == 48 {
+                grouped.branch(|branches| branches.many_conditionals(outcomes, count));
+            } else {
+                grouped.conditionals(outcomes, count);
+            }
         }
         proptest::prop_assert_eq!(single.take(), grouped.take());
     }

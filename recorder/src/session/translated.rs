@@ -541,6 +541,7 @@ impl Session<'_> {
         });
         let making = Making {
             calls: self.settings.encoder.compress_returns,
+            wide: self.settings.all_wide,
             room: self.settings.cache,
         };
         let Some(scribe) = &mut self.scribe else {

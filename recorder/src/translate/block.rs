@@ -2,22 +2,23 @@
 //! where control goes.
 //!
 //! A block follows the program from one address along direct jumps, calls and the likely ways of
-//! branches, until an indirect branch, a system call, or its greatest length; short loops are unrolled. Outcomes of branches are known wherever
+//! branches, until an indirect branch, a system call, or its greatest length; short loops are unrolled. A
+//! wide block follows the other ways too, for some instructions. Outcomes of branches are known wherever
 //! control leaves it, so a way through costs one byte of log, not one a branch.
 //!
 //! Translating is a pure function of code and place: so what a place in the cache means is found by
 //! translating again ([`Block::places`]), and need not be kept.
 
+mod sides;
 mod source;
 mod stubs;
 
 use super::assembler::{Assembler, Scratch};
-use super::event::{self, Event, NO_OUTCOMES};
+use super::event::{Event, NO_OUTCOMES};
 use super::layout;
 use backtrail_pt::cofi::Cofi;
-use iced_x86::{
-    Code, ConditionCode, ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic, Register,
-};
+use iced_x86::{Code, ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic, Register};
+use sides::Side;
 pub(super) use source::Source;
 
 /// Most instructions of a block.
@@ -35,6 +36,8 @@ pub(super) struct Style {
     /// The change of code that the block comes after, where its code may be another than before: threads
     /// that were not told of it trap.
     pub(super) since: u32,
+    /// What is not the likely way of a branch belongs to the block, too.
+    pub(super) wide: bool,
 }
 
 /// Reads code at an address; says how many bytes there are.
@@ -156,7 +159,9 @@ pub(super) fn translate(ip: u64, at: u64, style: Style, fetch: &mut Fetch<'_>) -
         quiet: true,
         links: Vec::with_capacity(8),
         constants: Vec::new(),
-        leaving: Vec::with_capacity(8),
+        sides: Vec::with_capacity(8),
+        depth: 0,
+        written: 0,
     };
     translator.run(ip, fetch);
     translator.finish()
@@ -192,20 +197,11 @@ struct Translator {
     /// Distances to a constant.
     constants: Vec<(usize, u64)>,
     /// Branches whose other side is to be written.
-    leaving: Vec<Leaving>,
-}
-
-/// The side of a conditional branch that leaves the block.
-struct Leaving {
-    /// Where the distance of the jump is that leads to it.
-    distance: usize,
-    /// The branch.
-    ip: u64,
-    /// Outcomes that wait, with its own.
-    outcomes: u8,
-    /// Where the log stands.
-    told: u64,
-    target: u64,
+    sides: Vec<Side>,
+    /// How many of them lead here, one off the other.
+    depth: u8,
+    /// Instructions so far.
+    written: usize,
 }
 
 /// What follows an instruction.
@@ -216,11 +212,18 @@ enum Flow {
 
 impl Translator {
     fn run(&mut self, start: u64, fetch: &mut Fetch<'_>) {
-        let mut ip = start;
         if self.style.since != 0 {
-            self.check_version(ip);
+            self.check_version(start);
         }
-        for _ in 0..MAX_INSTRUCTIONS {
+        self.follow_from(start, MAX_INSTRUCTIONS, fetch);
+        self.write_sides(fetch);
+    }
+
+    /// Writes `most` instructions from `ip` on, unless an event that ends a block comes first.
+    fn follow_from(&mut self, start: u64, most: usize, fetch: &mut Fetch<'_>) {
+        let mut ip = start;
+        for _ in 0..most {
+            self.written += 1;
             let mut bytes = [0; MAX_LEN];
             let len = fetch(ip, &mut bytes);
             let mut decoder =
@@ -371,9 +374,10 @@ impl Translator {
         false
     }
 
-    /// Goes on at `target` in this block, or leaves it for another.
+    /// Goes on at `target` in this block, or leaves it for another where it was already. Off the likely way
+    /// a few outcomes wait, and that is end enough.
     fn follow(&mut self, ip: u64, target: u64) -> Flow {
-        if self.block.source.has(target) {
+        if self.depth == 0 && self.block.source.has(target) {
             self.leave(ip, target, true);
             return Flow::End;
         }
@@ -415,64 +419,6 @@ impl Translator {
         self.out.bytes(&[0xff, 0x35]);
         let at = self.out.distance();
         self.constants.push((at, next));
-    }
-
-    /// A conditional branch: what is likely stays in the block, the other way leaves it.
-    ///
-    /// Likely is what compilers mean: a branch backward closes a loop, one forward is the exception.
-    fn branch(&mut self, original: &Original<'_>, target: u64) -> Flow {
-        let (ip, next) = (original.ip, original.next());
-        let condition = condition(&original.instruction);
-        let taken = target <= ip && condition.is_some();
-        let (likely, other) = if taken { (target, next) } else { (next, target) };
-        let distance = match condition {
-            Some(condition) => {
-                // Its lowest bit inverts a condition (SDM volume 2, "Condition Test").
-                self.out.bytes(&[0x0f, 0x80 | condition ^ u8::from(taken)]);
-                self.out.distance()
-            }
-            None => self.short_branch(original, target),
-        };
-        self.leaving.push(Leaving {
-            distance,
-            ip,
-            outcomes: event::with_outcome(self.outcomes, !taken),
-            told: self.told,
-            target: other,
-        });
-        self.outcomes = event::with_outcome(self.outcomes, taken);
-        self.quiet = false;
-        self.block.successors.push(other);
-        let again = self.block.source.has(likely);
-        if event::count(self.outcomes) == event::MAX_OUTCOMES {
-            let event = Event::Outcomes(self.outcomes);
-            self.log_outcomes(ip, Next::At(likely), event);
-            if again {
-                self.link(ip, likely);
-                return Flow::End;
-            }
-        }
-        Flow::GoOn(likely)
-    }
-
-    /// `LOOP` and `JRCXZ` reach no further than a byte: over a jump, whose distance is where this says.
-    fn short_branch(&mut self, original: &Original<'_>, target: u64) -> usize {
-        let (ip, next) = (original.ip, original.next());
-        let short = original.bytes.split_last().map_or(&[][..], |(_, rest)| rest);
-        self.out.bytes(short);
-        self.out.bytes(&[2]);
-        let done = |outcomes, next| State::Done {
-            saved: Saved::NONE,
-            event: Some(Event::Outcomes(outcomes)),
-            next: Next::At(next),
-        };
-        let waiting = std::mem::replace(&mut self.outcomes, NO_OUTCOMES);
-        self.place(ip, done(event::with_outcome(waiting, false), next));
-        self.out.bytes(&[0xeb, 5]);
-        self.place(ip, done(event::with_outcome(waiting, true), target));
-        self.out.bytes(&[0xe9]);
-        self.outcomes = waiting;
-        self.out.distance()
     }
 
     fn near_return(&mut self, original: &Original<'_>) -> Flow {
@@ -539,20 +485,6 @@ impl Translator {
     }
 
     fn finish(mut self) -> Block {
-        for leaving in std::mem::take(&mut self.leaving) {
-            let Leaving {
-                distance,
-                ip,
-                outcomes,
-                told,
-                target,
-            } = leaving;
-            let here = self.out.len();
-            self.out.lead(distance, here);
-            self.told = told;
-            self.log_outcomes(ip, Next::At(target), Event::Outcomes(outcomes));
-            self.link(ip, target);
-        }
         while !self.out.len().is_multiple_of(8) {
             self.out.trap();
         }
@@ -573,32 +505,6 @@ impl Translator {
         self.block.code = self.out.code;
         self.block
     }
-}
-
-/// The condition of a `Jcc` as its opcode has it; `None` for `LOOP` and `JRCXZ`.
-fn condition(instruction: &Instruction) -> Option<u8> {
-    if !instruction.is_jcc_short_or_near() {
-        return None;
-    }
-    Some(match instruction.condition_code() {
-        ConditionCode::o => 0,
-        ConditionCode::no => 1,
-        ConditionCode::b => 2,
-        ConditionCode::ae => 3,
-        ConditionCode::e => 4,
-        ConditionCode::ne => 5,
-        ConditionCode::be => 6,
-        ConditionCode::a => 7,
-        ConditionCode::s => 8,
-        ConditionCode::ns => 9,
-        ConditionCode::p => 10,
-        ConditionCode::np => 11,
-        ConditionCode::l => 12,
-        ConditionCode::ge => 13,
-        ConditionCode::le => 14,
-        ConditionCode::g => 15,
-        ConditionCode::None => return None,
-    })
 }
 
 /// The instruction uses GS, which is the recorder's while the program runs in the cache.

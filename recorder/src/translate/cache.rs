@@ -48,6 +48,8 @@ enum Piece {
         version: u32,
         /// [`Style::since`].
         since: u32,
+        /// [`Style::wide`].
+        wide: bool,
         source: Source,
         len: u32,
     },
@@ -275,23 +277,59 @@ impl Cache {
             if self.blocks.contains_key(&next) || self.cluster(next).is_none() {
                 continue;
             }
-            wanted.extend(self.translate(next, fetch)?);
+            wanted.extend(self.translate(next, self.style, fetch)?);
             made += 1;
         }
         self.blocks.get(&ip).copied()
     }
 
-    fn translate(&mut self, ip: u64, fetch: &mut Fetch<'_>) -> Option<Vec<u64>> {
+    /// Whether there is a block at `ip` that is not wide.
+    pub(super) fn is_narrow(&self, ip: u64) -> bool {
+        let piece = self.blocks.get(&ip).and_then(|at| self.pieces.get(at));
+        matches!(piece, Some(Piece::Block { wide: false, .. }))
+    }
+
+    /// Translates the block at `ip` anew, wide, and leads everything there.
+    pub(super) fn widen(&mut self, ip: u64, fetch: &mut Fetch<'_>) {
+        if !self.is_narrow(ip) {
+            return;
+        }
+        let style = Style {
+            wide: true,
+            ..self.style
+        };
+        if self.translate(ip, style, fetch).is_none() {
+            return;
+        }
+        if let (Some(Landing { first, second }), Some(at)) = (self.landings.get(&ip), self.blocks.get(&ip)) {
+            for landing in [first, second] {
+                if let Some(Piece::Landing { len, .. }) = self.pieces.get(landing) {
+                    // Its last four bytes are the distance of its jump.
+                    self.lead(landing + u64::from(*len) - 4, *at);
+                }
+            }
+        }
+    }
+
+    /// The address of the program whose block is at `address`.
+    pub(super) fn block_at(&self, address: u64) -> Option<u64> {
+        match self.pieces.range(..=address).next_back()? {
+            (_, Piece::Block { ip, .. }) => Some(*ip),
+            _ => None,
+        }
+    }
+
+    fn translate(&mut self, ip: u64, style: Style, fetch: &mut Fetch<'_>) -> Option<Vec<u64>> {
         let index = self.cluster(ip)?;
         let at = {
             let cluster = self.clusters.get(index)?;
             cluster.address + cluster.used
         };
         let mut since = 0;
-        let mut block = block::translate(ip, at, self.style, fetch);
+        let mut block = block::translate(ip, at, style, fetch);
         if self.version != 0 && block.source.pages().any(|page| self.changed.contains(&page)) {
             since = self.version;
-            block = block::translate(ip, at, Style { since, ..self.style }, fetch);
+            block = block::translate(ip, at, Style { since, ..style }, fetch);
         }
         let Block {
             code,
@@ -332,6 +370,7 @@ impl Cache {
                 ip,
                 version: self.version,
                 since,
+                wide: style.wide,
                 source,
                 len,
             },
@@ -457,6 +496,7 @@ impl Cache {
             Piece::Block {
                 ip,
                 since,
+                wide,
                 source,
                 len,
                 ..
@@ -471,6 +511,7 @@ impl Cache {
                     Style {
                         places: true,
                         since: *since,
+                        wide: *wide,
                         ..self.style
                     },
                     &mut again,

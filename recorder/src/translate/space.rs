@@ -3,7 +3,7 @@
 //! Forked processes share one until the code of one of them changes: shared memory stays shared over a
 //! fork, and so does the code cache.
 
-use super::block::Style;
+use super::block::{Fetch, Style};
 use super::cache::Cache;
 use super::code_pages::CodePages;
 use super::layout;
@@ -147,14 +147,29 @@ impl Space {
     /// What it is made of cannot change unseen: memory that the program may write as well is made
     /// read-only first, so that its next write faults ([`Self::is_protected`]).
     pub(super) fn look_up(&mut self, tracee: &mut Tracee<'_>, pid: RawTid, ip: u64) -> Result<Option<u64>> {
+        self.translate(tracee, pid, |cache, fetch| cache.look_up(ip, fetch))
+    }
+
+    /// Translates the block at `ip` anew, wide: it is executed often.
+    pub(super) fn widen(&mut self, tracee: &mut Tracee<'_>, pid: RawTid, ip: u64) -> Result<()> {
+        self.translate(tracee, pid, |cache, fetch| cache.widen(ip, fetch))
+    }
+
+    /// Does what translates until all that was read is safe from writes.
+    fn translate<T>(
+        &mut self,
+        tracee: &mut Tracee<'_>,
+        pid: RawTid,
+        mut work: impl FnMut(&mut Cache, &mut Fetch<'_>) -> T,
+    ) -> Result<T> {
         loop {
             let mut writable = BTreeSet::new();
             let code = &mut self.code;
             let mut read = |from: u64, out: &mut [u8]| code.read(pid, from, out, &mut writable);
-            let found = self.cache.look_up(ip, &mut read);
+            let done = work(&mut self.cache, &mut read);
             let exposed: Vec<u64> = writable.difference(&self.protected).copied().collect();
             if exposed.is_empty() {
-                return Ok(found);
+                return Ok(done);
             }
             for page in exposed {
                 tracee.protect(page, PAGE, libc::PROT_READ | libc::PROT_EXEC)?;

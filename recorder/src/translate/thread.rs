@@ -6,6 +6,7 @@ use super::assembler::Scratch;
 use super::block::{Next, Place, Saved, State as Doing, Style};
 use super::cache::Cause;
 use super::event::{Event, NO_OUTCOMES};
+use super::hot;
 use super::layout;
 use super::region::{Cursor, Region};
 use super::scribe::{Keep, Scribe, StreamId};
@@ -36,6 +37,8 @@ pub(crate) type SharedSpace = Rc<RefCell<Space>>;
 pub(crate) struct Making {
     /// Calls are logged, so that returns can be compressed.
     pub(crate) calls: bool,
+    /// Every block is wide, not only those executed often.
+    pub(crate) wide: bool,
     /// Bytes of code near each part of the program; when they are full, it is translated anew.
     pub(crate) room: u64,
 }
@@ -128,6 +131,7 @@ impl Translated {
         };
         let style = Style {
             calls: making.calls,
+            wide: making.wide,
             ..Style::default()
         };
         let (space, region) = Space::prepare(&mut tracee, style, making.room)?;
@@ -287,6 +291,7 @@ impl Translated {
         let Some(place) = place else { return Ok(false) };
         // The log tells of everything up to where `told` says; of a system call, only that it was made.
         let in_user_code = !matches!(place.state, Doing::Returned { .. });
+        self.widen(&place, registers)?;
         self.turn_over(in_user_code.then_some(place.told), scribe);
         let registers = Registers {
             rcx: self.region.pointer(),
@@ -295,6 +300,35 @@ impl Translated {
         };
         ptrace::set_registers(self.tid, &registers)?;
         Ok(true)
+    }
+
+    /// Translates blocks anew, wide, that are left by their sides often: a full chunk shows some.
+    fn widen(&mut self, place: &Place, registers: &Registers) -> Result<()> {
+        /// Bytes of the log looked at.
+        const SAMPLE: u64 = 512;
+        /// Blocks at a time.
+        const MOST: usize = 4;
+        let mut log = Vec::new();
+        self.region.read(self.cursor.chunk, 0, SAMPLE, &mut log);
+        let mut space = self.space.borrow_mut();
+        let mut found: Vec<u64> = hot::left_by_sides(&log)
+            .filter(|ip| space.cache.is_narrow(*ip))
+            .take(MOST)
+            .collect();
+        let outcomes_next = |event: &Option<Event>| matches!(event, Some(Event::Outcomes(_)));
+        if matches!(&place.state, Doing::Done { event, .. } if outcomes_next(event)) {
+            found.extend(space.cache.block_at(registers.rip));
+        }
+        let mut tracee = Tracee {
+            tid: self.tid,
+            gadget: space.gadget,
+            registers: *registers,
+            held: &mut self.held,
+        };
+        for ip in found {
+            space.widen(&mut tracee, self.pid, ip)?;
+        }
+        Ok(())
     }
 
     /// Handles the fault of a write to code that was translated; `None`: it was no such fault.

@@ -1,9 +1,14 @@
 //! Blocks of a few instructions.
 use super::*;
+use crate::translate::event;
 
 const AT: u64 = 0x2000_0000;
 
 fn block(start: u64, code: &[u8]) -> Block {
+    styled(start, code, Style::default())
+}
+
+fn styled(start: u64, code: &[u8], style: Style) -> Block {
     let mut fetch = |from: u64, out: &mut [u8]| {
         let rest = from
             .checked_sub(start)
@@ -18,7 +23,7 @@ fn block(start: u64, code: &[u8]) -> Block {
         AT,
         Style {
             places: true,
-            ..Style::default()
+            ..style
         },
         &mut fetch,
     )
@@ -70,7 +75,7 @@ fn a_call_by_way_of_a_jump_is_told_in_one() {
         let style = Style {
             places: true,
             calls: true,
-            since: 0,
+            ..Style::default()
         };
         translate(0x1000, 0x2000_0000, style, &mut fetch)
     };
@@ -94,6 +99,54 @@ fn a_call_by_way_of_a_jump_is_told_in_one() {
     // call +1; nop; ret
     let direct = calling(&[0xe8, 1, 0, 0, 0, 0x90, 0x90, 0xc3]);
     assert!(tells(&direct, Event::Call { outcomes, next }));
+}
+
+#[test]
+fn a_wide_block_tells_the_outcomes_of_a_side_with_what_comes_after() {
+    // test edi, edi; je +3; inc eax; ret; test esi, esi; je -4 (back at inc eax); ret
+    let code = [
+        0x85, 0xff, 0x74, 3, 0xff, 0xc0, 0xc3, 0x85, 0xf6, 0x74, 0xf9, 0xc3,
+    ];
+    let target = 0;
+    let returning = |outcomes| Event::Target { outcomes, target };
+    let narrow = styled(0x1000, &code, Style::default());
+    assert!(tells(&narrow, returning(0b10)) && tells(&narrow, Event::Outcomes(0b11)));
+    let wide = styled(
+        0x1000,
+        &code,
+        Style {
+            wide: true,
+            ..Style::default()
+        },
+    );
+    for outcomes in [0b10, 0b110, 0b111] {
+        assert!(tells(&wide, returning(outcomes)), "{outcomes:b}");
+    }
+    let alone = |place: &Place| {
+        matches!(
+            place.state,
+            State::Done {
+                event: Some(Event::Outcomes(_)),
+                ..
+            }
+        )
+    };
+    assert!(!wide.places.iter().any(alone));
+}
+
+#[test]
+fn however_a_program_branches_a_wide_block_has_an_end() {
+    // je over itself, again and again
+    let code = [0x74, 0].repeat(4000);
+    let wide = styled(
+        0x1000,
+        &code,
+        Style {
+            wide: true,
+            ..Style::default()
+        },
+    );
+    assert!(wide.code.len() < 1 << 14, "{}", wide.code.len());
 }
 
 #[test]

@@ -6,6 +6,9 @@
 use crate::translate::event;
 use backtrail_pt::{Avma, Branches};
 
+/// The bit of each byte that outcomes do not have.
+const TAGS: u64 = 0x8080_8080_8080_8080;
+
 /// Writes the branches that a log begins with, as long as the longest event is sure to be whole. Says how
 /// many bytes they were, and where the program stood after them, if that is known.
 ///
@@ -18,6 +21,16 @@ pub(super) fn write(log: &[u8], branches: &mut Branches<'_>) -> (usize, Option<A
         && let Some(head) = log.get(at..).and_then(|rest| rest.first_chunk())
     {
         let &[tag, behind, ref words @ ..]: &[u8; event::MAX_LEN] = head;
+        if let Some(bytes) = head.first_chunk() {
+            let bytes = u64::from_le_bytes(*bytes);
+            if bytes & TAGS == 0 {
+                let (outcomes, count) = gathered(bytes.swap_bytes());
+                branches.many_conditionals(outcomes, count);
+                ip = None;
+                at += 8;
+                continue;
+            }
+        }
         let &[first, second] = words.as_chunks::<8>().0.first_chunk().unwrap_or(&[[0; 8]; 2]);
         let (first, second) = (u64::from_le_bytes(first), u64::from_le_bytes(second));
         let outcomes = match tag {
@@ -58,4 +71,56 @@ pub(super) fn write(log: &[u8], branches: &mut Branches<'_>) -> (usize, Option<A
         at += 10;
     }
     (at, ip)
+}
+
+/// Eight bytes of outcomes, the oldest highest, as so many outcomes in a row.
+#[inline]
+fn gathered(bytes: u64) -> (u64, u8) {
+    // All bits below the leading one of each byte.
+    let below = |by: u32, mask: u8| bytes_of(mask) & (bytes >> by);
+    let below =
+        below(1, 0x3f) | below(2, 0x1f) | below(3, 0x0f) | below(4, 0x07) | below(5, 0x03) | below(6, 0x01);
+    let outcomes = bytes & below;
+    // Their number in each byte, by its halves.
+    let pairs = below - (below >> 1 & bytes_of(0x55));
+    let nibbles = (pairs & bytes_of(0x33)) + (pairs >> 2 & bytes_of(0x33));
+    let counts = (nibbles + (nibbles >> 4)) & bytes_of(0x0f);
+    let byte = |word: u64, at: u32| word >> (8 * at) & 0xff;
+    let two = |at: u32| byte(outcomes, at + 1) << byte(counts, at) | byte(outcomes, at);
+    let counts_2 = counts + (counts >> 8);
+    let four = |at: u32| two(at + 2) << byte(counts_2, at) | two(at);
+    let counts_4 = counts_2 + (counts_2 >> 16);
+    let eight = four(4) << byte(counts_4, 0) | four(0);
+    (eight, byte(counts_4 + (counts_4 >> 32), 0) as u8)
+}
+
+const fn bytes_of(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_of_eight_bytes_come_in_their_order() {
+        let cases: [([u8; 8], u64, u8); 4] = [
+            ([1; 8], 0, 0),
+            (
+                [0b11, 0b10, 0b101, 1, 0b100_0000, 1, 1, 0b11],
+                0b1_0_01_000000_1,
+                11,
+            ),
+            ([0b111_1111; 8], (1 << 48) - 1, 48),
+            // Zero is no byte that is ever written.
+            ([0, 0b1010, 0, 0, 0, 0, 0, 0b10], 0b010_0, 4),
+        ];
+        for (bytes, outcomes, count) in cases {
+            assert_eq!(
+                gathered(u64::from_be_bytes(bytes)),
+                (outcomes, count),
+                "{bytes:?}"
+            );
+        }
+    }
 }
