@@ -44,6 +44,16 @@ pub enum Command {
     Unpack(Unpack),
     /// Print the completion script of a shell
     Completions(Completions),
+    /// Say what became of a program when its recorder was killed
+    #[command(hide = true)]
+    LastWord(LastWord),
+}
+
+/// `backtrail last-word`.
+#[derive(Debug, Args)]
+pub struct LastWord {
+    /// The process that the recorder was attached to
+    pub pid: Option<u32>,
 }
 
 /// `backtrail doctor`.

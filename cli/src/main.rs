@@ -35,6 +35,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Debug(args) => command::debug::run(&args),
         Command::Pack(args) => command::pack::pack(&args),
         Command::Unpack(args) => command::pack::unpack(&args),
+        Command::LastWord(args) => command::last_word::run(&args),
         Command::Completions(args) => command::completions::run(&args),
     }
 }

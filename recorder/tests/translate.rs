@@ -105,6 +105,42 @@ fn a_cache_that_is_emptied_tells_the_same() {
     })
     .unwrap();
     assert!(decoded(&translated) == golden);
+    // What was thrown away is translated again, and each time that is a stop.
+    let ample = options(&path, folder.path().join("ample"), Engine::Translate);
+    let ample = record(ample).unwrap();
+    assert!(stops(&translated) > 2 * stops(&ample));
+}
+
+/// Millions of instructions, so that the log shows what is executed often.
+#[test]
+fn what_is_translated_anew_while_it_runs_tells_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("compute");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads/compute.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-static", "-o"]).args([&program, &source]);
+    assert!(compiler.status().unwrap().success());
+    let run = |name: &str, all_wide| {
+        let output = folder.path().join(name);
+        let mut options = options(&program, output, Engine::Translate);
+        options.all_wide = all_wide;
+        if let Target::Command(command) = &mut options.target {
+            command.push("1".into());
+        }
+        decoded(&record(options).unwrap())
+    };
+    let (often, at_once) = (run("often", false), run("at-once", true));
+    assert!(often[0].len() > 5_000_000);
+    assert!(often == at_once);
+}
+
+fn stops(outcome: &Outcome) -> u64 {
+    let bundle = Bundle::open(&outcome.bundle).unwrap();
+    bundle
+        .manifest()
+        .meta
+        .overhead
+        .map_or(0, |overhead| overhead.stops)
 }
 
 #[test]

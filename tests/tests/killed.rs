@@ -2,7 +2,7 @@
 #![cfg(test)]
 
 use backtrail_tests::backtrail::binary;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -39,9 +39,16 @@ fn record(folder: &Path, rest: &[&str]) -> Child {
         .arg(folder.join("bundle"))
         .args(rest)
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(File::create(folder.join("said")).unwrap())
         .spawn()
         .unwrap()
+}
+
+/// Waits for the recorder's last word on its standard error.
+fn last_word(folder: &Path) -> String {
+    let said = || fs::read_to_string(folder.join("said")).unwrap_or_default();
+    until("the last word", || said().contains("the recorder was killed"));
+    said()
 }
 
 /// `Child::kill` sends SIGKILL.
@@ -63,6 +70,7 @@ fn a_program_that_the_recorder_started_ends_with_it() {
     until("the program ends", || {
         status(pid, "State").is_none_or(|state| state.starts_with('Z'))
     });
+    assert!(last_word(folder.path()).contains("the program that it started ended with it"));
 }
 
 #[test]
@@ -87,6 +95,16 @@ fn a_process_attached_to_is_not_left_stopped() {
         assert!(!state.starts_with(['t', 'T']), "{state}");
         std::thread::sleep(Duration::from_millis(10));
     }
+    let said = last_word(folder.path());
+    let runs_on = process.try_wait().unwrap().is_none();
+    assert_eq!(
+        (
+            said.contains(&format!("process {pid} runs on")),
+            said.contains("has ended")
+        ),
+        (runs_on, !runs_on),
+        "{said}"
+    );
     let _ = process.kill();
     process.wait().unwrap();
 }

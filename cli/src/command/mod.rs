@@ -7,5 +7,6 @@ pub mod doctor;
 pub mod dump;
 pub mod import;
 pub mod info;
+pub mod last_word;
 pub mod pack;
 pub mod record;

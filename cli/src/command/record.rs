@@ -1,5 +1,6 @@
 //! `backtrail record`.
 
+use super::last_word::Witness;
 use crate::args::{self, Record, RecordEngine, Source};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
@@ -24,6 +25,7 @@ pub fn run(args: &Record) -> Result<(), Failure> {
         Some(pid) => Target::Processes(vec![Pid(pid)]),
         None => Target::Command(args.program.clone()),
     };
+    let _witness = Witness::begin(args.pid);
     let interrupt = Interrupt::install();
     let mut status = StatusLine::default();
     let mut progress = |progress: Progress| status.update(progress);

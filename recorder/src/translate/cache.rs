@@ -50,6 +50,8 @@ enum Piece {
         since: u32,
         /// [`Style::wide`].
         wide: bool,
+        /// The block that stood for `ip` until this wide one did.
+        before: Option<u64>,
         source: Source,
         len: u32,
     },
@@ -339,7 +341,7 @@ impl Cache {
             ..
         } = block;
         self.put(index, &code)?;
-        self.blocks.insert(ip, at);
+        let before = self.blocks.insert(ip, at);
         for (offset, trap) in traps {
             let trapped = at + u64::from(offset);
             let cause = match trap {
@@ -371,6 +373,7 @@ impl Cache {
                 version: self.version,
                 since,
                 wide: style.wide,
+                before,
                 source,
                 len,
             },
@@ -566,6 +569,23 @@ impl Cache {
         found
     }
 
+    /// What the block at `ip` was made from, and after which change of code; then that of the one before.
+    fn made(&self, ip: u64) -> impl Iterator<Item = (&Source, u32)> {
+        let mut next = self.blocks.get(&ip).copied();
+        std::iter::from_fn(move || match self.pieces.get(&next?)? {
+            Piece::Block {
+                source,
+                version,
+                before,
+                ..
+            } => {
+                next = *before;
+                Some((source, *version))
+            }
+            _ => None,
+        })
+    }
+
     /// Whether a block was made from code in `range`.
     pub(super) fn touches(&self, range: std::ops::Range<u64>) -> bool {
         !self.made_from(&range).is_empty()
@@ -580,13 +600,10 @@ impl Cache {
     /// there.
     pub(super) fn fragments(&self, may_change: impl Fn(u64) -> bool) -> Vec<Fragment> {
         let mut all = self.past.clone();
-        for at in self.blocks.values() {
-            if let Some(Piece::Block { source, version, .. }) = self.pieces.get(at)
-                && source
-                    .pages()
-                    .any(|page| self.changed.contains(&page) || may_change(page * PAGE))
-            {
-                all.extend(fragments(source, *version));
+        let changes = |page| self.changed.contains(&page) || may_change(page * PAGE);
+        for (source, version) in self.blocks.keys().flat_map(|ip| self.made(*ip)) {
+            if source.pages().any(changes) {
+                all.extend(fragments(source, version));
             }
         }
         all.sort_by_key(|fragment| fragment.boundary);
@@ -596,14 +613,15 @@ impl Cache {
     /// Remembers code that has changed, and that it has.
     fn remember(&mut self, gone: &[u64]) {
         for ip in gone {
-            let piece = self.blocks.get(ip).and_then(|at| self.pieces.get(at));
-            let Some(Piece::Block { source, version, .. }) = piece else {
-                continue;
-            };
-            self.changed.extend(source.pages());
-            if self.past.len() < MAX_PAST {
-                self.past.extend(fragments(source, *version));
-            }
+            let pages: Vec<u64> = self.made(*ip).flat_map(|(source, _)| source.pages()).collect();
+            self.changed.extend(pages);
+            let room = MAX_PAST.saturating_sub(self.past.len());
+            let past: Vec<Fragment> = self
+                .made(*ip)
+                .flat_map(|(source, version)| fragments(source, version))
+                .take(room)
+                .collect();
+            self.past.extend(past);
         }
         if !gone.is_empty() {
             self.version = self.version.saturating_add(1);
@@ -668,6 +686,65 @@ fn hash(target: u64) -> u64 {
 mod tests {
     #![allow(unsafe_code)]
     use super::*;
+
+    /// Where the cache is.
+    const AT: u64 = 0x2000_0000;
+    /// Where the program's code is.
+    const START: u64 = 0x1000;
+
+    fn memory(len: u64) -> SharedMemory {
+        SharedMemory::map(&tempfile::tempfile().unwrap(), len).unwrap()
+    }
+
+    #[test]
+    fn everything_leads_to_a_block_that_was_made_wide() {
+        // START: test edi, edi; je +1; ret; nop; jmp START
+        let code = [0x85, 0xff, 0x74, 1, 0xc3, 0x90, 0xeb, 0xf8];
+        let mut fetch = |from: u64, out: &mut [u8]| {
+            let rest = code.get(from.wrapping_sub(START) as usize..).unwrap_or_default();
+            out.iter_mut().zip(rest).for_each(|(to, byte)| *to = *byte);
+            rest.len().min(out.len())
+        };
+        let mut cache = Cache::new(
+            memory(layout::TABLES_SIZE),
+            Style::default(),
+            layout::CLUSTER_SIZE,
+            &[],
+        );
+        cache.add_cluster(AT, memory(layout::CLUSTER_SIZE));
+        let narrow = cache.look_up(START, &mut fetch).unwrap();
+        cache.land(START).unwrap();
+        let landing = cache.landings[&START];
+        let leads_to = |cache: &Cache, site: u64| {
+            let bytes = cache.clusters[0].memory.bytes(site + 4 - AT);
+            let distance = i32::from_le_bytes(*bytes.last_chunk().unwrap());
+            (site + 4).wrapping_add_signed(i64::from(distance))
+        };
+        let ends = |cache: &Cache| {
+            [landing.first, landing.second].map(|at| match cache.pieces[&at] {
+                Piece::Landing { len, .. } => leads_to(cache, at + u64::from(len) - 4),
+                _ => 0,
+            })
+        };
+        assert_eq!(ends(&cache), [narrow; 2]);
+        assert!(cache.is_narrow(START));
+        cache.widen(START, &mut fetch);
+        let wide = cache.look_up(START, &mut fetch).unwrap();
+        assert!(wide != narrow && !cache.is_narrow(START));
+        assert_eq!(ends(&cache), [wide; 2]);
+        // A thread may stand in the old one still.
+        for at in [narrow, wide] {
+            assert_eq!(cache.place(at).map(|place| place.ip), Some(START));
+            assert_eq!(cache.block_at(at + 1), Some(START));
+        }
+        // The code that each was made from is told when it changes.
+        assert_eq!(cache.made(START).count(), 2);
+        cache.change(START..START + 1);
+        assert!(cache.fragments(|_| false).len() >= 2);
+        assert_eq!(cache.made(START).count(), 0);
+        cache.widen(START, &mut fetch);
+        assert_eq!(cache.made(START).count(), 0, "only what is there is made wide");
+    }
 
     #[test]
     fn the_hash_is_that_of_the_stubs() {
