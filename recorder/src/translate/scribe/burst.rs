@@ -10,7 +10,7 @@ use backtrail_pt::{Avma, Branches};
 const TAGS: u64 = 0x8080_8080_8080_8080;
 
 /// Writes the branches that a log begins with, as long as the longest event is sure to be whole. Says how
-/// many bytes they were, and where the program stood after them, if that is known.
+/// many bytes they were, and where the program stood after them, if that is known. Zeros say nothing.
 ///
 /// Inlined, so that the state of `branches` stays in registers.
 #[inline]

@@ -102,35 +102,19 @@ impl Writer {
     }
 
     fn write(&mut self, event: Event) {
-        if let Event::Outcomes(outcomes) = event {
-            return self.outcomes(outcomes);
+        if let Event::Outcomes(_) = event {
+            return self.branch(event);
         }
         if std::mem::take(&mut self.leaving) && event != Event::NoSyscall {
             self.leave();
         }
         match event {
-            Event::Outcomes(_) | Event::NoSyscall => {}
-            Event::Target { outcomes, target } => {
-                self.outcomes(outcomes);
-                self.indirect(target);
-            }
-            Event::Return { outcomes, target } => {
-                self.outcomes(outcomes);
-                self.near_return(target);
-            }
-            Event::Call { outcomes, next } => {
-                self.outcomes(outcomes);
-                self.encoder.call(Avma(next), Avma(0), false);
-            }
-            Event::IndirectCall {
-                outcomes,
-                next,
-                target,
-            } => {
-                self.outcomes(outcomes);
-                self.encoder.call(Avma(next), Avma(0), false);
-                self.indirect(target);
-            }
+            Event::NoSyscall => {}
+            Event::Outcomes(_)
+            | Event::Target { .. }
+            | Event::Return { .. }
+            | Event::Call { .. }
+            | Event::IndirectCall { .. } => self.branch(event),
             Event::Syscall { time } => {
                 self.encoder.set_time(Tsc(time));
                 self.leaving = true;
@@ -170,23 +154,14 @@ impl Writer {
         }
     }
 
-    #[inline]
-    fn outcomes(&mut self, outcomes: u8) {
-        let count = event::count(outcomes);
-        self.encoder
-            .conditionals(u64::from(outcomes) & !(1 << count), count as u8);
-    }
-
-    #[inline]
-    fn indirect(&mut self, target: u64) {
-        self.encoder.indirect(Avma(target));
-        self.sync(Avma(target));
-    }
-
-    #[inline]
-    fn near_return(&mut self, target: u64) {
-        self.encoder.near_return(Avma(target));
-        self.sync(Avma(target));
+    /// One that a burst has left over.
+    fn branch(&mut self, event: Event) {
+        // Zeros follow it, which say nothing.
+        let (log, _) = event.write();
+        let (_, ip) = self.encoder.branches(|branches| burst::write(&log, branches));
+        if let Some(ip) = ip {
+            self.sync(ip);
+        }
     }
 
     fn leave(&mut self) {
