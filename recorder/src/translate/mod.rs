@@ -8,15 +8,13 @@
 //!
 //! From the bottom up: [`layout`] says where things lie; [`memory`] and [`tracee`] share memory with the
 //! program; [`assembler`] and [`block`] write code; [`cache`] minds the blocks of an address space, which
-//! is a [`space`], and [`code_pages`] is the code they are made from; [`hot`] finds what is executed
-//! often; [`region`] is a thread's part of it; [`scribe`] turns logs into packets.
+//! is a [`space`], and [`code_pages`] is the code they are made from; [`region`] is a thread's part of it; [`scribe`] turns logs into packets.
 
 mod assembler;
 mod block;
 mod cache;
 mod code_pages;
 mod event;
-mod hot;
 mod layout;
 mod memory;
 mod region;

@@ -1,12 +1,12 @@
 //! A thread in the code cache: its true state at every stop, and its way back in.
 
+mod hot;
 mod outside;
 
 use super::assembler::Scratch;
 use super::block::{Next, Place, Saved, State as Doing, Style};
 use super::cache::Cause;
 use super::event::{Event, NO_OUTCOMES};
-use super::hot;
 use super::layout;
 use super::region::{Cursor, Region};
 use super::scribe::{Keep, Scribe, StreamId};
@@ -300,35 +300,6 @@ impl Translated {
         };
         ptrace::set_registers(self.tid, &registers)?;
         Ok(true)
-    }
-
-    /// Translates blocks anew, wide, that are left by their sides often: a full chunk shows some.
-    fn widen(&mut self, place: &Place, registers: &Registers) -> Result<()> {
-        /// Bytes of the log looked at.
-        const SAMPLE: u64 = 512;
-        /// Blocks at a time.
-        const MOST: usize = 4;
-        let mut log = Vec::new();
-        self.region.read(self.cursor.chunk, 0, SAMPLE, &mut log);
-        let mut space = self.space.borrow_mut();
-        let mut found: Vec<u64> = hot::left_by_sides(&log)
-            .filter(|ip| space.cache.is_narrow(*ip))
-            .take(MOST)
-            .collect();
-        let outcomes_next = |event: &Option<Event>| matches!(event, Some(Event::Outcomes(_)));
-        if matches!(&place.state, Doing::Done { event, .. } if outcomes_next(event)) {
-            found.extend(space.cache.block_at(registers.rip));
-        }
-        let mut tracee = Tracee {
-            tid: self.tid,
-            gadget: space.gadget,
-            registers: *registers,
-            held: &mut self.held,
-        };
-        for ip in found {
-            space.widen(&mut tracee, self.pid, ip)?;
-        }
-        Ok(())
     }
 
     /// Handles the fault of a write to code that was translated; `None`: it was no such fault.

@@ -3,13 +3,49 @@
 //! A sample needs to be no more than that: what is not executed often is found seldom, and to translate
 //! it again does no harm.
 
-use super::event::Event;
+use super::Translated;
+use crate::error::Result;
+use crate::translate::block::{Place, State};
+use crate::translate::event::Event;
+use crate::translate::tracee::Tracee;
+use backtrail_bundle::core::Registers;
+
+impl Translated {
+    /// Translates blocks anew, wide, that are left by their sides often: a full chunk shows some.
+    pub(super) fn widen(&mut self, place: &Place, registers: &Registers) -> Result<()> {
+        /// Bytes of the log looked at.
+        const SAMPLE: u64 = 512;
+        /// Blocks at a time.
+        const MOST: usize = 4;
+        let mut log = Vec::new();
+        self.region.read(self.cursor.chunk, 0, SAMPLE, &mut log);
+        let mut space = self.space.borrow_mut();
+        let mut found: Vec<u64> = left_by_sides(&log)
+            .filter(|ip| space.cache.is_narrow(*ip))
+            .take(MOST)
+            .collect();
+        let outcomes_next = |event: &Option<Event>| matches!(event, Some(Event::Outcomes(_)));
+        if matches!(&place.state, State::Done { event, .. } if outcomes_next(event)) {
+            found.extend(space.cache.block_at(registers.rip));
+        }
+        let mut tracee = Tracee {
+            tid: self.tid,
+            gadget: space.gadget,
+            registers: *registers,
+            held: &mut self.held,
+        };
+        for ip in found {
+            space.widen(&mut tracee, self.pid, ip)?;
+        }
+        Ok(())
+    }
+}
 
 /// Blocks that an indirect branch led to and that were left by a side: their outcomes are an event by
 /// themselves, which a wide block would tell together with the next.
 ///
 /// The log begins with a whole event.
-pub(super) fn left_by_sides(log: &[u8]) -> impl Iterator<Item = u64> {
+fn left_by_sides(log: &[u8]) -> impl Iterator<Item = u64> {
     let mut rest = log;
     let events = std::iter::from_fn(move || {
         let (event, len) = Event::read(rest)?;
@@ -32,8 +68,8 @@ pub(super) fn left_by_sides(log: &[u8]) -> impl Iterator<Item = u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::NO_OUTCOMES;
     use super::*;
+    use crate::translate::event::{self, NO_OUTCOMES};
 
     #[test]
     fn only_what_was_entered_last_was_left() {
@@ -54,7 +90,7 @@ mod tests {
             log.extend_from_slice(&bytes[..len]);
         }
         // The last event may be cut short.
-        log.push(super::super::event::TARGET);
+        log.push(event::TARGET);
         assert_eq!(left_by_sides(&log).collect::<Vec<_>>(), [2]);
     }
 }
