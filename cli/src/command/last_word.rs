@@ -54,9 +54,9 @@ pub fn run(args: &LastWord) -> Result<(), Failure> {
     let fate = match args.pid {
         // `PTRACE_O_EXITKILL` (ptrace(2)) sees to it.
         None => "the program that it started ended with it".to_owned(),
-        Some(pid) if runs_on(pid) => format!(
-            "process {pid} runs on without it, until it comes to code that was not translated: end and start it anew"
-        ),
+        Some(pid) if runs_on(pid) => {
+            format!("process {pid} runs on without it, and may end at any time: start it anew")
+        }
         Some(pid) => format!("process {pid}, which it was attached to, has ended"),
     };
     Err(Failure::failed(format_args!(
@@ -64,7 +64,7 @@ pub fn run(args: &LastWord) -> Result<(), Failure> {
     )))
 }
 
-/// Whether a process is there after a time in which it would have ended.
+/// Whether a process is still there after a second: most end sooner, if they do.
 fn runs_on(pid: u32) -> bool {
     const TIME: Duration = Duration::from_secs(1);
     const PERIOD: Duration = Duration::from_millis(20);

@@ -49,10 +49,7 @@ impl Session<'_> {
     /// Stops every thread that `hold` names, within [`STOP_TIMEOUT`].
     pub(super) fn halt(&mut self, hold: Hold) -> Result<()> {
         self.hold = hold;
-        let held = |thread: &Thread| match hold {
-            Hold::Process(pid) => thread.pid == pid,
-            Hold::All | Hold::Nobody => true,
-        };
+        let held = |thread: &Thread| hold.holds(thread.pid);
         for tid in self.tids(|thread| held(thread) && thread.run != Run::Stopped) {
             let _ = ptrace::interrupt(tid);
         }

@@ -219,7 +219,7 @@ impl Translator {
         self.write_sides(fetch);
     }
 
-    /// Writes `most` instructions from `ip` on, unless an event that ends a block comes first.
+    /// Writes `most` instructions from `start` on, unless an event that ends a block comes first.
     fn follow_from(&mut self, start: u64, most: usize, fetch: &mut Fetch<'_>) {
         let mut ip = start;
         for _ in 0..most {
@@ -392,8 +392,7 @@ impl Translator {
     fn leave(&mut self, ip: u64, target: u64, again: bool) {
         self.tell_call(target);
         if self.outcomes != NO_OUTCOMES {
-            let event = Event::Outcomes(self.outcomes);
-            self.log_outcomes(ip, Next::At(target), event);
+            self.log_outcomes(ip, Next::At(target), self.outcomes);
         } else if again && self.quiet {
             self.log_turn(ip, target);
         }

@@ -57,8 +57,7 @@ impl Translator {
         self.block.successors.push(other);
         let again = self.block.source.has(likely);
         if event::count(self.outcomes) == event::MAX_OUTCOMES {
-            let event = Event::Outcomes(self.outcomes);
-            self.log_outcomes(ip, Next::At(likely), event);
+            self.log_outcomes(ip, Next::At(likely), self.outcomes);
             if again {
                 self.link(ip, likely);
                 return Flow::End;
@@ -105,7 +104,7 @@ impl Translator {
                 self.outcomes = side.outcomes;
                 self.follow_from(side.target, MAX_SIDE, fetch);
             } else {
-                self.log_outcomes(side.ip, Next::At(side.target), Event::Outcomes(side.outcomes));
+                self.log_outcomes(side.ip, Next::At(side.target), side.outcomes);
                 self.link(side.ip, side.target);
             }
         }

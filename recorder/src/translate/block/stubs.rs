@@ -19,10 +19,10 @@ impl Translator {
         self.out.load(Scratch::Rcx, layout::SAVED_RCX);
     }
 
-    /// Logs `self.outcomes` (the event) in one byte.
-    pub(super) fn log_outcomes(&mut self, ip: u64, next: Next, event: Event) {
-        let Event::Outcomes(outcomes) = event else { return };
+    /// Logs `outcomes` in one byte; none wait then.
+    pub(super) fn log_outcomes(&mut self, ip: u64, next: Next, outcomes: u8) {
         self.outcomes = NO_OUTCOMES;
+        let event = Event::Outcomes(outcomes);
         let done = |saved, event| State::Done { saved, event, next };
         self.place(ip, done(Saved::NONE, Some(event)));
         self.out.store(Scratch::Rcx, layout::SAVED_RCX);
@@ -124,8 +124,7 @@ impl Translator {
 
     pub(super) fn system_call(&mut self, ip: u64, next: u64) {
         if self.outcomes != NO_OUTCOMES {
-            let event = Event::Outcomes(self.outcomes);
-            self.log_outcomes(ip, Next::At(ip), event);
+            self.log_outcomes(ip, Next::At(ip), self.outcomes);
             self.before(ip, Saved::NONE);
         }
         let out = &mut self.out;

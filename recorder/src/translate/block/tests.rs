@@ -3,6 +3,12 @@ use super::*;
 use crate::translate::event;
 
 const AT: u64 = 0x2000_0000;
+const WIDE: Style = Style {
+    places: true,
+    calls: false,
+    since: 0,
+    wide: true,
+};
 
 fn block(start: u64, code: &[u8]) -> Block {
     styled(start, code, Style::default())
@@ -63,21 +69,11 @@ fn a_short_loop_is_unrolled_until_a_byte_is_full() {
 #[test]
 fn a_call_by_way_of_a_jump_is_told_in_one() {
     let calling = |code: &[u8]| {
-        let mut fetch = |from: u64, out: &mut [u8]| {
-            let rest = usize::try_from(from - 0x1000)
-                .ok()
-                .and_then(|from| code.get(from..));
-            let rest = rest.unwrap_or_default();
-            let len = rest.len().min(out.len());
-            out[..len].copy_from_slice(&rest[..len]);
-            len
-        };
         let style = Style {
-            places: true,
             calls: true,
             ..Style::default()
         };
-        translate(0x1000, 0x2000_0000, style, &mut fetch)
+        styled(0x1000, code, style)
     };
     let (outcomes, next, target) = (NO_OUTCOMES, 0x1005, 0);
     // call +0; endbr64; jmp [rip+0]
@@ -109,16 +105,9 @@ fn a_wide_block_tells_the_outcomes_of_a_side_with_what_comes_after() {
     ];
     let target = 0;
     let returning = |outcomes| Event::Target { outcomes, target };
-    let narrow = styled(0x1000, &code, Style::default());
+    let narrow = block(0x1000, &code);
     assert!(tells(&narrow, returning(0b10)) && tells(&narrow, Event::Outcomes(0b11)));
-    let wide = styled(
-        0x1000,
-        &code,
-        Style {
-            wide: true,
-            ..Style::default()
-        },
-    );
+    let wide = styled(0x1000, &code, WIDE);
     for outcomes in [0b10, 0b110, 0b111] {
         assert!(tells(&wide, returning(outcomes)), "{outcomes:b}");
     }
@@ -138,14 +127,7 @@ fn a_wide_block_tells_the_outcomes_of_a_side_with_what_comes_after() {
 fn however_a_program_branches_a_wide_block_has_an_end() {
     // je over itself, again and again
     let code = [0x74, 0].repeat(4000);
-    let wide = styled(
-        0x1000,
-        &code,
-        Style {
-            wide: true,
-            ..Style::default()
-        },
-    );
+    let wide = styled(0x1000, &code, WIDE);
     assert!(wide.code.len() < 1 << 14, "{}", wide.code.len());
 }
 

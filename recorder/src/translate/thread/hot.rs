@@ -24,8 +24,11 @@ impl Translated {
             .filter(|ip| space.cache.is_narrow(*ip))
             .take(MOST)
             .collect();
-        let outcomes_next = |event: &Option<Event>| matches!(event, Some(Event::Outcomes(_)));
-        if matches!(&place.state, State::Done { event, .. } if outcomes_next(event)) {
+        if let State::Done {
+            event: Some(Event::Outcomes(_)),
+            ..
+        } = place.state
+        {
             found.extend(space.cache.block_at(registers.rip));
         }
         let mut tracee = Tracee {
