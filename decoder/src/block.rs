@@ -26,6 +26,27 @@ impl Instruction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub(crate) u32);
 
+/// Straight runs of instructions, by number.
+#[derive(Clone, Copy, Debug)]
+pub struct Runs<'a>(&'a Blocks);
+
+impl<'a> Runs<'a> {
+    pub(crate) fn new(blocks: &'a Blocks) -> Self {
+        Self(blocks)
+    }
+
+    /// The instructions of a run; none for a number that no run has.
+    pub fn instructions(self, run: u32) -> impl Iterator<Item = Instruction> + 'a {
+        let blocks = self.0;
+        (0..blocks.code(run).len()).filter_map(move |at| blocks.instruction(run, at))
+    }
+
+    /// Where a run begins, and its instructions.
+    pub(crate) fn get(self, run: u32) -> Option<(Avma, &'a [Code])> {
+        Some((self.0.get(run)?.start, self.0.code(run)))
+    }
+}
+
 /// The most instructions in a block: bounds both the table's offsets and the way inside a block.
 pub(crate) const MAX_INSTRUCTIONS: usize = 1024;
 

@@ -1,8 +1,9 @@
 //! The seam between a decode engine and everything that is made of what it decodes.
 
 pub mod libipt;
+pub mod native;
 
-use crate::{Canceled, Config, GapCause, Memory};
+use crate::{Canceled, Config, GapCause, Memory, Runs};
 use backtrail_pt::{Avma, Cofi, Cpu, Tsc};
 use std::fmt;
 use std::ops::ControlFlow;
@@ -27,10 +28,22 @@ pub trait Engine: Sync {
     ) -> Result<(), Canceled>;
 }
 
-/// Takes what an engine decodes.
+/// Takes what an engine decodes: instructions one by one, or runs of them.
 pub trait Sink {
+    /// A decode begins: runs are numbered anew.
+    fn begin(&mut self) {}
+
     /// The next instruction executed.
     fn instruction(&mut self, at: Avma, len: u8, cofi: Cofi);
+
+    /// The next runs executed, by their numbers in `runs`, which only grows in a decode.
+    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
+        for &run in executed {
+            for found in runs.instructions(run) {
+                self.instruction(found.pc, found.len, found.cofi);
+            }
+        }
+    }
 
     /// Something that happened before the next instruction.
     fn event(&mut self, event: Event);
@@ -114,19 +127,22 @@ pub enum Event {
 /// The engines there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// Intel's library, by its instruction flow layer.
+    /// Our own.
     #[default]
+    Native,
+    /// Intel's library, by its instruction flow layer.
     Libipt,
 }
 
 impl EngineKind {
     /// All of them, the default first.
-    pub const ALL: [Self; 1] = [Self::Libipt];
+    pub const ALL: [Self; 2] = [Self::Native, Self::Libipt];
 
     /// The engine.
     #[must_use]
     pub fn engine(self) -> &'static dyn Engine {
         match self {
+            Self::Native => &native::Native,
             Self::Libipt => &libipt::Libipt,
         }
     }
@@ -140,7 +156,7 @@ impl fmt::Display for EngineKind {
 
 /// The text named no engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no such decode engine: the one there is is libipt")]
+#[error("there is no such decode engine: there are native and libipt")]
 pub struct ParseEngineError;
 
 impl FromStr for EngineKind {

@@ -45,10 +45,25 @@ impl fmt::Debug for Section {
     }
 }
 
-/// What an engine reads code from.
+/// What an engine reads code from. It stays the same, but for what happens while a sink takes an event.
 pub trait Memory {
     /// Copies bytes from `at` on into `out`, as many as there are without a hole, and says how many.
     fn read(&self, at: Avma, out: &mut [u8]) -> usize;
+
+    /// What is other code since this was asked last. An engine that keeps what it read asks after each
+    /// event.
+    fn change(&self) -> CodeChange {
+        CodeChange::default()
+    }
+}
+
+/// How code changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CodeChange {
+    /// The process whose code is read now, by any number.
+    pub space: u32,
+    /// The addresses that have other bytes now, (first, last) inclusive.
+    pub ranges: Vec<(Avma, Avma)>,
 }
 
 /// The code of one process: sections, of which a later one covers what it overlaps of an earlier, and

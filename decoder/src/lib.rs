@@ -32,14 +32,14 @@ pub mod trace;
 pub mod walk;
 pub mod watch;
 
-pub use block::{BlockId, Instruction};
+pub use block::{BlockId, Instruction, Runs};
 pub use clock::TimeEstimate;
 pub use config::{AddressFilter, Config, FilterKind};
 pub use digest::Digest;
 pub use engine::{Engine, EngineKind, Event, Sink, Stamp};
 pub use forest::{Call, CallId, Entered, Forest, Functions, Left};
 pub use history::{History, HistoryBuilder, Ptwrite};
-pub use image::{Boundary, Bytes, Change, Image, Memory, Section, Version};
+pub use image::{Boundary, Bytes, Change, CodeChange, Image, Memory, Section, Version};
 pub use mark::{Gap, GapCause, Mark, MarkKind, Resumed};
 pub use pcset::PcSet;
 pub use position::Position;

@@ -4,7 +4,7 @@ use crate::image::Passing;
 use crate::split::{self, CpuReport};
 use crate::watch::Stage;
 use crate::{
-    Bytes, Canceled, Config, Engine, Event, GapCause, History, HistoryBuilder, Image, Memory, Sink, Switch,
+    Bytes, Canceled, Config, Engine, Event, GapCause, History, HistoryBuilder, Image, Memory, Runs, Sink, Switch,
     Watch,
 };
 use backtrail_pt::{Avma, Cofi, Cpu, Pid, Tid};
@@ -121,6 +121,14 @@ struct Versioned<'a> {
 }
 
 impl Sink for Versioned<'_> {
+    fn begin(&mut self) {
+        self.builder.begin();
+    }
+
+    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
+        self.builder.runs(runs, executed);
+    }
+
     fn instruction(&mut self, at: Avma, len: u8, cofi: Cofi) {
         self.builder.instruction(at, len, cofi);
     }
@@ -155,6 +163,14 @@ pub(crate) struct Watched<'a, S> {
 }
 
 impl<S: Sink> Sink for Watched<'_, S> {
+    fn begin(&mut self) {
+        self.sink.begin();
+    }
+
+    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
+        self.sink.runs(runs, executed);
+    }
+
     fn instruction(&mut self, at: Avma, len: u8, cofi: Cofi) {
         self.sink.instruction(at, len, cofi);
     }

@@ -64,7 +64,7 @@ fn history(case: &Case) -> Option<History> {
         trace: Arc::new(trace),
         image: Arc::new(image),
     };
-    let engine = EngineKind::Libipt.engine();
+    let engine = EngineKind::default().engine();
     let decoded = decode(&[input], &BTreeMap::new(), &config, engine, &Watch::none()).unwrap();
     decoded.threads.into_iter().next()
 }
@@ -242,7 +242,7 @@ fn lldb_cores_split_into_threads() {
         cpu: Some("6/85/4".parse().unwrap()),
         ..Config::default()
     };
-    let engine = EngineKind::Libipt.engine();
+    let engine = EngineKind::default().engine();
     let decoded = decode(&inputs, &images, &config, engine, &Watch::none()).unwrap();
 
     // As LLDB 22 has it: "thread trace dump info" says 153 continuous executions, 5 PSB blocks; one

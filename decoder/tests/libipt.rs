@@ -28,7 +28,7 @@ fn run(trace: Vec<u8>, image: Arc<Image>, config: &Config) -> History {
         trace: Arc::new(trace),
         image,
     };
-    let engine = EngineKind::Libipt.engine();
+    let engine = EngineKind::default().engine();
     let decoded = decode(&[input], &BTreeMap::new(), config, engine, &Watch::none()).unwrap();
     decoded.threads.into_iter().next().unwrap()
 }
@@ -202,7 +202,7 @@ fn between_two_buffers_of_a_thread_is_a_gap() {
             image: image(&SYSCALL),
         }
     };
-    let engine = EngineKind::Libipt.engine();
+    let engine = EngineKind::default().engine();
     let inputs = [input(), input()];
     let decoded = decode(
         &inputs,
@@ -238,7 +238,7 @@ fn a_watch_cancels() {
         cancel: &AtomicBool::new(true),
         progress: &|_| {},
     };
-    let engine = EngineKind::Libipt.engine();
+    let engine = EngineKind::default().engine();
     let decoded = decode(&[input], &BTreeMap::new(), &Config::default(), engine, &watch);
     assert_eq!(decoded.err(), Some(Canceled));
 }

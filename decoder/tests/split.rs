@@ -75,7 +75,7 @@ fn split(traces: Vec<(Encoder, Vec<Switch>)>) -> Decoded {
         })
         .collect();
     let images = BTreeMap::from([(OURS, Arc::new(image))]);
-    let engine = EngineKind::Libipt.engine();
+    let engine = EngineKind::default().engine();
     decode(&inputs, &images, &Config::default(), engine, &Watch::none()).unwrap()
 }
 

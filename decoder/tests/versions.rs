@@ -184,7 +184,7 @@ fn history(trace: Vec<u8>, image: &Image, tid: Tid) -> History {
         trace: Arc::new(trace),
         image: Arc::new(image.clone()),
     };
-    let engine = EngineKind::Libipt.engine();
+    let engine = EngineKind::default().engine();
     let decoded = decode(
         &[input],
         &BTreeMap::new(),

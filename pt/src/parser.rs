@@ -81,6 +81,16 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Reads from the byte at `offset`, which must begin a packet; offsets are still counted from the
+    /// first byte of `data`.
+    #[must_use]
+    pub fn at(data: &'a [u8], offset: usize) -> Self {
+        Self {
+            offset,
+            ..Self::new(data)
+        }
+    }
+
     /// Offset of the next packet.
     #[must_use]
     pub fn offset(&self) -> usize {

@@ -4,7 +4,7 @@ mod interner;
 mod marks;
 
 use super::History;
-use crate::{Event, Mark, MarkKind, Sink, Version};
+use crate::{Event, Mark, MarkKind, Runs, Sink, Version};
 use backtrail_pt::{Avma, Cofi, Tid, Tsc};
 use interner::Interner;
 use marks::Marker;
@@ -80,6 +80,14 @@ impl HistoryBuilder {
 }
 
 impl Sink for HistoryBuilder {
+    fn begin(&mut self) {
+        self.interner.begin();
+    }
+
+    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
+        self.interner.runs(*runs, executed);
+    }
+
     fn instruction(&mut self, at: Avma, len: u8, cofi: Cofi) {
         self.interner.push(at, len, cofi);
     }

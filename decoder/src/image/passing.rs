@@ -1,6 +1,6 @@
 //! The code of a process while one thread's trace is decoded.
 
-use super::{Boundary, Image, Memory, Pieces, Section, Version};
+use super::{Boundary, CodeChange, Image, Memory, Pieces, Section, Version};
 use backtrail_pt::{Avma, Tid};
 use std::cell::RefCell;
 
@@ -17,6 +17,8 @@ struct Now {
     pieces: Pieces,
     /// How many changes are in it.
     changes: usize,
+    /// The addresses changed since an engine asked.
+    untold: Vec<(Avma, Avma)>,
 }
 
 impl Now {
@@ -25,6 +27,7 @@ impl Now {
             version: Version::default(),
             pieces: image.pieces.clone(),
             changes: 0,
+            untold: Vec::new(),
         }
     }
 }
@@ -72,6 +75,7 @@ impl<'a> Passing<'a> {
         }
         now.changes += new.len();
         now.version = version;
+        now.untold.extend_from_slice(&changed);
         Some(changed)
     }
 }
@@ -79,5 +83,12 @@ impl<'a> Passing<'a> {
 impl Memory for Passing<'_> {
     fn read(&self, at: Avma, out: &mut [u8]) -> usize {
         self.now.borrow().pieces.read(at, out)
+    }
+
+    fn change(&self) -> CodeChange {
+        CodeChange {
+            space: 0,
+            ranges: std::mem::take(&mut self.now.borrow_mut().untold),
+        }
     }
 }

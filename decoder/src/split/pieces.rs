@@ -1,7 +1,7 @@
 //! Cuts a processor's flow where another thread could come, and picks the code to decode with.
 
 use super::owner::{Owners, When};
-use crate::{Event, Gap, History, HistoryBuilder, Image, Memory, Sink};
+use crate::{CodeChange, Event, Gap, History, HistoryBuilder, Image, Memory, Runs, Sink};
 use backtrail_pt::{Avma, Cofi, Pid, Tid, Tsc};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -23,7 +23,8 @@ pub(super) struct Piece {
 /// The code of whichever process is chosen.
 pub(super) struct Selected<'a> {
     images: &'a BTreeMap<Pid, Arc<Image>>,
-    current: Cell<Option<&'a Image>>,
+    /// The image, and its process.
+    current: Cell<Option<(&'a Image, Pid)>>,
 }
 
 impl<'a> Selected<'a> {
@@ -36,15 +37,22 @@ impl<'a> Selected<'a> {
 
     /// `None` and a process that is not known have no code. Gives back its argument.
     fn select(&self, pid: Option<Pid>) -> Option<Pid> {
-        self.current
-            .set(pid.and_then(|pid| self.images.get(&pid)).map(|image| &**image));
+        let found = pid.and_then(|pid| Some((&**self.images.get(&pid)?, pid)));
+        self.current.set(found);
         pid
     }
 }
 
 impl Memory for Selected<'_> {
     fn read(&self, at: Avma, out: &mut [u8]) -> usize {
-        self.current.get().map_or(0, |image| image.read(at, out))
+        self.current.get().map_or(0, |(image, _)| image.read(at, out))
+    }
+
+    fn change(&self) -> CodeChange {
+        CodeChange {
+            space: self.current.get().map_or(u32::MAX, |(_, pid)| pid.0),
+            ranges: Vec::new(),
+        }
     }
 }
 
@@ -90,7 +98,7 @@ impl<'a> Cutter<'a> {
     }
 
     /// Begins a piece; `stamped` when the stamp of the last PSB was taken in it.
-    fn begin(&mut self, stamped: bool) {
+    fn open(&mut self, stamped: bool) {
         self.close();
         self.first = self.builder.len();
         let inside = self.psb.filter(|_| stamped).map(|stamp| (stamp, stamp));
@@ -160,10 +168,25 @@ impl<'a> Cutter<'a> {
 impl Sink for Cutter<'_> {
     fn instruction(&mut self, at: Avma, len: u8, cofi: Cofi) {
         if self.far {
-            self.begin(false);
+            self.open(false);
         }
         self.builder.instruction(at, len, cofi);
         self.far = cofi == Cofi::FarTransfer;
+    }
+
+    fn begin(&mut self) {
+        self.builder.begin();
+    }
+
+    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
+        for run in executed {
+            if self.far {
+                self.open(false);
+            }
+            self.builder.runs(runs, std::slice::from_ref(run));
+            let last = runs.get(*run).and_then(|(_, code)| code.last());
+            self.far = last.is_some_and(|last| last.cofi == Cofi::FarTransfer);
+        }
     }
 
     fn event(&mut self, event: Event) {
@@ -178,9 +201,9 @@ impl Sink for Cutter<'_> {
             Event::Sync { .. } => self.psb = None,
             // A PSB in the flow says again that it is on.
             Event::Enabled { status: true, .. } if self.open.is_some() => {}
-            Event::Enabled { status, .. } => self.begin(*status),
+            Event::Enabled { status, .. } => self.open(*status),
             Event::Disabled { .. } => self.close(),
-            Event::Branched { .. } => self.begin(false),
+            Event::Branched { .. } => self.open(false),
             Event::Overflow { offset } => {
                 let cause = crate::GapCause::Overflow;
                 self.lost(
@@ -191,7 +214,7 @@ impl Sink for Cutter<'_> {
                     },
                     false,
                 );
-                self.begin(false);
+                self.open(false);
             }
             Event::Lost { cause, offset, error } => {
                 let gap = Gap {

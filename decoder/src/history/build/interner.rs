@@ -2,7 +2,7 @@
 
 use crate::block::{Code, MAX_INSTRUCTIONS};
 use crate::history::Flow;
-use crate::{Instruction, Version};
+use crate::{Instruction, Runs, Version};
 use backtrail_pt::{Avma, Cofi};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -23,7 +23,12 @@ pub(super) struct Interner {
     longest: u64,
     open: Option<Open>,
     last: Option<Instruction>,
+    /// Our block for a run of the engine's, by its number there.
+    of_runs: Vec<u32>,
 }
+
+/// The entry of [`Interner::of_runs`] for a run not seen yet.
+const UNSEEN: u32 = u32::MAX;
 
 /// The block that is not complete yet.
 #[derive(Debug)]
@@ -80,6 +85,44 @@ impl Interner {
         if cofi.ends_block() {
             self.cut();
         }
+    }
+
+    /// The engine numbers its runs anew.
+    pub fn begin(&mut self) {
+        self.of_runs.clear();
+    }
+
+    /// Whole runs of instructions come in.
+    pub fn runs(&mut self, runs: Runs<'_>, executed: &[u32]) {
+        self.cut();
+        for &run in executed {
+            let known = self.of_runs.get(run as usize).copied().unwrap_or(UNSEEN);
+            let block = if known == UNSEEN {
+                let Some(block) = self.meet(runs, run) else { continue };
+                block
+            } else {
+                known
+            };
+            self.flow.execute(block);
+        }
+        let last = executed.last().and_then(|&run| self.of_runs.get(run as usize));
+        if let Some(&block) = last {
+            let within = self.flow.blocks.code(block).len().saturating_sub(1);
+            self.last = self.flow.blocks.instruction(block, within);
+        }
+    }
+
+    /// A run comes in for the first time.
+    #[cold]
+    fn meet(&mut self, runs: Runs<'_>, run: u32) -> Option<u32> {
+        let (start, code) = runs.get(run)?;
+        let block = self.intern(start, code)?;
+        let at = run as usize;
+        if self.of_runs.len() <= at {
+            self.of_runs.resize(at + 1, UNSEEN);
+        }
+        *self.of_runs.get_mut(at)? = block;
+        Some(block)
     }
 
     /// Ends the open block: something comes between it and the next instruction.

@@ -1,0 +1,229 @@
+//! The code of a process as blocks, each decoded once.
+
+use super::error::Error;
+use super::instruction::{self, Mode, Role};
+use crate::Memory;
+use crate::block::{Blocks, Code, MAX_INSTRUCTIONS};
+use backtrail_pt::{Avma, Cofi};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// The most bytes of an instruction.
+const MAX_LEN: usize = 15;
+
+/// A straight run of instructions up to one that may go elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub start: u64,
+    /// The address behind it.
+    pub end: u64,
+    /// How many instructions it has; 0 for [`Exit::Gone`] alone.
+    pub count: u32,
+    /// Its name in the table of runs.
+    pub run: u32,
+    pub exit: Exit,
+    /// The block behind it, and the one that its branch goes to, once known; else [`Block::NONE`].
+    pub next: u32,
+    pub taken: u32,
+}
+
+impl Block {
+    /// The number of no block.
+    pub const NONE: u32 = u32::MAX;
+}
+
+/// How a block ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// The instruction behind it is next.
+    Through,
+    Conditional { target: u64 },
+    Jump { target: u64 },
+    Call { target: u64 },
+    IndirectJump,
+    IndirectCall,
+    Return,
+    Far,
+    /// The bytes there have changed since: it is to be decoded anew.
+    Gone,
+}
+
+impl Exit {
+    fn of(cofi: Cofi) -> Self {
+        match cofi {
+            Cofi::Sequential => Self::Through,
+            Cofi::Conditional { target } => Self::Conditional { target: target.0 },
+            Cofi::Jump { target } => Self::Jump { target: target.0 },
+            Cofi::Call { target } => Self::Call { target: target.0 },
+            Cofi::IndirectJump => Self::IndirectJump,
+            Cofi::IndirectCall => Self::IndirectCall,
+            Cofi::Return => Self::Return,
+            Cofi::FarTransfer => Self::Far,
+        }
+    }
+}
+
+/// The blocks found so far, of all processes and modes, and the runs that they execute.
+#[derive(Default)]
+pub(super) struct CodeCache {
+    pub runs: Blocks,
+    pub blocks: Vec<Block>,
+    /// Of the process and mode that are current.
+    found: FxHashMap<u64, u32>,
+    current: (u32, Mode),
+    /// Of the others.
+    others: FxHashMap<(u32, Mode), FxHashMap<u64, u32>>,
+    /// Parts of blocks, by first address and number of instructions.
+    parts: FxHashMap<(u64, u32), u32>,
+    scratch: Vec<Code>,
+}
+
+impl CodeCache {
+    /// Goes to the code of another process, or of another mode.
+    pub fn select(&mut self, space: u32, mode: Mode) {
+        let wanted = (space, mode);
+        if self.current != wanted {
+            let found = self.others.remove(&wanted).unwrap_or_default();
+            let last = std::mem::replace(&mut self.found, found);
+            self.others.insert(self.current, last);
+            self.current = wanted;
+            self.parts.clear();
+        }
+    }
+
+    /// The block that begins at an address.
+    pub fn at(&mut self, address: u64, memory: &dyn Memory) -> Result<u32, Error> {
+        match self.found.get(&address) {
+            Some(&block) => Ok(block),
+            None => self.decode(address, memory),
+        }
+    }
+
+    #[cold]
+    fn decode(&mut self, address: u64, memory: &dyn Memory) -> Result<u32, Error> {
+        let mode = self.current.1;
+        let mut bytes = [0; 256];
+        let (mut begin, mut have) = (address, 0);
+        let mut at = address;
+        self.scratch.clear();
+        let exit = loop {
+            if self.scratch.len() == MAX_INSTRUCTIONS {
+                break Exit::Through;
+            }
+            let mut rest = bytes.get((at - begin) as usize..have).unwrap_or(&[]);
+            if rest.len() < MAX_LEN {
+                begin = at;
+                have = memory.read(Avma(at), &mut bytes);
+                rest = bytes.get(..have).unwrap_or(&[]);
+            }
+            if rest.is_empty() && self.scratch.is_empty() {
+                return Err(Error::NoCode);
+            }
+            let Ok(found) = instruction::decode(rest, Avma(at), mode) else {
+                if self.scratch.is_empty() {
+                    return Err(Error::BadInstruction);
+                }
+                break Exit::Through;
+            };
+            self.scratch.push(Code {
+                offset: (at - address) as u16,
+                len: found.len,
+                cofi: found.cofi,
+            });
+            let Some(next) = at.checked_add(u64::from(found.len)) else {
+                break Exit::of(found.cofi);
+            };
+            at = next;
+            if found.cofi.ends_block() {
+                break Exit::of(found.cofi);
+            }
+        };
+        let run = self
+            .runs
+            .push(Avma(address), &self.scratch)
+            .ok_or(Error::BadInstruction)?;
+        let block = self.blocks.len() as u32;
+        self.blocks.push(Block {
+            start: address,
+            end: at,
+            count: self.scratch.len() as u32,
+            run,
+            exit,
+            next: Block::NONE,
+            taken: Block::NONE,
+        });
+        self.found.insert(address, block);
+        Ok(block)
+    }
+
+    /// The run of the instructions `from..to` of a block.
+    pub fn part(&mut self, block: &Block, from: u32, to: u32) -> Option<u32> {
+        if (from, to) == (0, block.count) {
+            return Some(block.run);
+        }
+        let code = self.runs.code(block.run).get(from as usize..to as usize)?;
+        let first = code.first()?.offset;
+        let start = block.start + u64::from(first);
+        let key = (start, to - from);
+        if let Some(&run) = self.parts.get(&key) {
+            return Some(run);
+        }
+        let moved: Vec<Code> = code
+            .iter()
+            .map(|code| Code {
+                offset: code.offset - first,
+                ..*code
+            })
+            .collect();
+        let run = self.runs.push(Avma(start), &moved)?;
+        self.parts.insert(key, run);
+        Some(run)
+    }
+
+    /// Instruction `within` of a block: its address and length.
+    pub fn instruction(&self, block: &Block, within: u32) -> Option<(u64, Code)> {
+        let code = self.runs.code(block.run).get(within as usize)?;
+        Some((block.start + u64::from(code.offset), *code))
+    }
+
+    /// What packets may bind to at an address.
+    pub fn role(&self, address: u64, memory: &dyn Memory) -> Role {
+        let mut bytes = [0; MAX_LEN];
+        let have = memory.read(Avma(address), &mut bytes);
+        let code = bytes.get(..have).unwrap_or(&[]);
+        instruction::decode(code, Avma(address), self.current.1).map_or(Role::Plain, |found| found.role)
+    }
+
+    /// The bytes at these addresses, (first, last) inclusive, are others from now on.
+    pub fn forget(&mut self, changed: &[(Avma, Avma)]) {
+        if changed.is_empty() {
+            return;
+        }
+        let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+        for &(first, last) in changed {
+            let end = ends.entry(first.0).or_insert(last.0);
+            *end = (*end).max(last.0);
+        }
+        let longest = ends.iter().map(|(first, last)| last - first).max().unwrap_or(0);
+        let hit = |block: &Block| {
+            let last = block.end.wrapping_sub(1);
+            let near = ends.range(block.start.saturating_sub(longest)..=last);
+            near.into_iter().any(|(_, &end)| end >= block.start)
+        };
+        let blocks = &mut self.blocks;
+        let maps = std::iter::once(&mut self.found).chain(self.others.values_mut());
+        for map in maps {
+            map.retain(|_, id| {
+                let Some(block) = blocks.get_mut(*id as usize) else {
+                    return false;
+                };
+                if !hit(block) {
+                    return true;
+                }
+                (block.exit, block.count) = (Exit::Gone, 0);
+                false
+            });
+        }
+        self.parts.clear();
+    }
+}

@@ -1,0 +1,225 @@
+//! The way of a program through its code: branches by outcomes and targets, and events at their places.
+//!
+//! Source: SDM volume 3, "Intel Processor Trace", and for what a broken trace means libipt's instruction
+//! decoder, so that both engines lose the flow at the same place and find it again at the same PSB.
+
+mod apply;
+mod binding;
+mod quiet;
+mod walk;
+
+use super::code::CodeCache;
+use super::errata::Errata;
+use super::error::Error;
+use super::event::{Event, Item, Kind};
+use super::events::Events;
+use super::instruction::Mode;
+use super::returns::Returns;
+use crate::{Canceled, Config, Event as Told, GapCause, Memory, Runs, Sink, Stamp};
+use backtrail_pt::Avma;
+use quiet::Quiet;
+
+/// Runs gathered before the sink gets them.
+const BATCH: usize = 4096;
+
+/// Blocks between two calls of [`Sink::progress`].
+const PROGRESS_EVERY: u32 = 1 << 14;
+
+/// One decode of a trace.
+pub(super) struct Flow<'a, 'b> {
+    memory: &'a dyn Memory,
+    sink: &'a mut dyn Sink,
+    config: &'a Config,
+    errata: Errata,
+    events: Events<'b>,
+    /// What is next in the trace.
+    ahead: Result<Item, Error>,
+    /// Outcomes not used yet: the oldest in the highest of `outcomes_len` low bits.
+    outcomes: u64,
+    outcomes_len: u32,
+    /// The event that is next, whose place the flow has not come to.
+    pending: Option<Event>,
+    ip: u64,
+    enabled: bool,
+    /// `None`: the trace has not told, or tells what there is not.
+    mode: Option<Mode>,
+    /// The process whose code is read.
+    space: u32,
+    returns: Returns,
+    code: CodeCache,
+    batch: Vec<u32>,
+    quiet: Quiet,
+    /// The last time told.
+    last: Option<Stamp>,
+    /// Blocks until the sink is told how far it is.
+    until_progress: u32,
+}
+
+/// Why a stretch of flow ended.
+enum Stop {
+    End,
+    Error(Error, Option<u64>),
+    RunAway(u64),
+    Canceled,
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::End => Self::End,
+            error => Self::Error(error, None),
+        }
+    }
+}
+
+impl<'a, 'b> Flow<'a, 'b> {
+    pub fn new(
+        trace: &'b [u8],
+        memory: &'a dyn Memory,
+        config: &'a Config,
+        errata: Errata,
+        sink: &'a mut dyn Sink,
+    ) -> Self {
+        Self {
+            memory,
+            sink,
+            config,
+            errata,
+            events: Events::new(trace, errata, config),
+            ahead: Err(Error::End),
+            outcomes: 0,
+            outcomes_len: 0,
+            pending: None,
+            ip: 0,
+            enabled: false,
+            mode: None,
+            space: 0,
+            returns: Returns::new(),
+            code: CodeCache::default(),
+            batch: Vec::with_capacity(BATCH),
+            quiet: Quiet::default(),
+            last: None,
+            until_progress: PROGRESS_EVERY,
+        }
+    }
+
+    /// Decodes from PSB to PSB.
+    pub fn run(mut self) -> Result<(), Canceled> {
+        self.sink.begin();
+        let mut before = None;
+        loop {
+            let status = self.sync_forward();
+            let sync = self.events.sync_offset();
+            if let Err(error) = status {
+                if error == Error::End {
+                    return Ok(());
+                }
+                self.lost(cause(error, None), true);
+                // As long as it finds other PSBs there is hope.
+                if sync.is_none() || sync <= before {
+                    return Ok(());
+                }
+                before = sync;
+                continue;
+            }
+            before = sync;
+            self.last = None;
+            self.tell(Told::Sync {
+                offset: sync.unwrap_or(0) as u64,
+            });
+            self.quiet.reset();
+            let stop = self.follow();
+            self.flush();
+            match stop {
+                Stop::End => return Ok(()),
+                Stop::Canceled => return Err(Canceled),
+                Stop::RunAway(at) => self.lost(GapCause::RunAway { at: Avma(at) }, false),
+                Stop::Error(error, at) => self.lost(cause(error, at), true),
+            }
+        }
+    }
+
+    /// Begins at the next PSB.
+    fn sync_forward(&mut self) -> Result<(), Error> {
+        (self.ip, self.enabled, self.mode) = (0, false, None);
+        (self.outcomes, self.outcomes_len) = (0, 0);
+        self.pending = None;
+        self.returns.clear();
+        self.events.sync_forward()?;
+        if let Some(ip) = self.start()? {
+            (self.ip, self.enabled) = (ip, true);
+        }
+        self.ahead = self.events.next();
+        Ok(())
+    }
+
+    /// Where the PSB+ says that the flow is.
+    fn start(&self) -> Result<Option<u64>, Error> {
+        let mut events = self.events.clone();
+        let offset = events.offset();
+        while events.offset() == offset {
+            match events.next() {
+                Err(Error::End) => break,
+                Err(error) => return Err(error),
+                Ok(Item::Event(event)) if event.status => {
+                    if let Kind::Enabled { .. } = event.kind {
+                        return Ok(Some(event.ip.unwrap_or(0)));
+                    }
+                }
+                Ok(_) => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tells the sink of an event, after the runs before it. The code may be other code then.
+    fn tell(&mut self, event: Told) {
+        self.flush();
+        self.sink.event(event);
+        let change = self.memory.change();
+        self.code.forget(&change.ranges);
+        self.space = change.space;
+        self.select();
+    }
+
+    /// The time of what is told next, if it is another than the last.
+    fn tell_time(&mut self, stamp: Option<Stamp>) {
+        if let Some(stamp) = stamp
+            && self.last.is_none_or(|last| last.tsc != stamp.tsc)
+        {
+            self.last = Some(stamp);
+            self.tell(Told::Time(stamp));
+        }
+    }
+
+    /// Gives the sink the runs gathered.
+    fn flush(&mut self) {
+        if !self.batch.is_empty() {
+            self.sink.runs(&Runs::new(&self.code.runs), &self.batch);
+            self.batch.clear();
+        }
+    }
+
+    /// Reads code of the process and the mode that are current.
+    fn select(&mut self) {
+        if let Some(mode) = self.mode {
+            self.code.select(self.space, mode);
+        }
+    }
+
+    fn lost(&mut self, cause: GapCause, error: bool) {
+        let offset = self.events.offset() as u64;
+        self.tell(Told::Lost { cause, offset, error });
+    }
+}
+
+fn cause(error: Error, at: Option<u64>) -> GapCause {
+    let at = at.map(Avma);
+    match (error, at) {
+        (Error::NoCode, Some(at)) => GapCause::LostCode { at },
+        (error, at) => GapCause::Corrupt {
+            error: error.to_string(),
+            at,
+        },
+    }
+}

@@ -1,0 +1,137 @@
+//! The packets of a trace one after the other, and the search for the PSB to begin at.
+
+use super::errata::Errata;
+use super::error::Error;
+use backtrail_pt::packet::Packet;
+use backtrail_pt::parser::{ParseErrorKind, Parser};
+
+/// Bytes of a PSB.
+const PSB_LEN: usize = 16;
+
+/// Reads packets.
+#[derive(Clone)]
+pub(super) struct Packets<'a> {
+    trace: &'a [u8],
+    parser: Parser<'a>,
+    /// Where the last packet read begins.
+    begin: usize,
+    /// Where decoding began last.
+    sync: Option<usize>,
+    errata: Errata,
+}
+
+impl<'a> Packets<'a> {
+    pub fn new(trace: &'a [u8], errata: Errata) -> Self {
+        Self {
+            trace,
+            parser: Parser::new(trace),
+            begin: 0,
+            sync: None,
+            errata,
+        }
+    }
+
+    /// Offset behind the last packet read.
+    pub fn offset(&self) -> usize {
+        self.parser.offset()
+    }
+
+    /// Offset of the last packet read.
+    pub fn begin(&self) -> usize {
+        self.begin
+    }
+
+    /// Where decoding began last.
+    pub fn sync_offset(&self) -> Option<usize> {
+        self.sync
+    }
+
+    /// Goes on reading at an offset.
+    pub fn seek(&mut self, offset: usize) {
+        self.parser = Parser::at(self.trace, offset);
+    }
+
+    /// Goes to the next PSB. One that a packet read before has eaten the beginning of is found too.
+    pub fn sync_forward(&mut self) -> Result<(), Error> {
+        let offset = self.offset();
+        let from = if self.sync == Some(offset) {
+            offset + PSB_LEN
+        } else {
+            offset
+        };
+        let found = find_psb(self.trace, from.saturating_sub(PSB_LEN - 1)).ok_or(Error::End)?;
+        self.sync = Some(found);
+        self.seek(found);
+        Ok(())
+    }
+
+    /// The next packet, padding left out.
+    pub fn next(&mut self) -> Result<Packet, Error> {
+        loop {
+            let offset = self.parser.offset();
+            self.begin = offset;
+            let packet = match self.parser.next() {
+                None => return Err(Error::End),
+                Some(Ok((_, packet))) => packet,
+                Some(Err(error)) => {
+                    // It is not over: the same error comes again.
+                    self.seek(offset);
+                    return Err(match error.kind {
+                        ParseErrorKind::Truncated => Error::End,
+                        ParseErrorKind::UnknownOpcode => Error::UnknownPacket,
+                        ParseErrorKind::BadPayload => Error::BadPacket,
+                    });
+                }
+            };
+            match packet {
+                Packet::Pad => {}
+                Packet::Tma { .. } if self.bad_tma(offset) => {
+                    if !self.errata.skz84 {
+                        self.seek(offset);
+                        return Err(Error::BadPacket);
+                    }
+                    self.seek(offset + TMA_LEN + 1);
+                }
+                Packet::Cyc(cycles) if self.errata.skd007 && self.hides_overflow(offset, cycles) => {
+                    self.seek(offset + 3);
+                    return Ok(Packet::Ovf);
+                }
+                packet => return Ok(packet),
+            }
+        }
+    }
+
+    /// Bits of a TMA are set that are reserved (SDM volume 3, "TMA Packet Definition").
+    fn bad_tma(&self, offset: usize) -> bool {
+        let reserved = self.trace.get(offset + 4..offset + TMA_LEN);
+        reserved.is_none_or(|bytes| !matches!(bytes, [0, _, 0 | 1]))
+    }
+
+    /// Erratum SKD007: a CYC of two bytes whose second is the first of OVF, and then OVF's second.
+    fn hides_overflow(&self, offset: usize, cycles: u64) -> bool {
+        let two = self.parser.offset() == offset + 2;
+        two && cycles & !0x1f == 0x20 && self.trace.get(offset + 2) == Some(&0xf3)
+    }
+}
+
+const TMA_LEN: usize = 7;
+
+/// The first PSB that begins at `from` or behind it.
+///
+/// Of a pattern that goes on for longer than a PSB, the last 16 bytes are the PSB: what is before may be
+/// the rest of another packet.
+pub(super) fn find_psb(trace: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        let first = backtrail_pt::parser::find_psb(trace, at)?;
+        let mut end = first + PSB_LEN;
+        while trace.get(end..end + 2) == Some(&[0x02, 0x82]) {
+            end += 2;
+        }
+        let found = end - PSB_LEN;
+        if found >= from {
+            return Some(found);
+        }
+        at = end;
+    }
+}
