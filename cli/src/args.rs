@@ -227,7 +227,7 @@ pub struct ImportRaw {
 #[derive(Debug, Args)]
 pub struct Decode {
     /// The decode engine
-    #[arg(long, value_name = "ENGINE", default_value = "libipt")]
+    #[arg(long, value_name = "ENGINE", default_value = "native")]
     pub engine: String,
     /// At most so many threads decode at once; the libipt engine uses one
     #[arg(long, value_name = "N")]
