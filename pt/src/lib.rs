@@ -13,6 +13,7 @@ pub mod cofi;
 pub mod cpu;
 pub mod encoder;
 pub mod id;
+pub mod instruction;
 pub mod last_ip;
 pub mod packet;
 pub mod parser;

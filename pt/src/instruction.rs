@@ -1,0 +1,387 @@
+//! Length and change of flow of an instruction, by opcode tables: for walking all code of a process.
+//!
+//! It knows no operands and validates nothing: bytes that a processor refuses have the length that
+//! the rules of their opcode map give, as in libipt. [`crate::cofi`] reads one instruction
+//! in full; on those that are valid both say the same.
+//!
+//! Source: SDM volume 2, chapter 2 "Instruction Format" and appendix A "Opcode Map"; volume 3, "Change
+//! of Flow Instruction (COFI) Tracing".
+
+mod sizes;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use crate::{Avma, Cofi};
+use sizes::{Attributes, SIB_MAY_ADD};
+use tables::{Flow, Imm, Lead, ModRm, Opcode};
+
+/// Mode of the code segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// 64-bit code (CS.L).
+    #[default]
+    Bits64,
+    /// 32-bit code (CS.D).
+    Bits32,
+    /// 16-bit code.
+    Bits16,
+}
+
+/// What an instruction does that trace packets may bind to, beside its change of flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Nothing.
+    Plain,
+    /// PTWRITE: gives PTW.
+    Ptwrite,
+    /// MOV to CR3: gives PIP.
+    WritesCr3,
+    /// VMPTRLD: gives VMCS.
+    LoadsVmcs,
+    /// VMLAUNCH, VMRESUME.
+    EntersVm,
+    /// IRET, SYSRET, SYSEXIT.
+    ReturnsFromInterrupt,
+    /// UIRET.
+    ReturnsFromUserInterrupt,
+}
+
+/// One instruction as far as length and flow go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// Its length in bytes, 1–15.
+    pub len: u8,
+    /// Its change of flow. Direct targets are the next address plus the displacement, 64 bits in every
+    /// mode.
+    pub cofi: Cofi,
+    /// What else it does that shows in a trace.
+    pub role: Role,
+}
+
+/// Why there is no instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Too few bytes to tell: more may make it one.
+    #[error("the bytes end within the instruction")]
+    Truncated,
+    /// No instruction begins so, or none so long.
+    #[error("the bytes are no instruction")]
+    Invalid,
+}
+
+/// The most bytes of an instruction.
+const MAX_LEN: usize = 15;
+
+/// What [`read`] looks at: an instruction and one byte more, so that an index needs no check.
+type Window = [u8; 16];
+
+/// Reads the first instruction of `code`, which stands at `at`.
+///
+/// # Errors
+///
+/// [`DecodeError::Truncated`] when `code` ends within it, [`DecodeError::Invalid`] when it is none.
+#[inline]
+pub fn decode(code: &[u8], at: Avma, mode: Mode) -> Result<Instruction, DecodeError> {
+    match code.first_chunk() {
+        Some(window) => read(window, MAX_LEN, at, mode),
+        None => decode_short(code, at, mode),
+    }
+}
+
+/// As [`decode`], for fewer bytes than a window.
+#[cold]
+fn decode_short(code: &[u8], at: Avma, mode: Mode) -> Result<Instruction, DecodeError> {
+    let mut window: Window = [0; 16];
+    for (to, from) in window.iter_mut().zip(code) {
+        *to = *from;
+    }
+    read(&window, code.len(), at, mode)
+}
+
+/// No instruction: so many bytes tell.
+struct Stop(usize);
+
+impl Stop {
+    /// Why, where so many bytes of the window are known.
+    #[cold]
+    fn error(self, known: usize) -> DecodeError {
+        if self.0 <= known {
+            DecodeError::Invalid
+        } else {
+            DecodeError::Truncated
+        }
+    }
+}
+
+/// Prefixes and the opcode, as far as what follows depends on them.
+struct Head {
+    attributes: Attributes,
+    rex_r: bool,
+    /// Any F3 prefix.
+    rep: bool,
+    /// The last of F2 and F3 is F2.
+    repne_last: bool,
+    opcode: Opcode,
+    /// Where the opcode ends.
+    end: usize,
+    /// The two bytes after it: ModRM and SIB, where it has them.
+    modrm: u8,
+    sib: u8,
+}
+
+#[inline]
+fn byte(window: &Window, at: usize) -> u8 {
+    window[at % window.len()]
+}
+
+/// Reads the instruction at a window's beginning, of which `known` bytes are code and the rest zero.
+#[inline]
+fn read(window: &Window, known: usize, at: Avma, mode: Mode) -> Result<Instruction, DecodeError> {
+    let head = match read_plain_head(window, mode) {
+        Some(head) => head,
+        None => match read_head(window, mode) {
+            Ok(head) => head,
+            Err(stop) => return Err(stop.error(known)),
+        },
+    };
+    // Without a branch where most code would take either way.
+    let mut address_len = head.attributes.address_len(head.modrm) & head.opcode.modrm as u8;
+    if address_len & SIB_MAY_ADD != 0 {
+        address_len = if head.sib & 7 == 0b101 { 6 } else { 2 };
+    }
+    if head.opcode.modrm == ModRm::Registers {
+        address_len = 1;
+    }
+    let mut imm = head.opcode.imm;
+    if imm.needs_modrm() {
+        imm = by_modrm(&head, address_len);
+    }
+    let end = head.end + usize::from(address_len);
+    let imm_len = head.attributes.len_of(imm);
+    let len = end + imm_len;
+    if len > known.min(MAX_LEN) {
+        return Err(if len > MAX_LEN {
+            head.too_long().error(known)
+        } else {
+            DecodeError::Truncated
+        });
+    }
+    let (cofi, role) = if head.opcode.flow == Flow::Next {
+        (Cofi::Sequential, Role::Plain)
+    } else {
+        flow(&head, mode, at + len as u64 + displacement(window, end, imm_len))
+    };
+    let len = len as u8;
+    Ok(Instruction { len, cofi, role })
+}
+
+/// Goes over an opcode of one or two bytes that has no prefix but REX: most have none.
+#[inline]
+fn read_plain_head(window: &Window, mode: Mode) -> Option<Head> {
+    let [b0, b1, b2, b3, ..] = *window;
+    let mut next = u32::from_le_bytes([b0, b1, b2, b3]);
+    // Without a branch: about half of all instructions have it.
+    let is_rex = b0 & 0xf0 == 0x40 && mode == Mode::Bits64;
+    let rex = if is_rex { b0 } else { 0 };
+    next >>= u32::from(is_rex) * 8;
+    let mut opcode = tables::ONE_BYTE[usize::from(next as u8)];
+    let mut end = 1 + usize::from(is_rex);
+    next >>= 8;
+    if opcode.lead == Lead::Escape {
+        opcode = tables::TWO_BYTE[usize::from(next as u8)];
+        end += 1;
+        next = u32::from_le_bytes([byte(window, end), byte(window, end + 1), 0, 0]);
+    }
+    let mut attributes = Attributes::new(mode);
+    attributes.set_rex(rex);
+    (opcode.lead == Lead::Opcode).then_some(Head {
+        attributes,
+        rex_r: rex & 4 != 0,
+        rep: false,
+        repne_last: false,
+        opcode,
+        end,
+        modrm: next as u8,
+        sib: (next >> 8) as u8,
+    })
+}
+
+/// Goes over any prefixes and opcode.
+#[inline(never)]
+fn read_head(window: &Window, mode: Mode) -> Result<Head, Stop> {
+    let mut attributes = Attributes::new(mode);
+    let (mut rep, mut repne_last) = (false, false);
+    let mut rex = 0;
+    let mut end = 0;
+    let opcode = loop {
+        if end >= MAX_LEN {
+            return Err(Stop(end));
+        }
+        let first = byte(window, end);
+        let opcode = tables::ONE_BYTE[usize::from(first)];
+        end += 1;
+        match opcode.lead {
+            Lead::Opcode => break opcode,
+            Lead::Rex if mode == Mode::Bits64 => {
+                rex = first;
+                continue;
+            }
+            Lead::Rex => break opcode,
+            Lead::Escape => break escaped(window, &mut end)?,
+            Lead::Vex2 | Lead::Vex3 | Lead::Evex => {
+                // Else LES, LDS or BOUND, with a ModRM byte that tells memory.
+                if mode == Mode::Bits64 || byte(window, end) >= 0xc0 {
+                    rex = 0;
+                    break vector(window, opcode.lead, &mut end, &mut attributes)?;
+                }
+                break opcode;
+            }
+            Lead::OperandSize => attributes.set(Attributes::OPERAND_SIZE),
+            Lead::AddressSize => attributes.set(Attributes::ADDRESS_SIZE),
+            Lead::Repne => repne_last = true,
+            Lead::Rep => (rep, repne_last) = (true, false),
+            Lead::Ignored | Lead::Escape38 | Lead::Escape3A | Lead::Invalid => {}
+        }
+        // REX counts only right before the opcode.
+        rex = 0;
+    };
+    attributes.set_rex(rex);
+    Ok(Head {
+        attributes,
+        rex_r: rex & 4 != 0,
+        rep,
+        repne_last,
+        opcode,
+        end,
+        modrm: byte(window, end),
+        sib: byte(window, end + 1),
+    })
+}
+
+/// Goes over the opcode after 0F, where `end` is.
+fn escaped(window: &Window, end: &mut usize) -> Result<Opcode, Stop> {
+    let opcode = tables::TWO_BYTE[usize::from(byte(window, *end))];
+    *end += 1;
+    match opcode.lead {
+        Lead::Escape38 => {
+            *end += 1;
+            Ok(tables::THREE_BYTE_38)
+        }
+        Lead::Escape3A => {
+            *end += 1;
+            Ok(tables::THREE_BYTE_3A)
+        }
+        Lead::Invalid => Err(Stop(*end)),
+        _ => Ok(opcode),
+    }
+}
+
+/// Goes over the rest of a VEX or EVEX prefix and the opcode: `end` is behind the prefix's first byte.
+fn vector(window: &Window, lead: Lead, end: &mut usize, attributes: &mut Attributes) -> Result<Opcode, Stop> {
+    let payload = byte(window, *end);
+    // Where the W bit and the implied prefix are, and where the opcode is.
+    let (last, at) = match lead {
+        Lead::Vex2 => (payload & 0x7f, *end + 1),
+        Lead::Vex3 => (byte(window, *end + 1), *end + 2),
+        _ => (byte(window, *end + 1), *end + 3),
+    };
+    if at >= MAX_LEN {
+        return Err(Stop(*end));
+    }
+    if last & 0x80 != 0 {
+        attributes.set(Attributes::WIDE);
+    }
+    if last & 3 == 1 {
+        attributes.set(Attributes::OPERAND_SIZE);
+    }
+    let opcode = byte(window, at);
+    let seen = *end + 1;
+    *end = at + 1;
+    match lead {
+        Lead::Vex2 => tables::vex(1, opcode),
+        Lead::Vex3 => tables::vex(payload & 0x1f, opcode),
+        _ => tables::evex(payload & 7, opcode),
+    }
+    .ok_or(Stop(seen))
+}
+
+/// The immediate of an opcode that has one by its ModRM byte, which with SIB and displacement is
+/// `address_len` bytes.
+#[inline]
+fn by_modrm(head: &Head, address_len: u8) -> Imm {
+    let modrm = head.modrm;
+    let reg = reg(modrm);
+    // XBEGIN is C7 F8. Where libipt sees a displacement of memory, it takes that for the branch's.
+    let no_displacement = modrm >= 0xc0 || modrm < 0x40 && address_len <= 2;
+    match head.opcode.imm {
+        Imm::Test8 if reg < 2 => Imm::Byte,
+        Imm::TestZ if reg < 2 => Imm::Z,
+        Imm::MovZ if reg == 0 || reg == 7 && no_displacement => Imm::Z,
+        Imm::Vmread if head.repne_last || head.attributes.has(Attributes::OPERAND_SIZE) => Imm::Word,
+        _ => Imm::None,
+    }
+}
+
+fn reg(modrm: u8) -> u8 {
+    modrm >> 3 & 7
+}
+
+/// Reads a branch's displacement, `len` bytes at `from`, sign extended.
+#[inline]
+fn displacement(window: &Window, from: usize, len: usize) -> u64 {
+    let byte = |at| byte(window, from + at);
+    let value = match len {
+        1 => i64::from(byte(0) as i8),
+        2 => i64::from(i16::from_le_bytes([byte(0), byte(1)])),
+        _ => i64::from(i32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])),
+    };
+    value.cast_unsigned()
+}
+
+/// Tells what an opcode that is not [`Flow::Next`] does. `target`: of a direct branch.
+#[inline]
+fn flow(head: &Head, mode: Mode, target: Avma) -> (Cofi, Role) {
+    let (far, modrm) = (Cofi::FarTransfer, head.modrm);
+    let plain = |cofi| (cofi, Role::Plain);
+    let only = |role| (Cofi::Sequential, role);
+    match (head.opcode.flow, reg(modrm)) {
+        (Flow::Conditional, _) => plain(Cofi::Conditional { target }),
+        (Flow::Jump, _) => plain(Cofi::Jump { target }),
+        (Flow::Call, _) => plain(Cofi::Call { target }),
+        (Flow::Return, _) => plain(Cofi::Return),
+        (Flow::Group5, 2) => plain(Cofi::IndirectCall),
+        (Flow::Group5, 4) => plain(Cofi::IndirectJump),
+        (Flow::Far, _) | (Flow::Group5, 3 | 5) => plain(far),
+        (Flow::FarLegacy, _) if mode != Mode::Bits64 => plain(far),
+        (Flow::InterruptReturn, _) => (far, Role::ReturnsFromInterrupt),
+        (Flow::Group7, _) => match modrm {
+            0xc1 => plain(far),
+            0xc2 | 0xc3 => (far, Role::EntersVm),
+            0xec => (far, Role::ReturnsFromUserInterrupt),
+            _ => plain(Cofi::Sequential),
+        },
+        // With 66 or F3 it is VMCLEAR or VMXON, which load none.
+        (Flow::Group9, 6) if modrm < 0xc0 && !head.rep && !head.has_operand_size() => only(Role::LoadsVmcs),
+        (Flow::Group15, 4) if head.rep && !head.has_operand_size() => only(Role::Ptwrite),
+        (Flow::MovToCr, 3) if !head.rex_r => only(Role::WritesCr3),
+        _ => plain(Cofi::Sequential),
+    }
+}
+
+impl Head {
+    fn has_operand_size(&self) -> bool {
+        self.attributes.has(Attributes::OPERAND_SIZE)
+    }
+
+    /// What follows goes past the longest instruction: as far as ModRM and SIB, it was looked at.
+    #[cold]
+    fn too_long(&self) -> Stop {
+        let looked_at = match self.opcode.modrm {
+            ModRm::None => 0,
+            ModRm::Full if self.modrm & 0xc7 == 0b100 && !self.attributes.short_addresses() => 2,
+            ModRm::Full | ModRm::Registers => 1,
+        };
+        Stop(MAX_LEN.min(self.end + looked_at))
+    }
+}
