@@ -1,7 +1,8 @@
-//! `cargo xtask bench`: what recording costs, in one run beside what else can follow a program here.
+//! `cargo xtask bench`: what recording and decoding cost, in one run beside what else there is for it.
 //!
 //! The tables are Markdown, to be pasted into `docs/benchmarks.md` and `docs/programs.md`.
 
+mod decode;
 mod machine;
 mod options;
 mod peers;
@@ -10,6 +11,7 @@ mod record;
 mod table;
 
 use crate::{Failure, packages, shell};
+pub use decode::Options as DecodeOptions;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 pub use options::Options;
@@ -28,6 +30,13 @@ pub fn programs(options: &Options) -> Result<(), Failure> {
     let binary = release()?;
     on_two_cores()?;
     programs::run(options, &binary)
+}
+
+/// `bench decode`: recorded streams decoded by our engines and by others.
+pub fn decode(options: &DecodeOptions) -> Result<(), Failure> {
+    let binary = release()?;
+    on_two_cores()?;
+    decode::run(options, &binary)
 }
 
 /// The release build of `backtrail`, or what `BACKTRAIL_BIN` names.

@@ -22,7 +22,10 @@ cargo xtask tidy                      the invariants of ARCHITECTURE.md
 cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
 cargo xtask bench record [PROGRAM…]   what recording costs, beside qemu and valgrind
 cargo xtask bench programs [PROGRAM…] real programs: recorded, the same as not recorded?
-                                      both: [--quick] [--json] [--runs N] [--ring MIB] [--engine E]";
+                                      both: [--quick] [--json] [--runs N] [--ring MIB] [--engine E]
+cargo xtask bench decode [PROGRAM…]   recorded streams decoded by our engines, libipt, and iptr-edge-analyzer
+                                      [--quick] [--json] [--fresh] [--cpu] [--seconds N] [--runs N] [--limit N]
+                                      [--no-whole] [--no-open] [--instructions]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -47,6 +50,9 @@ fn main() -> ExitCode {
         }
         ["bench", "programs", options @ ..] => {
             bench::Options::parse(options).and_then(|options| bench::programs(&options))
+        }
+        ["bench", "decode", options @ ..] => {
+            bench::DecodeOptions::parse(options).and_then(|options| bench::decode(&options))
         }
         _ => {
             eprintln!("{USAGE}");

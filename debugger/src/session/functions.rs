@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// [`Functions`] out of symbols; what was asked once is kept.
-pub(super) struct SymbolFunctions {
+pub struct SymbolFunctions {
     symbols: Arc<Symbolizer>,
     /// By the end of the range: answers, of which the functions' ranges do not overlap.
     known: RefCell<BTreeMap<u64, Known>>,
@@ -23,7 +23,9 @@ struct Known {
 }
 
 impl SymbolFunctions {
-    pub(super) fn new(symbols: Arc<Symbolizer>) -> Self {
+    /// Those of a process, none asked yet.
+    #[must_use]
+    pub fn new(symbols: Arc<Symbolizer>) -> Self {
         Self {
             symbols,
             known: RefCell::default(),

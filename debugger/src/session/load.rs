@@ -48,24 +48,56 @@ fn search(options: &OpenOptions) -> DebugSearch {
     search
 }
 
+/// A bundle made ready to decode: what [`Session::open`] hands to the decoder.
+pub struct Prepared {
+    /// The traced processes.
+    pub processes: Vec<Process>,
+    /// Their code.
+    pub images: BTreeMap<Pid, Arc<Image>>,
+    /// The packets.
+    pub inputs: Vec<Input>,
+    /// How the trace was made.
+    pub config: Config,
+    /// What the reader should know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Prepared {
+    /// Maps the packets and the code, and finds the symbols' files.
+    ///
+    /// # Errors
+    /// When a part of the bundle is malformed.
+    pub fn new(bundle: &Bundle, options: &OpenOptions) -> Result<Self> {
+        let manifest = bundle.manifest();
+        let mut notes = manifest.meta.notes.clone();
+        let mut images = BTreeMap::new();
+        let mut processes = Vec::new();
+        for process in &manifest.processes {
+            let image = Arc::new(image_of(bundle, process.pid)?);
+            images.insert(process.pid, Arc::clone(&image));
+            let symbols = modules::of_bundle(bundle, &process.modules, &search(options), &mut notes);
+            processes.push(new_process(process.pid, symbols, image));
+        }
+        Ok(Self {
+            processes,
+            inputs: inputs(bundle, &images)?,
+            images,
+            config: config(manifest),
+            notes,
+        })
+    }
+}
+
 fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch<'_>) -> Result<Session> {
     let manifest = bundle.manifest();
-    let mut notes = manifest.meta.notes.clone();
-    let mut images = BTreeMap::new();
-    let mut processes = Vec::new();
-    for process in &manifest.processes {
-        let image = Arc::new(image_of(&bundle, process.pid)?);
-        images.insert(process.pid, Arc::clone(&image));
-        let symbols = modules::of_bundle(&bundle, &process.modules, &search(options), &mut notes);
-        processes.push(new_process(process.pid, symbols, image));
-    }
-    let mut decoded = decode(
-        &inputs(&bundle, &images)?,
-        &images,
-        &config(manifest),
-        options.engine.engine(),
-        watch,
-    )?;
+    let Prepared {
+        processes,
+        images,
+        inputs,
+        config,
+        notes,
+    } = Prepared::new(&bundle, options)?;
+    let mut decoded = decode(&inputs, &images, &config, options.engine.engine(), watch)?;
     let core = bundle.core()?;
     let crash = manifest
         .meta

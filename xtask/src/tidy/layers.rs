@@ -24,6 +24,7 @@ const USES: &[(&str, &[&str])] = &[
         ],
     ),
     ("tests", &[]),
+    ("bench", &["pt", "bundle", "decoder", "symbolizer", "debugger"]),
     ("xtask", &["tests"]),
 ];
 

@@ -1,0 +1,109 @@
+//! What one process is to measure.
+
+use crate::Failure;
+use backtrail_decoder::EngineKind;
+use std::path::PathBuf;
+
+/// The things there are to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing: the names of our engines.
+    Engines,
+    /// How much of a stream libipt's `pt_insn` decodes in some seconds.
+    Prefix,
+    /// libipt's instruction flow decoder.
+    Insn,
+    /// libipt's block decoder.
+    Blk,
+    /// `iptr-edge-analyzer`.
+    Edges,
+    /// One of our engines.
+    Ours,
+}
+
+/// The arguments of one process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arguments {
+    /// What to measure.
+    pub kind: Kind,
+    /// On the largest stream of which bundle.
+    pub bundle: PathBuf,
+    /// On how many of its first bytes; `None`: all.
+    pub bytes: Option<u64>,
+    /// The first run, and how many more.
+    pub runs: u32,
+    /// How long [`Kind::Prefix`] decodes.
+    pub seconds: f64,
+    /// Which of our engines.
+    pub engine: EngineKind,
+    /// How many threads of ours.
+    pub jobs: usize,
+    /// Builds the forest too.
+    pub forest: bool,
+}
+
+impl Arguments {
+    /// Reads `KIND BUNDLE [--OPTION VALUE]…`.
+    pub fn parse(words: &[String]) -> Result<Self, Failure> {
+        let mut words = words.iter().map(String::as_str);
+        let kind = match words.next() {
+            Some("engines") => Kind::Engines,
+            Some("prefix") => Kind::Prefix,
+            Some("insn") => Kind::Insn,
+            Some("blk") => Kind::Blk,
+            Some("edges") => Kind::Edges,
+            Some("ours") => Kind::Ours,
+            other => {
+                return Err(format!(
+                    "'{}' is nothing to measure; see `cargo xtask bench decode`",
+                    other.unwrap_or_default()
+                ));
+            }
+        };
+        let mut arguments = Self {
+            kind,
+            bundle: words.next().unwrap_or_default().into(),
+            bytes: None,
+            runs: 1,
+            seconds: 10.0,
+            engine: EngineKind::default(),
+            jobs: 1,
+            forest: true,
+        };
+        while let Some(option) = words.next() {
+            if option == "--no-forest" {
+                arguments.forest = false;
+                continue;
+            }
+            let value = words.next().ok_or_else(|| format!("{option} wants a value"))?;
+            match option {
+                "--bytes" => arguments.bytes = Some(number(value)?),
+                "--runs" => arguments.runs = number(value)?,
+                "--seconds" => arguments.seconds = number(value)?,
+                "--jobs" => arguments.jobs = number(value)?,
+                "--engine" => arguments.engine = value.parse().map_err(|error| format!("{error}"))?,
+                other => return Err(format!("{other} is no option")),
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, Failure> {
+    text.parse().map_err(|_| format!("'{text}' is no number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_read() {
+        let words = ["ours", "b", "--bytes", "9", "--no-forest", "--runs", "2"].map(str::to_owned);
+        let arguments = Arguments::parse(&words).unwrap();
+        assert_eq!((arguments.kind, arguments.bytes), (Kind::Ours, Some(9)));
+        assert_eq!((arguments.runs, arguments.forest), (2, false));
+        assert!(Arguments::parse(&["nothing".to_owned()]).is_err());
+        assert!(Arguments::parse(&["insn", "b", "--bytes"].map(str::to_owned)).is_err());
+    }
+}

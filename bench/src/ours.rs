@@ -1,0 +1,92 @@
+//! Our engines, measured as the product runs them: to a history with times, then to a call forest.
+
+use crate::Failure;
+use crate::arguments::Arguments;
+use crate::report::{Seconds, joined, memory, seconds, timed};
+use crate::stream::Stream;
+use backtrail_debugger::session::SymbolFunctions;
+use backtrail_decoder::{Decoded, EngineKind, Forest, History, Watch, decode};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// How many threads an engine is measured with: `decode` takes no number yet. Once it does, add 2 here and hand
+/// [`Arguments::jobs`] on in [`flow`]; the tables show a row for each.
+const JOBS: &[usize] = &[1];
+
+/// The engines there are, and with how many threads.
+pub fn engines() -> Value {
+    let engines = EngineKind::ALL.map(|engine| engine.to_string());
+    json!({ "engines": engines.as_slice(), "jobs": JOBS })
+}
+
+/// Flow, history and time of the stream.
+fn flow(stream: &Stream, arguments: &Arguments) -> Result<Decoded, Failure> {
+    if !JOBS.contains(&arguments.jobs) {
+        return Err(format!(
+            "decoding by {} threads cannot be measured",
+            arguments.jobs
+        ));
+    }
+    decode(
+        &[stream.input()],
+        &stream.prepared.images,
+        &stream.prepared.config,
+        arguments.engine.engine(),
+        &Watch::none(),
+    )
+    .map_err(|error| error.to_string())
+}
+
+/// The calls of a history, by the symbols of the thread's process.
+fn forest(stream: &Stream, history: &History) -> Result<Forest, Failure> {
+    let symbols = stream.process().map(|process| Arc::clone(&process.symbols));
+    let functions = SymbolFunctions::new(symbols.unwrap_or_default());
+    Forest::build(history, &functions, &Watch::none()).map_err(|error| error.to_string())
+}
+
+/// One engine on one stream.
+pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
+    let (stream, opening) = timed(|| Stream::open_cold(&arguments.bundle, arguments.bytes));
+    let stream = stream?;
+    let (mut flows, mut forests) = (Vec::new(), Vec::new());
+    let mut of_first = None;
+    for _ in 0..arguments.runs.max(1) {
+        let (decoded, seconds) = timed(|| flow(&stream, arguments));
+        flows.push(seconds);
+        let decoded = decoded?;
+        let history = decoded.threads.first().ok_or("the stream decodes to no thread")?;
+        let mut calls = None;
+        if arguments.forest {
+            let (forest, seconds) = timed(|| forest(&stream, history));
+            forests.push(seconds);
+            calls = Some(forest?);
+        }
+        // Later runs may find memory of earlier ones that the allocator kept: the first tells the peak.
+        of_first.get_or_insert_with(|| joined([told(history, calls.as_ref()), memory()]));
+    }
+    let sums: Vec<Seconds> = flows
+        .iter()
+        .zip(&forests)
+        .map(|(&flow, &forest)| flow + forest)
+        .collect();
+    let measured = json!({
+        "engine": arguments.engine.to_string(),
+        "jobs": arguments.jobs,
+        "bytes": stream.bytes().len(),
+        "open_seconds": opening.wall,
+        "seconds": seconds(&flows),
+        "forest_seconds": seconds(&forests),
+        "both_seconds": seconds(&sums),
+    });
+    Ok(joined([measured, of_first.unwrap_or_default()]))
+}
+
+fn told(history: &History, forest: Option<&Forest>) -> Value {
+    json!({
+        "instructions": history.len(),
+        "errors": history.errors(),
+        "history_bytes": history.memory(),
+        "forest_bytes": forest.map(Forest::memory),
+        "calls": forest.map(Forest::len),
+    })
+}

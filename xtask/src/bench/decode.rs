@@ -1,0 +1,84 @@
+//! `cargo xtask bench decode`: how fast streams of real programs are decoded, by our engines and by others.
+//!
+//! What is measured runs in `backtrail-bench` (`bench/`), one thing a process; here the streams are made, and the
+//! tables.
+
+mod meter;
+mod options;
+mod row;
+mod streams;
+mod table;
+
+use super::{machine, sentence};
+use crate::{Failure, packages, shell};
+use backtrail_tests::real::{self, Recorder};
+use meter::Meter;
+pub use options::Options;
+use std::fs;
+use std::path::{Path, PathBuf};
+use streams::Streams;
+
+/// Makes the streams that are not there yet, measures, prints.
+pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
+    let names: Vec<&str> = streams::STREAMS.iter().map(|stream| stream.name).collect();
+    packages::ensure(&[&packages::of_programs(&names), packages::BENCH])?;
+    let folder = shell::target().join("bench/decode");
+    fs::create_dir_all(&folder).map_err(|error| sentence("the bench folder", &error))?;
+    let folder = folder
+        .canonicalize()
+        .map_err(|error| sentence("the bench folder", &error))?;
+    let recorder = Recorder {
+        binary: backtrail.to_path_buf(),
+        engine: None,
+        history: real::History::Full,
+    };
+    let meter = Meter::new(meter_binary()?, backtrail.to_path_buf())?;
+    let mut rows = Vec::new();
+    for stream in streams::STREAMS
+        .iter()
+        .filter(|stream| options.wants(stream.name))
+    {
+        let Some(program) = real::find(stream.name) else {
+            continue;
+        };
+        if let Some(missing) = real::missing(program) {
+            eprintln!("{}: skipped: no {missing}", stream.name);
+            continue;
+        }
+        eprintln!("{}: load {}", stream.name, machine::load());
+        let streams = Streams {
+            folder: folder.join(stream.name),
+            program,
+            size: if options.quick { stream.quick } else { stream.size },
+            recorder: &recorder,
+            fresh: options.fresh,
+        };
+        let row =
+            row::measure(&streams, &meter, options).map_err(|error| format!("{}: {error}", stream.name))?;
+        if options.json {
+            println!("{row}");
+        }
+        rows.push(row);
+    }
+    if !options.json {
+        println!("{}", table::markdown(options, &rows));
+    }
+    Ok(())
+}
+
+/// The release build of what measures.
+fn meter_binary() -> Result<PathBuf, Failure> {
+    let mut build = shell::cargo();
+    shell::run(build.args([
+        "build",
+        "--release",
+        "--package",
+        "backtrail-bench",
+        "--features",
+        "edges",
+    ]))?;
+    let binary = shell::target().join("release/backtrail-bench");
+    binary
+        .canonicalize()
+        .map_err(|error| format!("cannot find {}: {error}", binary.display()))
+}

@@ -1,0 +1,133 @@
+//! Runs `backtrail-bench`, one process for each thing measured.
+
+use crate::bench::sentence;
+use crate::{Failure, shell};
+use backtrail_tests::real::{Child, Ended};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// For one process: several runs of the slowest decoder on a prefix are far below.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+/// What measures.
+pub struct Meter {
+    binary: PathBuf,
+    backtrail: PathBuf,
+    folder: TempDir,
+    /// Our engines, and with how many threads each is measured.
+    pub engines: Vec<Engine>,
+}
+
+/// One of our engines and a number of threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Engine {
+    pub name: String,
+    pub jobs: u64,
+}
+
+impl Meter {
+    /// Asks the binary for its engines.
+    pub fn new(binary: PathBuf, backtrail: PathBuf) -> Result<Self, Failure> {
+        let folder = tempfile::tempdir().map_err(|error| sentence("a temporary folder", &error))?;
+        let mut meter = Self {
+            binary,
+            backtrail,
+            folder,
+            engines: Vec::new(),
+        };
+        let told = meter.ask("engines", Path::new(""), &[])?;
+        let list = |key: &str| told[key].as_array().cloned().unwrap_or_default();
+        for name in list("engines") {
+            meter.engines.extend(list("jobs").iter().map(|jobs| Engine {
+                name: name.as_str().unwrap_or_default().to_owned(),
+                jobs: jobs.as_u64().unwrap_or(1),
+            }));
+        }
+        Ok(meter)
+    }
+
+    /// What it measures, or why it cannot.
+    pub fn ask(&self, kind: &str, bundle: &Path, options: &[(&str, String)]) -> Result<Value, Failure> {
+        let command = self.command(&self.binary, &[], kind, bundle, options);
+        let ended = self.run(command, kind, LIMIT)?;
+        serde_json::from_slice(&ended.stdout).map_err(|error| format!("{kind}: {error}"))
+    }
+
+    /// The machine instructions that it executes in all, and what it measures.
+    pub fn machine_instructions(
+        &self,
+        kind: &str,
+        bundle: &Path,
+        options: &[(&str, String)],
+    ) -> Result<(u64, Value), Failure> {
+        if !shell::in_path("valgrind") {
+            return Err("valgrind is not installed".to_owned());
+        }
+        let counts = self.folder.path().join("cachegrind.out");
+        let file = format!("--cachegrind-out-file={}", counts.display());
+        let words = ["valgrind", "-q", "--tool=cachegrind", "--cache-sim=no", &file];
+        let command = self.command(&self.binary, &words, kind, bundle, options);
+        let ended = self.run(command, kind, LIMIT)?;
+        let measured = serde_json::from_slice(&ended.stdout).map_err(|error| format!("{kind}: {error}"))?;
+        let counts =
+            std::fs::read_to_string(&counts).map_err(|error| sentence("cachegrind's file", &error))?;
+        Ok((total(&counts).ok_or("cachegrind told no sum")?, measured))
+    }
+
+    /// Seconds from the start of `backtrail debug` to the end of its first command, the stack.
+    pub fn open(&self, engine: &Engine, bundle: &Path, limit: Duration) -> Result<f64, Failure> {
+        let mut command = Command::new(&self.backtrail);
+        command.args(["debug", "--batch", "-e", "where", "--engine", &engine.name]);
+        command.args(["--jobs", &engine.jobs.to_string()]).arg(bundle);
+        self.run(command, "open", limit).map(|ended| ended.seconds)
+    }
+
+    fn command(
+        &self,
+        binary: &Path,
+        under: &[&str],
+        kind: &str,
+        bundle: &Path,
+        options: &[(&str, String)],
+    ) -> Command {
+        let mut words: Vec<OsString> = under.iter().map(Into::into).collect();
+        words.extend([binary.into(), kind.into(), bundle.into()]);
+        for (name, value) in options {
+            words.push(name.into());
+            if !value.is_empty() {
+                words.push(value.into());
+            }
+        }
+        let mut words = words.into_iter();
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
+        command
+    }
+
+    fn run(&self, command: Command, name: &str, limit: Duration) -> Result<Ended, Failure> {
+        Child::run(command, self.folder.path(), name, limit)
+            .and_then(|ended| ended.succeeded(name))
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// The sum of the first event in what cachegrind writes: instructions.
+fn total(counts: &str) -> Option<u64> {
+    let line = counts.lines().find_map(|line| line.strip_prefix("summary:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_instructions_is_read() {
+        assert_eq!(total("events: Ir\nfn=a\n1 2\nsummary: 1234\n"), Some(1234));
+        assert_eq!(total("events: Ir\n"), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! The arguments of `cargo xtask bench decode`.
+
+use super::streams::STREAMS;
+use crate::Failure;
+use std::time::Duration;
+
+/// What is measured, and for how long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Small streams and short prefixes: shows that the benchmark works, no figures.
+    pub quick: bool,
+    /// One JSON object a program instead of the tables.
+    pub json: bool,
+    /// Records anew what is there.
+    pub fresh: bool,
+    /// Tells processor time of the decoding process instead of wall clock: for one thread on a busy machine.
+    pub cpu: bool,
+    /// Counts machine instructions, and nothing else.
+    pub instructions: bool,
+    /// Leaves the rows of `open` out.
+    pub no_open: bool,
+    /// Leaves the whole streams out.
+    pub no_whole: bool,
+    /// How long `pt_insn` decodes the prefix, about.
+    seconds: Option<f64>,
+    /// Warm runs after the cold one.
+    runs: Option<u32>,
+    /// What would take longer than so many seconds is left out, but for the prefixes.
+    limit: Option<u32>,
+    /// Names of rows; empty is all.
+    names: Vec<String>,
+}
+
+impl Options {
+    /// Reads them.
+    pub fn parse(arguments: &[&str]) -> Result<Self, Failure> {
+        let mut options = Self {
+            quick: false,
+            json: false,
+            fresh: false,
+            cpu: false,
+            instructions: false,
+            no_open: false,
+            no_whole: false,
+            seconds: None,
+            runs: None,
+            limit: None,
+            names: Vec::new(),
+        };
+        let mut rest = arguments.iter();
+        while let Some(&argument) = rest.next() {
+            let mut value = || {
+                rest.next()
+                    .copied()
+                    .ok_or_else(|| format!("{argument} wants a value"))
+            };
+            match argument {
+                "--quick" => options.quick = true,
+                "--json" => options.json = true,
+                "--fresh" => options.fresh = true,
+                "--cpu" => options.cpu = true,
+                "--instructions" => options.instructions = true,
+                "--no-open" => options.no_open = true,
+                "--no-whole" => options.no_whole = true,
+                "--seconds" => options.seconds = Some(number(value()?)?),
+                "--runs" => options.runs = Some(number(value()?)?),
+                "--limit" => options.limit = Some(number(value()?)?),
+                name if STREAMS.iter().any(|stream| stream.name == name) => {
+                    options.names.push(name.to_owned());
+                }
+                other => {
+                    return Err(format!(
+                        "'{other}' is neither an option nor a program of the table"
+                    ));
+                }
+            }
+        }
+        if !options.seconds().is_finite() || options.seconds() <= 0.0 {
+            return Err("--seconds wants a positive number".to_owned());
+        }
+        Ok(options)
+    }
+
+    /// How long `pt_insn` decodes the prefix, about.
+    pub fn seconds(&self) -> f64 {
+        self.seconds.unwrap_or(if self.quick { 0.5 } else { 10.0 })
+    }
+
+    /// Runs in a process: the cold one, and then the warm ones.
+    pub fn runs(&self) -> u32 {
+        1 + self.runs.unwrap_or(if self.quick { 1 } else { 2 })
+    }
+
+    /// What would take longer is left out.
+    pub fn limit(&self) -> Duration {
+        Duration::from_secs(u64::from(self.limit.unwrap_or(120)))
+    }
+
+    /// Whether the row is wanted.
+    pub fn wants(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|wanted| wanted == name)
+    }
+
+    /// The options as one would type them.
+    pub fn shown(&self) -> String {
+        let flags = [
+            (self.quick, "--quick"),
+            (self.json, "--json"),
+            (self.fresh, "--fresh"),
+            (self.cpu, "--cpu"),
+            (self.instructions, "--instructions"),
+            (self.no_open, "--no-open"),
+            (self.no_whole, "--no-whole"),
+        ];
+        let flags = flags.iter().filter(|(set, _)| *set);
+        let mut words: Vec<String> = flags.map(|&(_, name)| name.to_owned()).collect();
+        words.extend(self.seconds.map(|seconds| format!("--seconds {seconds}")));
+        words.extend(self.runs.map(|runs| format!("--runs {runs}")));
+        words.extend(self.limit.map(|limit| format!("--limit {limit}")));
+        words.extend(self.names.iter().cloned());
+        words.join(" ")
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, Failure> {
+    text.parse().map_err(|_| format!("'{text}' is no number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_read_back_as_typed() {
+        let typed = [
+            "--quick",
+            "--cpu",
+            "--seconds",
+            "2.5",
+            "--runs",
+            "4",
+            "gzip",
+            "lua",
+        ];
+        let options = Options::parse(&typed).unwrap();
+        assert_eq!(options.shown(), typed.join(" "));
+        assert_eq!(options.runs(), 5);
+        assert!(options.wants("lua") && !options.wants("python"));
+        assert!(Options::parse(&["xz"]).is_err());
+        assert!(Options::parse(&["--seconds", "0"]).is_err());
+    }
+}
