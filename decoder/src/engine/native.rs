@@ -11,7 +11,6 @@ mod error;
 mod event;
 mod events;
 mod flow;
-mod instruction;
 mod packets;
 mod queue;
 mod returns;

@@ -1,7 +1,7 @@
 //! The code of a process as blocks, each decoded once.
 
 use super::error::Error;
-use super::instruction::{self, Mode, Role};
+use backtrail_pt::instruction::{self, Mode, Role};
 use crate::Memory;
 use crate::block::{Blocks, Code, MAX_INSTRUCTIONS};
 use backtrail_pt::{Avma, Cofi};

@@ -13,7 +13,7 @@ use super::errata::Errata;
 use super::error::Error;
 use super::event::{Event, Item, Kind};
 use super::events::Events;
-use super::instruction::Mode;
+use backtrail_pt::instruction::Mode;
 use super::returns::Returns;
 use crate::{Canceled, Config, Event as Told, GapCause, Memory, Runs, Sink, Stamp};
 use backtrail_pt::Avma;

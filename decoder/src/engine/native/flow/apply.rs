@@ -4,7 +4,7 @@ use super::Flow;
 use crate::Event as Told;
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{Event, Kind};
-use crate::engine::native::instruction::Mode;
+use backtrail_pt::instruction::Mode;
 use backtrail_pt::Avma;
 use backtrail_pt::packet::ExecMode;
 

@@ -4,7 +4,7 @@ use super::Flow;
 use crate::engine::native::code::{Block, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{Event, Item, Kind};
-use crate::engine::native::instruction::Role;
+use backtrail_pt::instruction::Role;
 use crate::{AddressFilter, FilterKind};
 use backtrail_pt::Cofi;
 
