@@ -115,6 +115,7 @@ impl Stop {
 }
 
 /// Prefixes and the opcode, as far as what follows depends on them.
+#[derive(Clone, Copy)]
 struct Head {
     attributes: Attributes,
     rex_r: bool,
@@ -376,7 +377,7 @@ impl Head {
 
     /// What follows goes past the longest instruction: as far as ModRM and SIB, it was looked at.
     #[cold]
-    fn too_long(&self) -> Stop {
+    fn too_long(self) -> Stop {
         let looked_at = match self.opcode.modrm {
             ModRm::None => 0,
             ModRm::Full if self.modrm & 0xc7 == 0b100 && !self.attributes.short_addresses() => 2,
