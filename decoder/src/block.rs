@@ -1,6 +1,7 @@
 //! The table of distinct blocks of a history: straight runs of instructions.
 
 use crate::Version;
+use crate::path::Paths;
 use backtrail_pt::{Avma, Cofi};
 
 /// One instruction of a history.
@@ -26,24 +27,28 @@ impl Instruction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub(crate) u32);
 
-/// Straight runs of instructions, by number.
+/// What an engine says was executed, by number: straight runs of instructions, one or several in a row.
 #[derive(Clone, Copy, Debug)]
-pub struct Runs<'a>(&'a Blocks);
+pub struct Runs<'a> {
+    pub(crate) blocks: &'a Blocks,
+    pub(crate) paths: &'a Paths,
+}
 
 impl<'a> Runs<'a> {
-    pub(crate) fn new(blocks: &'a Blocks) -> Self {
-        Self(blocks)
-    }
-
-    /// The instructions of a run; none for a number that no run has.
+    /// The instructions of a run, in the order of their execution; none for a number that no run has.
     pub fn instructions(self, run: u32) -> impl Iterator<Item = Instruction> + 'a {
-        let blocks = self.0;
-        (0..blocks.code(run).len()).filter_map(move |at| blocks.instruction(run, at))
+        let Self { blocks, paths } = self;
+        let of_block = move |&block: &u32| {
+            (0..blocks.code(block).len()).filter_map(move |at| blocks.instruction(block, at))
+        };
+        paths.parts(run).iter().flat_map(of_block)
     }
 
-    /// Where a run begins, and its instructions.
-    pub(crate) fn get(self, run: u32) -> Option<(Avma, &'a [Code])> {
-        Some((self.0.get(run)?.start, self.0.code(run)))
+    /// The last instruction of a run.
+    pub(crate) fn last(self, run: u32) -> Option<Instruction> {
+        let &block = self.paths.parts(run).last()?;
+        self.blocks
+            .instruction(block, self.blocks.code(block).len().checked_sub(1)?)
     }
 }
 

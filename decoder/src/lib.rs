@@ -24,6 +24,7 @@ pub mod forest;
 pub mod history;
 pub mod image;
 pub mod mark;
+mod path;
 pub mod pcset;
 pub mod position;
 pub mod split;

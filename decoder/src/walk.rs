@@ -44,7 +44,7 @@ impl<'a> Walker<'a> {
             Some(within) => Place { within, ..self.place },
             None => {
                 let execution = self.place.execution.checked_sub(1)?;
-                let count = self.flow.blocks.count(*self.flow.executions().get(execution)?);
+                let count = self.flow.paths.count(*self.flow.executions().get(execution)?);
                 Place {
                     execution,
                     within: (count as usize).checked_sub(1)?,
@@ -65,8 +65,8 @@ impl Iterator for Walker<'_> {
         let instruction = self.peek()?;
         self.index += 1;
         self.place.within += 1;
-        let block = *self.flow.executions().get(self.place.execution)?;
-        if self.place.within as u64 >= self.flow.blocks.count(block) {
+        let path = *self.flow.executions().get(self.place.execution)?;
+        if self.place.within as u64 >= self.flow.paths.count(path) {
             self.place = Place {
                 execution: self.place.execution + 1,
                 within: 0,

@@ -8,6 +8,18 @@ use crate::packet::IpPayload;
 pub struct LastIp(u64);
 
 impl LastIp {
+    /// One that is known.
+    #[must_use]
+    pub fn new(ip: Avma) -> Self {
+        Self(ip.0)
+    }
+
+    /// It.
+    #[must_use]
+    pub fn get(self) -> Avma {
+        Avma(self.0)
+    }
+
     /// Forgets it, as at PSB (and, in libipt, at OVF).
     pub fn reset(&mut self) {
         self.0 = 0;

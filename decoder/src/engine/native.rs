@@ -11,8 +11,10 @@ mod error;
 mod event;
 mod events;
 mod flow;
+mod memo;
 mod packets;
 mod queue;
+mod raw;
 mod returns;
 mod time;
 

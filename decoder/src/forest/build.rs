@@ -20,7 +20,9 @@ pub(super) fn build(
     let mut marks = history.marks().iter().peekable();
     let mut index = 0;
     let mut last = None;
-    for (number, &id) in history.flow.executions().iter().enumerate() {
+    let paths = &history.flow.paths;
+    let executed = history.flow.executions().iter().flat_map(|&path| paths.parts(path));
+    for (number, &id) in executed.enumerate() {
         if number % REPORT_EVERY == 0 {
             watch.report(Stage::Forest, index, history.len())?;
         }

@@ -1,25 +1,32 @@
-//! The instruction flow alone: block table, block executions, and the way from an index to a place.
+//! The instruction flow alone: tables of blocks and paths, path executions, and the way from an index to a
+//! place.
 
 use crate::Instruction;
 use crate::block::Blocks;
+use crate::path::Paths;
 
 /// Instructions in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flow {
     pub blocks: Blocks,
-    /// The block of each execution.
+    pub paths: Paths,
+    /// The path of each execution.
     executions: Vec<u32>,
     /// `sampled[i]`: instructions before execution `i * SAMPLE`.
     sampled: Vec<u64>,
     len: u64,
+    /// The path that is one block alone, by block; [`NONE`] until it is asked for.
+    alone: Vec<u32>,
 }
+
+const NONE: u32 = u32::MAX;
 
 /// Where an instruction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The execution it is in; their number at the end.
     pub execution: usize,
-    /// Which of the block's instructions it is.
+    /// Which of the path's instructions it is.
     pub within: usize,
 }
 
@@ -36,19 +43,34 @@ impl Flow {
         &self.executions
     }
 
-    /// Appends the execution of a block of the table.
-    pub fn execute(&mut self, block: u32) {
+    /// Appends the execution of a path of the table.
+    #[inline]
+    pub fn execute(&mut self, path: u32) {
         if self.executions.len().is_multiple_of(SAMPLE) {
             self.sampled.push(self.len);
         }
-        self.executions.push(block);
-        self.len += self.blocks.count(block);
+        self.executions.push(path);
+        self.len += self.paths.count(path);
+    }
+
+    /// The path that is a block of the table alone.
+    pub fn alone(&mut self, block: u32) -> Option<u32> {
+        let at = block as usize;
+        if self.alone.len() <= at {
+            self.alone.resize(at + 1, NONE);
+        }
+        let known = self.alone.get_mut(at)?;
+        if *known == NONE {
+            *known = self.paths.push(&[block], &self.blocks)?;
+        }
+        Some(*known)
     }
 
     /// Gives back memory that was kept for more.
     pub fn shrink(&mut self) {
         self.executions.shrink_to_fit();
         self.sampled.shrink_to_fit();
+        self.alone = Vec::new();
     }
 
     /// Where instruction `index` is; `None` at the end and beyond.
@@ -62,7 +84,7 @@ impl Flow {
             .checked_sub(1)?;
         let mut before = *self.sampled.get(sample)?;
         for (step, &id) in self.executions.get(sample * SAMPLE..)?.iter().enumerate() {
-            let count = self.blocks.count(id);
+            let count = self.paths.count(id);
             if index < before + count {
                 return Some(Place {
                     execution: sample * SAMPLE + step,
@@ -75,22 +97,38 @@ impl Flow {
     }
 
     pub fn instruction(&self, place: Place) -> Option<Instruction> {
-        self.blocks
-            .instruction(*self.executions.get(place.execution)?, place.within)
+        self.of_path(*self.executions.get(place.execution)?, place.within)
+    }
+
+    /// Instruction `within` of a path.
+    pub fn of_path(&self, path: u32, within: usize) -> Option<Instruction> {
+        let (block, within) = self.paths.part_at(path, within, &self.blocks)?;
+        self.blocks.instruction(block, within)
     }
 
     /// How often each block was executed, by id.
     pub fn counts(&self) -> Vec<u64> {
-        let mut counts = vec![0; self.blocks.len()];
+        let mut of_paths = vec![0u64; self.paths.len()];
         for &id in &self.executions {
-            if let Some(count) = counts.get_mut(id as usize) {
+            if let Some(count) = of_paths.get_mut(id as usize) {
                 *count += 1;
+            }
+        }
+        let mut counts = vec![0; self.blocks.len()];
+        for (path, executed) in of_paths.into_iter().enumerate() {
+            for &block in self.paths.parts(path as u32) {
+                if let Some(count) = counts.get_mut(block as usize) {
+                    *count += executed;
+                }
             }
         }
         counts
     }
 
     pub fn memory(&self) -> usize {
-        self.blocks.memory() + size_of_val(&*self.executions) + size_of_val(&*self.sampled)
+        self.blocks.memory()
+            + self.paths.memory()
+            + size_of_val(&*self.executions)
+            + size_of_val(&*self.sampled)
     }
 }

@@ -1,13 +1,13 @@
-//! Searching a history for addresses, block by block.
+//! Searching a history for addresses, path by path.
 
 use super::{History, Place};
 use crate::PcSet;
 use std::ops::Range;
 
-/// Which instructions of which blocks are in a set of addresses.
+/// Which paths have instructions in a set of addresses.
 struct Hits {
-    /// By block id: how many of its instructions are in the set.
-    counts: Vec<u16>,
+    /// By path: how many of its instructions are in the set.
+    counts: Vec<u32>,
 }
 
 impl Hits {
@@ -19,13 +19,17 @@ impl Hits {
             let inside = |offset: u16| pcs.contains(block.start + u64::from(offset));
             blocks.code(id).iter().filter(|code| inside(code.offset)).count() as u16
         };
+        let of_blocks: Vec<u16> = (0..blocks.len()).map(count).collect();
+        let of_block = |&block: &u32| u32::from(of_blocks.get(block as usize).copied().unwrap_or(0));
+        let paths = &history.flow.paths;
+        let of_path = |path: usize| paths.parts(path as u32).iter().map(of_block).sum();
         Self {
-            counts: (0..blocks.len()).map(count).collect(),
+            counts: (0..paths.len()).map(of_path).collect(),
         }
     }
 
-    fn count(&self, block: u32) -> u16 {
-        self.counts.get(block as usize).copied().unwrap_or(0)
+    fn count(&self, path: u32) -> u32 {
+        self.counts.get(path as usize).copied().unwrap_or(0)
     }
 }
 
@@ -37,14 +41,14 @@ impl History {
         let start = self.flow.place(from)?;
         let mut before = from - start.within as u64;
         let mut skip = start.within;
-        for &block in self.flow.executions().get(start.execution..)? {
-            if hits.count(block) > 0 {
-                let count = self.flow.blocks.count(block) as usize;
-                if let Some(within) = (skip..count).find(|&within| self.hit(block, within, pcs)) {
+        for &path in self.flow.executions().get(start.execution..)? {
+            if hits.count(path) > 0 {
+                let count = self.flow.paths.count(path) as usize;
+                if let Some(within) = (skip..count).find(|&within| self.hit(path, within, pcs)) {
                     return Some(before + within as u64);
                 }
             }
-            before += self.flow.blocks.count(block);
+            before += self.flow.paths.count(path);
             skip = 0;
         }
         None
@@ -58,12 +62,12 @@ impl History {
         let Place { execution, within } = self.flow.place(last)?;
         let mut end = last + 1;
         let mut limit = within + 1;
-        for (step, &block) in self.flow.executions().get(..=execution)?.iter().rev().enumerate() {
+        for (step, &path) in self.flow.executions().get(..=execution)?.iter().rev().enumerate() {
             if step > 0 {
-                limit = self.flow.blocks.count(block) as usize;
+                limit = self.flow.paths.count(path) as usize;
             }
             let start = end - limit as u64;
-            let hit = |&within: &usize| hits.count(block) > 0 && self.hit(block, within, pcs);
+            let hit = |&within: &usize| hits.count(path) > 0 && self.hit(path, within, pcs);
             if let Some(within) = (0..limit).rev().find(hit) {
                 return Some(start + within as u64);
             }
@@ -83,14 +87,14 @@ impl History {
         let mut at = range.start;
         let mut skip = start.within;
         let mut found = 0;
-        for &block in self.flow.executions().get(start.execution..).unwrap_or(&[]) {
-            let count = self.flow.blocks.count(block) as usize;
+        for &path in self.flow.executions().get(start.execution..).unwrap_or(&[]) {
+            let count = self.flow.paths.count(path) as usize;
             let stop = count.min(skip + (end - at) as usize);
             found += if skip == 0 && stop == count {
-                u64::from(hits.count(block))
+                u64::from(hits.count(path))
             } else {
                 (skip..stop)
-                    .filter(|&within| self.hit(block, within, pcs))
+                    .filter(|&within| self.hit(path, within, pcs))
                     .count() as u64
             };
             at += (stop - skip) as u64;
@@ -102,10 +106,9 @@ impl History {
         found
     }
 
-    fn hit(&self, block: u32, within: usize, pcs: &PcSet) -> bool {
+    fn hit(&self, path: u32, within: usize, pcs: &PcSet) -> bool {
         self.flow
-            .blocks
-            .instruction(block, within)
+            .of_path(path, within)
             .is_some_and(|found| pcs.contains(found.pc))
     }
 }

@@ -184,7 +184,7 @@ impl Sink for Cutter<'_> {
                 self.open(false);
             }
             self.builder.runs(runs, std::slice::from_ref(run));
-            let last = runs.get(*run).and_then(|(_, code)| code.last());
+            let last = runs.last(*run);
             self.far = last.is_some_and(|last| last.cofi == Cofi::FarTransfer);
         }
     }

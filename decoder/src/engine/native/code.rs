@@ -2,7 +2,8 @@
 
 use super::error::Error;
 use backtrail_pt::instruction::{self, Mode, Role};
-use crate::Memory;
+use crate::path::Paths;
+use crate::{Memory, Runs};
 use crate::block::{Blocks, Code, MAX_INSTRUCTIONS};
 use backtrail_pt::{Avma, Cofi};
 use rustc_hash::FxHashMap;
@@ -19,7 +20,8 @@ pub(super) struct Block {
     pub end: u64,
     /// How many instructions it has; 0 for [`Exit::Gone`] alone.
     pub count: u32,
-    /// Its name in the table of runs.
+    /// Its number in the table of blocks, and that of the run that it is alone.
+    code: u32,
     pub run: u32,
     pub exit: Exit,
     /// The block behind it, and the one that its branch goes to, once known; else [`Block::NONE`].
@@ -66,7 +68,8 @@ impl Exit {
 /// The blocks found so far, of all processes and modes, and the runs that they execute.
 #[derive(Default)]
 pub(super) struct CodeCache {
-    pub runs: Blocks,
+    table: Blocks,
+    paths: Paths,
     pub blocks: Vec<Block>,
     /// Of the process and mode that are current.
     found: FxHashMap<u64, u32>,
@@ -138,15 +141,15 @@ impl CodeCache {
                 break Exit::of(found.cofi);
             }
         };
-        let run = self
-            .runs
-            .push(Avma(address), &self.scratch)
-            .ok_or(Error::BadInstruction)?;
+        let Some((code, run)) = Self::define(&mut self.table, &mut self.paths, address, &self.scratch) else {
+            return Err(Error::BadInstruction);
+        };
         let block = self.blocks.len() as u32;
         self.blocks.push(Block {
             start: address,
             end: at,
             count: self.scratch.len() as u32,
+            code,
             run,
             exit,
             next: Block::NONE,
@@ -156,12 +159,35 @@ impl CodeCache {
         Ok(block)
     }
 
+    /// All runs.
+    pub fn runs(&self) -> Runs<'_> {
+        Runs {
+            blocks: &self.table,
+            paths: &self.paths,
+        }
+    }
+
+    fn define(table: &mut Blocks, paths: &mut Paths, start: u64, code: &[Code]) -> Option<(u32, u32)> {
+        let block = table.push(Avma(start), code)?;
+        Some((block, paths.push(&[block], table)?))
+    }
+
+    /// The run of blocks one after the other.
+    pub fn path(&mut self, blocks: &[u32]) -> Option<u32> {
+        let code = |&id: &u32| Some(self.blocks.get(id as usize)?.code);
+        let parts: Option<Vec<u32>> = blocks.iter().map(code).collect();
+        match (blocks, parts?) {
+            (&[block], _) => Some(self.blocks.get(block as usize)?.run),
+            (_, parts) => self.paths.push(&parts, &self.table),
+        }
+    }
+
     /// The run of the instructions `from..to` of a block.
     pub fn part(&mut self, block: &Block, from: u32, to: u32) -> Option<u32> {
         if (from, to) == (0, block.count) {
             return Some(block.run);
         }
-        let code = self.runs.code(block.run).get(from as usize..to as usize)?;
+        let code = self.table.code(block.code).get(from as usize..to as usize)?;
         let first = code.first()?.offset;
         let start = block.start + u64::from(first);
         let key = (start, to - from);
@@ -175,14 +201,19 @@ impl CodeCache {
                 ..*code
             })
             .collect();
-        let run = self.runs.push(Avma(start), &moved)?;
+        let (_, run) = Self::define(&mut self.table, &mut self.paths, start, &moved)?;
         self.parts.insert(key, run);
         Some(run)
     }
 
+    /// The address of the last instruction of a run.
+    pub fn last_of(&self, run: u32) -> Option<u64> {
+        self.runs().last(run).map(|last| last.pc.0)
+    }
+
     /// Instruction `within` of a block: its address and length.
     pub fn instruction(&self, block: &Block, within: u32) -> Option<(u64, Code)> {
-        let code = self.runs.code(block.run).get(within as usize)?;
+        let code = self.table.code(block.code).get(within as usize)?;
         Some((block.start + u64::from(code.offset), *code))
     }
 

@@ -13,6 +13,7 @@ use super::error::Error;
 use super::event::{Event, Item, Kind};
 use super::packets::Packets;
 use super::queue::{Binding, Queue};
+use super::raw::Raw;
 use super::time::Time;
 use crate::Config;
 use backtrail_pt::LastIp;
@@ -30,6 +31,8 @@ pub(super) struct Events<'a> {
     /// Where it begins.
     offset: usize,
     last_ip: LastIp,
+    /// Where the packet of the last item told begins, and the last IP before it.
+    told: (usize, LastIp),
     /// The address of the last packet that has one.
     ip: Option<u64>,
     /// Tracing is on.
@@ -59,6 +62,7 @@ impl<'a> Events<'a> {
             packet: Err(Error::End),
             offset: 0,
             last_ip: LastIp::default(),
+            told: (0, LastIp::default()),
             ip: None,
             enabled: false,
             bound: false,
@@ -104,6 +108,7 @@ impl<'a> Events<'a> {
     /// The next item.
     pub fn next(&mut self) -> Result<Item, Error> {
         loop {
+            self.told = (self.offset, self.last_ip);
             match self.tell()? {
                 Told::Done(item) => {
                     self.fetch();
@@ -116,6 +121,20 @@ impl<'a> Events<'a> {
                 }
             }
         }
+    }
+
+    /// From the last item on, when that is of a branch and nothing waits for a packet behind it.
+    pub fn raw(&self) -> Option<Raw<'a>> {
+        let (offset, last_ip) = self.told;
+        (self.queue.is_empty() && self.enabled).then(|| Raw::new(self.packets.trace(), offset, last_ip))
+    }
+
+    /// Goes on behind what was read raw.
+    pub fn resume(&mut self, raw: Raw<'a>) {
+        self.last_ip = raw.last_ip();
+        self.bound = false;
+        self.packets.seek(raw.offset);
+        self.fetch();
     }
 
     fn fetch(&mut self) {

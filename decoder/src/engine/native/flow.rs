@@ -5,6 +5,7 @@
 
 mod apply;
 mod binding;
+mod paths;
 mod quiet;
 mod walk;
 
@@ -14,16 +15,17 @@ use super::error::Error;
 use super::event::{Event, Item, Kind};
 use super::events::Events;
 use backtrail_pt::instruction::Mode;
+use super::memo::Memo;
 use super::returns::Returns;
-use crate::{Canceled, Config, Event as Told, GapCause, Memory, Runs, Sink, Stamp};
+use crate::{Canceled, Config, Event as Told, GapCause, Memory, Sink, Stamp};
 use backtrail_pt::Avma;
 use quiet::Quiet;
 
 /// Runs gathered before the sink gets them.
 const BATCH: usize = 4096;
 
-/// Blocks between two calls of [`Sink::progress`].
-const PROGRESS_EVERY: u32 = 1 << 14;
+/// Blocks or paths between two calls of [`Sink::progress`].
+const PROGRESS_EVERY: u32 = 1 << 11;
 
 /// One decode of a trace.
 pub(super) struct Flow<'a, 'b> {
@@ -47,6 +49,7 @@ pub(super) struct Flow<'a, 'b> {
     space: u32,
     returns: Returns,
     code: CodeCache,
+    memo: Memo,
     batch: Vec<u32>,
     quiet: Quiet,
     /// The last time told.
@@ -96,6 +99,7 @@ impl<'a, 'b> Flow<'a, 'b> {
             space: 0,
             returns: Returns::new(),
             code: CodeCache::default(),
+            memo: Memo::new(),
             batch: Vec::with_capacity(BATCH),
             quiet: Quiet::default(),
             last: None,
@@ -177,7 +181,10 @@ impl<'a, 'b> Flow<'a, 'b> {
         self.flush();
         self.sink.event(event);
         let change = self.memory.change();
-        self.code.forget(&change.ranges);
+        if !change.ranges.is_empty() {
+            self.code.forget(&change.ranges);
+            self.memo.clear();
+        }
         self.space = change.space;
         self.select();
     }
@@ -195,7 +202,7 @@ impl<'a, 'b> Flow<'a, 'b> {
     /// Gives the sink the runs gathered.
     fn flush(&mut self) {
         if !self.batch.is_empty() {
-            self.sink.runs(&Runs::new(&self.code.runs), &self.batch);
+            self.sink.runs(&self.code.runs(), &self.batch);
             self.batch.clear();
         }
     }

@@ -31,6 +31,11 @@ impl<'a> Packets<'a> {
         }
     }
 
+    /// All bytes.
+    pub fn trace(&self) -> &'a [u8] {
+        self.trace
+    }
+
     /// Offset behind the last packet read.
     pub fn offset(&self) -> usize {
         self.parser.offset()

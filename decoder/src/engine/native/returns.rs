@@ -3,10 +3,19 @@
 /// The last calls that have not returned; of more than fit, the oldest are forgotten.
 #[derive(Clone)]
 pub(super) struct Returns {
-    addresses: [u64; Self::DEPTH],
+    calls: [Call; Self::DEPTH],
     /// One past the newest, modulo the depth.
     top: usize,
     len: usize,
+}
+
+/// A call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Call {
+    /// Where it returns to.
+    pub address: u64,
+    /// The number of the block that ends in it.
+    pub block: u32,
 }
 
 impl Returns {
@@ -14,7 +23,7 @@ impl Returns {
 
     pub fn new() -> Self {
         Self {
-            addresses: [0; Self::DEPTH],
+            calls: [Call::default(); Self::DEPTH],
             top: 0,
             len: 0,
         }
@@ -25,17 +34,17 @@ impl Returns {
     }
 
     #[inline]
-    pub fn push(&mut self, address: u64) {
-        self.addresses[self.top % Self::DEPTH] = address;
+    pub fn push(&mut self, call: Call) {
+        self.calls[self.top % Self::DEPTH] = call;
         self.top = (self.top + 1) % Self::DEPTH;
         self.len = (self.len + 1).min(Self::DEPTH);
     }
 
     #[inline]
-    pub fn pop(&mut self) -> Option<u64> {
+    pub fn pop(&mut self) -> Option<Call> {
         self.len = self.len.checked_sub(1)?;
         self.top = (self.top + Self::DEPTH - 1) % Self::DEPTH;
-        Some(self.addresses[self.top % Self::DEPTH])
+        Some(self.calls[self.top % Self::DEPTH])
     }
 }
 
@@ -45,15 +54,16 @@ mod tests {
 
     #[test]
     fn the_newest_64_are_kept() {
+        let call = |address| Call { address, block: 0 };
         let mut returns = Returns::new();
-        (0..100).for_each(|address| returns.push(address));
+        (0..100).for_each(|address| returns.push(call(address)));
         for address in (36..100).rev() {
-            assert_eq!(returns.pop(), Some(address));
+            assert_eq!(returns.pop(), Some(call(address)));
         }
         assert_eq!(returns.pop(), None);
-        returns.push(7);
-        assert_eq!(returns.pop(), Some(7));
-        returns.push(8);
+        returns.push(call(7));
+        assert_eq!(returns.pop(), Some(call(7)));
+        returns.push(call(8));
         returns.clear();
         assert_eq!(returns.pop(), None);
     }

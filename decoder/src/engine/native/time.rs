@@ -76,11 +76,6 @@ impl Time {
         })
     }
 
-    /// Ticks alone, from a TSC packet or from 0.
-    pub fn ticks(&self) -> u64 {
-        self.tsc
-    }
-
     /// A PSB was passed.
     pub fn psb(&mut self) {
         self.calibration.psb();

@@ -23,7 +23,7 @@ pub(super) struct Interner {
     longest: u64,
     open: Option<Open>,
     last: Option<Instruction>,
-    /// Our block for a run of the engine's, by its number there.
+    /// Our path for a run of the engine's, by its number there.
     of_runs: Vec<u32>,
 }
 
@@ -97,32 +97,35 @@ impl Interner {
         self.cut();
         for &run in executed {
             let known = self.of_runs.get(run as usize).copied().unwrap_or(UNSEEN);
-            let block = if known == UNSEEN {
-                let Some(block) = self.meet(runs, run) else { continue };
-                block
-            } else {
-                known
-            };
-            self.flow.execute(block);
+            if known != UNSEEN {
+                self.flow.execute(known);
+            } else if let Some(path) = self.meet(runs, run) {
+                self.flow.execute(path);
+            }
         }
-        let last = executed.last().and_then(|&run| self.of_runs.get(run as usize));
-        if let Some(&block) = last {
-            let within = self.flow.blocks.code(block).len().saturating_sub(1);
-            self.last = self.flow.blocks.instruction(block, within);
+        if let Some(&run) = executed.last() {
+            self.last = runs.last(run);
         }
     }
 
-    /// A run comes in for the first time.
+    /// A run comes in for the first time: the path that we have for it.
     #[cold]
     fn meet(&mut self, runs: Runs<'_>, run: u32) -> Option<u32> {
-        let (start, code) = runs.get(run)?;
-        let block = self.intern(start, code)?;
+        let mut parts = Vec::new();
+        for &part in runs.paths.parts(run) {
+            let start = runs.blocks.get(part)?.start;
+            parts.push(self.intern(start, runs.blocks.code(part))?);
+        }
+        let path = match *parts {
+            [block] => self.flow.alone(block)?,
+            _ => self.flow.paths.push(&parts, &self.flow.blocks)?,
+        };
         let at = run as usize;
         if self.of_runs.len() <= at {
             self.of_runs.resize(at + 1, UNSEEN);
         }
-        *self.of_runs.get_mut(at)? = block;
-        Some(block)
+        *self.of_runs.get_mut(at)? = path;
+        Some(path)
     }
 
     /// Ends the open block: something comes between it and the next instruction.
@@ -136,8 +139,8 @@ impl Interner {
             }
             Body::New(code) => self.intern(open.start, &code),
         };
-        if let Some(block) = block {
-            self.flow.execute(block);
+        if let Some(path) = block.and_then(|block| self.flow.alone(block)) {
+            self.flow.execute(path);
         }
     }
 

@@ -22,6 +22,11 @@ impl Quiet {
         *self = Self::default();
     }
 
+    /// The last instruction that ran gave a packet.
+    pub fn branched(&mut self) {
+        (self.instructions, self.direct) = (1, 0);
+    }
+
     /// `count` instructions run, of which the last leaves by `exit`. `Some`: how many of them until the
     /// bound is passed.
     #[inline]
@@ -48,7 +53,7 @@ impl Quiet {
                 if count - 1 > room {
                     return Some(room + 1);
                 }
-                (self.instructions, self.direct) = (1, 0);
+                self.branched();
             }
         }
         None

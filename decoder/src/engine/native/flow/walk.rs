@@ -5,6 +5,7 @@ use super::{Flow, PROGRESS_EVERY, Stop};
 use crate::engine::native::code::{Block, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{Item, Kind};
+use crate::engine::native::returns::Call;
 use backtrail_pt::Cofi;
 use backtrail_pt::packet::Tnt;
 use std::convert::Infallible;
@@ -59,12 +60,23 @@ impl Flow<'_, '_> {
                 id = Block::NONE;
                 continue;
             }
+            if let Some(next) = self.run_paths(id)? {
+                id = next;
+                if self.errata.bdm64 {
+                    self.bdm64()?;
+                    id = Block::NONE;
+                }
+                if !self.branches_are_next() {
+                    return Ok(());
+                }
+                continue;
+            }
             if let Some(count) = self.quiet.runs_away(block.count, block.exit) {
                 return Err(self.run_away(&block, 0, count));
             }
             self.batch.push(block.run);
             let from = id;
-            id = match self.leave(&block) {
+            id = match self.leave(id, &block) {
                 Ok(Way::Next) => block.next,
                 Ok(Way::Taken) => block.taken,
                 Ok(Way::Told) => Block::NONE,
@@ -81,14 +93,26 @@ impl Flow<'_, '_> {
             if self.until_progress == 0 {
                 self.report()?;
             }
-            let branches = matches!(self.ahead, Ok(Item::Tnt(_) | Item::Tip(_)) | Err(Error::End));
-            if self.pending.is_some() || self.outcomes_len == 0 && !branches {
+            if !self.branches_are_next() {
                 return Ok(());
             }
             if id == Block::NONE {
                 self.link(from, &block)?;
             }
         }
+    }
+
+    /// No event is next.
+    #[inline]
+    fn branches_are_next(&self) -> bool {
+        let ahead = || matches!(self.ahead, Ok(Item::Tnt(_) | Item::Tip(_)) | Err(Error::End));
+        self.pending.is_none() && (self.outcomes_len != 0 || ahead())
+    }
+
+    /// The trace tells another time than was told last.
+    pub(super) fn time_is_new(&self) -> bool {
+        let now = self.events.time().stamp();
+        now.is_some_and(|now| self.last.is_none_or(|last| last.tsc != now.tsc))
     }
 
     /// Remembers which block comes after another, where it is always the same.
@@ -148,9 +172,10 @@ impl Flow<'_, '_> {
 
     /// Goes over the instructions of a block one by one, to where the event that is pending is due.
     fn walk_block(&mut self) -> Result<(), Stop> {
-        let block = self
-            .block_at(self.ip)
-            .map_err(|error| Stop::Error(error, Some(self.ip)))?;
+        let ip = self.ip;
+        let stuck = |error| Stop::Error(error, Some(ip));
+        let id = self.find(ip).map_err(stuck)?;
+        let block = *self.code.blocks.get(id as usize).ok_or(stuck(Error::NoCode))?;
         let mut begun = 0;
         for within in 0..block.count {
             let Some((pc, code)) = self.code.instruction(&block, within) else {
@@ -184,7 +209,7 @@ impl Flow<'_, '_> {
             }
         }
         self.emit(&block, begun, block.count);
-        self.leave(&block).map_err(|error| self.stuck(error, &block))?;
+        self.leave(id, &block).map_err(|error| self.stuck(error, &block))?;
         if self.errata.bdm64 && block.exit != Exit::Through {
             self.bdm64()?;
         }
@@ -223,7 +248,11 @@ impl Flow<'_, '_> {
 
     /// Goes from the last instruction of a block to the next.
     #[inline]
-    fn leave(&mut self, block: &Block) -> Result<Way, Error> {
+    fn leave(&mut self, id: u32, block: &Block) -> Result<Way, Error> {
+        let call = Call {
+            address: block.end,
+            block: id,
+        };
         match block.exit {
             Exit::Through | Exit::Gone => {
                 self.ip = block.end;
@@ -245,13 +274,13 @@ impl Flow<'_, '_> {
             Exit::Call { target } => {
                 // A call of the next instruction reads its own address.
                 if target != block.end {
-                    self.returns.push(block.end);
+                    self.returns.push(call);
                 }
                 self.ip = target;
                 Ok(Way::Taken)
             }
             Exit::IndirectCall => {
-                self.returns.push(block.end);
+                self.returns.push(call);
                 self.ip = self.target()?;
                 Ok(Way::Told)
             }
@@ -261,7 +290,7 @@ impl Flow<'_, '_> {
             }
             Exit::Return => {
                 self.ip = match self.outcome() {
-                    Ok(true) => self.returns.pop().ok_or(Error::NoCall)?,
+                    Ok(true) => self.returns.pop().ok_or(Error::NoCall)?.address,
                     Ok(false) => return Err(Error::BadReturn),
                     Err(_) => self.target()?,
                 };

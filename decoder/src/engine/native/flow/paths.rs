@@ -1,0 +1,124 @@
+//! The fast way: outcomes by the packet and targets straight from the bytes, while nothing else is between.
+
+use super::{BATCH, Flow, Stop};
+use crate::engine::native::code::{Block, Exit};
+use crate::engine::native::error::Error;
+use crate::engine::native::event::Item;
+use crate::engine::native::memo::{End, OUTCOMES, Step, Symbol};
+use crate::engine::native::raw::{Branch, Raw};
+use crate::engine::native::returns::Call;
+
+impl<'b> Flow<'_, 'b> {
+    /// Goes on from the block with number `at` by packets that tell of branches, until another is next or
+    /// something needs a closer look. Gives the block that is next, or [`Block::NONE`], where it is to be
+    /// found by its address; `None`: nothing was gone.
+    pub(super) fn run_paths(&mut self, mut at: u32) -> Result<Option<u32>, Stop> {
+        let branch = matches!(self.ahead, Ok(Item::Tnt(_) | Item::Tip(_)));
+        if !branch || self.outcomes_len != 0 || self.time_is_new() {
+            return Ok(None);
+        }
+        let Some(mut raw) = self.events.raw() else {
+            return Ok(None);
+        };
+        let (mut bits, mut len) = (0, 0);
+        let mut moved = false;
+        while at != Block::NONE && self.until_progress > 1 {
+            if len == 0 {
+                let before = raw;
+                match raw.next() {
+                    None => break,
+                    Some(Branch::Outcomes(outcomes, count)) => (bits, len) = (outcomes, count),
+                    Some(Branch::Target(ip)) => {
+                        let Some(step) = self.memo.step(at, Symbol::TARGET, &mut self.code, self.memory) else {
+                            raw = before;
+                            break;
+                        };
+                        self.take(&step);
+                        moved = true;
+                        self.ip = ip;
+                        at = self.target_block(ip);
+                    }
+                }
+                continue;
+            }
+            let count = len.min(OUTCOMES);
+            let chosen = bits >> (len - count) & ((1 << count) - 1);
+            let symbol = Symbol::outcomes(chosen, count);
+            let Some(step) = self.memo.step(at, symbol, &mut self.code, self.memory) else {
+                break;
+            };
+            self.take(&step);
+            moved = true;
+            len -= u32::from(step.used);
+            at = step.next;
+            if step.end == End::Return {
+                let Some(call) = self.returns.pop() else {
+                    self.leave_paths(raw, bits, len);
+                    return Err(Stop::Error(Error::NoCall, self.code.last_of(step.run)));
+                };
+                self.ip = call.address;
+                at = self.block_behind(call);
+            }
+        }
+        if !moved {
+            return Ok(None);
+        }
+        if let Some(block) = self.code.blocks.get(at as usize) {
+            self.ip = block.start;
+        }
+        self.quiet.branched();
+        self.leave_paths(raw, bits, len);
+        Ok(Some(at))
+    }
+
+    /// The blocks of a step have run.
+    #[inline]
+    fn take(&mut self, step: &Step) {
+        self.batch.push(step.run);
+        if self.batch.len() >= BATCH {
+            self.flush();
+        }
+        self.until_progress -= 1;
+        for &block in self.memo.calls(step) {
+            if let Some(call) = self.code.blocks.get(block as usize) {
+                self.returns.push(Call {
+                    address: call.end,
+                    block,
+                });
+            }
+        }
+    }
+
+    /// Reads on as usual, behind what was read here.
+    fn leave_paths(&mut self, raw: Raw<'b>, outcomes: u64, len: u32) {
+        (self.outcomes, self.outcomes_len) = (outcomes, len);
+        self.events.resume(raw);
+        self.ahead = self.events.next();
+    }
+
+    /// The block that a call returns to.
+    #[inline]
+    fn block_behind(&mut self, call: Call) -> u32 {
+        if let Some(from) = self.code.blocks.get(call.block as usize)
+            && let Some(next) = self.code.blocks.get(from.next as usize)
+            && next.exit != Exit::Gone
+        {
+            return from.next;
+        }
+        let Ok(next) = self.find(call.address) else {
+            return Block::NONE;
+        };
+        if let Some(from) = self.code.blocks.get_mut(call.block as usize)
+            && from.end == call.address
+        {
+            from.next = next;
+        }
+        next
+    }
+
+    /// The block at a target.
+    #[inline]
+    fn target_block(&mut self, ip: u64) -> u32 {
+        self.find(ip).unwrap_or(Block::NONE)
+    }
+}

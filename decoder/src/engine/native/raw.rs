@@ -1,0 +1,95 @@
+//! Packets of branches straight from the bytes: short and long TNT, TIP.
+//!
+//! The layouts are those of [`backtrail_pt::parser`] (SDM volume 3, "Packet Definitions"), for the packets
+//! that by far outnumber all others.
+
+use backtrail_pt::{Avma, LastIp};
+
+/// Reads packets of branches as long as nothing else is next.
+#[derive(Clone, Copy)]
+pub(super) struct Raw<'a> {
+    trace: &'a [u8],
+    /// Of the packet that is next.
+    pub offset: usize,
+    last_ip: u64,
+}
+
+/// What a packet tells.
+pub(super) enum Branch {
+    /// So many outcomes, the oldest in the highest of the low bits.
+    Outcomes(u64, u32),
+    Target(u64),
+}
+
+impl<'a> Raw<'a> {
+    pub fn new(trace: &'a [u8], offset: usize, last_ip: LastIp) -> Self {
+        Self {
+            trace,
+            offset,
+            last_ip: last_ip.get().0,
+        }
+    }
+
+    pub fn last_ip(&self) -> LastIp {
+        LastIp::new(Avma(self.last_ip))
+    }
+
+    /// The next packet; `None`: it is of another kind, or needs a closer look. Padding is left out.
+    #[inline]
+    pub fn next(&mut self) -> Option<Branch> {
+        loop {
+            let rest = self.trace.get(self.offset..)?;
+            let &first = rest.first()?;
+            if first & 1 == 0 && first > 2 {
+                let count = 6 - first.leading_zeros();
+                self.offset += 1;
+                return Some(Branch::Outcomes(u64::from(first >> 1) & !(1 << count), count));
+            }
+            return match first {
+                0 => {
+                    self.offset += 1;
+                    continue;
+                }
+                0x02 => self.long(rest),
+                // TIP with 16, 32 and 48 bits.
+                0x2d => {
+                    let bytes = rest.get(1..3)?.first_chunk()?;
+                    let low = u64::from(u16::from_le_bytes(*bytes));
+                    Some(self.target(3, self.last_ip & !0xffff | low))
+                }
+                0x4d => {
+                    let bytes = rest.get(1..5)?.first_chunk()?;
+                    let low = u64::from(u32::from_le_bytes(*bytes));
+                    Some(self.target(5, self.last_ip & !0xffff_ffff | low))
+                }
+                0x6d => {
+                    let &[a, b, c, d, e, f] = rest.get(1..7)?.first_chunk()?;
+                    let ip = u64::from_le_bytes([0, 0, a, b, c, d, e, f]) as i64 >> 16;
+                    Some(self.target(7, ip as u64))
+                }
+                _ => None,
+            };
+        }
+    }
+
+    #[inline]
+    fn target(&mut self, len: usize, ip: u64) -> Branch {
+        self.offset += len;
+        self.last_ip = ip;
+        Branch::Target(ip)
+    }
+
+    /// A long TNT.
+    fn long(&mut self, rest: &[u8]) -> Option<Branch> {
+        let &[0x02, 0xa3, a, b, c, d, e, f] = rest.first_chunk()? else {
+            return None;
+        };
+        let payload = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+        let count = 63u32.checked_sub(payload.leading_zeros())?;
+        if count == 0 {
+            return None;
+        }
+        self.offset += 8;
+        Some(Branch::Outcomes(payload & !(1 << count), count))
+    }
+}

@@ -1,0 +1,71 @@
+//! The table of paths of a history: blocks that were executed one after the other.
+
+use crate::block::Blocks;
+
+/// Paths, each a sequence of blocks of a [`Blocks`], by number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Paths {
+    paths: Vec<Path>,
+    parts: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    /// Its first block in the table's `parts`, and how many there are.
+    first: u32,
+    len: u32,
+    /// Instructions.
+    count: u32,
+}
+
+impl Paths {
+    /// Appends a path and gives its number; `None` when numbers have run out.
+    pub fn push(&mut self, parts: &[u32], blocks: &Blocks) -> Option<u32> {
+        let id = u32::try_from(self.paths.len()).ok()?;
+        let first = u32::try_from(self.parts.len()).ok()?;
+        let len = u32::try_from(parts.len()).ok()?;
+        let count = parts.iter().map(|&part| blocks.count(part)).sum::<u64>();
+        let count = u32::try_from(count).ok()?;
+        self.parts.extend_from_slice(parts);
+        self.paths.push(Path { first, len, count });
+        Some(id)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// How many instructions a path has; 0 for one that is none.
+    pub fn count(&self, id: u32) -> u64 {
+        self.paths.get(id as usize).map_or(0, |path| u64::from(path.count))
+    }
+
+    /// The blocks of a path; empty for one that is none.
+    pub fn parts(&self, id: u32) -> &[u32] {
+        let path = self.paths.get(id as usize);
+        path.and_then(|path| {
+            let first = path.first as usize;
+            self.parts.get(first..first + path.len as usize)
+        })
+        .unwrap_or(&[])
+    }
+
+    /// The block of a path that instruction `within` of it is in, and which of the block's it is.
+    pub fn part_at(&self, id: u32, within: usize, blocks: &Blocks) -> Option<(u32, usize)> {
+        let mut rest = within;
+        for &part in self.parts(id) {
+            let count = blocks.count(part) as usize;
+            if rest < count {
+                return Some((part, rest));
+            }
+            rest -= count;
+        }
+        None
+    }
+
+    /// Bytes of memory in use.
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.paths) + size_of_val(&*self.parts)
+    }
+}
