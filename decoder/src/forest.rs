@@ -1,11 +1,14 @@
 //! The call forest: which calls the instructions of a history belong to.
 
 mod build;
+mod nodes;
 mod order;
+mod places;
 mod stack;
 
 use crate::{Canceled, History, Watch};
 use backtrail_pt::Avma;
+use nodes::{NO_PARENT, Nodes};
 use std::ops::Range;
 
 /// Where functions lie: told to the decoder, which knows no symbols.
@@ -113,9 +116,11 @@ pub enum Left {
 }
 
 /// All calls of a history, in the order of their beginnings, callers before callees.
+///
+/// A call takes 16 bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Forest {
-    nodes: Vec<Node>,
+    nodes: Nodes,
     /// The functions that nodes name by number.
     functions: Vec<Avma>,
     /// Where the signals of [`Entered::Signal`] interrupted, by node; ascending.
@@ -123,21 +128,6 @@ pub struct Forest {
     /// The length of the history.
     end: u64,
 }
-
-/// A call as it is kept: 32 bytes.
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    first: u64,
-    end: u64,
-    /// [`NO_PARENT`] for a root.
-    parent: u32,
-    function: u32,
-    depth: u32,
-    entered: Tag,
-    left: Left,
-}
-
-const NO_PARENT: u32 = u32::MAX;
 
 /// [`Entered`] without its values: a site is the instruction before the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +139,48 @@ enum Tag {
     HistoryStart,
     AfterGap,
     Unknown,
+}
+
+impl Tag {
+    const ALL: [Self; 7] = [
+        Self::Call,
+        Self::TailCall,
+        Self::Signal,
+        Self::Adopted,
+        Self::HistoryStart,
+        Self::AfterGap,
+        Self::Unknown,
+    ];
+
+    /// Its number, below 8.
+    fn code(self) -> u8 {
+        self as u8
+    }
+
+    fn of(code: u8) -> Self {
+        Self::ALL.get(usize::from(code)).copied().unwrap_or(Self::Unknown)
+    }
+}
+
+impl Left {
+    const ALL: [Self; 7] = [
+        Self::Return,
+        Self::TailCall,
+        Self::Unwound,
+        Self::SignalReturn,
+        Self::Unknown,
+        Self::HistoryEnd,
+        Self::Gap,
+    ];
+
+    /// Its number, below 8.
+    fn code(self) -> u8 {
+        self as u8
+    }
+
+    fn of(code: u8) -> Self {
+        Self::ALL.get(usize::from(code)).copied().unwrap_or(Self::Unknown)
+    }
 }
 
 impl Forest {
@@ -166,7 +198,7 @@ impl Forest {
     /// There is none: the history is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
+        self.nodes.len() == 0
     }
 
     /// The call with this [`CallId::number`].
@@ -185,10 +217,10 @@ impl Forest {
     #[must_use]
     pub fn call_at(&self, index: u64) -> Option<CallId> {
         let index = index.min(self.end.saturating_sub(1));
-        let begun = self.nodes.partition_point(|node| node.first <= index);
+        let begun = self.nodes.begun(0, index.saturating_add(1));
         let mut at = begun.checked_sub(1)? as u32;
         loop {
-            let node = self.nodes.get(at as usize)?;
+            let node = self.nodes.get(at)?;
             if index < node.end || node.parent == NO_PARENT {
                 return Some(CallId(at));
             }
@@ -202,7 +234,9 @@ impl Forest {
     /// For an id of another forest that this one has not.
     #[must_use]
     pub fn call(&self, id: CallId) -> Call {
-        let node = &self.nodes[id.0 as usize];
+        let Some(node) = self.nodes.get(id.0) else {
+            panic!("call {} of another forest", id.0)
+        };
         let site = node.first.wrapping_sub(1);
         let entered = match node.entered {
             Tag::Call => Entered::Call { site },
@@ -226,7 +260,7 @@ impl Forest {
                 .unwrap_or_default(),
             entered,
             left: node.left,
-            depth: node.depth,
+            depth: self.nodes.depth(id.0),
         }
     }
 
@@ -247,29 +281,31 @@ impl Forest {
 
     /// The calls made directly by a call, in order.
     pub fn children(&self, id: CallId) -> impl Iterator<Item = CallId> + '_ {
-        self.siblings(id.0 as usize + 1, self.call(id).end)
+        self.siblings(id.0 as usize + 1, self.nodes.get(id.0).map_or(0, |node| node.end))
     }
 
     /// From the node at `from` on, those on its level that begin before `end`.
     fn siblings(&self, from: usize, end: u64) -> impl Iterator<Item = CallId> + '_ {
         let mut next = from;
         std::iter::from_fn(move || {
-            let node = self.nodes.get(next).filter(|node| node.first < end)?;
-            let id = CallId(next as u32);
-            let rest = self.nodes.get(next + 1..).unwrap_or(&[]);
-            next += 1 + rest.partition_point(|later| later.first < node.end);
-            Some(id)
+            let id = next as u32;
+            let node = self.nodes.get(id).filter(|node| node.first < end)?;
+            next += 1 + self.nodes.begun(next + 1, node.end);
+            Some(CallId(id))
         })
     }
 
     /// The call itself, then what it is inside of, innermost first.
     pub fn ancestors(&self, id: CallId) -> impl Iterator<Item = CallId> + '_ {
-        std::iter::successors(Some(id), |&at| self.call(at).parent)
+        std::iter::successors(Some(id), |&at| {
+            let parent = self.nodes.parent(at.0);
+            (parent != NO_PARENT).then_some(CallId(parent))
+        })
     }
 
     /// Bytes of memory in use.
     #[must_use]
     pub fn memory(&self) -> usize {
-        size_of_val(&*self.nodes) + size_of_val(&*self.functions) + size_of_val(&*self.interrupted)
+        self.nodes.memory() + size_of_val(&*self.functions) + size_of_val(&*self.interrupted)
     }
 }

@@ -1,13 +1,15 @@
-//! Walks a history, block by block, and tells what happens between two blocks by the forest's rules.
+//! Walks a history, path by path, and tells what happens on the way by the forest's rules.
 
 mod rules;
+mod script;
 
 use super::{Forest, Functions};
 use crate::watch::Stage;
 use crate::{Canceled, History, MarkKind, Watch};
 use rules::Rules;
+use script::{Scripts, all_turns};
 
-/// Blocks between two reports.
+/// Paths between two reports.
 const REPORT_EVERY: usize = 1 << 16;
 
 pub(super) fn build(
@@ -15,28 +17,39 @@ pub(super) fn build(
     functions: &dyn Functions,
     watch: &Watch<'_>,
 ) -> Result<Forest, Canceled> {
-    let blocks = &history.flow.blocks;
+    let flow = &history.flow;
     let mut rules = Rules::new(functions);
+    let mut scripts = Scripts::default();
     let mut marks = history.marks().iter().peekable();
+    let mut next_mark = marks.peek().map_or(u64::MAX, |mark| mark.index);
     let mut index = 0;
     let mut last = None;
-    let paths = &history.flow.paths;
-    let executed = history.flow.executions().iter().flat_map(|&path| paths.parts(path));
-    for (number, &id) in executed.enumerate() {
+    for (number, &path) in flow.executions().iter().enumerate() {
         if number % REPORT_EVERY == 0 {
             watch.report(Stage::Forest, index, history.len())?;
         }
-        let count = blocks.count(id);
-        let (Some(first), Some(end)) = (
-            blocks.instruction(id, 0),
-            blocks.instruction(id, count.saturating_sub(1) as usize),
-        ) else {
+        let Some(script) = scripts.of(path, flow, &mut rules) else {
             continue;
         };
-        let before = std::iter::from_fn(|| marks.next_if(|mark| mark.index <= index));
-        rules.between(last, before, first.pc, index);
-        index += count;
-        last = Some(end);
+        match &last {
+            Some(last) if next_mark > index => rules.transfer(last, script.first, index),
+            _ => {
+                let before = std::iter::from_fn(|| marks.next_if(|mark| mark.index <= index));
+                rules.between(last, before, script.first, index);
+                next_mark = marks.peek().map_or(u64::MAX, |mark| mark.index);
+            }
+        }
+        if script.complete || rules.runs(script.home) {
+            for turn in scripts.turns(&script) {
+                rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
+            }
+        } else {
+            for turn in all_turns(path, flow, &mut rules) {
+                rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
+            }
+        }
+        index += script.count;
+        last = Some(script.end);
     }
     if marks.any(|mark| matches!(mark.kind, MarkKind::Gap(_))) {
         rules.gap_at_end(index);

@@ -1,22 +1,30 @@
 //! The calls that are open at a point of a history, and the calls found so far.
 
-use super::{Forest, Left, NO_PARENT, Node, Tag};
+use super::nodes::{MAX_FUNCTIONS, NO_PARENT, Node, Nodes};
+use super::places::Place;
+use super::{Forest, Left, Tag};
 use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
-use std::ops::Range;
 
 /// An open call.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     node: u32,
-    /// Where its return goes; `None`: not known (a root, a signal handler).
-    pub returns_to: Option<Avma>,
+    first: u64,
+    /// The number of the place where its return goes; [`NONE`]: not known (a root, a signal handler).
+    pub returns_to: u32,
     /// The position of the frame whose return it shares, because it was jumped to; its own, if not.
-    base: usize,
-    /// The addresses of its function, when known.
-    pub range: Option<Range<Avma>>,
+    base: u32,
+    /// Its function's number, when known.
+    pub function: u32,
+    /// The next frame below that expects a return to the same place, and that runs the same function.
+    same_return: u32,
+    same_function: u32,
     pub signal: Option<Signal>,
 }
+
+/// The number of nothing.
+pub(super) const NONE: u32 = u32::MAX;
 
 /// What a signal handler's frame knows.
 #[derive(Clone, Copy, Debug)]
@@ -29,38 +37,12 @@ pub(super) struct Signal {
     pub returned: bool,
 }
 
-/// What an open frame is searched by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Key {
-    /// It expects a return to this address.
-    Returns(Avma),
-    /// Its function starts at this address.
-    Runs(Avma),
-    /// It handles a signal, and goes back to this address.
-    Interrupted(Avma),
-}
-
-impl Frame {
-    /// The keys of the frame at position `at`.
-    fn keys(&self, at: usize) -> impl Iterator<Item = Key> + use<> {
-        // A frame that shares a return is found by the one it shares it with.
-        let returns = self.returns_to.filter(|_| self.base == at).map(Key::Returns);
-        let runs = self.range.as_ref().map(|range| Key::Runs(range.start));
-        let interrupted = self.signal.map(|signal| Key::Interrupted(signal.interrupted));
-        let restarts = self
-            .signal
-            .and_then(|signal| signal.restarts)
-            .map(Key::Interrupted);
-        [returns, runs, interrupted, restarts].into_iter().flatten()
-    }
-}
-
 /// A new frame, before it has a node.
 pub(super) struct Entry {
-    pub function: Avma,
+    pub to: Place,
     pub tag: Tag,
-    pub returns_to: Option<Avma>,
-    pub range: Option<Range<Avma>>,
+    /// The number of the place where its return goes, or [`NONE`].
+    pub returns_to: u32,
     pub signal: Option<Signal>,
 }
 
@@ -68,12 +50,34 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Stack {
     frames: Vec<Frame>,
-    /// Where in `frames` the frames are that have a key, ascending.
-    index: FxHashMap<Key, Vec<usize>>,
-    nodes: Vec<Node>,
+    /// The innermost frame that expects a return to a place, by the place's number, and that runs a
+    /// function, by the function's.
+    expecting: Vec<u32>,
+    running: Vec<u32>,
+    /// The frames that handle a signal, by where they go back to, ascending.
+    interrupted_at: FxHashMap<Avma, Vec<u32>>,
+    nodes: Nodes,
+    /// A root was put around others: calls are not in the order of their beginnings.
+    adopted: bool,
     functions: Vec<Avma>,
-    function_ids: FxHashMap<Avma, u32>,
+    /// The number in `functions` of a place, by the place's number.
+    of_place: Vec<u32>,
     interrupted: Vec<(u32, Avma)>,
+}
+
+/// The entry of a list, which is made long enough.
+#[inline]
+fn entry(list: &mut Vec<u32>, at: u32) -> Option<&mut u32> {
+    let at = at as usize;
+    if list.len() <= at {
+        list.resize(at + 1, NONE);
+    }
+    list.get_mut(at)
+}
+
+fn known(list: &[u32], at: u32) -> Option<usize> {
+    let found = *list.get(at as usize)?;
+    (found != NONE).then_some(found as usize)
 }
 
 impl Stack {
@@ -95,75 +99,92 @@ impl Stack {
 
     /// Opens a call at instruction `index`, inside of the innermost one, if any; gives its node.
     /// `None`: there are as many calls as can be told apart.
-    pub fn push(&mut self, index: u64, entry: Entry) -> Option<u32> {
-        let Entry {
-            function,
-            tag,
-            returns_to,
-            range,
-            signal,
-        } = entry;
+    pub fn push(&mut self, index: u64, new: Entry) -> Option<u32> {
         let parent = self.frames.last().map_or(NO_PARENT, |frame| frame.node);
-        let node = u32::try_from(self.nodes.len())
-            .ok()
-            .filter(|&node| node != NO_PARENT)?;
-        let function = self.function_id(function);
-        let (entered, left) = (tag, Left::HistoryEnd);
-        self.nodes.push(Node {
+        let node = Node {
             first: index,
             end: index,
             parent,
-            function,
-            depth: 0,
-            entered,
-            left,
-        });
-        if let Some(signal) = signal {
+            function: self.function_id(new.to)?,
+            entered: new.tag,
+            left: Left::HistoryEnd,
+        };
+        let node = self.nodes.push(node, self.frames.len() as u32)?;
+        if let Some(signal) = new.signal {
             self.interrupted.push((node, signal.interrupted));
         }
         let base = match self.frames.last() {
-            Some(below) if tag == Tag::TailCall => below.base,
-            _ => self.frames.len(),
+            Some(below) if new.tag == Tag::TailCall => below.base,
+            _ => self.frames.len() as u32,
         };
         self.open(Frame {
             node,
-            returns_to,
+            first: index,
+            returns_to: new.returns_to,
             base,
-            range,
-            signal,
+            function: new.to.function,
+            same_return: NONE,
+            same_function: NONE,
+            signal: new.signal,
         });
         Some(node)
     }
 
     /// Puts a new root around all open calls: it began when the outermost did.
-    pub fn adopt(&mut self, root: u32, function: Avma, range: Option<Range<Avma>>) {
-        let first = self.nodes.get(root as usize).map_or(0, |node| node.first);
-        let entry = Entry {
-            function,
-            tag: Tag::Adopted,
-            returns_to: None,
-            range,
-            signal: None,
-        };
-        let adopted = self.push(first, entry);
-        if let (Some(adopted), Some(node)) = (adopted, self.nodes.get_mut(root as usize)) {
-            node.parent = adopted;
+    pub fn adopt(&mut self, root: u32, to: Place) {
+        let first = self.nodes.first(root).unwrap_or(0);
+        let adopted = self.push(
+            first,
+            Entry {
+                to,
+                tag: Tag::Adopted,
+                returns_to: NONE,
+                signal: None,
+            },
+        );
+        if let Some(adopted) = adopted {
+            self.nodes.set_parent(root, adopted);
+            self.adopted = true;
         }
     }
 
-    fn open(&mut self, frame: Frame) {
-        let at = self.frames.len();
-        for key in frame.keys(at) {
-            self.index.entry(key).or_default().push(at);
+    fn open(&mut self, mut frame: Frame) {
+        let at = self.frames.len() as u32;
+        // A frame that shares a return is found by the one it shares it with.
+        if frame.returns_to != NONE
+            && frame.base == at
+            && let Some(head) = entry(&mut self.expecting, frame.returns_to)
+        {
+            frame.same_return = std::mem::replace(head, at);
+        }
+        if frame.function != Place::UNKNOWN
+            && let Some(head) = entry(&mut self.running, frame.function)
+        {
+            frame.same_function = std::mem::replace(head, at);
+        }
+        for pc in goes_back_to(&frame) {
+            self.interrupted_at.entry(pc).or_default().push(at);
         }
         self.frames.push(frame);
     }
 
-    /// Takes away the innermost frame, which is the last of each of its lists.
+    /// Takes away the innermost frame, which is the first of each of its lists.
     fn shut(&mut self) -> Option<Frame> {
         let frame = self.frames.pop()?;
-        for key in frame.keys(self.frames.len()) {
-            self.index.get_mut(&key).and_then(Vec::pop);
+        let at = self.frames.len() as u32;
+        if frame.returns_to != NONE
+            && frame.base == at
+            && let Some(head) = self.expecting.get_mut(frame.returns_to as usize)
+        {
+            *head = frame.same_return;
+        }
+        if frame.function != Place::UNKNOWN
+            && let Some(head) = self.running.get_mut(frame.function as usize)
+        {
+            *head = frame.same_function;
+        }
+        for pc in goes_back_to(&frame) {
+            self.interrupted_at.get_mut(&pc).and_then(Vec::pop);
         }
         Some(frame)
     }
@@ -174,13 +195,12 @@ impl Stack {
     pub fn pop(&mut self, index: u64, left: Left) -> Option<u32> {
         let frame = self.shut()?;
         let newest = self.nodes.len() == frame.node as usize + 1;
-        let node = self.nodes.get_mut(frame.node as usize)?;
-        if newest && node.first == index {
+        if newest && frame.first == index {
             self.nodes.pop();
             self.interrupted.pop_if(|(node, _)| *node == frame.node);
             return None;
         }
-        (node.end, node.left) = (index, left);
+        self.nodes.close(frame.node, frame.first, index, left);
         Some(frame.node)
     }
 
@@ -192,12 +212,11 @@ impl Stack {
     }
 
     /// The innermost call turns out to be one of another function: what it was was a stub.
-    pub fn rename(&mut self, function: Avma, range: Option<Range<Avma>>) {
+    pub fn rename(&mut self, to: Place) {
         let Some(mut frame) = self.shut() else { return };
-        frame.range = range;
-        let id = self.function_id(function);
-        if let Some(node) = self.nodes.get_mut(frame.node as usize) {
-            node.function = id;
+        frame.function = to.function;
+        if let Some(id) = self.function_id(to) {
+            self.nodes.set_function(frame.node, id);
         }
         self.open(frame);
     }
@@ -209,43 +228,62 @@ impl Stack {
         }
     }
 
-    /// The innermost frame that expects a return to an address.
-    pub fn expecting(&self, to: Avma) -> Option<usize> {
-        self.last(Key::Returns(to))
+    /// The innermost frame that expects a return to a place.
+    #[inline]
+    pub fn expecting(&self, to: Place) -> Option<usize> {
+        known(&self.expecting, to.id)
     }
 
-    /// The innermost frame of the function that starts at an address.
-    pub fn running(&self, function: Avma) -> Option<usize> {
-        self.last(Key::Runs(function))
+    /// The innermost frame of the function that a place is in.
+    pub fn running(&self, at: Place) -> Option<usize> {
+        known(&self.running, at.function)
     }
 
     /// The innermost signal handler that interrupted the thread at an address, or before the system
     /// call there.
     pub fn interrupted_at(&self, pc: Avma) -> Option<usize> {
-        self.last(Key::Interrupted(pc))
-    }
-
-    fn last(&self, key: Key) -> Option<usize> {
-        self.index.get(&key)?.last().copied()
+        let last = self.interrupted_at.get(&pc)?.last()?;
+        Some(*last as usize)
     }
 
     /// The position of the frame whose return the innermost one shares: itself, if it was called.
     pub fn base(&self) -> usize {
-        self.frames.last().map_or(0, |frame| frame.base)
+        self.frames.last().map_or(0, |frame| frame.base as usize)
     }
 
-    fn function_id(&mut self, function: Avma) -> u32 {
+    fn function_id(&mut self, to: Place) -> Option<u32> {
         let next = self.functions.len() as u32;
-        let functions = &mut self.functions;
-        *self.function_ids.entry(function).or_insert_with(|| {
-            functions.push(function);
-            next
-        })
+        let known = entry(&mut self.of_place, to.id)?;
+        if *known == NONE {
+            if next == MAX_FUNCTIONS {
+                return None;
+            }
+            self.functions.push(to.at);
+            *known = next;
+        }
+        Some(*known)
     }
 
     /// Closes everything and puts the calls in order.
     pub fn finish(mut self, end: u64) -> Forest {
         self.truncate(0, end, Left::HistoryEnd);
-        super::order::order(self.nodes, self.functions, self.interrupted, end)
+        let mut forest = Forest {
+            nodes: self.nodes,
+            functions: self.functions,
+            interrupted: self.interrupted,
+            end,
+        };
+        if self.adopted {
+            super::order::order(&mut forest);
+        }
+        forest.nodes.shrink();
+        forest
     }
+}
+
+/// Where a frame that handles a signal may go back to.
+fn goes_back_to(frame: &Frame) -> impl Iterator<Item = Avma> + use<> {
+    let signal = frame.signal;
+    let restarts = signal.and_then(|signal| signal.restarts);
+    signal.map(|signal| signal.interrupted).into_iter().chain(restarts)
 }

@@ -3,35 +3,56 @@
 //! Where a history begins, after a gap, and in code without symbols, not all is known; each rule
 //! says what then holds, and the next return that matches an open call puts the rest right.
 
-use crate::forest::stack::{Entry, Signal, Stack};
+use crate::forest::places::{Place, Places};
+use crate::forest::stack::{Entry, NONE, Signal, Stack};
 use crate::forest::{Forest, Functions, Left, Tag};
 use crate::{Instruction, Mark, MarkKind, Resumed};
 use backtrail_pt::{Avma, Cofi};
-use rustc_hash::FxHashMap;
-use std::ops::Range;
 
 pub(super) struct Rules<'a> {
-    functions: Known<'a>,
+    pub places: Places<'a>,
     stack: Stack,
+}
+
+/// An instruction that flow goes on from.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    pub last: Instruction,
+    /// The number of the place behind it, where a call returns to.
+    behind: u32,
+    /// It lies between a call and the function meant.
+    glue: bool,
 }
 
 impl<'a> Rules<'a> {
     pub fn new(functions: &'a dyn Functions) -> Self {
         Self {
-            functions: Known {
-                functions,
-                ranges: FxHashMap::default(),
-            },
+            places: Places::new(functions),
             stack: Stack::default(),
         }
+    }
+
+    /// An instruction that flow goes on from, looked up.
+    pub fn source(&mut self, last: Instruction) -> Source {
+        Source {
+            last,
+            behind: self.places.of(last.next()).id,
+            glue: self.places.is_glue(last.pc),
+        }
+    }
+
+    /// The innermost open call is one of this function; [`Place::UNKNOWN`]: of one that is not known.
+    #[inline]
+    pub fn runs(&self, function: u32) -> bool {
+        self.stack.top().is_some_and(|top| top.function == function)
     }
 
     /// Goes from the instruction `last` over `marks` to the one at `to`, which has number `index`.
     pub fn between<'m>(
         &mut self,
-        last: Option<Instruction>,
+        last: Option<Source>,
         mut marks: impl Iterator<Item = &'m Mark>,
-        to: Avma,
+        to: Place,
         index: u64,
     ) {
         let Some(last) = last.filter(|_| !self.stack.is_empty()) else {
@@ -48,15 +69,22 @@ impl<'a> Rules<'a> {
                 _ if gap => {}
                 MarkKind::Interrupted { from, .. } => {
                     match stood {
-                        Some(stood) => self.taken_away(index, from, stood, None),
-                        None if !moved => self.transfer(last, from, index),
+                        Some(stood) => {
+                            let from = self.places.of(from);
+                            self.taken_away(index, from, stood, None);
+                        }
+                        None if !moved => {
+                            let from = self.places.of(from);
+                            self.transfer(&last, from, index);
+                        }
                         None => {}
                     }
                     (stood, moved) = (Some(from), true);
                 }
                 MarkKind::LeftUser { resumed, .. } => {
                     if let Resumed::Elsewhere(at) = resumed {
-                        self.back(last, at, index);
+                        let at = self.places.of(at);
+                        self.back(&last, at, index);
                     }
                     moved = true;
                 }
@@ -70,7 +98,7 @@ impl<'a> Rules<'a> {
             }
             Some(stood) => self.taken_away(index, to, stood, None),
             None if moved => {}
-            None => self.transfer(last, to, index),
+            None => self.transfer(&last, to, index),
         }
     }
 
@@ -84,104 +112,102 @@ impl<'a> Rules<'a> {
     }
 
     /// Opens a call that is inside of no other.
-    fn root(&mut self, index: u64, at: Avma, tag: Tag) {
-        let range = self.functions.range_of(at);
+    fn root(&mut self, index: u64, to: Place, tag: Tag) {
         self.stack.push(
             index,
             Entry {
-                function: at,
+                to,
                 tag,
-                returns_to: None,
-                range,
+                returns_to: NONE,
                 signal: None,
             },
         );
     }
 
     /// An instruction and what follows it, nothing between.
-    fn transfer(&mut self, last: Instruction, to: Avma, index: u64) {
+    #[inline]
+    pub fn transfer(&mut self, from: &Source, to: Place, index: u64) {
+        let last = from.last;
         match last.cofi {
-            Cofi::Sequential if last.next() == to => {}
-            Cofi::Conditional { .. } if last.next() == to => {}
+            Cofi::Sequential if last.next() == to.at => {}
+            Cofi::Conditional { .. } if last.next() == to.at => {}
             // `call next`: how position-independent code reads its own address; nothing returns.
-            Cofi::Call { .. } | Cofi::IndirectCall if last.next() == to => {}
-            Cofi::Call { .. } | Cofi::IndirectCall => self.call(last.next(), to, index),
+            Cofi::Call { .. } | Cofi::IndirectCall if last.next() == to.at => {}
+            Cofi::Call { .. } | Cofi::IndirectCall => self.call(from, to, index),
             // A return made by hand: `pop %rcx; jmp *%rcx`.
-            Cofi::IndirectJump if self.stack.expecting(to).is_some() => self.returned(last.pc, to, index),
+            Cofi::IndirectJump if self.stack.expecting(to).is_some() => self.returned(from, to, index),
             Cofi::Conditional { .. } | Cofi::Jump { .. } | Cofi::IndirectJump => {
-                self.jump(last.pc, to, index);
+                self.jump(from, to, index);
             }
-            Cofi::Return => self.returned(last.pc, to, index),
+            Cofi::Return => self.returned(from, to, index),
             // Only where the kernel is traced too: a system call begins, or one ends.
             Cofi::FarTransfer => self.taken_away(index, to, last.next(), Some(last.pc)),
             Cofi::Sequential => self.elsewhere(to, index),
         }
     }
 
-    fn call(&mut self, returns_to: Avma, to: Avma, index: u64) {
-        let range = self.functions.range_of(to);
-        let returns_to = Some(returns_to);
+    fn call(&mut self, from: &Source, to: Place, index: u64) {
         self.stack.push(
             index,
             Entry {
-                function: to,
+                to,
                 tag: Tag::Call,
-                returns_to,
-                range,
+                returns_to: from.behind,
                 signal: None,
             },
         );
     }
 
     /// A jump is a call when it leaves its function for another.
-    fn jump(&mut self, from: Avma, to: Avma, index: u64) {
-        let inside = self.stack.top().and_then(|top| top.range.as_ref());
-        if inside.is_some_and(|range| range.contains(&to)) {
+    fn jump(&mut self, from: &Source, to: Place, index: u64) {
+        let inside = self.stack.top().map_or(Place::UNKNOWN, |top| top.function);
+        if self.places.contains(inside, to.at) {
             return;
         }
-        let was_inside = inside.is_some();
-        let target = self.functions.range_of(to);
-        if self.functions.is_glue(from) {
+        let was_inside = inside != Place::UNKNOWN;
+        if from.glue {
             // Out of a linkage stub, or of the resolver behind it: this is the call that was meant.
-            return self.stack.rename(to, target);
+            return self.stack.rename(to);
         }
-        match target {
-            Some(range) if range.start == to => self.tail_call(to, Some(range), index),
-            Some(range) => match self.stack.running(range.start) {
-                Some(at) => self.unwind(at, index),
-                // From code without symbols into the middle of a function: that is where we were.
-                None if !was_inside => self.stack.rename(to, Some(range)),
-                None => self.tail_call(to, Some(range), index),
-            },
-            None if was_inside => self.tail_call(to, None, index),
-            None => {}
+        if !to.is_known() {
+            if was_inside {
+                self.tail_call(to, index);
+            }
+            return;
+        }
+        if self.places.is_start(to) {
+            return self.tail_call(to, index);
+        }
+        match self.stack.running(to) {
+            Some(at) => self.unwind(at, index),
+            // From code without symbols into the middle of a function: that is where we were.
+            None if !was_inside => self.stack.rename(to),
+            None => self.tail_call(to, index),
         }
     }
 
     /// The call that jumps stays open under the one it jumps to. Functions that jump to each other
     /// in turn do not pile up: one that is in the chain already takes its former place.
-    fn tail_call(&mut self, to: Avma, range: Option<Range<Avma>>, index: u64) {
+    fn tail_call(&mut self, to: Place, index: u64) {
         let base = self.stack.base();
-        let former = range.as_ref().and_then(|range| self.stack.running(range.start));
-        if let Some(at) = former.filter(|&at| at >= base) {
+        if let Some(at) = self.stack.running(to).filter(|&at| at >= base) {
             self.stack.truncate(at.max(base + 1), index, Left::TailCall);
         }
-        let returns_to = self.stack.top().and_then(|top| top.returns_to);
+        let returns_to = self.stack.top().map_or(NONE, |top| top.returns_to);
         let entry = Entry {
-            function: to,
+            to,
             tag: Tag::TailCall,
             returns_to,
-            range,
             signal: None,
         };
         self.stack.push(index, entry);
     }
 
-    /// A near return by the instruction at `from`.
-    fn returned(&mut self, from: Avma, to: Avma, index: u64) {
+    /// A near return.
+    fn returned(&mut self, from: &Source, to: Place, index: u64) {
         let base = self.stack.base();
-        let expected = self.stack.frame(base).and_then(|frame| frame.returns_to);
-        if expected == Some(to) {
+        let expected = self.stack.frame(base).map_or(NONE, |frame| frame.returns_to);
+        if expected == to.id {
             return self.leave(base, index, Left::Return);
         }
         if let Some(at) = self.stack.expecting(to) {
@@ -194,26 +220,24 @@ impl<'a> Rules<'a> {
             self.stack.truncate(base + 1, index, Left::Return);
             return self.stack.handler_returned();
         }
-        let target = self.functions.range_of(to);
-        if self.functions.is_glue(from) {
-            return self.stack.rename(to, target);
+        if from.glue {
+            return self.stack.rename(to);
         }
-        if target.as_ref().is_some_and(|range| range.start == to) {
+        if self.places.is_start(to) {
             // A return that is a jump to a function, as in a retpoline: its own call ends, the
             // function shares the return of the one that made it.
             if base > 0 {
                 self.leave(base, index, Left::Return);
             }
-            return self.tail_call(to, target, index);
+            return self.tail_call(to, index);
         }
-        let owner = target.as_ref().and_then(|range| self.stack.running(range.start));
-        if let Some(at) = owner.filter(|&at| at < base) {
+        if let Some(at) = self.stack.running(to).filter(|&at| at < base) {
             // An exception's landing pad, or `longjmp` done by a return.
             return self.stack.truncate(at + 1, index, Left::Unwound);
         }
         if base == 0 {
             // Below all that is known: into the caller of the outermost call.
-            return self.adopt(to, target, index);
+            return self.adopt(to, index);
         }
         self.stack.truncate(0, index, Left::Unknown);
         self.root(index, to, Tag::Unknown);
@@ -231,7 +255,7 @@ impl<'a> Rules<'a> {
     }
 
     /// Opens a root around the one there is, which returned into it.
-    fn adopt(&mut self, to: Avma, range: Option<Range<Avma>>, index: u64) {
+    fn adopt(&mut self, to: Place, index: u64) {
         let mut left = Left::Return;
         if self.stack.len() > 1 {
             self.stack.pop(index, left);
@@ -239,7 +263,7 @@ impl<'a> Rules<'a> {
         }
         self.stack.truncate(1, index, left);
         if let Some(root) = self.stack.pop(index, left) {
-            self.stack.adopt(root, to, range);
+            self.stack.adopt(root, to);
         }
     }
 
@@ -254,8 +278,9 @@ impl<'a> Rules<'a> {
         self.stack.truncate(at + 1, index, left);
     }
 
-    /// Tracing went off after `last` and on again at `to`.
-    fn back(&mut self, last: Instruction, to: Avma, index: u64) {
+    /// Tracing went off after an instruction and on again at `to`.
+    fn back(&mut self, from: &Source, to: Place, index: u64) {
+        let last = from.last;
         match last.cofi {
             Cofi::FarTransfer => self.taken_away(index, to, last.next(), Some(last.pc)),
             Cofi::Return => {
@@ -268,13 +293,13 @@ impl<'a> Rules<'a> {
     }
 
     /// The kernel took the thread from where it was to `to`: into a signal handler, or out of one.
-    fn taken_away(&mut self, index: u64, to: Avma, interrupted: Avma, restarts: Option<Avma>) {
-        if let Some(at) = self.stack.interrupted_at(to) {
+    fn taken_away(&mut self, index: u64, to: Place, interrupted: Avma, restarts: Option<Avma>) {
+        if let Some(at) = self.stack.interrupted_at(to.at) {
             self.stack.truncate(at + 1, index, Left::Unwound);
             self.stack.pop(index, Left::SignalReturn);
             return;
         }
-        if to == interrupted {
+        if to.at == interrupted {
             return;
         }
         let returned = self
@@ -285,15 +310,13 @@ impl<'a> Rules<'a> {
         let (mut interrupted, mut restarts) = (interrupted, restarts);
         if let Some(signal) = returned {
             self.stack.pop(index, Left::SignalReturn);
-            let range = self.functions.range_of(to);
-            if range.as_ref().is_none_or(|range| range.start != to) {
+            if !self.places.is_start(to) {
                 // The handler changed where the thread goes on.
                 return self.elsewhere(to, index);
             }
             // Another signal was waiting: it interrupts the same place.
             (interrupted, restarts) = (signal.interrupted, signal.restarts);
         }
-        let range = self.functions.range_of(to);
         let signal = Some(Signal {
             interrupted,
             restarts,
@@ -302,51 +325,27 @@ impl<'a> Rules<'a> {
         self.stack.push(
             index,
             Entry {
-                function: to,
+                to,
                 tag: Tag::Signal,
-                returns_to: None,
-                range,
+                returns_to: NONE,
                 signal,
             },
         );
     }
 
     /// Flow goes on at `to`, and it is not known how it came there.
-    fn elsewhere(&mut self, to: Avma, index: u64) {
+    fn elsewhere(&mut self, to: Place, index: u64) {
         if let Some(at) = self.stack.expecting(to) {
             self.stack.truncate(at + 1, index, Left::Unwound);
             return self.leave(at, index, Left::Return);
         }
-        let range = self.functions.range_of(to);
-        let owner = range.as_ref().and_then(|range| self.stack.running(range.start));
-        match owner.filter(|_| range.as_ref().is_some_and(|range| range.start != to)) {
+        let inside = to.is_known() && !self.places.is_start(to);
+        match self.stack.running(to).filter(|_| inside) {
             Some(at) => self.stack.truncate(at + 1, index, Left::Unwound),
             None => {
                 self.stack.truncate(0, index, Left::Unknown);
                 self.root(index, to, Tag::Unknown);
             }
         }
-    }
-}
-
-/// The functions, remembering what was asked.
-struct Known<'a> {
-    functions: &'a dyn Functions,
-    ranges: FxHashMap<Avma, Option<Range<Avma>>>,
-}
-
-impl Known<'_> {
-    fn range_of(&mut self, pc: Avma) -> Option<Range<Avma>> {
-        let functions = self.functions;
-        let found = self.ranges.entry(pc).or_insert_with(|| {
-            // An answer that does not hold the address is no answer.
-            functions.range_of(pc).filter(|range| range.contains(&pc))
-        });
-        found.clone()
-    }
-
-    /// Code between a call and the function meant.
-    fn is_glue(&self, pc: Avma) -> bool {
-        self.functions.is_plt(pc) || self.functions.is_resolver(pc)
     }
 }

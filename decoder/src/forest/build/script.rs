@@ -1,0 +1,133 @@
+//! What the blocks of a path do to the open calls, found out once.
+
+use super::rules::{Rules, Source};
+use crate::forest::places::Place;
+use crate::history::Flow;
+use backtrail_pt::Cofi;
+
+/// A path as far as calls go.
+#[derive(Clone, Copy)]
+pub(super) struct Script {
+    /// Its first instruction.
+    pub first: Place,
+    /// Its last one.
+    pub end: Source,
+    /// Its transfers in the list: those that matter, whatever the open calls, or ...
+    first_turn: u32,
+    turns: u32,
+    /// ... those that matter while the innermost call is of this function.
+    pub home: u32,
+    /// None of the others has been left out: the function does not matter.
+    pub complete: bool,
+    pub count: u64,
+}
+
+/// From one block of a path to the next.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    pub from: Source,
+    pub to: Place,
+    /// Instructions of the path before it.
+    pub offset: u32,
+}
+
+/// The scripts of paths, by number.
+#[derive(Default)]
+pub(super) struct Scripts {
+    scripts: Vec<Option<Script>>,
+    turns: Vec<Turn>,
+}
+
+impl Scripts {
+    /// The script of a path; `None`: it has no instruction.
+    #[inline]
+    pub fn of(&mut self, path: u32, flow: &Flow, rules: &mut Rules<'_>) -> Option<Script> {
+        if let Some(Some(script)) = self.scripts.get(path as usize) {
+            return Some(*script);
+        }
+        self.write(path, flow, rules)
+    }
+
+    /// Its transfers.
+    #[inline]
+    pub fn turns(&self, script: &Script) -> &[Turn] {
+        let first = script.first_turn as usize;
+        self.turns
+            .get(first..first + script.turns as usize)
+            .unwrap_or(&[])
+    }
+
+    #[cold]
+    fn write(&mut self, path: u32, flow: &Flow, rules: &mut Rules<'_>) -> Option<Script> {
+        let mut turns = all_turns(path, flow, rules);
+        let parts = flow.paths.parts(path);
+        let first = rules.places.of(flow.blocks.get(*parts.first()?)?.start);
+        let end = rules.source(last_of(*parts.last()?, flow)?);
+        let home = first.function;
+        let before = turns.len();
+        keep_what_matters(&mut turns, home, rules);
+        let script = Script {
+            first,
+            end,
+            first_turn: u32::try_from(self.turns.len()).ok()?,
+            turns: turns.len() as u32,
+            home,
+            complete: turns.len() == before,
+            count: flow.paths.count(path),
+        };
+        self.turns.extend(turns);
+        let at = path as usize;
+        if self.scripts.len() <= at {
+            self.scripts.resize(flow.paths.len().max(at + 1), None);
+        }
+        *self.scripts.get_mut(at)? = Some(script);
+        Some(script)
+    }
+}
+
+/// All transfers between the blocks of a path.
+pub(super) fn all_turns(path: u32, flow: &Flow, rules: &mut Rules<'_>) -> Vec<Turn> {
+    let mut offset = 0;
+    let mut turns = Vec::new();
+    for pair in flow.paths.parts(path).windows(2) {
+        let &[from, to] = pair else { continue };
+        offset += flow.blocks.count(from) as u32;
+        let (Some(last), Some(next)) = (last_of(from, flow), flow.blocks.get(to)) else {
+            continue;
+        };
+        turns.push(Turn {
+            from: rules.source(last),
+            to: rules.places.of(next.start),
+            offset,
+        });
+    }
+    turns
+}
+
+fn last_of(block: u32, flow: &Flow) -> Option<crate::Instruction> {
+    let count = flow.blocks.code(block).len();
+    flow.blocks.instruction(block, count.checked_sub(1)?)
+}
+
+/// Leaves out what changes nothing while the innermost call is of the function `home`, and of the functions
+/// called from there.
+fn keep_what_matters(turns: &mut Vec<Turn>, home: u32, rules: &Rules<'_>) {
+    let mut functions = vec![home];
+    let mut lost = false;
+    turns.retain(|turn| {
+        let here = functions.last().copied().unwrap_or(Place::UNKNOWN);
+        let (last, to) = (turn.from.last, turn.to);
+        let falls = last.next() == to.at;
+        match last.cofi {
+            Cofi::Sequential | Cofi::Conditional { .. } | Cofi::Call { .. } if falls => return false,
+            Cofi::Conditional { .. } | Cofi::Jump { .. } if !lost && rules.places.contains(here, to.at) => {
+                return false;
+            }
+            Cofi::Call { .. } => functions.push(to.function),
+            // It is matched with the call that it returns from; below `home` nothing is known.
+            Cofi::Return if functions.len() > 1 => drop(functions.pop()),
+            _ => lost = true,
+        }
+        true
+    });
+}

@@ -1,0 +1,252 @@
+//! Calls as they are kept: 16 bytes each.
+
+use super::{Left, Tag};
+use std::collections::BTreeMap;
+
+/// The number of no call.
+pub(super) const NO_PARENT: u32 = u32::MAX;
+
+/// A call, unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    /// The first instruction, and one past the last.
+    pub first: u64,
+    pub end: u64,
+    /// [`NO_PARENT`] for a root.
+    pub parent: u32,
+    /// In the forest's list.
+    pub function: u32,
+    pub entered: Tag,
+    pub left: Left,
+}
+
+/// Calls by number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Nodes {
+    packed: Vec<Packed>,
+    /// What the `first` of a group of [`GROUP`] calls are counted from.
+    bases: Vec<u64>,
+    /// The numbers that do not fit: `first`, and lengths.
+    firsts: BTreeMap<u32, u64>,
+    lens: BTreeMap<u32, u64>,
+    /// (call, depth) of those whose depth is a multiple of [`DEPTHS`], but 0; ascending.
+    depths: Vec<(u32, u32)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Packed {
+    /// From the base of its group; [`FAR`] when it does not fit.
+    first: u32,
+    /// [`FAR`] when it does not fit.
+    len: u32,
+    parent: u32,
+    /// The function, and in the low six bits how it was entered and left.
+    what: u32,
+}
+
+const GROUP: usize = 1 << 12;
+const DEPTHS: u32 = 64;
+const FAR: u32 = u32::MAX;
+/// The most functions that can be told apart.
+pub(super) const MAX_FUNCTIONS: u32 = 1 << 26;
+
+impl Nodes {
+    pub fn len(&self) -> usize {
+        self.packed.len()
+    }
+
+    /// Appends a call of some depth. `None`: there are as many as can be told apart.
+    pub fn push(&mut self, node: Node, depth: u32) -> Option<u32> {
+        let id = u32::try_from(self.packed.len())
+            .ok()
+            .filter(|&id| id != NO_PARENT)?;
+        if self.packed.len().is_multiple_of(GROUP) {
+            self.bases.push(node.first);
+        }
+        let base = self.bases.last().copied().unwrap_or(0);
+        let first = match node.first.checked_sub(base).map(u32::try_from) {
+            Some(Ok(first)) if first != FAR => first,
+            _ => {
+                self.firsts.insert(id, node.first);
+                FAR
+            }
+        };
+        self.packed.push(Packed {
+            first,
+            len: 0,
+            parent: node.parent,
+            what: node.function << 6 | u32::from(node.entered.code()) << 3 | u32::from(node.left.code()),
+        });
+        self.set_end(id, node.first, node.end);
+        if depth != 0 && depth.is_multiple_of(DEPTHS) {
+            self.depths.push((id, depth));
+        }
+        Some(id)
+    }
+
+    /// Takes the last call away.
+    pub fn pop(&mut self) {
+        if self.packed.pop().is_none() {
+            return;
+        }
+        let id = self.packed.len() as u32;
+        if self.packed.len().is_multiple_of(GROUP) {
+            self.bases.pop();
+        }
+        self.firsts.remove(&id);
+        self.lens.remove(&id);
+        self.depths.pop_if(|(node, _)| *node == id);
+    }
+
+    pub fn first(&self, id: u32) -> Option<u64> {
+        let packed = self.packed.get(id as usize)?;
+        if packed.first == FAR {
+            return self.firsts.get(&id).copied();
+        }
+        let base = self.bases.get(id as usize / GROUP)?;
+        Some(base + u64::from(packed.first))
+    }
+
+    pub fn parent(&self, id: u32) -> u32 {
+        self.packed.get(id as usize).map_or(NO_PARENT, |node| node.parent)
+    }
+
+    pub fn get(&self, id: u32) -> Option<Node> {
+        let packed = self.packed.get(id as usize)?;
+        let first = self.first(id)?;
+        let len = match packed.len {
+            FAR => self.lens.get(&id).copied()?,
+            len => u64::from(len),
+        };
+        Some(Node {
+            first,
+            end: first + len,
+            parent: packed.parent,
+            function: packed.what >> 6,
+            entered: Tag::of((packed.what >> 3 & 7) as u8),
+            left: Left::of((packed.what & 7) as u8),
+        })
+    }
+
+    pub fn set_parent(&mut self, id: u32, parent: u32) {
+        if let Some(node) = self.packed.get_mut(id as usize) {
+            node.parent = parent;
+        }
+    }
+
+    pub fn set_function(&mut self, id: u32, function: u32) {
+        if let Some(node) = self.packed.get_mut(id as usize) {
+            node.what = function << 6 | node.what & 0x3f;
+        }
+    }
+
+    /// The call, which began with instruction `first`, has ended.
+    pub fn close(&mut self, id: u32, first: u64, end: u64, left: Left) {
+        self.set_end(id, first, end);
+        if let Some(node) = self.packed.get_mut(id as usize) {
+            node.what = node.what & !7 | u32::from(left.code());
+        }
+    }
+
+    fn set_end(&mut self, id: u32, first: u64, end: u64) {
+        let len = end.saturating_sub(first);
+        let Some(node) = self.packed.get_mut(id as usize) else {
+            return;
+        };
+        node.len = match u32::try_from(len) {
+            Ok(len) if len != FAR => len,
+            _ => {
+                self.lens.insert(id, len);
+                FAR
+            }
+        };
+    }
+
+    /// How many calls it is inside of.
+    pub fn depth(&self, id: u32) -> u32 {
+        let (mut at, mut steps) = (id, 0);
+        loop {
+            let known = match self.depths.is_empty() {
+                true => None,
+                false => self.depths.binary_search_by_key(&at, |&(node, _)| node).ok(),
+            };
+            if let Some(&(_, depth)) = known.and_then(|known| self.depths.get(known)) {
+                return depth + steps;
+            }
+            at = match self.parent(at) {
+                NO_PARENT => return steps,
+                parent => parent,
+            };
+            steps += 1;
+        }
+    }
+
+    /// How many calls, from number `from` on, begin before instruction `index`; they ascend.
+    pub fn begun(&self, from: usize, index: u64) -> usize {
+        let (mut low, mut high) = (from, self.packed.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.first(middle as u32).is_some_and(|first| first < index) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low.saturating_sub(from)
+    }
+
+    pub fn shrink(&mut self) {
+        self.packed.shrink_to_fit();
+    }
+
+    /// Bytes of memory in use.
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.packed)
+            + size_of_val(&*self.bases)
+            + size_of_val(&*self.depths)
+            + (self.firsts.len() + self.lens.len()) * 16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(first: u64, end: u64, parent: u32) -> Node {
+        Node {
+            first,
+            end,
+            parent,
+            function: 7,
+            entered: Tag::Call,
+            left: Left::Gap,
+        }
+    }
+
+    #[test]
+    fn what_is_packed_comes_back() {
+        let mut nodes = Nodes::default();
+        let all = [
+            node(5, u64::from(u32::MAX) * 3, NO_PARENT),
+            node(9, 9, 0),
+            node(u64::from(u32::MAX) + 5, u64::from(u32::MAX) + 7, 0),
+            node(2, 3, 1),
+        ];
+        for (at, node) in all.into_iter().enumerate() {
+            assert_eq!(nodes.push(node, at as u32 * DEPTHS), Some(at as u32));
+        }
+        for (at, node) in all.into_iter().enumerate() {
+            assert_eq!(nodes.get(at as u32), Some(node));
+            assert_eq!(nodes.depth(at as u32), at as u32 * DEPTHS);
+        }
+        nodes.close(1, 9, 20, Left::Return);
+        nodes.set_function(1, MAX_FUNCTIONS - 1);
+        let found = nodes.get(1).unwrap();
+        assert_eq!(
+            (found.end, found.left, found.function, found.entered),
+            (20, Left::Return, MAX_FUNCTIONS - 1, Tag::Call)
+        );
+        nodes.pop();
+        assert_eq!((nodes.len(), nodes.get(3), nodes.begun(0, 9)), (3, None, 1));
+    }
+}
