@@ -6,6 +6,7 @@
 pub mod backtrail;
 pub mod captures;
 pub mod programs;
+pub mod random;
 pub mod real;
 
 mod build;
