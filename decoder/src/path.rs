@@ -38,7 +38,9 @@ impl Paths {
 
     /// How many instructions a path has; 0 for one that is none.
     pub fn count(&self, id: u32) -> u64 {
-        self.paths.get(id as usize).map_or(0, |path| u64::from(path.count))
+        self.paths
+            .get(id as usize)
+            .map_or(0, |path| u64::from(path.count))
     }
 
     /// The blocks of a path; empty for one that is none.

@@ -4,8 +4,8 @@ use crate::image::Passing;
 use crate::split::{self, CpuReport};
 use crate::watch::Stage;
 use crate::{
-    Bytes, Canceled, Config, Engine, Event, GapCause, History, HistoryBuilder, Image, Memory, Runs, Sink, Switch,
-    Watch,
+    Bytes, Canceled, Config, Engine, Event, GapCause, History, HistoryBuilder, Image, Memory, Runs, Sink,
+    Switch, Watch,
 };
 use backtrail_pt::{Avma, Cofi, Cpu, Pid, Tid};
 use std::collections::BTreeMap;

@@ -28,19 +28,21 @@ pub(super) fn build(
         if number % REPORT_EVERY == 0 {
             watch.report(Stage::Forest, index, history.len())?;
         }
-        let Some(script) = scripts.of(path, flow, &mut rules) else {
+        let Some(here) = scripts.of(path, flow, &mut rules) else {
             continue;
         };
-        match &last {
-            Some(last) if next_mark > index => rules.transfer(last, script.first, index),
+        let Some(script) = scripts.get(here) else { continue };
+        let from = last.and_then(|last| scripts.get(last)).map(|last| &last.end);
+        match from {
+            Some(from) if next_mark > index => rules.transfer(from, script.first, index),
             _ => {
                 let before = std::iter::from_fn(|| marks.next_if(|mark| mark.index <= index));
-                rules.between(last, before, script.first, index);
+                rules.between(from, before, script.first, index);
                 next_mark = marks.peek().map_or(u64::MAX, |mark| mark.index);
             }
         }
         if script.complete || rules.runs(script.home) {
-            for turn in scripts.turns(&script) {
+            for turn in scripts.turns(script) {
                 rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
             }
         } else {
@@ -49,7 +51,7 @@ pub(super) fn build(
             }
         }
         index += script.count;
-        last = Some(script.end);
+        last = Some(here);
     }
     if marks.any(|mark| matches!(mark.kind, MarkKind::Gap(_))) {
         rules.gap_at_end(index);

@@ -20,7 +20,8 @@ pub(super) struct Frame {
     /// The next frame below that expects a return to the same place, and that runs the same function.
     same_return: u32,
     same_function: u32,
-    pub signal: Option<Signal>,
+    /// It handles a signal, of which the stack has more.
+    handler: bool,
 }
 
 /// The number of nothing.
@@ -56,6 +57,8 @@ pub(super) struct Stack {
     running: Vec<u32>,
     /// The frames that handle a signal, by where they go back to, ascending.
     interrupted_at: FxHashMap<Avma, Vec<u32>>,
+    /// What the frames that handle a signal know, with their positions; ascending.
+    signals: Vec<(u32, Signal)>,
     nodes: Nodes,
     /// A root was put around others: calls are not in the order of their beginnings.
     adopted: bool,
@@ -117,16 +120,19 @@ impl Stack {
             Some(below) if new.tag == Tag::TailCall => below.base,
             _ => self.frames.len() as u32,
         };
-        self.open(Frame {
-            node,
-            first: index,
-            returns_to: new.returns_to,
-            base,
-            function: new.to.function,
-            same_return: NONE,
-            same_function: NONE,
-            signal: new.signal,
-        });
+        self.open(
+            Frame {
+                node,
+                first: index,
+                returns_to: new.returns_to,
+                base,
+                function: new.to.function,
+                same_return: NONE,
+                same_function: NONE,
+                handler: new.signal.is_some(),
+            },
+            new.signal,
+        );
         Some(node)
     }
 
@@ -148,7 +154,8 @@ impl Stack {
         }
     }
 
-    fn open(&mut self, mut frame: Frame) {
+    #[inline]
+    fn open(&mut self, mut frame: Frame, signal: Option<Signal>) {
         let at = self.frames.len() as u32;
         // A frame that shares a return is found by the one it shares it with.
         if frame.returns_to != NONE
@@ -157,18 +164,38 @@ impl Stack {
         {
             frame.same_return = std::mem::replace(head, at);
         }
+        self.run(&mut frame, at);
+        if let Some(signal) = signal {
+            self.signals.push((at, signal));
+            for pc in signal.goes_back_to() {
+                self.interrupted_at.entry(pc).or_default().push(at);
+            }
+        }
+        self.frames.push(frame);
+    }
+
+    /// The frame that is to be at position `at`, the innermost, runs its function.
+    #[inline]
+    fn run(&mut self, frame: &mut Frame, at: u32) {
         if frame.function != Place::UNKNOWN
             && let Some(head) = entry(&mut self.running, frame.function)
         {
             frame.same_function = std::mem::replace(head, at);
         }
-        for pc in goes_back_to(&frame) {
-            self.interrupted_at.entry(pc).or_default().push(at);
+    }
+
+    /// The innermost frame does not run its function any more.
+    #[inline]
+    fn stop(&mut self, frame: &Frame) {
+        if frame.function != Place::UNKNOWN
+            && let Some(head) = self.running.get_mut(frame.function as usize)
+        {
+            *head = frame.same_function;
         }
-        self.frames.push(frame);
     }
 
     /// Takes away the innermost frame, which is the first of each of its lists.
+    #[inline]
     fn shut(&mut self) -> Option<Frame> {
         let frame = self.frames.pop()?;
         let at = self.frames.len() as u32;
@@ -178,13 +205,13 @@ impl Stack {
         {
             *head = frame.same_return;
         }
-        if frame.function != Place::UNKNOWN
-            && let Some(head) = self.running.get_mut(frame.function as usize)
+        self.stop(&frame);
+        if frame.handler
+            && let Some((_, signal)) = self.signals.pop()
         {
-            *head = frame.same_function;
-        }
-        for pc in goes_back_to(&frame) {
-            self.interrupted_at.get_mut(&pc).and_then(Vec::pop);
+            for pc in signal.goes_back_to() {
+                self.interrupted_at.get_mut(&pc).and_then(Vec::pop);
+            }
         }
         Some(frame)
     }
@@ -192,6 +219,7 @@ impl Stack {
     /// Closes the innermost call before instruction `index`; gives its node.
     ///
     /// A call without an instruction (something came in before its first) is none, and forgotten.
+    #[inline]
     pub fn pop(&mut self, index: u64, left: Left) -> Option<u32> {
         let frame = self.shut()?;
         let newest = self.nodes.len() == frame.node as usize + 1;
@@ -213,17 +241,30 @@ impl Stack {
 
     /// The innermost call turns out to be one of another function: what it was was a stub.
     pub fn rename(&mut self, to: Place) {
-        let Some(mut frame) = self.shut() else { return };
+        let Some(mut frame) = self.frames.pop() else {
+            return;
+        };
+        self.stop(&frame);
         frame.function = to.function;
+        self.run(&mut frame, self.frames.len() as u32);
         if let Some(id) = self.function_id(to) {
             self.nodes.set_function(frame.node, id);
         }
-        self.open(frame);
+        self.frames.push(frame);
+    }
+
+    /// What a frame knows of the signal that it handles.
+    pub fn signal(&self, at: usize) -> Option<Signal> {
+        self.frames.get(at).filter(|frame| frame.handler)?;
+        let known = self.signals.binary_search_by_key(&(at as u32), |&(at, _)| at);
+        known.ok().and_then(|known| Some(self.signals.get(known)?.1))
     }
 
     /// The innermost signal handler returned.
     pub fn handler_returned(&mut self) {
-        if let Some(signal) = self.frames.last_mut().and_then(|frame| frame.signal.as_mut()) {
+        if self.top().is_some_and(|top| top.handler)
+            && let Some((_, signal)) = self.signals.last_mut()
+        {
             signal.returned = true;
         }
     }
@@ -281,9 +322,9 @@ impl Stack {
     }
 }
 
-/// Where a frame that handles a signal may go back to.
-fn goes_back_to(frame: &Frame) -> impl Iterator<Item = Avma> + use<> {
-    let signal = frame.signal;
-    let restarts = signal.and_then(|signal| signal.restarts);
-    signal.map(|signal| signal.interrupted).into_iter().chain(restarts)
+impl Signal {
+    /// Where the handler may go back to.
+    fn goes_back_to(self) -> impl Iterator<Item = Avma> {
+        std::iter::once(self.interrupted).chain(self.restarts)
+    }
 }

@@ -93,9 +93,7 @@ impl History {
             found += if skip == 0 && stop == count {
                 u64::from(hits.count(path))
             } else {
-                (skip..stop)
-                    .filter(|&within| self.hit(path, within, pcs))
-                    .count() as u64
+                (skip..stop).filter(|&within| self.hit(path, within, pcs)).count() as u64
             };
             at += (stop - skip) as u64;
             skip = 0;

@@ -125,7 +125,8 @@ impl Calibration {
         if 1u32.checked_shl(u32::from(params.mtc_freq)).unwrap_or(0) < delta {
             return true;
         }
-        let expected = |ratio: u64| ratio.wrapping_mul(cycles.wrapping_add(Self::SKL168_CYCLES)) >> Self::SHIFT;
+        let expected =
+            |ratio: u64| ratio.wrapping_mul(cycles.wrapping_add(Self::SKL168_CYCLES)) >> Self::SHIFT;
         params.mtc_freq < Self::SKL168_FREQ && self.ratio.is_some_and(|ratio| expected(ratio) < ticks)
     }
 }

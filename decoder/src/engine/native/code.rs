@@ -1,10 +1,10 @@
 //! The code of a process as blocks, each decoded once.
 
 use super::error::Error;
-use backtrail_pt::instruction::{self, Mode, Role};
+use crate::block::{Blocks, Code, MAX_INSTRUCTIONS};
 use crate::path::Paths;
 use crate::{Memory, Runs};
-use crate::block::{Blocks, Code, MAX_INSTRUCTIONS};
+use backtrail_pt::instruction::{self, Mode, Role};
 use backtrail_pt::{Avma, Cofi};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -39,9 +39,15 @@ impl Block {
 pub(super) enum Exit {
     /// The instruction behind it is next.
     Through,
-    Conditional { target: u64 },
-    Jump { target: u64 },
-    Call { target: u64 },
+    Conditional {
+        target: u64,
+    },
+    Jump {
+        target: u64,
+    },
+    Call {
+        target: u64,
+    },
     IndirectJump,
     IndirectCall,
     Return,

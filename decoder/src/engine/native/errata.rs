@@ -77,7 +77,10 @@ impl Errata {
                 ..common
             },
             // Sapphire, Emerald and Granite Rapids, Diamond Rapids.
-            (6, 0x8f | 0xcf | 0xad | 0xae) | (0x13, 0x01) => Self { skz84: true, ..common },
+            (6, 0x8f | 0xcf | 0xad | 0xae) | (0x13, 0x01) => Self {
+                skz84: true,
+                ..common
+            },
             // Cannon Lake, Ice Lake, Tiger Lake, Rocket Lake.
             (6, 0x66 | 0x7d | 0x7e | 0x8c | 0x8d | 0xa7 | 0xa8) => Self {
                 skl014: true,

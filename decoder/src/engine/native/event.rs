@@ -37,19 +37,29 @@ impl Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Tracing is on from the event's address on; the TIP.PGE stands at `packet`.
-    Enabled { packet: usize },
+    Enabled {
+        packet: usize,
+    },
     /// Tracing is off; the event's address is where the flow went.
     Disabled,
     /// The same, before the instruction at `at` ran.
-    AsyncDisabled { at: u64 },
+    AsyncDisabled {
+        at: u64,
+    },
     /// The flow went to the event's address before the instruction at `from` ran.
-    AsyncBranch { from: u64 },
+    AsyncBranch {
+        from: u64,
+    },
     /// Packets were lost; the flow goes on at the event's address. The OVF stands at `packet`.
-    Overflow { packet: usize },
+    Overflow {
+        packet: usize,
+    },
     /// Another mode.
     ExecMode(ExecMode),
     /// A transaction began, ended or was aborted.
-    Tsx { aborted: bool },
+    Tsx {
+        aborted: bool,
+    },
     /// CR3 was written.
     Paging,
     /// The same, as part of an asynchronous branch.
@@ -62,7 +72,9 @@ pub(super) enum Kind {
     Stop,
     Exstop,
     Mwait,
-    Ptwrite { value: u64 },
+    Ptwrite {
+        value: u64,
+    },
     Interrupt,
     /// IRET and its kin.
     Iret,

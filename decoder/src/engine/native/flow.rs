@@ -14,11 +14,11 @@ use super::errata::Errata;
 use super::error::Error;
 use super::event::{Event, Item, Kind};
 use super::events::Events;
-use backtrail_pt::instruction::Mode;
 use super::memo::Memo;
 use super::returns::Returns;
 use crate::{Canceled, Config, Event as Told, GapCause, Memory, Sink, Stamp};
 use backtrail_pt::Avma;
+use backtrail_pt::instruction::Mode;
 use quiet::Quiet;
 
 /// Runs gathered before the sink gets them.

@@ -198,7 +198,9 @@ impl Time {
 
 /// MTC's bits at their place in the crystal clock.
 pub(super) fn position(bits: u8, params: &TimingParams) -> u32 {
-    u32::from(bits).checked_shl(u32::from(params.mtc_freq)).unwrap_or(0)
+    u32::from(bits)
+        .checked_shl(u32::from(params.mtc_freq))
+        .unwrap_or(0)
 }
 
 /// Bits of the clock at TMA that TMA does not tell, by those of the MTC after it.

@@ -50,7 +50,7 @@ impl<'a> Rules<'a> {
     /// Goes from the instruction `last` over `marks` to the one at `to`, which has number `index`.
     pub fn between<'m>(
         &mut self,
-        last: Option<Source>,
+        last: Option<&Source>,
         mut marks: impl Iterator<Item = &'m Mark>,
         to: Place,
         index: u64,
@@ -75,7 +75,7 @@ impl<'a> Rules<'a> {
                         }
                         None if !moved => {
                             let from = self.places.of(from);
-                            self.transfer(&last, from, index);
+                            self.transfer(last, from, index);
                         }
                         None => {}
                     }
@@ -84,7 +84,7 @@ impl<'a> Rules<'a> {
                 MarkKind::LeftUser { resumed, .. } => {
                     if let Resumed::Elsewhere(at) = resumed {
                         let at = self.places.of(at);
-                        self.back(&last, at, index);
+                        self.back(last, at, index);
                     }
                     moved = true;
                 }
@@ -98,7 +98,7 @@ impl<'a> Rules<'a> {
             }
             Some(stood) => self.taken_away(index, to, stood, None),
             None if moved => {}
-            None => self.transfer(&last, to, index),
+            None => self.transfer(last, to, index),
         }
     }
 
@@ -159,9 +159,10 @@ impl<'a> Rules<'a> {
     }
 
     /// A jump is a call when it leaves its function for another.
+    #[inline]
     fn jump(&mut self, from: &Source, to: Place, index: u64) {
         let inside = self.stack.top().map_or(Place::UNKNOWN, |top| top.function);
-        if self.places.contains(inside, to.at) {
+        if to.is_known() && to.function == inside || self.places.contains(inside, to.at) {
             return;
         }
         let was_inside = inside != Place::UNKNOWN;
@@ -215,7 +216,7 @@ impl<'a> Rules<'a> {
             self.stack.truncate(at + 1, index, Left::Unwound);
             return self.leave(at, index, Left::Return);
         }
-        if self.stack.frame(base).is_some_and(|frame| frame.signal.is_some()) {
+        if self.stack.signal(base).is_some() {
             // Into the code that calls `rt_sigreturn`; the handler's call ends there.
             self.stack.truncate(base + 1, index, Left::Return);
             return self.stack.handler_returned();
@@ -302,11 +303,8 @@ impl<'a> Rules<'a> {
         if to.at == interrupted {
             return;
         }
-        let returned = self
-            .stack
-            .top()
-            .and_then(|top| top.signal)
-            .filter(|signal| signal.returned);
+        let top = self.stack.len().saturating_sub(1);
+        let returned = self.stack.signal(top).filter(|signal| signal.returned);
         let (mut interrupted, mut restarts) = (interrupted, restarts);
         if let Some(signal) = returned {
             self.stack.pop(index, Left::SignalReturn);

@@ -6,7 +6,6 @@ use crate::history::Flow;
 use backtrail_pt::Cofi;
 
 /// A path as far as calls go.
-#[derive(Clone, Copy)]
 pub(super) struct Script {
     /// Its first instruction.
     pub first: Place,
@@ -31,21 +30,30 @@ pub(super) struct Turn {
     pub offset: u32,
 }
 
-/// The scripts of paths, by number.
+/// The scripts of paths.
 #[derive(Default)]
 pub(super) struct Scripts {
-    scripts: Vec<Option<Script>>,
+    /// The number of a path's script, by the path's; [`NONE`].
+    of_paths: Vec<u32>,
+    scripts: Vec<Script>,
     turns: Vec<Turn>,
 }
 
+const NONE: u32 = u32::MAX;
+
 impl Scripts {
-    /// The script of a path; `None`: it has no instruction.
+    /// The number of the script of a path; `None`: it has no instruction.
     #[inline]
-    pub fn of(&mut self, path: u32, flow: &Flow, rules: &mut Rules<'_>) -> Option<Script> {
-        if let Some(Some(script)) = self.scripts.get(path as usize) {
-            return Some(*script);
+    pub fn of(&mut self, path: u32, flow: &Flow, rules: &mut Rules<'_>) -> Option<u32> {
+        match self.of_paths.get(path as usize) {
+            Some(&script) if script != NONE => Some(script),
+            _ => self.write(path, flow, rules),
         }
-        self.write(path, flow, rules)
+    }
+
+    #[inline]
+    pub fn get(&self, script: u32) -> Option<&Script> {
+        self.scripts.get(script as usize)
     }
 
     /// Its transfers.
@@ -58,7 +66,7 @@ impl Scripts {
     }
 
     #[cold]
-    fn write(&mut self, path: u32, flow: &Flow, rules: &mut Rules<'_>) -> Option<Script> {
+    fn write(&mut self, path: u32, flow: &Flow, rules: &mut Rules<'_>) -> Option<u32> {
         let mut turns = all_turns(path, flow, rules);
         let parts = flow.paths.parts(path);
         let first = rules.places.of(flow.blocks.get(*parts.first()?)?.start);
@@ -76,12 +84,14 @@ impl Scripts {
             count: flow.paths.count(path),
         };
         self.turns.extend(turns);
+        let number = u32::try_from(self.scripts.len()).ok()?;
+        self.scripts.push(script);
         let at = path as usize;
-        if self.scripts.len() <= at {
-            self.scripts.resize(flow.paths.len().max(at + 1), None);
+        if self.of_paths.len() <= at {
+            self.of_paths.resize(flow.paths.len().max(at + 1), NONE);
         }
-        *self.scripts.get_mut(at)? = Some(script);
-        Some(script)
+        *self.of_paths.get_mut(at)? = number;
+        Some(number)
     }
 }
 

@@ -67,12 +67,7 @@ impl Events<'_> {
                 None => Item::Tip(ip),
             }));
         }
-        self.bound_to_tip(|kind| {
-            matches!(
-                kind,
-                Kind::ExecMode(_) | Kind::AsyncPaging | Kind::AsyncVmcs
-            )
-        })
+        self.bound_to_tip(|kind| matches!(kind, Kind::ExecMode(_) | Kind::AsyncPaging | Kind::AsyncVmcs))
     }
 
     /// TIP.PGE: tracing is on, then the events that bind to it.

@@ -19,8 +19,7 @@ impl Events<'_> {
         self.time.psb();
         // Whether tracing is on is told first, and known last.
         let packet = self.offset;
-        self.queue
-            .push(Binding::PSBEND, Event::status(Kind::Disabled))?;
+        self.queue.push(Binding::PSBEND, Event::status(Kind::Disabled))?;
         let enabled = Kind::Enabled { packet };
         loop {
             self.fetch();

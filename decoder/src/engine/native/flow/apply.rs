@@ -4,8 +4,8 @@ use super::Flow;
 use crate::Event as Told;
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{Event, Kind};
-use backtrail_pt::instruction::Mode;
 use backtrail_pt::Avma;
+use backtrail_pt::instruction::Mode;
 use backtrail_pt::packet::ExecMode;
 
 impl Flow<'_, '_> {

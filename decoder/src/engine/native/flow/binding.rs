@@ -4,9 +4,9 @@ use super::Flow;
 use crate::engine::native::code::{Block, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{Event, Item, Kind};
-use backtrail_pt::instruction::Role;
 use crate::{AddressFilter, FilterKind};
 use backtrail_pt::Cofi;
+use backtrail_pt::instruction::Role;
 
 /// The kinds of events that an instruction has had; it has one of each at most.
 #[derive(Default)]
@@ -85,9 +85,12 @@ impl Flow<'_, '_> {
             | Kind::Shutdown
             | Kind::UserInterrupt => !(enabled && elsewhere),
             // They are of an instruction, when there is one.
-            Kind::Paging | Kind::Vmcs | Kind::Ptwrite { .. } | Kind::Iret | Kind::VmEntry | Kind::UserIret => {
-                !enabled
-            }
+            Kind::Paging
+            | Kind::Vmcs
+            | Kind::Ptwrite { .. }
+            | Kind::Iret
+            | Kind::VmEntry
+            | Kind::UserIret => !enabled,
         })
     }
 
@@ -186,11 +189,7 @@ impl Flow<'_, '_> {
     /// The block at an address, without its number.
     pub(super) fn block_at(&mut self, at: u64) -> Result<Block, Error> {
         let id = self.find(at)?;
-        self.code
-            .blocks
-            .get(id as usize)
-            .copied()
-            .ok_or(Error::NoCode)
+        self.code.blocks.get(id as usize).copied().ok_or(Error::NoCode)
     }
 }
 

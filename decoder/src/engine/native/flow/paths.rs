@@ -29,7 +29,8 @@ impl<'b> Flow<'_, 'b> {
                     None => break,
                     Some(Branch::Outcomes(outcomes, count)) => (bits, len) = (outcomes, count),
                     Some(Branch::Target(ip)) => {
-                        let Some(step) = self.memo.step(at, Symbol::TARGET, &mut self.code, self.memory) else {
+                        let Some(step) = self.memo.step(at, Symbol::TARGET, &mut self.code, self.memory)
+                        else {
                             raw = before;
                             break;
                         };

@@ -119,7 +119,9 @@ impl Flow<'_, '_> {
     fn link(&mut self, from: u32, block: &Block) -> Result<(), Stop> {
         let next = self.ip;
         let direct = match block.exit {
-            Exit::Conditional { target } | Exit::Jump { target } | Exit::Call { target } if target == next => {
+            Exit::Conditional { target } | Exit::Jump { target } | Exit::Call { target }
+                if target == next =>
+            {
                 Some(true)
             }
             Exit::Conditional { .. } | Exit::Through if next == block.end => Some(false),
@@ -209,7 +211,8 @@ impl Flow<'_, '_> {
             }
         }
         self.emit(&block, begun, block.count);
-        self.leave(id, &block).map_err(|error| self.stuck(error, &block))?;
+        self.leave(id, &block)
+            .map_err(|error| self.stuck(error, &block))?;
         if self.errata.bdm64 && block.exit != Exit::Through {
             self.bdm64()?;
         }
