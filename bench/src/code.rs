@@ -14,13 +14,6 @@ pub struct Piece {
     pub bytes: Vec<u8>,
 }
 
-impl Piece {
-    /// One past the last address.
-    pub fn end(&self) -> u64 {
-        self.start.saturating_add(self.bytes.len() as u64)
-    }
-}
-
 /// The code as it was at the beginning, ascending: of modules, of the vdso, of memory that was saved.
 pub fn pieces(image: &Image) -> Vec<Piece> {
     image

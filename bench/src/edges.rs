@@ -129,7 +129,10 @@ mod with {
             size: usize,
             callback: impl FnOnce(&[u8]) -> T,
         ) -> Result<T, NoCode> {
-            let holds = |piece: &Piece| (piece.start..piece.end()).contains(&address);
+            let holds = |piece: &Piece| {
+                let skip = address.checked_sub(piece.start);
+                skip.is_some_and(|skip| skip < piece.bytes.len() as u64)
+            };
             if !self.pieces.get(self.last).is_some_and(holds) {
                 self.last = self.pieces.iter().position(holds).ok_or(NoCode(address))?;
             }

@@ -5,7 +5,8 @@ use crate::arguments::Arguments;
 use crate::report::{Seconds, joined, memory, seconds, timed};
 use crate::stream::Stream;
 use backtrail_debugger::session::SymbolFunctions;
-use backtrail_decoder::{Decoded, EngineKind, Forest, History, Watch, decode};
+use backtrail_decoder::{Decoded, EngineKind, Forest, History, Instruction, Watch, decode};
+use backtrail_pt::Cofi;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
             calls = Some(forest?);
         }
         // Later runs may find memory of earlier ones that the allocator kept: the first tells the peak.
-        of_first.get_or_insert_with(|| joined([told(history, calls.as_ref()), memory()]));
+        of_first.get_or_insert_with(|| joined([memory(), told(history, calls.as_ref())]));
     }
     let sums: Vec<Seconds> = flows
         .iter()
@@ -84,9 +85,19 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
 fn told(history: &History, forest: Option<&Forest>) -> Value {
     json!({
         "instructions": history.len(),
+        "branches": branches(history),
         "errors": history.errors(),
         "history_bytes": history.memory(),
         "forest_bytes": forest.map(Forest::memory),
         "calls": forest.map(Forest::len),
     })
+}
+
+/// The near branches, taken or not: as many as a decoder of edges tells.
+fn branches(history: &History) -> u64 {
+    let of_block = |id| {
+        let near = |found: &Instruction| !matches!(found.cofi, Cofi::Sequential | Cofi::FarTransfer);
+        history.block(id).filter(near).count() as u64
+    };
+    history.blocks().map(|(id, count)| count * of_block(id)).sum()
 }

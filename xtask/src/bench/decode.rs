@@ -22,7 +22,11 @@ use streams::Streams;
 pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
     let names: Vec<&str> = streams::STREAMS.iter().map(|stream| stream.name).collect();
     packages::ensure(&[&packages::of_programs(&names), packages::BENCH])?;
-    let folder = shell::target().join("bench/decode");
+    let folder = shell::target().join(if options.quick {
+        "bench/decode-quick"
+    } else {
+        "bench/decode"
+    });
     fs::create_dir_all(&folder).map_err(|error| sentence("the bench folder", &error))?;
     let folder = folder
         .canonicalize()
@@ -60,6 +64,9 @@ pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
         }
         rows.push(row);
     }
+    let results: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    let file = folder.join("results.json");
+    fs::write(&file, results).map_err(|error| sentence("the results", &error))?;
     if !options.json {
         println!("{}", table::markdown(options, &rows));
     }

@@ -85,20 +85,32 @@ fn peers(meter: &Meter, bundle: &Path, prefix: &Prefix, options: &Options) -> Va
     })
 }
 
-/// The edge analyzer and ours on a prefix of a stream whose returns are not compressed.
+/// The edge analyzer and ours on a stream whose returns are not compressed: a prefix, and all of it, for the
+/// analyzer is through with a prefix in milliseconds.
 fn plain_returns(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Result<Value, Failure> {
     let bundle = streams.bundle(Purpose::PlainReturns)?;
     let prefix = prefix(meter, &bundle, options.seconds() / 2.0)?;
-    let asked = [
-        ("--bytes", prefix.bytes.to_string()),
-        ("--runs", options.runs().to_string()),
-    ];
-    Ok(json!({
+    let edges = |bytes: u64| {
+        let asked = [
+            ("--bytes", bytes.to_string()),
+            ("--runs", options.runs().to_string()),
+        ];
+        meter.ask("edges", &bundle, &asked).unwrap_or_else(failed)
+    };
+    let mut part = json!({
         "bytes": prefix.bytes,
         "of": prefix.of,
-        "edges": meter.ask("edges", &bundle, &asked).unwrap_or_else(failed),
+        "edges": edges(prefix.bytes),
         "ours": by_engine(meter, |engine| ours(meter, engine, &bundle, prefix.bytes, options.runs())),
-    }))
+    });
+    if !options.no_whole {
+        let whole = by_engine(meter, |engine| {
+            beyond(&part, engine, prefix.of, options)
+                .map_or_else(|| ours(meter, engine, &bundle, prefix.of, options.runs()), Ok)
+        });
+        part["whole"] = json!({ "bytes": prefix.of, "edges": edges(prefix.of), "ours": whole });
+    }
+    Ok(part)
 }
 
 fn ours(meter: &Meter, engine: &Engine, bundle: &Path, bytes: u64, runs: u32) -> Result<Value, Failure> {

@@ -34,7 +34,9 @@ pub fn markdown(options: &Options, rows: &[Value]) -> String {
         text.push_str(&page.prefix());
         text.push_str(&page.plain_returns());
         text.push_str(&page.ours());
-        text.push_str(&page.open());
+        if rows.iter().any(|row| row["open"].is_array()) {
+            text.push_str(&page.open());
+        }
     }
     text.push_str(&page.problems());
     text
@@ -88,38 +90,46 @@ impl Page<'_> {
     /// Ours beside the edge analyzer.
     fn plain_returns(&self) -> String {
         let mut text = String::from(
-            "\nPrefix of a stream recorded with `--no-compress-returns`, beside `iptr-edge-analyzer`, which counts basic \
-             blocks. In parentheses with the call forest too; × is ours by the peer's, in packets a second.\n\n\
-             | program | prefix MB | M blocks | edge analyzer M blocks/s | MB/s | cold MB/s | engine | ours MB/s | M instructions/s | × edge analyzer |\n\
-             |---|---:|---:|---:|---:|---:|---|---:|---:|---:|\n",
+            "\nStreams recorded with `--no-compress-returns`, a prefix and all, beside `iptr-edge-analyzer`, which counts \
+             basic blocks. In parentheses with the call forest too; × is ours by the peer's, in packets a second.\n\n\
+             | program | PT MB | M branches | M blocks told | edge analyzer M blocks/s | MB/s | cold MB/s | engine | ours MB/s | M instructions/s | × edge analyzer |\n\
+             |---|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|\n",
         );
         for row in self.rows {
-            let part = &row["plain_returns"];
-            let edges = &part["edges"];
-            let blocks = self.rate(edges, "blocks", "seconds", "warm");
-            let peer = self.rate(edges, "bytes", "seconds", "warm");
-            let cold = self.rate(edges, "bytes", "seconds", "cold");
-            for ours in list(&part["ours"]) {
-                let flow = self.rate(ours, "bytes", "seconds", "warm");
-                let both = self.rate(ours, "bytes", "both_seconds", "warm");
-                let instructions = self.rate(ours, "instructions", "seconds", "warm");
-                let _ = writeln!(
-                    text,
-                    "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-                    name(row),
-                    figure(part["bytes"].as_f64().map(mega), 1),
-                    figure(edges["blocks"].as_f64().map(mega), 0),
-                    figure(blocks.map(mega), 1),
-                    figure(peer.map(mega), 1),
-                    figure(cold.map(mega), 1),
-                    engine(ours),
-                    two(flow.map(mega), both.map(mega), 1),
-                    figure(instructions.map(mega), 1),
-                    two(ratio(flow, peer), ratio(both, peer), 3),
-                );
+            let prefix = &row["plain_returns"];
+            for part in [prefix, &prefix["whole"]] {
+                self.beside_edges(name(row), part, &mut text);
             }
         }
         text
+    }
+
+    fn beside_edges(&self, name: &str, part: &Value, text: &mut String) {
+        let edges = &part["edges"];
+        let blocks = self.rate(edges, "blocks", "seconds", "warm");
+        let peer = self.rate(edges, "bytes", "seconds", "warm");
+        let cold = self.rate(edges, "bytes", "seconds", "cold");
+        for ours in list(&part["ours"]) {
+            let flow = self.rate(ours, "bytes", "seconds", "warm");
+            let both = self.rate(ours, "bytes", "both_seconds", "warm");
+            let instructions = self.rate(ours, "instructions", "seconds", "warm");
+            let rate = ours["skipped"]
+                .as_str()
+                .map_or_else(|| two(flow.map(mega), both.map(mega), 1), str::to_owned);
+            let _ = writeln!(
+                text,
+                "| {name} | {} | {} | {} | {} | {} | {} | {} | {rate} | {} | {} |",
+                figure(part["bytes"].as_f64().map(mega), 1),
+                figure(ours["branches"].as_f64().map(mega), 2),
+                figure(edges["blocks"].as_f64().map(mega), 2),
+                figure(blocks.map(mega), 1),
+                figure(peer.map(mega), 1),
+                figure(cold.map(mega), 1),
+                engine(ours),
+                figure(instructions.map(mega), 1),
+                two(ratio(flow, peer), ratio(both, peer), 3),
+            );
+        }
     }
 
     /// Ours in seconds and bytes.
