@@ -54,7 +54,7 @@ pub enum Packet {
     },
     /// Mini time counter: bits N+7:N of the CTC.
     Mtc(u8),
-    /// Core cycles since the last CYC packet.
+    /// Core cycles since the last CYC packet, below 2^61: no counter is as wide, and libipt reads no more.
     Cyc(u64),
     /// A VMCS was loaded: its base address, bits 51:12 in place.
     Vmcs(u64),

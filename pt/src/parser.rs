@@ -348,7 +348,7 @@ impl Bytes<'_> {
         while more {
             let byte = self.byte()?;
             let bits = u64::from(byte >> 1);
-            if shift >= 64 || bits << shift >> shift != bits {
+            if shift + 7 > 64 {
                 return Err(ParseErrorKind::BadPayload);
             }
             cycles |= bits << shift;

@@ -59,7 +59,7 @@ fn packet() -> BoxedStrategy<Packet> {
         (0..1u64 << 56).prop_map(Packet::Tsc),
         (any::<u16>(), 0..512u16).prop_map(|(ctc, fast)| Packet::Tma { ctc, fast }),
         any::<u8>().prop_map(Packet::Mtc),
-        (any::<u64>(), 0..64u32).prop_map(|(cycles, shift)| Packet::Cyc(cycles >> shift)),
+        (any::<u64>(), 0..61u32).prop_map(|(cycles, shift)| Packet::Cyc(cycles >> 3 >> shift)),
     ];
     let rest = prop_oneof![
         (0..1u64 << 40).prop_map(|base| Packet::Vmcs(base << 12)),

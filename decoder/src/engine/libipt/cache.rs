@@ -1,7 +1,7 @@
 //! Remembers the change of flow of instructions, which libipt tells only roughly.
 
 use super::ffi::Instruction;
-use backtrail_pt::cofi::CodeInstruction;
+use backtrail_pt::instruction::{self, Mode};
 use backtrail_pt::{Avma, Cofi};
 
 /// Slots by address; a power of two.
@@ -16,7 +16,7 @@ pub(super) struct CofiCache {
 struct Slot {
     pc: Avma,
     bytes: [u8; 15],
-    long_mode: bool,
+    mode: Option<Mode>,
     cofi: Cofi,
 }
 
@@ -25,18 +25,18 @@ impl CofiCache {
         if self.slots.is_empty() {
             self.slots.resize_with(SLOTS, || None);
         }
-        let (pc, bytes, long_mode) = (instruction.pc(), instruction.bytes(), instruction.is_64_bit());
+        let (pc, bytes, mode) = (instruction.pc(), instruction.bytes(), instruction.mode());
         let Some(slot) = self.slots.get_mut(pc.0 as usize % SLOTS) else {
             return Cofi::Sequential;
         };
         match slot {
-            Some(slot) if slot.pc == pc && slot.bytes == bytes && slot.long_mode == long_mode => slot.cofi,
+            Some(slot) if slot.pc == pc && slot.bytes == bytes && slot.mode == mode => slot.cofi,
             _ => {
                 let cofi = classify(instruction);
                 *slot = Some(Slot {
                     pc,
                     bytes,
-                    long_mode,
+                    mode,
                     cofi,
                 });
                 cofi
@@ -45,15 +45,14 @@ impl CofiCache {
     }
 }
 
-/// Reads the instruction itself; where it is not 64-bit code, or the two decoders see different
-/// instructions, libipt's coarse class decides, for it is what the flow follows.
+/// Reads the instruction itself; where the two decoders see different instructions, libipt's coarse class
+/// decides, for it is what the flow follows.
 fn classify(instruction: &Instruction) -> Cofi {
     let bytes = instruction.bytes();
     let code = bytes.get(..usize::from(instruction.len())).unwrap_or(&bytes);
     let read = instruction
-        .is_64_bit()
-        .then(|| CodeInstruction::decode(code, instruction.pc()))
-        .flatten();
+        .mode()
+        .and_then(|mode| instruction::decode(code, instruction.pc(), mode).ok());
     read.filter(|read| read.len == instruction.len())
         .map_or_else(|| instruction.coarse(), |read| read.cofi)
 }

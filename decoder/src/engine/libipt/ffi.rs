@@ -2,6 +2,7 @@
 
 use crate::{Config, FilterKind, Memory, Stamp};
 use backtrail_pt::cpu::Vendor;
+use backtrail_pt::instruction::Mode;
 use backtrail_pt::{Avma, Cofi, Tsc};
 use libipt_sys as sys;
 use std::ffi::{CStr, c_int, c_void};
@@ -92,8 +93,14 @@ impl Instruction {
         self.0.raw
     }
 
-    pub fn is_64_bit(&self) -> bool {
-        self.0.mode == sys::pt_exec_mode_ptem_64bit
+    /// `None`: the trace has not told.
+    pub fn mode(&self) -> Option<Mode> {
+        match self.0.mode {
+            sys::pt_exec_mode_ptem_64bit => Some(Mode::Bits64),
+            sys::pt_exec_mode_ptem_32bit => Some(Mode::Bits32),
+            sys::pt_exec_mode_ptem_16bit => Some(Mode::Bits16),
+            _ => None,
+        }
     }
 
     /// The change of flow as far as libipt's class tells it, which does not know direct branches
@@ -201,8 +208,9 @@ impl<'a> Decoder<'a> {
         // SAFETY: both pointers are valid, and the size is the struct's.
         let status =
             unsafe { sys::pt_insn_next(self.raw.as_ptr(), &raw mut instruction, size_of::<sys::pt_insn>()) };
-        // The mode is never 0 once the decoder has filled in where it is.
-        let filled = instruction.ip != 0 || instruction.size != 0;
+        // libipt has filled in where it is before anything else can fail, but for the mode it does not know.
+        let filled =
+            instruction.ip != 0 || instruction.size != 0 || Instruction(instruction).mode().is_some();
         Step {
             instruction: filled.then_some(Instruction(instruction)),
             result: Error::of(status),

@@ -20,6 +20,8 @@ pub(super) enum Error {
     NoCode,
     /// The code bytes are no instruction.
     BadInstruction,
+    /// The trace has not told which code it is, of 64, 32 or 16 bits.
+    NoMode,
     /// An address is needed, and the packet does not tell it.
     NoIp,
     /// A return is compressed as "not taken".
@@ -46,6 +48,7 @@ impl fmt::Display for Error {
             Self::BadQuery => "trace does not fit the code",
             Self::NoCode => "no code bytes",
             Self::BadInstruction => "no instruction",
+            Self::NoMode => "code of unknown mode",
             Self::NoIp => "address not told",
             Self::BadReturn => "bad compressed return",
             Self::NoCall => "compressed return without a call",

@@ -36,6 +36,8 @@ pub(super) struct Step {
     /// The calls on the way that have not returned, in the memo's list.
     first_call: u32,
     calls: u8,
+    /// How many calls were open on the way at most.
+    pub deepest: u8,
     /// How many outcomes it used.
     pub used: u8,
     pub end: End,
@@ -73,6 +75,7 @@ const NO_STEP: Step = Step {
     next: Block::NONE,
     first_call: 0,
     calls: 0,
+    deepest: 0,
     used: 0,
     end: End::Block,
 };
@@ -178,8 +181,9 @@ impl Memo {
         let (bits, len) = (symbol.0, symbol.len());
         self.way.clear();
         self.open.clear();
-        let (mut at, mut used) = (block, 0);
+        let (mut at, mut used, mut deepest) = (block, 0, 0);
         loop {
+            deepest = deepest.max(self.open.len());
             if self.way.len() >= Self::MAX_BLOCKS {
                 return None;
             }
@@ -188,6 +192,7 @@ impl Memo {
             let done = |end: End, used: u32| Step {
                 end,
                 used: used as u8,
+                deepest: deepest as u8,
                 ..NO_STEP
             };
             let next = match here.exit {
@@ -206,7 +211,11 @@ impl Memo {
                 }
                 Exit::IndirectCall => {
                     self.open.push(at);
-                    return Some(done(End::Target, 0));
+                    let deepest = deepest.max(self.open.len()) as u8;
+                    return Some(Step {
+                        deepest,
+                        ..done(End::Target, 0)
+                    });
                 }
                 Exit::Return if symbol == Symbol::TARGET => return Some(done(End::Target, 0)),
                 Exit::IndirectJump | Exit::Far => return Some(done(End::Target, 0)),

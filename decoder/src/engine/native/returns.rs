@@ -40,6 +40,12 @@ impl Returns {
         self.len = (self.len + 1).min(Self::DEPTH);
     }
 
+    /// Forgets the oldest as so many calls more would have done, which have returned meanwhile.
+    #[inline]
+    pub fn make_room(&mut self, calls: u8) {
+        self.len = self.len.min(Self::DEPTH - usize::from(calls).min(Self::DEPTH));
+    }
+
     #[inline]
     pub fn pop(&mut self) -> Option<Call> {
         self.len = self.len.checked_sub(1)?;
@@ -63,6 +69,9 @@ mod tests {
         assert_eq!(returns.pop(), None);
         returns.push(call(7));
         assert_eq!(returns.pop(), Some(call(7)));
+        (0..64).for_each(|address| returns.push(call(address)));
+        returns.make_room(63);
+        assert_eq!((returns.pop(), returns.pop()), (Some(call(63)), None));
         returns.push(call(8));
         returns.clear();
         assert_eq!(returns.pop(), None);

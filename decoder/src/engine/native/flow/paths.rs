@@ -21,13 +21,17 @@ impl<'b> Flow<'_, 'b> {
             return Ok(None);
         };
         let (mut bits, mut len) = (0, 0);
+        // Where the packet begins of which no outcome is used yet.
+        let mut whole = None;
         let mut moved = false;
         while at != Block::NONE && self.until_progress > 1 {
             if len == 0 {
                 let before = raw;
                 match raw.next() {
                     None => break,
-                    Some(Branch::Outcomes(outcomes, count)) => (bits, len) = (outcomes, count),
+                    Some(Branch::Outcomes(outcomes, count)) => {
+                        (bits, len, whole) = (outcomes, count, Some(before));
+                    }
                     Some(Branch::Target(ip)) => {
                         let Some(step) = self.memo.step(at, Symbol::TARGET, &mut self.code, self.memory)
                         else {
@@ -49,7 +53,7 @@ impl<'b> Flow<'_, 'b> {
                 break;
             };
             self.take(&step);
-            moved = true;
+            (moved, whole) = (true, None);
             len -= u32::from(step.used);
             at = step.next;
             if step.end == End::Return {
@@ -63,6 +67,9 @@ impl<'b> Flow<'_, 'b> {
         }
         if !moved {
             return Ok(None);
+        }
+        if let Some(before) = whole.filter(|_| len > 0) {
+            (raw, len) = (before, 0);
         }
         if let Some(block) = self.code.blocks.get(at as usize) {
             self.ip = block.start;
@@ -80,6 +87,7 @@ impl<'b> Flow<'_, 'b> {
             self.flush();
         }
         self.until_progress -= 1;
+        self.returns.make_room(step.deepest);
         for &block in self.memo.calls(step) {
             if let Some(call) = self.code.blocks.get(block as usize) {
                 self.returns.push(Call {

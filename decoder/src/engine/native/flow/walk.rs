@@ -6,8 +6,8 @@ use crate::engine::native::code::{Block, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{Item, Kind};
 use crate::engine::native::returns::Call;
-use backtrail_pt::Cofi;
 use backtrail_pt::packet::Tnt;
+use backtrail_pt::{Avma, Cofi};
 use std::convert::Infallible;
 
 impl Flow<'_, '_> {
@@ -39,7 +39,8 @@ impl Flow<'_, '_> {
     /// The number of the block at an address.
     pub(super) fn find(&mut self, at: u64) -> Result<u32, Error> {
         if self.mode.is_none() {
-            return Err(Error::BadInstruction);
+            let there = self.memory.read(Avma(at), &mut [0]) > 0;
+            return Err(if there { Error::NoMode } else { Error::NoCode });
         }
         self.code.at(at, self.memory)
     }
