@@ -16,8 +16,8 @@ const JOBS: &[usize] = &[1];
 
 /// The engines there are, and with how many threads.
 pub fn engines() -> Value {
-    let engines = EngineKind::ALL.map(|engine| engine.to_string());
-    json!({ "engines": engines.as_slice(), "jobs": JOBS })
+    let engines: Vec<String> = EngineKind::ALL.iter().map(ToString::to_string).collect();
+    json!({ "engines": engines, "jobs": JOBS })
 }
 
 /// Flow, history and time of the stream.

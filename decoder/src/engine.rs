@@ -1,5 +1,6 @@
 //! The seam between a decode engine and everything that is made of what it decodes.
 
+#[cfg(feature = "libipt")]
 pub mod libipt;
 pub mod native;
 
@@ -130,19 +131,25 @@ pub enum EngineKind {
     /// Our own.
     #[default]
     Native,
-    /// Intel's library, by its instruction flow layer.
+    /// Intel's library, by its instruction flow layer: feature `libipt`.
+    #[cfg(feature = "libipt")]
     Libipt,
 }
 
 impl EngineKind {
-    /// All of them, the default first.
-    pub const ALL: [Self; 2] = [Self::Native, Self::Libipt];
+    /// All that this build has, the default first.
+    pub const ALL: &[Self] = &[
+        Self::Native,
+        #[cfg(feature = "libipt")]
+        Self::Libipt,
+    ];
 
     /// The engine.
     #[must_use]
     pub fn engine(self) -> &'static dyn Engine {
         match self {
             Self::Native => &native::Native,
+            #[cfg(feature = "libipt")]
             Self::Libipt => &libipt::Libipt,
         }
     }
@@ -154,18 +161,25 @@ impl fmt::Display for EngineKind {
     }
 }
 
-/// The text named no engine.
+/// The text named no engine that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no such decode engine: there are native and libipt")]
-pub struct ParseEngineError;
+pub enum ParseEngineError {
+    /// No build has it.
+    #[error("there is no such decode engine: there are native and libipt")]
+    Unknown,
+    /// This build does not have it.
+    #[error("this build has no libipt engine: build with --features libipt, or use the engine native")]
+    NotBuilt,
+}
 
 impl FromStr for EngineKind {
     type Err = ParseEngineError;
 
     fn from_str(text: &str) -> Result<Self, ParseEngineError> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.engine().name() == text)
-            .ok_or(ParseEngineError)
+        let found = Self::ALL.iter().find(|kind| kind.engine().name() == text);
+        found.copied().ok_or(match text {
+            "libipt" => ParseEngineError::NotBuilt,
+            _ => ParseEngineError::Unknown,
+        })
     }
 }

@@ -4,10 +4,10 @@
 mod common;
 
 use backtrail_decoder::{
-    AddressFilter, Config, CpuReport, EngineKind, FilterKind, Forest, History, Image, Input, Switch, Watch,
-    decode,
+    AddressFilter, Config, CpuReport, FilterKind, Forest, History, Image, Input, Switch, Watch,
 };
 use backtrail_pt::{Avma, Cpu, CpuModel, Nanos, Pid, Tid, TimingParams, Tsc, TscConversion};
+use common::agreed::decode_agreed;
 use common::{add_elf, capture};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,8 +64,7 @@ fn history(case: &Case) -> Option<History> {
         trace: Arc::new(trace),
         image: Arc::new(image),
     };
-    let engine = EngineKind::default().engine();
-    let decoded = decode(&[input], &BTreeMap::new(), &config, engine, &Watch::none()).unwrap();
+    let decoded = decode_agreed(&[input], &BTreeMap::new(), &config);
     decoded.threads.into_iter().next()
 }
 
@@ -242,8 +241,7 @@ fn lldb_cores_split_into_threads() {
         cpu: Some("6/85/4".parse().unwrap()),
         ..Config::default()
     };
-    let engine = EngineKind::default().engine();
-    let decoded = decode(&inputs, &images, &config, engine, &Watch::none()).unwrap();
+    let decoded = decode_agreed(&inputs, &images, &config);
 
     // As LLDB 22 has it: "thread trace dump info" says 153 continuous executions, 5 PSB blocks; one
     // and one of thread 3497496, two and two of thread 3497497, none of thread 3497234.

@@ -2,6 +2,7 @@
 //!
 //! libipt walks one instruction of a stream that names an address and says nothing else; its image
 //! gives the bytes there.
+#![cfg(feature = "libipt")]
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 use backtrail_pt::instruction::{DecodeError, Mode, Role, decode};

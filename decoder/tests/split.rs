@@ -1,9 +1,12 @@
 //! Splitting a processor's trace: what is proven is given out, the rest is counted.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
+#[path = "common/agreed.rs"]
+mod agreed;
+
+use agreed::decode_agreed;
 use backtrail_decoder::{
-    Config, CpuReport, Decoded, EngineKind, GapCause, Image, Input, MarkKind, Section, Switch,
-    UnattributedReason, Watch, decode,
+    Config, CpuReport, Decoded, GapCause, Image, Input, MarkKind, Section, Switch, UnattributedReason,
 };
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::{Avma, Cpu, Encoder, EncoderOptions, Pid, Tid, TimingParams, Tsc};
@@ -75,8 +78,7 @@ fn split(traces: Vec<(Encoder, Vec<Switch>)>) -> Decoded {
         })
         .collect();
     let images = BTreeMap::from([(OURS, Arc::new(image))]);
-    let engine = EngineKind::default().engine();
-    decode(&inputs, &images, &Config::default(), engine, &Watch::none()).unwrap()
+    decode_agreed(&inputs, &images, &Config::default())
 }
 
 fn lens(decoded: &Decoded) -> Vec<(u32, u64)> {

@@ -1,9 +1,11 @@
 //! Code that changes while it is traced: every flow is decoded with the bytes that it ran.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
-use backtrail_decoder::{
-    Boundary, Change, Config, EngineKind, GapCause, History, Image, Input, Section, Version, Watch, decode,
-};
+#[path = "common/agreed.rs"]
+mod agreed;
+
+use agreed::decode_agreed;
+use backtrail_decoder::{Boundary, Change, Config, GapCause, History, Image, Input, Section, Version};
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -184,15 +186,8 @@ fn history(trace: Vec<u8>, image: &Image, tid: Tid) -> History {
         trace: Arc::new(trace),
         image: Arc::new(image.clone()),
     };
-    let engine = EngineKind::default().engine();
-    let decoded = decode(
-        &[input],
-        &BTreeMap::new(),
-        &Config::default(),
-        engine,
-        &Watch::none(),
-    );
-    decoded.unwrap().threads.into_iter().next().unwrap()
+    let decoded = decode_agreed(&[input], &BTreeMap::new(), &Config::default());
+    decoded.threads.into_iter().next().unwrap()
 }
 
 /// What was executed, each instruction with its version.

@@ -48,6 +48,10 @@ const fn wish(package: &'static str, sign: Sign, why: &'static str) -> Need {
 pub const BUILD: &[Need] = &[
     need("gcc", Sign::Tool("cc"), "links, and compiles the C demo"),
     need("libc6-dev", Sign::Tool("cc"), "the C library's headers"),
+];
+
+/// What building with the feature `libipt` needs beside [`BUILD`].
+pub const ORACLE: &[Need] = &[
     need(
         "cmake",
         Sign::Tool("cmake"),

@@ -13,7 +13,7 @@ pub enum Extent {
 
 /// Installs what is needed, then checks format, lints and invariants, builds, and tests.
 pub fn run(extent: Extent) -> Result<(), Failure> {
-    packages::ensure(&[packages::BUILD, packages::TEST])?;
+    packages::ensure(&[packages::BUILD, packages::ORACLE, packages::TEST])?;
     if extent == Extent::All {
         packages::ensure(&[&packages::programs()])?;
     }
@@ -21,7 +21,7 @@ pub fn run(extent: Extent) -> Result<(), Failure> {
     tidy::run()?;
     shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     // The end-to-end tests run the binary of this very build.
-    shell::run(shell::cargo().args(["build", "--package", "backtrail"]))?;
+    shell::run(shell::cargo().args(["build", "--package", "backtrail", "--features", "libipt"]))?;
     let mut tests = shell::cargo();
     tests
         .args(["test", "--workspace"])

@@ -1,5 +1,7 @@
 //! Captures of real processors, and a minimal loader for the ELF files beside them.
 
+pub mod agreed;
+
 use backtrail_decoder::{Image, Section};
 use backtrail_pt::Avma;
 use object::read::elf::{FileHeader, ProgramHeader};

@@ -19,7 +19,7 @@ use std::{env, thread};
 
 /// The engines that must agree, the one first that has been there the longest.
 pub fn engines() -> Vec<&'static dyn Engine> {
-    let mut engines: Vec<&dyn Engine> = EngineKind::ALL.into_iter().map(EngineKind::engine).collect();
+    let mut engines: Vec<&dyn Engine> = EngineKind::ALL.iter().map(|kind| kind.engine()).collect();
     engines.sort_by_key(|engine| engine.name() != Libipt.name());
     engines
 }

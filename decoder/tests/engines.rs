@@ -1,4 +1,4 @@
-//! The libipt engine on streams made for it, and on damaged ones.
+//! The engines on streams made for them, and on damaged ones.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 mod common;
@@ -8,6 +8,7 @@ use backtrail_decoder::{
 };
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid, TimingParams, Tsc};
+use common::agreed::decode_agreed;
 use common::{add_elf, capture};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,8 +29,7 @@ fn run(trace: Vec<u8>, image: Arc<Image>, config: &Config) -> History {
         trace: Arc::new(trace),
         image,
     };
-    let engine = EngineKind::default().engine();
-    let decoded = decode(&[input], &BTreeMap::new(), config, engine, &Watch::none()).unwrap();
+    let decoded = decode_agreed(&[input], &BTreeMap::new(), config);
     decoded.threads.into_iter().next().unwrap()
 }
 
@@ -202,16 +202,8 @@ fn between_two_buffers_of_a_thread_is_a_gap() {
             image: image(&SYSCALL),
         }
     };
-    let engine = EngineKind::default().engine();
     let inputs = [input(), input()];
-    let decoded = decode(
-        &inputs,
-        &BTreeMap::new(),
-        &Config::default(),
-        engine,
-        &Watch::none(),
-    )
-    .unwrap();
+    let decoded = decode_agreed(&inputs, &BTreeMap::new(), &Config::default());
     let [history] = &*decoded.threads else {
         panic!("{} threads", decoded.threads.len())
     };
@@ -238,9 +230,11 @@ fn a_watch_cancels() {
         cancel: &AtomicBool::new(true),
         progress: &|_| {},
     };
-    let engine = EngineKind::default().engine();
-    let decoded = decode(&[input], &BTreeMap::new(), &Config::default(), engine, &watch);
-    assert_eq!(decoded.err(), Some(Canceled));
+    for kind in EngineKind::ALL {
+        let input = std::slice::from_ref(&input);
+        let decoded = decode(input, &BTreeMap::new(), &Config::default(), kind.engine(), &watch);
+        assert_eq!(decoded.err(), Some(Canceled), "{kind}");
+    }
 }
 
 #[test]
