@@ -8,7 +8,7 @@ mod stack;
 
 use crate::{Canceled, History, Watch};
 use backtrail_pt::Avma;
-use nodes::{NO_PARENT, Nodes};
+use nodes::{NO_NODE, NO_PARENT, Nodes};
 use std::ops::Range;
 
 /// Where functions lie: told to the decoder, which knows no symbols.
@@ -228,15 +228,10 @@ impl Forest {
         }
     }
 
-    /// A call.
-    ///
-    /// # Panics
-    /// For an id of another forest that this one has not.
+    /// A call; for an id of another forest that this one has not, one without instructions.
     #[must_use]
     pub fn call(&self, id: CallId) -> Call {
-        let Some(node) = self.nodes.get(id.0) else {
-            panic!("call {} of another forest", id.0)
-        };
+        let node = self.nodes.get(id.0).unwrap_or(NO_NODE);
         let site = node.first.wrapping_sub(1);
         let entered = match node.entered {
             Tag::Call => Entered::Call { site },

@@ -50,7 +50,7 @@ pub(super) fn build(
                 rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
             }
         }
-        index += script.count;
+        index += u64::from(script.count);
         last = Some(here);
     }
     if marks.any(|mark| matches!(mark.kind, MarkKind::Gap(_))) {

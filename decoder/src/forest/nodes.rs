@@ -20,6 +20,16 @@ pub(super) struct Node {
     pub left: Left,
 }
 
+/// A call without instructions.
+pub(super) const NO_NODE: Node = Node {
+    first: 0,
+    end: 0,
+    parent: NO_PARENT,
+    function: MAX_FUNCTIONS,
+    entered: Tag::Unknown,
+    left: Left::Unknown,
+};
+
 /// Calls by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {

@@ -85,7 +85,12 @@ pub(super) struct CodeCache {
     /// Parts of blocks, by first address and number of instructions.
     parts: FxHashMap<(u64, u32), u32>,
     scratch: Vec<Code>,
+    /// The blocks of targets met lately, by their addresses' low bits.
+    recent: Vec<(u64, u32)>,
 }
+
+/// Targets remembered; a power of two.
+const RECENT: usize = 1 << 12;
 
 impl CodeCache {
     /// Goes to the code of another process, or of another mode.
@@ -97,7 +102,26 @@ impl CodeCache {
             self.others.insert(self.current, last);
             self.current = wanted;
             self.parts.clear();
+            self.recent.clear();
         }
+    }
+
+    /// The block that begins at a target, as [`Self::at`] has it.
+    #[inline]
+    pub fn at_target(&mut self, address: u64, memory: &dyn Memory) -> Result<u32, Error> {
+        let slot = (address ^ address >> 12) as usize % RECENT;
+        if let Some(&(known, block)) = self.recent.get(slot)
+            && known == address
+            && block != Block::NONE
+        {
+            return Ok(block);
+        }
+        let block = self.at(address, memory)?;
+        self.recent.resize(RECENT, (0, Block::NONE));
+        if let Some(slot) = self.recent.get_mut(slot) {
+            *slot = (address, block);
+        }
+        Ok(block)
     }
 
     /// The block that begins at an address.
@@ -262,5 +286,6 @@ impl CodeCache {
             });
         }
         self.parts.clear();
+        self.recent.clear();
     }
 }

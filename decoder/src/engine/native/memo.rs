@@ -28,26 +28,71 @@ impl Symbol {
 /// The way from a block by a symbol.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    key: u64,
+    key: u32,
     /// The run of all blocks on the way.
     pub run: u32,
     /// The block that is next, when [`End::Block`].
     pub next: u32,
+    /// How many outcomes it used in the low four bits, [`End`] in two, then the number of its effect.
+    rest: u32,
+}
+
+impl Step {
+    fn new(run: u32, next: u32, way: &Way, effect: u32) -> Option<Self> {
+        let rest = u32::from(way.used) | u32::from(way.end as u8) << 4 | effect << 6;
+        (effect >> 26 == 0).then_some(Self {
+            key: EMPTY,
+            run,
+            next,
+            rest,
+        })
+    }
+
+    /// How many outcomes it used.
+    #[inline]
+    pub fn used(&self) -> u32 {
+        self.rest & 0xf
+    }
+
+    #[inline]
+    pub fn end(&self) -> End {
+        match self.rest >> 4 & 3 {
+            0 => End::Block,
+            1 => End::Return,
+            _ => End::Target,
+        }
+    }
+
+    #[inline]
+    fn effect(&self) -> usize {
+        (self.rest >> 6) as usize
+    }
+}
+
+/// What a step does to the return stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Effect {
     /// The calls on the way that have not returned, in the memo's list.
-    first_call: u32,
-    calls: u8,
+    first: u32,
+    len: u8,
     /// How many calls were open on the way at most.
     pub deepest: u8,
-    /// How many outcomes it used.
-    pub used: u8,
-    pub end: End,
+}
+
+/// What was found of a way, beside its blocks and calls.
+struct Way {
+    next: u32,
+    used: u8,
+    end: End,
+    deepest: u8,
 }
 
 /// What tells where the way goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum End {
     /// The code.
-    Block,
+    Block = 0,
     /// The return stack: a compressed return.
     Return,
     /// The target in the trace.
@@ -59,6 +104,8 @@ pub(super) struct Memo {
     /// Open addressing, a power of two; at most half full.
     slots: Vec<Step>,
     len: usize,
+    /// The first does nothing.
+    effects: Vec<Effect>,
     /// The blocks that end in a call that a step leaves open.
     calls: Vec<u32>,
     /// Blocks on the way of the step in the making.
@@ -67,17 +114,13 @@ pub(super) struct Memo {
 }
 
 /// The key of no step.
-const EMPTY: u64 = 0;
+const EMPTY: u32 = 0;
 
 const NO_STEP: Step = Step {
     key: EMPTY,
     run: 0,
     next: Block::NONE,
-    first_call: 0,
-    calls: 0,
-    deepest: 0,
-    used: 0,
-    end: End::Block,
+    rest: 0,
 };
 
 impl Memo {
@@ -85,11 +128,14 @@ impl Memo {
     const MAX_BLOCKS: usize = 64;
     /// Steps at most: bounds memory where hardly any comes twice.
     const MAX_STEPS: usize = 1 << 22;
+    /// Blocks with a higher number have no steps.
+    const MAX_BLOCK: u32 = (1 << 25) - 2;
 
     pub fn new() -> Self {
         Self {
             slots: vec![NO_STEP; 1 << 12],
             len: 0,
+            effects: vec![Effect::default()],
             calls: Vec::new(),
             way: Vec::new(),
             open: Vec::new(),
@@ -100,29 +146,39 @@ impl Memo {
     pub fn clear(&mut self) {
         if self.len > 0 {
             self.slots.fill(NO_STEP);
+            self.effects.truncate(1);
             self.calls.clear();
             self.len = 0;
         }
     }
 
-    /// The blocks of the calls that a step leaves open, the innermost last.
+    /// What a step does to the return stack; `None`: nothing.
     #[inline]
-    pub fn calls(&self, step: &Step) -> &[u32] {
-        let first = step.first_call as usize;
+    pub fn effect(&self, step: &Step) -> Option<&Effect> {
+        match step.effect() {
+            0 => None,
+            effect => self.effects.get(effect),
+        }
+    }
+
+    /// The blocks of the calls that are left open, the innermost last.
+    #[inline]
+    pub fn calls(&self, effect: &Effect) -> &[u32] {
+        let first = effect.first as usize;
         self.calls
-            .get(first..first + usize::from(step.calls))
+            .get(first..first + usize::from(effect.len))
             .unwrap_or(&[])
     }
 
     #[inline]
-    fn key(block: u32, symbol: Symbol) -> u64 {
-        (u64::from(block) + 1) << 8 | u64::from(symbol.0)
+    fn key(block: u32, symbol: Symbol) -> u32 {
+        (block + 1) << 7 | u32::from(symbol.0)
     }
 
     #[inline]
-    fn slot(&self, key: u64) -> usize {
+    fn slot(&self, key: u32) -> usize {
         let mask = self.slots.len() - 1;
-        let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        let mut at = (u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
         loop {
             let found = self.slots[at].key;
             if found == key || found == EMPTY {
@@ -141,6 +197,9 @@ impl Memo {
         code: &mut CodeCache,
         memory: &dyn Memory,
     ) -> Option<Step> {
+        if block > Self::MAX_BLOCK {
+            return None;
+        }
         let key = Self::key(block, symbol);
         let found = self.slots[self.slot(key)];
         if found.key == key {
@@ -160,14 +219,31 @@ impl Memo {
         if self.len >= Self::MAX_STEPS {
             return None;
         }
-        let mut step = self.follow(block, symbol, code, memory)?;
-        step.key = Self::key(block, symbol);
-        step.run = code.path(&self.way)?;
-        step.first_call = u32::try_from(self.calls.len()).ok()?;
-        step.calls = u8::try_from(self.open.len()).ok()?;
-        self.calls.extend_from_slice(&self.open);
+        let way = self.follow(block, symbol, code, memory)?;
+        let run = code.path(&self.way)?;
+        let effect = self.effect_of(&way)?;
+        let key = Self::key(block, symbol);
+        let step = Step {
+            key,
+            ..Step::new(run, way.next, &way, effect)?
+        };
         self.insert(step);
         Some(step)
+    }
+
+    /// The number of what the way does to the return stack.
+    fn effect_of(&mut self, way: &Way) -> Option<u32> {
+        if way.deepest == 0 {
+            return Some(0);
+        }
+        let number = u32::try_from(self.effects.len()).ok()?;
+        self.effects.push(Effect {
+            first: u32::try_from(self.calls.len()).ok()?,
+            len: u8::try_from(self.open.len()).ok()?,
+            deepest: way.deepest,
+        });
+        self.calls.extend_from_slice(&self.open);
+        Some(number)
     }
 
     /// Follows the code from a block; the way and the open calls are left in their lists.
@@ -177,7 +253,7 @@ impl Memo {
         symbol: Symbol,
         code: &mut CodeCache,
         memory: &dyn Memory,
-    ) -> Option<Step> {
+    ) -> Option<Way> {
         let (bits, len) = (symbol.0, symbol.len());
         self.way.clear();
         self.open.clear();
@@ -189,11 +265,11 @@ impl Memo {
             }
             let here = *code.blocks.get(at as usize)?;
             self.way.push(at);
-            let done = |end: End, used: u32| Step {
+            let done = |end: End, used: u32| Way {
+                next: Block::NONE,
                 end,
                 used: used as u8,
                 deepest: deepest as u8,
-                ..NO_STEP
             };
             let next = match here.exit {
                 Exit::Gone => return None,
@@ -212,7 +288,7 @@ impl Memo {
                 Exit::IndirectCall => {
                     self.open.push(at);
                     let deepest = deepest.max(self.open.len()) as u8;
-                    return Some(Step {
+                    return Some(Way {
                         deepest,
                         ..done(End::Target, 0)
                     });
@@ -241,7 +317,7 @@ impl Memo {
             };
             at = code.at(next, memory).ok()?;
             if used == len && symbol != Symbol::TARGET {
-                return Some(Step {
+                return Some(Way {
                     next: at,
                     ..done(End::Block, used)
                 });

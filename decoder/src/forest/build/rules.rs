@@ -17,11 +17,33 @@ pub(super) struct Rules<'a> {
 /// An instruction that flow goes on from.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
-    pub last: Instruction,
+    pub pc: Avma,
     /// The number of the place behind it, where a call returns to.
     behind: u32,
+    len: u8,
+    pub way: Way,
     /// It lies between a call and the function meant.
     glue: bool,
+}
+
+/// A [`Cofi`] without its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Sequential,
+    Conditional,
+    Jump,
+    Call,
+    IndirectJump,
+    IndirectCall,
+    Return,
+    Far,
+}
+
+impl Source {
+    /// The address behind it.
+    pub fn next(&self) -> Avma {
+        self.pc + u64::from(self.len)
+    }
 }
 
 impl<'a> Rules<'a> {
@@ -35,8 +57,19 @@ impl<'a> Rules<'a> {
     /// An instruction that flow goes on from, looked up.
     pub fn source(&mut self, last: Instruction) -> Source {
         Source {
-            last,
+            pc: last.pc,
             behind: self.places.of(last.next()).id,
+            len: last.len,
+            way: match last.cofi {
+                Cofi::Sequential => Way::Sequential,
+                Cofi::Conditional { .. } => Way::Conditional,
+                Cofi::Jump { .. } => Way::Jump,
+                Cofi::Call { .. } => Way::Call,
+                Cofi::IndirectJump => Way::IndirectJump,
+                Cofi::IndirectCall => Way::IndirectCall,
+                Cofi::Return => Way::Return,
+                Cofi::FarTransfer => Way::Far,
+            },
             glue: self.places.is_glue(last.pc),
         }
     }
@@ -127,22 +160,18 @@ impl<'a> Rules<'a> {
     /// An instruction and what follows it, nothing between.
     #[inline]
     pub fn transfer(&mut self, from: &Source, to: Place, index: u64) {
-        let last = from.last;
-        match last.cofi {
-            Cofi::Sequential if last.next() == to.at => {}
-            Cofi::Conditional { .. } if last.next() == to.at => {}
+        match from.way {
+            Way::Sequential | Way::Conditional if from.next() == to.at => {}
             // `call next`: how position-independent code reads its own address; nothing returns.
-            Cofi::Call { .. } | Cofi::IndirectCall if last.next() == to.at => {}
-            Cofi::Call { .. } | Cofi::IndirectCall => self.call(from, to, index),
+            Way::Call | Way::IndirectCall if from.next() == to.at => {}
+            Way::Call | Way::IndirectCall => self.call(from, to, index),
             // A return made by hand: `pop %rcx; jmp *%rcx`.
-            Cofi::IndirectJump if self.stack.expecting(to).is_some() => self.returned(from, to, index),
-            Cofi::Conditional { .. } | Cofi::Jump { .. } | Cofi::IndirectJump => {
-                self.jump(from, to, index);
-            }
-            Cofi::Return => self.returned(from, to, index),
+            Way::IndirectJump if self.stack.expecting(to).is_some() => self.returned(from, to, index),
+            Way::Conditional | Way::Jump | Way::IndirectJump => self.jump(from, to, index),
+            Way::Return => self.returned(from, to, index),
             // Only where the kernel is traced too: a system call begins, or one ends.
-            Cofi::FarTransfer => self.taken_away(index, to, last.next(), Some(last.pc)),
-            Cofi::Sequential => self.elsewhere(to, index),
+            Way::Far => self.taken_away(index, to, from.next(), Some(from.pc)),
+            Way::Sequential => self.elsewhere(to, index),
         }
     }
 
@@ -281,10 +310,9 @@ impl<'a> Rules<'a> {
 
     /// Tracing went off after an instruction and on again at `to`.
     fn back(&mut self, from: &Source, to: Place, index: u64) {
-        let last = from.last;
-        match last.cofi {
-            Cofi::FarTransfer => self.taken_away(index, to, last.next(), Some(last.pc)),
-            Cofi::Return => {
+        match from.way {
+            Way::Far => self.taken_away(index, to, from.next(), Some(from.pc)),
+            Way::Return => {
                 // Out of a filter's range, and back in.
                 self.leave(self.stack.base(), index, Left::Return);
                 self.elsewhere(to, index);

@@ -1,9 +1,8 @@
 //! What the blocks of a path do to the open calls, found out once.
 
-use super::rules::{Rules, Source};
+use super::rules::{Rules, Source, Way};
 use crate::forest::places::Place;
 use crate::history::Flow;
-use backtrail_pt::Cofi;
 
 /// A path as far as calls go.
 pub(super) struct Script {
@@ -18,7 +17,7 @@ pub(super) struct Script {
     pub home: u32,
     /// None of the others has been left out: the function does not matter.
     pub complete: bool,
-    pub count: u64,
+    pub count: u32,
 }
 
 /// From one block of a path to the next.
@@ -81,7 +80,7 @@ impl Scripts {
             turns: turns.len() as u32,
             home,
             complete: turns.len() == before,
-            count: flow.paths.count(path),
+            count: u32::try_from(flow.paths.count(path)).ok()?,
         };
         self.turns.extend(turns);
         let number = u32::try_from(self.scripts.len()).ok()?;
@@ -126,16 +125,14 @@ fn keep_what_matters(turns: &mut Vec<Turn>, home: u32, rules: &Rules<'_>) {
     let mut lost = false;
     turns.retain(|turn| {
         let here = functions.last().copied().unwrap_or(Place::UNKNOWN);
-        let (last, to) = (turn.from.last, turn.to);
-        let falls = last.next() == to.at;
-        match last.cofi {
-            Cofi::Sequential | Cofi::Conditional { .. } | Cofi::Call { .. } if falls => return false,
-            Cofi::Conditional { .. } | Cofi::Jump { .. } if !lost && rules.places.contains(here, to.at) => {
-                return false;
-            }
-            Cofi::Call { .. } => functions.push(to.function),
+        let to = turn.to;
+        let falls = turn.from.next() == to.at;
+        match turn.from.way {
+            Way::Sequential | Way::Conditional | Way::Call if falls => return false,
+            Way::Conditional | Way::Jump if !lost && rules.places.contains(here, to.at) => return false,
+            Way::Call => functions.push(to.function),
             // It is matched with the call that it returns from; below `home` nothing is known.
-            Cofi::Return if functions.len() > 1 => drop(functions.pop()),
+            Way::Return if functions.len() > 1 => drop(functions.pop()),
             _ => lost = true,
         }
         true

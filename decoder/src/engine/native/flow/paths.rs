@@ -54,9 +54,9 @@ impl<'b> Flow<'_, 'b> {
             };
             self.take(&step);
             (moved, whole) = (true, None);
-            len -= u32::from(step.used);
+            len -= step.used();
             at = step.next;
-            if step.end == End::Return {
+            if step.end() == End::Return {
                 let Some(call) = self.returns.pop() else {
                     self.leave_paths(raw, bits, len);
                     return Err(Stop::Error(Error::NoCall, self.code.last_of(step.run)));
@@ -87,8 +87,11 @@ impl<'b> Flow<'_, 'b> {
             self.flush();
         }
         self.until_progress -= 1;
-        self.returns.make_room(step.deepest);
-        for &block in self.memo.calls(step) {
+        let Some(effect) = self.memo.effect(step) else {
+            return;
+        };
+        self.returns.make_room(effect.deepest);
+        for &block in self.memo.calls(effect) {
             if let Some(call) = self.code.blocks.get(block as usize) {
                 self.returns.push(Call {
                     address: call.end,
@@ -128,6 +131,6 @@ impl<'b> Flow<'_, 'b> {
     /// The block at a target.
     #[inline]
     fn target_block(&mut self, ip: u64) -> u32 {
-        self.find(ip).unwrap_or(Block::NONE)
+        self.code.at_target(ip, self.memory).unwrap_or(Block::NONE)
     }
 }
