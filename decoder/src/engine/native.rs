@@ -5,6 +5,7 @@
 //! events at their places.
 
 mod calibration;
+mod chunk;
 mod code;
 mod errata;
 mod error;

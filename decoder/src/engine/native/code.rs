@@ -212,6 +212,11 @@ impl CodeCache {
         }
     }
 
+    /// The run of blocks by their numbers in the table, one after the other.
+    pub fn run_of(&mut self, parts: &[u32]) -> Option<u32> {
+        self.paths.push(parts, &self.table)
+    }
+
     /// The run of the instructions `from..to` of a block.
     pub fn part(&mut self, block: &Block, from: u32, to: u32) -> Option<u32> {
         if (from, to) == (0, block.count) {

@@ -9,6 +9,7 @@ mod paths;
 mod quiet;
 mod walk;
 
+use super::chunk::Chunks;
 use super::code::CodeCache;
 use super::errata::Errata;
 use super::error::Error;
@@ -50,6 +51,7 @@ pub(super) struct Flow<'a, 'b> {
     returns: Returns,
     code: CodeCache,
     memo: Memo,
+    chunks: Chunks,
     batch: Vec<u32>,
     quiet: Quiet,
     /// The last time told.
@@ -100,6 +102,7 @@ impl<'a, 'b> Flow<'a, 'b> {
             returns: Returns::new(),
             code: CodeCache::default(),
             memo: Memo::new(),
+            chunks: Chunks::new(),
             batch: Vec::with_capacity(BATCH),
             quiet: Quiet::default(),
             last: None,
@@ -184,6 +187,7 @@ impl<'a, 'b> Flow<'a, 'b> {
         if !change.ranges.is_empty() {
             self.code.forget(&change.ranges);
             self.memo.clear();
+            self.chunks.clear();
         }
         self.space = change.space;
         self.select();

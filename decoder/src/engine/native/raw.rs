@@ -30,6 +30,37 @@ impl<'a> Raw<'a> {
         }
     }
 
+    /// The last IP.
+    #[inline]
+    pub fn ip(&self) -> u64 {
+        self.last_ip
+    }
+
+    /// Bytes from here on; `None`: there are fewer.
+    #[inline]
+    pub fn window(&self) -> Option<u64> {
+        let bytes = self.trace.get(self.offset..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*bytes))
+    }
+
+    /// Goes on behind `len` bytes that are known, with the last IP of there, if it is another.
+    #[inline]
+    pub fn skip(&mut self, len: u8, ip: Option<u64>) {
+        self.offset += usize::from(len);
+        self.last_ip = ip.unwrap_or(self.last_ip);
+    }
+
+    /// How long the next packet is, when it is one of a branch; else long.
+    pub fn next_len(&self) -> usize {
+        match self.trace.get(self.offset) {
+            Some(&first) if first & 1 == 0 && first != 2 => 1,
+            Some(0x2d) => 3,
+            Some(0x4d) => 5,
+            Some(0x6d) => 7,
+            _ => usize::MAX / 2,
+        }
+    }
+
     pub fn last_ip(&self) -> LastIp {
         LastIp::new(Avma(self.last_ip))
     }

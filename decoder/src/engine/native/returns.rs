@@ -40,6 +40,23 @@ impl Returns {
         self.len = (self.len + 1).min(Self::DEPTH);
     }
 
+    /// These calls are the innermost, the innermost first, and so many calls more would forget none.
+    #[inline]
+    pub fn fits(&self, calls: &[Call], more: u8) -> bool {
+        let innermost = |at: usize| self.calls[(self.top + 2 * Self::DEPTH - 1 - at) % Self::DEPTH];
+        self.len >= calls.len()
+            && self.len + usize::from(more) <= Self::DEPTH
+            && calls.iter().enumerate().all(|(at, &call)| innermost(at) == call)
+    }
+
+    /// Returns from so many calls, and makes others.
+    #[inline]
+    pub fn replace(&mut self, returned: usize, calls: &[Call]) {
+        self.len -= returned.min(self.len);
+        self.top = (self.top + 2 * Self::DEPTH - returned.min(Self::DEPTH)) % Self::DEPTH;
+        calls.iter().for_each(|&call| self.push(call));
+    }
+
     /// Forgets the oldest as so many calls more would have done, which have returned meanwhile.
     #[inline]
     pub fn make_room(&mut self, calls: u8) {

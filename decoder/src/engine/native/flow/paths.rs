@@ -1,6 +1,7 @@
 //! The fast way: outcomes by the packet and targets straight from the bytes, while nothing else is between.
 
 use super::{BATCH, Flow, Stop};
+use crate::engine::native::chunk::Start;
 use crate::engine::native::code::{Block, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::Item;
@@ -26,6 +27,20 @@ impl<'b> Flow<'_, 'b> {
         let mut moved = false;
         while at != Block::NONE && self.until_progress > 1 {
             if len == 0 {
+                self.chunks.boundary(&raw, at, &mut self.code);
+                if self.chunks.are_wanted()
+                    && let Some(window) = raw.window()
+                {
+                    let start = Start { block: at, window };
+                    if let Some(chunk) = self.chunks.find(start, raw.ip(), &self.returns) {
+                        self.chunks.apply(&chunk, &mut raw, &mut self.returns);
+                        self.push_run(chunk.run);
+                        at = chunk.next;
+                        (moved, whole) = (true, None);
+                        continue;
+                    }
+                    self.chunks.begin(start, &raw);
+                }
                 let before = raw;
                 match raw.next() {
                     None => break,
@@ -39,6 +54,7 @@ impl<'b> Flow<'_, 'b> {
                             break;
                         };
                         self.take(&step);
+                        self.chunks.target();
                         moved = true;
                         self.ip = ip;
                         at = self.target_block(ip);
@@ -58,13 +74,16 @@ impl<'b> Flow<'_, 'b> {
             at = step.next;
             if step.end() == End::Return {
                 let Some(call) = self.returns.pop() else {
+                    self.chunks.abandon();
                     self.leave_paths(raw, bits, len);
                     return Err(Stop::Error(Error::NoCall, self.code.last_of(step.run)));
                 };
+                self.chunks.returned_from(call);
                 self.ip = call.address;
                 at = self.block_behind(call);
             }
         }
+        self.chunks.abandon();
         if !moved {
             return Ok(None);
         }
@@ -82,23 +101,34 @@ impl<'b> Flow<'_, 'b> {
     /// The blocks of a step have run.
     #[inline]
     fn take(&mut self, step: &Step) {
-        self.batch.push(step.run);
+        self.push_run(step.run);
+        let Self {
+            memo,
+            code,
+            chunks,
+            returns,
+            ..
+        } = self;
+        let Some(effect) = memo.effect(step) else {
+            chunks.step(step.run, std::iter::empty(), 0);
+            return;
+        };
+        let calls = memo.calls(effect).iter().filter_map(|&block| {
+            let address = code.blocks.get(block as usize)?.end;
+            Some(Call { address, block })
+        });
+        returns.make_room(effect.deepest);
+        calls.clone().for_each(|call| returns.push(call));
+        chunks.step(step.run, calls, effect.deepest);
+    }
+
+    #[inline]
+    fn push_run(&mut self, run: u32) {
+        self.batch.push(run);
         if self.batch.len() >= BATCH {
             self.flush();
         }
         self.until_progress -= 1;
-        let Some(effect) = self.memo.effect(step) else {
-            return;
-        };
-        self.returns.make_room(effect.deepest);
-        for &block in self.memo.calls(effect) {
-            if let Some(call) = self.code.blocks.get(block as usize) {
-                self.returns.push(Call {
-                    address: call.end,
-                    block,
-                });
-            }
-        }
     }
 
     /// Reads on as usual, behind what was read here.
