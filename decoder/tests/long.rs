@@ -1,0 +1,248 @@
+//! Long runs of random programs, in which the same packets come again and again at the same places: what an
+//! engine remembers of them must not change what it decodes.
+#![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
+
+#[path = "common/agreed.rs"]
+mod agreed;
+
+use agreed::decode_agreed;
+use backtrail_decoder::{Config, Digest, Image, Input, Section};
+use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How a block ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Through,
+    Conditional { target: usize },
+    Jump { target: usize },
+    Call { target: usize },
+    IndirectJump { targets: [usize; 3] },
+    IndirectCall { targets: [usize; 3] },
+    Return,
+}
+
+/// A block of some one-byte instructions and its end.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    at: u64,
+    plain: u64,
+    end: End,
+}
+
+impl Block {
+    fn last(&self) -> u64 {
+        self.at + self.plain
+    }
+
+    fn next(&self) -> u64 {
+        self.last()
+            + match self.end {
+                End::Through => 0,
+                End::Conditional { .. } => 6,
+                End::Jump { .. } | End::Call { .. } => 5,
+                End::IndirectJump { .. } | End::IndirectCall { .. } => 2,
+                End::Return => 1,
+            }
+    }
+}
+
+/// Numbers that repeat: each is one of few for a while.
+struct Choices {
+    state: u64,
+    again: u64,
+    /// One in so many follows no pattern.
+    noise: u64,
+}
+
+impl Choices {
+    fn next(&mut self) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        // Most follow a pattern, so that loops come round in the same way, but not always.
+        if self.next().is_multiple_of(self.noise) {
+            return self.next() % bound;
+        }
+        self.again = self.again.rotate_left(1);
+        (self.again & 7) % bound
+    }
+}
+
+/// Blocks one behind the other, in two halves 5 GiB apart, so that targets take packets of all lengths.
+fn program(choices: &mut Choices, count: usize, indirect: u64) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut at = 0x40_0000;
+    for number in 0..count {
+        // What gives no packet goes forward, so that nothing goes round without one.
+        let ahead = (count - number - 1).max(1) as u64;
+        let forward = (number + 1 + (choices.next() % ahead) as usize).min(count - 1);
+        let target = choices.next() as usize % count;
+        let mut targets = || [0; 3].map(|_: usize| choices.next() as usize % count);
+        let targets = targets();
+        let end = match choices.next() % indirect {
+            _ if number + 1 == count || number + 1 == count / 2 => End::IndirectJump { targets },
+            0 => End::Through,
+            1 => End::Jump { target: forward },
+            2 | 3 => End::Call { target: forward },
+            4 => End::IndirectJump { targets },
+            5 => End::IndirectCall { targets },
+            6 | 7 => End::Return,
+            _ => End::Conditional { target },
+        };
+        let block = Block {
+            at,
+            plain: 1 + choices.next() % 4,
+            end,
+        };
+        at = block.next();
+        if number + 1 == count / 2 {
+            at += 0x1_4000_0000;
+        } else if matches!(end, End::Jump { .. } | End::IndirectJump { .. } | End::Return) {
+            // Nothing goes on behind it: into other 64 KiB.
+            at += choices.next() % 3 * 0x1_2345;
+        }
+        blocks.push(block);
+    }
+    blocks
+}
+
+fn image(blocks: &[Block]) -> Image {
+    let mut image = Image::new();
+    for block in blocks {
+        let mut code = vec![0x90; block.plain as usize];
+        let relative = |target: usize| (blocks[target].at.wrapping_sub(block.next()) as u32).to_le_bytes();
+        match block.end {
+            End::Through => {}
+            End::Conditional { target } => {
+                code.extend([0x0f, 0x84]);
+                code.extend(relative(target));
+            }
+            End::Jump { target } => {
+                code.push(0xe9);
+                code.extend(relative(target));
+            }
+            End::Call { target } => {
+                code.push(0xe8);
+                code.extend(relative(target));
+            }
+            End::IndirectJump { .. } => code.extend([0xff, 0xe0]),
+            End::IndirectCall { .. } => code.extend([0xff, 0xd0]),
+            End::Return => code.push(0xc3),
+        }
+        image.add(Section {
+            start: Avma(block.at),
+            bytes: Arc::new(code),
+        });
+    }
+    image
+}
+
+/// Runs the program for some blocks; a return without a call goes to the first block.
+fn run(blocks: &[Block], choices: &mut Choices, steps: u32, options: EncoderOptions) -> (Vec<u8>, u64, u64) {
+    let mut encoder = Encoder::new(options);
+    encoder.start();
+    encoder.enable(Avma(blocks[0].at));
+    let (mut digest, mut count) = (Digest::default(), 0);
+    let mut stack: Vec<usize> = Vec::new();
+    let mut at = 0;
+    for _ in 0..steps {
+        if encoder.psb_due() {
+            encoder.psb(Avma(blocks[at].at));
+        }
+        let block = &blocks[at];
+        let last = block.last() + u64::from(!matches!(block.end, End::Through));
+        (block.at..last).for_each(|pc| digest.push(Avma(pc)));
+        count += last - block.at;
+        let next = Avma(block.next());
+        at = match block.end {
+            End::Through => at + 1,
+            End::Conditional { target } => {
+                let taken = choices.below(2) == 1;
+                encoder.conditional(taken);
+                if taken { target } else { at + 1 }
+            }
+            End::Jump { target } => target,
+            End::Call { target } => {
+                encoder.call(next, Avma(blocks[target].at), true);
+                if blocks[target].at != next.0 {
+                    stack.push(at + 1);
+                }
+                target
+            }
+            End::IndirectJump { targets } => {
+                let target = targets[choices.below(3) as usize];
+                encoder.indirect(Avma(blocks[target].at));
+                target
+            }
+            End::IndirectCall { targets } => {
+                let target = targets[choices.below(3) as usize];
+                encoder.call(next, Avma(blocks[target].at), false);
+                encoder.indirect(Avma(blocks[target].at));
+                stack.push(at + 1);
+                target
+            }
+            End::Return => {
+                let target = stack.pop().unwrap_or(0);
+                encoder.near_return(Avma(blocks[target].at));
+                target
+            }
+        };
+        // Deeper than any return stack: the oldest are forgotten.
+        if stack.len() > 300 {
+            stack.drain(..100);
+        }
+    }
+    encoder.disable_async(Avma(blocks[at].at));
+    (encoder.take(), count, digest.value())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_comes_again_is_decoded_again(
+        seed in 1u64..,
+        count in 8usize..200,
+        compress_returns: bool,
+        long_tnt: bool,
+        indirect in prop_oneof![Just(12u64), Just(50), Just(200)],
+        noise in prop_oneof![Just(8u64), Just(100), Just(1000)],
+        psb_period in prop_oneof![Just(512usize), Just(4096), Just(1 << 20)],
+    ) {
+        let mut choices = Choices { state: seed, again: seed.rotate_left(17), noise };
+        let mut blocks = program(&mut choices, count, indirect);
+        // What cannot reach its target goes on to the next block.
+        for at in 0..blocks.len() {
+            let block = blocks[at];
+            let far = |target: usize| block.next().abs_diff(blocks[target].at) >= 1 << 31;
+            if let End::Jump { target } | End::Call { target } | End::Conditional { target } = block.end
+                && far(target)
+            {
+                let target = at + 1;
+                blocks[at].end = match block.end {
+                    End::Jump { .. } => End::Jump { target },
+                    End::Call { .. } => End::Call { target },
+                    _ => End::Conditional { target },
+                };
+            }
+        }
+        let steps = 60_000;
+        let options = EncoderOptions { psb_period, compress_returns, long_tnt, timing: None };
+        let (trace, len, digest) = run(&blocks, &mut choices, steps, options);
+        let input = Input::Thread {
+            tid: Tid(1),
+            trace: Arc::new(trace),
+            image: Arc::new(image(&blocks)),
+        };
+        let decoded = decode_agreed(&[input], &BTreeMap::new(), &Config::default());
+        let history = &decoded.threads[0];
+        prop_assert_eq!((history.len(), history.digest(), history.errors()), (len, digest, 0));
+    }
+}
