@@ -229,7 +229,7 @@ pub struct Decode {
     /// The decode engine
     #[arg(long, value_name = "ENGINE", default_value = "native")]
     pub engine: String,
-    /// At most so many threads decode at once; the libipt engine uses one
+    /// At most so many threads decode at once; no engine uses more than one yet
     #[arg(long, value_name = "N")]
     pub jobs: Option<std::num::NonZeroUsize>,
 }

@@ -136,15 +136,16 @@ impl Flow<'_, '_> {
     fn follow(&mut self, mut status: ffi::Status) -> Stop {
         loop {
             while status.event_pending() {
-                match self.decoder.event() {
-                    Ok((event, next)) => {
-                        self.event(&event);
-                        self.quiet = Quiet::default();
-                        status = next;
-                    }
+                let (event, next) = self.decoder.event();
+                if let Some(event) = event {
+                    self.event(&event);
+                    self.quiet = Quiet::default();
+                }
+                status = match next {
+                    Ok(next) => next,
                     Err(error) if error.is_end() => return Stop::EndOfTrace,
                     Err(error) => return Stop::Error(error, None),
-                }
+                };
                 if let Some(stop) = self.tick() {
                     return stop;
                 }

@@ -191,14 +191,17 @@ impl<'a> Decoder<'a> {
         Error::of(status).is_ok().then_some(offset)
     }
 
-    /// Fetches an event that is pending.
-    pub fn event(&mut self) -> Result<(RawEvent, Status), Error> {
+    /// Fetches an event that is pending. It may come together with an error, which is of what follows.
+    pub fn event(&mut self) -> (Option<RawEvent>, Result<Status, Error>) {
         // SAFETY: a C struct of numbers: all zeros is a value of it.
         let mut event: sys::pt_event = unsafe { std::mem::zeroed() };
+        // No event is of this type: whether there is one is seen by it.
+        event.type_ = sys::pt_event_type::MAX;
         // SAFETY: both pointers are valid, and the size is the struct's.
         let status =
             unsafe { sys::pt_insn_event(self.raw.as_ptr(), &raw mut event, size_of::<sys::pt_event>()) };
-        Error::of(status).map(|status| (raw_event(&event), status))
+        let filled = event.type_ != sys::pt_event_type::MAX;
+        (filled.then(|| raw_event(&event)), Error::of(status))
     }
 
     /// Goes over the next instruction.

@@ -42,8 +42,9 @@ pub(super) struct Chunk {
 
 /// Chunks by their starts.
 pub(super) struct Chunks {
-    /// Pairs: a chunk is in one of two slots.
+    /// Pairs, of a power of two: a chunk is in one of two slots.
     slots: Vec<Chunk>,
+    pairs: usize,
     /// Of starts that were met once: what says so.
     met: Vec<u16>,
     calls: Vec<Call>,
@@ -90,19 +91,19 @@ const NO_CHUNK: Chunk = Chunk {
 };
 
 impl Chunks {
-    /// Pairs of slots, a power of two.
-    const PAIRS: usize = 1 << 16;
-    /// A power of two.
-    const MET: usize = 1 << 16;
+    /// Pairs of slots at most, a power of two; fewer for a short trace.
+    const MAX_PAIRS: usize = 1 << 16;
     /// Chunks made at most: bounds memory where hardly any comes again.
     const MAX: usize = 1 << 18;
     /// So much bad luck is enough, and then for so long none is looked for.
     const BAD_LUCK: i32 = -(1 << 14);
     const IDLE: u32 = 1 << 20;
 
-    pub fn new() -> Self {
+    /// For a trace of so many bytes.
+    pub fn new(bytes: usize) -> Self {
         Self {
             slots: Vec::new(),
+            pairs: (bytes / 64).clamp(1, Self::MAX_PAIRS).next_power_of_two(),
             met: Vec::new(),
             calls: Vec::new(),
             made: 0,
@@ -134,7 +135,7 @@ impl Chunks {
     /// The chunk that begins here, when the last IP and the calls are those of before.
     #[inline]
     pub fn find(&mut self, start: Start, ip: u64, returns: &Returns) -> Option<Chunk> {
-        let pair = Self::pair(start);
+        let pair = self.pair(start);
         let found = self.slots.get(pair..pair + 2).and_then(|pair| {
             let of_start = |chunk: &&Chunk| chunk.start == start;
             let chunk = pair.iter().find(of_start)?;
@@ -150,8 +151,8 @@ impl Chunks {
 
     /// The first slot of a start's pair.
     #[inline]
-    fn pair(start: Start) -> usize {
-        Self::hash(start) as usize % Self::PAIRS * 2
+    fn pair(&self, start: Start) -> usize {
+        (Self::hash(start) as usize & (self.pairs - 1)) * 2
     }
 
     /// A chunk may be looked for, or made.
@@ -188,12 +189,12 @@ impl Chunks {
     #[inline]
     pub fn begin(&mut self, start: Start, raw: &Raw<'_>) {
         if self.slots.is_empty() {
-            self.slots.resize(Self::PAIRS * 2, NO_CHUNK);
-            self.met.resize(Self::MET, 0);
+            self.slots.resize(self.pairs * 2, NO_CHUNK);
+            self.met.resize(self.pairs, 0);
         }
         let hash = Self::hash(start);
         let tag = (hash >> 48) as u16 | 1;
-        let Some(met) = self.met.get_mut(hash as usize >> 8 & (Self::MET - 1)) else {
+        let Some(met) = self.met.get_mut(hash as usize >> 8 & (self.pairs - 1)) else {
             return;
         };
         if std::mem::replace(met, tag) != tag || self.made >= Self::MAX {
@@ -282,7 +283,7 @@ impl Chunks {
         self.calls.extend_from_slice(&self.opened);
         self.made += 1;
         // The newer of the two stays the longer.
-        let pair = Self::pair(recording.start);
+        let pair = self.pair(recording.start);
         let [first, second] = self.slots.get_mut(pair..pair + 2)?.first_chunk_mut()?;
         *second = std::mem::replace(first, chunk);
         Some(())

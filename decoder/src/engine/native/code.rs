@@ -1,7 +1,7 @@
 //! The code of a process as blocks, each decoded once.
 
 use super::error::Error;
-use crate::block::{Blocks, Code, MAX_INSTRUCTIONS};
+use crate::block::{Blocks, Code};
 use crate::path::Paths;
 use crate::{Memory, Runs};
 use backtrail_pt::instruction::{self, Mode, Role};
@@ -11,6 +11,10 @@ use std::collections::BTreeMap;
 
 /// The most bytes of an instruction.
 const MAX_LEN: usize = 15;
+
+/// The most instructions of a block: what a target may cost that is jumped to once, in a run of code where
+/// each byte is one.
+const MAX_INSTRUCTIONS: usize = 64;
 
 /// A straight run of instructions up to one that may go elsewhere.
 #[derive(Clone, Copy, Debug)]

@@ -102,7 +102,7 @@ impl<'a, 'b> Flow<'a, 'b> {
             returns: Returns::new(),
             code: CodeCache::default(),
             memo: Memo::new(),
-            chunks: Chunks::new(),
+            chunks: Chunks::new(trace.len()),
             batch: Vec::with_capacity(BATCH),
             quiet: Quiet::default(),
             last: None,

@@ -125,9 +125,9 @@ const NO_STEP: Step = Step {
 
 impl Memo {
     /// Blocks on the way of a step at most, beside one for each outcome.
-    const MAX_BLOCKS: usize = 64;
+    const MAX_BLOCKS: usize = 32;
     /// Steps at most: bounds memory where hardly any comes twice.
-    const MAX_STEPS: usize = 1 << 22;
+    const MAX_STEPS: usize = 1 << 20;
     /// Blocks with a higher number have no steps.
     const MAX_BLOCK: u32 = (1 << 25) - 2;
 
