@@ -7,10 +7,34 @@ mod agreed;
 
 use agreed::decode_agreed;
 use backtrail_decoder::{Config, Digest, Image, Input, Section};
-use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
+use backtrail_pt::encoder::TimingOptions;
+use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid, TimingParams, Tsc};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+const PARAMS: TimingParams = TimingParams {
+    mtc_freq: 3,
+    nom_freq: 32,
+    cpuid_15h_eax: 2,
+    cpuid_15h_ebx: 160,
+};
+
+const fn timing(mtc: bool, cyc: bool) -> Option<TimingOptions> {
+    Some(TimingOptions {
+        params: PARAMS,
+        mtc,
+        cyc,
+    })
+}
+
+/// No time, TSC at each PSB alone, MTC, and CYC too.
+const TIMINGS: [Option<TimingOptions>; 4] = [
+    None,
+    timing(false, false),
+    timing(true, false),
+    timing(true, true),
+];
 
 /// How a block ends.
 #[derive(Clone, Copy, Debug)]
@@ -152,6 +176,7 @@ fn run(blocks: &[Block], choices: &mut Choices, steps: u32, options: EncoderOpti
     let (mut digest, mut count) = (Digest::default(), 0);
     let mut stack: Vec<usize> = Vec::new();
     let mut at = 0;
+    let mut now = 1 << 40;
     for _ in 0..steps {
         if encoder.psb_due() {
             encoder.psb(Avma(blocks[at].at));
@@ -161,6 +186,8 @@ fn run(blocks: &[Block], choices: &mut Choices, steps: u32, options: EncoderOpti
         (block.at..last).for_each(|pc| digest.push(Avma(pc)));
         count += last - block.at;
         let next = Avma(block.next());
+        now += 3 + choices.next() % 40 * (choices.next() % 5);
+        encoder.set_time(Tsc(now));
         at = match block.end {
             End::Through => at + 1,
             End::Conditional { target } => {
@@ -214,6 +241,7 @@ proptest! {
         long_tnt: bool,
         indirect in prop_oneof![Just(12u64), Just(50), Just(200)],
         noise in prop_oneof![Just(8u64), Just(100), Just(1000)],
+        timing in 0u8..4,
         psb_period in prop_oneof![Just(512usize), Just(4096), Just(1 << 20)],
     ) {
         let mut choices = Choices { state: seed, again: seed.rotate_left(17), noise };
@@ -234,14 +262,14 @@ proptest! {
             }
         }
         let steps = 60_000;
-        let options = EncoderOptions { psb_period, compress_returns, long_tnt, timing: None };
+        let options = EncoderOptions { psb_period, compress_returns, long_tnt, timing: TIMINGS[usize::from(timing)] };
         let (trace, len, digest) = run(&blocks, &mut choices, steps, options);
         let input = Input::Thread {
             tid: Tid(1),
             trace: Arc::new(trace),
             image: Arc::new(image(&blocks)),
         };
-        let decoded = decode_agreed(&[input], &BTreeMap::new(), &Config::default());
+        let decoded = decode_agreed(&[input], &BTreeMap::new(), &Config { timing: PARAMS, ..Config::default() });
         let history = &decoded.threads[0];
         prop_assert_eq!((history.len(), history.digest(), history.errors()), (len, digest, 0));
     }

@@ -16,8 +16,8 @@ use super::queue::{Binding, Queue};
 use super::raw::Raw;
 use super::time::Time;
 use crate::Config;
-use backtrail_pt::LastIp;
 use backtrail_pt::packet::{ExecMode, IpPayload, Packet, Payload};
+use backtrail_pt::{LastIp, Parser};
 
 /// Reads a trace as events.
 #[derive(Clone)]
@@ -127,6 +127,25 @@ impl<'a> Events<'a> {
     pub fn raw(&self) -> Option<Raw<'a>> {
         let (offset, last_ip) = self.told;
         (self.queue.is_empty() && self.enabled).then(|| Raw::new(self.packets.trace(), offset, last_ip))
+    }
+
+    /// Reads a packet of the time raw; says whether one was next that needs no closer look.
+    pub fn take_time(&mut self, raw: &mut Raw<'a>) -> bool {
+        let mut parser = Parser::at(self.packets.trace(), raw.offset);
+        let Some(Ok((_, packet @ (Packet::Mtc(_) | Packet::Cyc(_) | Packet::Tsc(_))))) = parser.next() else {
+            return false;
+        };
+        // The second byte of a CYC may be an OVF's.
+        if self.errata.skd007 && matches!(packet, Packet::Cyc(_)) {
+            return false;
+        }
+        let mut time = self.time.clone();
+        if time.take(&packet, false).is_err() {
+            return false;
+        }
+        self.time = time;
+        raw.offset = parser.offset();
+        true
     }
 
     /// Goes on behind what was read raw.

@@ -50,6 +50,8 @@ pub(super) struct Flow<'a, 'b> {
     space: u32,
     returns: Returns,
     code: CodeCache,
+    /// How often the code has become other code.
+    changes: u32,
     memo: Memo,
     chunks: Chunks,
     batch: Vec<u32>,
@@ -101,6 +103,7 @@ impl<'a, 'b> Flow<'a, 'b> {
             space: 0,
             returns: Returns::new(),
             code: CodeCache::default(),
+            changes: 0,
             memo: Memo::new(),
             chunks: Chunks::new(trace.len()),
             batch: Vec::with_capacity(BATCH),
@@ -183,14 +186,21 @@ impl<'a, 'b> Flow<'a, 'b> {
     fn tell(&mut self, event: Told) {
         self.flush();
         self.sink.event(event);
+        self.look_at_code();
+    }
+
+    /// Forgets what is other code now.
+    fn look_at_code(&mut self) {
         let change = self.memory.change();
-        if !change.ranges.is_empty() {
+        let changed = !change.ranges.is_empty();
+        if changed {
             self.code.forget(&change.ranges);
             self.memo.clear();
             self.chunks.clear();
         }
-        self.space = change.space;
+        let moved = std::mem::replace(&mut self.space, change.space) != change.space;
         self.select();
+        self.changes = self.changes.wrapping_add(u32::from(changed || moved));
     }
 
     /// The time of what is told next, if it is another than the last.

@@ -281,10 +281,10 @@ impl Memo {
                     }
                     target
                 }
-                Exit::IndirectCall | Exit::IndirectJump | Exit::Far if symbol != Symbol::TARGET => {
-                    // The target comes behind outcomes of later branches.
-                    return None;
-                }
+                // What is behind it may be of another process.
+                Exit::Far => return None,
+                // The target comes behind outcomes of later branches.
+                Exit::IndirectCall | Exit::IndirectJump if symbol != Symbol::TARGET => return None,
                 Exit::IndirectCall => {
                     self.open.push(at);
                     let deepest = deepest.max(self.open.len()) as u8;
@@ -294,7 +294,7 @@ impl Memo {
                     });
                 }
                 Exit::Return if symbol == Symbol::TARGET => return Some(done(End::Target, 0)),
-                Exit::IndirectJump | Exit::Far => return Some(done(End::Target, 0)),
+                Exit::IndirectJump => return Some(done(End::Target, 0)),
                 Exit::Conditional { .. } if symbol == Symbol::TARGET => return None,
                 Exit::Conditional { target } => {
                     used += 1;

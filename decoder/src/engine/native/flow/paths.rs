@@ -25,10 +25,13 @@ impl<'b> Flow<'_, 'b> {
         // Where the packet begins of which no outcome is used yet.
         let mut whole = None;
         let mut moved = false;
+        // The time is another since the last packet of a branch, and is to be told behind the next branch.
+        let mut late = false;
         while at != Block::NONE && self.until_progress > 1 {
             if len == 0 {
                 self.chunks.boundary(&raw, at, &mut self.code);
-                if self.chunks.are_wanted()
+                if !late
+                    && self.chunks.are_wanted()
                     && let Some(window) = raw.window()
                 {
                     let start = Start { block: at, window };
@@ -43,6 +46,10 @@ impl<'b> Flow<'_, 'b> {
                 }
                 let before = raw;
                 match raw.next() {
+                    None if moved && self.events.take_time(&mut raw) => {
+                        late = self.time_is_new();
+                        continue;
+                    }
                     None => break,
                     Some(Branch::Outcomes(outcomes, count)) => {
                         (bits, len, whole) = (outcomes, count, Some(before));
@@ -57,12 +64,16 @@ impl<'b> Flow<'_, 'b> {
                         self.chunks.target();
                         moved = true;
                         self.ip = ip;
-                        at = self.target_block(ip);
+                        if !late || self.tell_late(&mut late) {
+                            at = self.target_block(ip);
+                        } else {
+                            at = Block::NONE;
+                        }
                     }
                 }
                 continue;
             }
-            let count = len.min(OUTCOMES);
+            let count = if late { 1 } else { len.min(OUTCOMES) };
             let chosen = bits >> (len - count) & ((1 << count) - 1);
             let symbol = Symbol::outcomes(chosen, count);
             let Some(step) = self.memo.step(at, symbol, &mut self.code, self.memory) else {
@@ -82,6 +93,16 @@ impl<'b> Flow<'_, 'b> {
                 self.ip = call.address;
                 at = self.block_behind(call);
             }
+            if late {
+                self.ip = self
+                    .code
+                    .blocks
+                    .get(at as usize)
+                    .map_or(self.ip, |block| block.start);
+                if !self.tell_late(&mut late) {
+                    at = Block::NONE;
+                }
+            }
         }
         self.chunks.abandon();
         if !moved {
@@ -96,6 +117,14 @@ impl<'b> Flow<'_, 'b> {
         self.quiet.branched();
         self.leave_paths(raw, bits, len);
         Ok(Some(at))
+    }
+
+    /// Tells the time that has become another. Says whether the code is the same afterwards.
+    fn tell_late(&mut self, late: &mut bool) -> bool {
+        *late = false;
+        let changes = self.changes;
+        self.tell_time(self.events.time().stamp());
+        changes == self.changes
     }
 
     /// The blocks of a step have run.

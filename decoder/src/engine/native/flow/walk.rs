@@ -288,8 +288,15 @@ impl Flow<'_, '_> {
                 self.ip = self.target()?;
                 Ok(Way::Told)
             }
-            Exit::IndirectJump | Exit::Far => {
+            Exit::IndirectJump => {
                 self.ip = self.target()?;
+                Ok(Way::Told)
+            }
+            Exit::Far => {
+                self.ip = self.target()?;
+                // What is traced behind it may be of another process.
+                self.flush();
+                self.look_at_code();
                 Ok(Way::Told)
             }
             Exit::Return => {
