@@ -136,6 +136,10 @@ impl Flow<'_, '_> {
             {
                 !traced(&self.config.filters, target.0)
             }
+            // A conditional branch out of the filter's range tells neither outcome nor target.
+            (None, Cofi::Conditional { target }) if !self.config.filters.is_empty() => {
+                !traced(&self.config.filters, target.0)
+            }
             (None, _) => self.code.role(at.pc, self.memory) == Role::WritesCr3,
             (Some(_), Cofi::Sequential) => false,
             (Some(ip), Cofi::Jump { target } | Cofi::Call { target }) => target.0 == ip,

@@ -1,0 +1,49 @@
+//! The call forest of a trace, as text.
+
+use crate::address::Labels;
+use backtrail_decoder::{Config, Engine, Entered, Forest, Image, Input, Left, Watch, decode};
+use backtrail_pt::Tid;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One call a line, indented by its depth: its function, its instructions by number, how it began and ended.
+pub fn calls(
+    engine: &dyn Engine,
+    trace: &[u8],
+    image: &Image,
+    config: &Config,
+    addresses: &Labels,
+) -> Vec<String> {
+    let input = Input::Thread {
+        tid: Tid(1),
+        trace: Arc::new(trace.to_vec()),
+        image: Arc::new(image.clone()),
+    };
+    let decoded = decode(&[input], &BTreeMap::new(), config, engine, &Watch::none()).unwrap();
+    let forest = Forest::build(&decoded.threads[0], &(), &Watch::none()).unwrap();
+    let line = |id| {
+        let call = forest.call(id);
+        let entered = match call.entered {
+            Entered::Call { .. } => "called",
+            Entered::TailCall { .. } => "tail-called",
+            Entered::Signal { .. } => "signal",
+            Entered::Adopted => "adopted",
+            Entered::HistoryStart => "begins",
+            Entered::AfterGap => "after-gap",
+            Entered::Unknown => "unknown",
+        };
+        let left = match call.left {
+            Left::Return => "returns",
+            Left::TailCall => "tail-calls",
+            Left::Unwound => "unwound",
+            Left::SignalReturn => "signal-returns",
+            Left::Unknown => "unknown",
+            Left::HistoryEnd => "ends",
+            Left::Gap => "gap",
+        };
+        let indent = "  ".repeat(call.depth as usize);
+        let name = addresses.name(call.function.0);
+        format!("{indent}{name} {}..{} {entered} {left}", call.first, call.end)
+    };
+    forest.ids().map(line).collect()
+}

@@ -1,0 +1,52 @@
+//! The trace: packets as text, with labels for addresses.
+
+use crate::address::{Labels, number};
+use crate::code::byte;
+use backtrail_pt::Packet;
+
+/// Takes a line of packets to the bytes of the trace; a label on it is defined in `offsets`.
+pub fn push(line: &str, addresses: &Labels, offsets: &mut Labels, trace: &mut Vec<u8>) -> Result<(), String> {
+    let mut rest = line.trim();
+    if let Some((name, behind)) = rest.split_once(": ")
+        && !name.contains(' ')
+    {
+        offsets.define(name, trace.len() as u64)?;
+        rest = behind.trim();
+    }
+    let mut times = 1;
+    if let Some((count, behind)) = rest.split_once(" * ") {
+        times = number(count)?;
+        rest = behind.trim();
+    }
+    let mut bytes = Vec::new();
+    if let Some(words) = rest.strip_prefix("bytes ") {
+        bytes = words.split_whitespace().map(byte).collect::<Result<_, _>>()?;
+    } else {
+        let words: Vec<String> = rest
+            .split_whitespace()
+            .map(|word| resolve(word, addresses))
+            .collect::<Result<_, _>>()?;
+        let packet: Packet = words.join(" ").parse().map_err(|error| format!("{error}"))?;
+        packet.write_to(&mut bytes);
+    }
+    for _ in 0..times {
+        trace.extend(&bytes);
+    }
+    Ok(())
+}
+
+/// A label in a field of an address, as the number of so many bits.
+fn resolve(word: &str, addresses: &Labels) -> Result<String, String> {
+    let Some((kind, text)) = word.split_once(':') else {
+        return Ok(word.to_owned());
+    };
+    let bits = match kind {
+        "upd16" => 16,
+        "upd32" => 32,
+        "sext48" | "upd48" => 48,
+        "full" => 64,
+        _ => return Ok(word.to_owned()),
+    };
+    let value = addresses.value(text)? & u64::MAX >> (64 - bits);
+    Ok(format!("{kind}:{value:#x}"))
+}
