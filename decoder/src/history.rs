@@ -14,9 +14,9 @@ use std::ops::Range;
 
 /// What one thread executed: its instructions in order, the marks between them, and when they ran.
 ///
-/// Kept as a table of distinct blocks (24 bytes a distinct instruction) and a `u32` for each execution
-/// of a block, with its eighth of a byte of index: 1.15 bytes an instruction on the dynamorio capture
-/// (3.6 instructions a block), 1.65 in a tight loop (2.5 instructions a block).
+/// Kept as a table of distinct blocks (24 bytes a distinct instruction), one of distinct paths over them,
+/// and a `u32` for each execution of a path, with its eighth of a byte of index. How many blocks a path
+/// has is the engine's choice: `cargo xtask bench decode` shows the bytes an instruction that come of it.
 #[derive(Clone, Debug)]
 pub struct History {
     pub(crate) tid: Tid,
