@@ -14,8 +14,10 @@ pub(super) const WINDOW: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Start {
     /// The block that is next.
-    pub block: u32,
-    pub window: u64,
+    block: u32,
+    /// How often the code had changed.
+    epoch: u32,
+    window: u64,
 }
 
 /// A way that was gone before.
@@ -54,6 +56,7 @@ pub(super) struct Chunks {
     luck: i32,
     /// How often none is looked for, because hardly any was found.
     idle: u32,
+    epoch: u32,
     recording: Option<Recording>,
     /// Of the recording.
     runs: Vec<u32>,
@@ -73,6 +76,7 @@ struct Recording {
 
 const NO_START: Start = Start {
     block: u32::MAX,
+    epoch: 0,
     window: 0,
 };
 
@@ -109,6 +113,7 @@ impl Chunks {
             made: 0,
             luck: 0,
             idle: 0,
+            epoch: 0,
             recording: None,
             runs: Vec::new(),
             opened: Vec::new(),
@@ -119,15 +124,24 @@ impl Chunks {
 
     /// Forgets all: code has changed.
     pub fn clear(&mut self) {
-        self.slots.clear();
-        self.met.clear();
-        self.calls.clear();
+        self.epoch = self.epoch.wrapping_add(1);
         self.recording = None;
+    }
+
+    /// From this block on, with these bytes ahead.
+    #[inline]
+    pub fn start(&self, block: u32, window: u64) -> Start {
+        Start {
+            block,
+            epoch: self.epoch,
+            window,
+        }
     }
 
     #[inline]
     fn hash(start: Start) -> u64 {
-        let mixed = start.window ^ u64::from(start.block).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let place = u64::from(start.block) << 32 | u64::from(start.epoch);
+        let mixed = start.window ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^ mixed >> 32
     }

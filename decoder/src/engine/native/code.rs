@@ -264,11 +264,9 @@ impl CodeCache {
         instruction::decode(code, Avma(address), self.current.1).map_or(Role::Plain, |found| found.role)
     }
 
-    /// The bytes at these addresses, (first, last) inclusive, are others from now on.
-    pub fn forget(&mut self, changed: &[(Avma, Avma)]) {
-        if changed.is_empty() {
-            return;
-        }
+    /// The bytes at these addresses, (first, last) inclusive, are others from now on. Says whether blocks
+    /// were there.
+    pub fn forget(&mut self, changed: &[(Avma, Avma)]) -> bool {
         let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
         for &(first, last) in changed {
             let end = ends.entry(first.0).or_insert(last.0);
@@ -281,6 +279,7 @@ impl CodeCache {
             near.into_iter().any(|(_, &end)| end >= block.start)
         };
         let blocks = &mut self.blocks;
+        let mut gone = false;
         let maps = std::iter::once(&mut self.found).chain(self.others.values_mut());
         for map in maps {
             map.retain(|_, id| {
@@ -291,10 +290,12 @@ impl CodeCache {
                     return true;
                 }
                 (block.exit, block.count) = (Exit::Gone, 0);
+                gone = true;
                 false
             });
         }
         self.parts.clear();
         self.recent.clear();
+        gone
     }
 }

@@ -192,9 +192,8 @@ impl<'a, 'b> Flow<'a, 'b> {
     /// Forgets what is other code now.
     fn look_at_code(&mut self) {
         let change = self.memory.change();
-        let changed = !change.ranges.is_empty();
+        let changed = !change.ranges.is_empty() && self.code.forget(&change.ranges);
         if changed {
-            self.code.forget(&change.ranges);
             self.memo.clear();
             self.chunks.clear();
         }

@@ -1,7 +1,6 @@
 //! The fast way: outcomes by the packet and targets straight from the bytes, while nothing else is between.
 
 use super::{BATCH, Flow, Stop};
-use crate::engine::native::chunk::Start;
 use crate::engine::native::code::{Block, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::Item;
@@ -34,7 +33,7 @@ impl<'b> Flow<'_, 'b> {
                     && self.chunks.are_wanted()
                     && let Some(window) = raw.window()
                 {
-                    let start = Start { block: at, window };
+                    let start = self.chunks.start(at, window);
                     if let Some(chunk) = self.chunks.find(start, raw.ip(), &self.returns) {
                         self.chunks.apply(&chunk, &mut raw, &mut self.returns);
                         self.push_run(chunk.run);
