@@ -6,11 +6,14 @@
 mod agreed;
 
 use agreed::decode_agreed;
-use backtrail_decoder::{Config, Digest, Image, Input, Section};
+use backtrail_decoder::{
+    Call, Config, Digest, Forest, Functions, History, HistoryBuilder, Image, Input, Section, Sink, Watch,
+};
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid, TimingParams, Tsc};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 const PARAMS: TimingParams = TimingParams {
@@ -216,7 +219,13 @@ fn run(blocks: &[Block], choices: &mut Choices, steps: u32, options: EncoderOpti
                 target
             }
             End::Return => {
-                let target = stack.pop().unwrap_or(0);
+                let called = stack.pop().unwrap_or(0);
+                // Some go elsewhere: jumps that are made as returns.
+                let target = if choices.below(4) == 3 {
+                    (at * 7 + 3) % blocks.len()
+                } else {
+                    called
+                };
                 encoder.near_return(Avma(blocks[target].at));
                 target
             }
@@ -228,6 +237,39 @@ fn run(blocks: &[Block], choices: &mut Choices, steps: u32, options: EncoderOpti
     }
     encoder.disable_async(Avma(blocks[at].at));
     (encoder.take(), count, digest.value())
+}
+
+/// Each few blocks are a function.
+struct Few<'a>(&'a [Block]);
+
+impl Functions for Few<'_> {
+    fn range_of(&self, pc: Avma) -> Option<Range<Avma>> {
+        let function = self
+            .0
+            .chunks(5)
+            .find(|blocks| blocks.iter().any(|block| block.at <= pc.0 && pc.0 < block.next()))?;
+        let [first, .., last] = function else { return None };
+        // Code with gaps is known as far as its first block.
+        let end = if last.at.abs_diff(first.at) < 0x1000 {
+            last
+        } else {
+            first
+        };
+        let range = Avma(first.at)..Avma(end.next());
+        range.contains(&pc).then_some(range)
+    }
+}
+
+/// The calls of a history, and those of the same instructions given one by one, without paths.
+fn forests(history: &History, functions: &dyn Functions) -> [Vec<Call>; 2] {
+    let mut single = HistoryBuilder::new(Tid(1));
+    for instruction in history.walk(0) {
+        single.instruction(instruction.pc, instruction.len, instruction.cofi);
+    }
+    [history, &single.finish()].map(|history| {
+        let forest = Forest::build(history, functions, &Watch::none()).unwrap();
+        forest.ids().map(|id| forest.call(id)).collect()
+    })
 }
 
 proptest! {
@@ -272,5 +314,9 @@ proptest! {
         let decoded = decode_agreed(&[input], &BTreeMap::new(), &Config { timing: PARAMS, ..Config::default() });
         let history = &decoded.threads[0];
         prop_assert_eq!((history.len(), history.digest(), history.errors()), (len, digest, 0));
+        let [paths, single] = forests(history, &Few(&blocks));
+        prop_assert!(!paths.is_empty());
+        let differing = paths.iter().zip(&single).position(|(one, other)| one != other);
+        prop_assert_eq!((differing, paths.len()), (None, single.len()));
     }
 }

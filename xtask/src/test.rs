@@ -20,6 +20,8 @@ pub fn run(extent: Extent) -> Result<(), Failure> {
     shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
     tidy::run()?;
     shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    // The product is built without libipt, which all that follows is built with.
+    shell::run(shell::cargo().args(["check", "--package", "backtrail"]))?;
     // The end-to-end tests run the binary of this very build.
     shell::run(shell::cargo().args(["build", "--package", "backtrail", "--features", "libipt"]))?;
     let mut tests = shell::cargo();

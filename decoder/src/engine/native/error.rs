@@ -30,12 +30,12 @@ pub(super) enum Error {
     NoCall,
     /// A PSB+ says another state than the flow is in.
     BadStatus,
-    /// An event is for another place than where the flow stands.
-    Misplaced,
     /// Instructions are due and tracing is off.
     NotEnabled,
     /// More events wait for a packet than may.
     TooManyEvents,
+    /// More outcomes wait for branches than may.
+    TooManyOutcomes,
 }
 
 impl fmt::Display for Error {
@@ -53,9 +53,9 @@ impl fmt::Display for Error {
             Self::BadReturn => "bad compressed return",
             Self::NoCall => "compressed return without a call",
             Self::BadStatus => "PSB+ contradicts the flow",
-            Self::Misplaced => "event for another place",
             Self::NotEnabled => "tracing is off",
             Self::TooManyEvents => "too many events for a packet",
+            Self::TooManyOutcomes => "too many outcomes before a target",
         })
     }
 }

@@ -38,12 +38,12 @@ pub(super) struct Step {
 }
 
 impl Step {
-    fn new(run: u32, next: u32, way: &Way, effect: u32) -> Option<Self> {
+    fn new(key: u32, run: u32, way: &Way, effect: u32) -> Option<Self> {
         let rest = u32::from(way.used) | u32::from(way.end as u8) << 4 | effect << 6;
         (effect >> 26 == 0).then_some(Self {
-            key: EMPTY,
+            key,
             run,
-            next,
+            next: way.next,
             rest,
         })
     }
@@ -222,11 +222,7 @@ impl Memo {
         let way = self.follow(block, symbol, code, memory)?;
         let run = code.path(&self.way)?;
         let effect = self.effect_of(&way)?;
-        let key = Self::key(block, symbol);
-        let step = Step {
-            key,
-            ..Step::new(run, way.next, &way, effect)?
-        };
+        let step = Step::new(Self::key(block, symbol), run, &way, effect)?;
         self.insert(step);
         Some(step)
     }
@@ -281,10 +277,10 @@ impl Memo {
                     }
                     target
                 }
-                // What is behind it may be of another process.
-                Exit::Far => return None,
                 // The target comes behind outcomes of later branches.
-                Exit::IndirectCall | Exit::IndirectJump if symbol != Symbol::TARGET => return None,
+                Exit::IndirectCall | Exit::IndirectJump | Exit::Far if symbol != Symbol::TARGET => {
+                    return None;
+                }
                 Exit::IndirectCall => {
                     self.open.push(at);
                     let deepest = deepest.max(self.open.len()) as u8;
@@ -294,7 +290,7 @@ impl Memo {
                     });
                 }
                 Exit::Return if symbol == Symbol::TARGET => return Some(done(End::Target, 0)),
-                Exit::IndirectJump => return Some(done(End::Target, 0)),
+                Exit::IndirectJump | Exit::Far => return Some(done(End::Target, 0)),
                 Exit::Conditional { .. } if symbol == Symbol::TARGET => return None,
                 Exit::Conditional { target } => {
                     used += 1;

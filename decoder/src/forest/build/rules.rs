@@ -19,7 +19,7 @@ pub(super) struct Rules<'a> {
 pub(super) struct Source {
     pub pc: Avma,
     /// The number of the place behind it, where a call returns to.
-    behind: u32,
+    pub behind: u32,
     len: u8,
     pub way: Way,
     /// It lies between a call and the function meant.

@@ -10,12 +10,11 @@ pub(super) struct Script {
     pub first: Place,
     /// Its last one.
     pub end: Source,
-    /// Its transfers in the list: those that matter, whatever the open calls, or ...
+    /// Its transfers in the list, those left out that change nothing ...
     first_turn: u32,
     turns: u32,
-    /// ... those that matter while the innermost call is of this function.
+    /// ... while the innermost call is of this function, or, when `complete`, of any.
     pub home: u32,
-    /// None of the others has been left out: the function does not matter.
     pub complete: bool,
     pub count: u32,
 }
@@ -71,15 +70,14 @@ impl Scripts {
         let first = rules.places.of(flow.blocks.get(*parts.first()?)?.start);
         let end = rules.source(last_of(*parts.last()?, flow)?);
         let home = first.function;
-        let before = turns.len();
-        keep_what_matters(&mut turns, home, rules);
+        let complete = keep_what_matters(&mut turns, home, rules);
         let script = Script {
             first,
             end,
             first_turn: u32::try_from(self.turns.len()).ok()?,
             turns: turns.len() as u32,
             home,
-            complete: turns.len() == before,
+            complete,
             count: u32::try_from(flow.paths.count(path)).ok()?,
         };
         self.turns.extend(turns);
@@ -119,22 +117,27 @@ fn last_of(block: u32, flow: &Flow) -> Option<crate::Instruction> {
 }
 
 /// Leaves out what changes nothing while the innermost call is of the function `home`, and of the functions
-/// called from there.
-fn keep_what_matters(turns: &mut Vec<Turn>, home: u32, rules: &Rules<'_>) {
-    let mut functions = vec![home];
+/// called from there. Says whether it changes nothing in any.
+fn keep_what_matters(turns: &mut Vec<Turn>, home: u32, rules: &Rules<'_>) -> bool {
+    // The functions of the calls on the way, and where each returns to; at `home` that is not known.
+    let mut functions = vec![(home, Place::UNKNOWN)];
     let mut lost = false;
+    let mut complete = true;
     turns.retain(|turn| {
-        let here = functions.last().copied().unwrap_or(Place::UNKNOWN);
+        let (here, back) = functions.last().copied().unwrap_or((home, Place::UNKNOWN));
         let to = turn.to;
         let falls = turn.from.next() == to.at;
         match turn.from.way {
             Way::Sequential | Way::Conditional | Way::Call if falls => return false,
-            Way::Conditional | Way::Jump if !lost && rules.places.contains(here, to.at) => return false,
-            Way::Call => functions.push(to.function),
-            // It is matched with the call that it returns from; below `home` nothing is known.
-            Way::Return if functions.len() > 1 => drop(functions.pop()),
+            Way::Conditional | Way::Jump if !lost && rules.places.contains(here, to.at) => {
+                complete = false;
+                return false;
+            }
+            Way::Call => functions.push((to.function, turn.from.behind)),
+            Way::Return if to.id == back => drop(functions.pop()),
             _ => lost = true,
         }
         true
     });
+    complete
 }

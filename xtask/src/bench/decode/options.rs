@@ -5,7 +5,7 @@ use crate::Failure;
 use std::time::Duration;
 
 /// What is measured, and for how long.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     /// Small streams and short prefixes: shows that the benchmark works, no figures.
     pub quick: bool,
@@ -34,19 +34,7 @@ pub struct Options {
 impl Options {
     /// Reads them.
     pub fn parse(arguments: &[&str]) -> Result<Self, Failure> {
-        let mut options = Self {
-            quick: false,
-            json: false,
-            fresh: false,
-            cpu: false,
-            instructions: false,
-            no_open: false,
-            no_whole: false,
-            seconds: None,
-            runs: None,
-            limit: None,
-            names: Vec::new(),
-        };
+        let mut options = Self::default();
         let mut rest = arguments.iter();
         while let Some(&argument) = rest.next() {
             let mut value = || {

@@ -9,27 +9,20 @@ use backtrail_pt::instruction::Mode;
 use backtrail_pt::packet::ExecMode;
 
 impl Flow<'_, '_> {
-    /// Applies the event that is pending.
+    /// Applies the event that is pending, which is due.
     pub(super) fn apply(&mut self) -> Result<(), Error> {
         let Some(event) = self.pending.take() else {
             return Ok(());
         };
         self.quiet.reset();
-        let misplaced = event.ip.is_some_and(|ip| ip != self.ip);
         let to = event.ip.map(Avma);
         match event.kind {
             Kind::Enabled { packet } => self.enable(&event, packet)?,
             Kind::AsyncDisabled { at } => {
-                if event.ip.is_some() && self.ip != at {
-                    return Err(Error::Misplaced);
-                }
                 self.disable(&event, Some(Avma(at)))?;
             }
             Kind::Disabled => self.disable(&event, None)?,
             Kind::AsyncBranch { from } => {
-                if self.ip != from {
-                    return Err(Error::Misplaced);
-                }
                 if !self.enabled {
                     return Err(Error::BadContext);
                 }
@@ -45,19 +38,6 @@ impl Flow<'_, '_> {
             }
             Kind::ExecMode(mode) => self.change_mode(&event, mode)?,
             Kind::Stop if self.enabled => return Err(Error::BadContext),
-            Kind::AsyncPaging | Kind::AsyncVmcs if misplaced => return Err(Error::Misplaced),
-            Kind::Exstop
-            | Kind::Mwait
-            | Kind::Interrupt
-            | Kind::Smi
-            | Kind::Init
-            | Kind::VmExit(_)
-            | Kind::Shutdown
-            | Kind::UserInterrupt
-                if misplaced && self.enabled =>
-            {
-                return Err(Error::Misplaced);
-            }
             Kind::Ptwrite { value } => self.tell_event(&event, Told::Ptwrite { value }),
             _ => self.tell_time(event.stamp),
         }

@@ -90,10 +90,7 @@ impl Flow<'_, '_> {
                     id = Block::NONE;
                 }
             }
-            self.until_progress -= 1;
-            if self.until_progress == 0 {
-                self.report()?;
-            }
+            self.report()?;
             if !self.branches_are_next() {
                 return Ok(());
             }
@@ -154,7 +151,12 @@ impl Flow<'_, '_> {
         Stop::RunAway(last.map_or(block.start, |(pc, _)| pc))
     }
 
+    /// A block was gone through: now and then the sink is told how far it is.
     fn report(&mut self) -> Result<(), Stop> {
+        self.until_progress -= 1;
+        if self.until_progress > 0 {
+            return Ok(());
+        }
         self.until_progress = PROGRESS_EVERY;
         self.flush();
         let offset = self.events.offset() as u64;
@@ -217,11 +219,7 @@ impl Flow<'_, '_> {
         if self.errata.bdm64 && block.exit != Exit::Through {
             self.bdm64()?;
         }
-        self.until_progress -= 1;
-        if self.until_progress == 0 {
-            self.report()?;
-        }
-        Ok(())
+        self.report()
     }
 
     /// [`Self::fetch_event`]; on an error the instructions up to `within` have run.
@@ -288,15 +286,8 @@ impl Flow<'_, '_> {
                 self.ip = self.target()?;
                 Ok(Way::Told)
             }
-            Exit::IndirectJump => {
+            Exit::IndirectJump | Exit::Far => {
                 self.ip = self.target()?;
-                Ok(Way::Told)
-            }
-            Exit::Far => {
-                self.ip = self.target()?;
-                // What is traced behind it may be of another process.
-                self.flush();
-                self.look_at_code();
                 Ok(Way::Told)
             }
             Exit::Return => {
@@ -347,7 +338,7 @@ impl Flow<'_, '_> {
         if self.outcomes_len == 0 {
             self.tick();
         } else if self.outcomes_len + len > 64 {
-            return Err(Error::TooManyEvents);
+            return Err(Error::TooManyOutcomes);
         }
         self.outcomes = self.outcomes << len | tnt.bits();
         self.outcomes_len += len;
