@@ -5,14 +5,14 @@ use crate::arguments::Arguments;
 use crate::report::{Seconds, joined, memory, seconds, timed};
 use crate::stream::Stream;
 use backtrail_debugger::session::SymbolFunctions;
-use backtrail_decoder::{Decoded, EngineKind, Forest, History, Instruction, Watch, decode};
+use backtrail_decoder::{Decoded, EngineKind, Forest, History, Instruction, Plan, Watch, decode_by};
 use backtrail_pt::Cofi;
 use serde_json::{Value, json};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// How many threads an engine is measured with: `decode` takes no number yet. Once it does, add 2 here and hand
-/// [`Arguments::jobs`] on in [`flow`]; the tables show a row for each.
-const JOBS: &[usize] = &[1];
+/// How many threads an engine is measured with.
+const JOBS: &[usize] = &[1, 2];
 
 /// The engines there are, and with how many threads.
 pub fn engines() -> Value {
@@ -22,20 +22,12 @@ pub fn engines() -> Value {
 
 /// Flow, history and time of the stream.
 fn flow(stream: &Stream, arguments: &Arguments) -> Result<Decoded, Failure> {
-    if !JOBS.contains(&arguments.jobs) {
-        return Err(format!(
-            "decoding by {} threads cannot be measured",
-            arguments.jobs
-        ));
-    }
-    decode(
-        &[stream.input()],
-        &stream.prepared.images,
-        &stream.prepared.config,
-        arguments.engine.engine(),
-        &Watch::none(),
-    )
-    .map_err(|error| error.to_string())
+    let plan = Plan {
+        jobs: NonZeroUsize::new(arguments.jobs).ok_or("no thread decodes nothing")?,
+        ..Plan::new(&stream.prepared.config, arguments.engine.engine())
+    };
+    decode_by(&plan, &[stream.input()], &stream.prepared.images, &Watch::none())
+        .map_err(|error| error.to_string())
 }
 
 /// The calls of a history, by the symbols of the thread's process.

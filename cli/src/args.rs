@@ -229,7 +229,7 @@ pub struct Decode {
     /// The decode engine
     #[arg(long, value_name = "ENGINE", default_value = "native")]
     pub engine: String,
-    /// At most so many threads decode at once; no engine uses more than one yet
+    /// At most so many threads decode at once; as many as there are processors if not given
     #[arg(long, value_name = "N")]
     pub jobs: Option<std::num::NonZeroUsize>,
 }

@@ -13,7 +13,7 @@ pub fn options(decode: &Decode) -> Result<OpenOptions, Failure> {
     let engine: EngineKind = decode.engine.parse().map_err(Failure::usage)?;
     Ok(OpenOptions {
         engine,
-        jobs: decode.jobs.map(Into::into),
+        jobs: decode.jobs,
         ..OpenOptions::default()
     })
 }

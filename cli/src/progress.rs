@@ -1,7 +1,7 @@
 //! A progress bar on a terminal, after the first half second; nothing anywhere else.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long work may take before it shows a bar.
@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub struct Bar {
     what: &'static str,
     since: Instant,
-    shown: RefCell<Option<ProgressBar>>,
+    shown: Mutex<Option<ProgressBar>>,
 }
 
 impl Bar {
@@ -20,7 +20,7 @@ impl Bar {
         Self {
             what,
             since: Instant::now(),
-            shown: RefCell::new(None),
+            shown: Mutex::new(None),
         }
     }
 
@@ -29,7 +29,7 @@ impl Bar {
         if self.since.elapsed() < PATIENCE {
             return;
         }
-        let mut shown = self.shown.borrow_mut();
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let bar = shown.get_or_insert_with(|| {
             // indicatif draws nothing when stderr is no terminal.
             let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
@@ -45,7 +45,8 @@ impl Bar {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        if let Some(bar) = self.shown.borrow_mut().take() {
+        let shown = self.shown.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bar) = shown.take() {
             bar.finish_and_clear();
         }
     }

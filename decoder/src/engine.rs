@@ -27,6 +27,11 @@ pub trait Engine: Sync {
         config: &Config,
         sink: &mut dyn Sink,
     ) -> Result<(), Canceled>;
+
+    /// The engine that can decode a trace in stretches, if it is this.
+    fn native(&self) -> Option<&native::Native> {
+        None
+    }
 }
 
 /// Takes what an engine decodes: instructions one by one, or runs of them.

@@ -1,6 +1,7 @@
 //! All of a trace: the histories of its threads.
 
 use crate::image::Passing;
+use crate::parallel::{Crew, Failed, Joiner};
 use crate::split::{self, CpuReport};
 use crate::watch::Stage;
 use crate::{
@@ -9,6 +10,7 @@ use crate::{
 };
 use backtrail_pt::{Avma, Cofi, Cpu, Pid, Tid};
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -44,14 +46,53 @@ pub struct Decoded {
     pub cpus: Vec<CpuReport>,
 }
 
-/// Decodes all inputs. `images` are the processes whose threads are wanted out of per-CPU traces.
-///
-/// A thread with several inputs gets one history, in the order of the inputs, with a gap between.
+/// How a trace is decoded.
+#[derive(Clone, Copy)]
+pub struct Plan<'a> {
+    /// How it was made.
+    pub config: &'a Config,
+    /// By what.
+    pub engine: &'a dyn Engine,
+    /// By how many threads at most.
+    pub jobs: NonZeroUsize,
+    /// How many bytes a thread takes at once of a trace that several decode.
+    pub stretch: usize,
+}
+
+impl<'a> Plan<'a> {
+    /// Few enough to share a trace out evenly, and so many that a thread knows most of the code when it begins.
+    pub const STRETCH: usize = 1 << 20;
+
+    /// By one thread.
+    #[must_use]
+    pub fn new(config: &'a Config, engine: &'a dyn Engine) -> Self {
+        Self {
+            config,
+            engine,
+            jobs: NonZeroUsize::MIN,
+            stretch: Self::STRETCH,
+        }
+    }
+}
+
+/// Decodes all inputs by one thread: see [`decode_by`].
 pub fn decode(
     inputs: &[Input],
     images: &BTreeMap<Pid, Arc<Image>>,
     config: &Config,
     engine: &dyn Engine,
+    watch: &Watch<'_>,
+) -> Result<Decoded, Canceled> {
+    decode_by(&Plan::new(config, engine), inputs, images, watch)
+}
+
+/// Decodes all inputs. `images` are the processes whose threads are wanted out of per-CPU traces.
+///
+/// A thread with several inputs gets one history, in the order of the inputs, with a gap between.
+pub fn decode_by(
+    plan: &Plan<'_>,
+    inputs: &[Input],
+    images: &BTreeMap<Pid, Arc<Image>>,
     watch: &Watch<'_>,
 ) -> Result<Decoded, Canceled> {
     let total = inputs.iter().map(|input| input.trace().len() as u64).sum();
@@ -64,22 +105,21 @@ pub fn decode(
         match input {
             Input::Thread { tid, image, .. } => {
                 let earlier = threads.remove(tid).map(between_buffers);
-                let mut builder = earlier.unwrap_or_else(|| HistoryBuilder::new(*tid));
-                let code = Passing::new(image, *tid);
-                let memory = code.as_ref().map_or(&**image as &dyn Memory, |code| code);
-                let mut sink = Watched {
-                    sink: &mut Versioned {
-                        builder: &mut builder,
-                        code: code.as_ref(),
-                    },
-                    span: progress,
+                let builder = match earlier {
+                    None => decode_thread(plan, *tid, trace, image, progress)?,
+                    Some(earlier) => go_on(plan, earlier, *tid, trace, image, progress)?,
                 };
-                engine.decode(trace, memory, config, &mut sink)?;
                 threads.insert(*tid, builder);
             }
             Input::Cpu { cpu, switches, .. } => {
                 cpus.push(split::run(
-                    *cpu, trace, switches, images, config, engine, progress,
+                    *cpu,
+                    trace,
+                    switches,
+                    images,
+                    plan.config,
+                    plan.engine,
+                    progress,
                 )?);
             }
         }
@@ -93,6 +133,61 @@ pub fn decode(
     split::join(cpus, images, &mut decoded);
     decoded.threads.sort_by_key(History::tid);
     Ok(decoded)
+}
+
+/// The history of a thread out of its first buffer.
+fn decode_thread(
+    plan: &Plan<'_>,
+    tid: Tid,
+    trace: &[u8],
+    image: &Image,
+    span: Span<'_>,
+) -> Result<HistoryBuilder, Canceled> {
+    if let Some(native) = plan.engine.native()
+        && plan.jobs.get() > 1
+        && trace.len() / 2 >= plan.stretch
+        && Passing::new(image, tid).is_none()
+    {
+        let crew = Crew {
+            native,
+            trace,
+            memory: image,
+            config: plan.config,
+            watch: span.watch,
+            done: span.done,
+            total: span.total,
+        };
+        let joiner = Joiner::new(HistoryBuilder::new(tid));
+        match crew.decode(joiner, plan.jobs, plan.stretch) {
+            Ok(joiner) => return Ok(joiner.finish()),
+            Err(Failed::Canceled) => return Err(Canceled),
+            // What the flow is behind a PSB shows only when it is decoded in order.
+            Err(Failed::Apart) => {}
+        }
+    }
+    go_on(plan, HistoryBuilder::new(tid), tid, trace, image, span)
+}
+
+/// A thread's history with what a buffer adds, decoded in order.
+fn go_on(
+    plan: &Plan<'_>,
+    mut builder: HistoryBuilder,
+    tid: Tid,
+    trace: &[u8],
+    image: &Image,
+    span: Span<'_>,
+) -> Result<HistoryBuilder, Canceled> {
+    let code = Passing::new(image, tid);
+    let memory = code.as_ref().map_or(image as &dyn Memory, |code| code);
+    let mut sink = Watched {
+        sink: &mut Versioned {
+            builder: &mut builder,
+            code: code.as_ref(),
+        },
+        span,
+    };
+    plan.engine.decode(trace, memory, plan.config, &mut sink)?;
+    Ok(builder)
 }
 
 /// What happened between two buffers of a thread is not known.

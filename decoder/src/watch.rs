@@ -27,8 +27,8 @@ pub enum Stage {
 pub struct Watch<'a> {
     /// Set from anywhere, for example a Ctrl-C handler: the work ends with [`Canceled`].
     pub cancel: &'a AtomicBool,
-    /// Called now and then, many times a second.
-    pub progress: &'a dyn Fn(Progress),
+    /// Called now and then, many times a second, by any of the threads that work.
+    pub progress: &'a (dyn Fn(Progress) + Sync),
 }
 
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -45,9 +45,15 @@ impl Watch<'static> {
 }
 
 impl Watch<'_> {
+    /// The work shall stop.
+    #[must_use]
+    pub fn is_canceled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
     /// Reports progress; an error when the work shall stop.
     pub fn report(&self, stage: Stage, done: u64, total: u64) -> Result<(), Canceled> {
-        if self.cancel.load(Ordering::Relaxed) {
+        if self.is_canceled() {
             return Err(Canceled);
         }
         (self.progress)(Progress { stage, done, total });

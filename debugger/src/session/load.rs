@@ -11,14 +11,15 @@ use backtrail_bundle::switch::Direction;
 use backtrail_bundle::versions::{self, Fragment};
 use backtrail_bundle::{Bundle, CodeVersions, SharedBytes};
 use backtrail_decoder::{
-    AddressFilter, Boundary, Change, Config, Decoded, FilterKind, HistoryBuilder, Image, Input, Section,
-    Switch, Version, Watch, decode,
+    AddressFilter, Boundary, Change, Config, Decoded, FilterKind, HistoryBuilder, Image, Input, Plan,
+    Section, Switch, Version, Watch, decode_by,
 };
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, Pid, Tid};
 use backtrail_symbolizer::{DebugSearch, Symbolizer};
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -97,7 +98,11 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         config,
         notes,
     } = Prepared::new(&bundle, options)?;
-    let mut decoded = decode(&inputs, &images, &config, options.engine.engine(), watch)?;
+    let plan = Plan {
+        jobs: options.jobs.unwrap_or_else(processors),
+        ..Plan::new(&config, options.engine.engine())
+    };
+    let mut decoded = decode_by(&plan, &inputs, &images, watch)?;
     let core = bundle.core()?;
     let crash = manifest
         .meta
@@ -135,6 +140,11 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
     });
     session.bundle = Some(bundle);
     Ok(session)
+}
+
+/// As many threads as run at once.
+fn processors() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
 fn new_process(pid: Pid, symbols: Symbolizer, image: Arc<Image>) -> Process {

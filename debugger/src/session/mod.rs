@@ -16,6 +16,7 @@ use backtrail_symbolizer::{Function, Symbolizer};
 pub use functions::SymbolFunctions;
 pub use load::Prepared;
 use std::cell::OnceCell;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub struct OpenOptions {
     /// What decodes it.
     pub engine: EngineKind,
     /// How many processors to use; `None`: as many as there are.
-    pub jobs: Option<usize>,
+    pub jobs: Option<NonZeroUsize>,
     /// Directories to look for source files in, beside where the debug information says.
     pub source_paths: Vec<PathBuf>,
     /// More roots of separate debug files.

@@ -17,12 +17,15 @@ mod packets;
 mod queue;
 mod raw;
 mod returns;
+mod scout;
 mod time;
 
 use super::{Engine, Event, Sink};
 use crate::{Canceled, Config, GapCause, Memory};
 use errata::Errata;
 use flow::Flow;
+pub(crate) use flow::{Ended, Stretch};
+use scout::Scout;
 
 /// The engine.
 pub struct Native;
@@ -39,21 +42,10 @@ impl Engine for Native {
         config: &Config,
         sink: &mut dyn Sink,
     ) -> Result<(), Canceled> {
-        let errata = match config.cpu {
-            None => Some(Errata::default()),
-            Some(cpu) => Errata::of(cpu),
-        };
-        let filters = config.filters.len() <= Config::MAX_FILTERS
-            && config.filters.iter().all(|filter| filter.range.end.0 > 0);
-        match errata {
-            Some(errata) if filters => Flow::new(trace, memory, config, errata, sink).run(),
-            _ => {
+        match errata_of(config) {
+            Ok(errata) => Flow::new(trace, memory, config, errata, sink).run(),
+            Err(error) => {
                 if !trace.is_empty() {
-                    let error = if errata.is_none() {
-                        "unknown processor"
-                    } else {
-                        "bad address filters"
-                    };
                     sink.event(Event::Lost {
                         cause: GapCause::Corrupt {
                             error: error.to_owned(),
@@ -66,5 +58,52 @@ impl Engine for Native {
                 Ok(())
             }
         }
+    }
+
+    fn native(&self) -> Option<&Self> {
+        Some(self)
+    }
+}
+
+/// The errata to decode with, when the configuration can be decoded with.
+fn errata_of(config: &Config) -> Result<Errata, &'static str> {
+    let errata = match config.cpu {
+        None => Errata::default(),
+        Some(cpu) => Errata::of(cpu).ok_or("unknown processor")?,
+    };
+    let filters = config.filters.len() <= Config::MAX_FILTERS
+        && config.filters.iter().all(|filter| filter.range.end.0 > 0);
+    if !filters {
+        return Err("bad address filters");
+    }
+    Ok(errata)
+}
+
+impl Native {
+    /// The stretches of a trace, of so many bytes at least, which can be decoded one before the other;
+    /// `None`: it cannot be decoded at all.
+    pub(crate) fn stretches<'a>(
+        &self,
+        trace: &'a [u8],
+        config: &Config,
+        least: usize,
+    ) -> Option<impl FnMut() -> Option<Stretch> + Send + use<'a>> {
+        let errata = errata_of(config).ok()?;
+        let mut scout = Scout::new(trace, errata, config, least);
+        Some(move || scout.next())
+    }
+
+    /// Decodes stretches of a trace, one after the other, and remembers the code meanwhile. The code must not
+    /// change.
+    pub(crate) fn decoder<'a>(
+        &self,
+        trace: &'a [u8],
+        memory: &'a dyn Memory,
+        config: &'a Config,
+        sink: &'a mut dyn Sink,
+    ) -> Option<impl FnMut(&Stretch) -> Result<Ended, Canceled> + use<'a>> {
+        let errata = errata_of(config).ok()?;
+        let mut flow = Flow::new(trace, memory, config, errata, sink);
+        Some(move |stretch: &Stretch| flow.stretch(stretch))
     }
 }

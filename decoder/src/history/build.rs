@@ -41,6 +41,11 @@ impl HistoryBuilder {
         self.len() == 0
     }
 
+    /// What is told next, another engine of several tells, which numbers its runs for itself.
+    pub(crate) fn of_engine(&mut self, engine: usize) {
+        self.interner.of_engine(engine);
+    }
+
     /// Adds a mark as it is, when a history is made of parts of others.
     pub(crate) fn mark(&mut self, kind: MarkKind, tsc: Option<Tsc>) {
         self.interner.cut();

@@ -1,11 +1,14 @@
 //! Decoding with all engines that there are, which must find the same.
 
-use backtrail_decoder::{Config, Decoded, EngineKind, History, Image, Input, MarkKind, Watch, decode};
+use backtrail_decoder::{
+    Config, Decoded, EngineKind, History, Image, Input, MarkKind, Plan, Watch, decode, decode_by,
+};
 use backtrail_pt::Pid;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// What the default engine decodes, and every other too.
+/// What the default engine decodes, and every other too, and several threads together.
 pub fn decode_agreed(inputs: &[Input], images: &BTreeMap<Pid, Arc<Image>>, config: &Config) -> Decoded {
     let by = |kind: &EngineKind| decode(inputs, images, config, kind.engine(), &Watch::none()).unwrap();
     let mut all = EngineKind::ALL.iter().map(|kind| (kind, by(kind)));
@@ -17,7 +20,41 @@ pub fn decode_agreed(inputs: &[Input], images: &BTreeMap<Pid, Arc<Image>>, confi
         }
         assert_eq!(other.cpus, first.cpus, "{kind}");
     }
+    for stretch in [64, 1 << 12] {
+        let plan = Plan {
+            jobs: NonZeroUsize::new(3).unwrap(),
+            stretch,
+            ..Plan::new(config, EngineKind::default().engine())
+        };
+        let parts = decode_by(&plan, inputs, images, &Watch::none()).unwrap();
+        assert_eq!(parts.cpus, first.cpus);
+        assert_eq!(parts.threads.len(), first.threads.len());
+        for (parts, whole) in parts.threads.iter().zip(&first.threads) {
+            assert_same(parts, whole);
+        }
+    }
     first
+}
+
+/// Two histories of a thread are the same, whatever their blocks.
+fn assert_same(one: &History, other: &History) {
+    assert_eq!(one.tid(), other.tid());
+    assert_eq!(one.marks(), other.marks());
+    assert_eq!(
+        (one.len(), one.digest(), one.errors(), one.lost_time_packets()),
+        (
+            other.len(),
+            other.digest(),
+            other.errors(),
+            other.lost_time_packets()
+        )
+    );
+    let step = (one.len() / 20_000).max(1) as usize;
+    for index in (0..=one.len()).step_by(step) {
+        let of = |history: &History| (history.time(index), history.cpu(index), history.version(index));
+        assert_eq!(of(one), of(other), "at {index}");
+    }
+    assert_eq!(one.pc(one.len()), other.pc(other.len()));
 }
 
 /// What must be the same of a history. The wording of errors, and where in the bytes they are noticed, is

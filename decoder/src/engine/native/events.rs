@@ -70,6 +70,11 @@ impl<'a> Events<'a> {
         }
     }
 
+    /// The mode that it knows.
+    pub fn mode(&self) -> Option<ExecMode> {
+        self.mode
+    }
+
     /// The time where it stands.
     pub fn time(&self) -> &Time {
         &self.time
@@ -95,8 +100,19 @@ impl<'a> Events<'a> {
 
     /// Begins at the next PSB, of which the PSB+ is read.
     pub fn sync_forward(&mut self) -> Result<(), Error> {
-        self.reset();
         self.time.reset();
+        self.sync()
+    }
+
+    /// Begins at the PSB at `offset`, or at the next where none is; `time` is that before it.
+    pub fn sync_at(&mut self, offset: usize, time: Time) -> Result<(), Error> {
+        self.time = time;
+        self.packets.seek(offset);
+        self.sync()
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.reset();
         self.packets.sync_forward()?;
         self.fetch();
         match self.packet? {

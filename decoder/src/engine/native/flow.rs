@@ -7,6 +7,7 @@ mod apply;
 mod binding;
 mod paths;
 mod quiet;
+mod seam;
 mod walk;
 
 use super::chunk::Chunks;
@@ -21,6 +22,8 @@ use crate::{Canceled, Config, Event as Told, GapCause, Memory, Sink, Stamp};
 use backtrail_pt::Avma;
 use backtrail_pt::instruction::Mode;
 use quiet::Quiet;
+use seam::Bounds;
+pub(crate) use seam::{Ended, Stretch};
 
 /// Runs gathered before the sink gets them.
 const BATCH: usize = 4096;
@@ -60,6 +63,7 @@ pub(super) struct Flow<'a, 'b> {
     last: Option<Stamp>,
     /// Blocks until the sink is told how far it is.
     until_progress: u32,
+    bounds: Bounds,
 }
 
 /// Why a stretch of flow ended.
@@ -67,6 +71,8 @@ enum Stop {
     End,
     Error(Error, Option<u64>),
     RunAway(u64),
+    /// It came to the PSB where the stretch ends.
+    Reached,
     Canceled,
 }
 
@@ -110,18 +116,30 @@ impl<'a, 'b> Flow<'a, 'b> {
             quiet: Quiet::default(),
             last: None,
             until_progress: PROGRESS_EVERY,
+            bounds: Bounds::default(),
         }
     }
 
-    /// Decodes from PSB to PSB.
+    /// Decodes all of the trace.
     pub fn run(mut self) -> Result<(), Canceled> {
         self.sink.begin();
+        self.stretch(&Stretch::default()).map(drop)
+    }
+
+    /// Decodes a stretch of it, from PSB to PSB.
+    pub fn stretch(&mut self, stretch: &Stretch) -> Result<Ended, Canceled> {
+        self.bounds = Bounds::new(stretch);
+        self.follow_all(stretch)?;
+        Ok(self.bounds.ended())
+    }
+
+    fn follow_all(&mut self, stretch: &Stretch) -> Result<(), Canceled> {
         let mut before = None;
         loop {
-            let status = self.sync_forward();
+            let status = self.sync(stretch, before.is_none());
             let sync = self.events.sync_offset();
             if let Err(error) = status {
-                if error == Error::End {
+                if error == Error::End || self.bounds.is_muted() {
                     return Ok(());
                 }
                 self.lost(cause(error, None), true);
@@ -132,6 +150,9 @@ impl<'a, 'b> Flow<'a, 'b> {
                 before = sync;
                 continue;
             }
+            if self.bounds.are_passed(sync) {
+                return Ok(());
+            }
             before = sync;
             self.last = None;
             self.tell(Told::Sync {
@@ -141,7 +162,12 @@ impl<'a, 'b> Flow<'a, 'b> {
             let stop = self.follow();
             self.flush();
             match stop {
-                Stop::End => return Ok(()),
+                Stop::End | Stop::Reached => return Ok(()),
+                Stop::Error(..) if self.bounds.is_muted() => return Ok(()),
+                Stop::Error(Error::NoCall, _) if self.bounds.may_lack_calls(sync) => {
+                    self.bounds.lack_calls();
+                    return Ok(());
+                }
                 Stop::Canceled => return Err(Canceled),
                 Stop::RunAway(at) => self.lost(GapCause::RunAway { at: Avma(at) }, false),
                 Stop::Error(error, at) => self.lost(cause(error, at), true),
@@ -149,13 +175,16 @@ impl<'a, 'b> Flow<'a, 'b> {
         }
     }
 
-    /// Begins at the next PSB.
-    fn sync_forward(&mut self) -> Result<(), Error> {
+    /// Begins at the PSB of a stretch, or at the next.
+    fn sync(&mut self, stretch: &Stretch, first: bool) -> Result<(), Error> {
         (self.ip, self.enabled, self.mode) = (0, false, None);
         (self.outcomes, self.outcomes_len) = (0, 0);
         self.pending = None;
         self.returns.clear();
-        self.events.sync_forward()?;
+        match &stretch.time {
+            Some(time) if first => self.events.sync_at(stretch.from, time.clone())?,
+            _ => self.events.sync_forward()?,
+        }
         if let Some(ip) = self.start()? {
             (self.ip, self.enabled) = (ip, true);
         }
@@ -185,7 +214,9 @@ impl<'a, 'b> Flow<'a, 'b> {
     /// Tells the sink of an event, after the runs before it. The code may be other code then.
     fn tell(&mut self, event: Told) {
         self.flush();
-        self.sink.event(event);
+        if !self.bounds.is_muted() {
+            self.sink.event(event);
+        }
         self.look_at_code();
     }
 

@@ -18,7 +18,7 @@ const TMA_BITS: u32 = 16;
 const TMA_MASK: u32 = (1 << TMA_BITS) - 1;
 
 /// What the time packets so far tell.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Time {
     params: TimingParams,
     calibration: Calibration,

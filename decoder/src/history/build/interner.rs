@@ -25,6 +25,9 @@ pub(super) struct Interner {
     last: Option<Instruction>,
     /// Our path for a run of the engine's, by its number there.
     of_runs: Vec<u32>,
+    /// The number of that engine, and the paths of the others' runs.
+    engine: usize,
+    of_others: Vec<Vec<u32>>,
 }
 
 /// The entry of [`Interner::of_runs`] for a run not seen yet.
@@ -90,6 +93,20 @@ impl Interner {
     /// The engine numbers its runs anew.
     pub fn begin(&mut self) {
         self.of_runs.clear();
+    }
+
+    /// The runs that come in are another engine's.
+    pub fn of_engine(&mut self, engine: usize) {
+        let most = engine.max(self.engine) + 1;
+        if self.of_others.len() < most {
+            self.of_others.resize_with(most, Vec::new);
+        }
+        for at in [self.engine, engine] {
+            if let Some(other) = self.of_others.get_mut(at) {
+                std::mem::swap(&mut self.of_runs, other);
+            }
+        }
+        self.engine = engine;
     }
 
     /// Whole runs of instructions come in.

@@ -57,15 +57,17 @@ impl Flow<'_, '_> {
             if !self.enabled {
                 return Err(Error::BadStatus);
             }
-        } else {
-            self.ip = event.ip.ok_or(Error::NoIp)?;
-            if self.enabled {
-                return Err(Error::BadContext);
-            }
-            self.enabled = true;
-            let offset = packet as u64;
-            self.tell(Told::FlowBegins { offset });
+            self.tell_event(event, Told::Enabled { at, status });
+            self.pass(packet, at.0);
+            return Ok(());
         }
+        self.ip = event.ip.ok_or(Error::NoIp)?;
+        if self.enabled {
+            return Err(Error::BadContext);
+        }
+        self.enabled = true;
+        let offset = packet as u64;
+        self.tell(Told::FlowBegins { offset });
         self.tell_event(event, Told::Enabled { at, status });
         Ok(())
     }

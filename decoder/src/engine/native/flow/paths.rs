@@ -46,6 +46,8 @@ impl<'b> Flow<'_, 'b> {
                 let before = raw;
                 match raw.next() {
                     None if moved && self.events.take_time(&mut raw) => {
+                        // What is read of the time is no part of a way.
+                        self.chunks.abandon();
                         late = self.time_is_new();
                         continue;
                     }

@@ -23,6 +23,9 @@ impl Flow<'_, '_> {
         loop {
             while self.due_here()? {
                 self.apply()?;
+                if self.bounds.are_reached() {
+                    return Err(Stop::Reached);
+                }
             }
             if !self.enabled {
                 let end = self.outcomes_len == 0 && matches!(self.ahead, Err(Error::End));
@@ -167,7 +170,7 @@ impl Flow<'_, '_> {
     }
 
     /// The instructions `from..to` of a block have run.
-    fn emit(&mut self, block: &Block, from: u32, to: u32) {
+    pub(super) fn emit(&mut self, block: &Block, from: u32, to: u32) {
         if from < to
             && let Some(run) = self.code.part(block, from, to)
         {

@@ -1,0 +1,155 @@
+//! Who of several threads does what next.
+
+use super::join::Joiner;
+use super::tape::Tape;
+use crate::engine::native::{Ended, Stretch};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Why there is no history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// The caller asked to stop.
+    Canceled,
+    /// A stretch does not continue the one before it.
+    Apart,
+}
+
+/// A stretch that is decoded.
+pub(super) struct Done {
+    /// The number of the engine.
+    pub engine: usize,
+    pub tape: Tape,
+    pub ended: Ended,
+    /// Where it ends in the trace bytes.
+    pub to: Option<usize>,
+}
+
+/// What a thread does next.
+pub(super) enum Task {
+    /// Adds to the history what was decoded.
+    Join(Box<Joiner>, Box<Done>),
+    /// Decodes the stretch of this number.
+    Decode(usize, Stretch),
+}
+
+/// Where the work stands, for all threads.
+pub(super) struct Desk<F> {
+    state: Mutex<State<F>>,
+    /// Rings when there may be something to do.
+    bell: Condvar,
+    halted: AtomicBool,
+    /// The most stretches that wait or are being decoded: bounds memory.
+    most: usize,
+}
+
+struct State<F> {
+    /// Gives the stretches out; `None`: all are.
+    stretches: Option<F>,
+    given: usize,
+    joined: usize,
+    ready: BTreeMap<usize, Box<Done>>,
+    /// `None`: a thread has it.
+    joiner: Option<Box<Joiner>>,
+    failed: Option<Failed>,
+}
+
+impl<F: FnMut() -> Option<Stretch>> Desk<F> {
+    pub fn new(stretches: F, joiner: Joiner, most: usize) -> Self {
+        Self {
+            state: Mutex::new(State {
+                stretches: Some(stretches),
+                given: 0,
+                joined: 0,
+                ready: BTreeMap::new(),
+                joiner: Some(Box::new(joiner)),
+                failed: None,
+            }),
+            bell: Condvar::new(),
+            halted: AtomicBool::new(false),
+            most,
+        }
+    }
+
+    /// What to do next, once there is something; `None`: nothing any more.
+    pub fn next(&self) -> Option<Task> {
+        let mut state = self.state();
+        loop {
+            if state.failed.is_some() {
+                return None;
+            }
+            if let Some(task) = state.take_join().or_else(|| state.take_stretch(self.most)) {
+                return Some(task);
+            }
+            if state.stretches.is_none() && state.joined == state.given {
+                return None;
+            }
+            state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A stretch is decoded.
+    pub fn deliver(&self, number: usize, done: Done) {
+        self.state().ready.insert(number, Box::new(done));
+        self.bell.notify_all();
+    }
+
+    /// A stretch is part of the history.
+    pub fn give_back(&self, joiner: Box<Joiner>) {
+        let mut state = self.state();
+        state.joiner = Some(joiner);
+        state.joined += 1;
+        self.bell.notify_all();
+    }
+
+    /// There is nothing to do any more.
+    pub fn fail(&self, failed: Failed) {
+        self.halted.store(true, Ordering::Relaxed);
+        self.state().failed.get_or_insert(failed);
+        self.bell.notify_all();
+    }
+
+    /// It has failed.
+    pub fn is_halted(&self) -> bool {
+        self.halted.load(Ordering::Relaxed)
+    }
+
+    /// The history, when all threads are done.
+    pub fn finish(self) -> Result<Joiner, Failed> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match (state.failed, state.joiner) {
+            (None, Some(joiner)) => Ok(*joiner),
+            (failed, _) => Err(failed.unwrap_or(Failed::Apart)),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<F>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<F: FnMut() -> Option<Stretch>> State<F> {
+    fn take_join(&mut self) -> Option<Task> {
+        let joiner = self.joiner.take()?;
+        match self.ready.remove(&self.joined) {
+            Some(done) => Some(Task::Join(joiner, done)),
+            None => {
+                self.joiner = Some(joiner);
+                None
+            }
+        }
+    }
+
+    fn take_stretch(&mut self, most: usize) -> Option<Task> {
+        if self.given - self.joined >= most {
+            return None;
+        }
+        let Some(stretch) = self.stretches.as_mut()?() else {
+            self.stretches = None;
+            return None;
+        };
+        self.given += 1;
+        Some(Task::Decode(self.given - 1, stretch))
+    }
+}

@@ -1,0 +1,67 @@
+use super::{Crew, Failed, Joiner};
+use crate::engine::native::Native;
+use crate::{Config, History, HistoryBuilder, Image, Section, Watch};
+use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+const AT: Avma = Avma(0x1000);
+
+/// A conditional jump to itself, and then to itself again.
+const CODE: [u8; 4] = [0x75, 0xfe, 0xeb, 0xfc];
+
+/// So many rounds, with PSBs that tell the place `place`.
+fn packets(rounds: u64, place: Avma) -> Vec<u8> {
+    let mut encoder = Encoder::new(EncoderOptions {
+        psb_period: 256,
+        ..EncoderOptions::default()
+    });
+    encoder.start();
+    encoder.enable(AT);
+    for round in 0..rounds {
+        if encoder.psb_due() {
+            encoder.psb(place);
+        }
+        encoder.conditional(round % 7 < 3);
+    }
+    encoder.disable_async(AT);
+    encoder.take()
+}
+
+fn decode(trace: &[u8], jobs: usize) -> Result<History, Failed> {
+    let mut image = Image::new();
+    image.add(Section {
+        start: AT,
+        bytes: Arc::new(CODE),
+    });
+    let crew = Crew {
+        native: &Native,
+        trace,
+        memory: &image,
+        config: &Config::default(),
+        watch: &Watch::none(),
+        done: 0,
+        total: trace.len() as u64,
+    };
+    let joiner = Joiner::new(HistoryBuilder::new(Tid(1)));
+    let joiner = crew.decode(joiner, NonZeroUsize::new(jobs).unwrap(), 1000)?;
+    Ok(joiner.finish().finish())
+}
+
+#[test]
+fn stretches_are_put_together_in_order() {
+    let trace = packets(100_000, AT);
+    assert!(trace.len() > 10_000);
+    let wanted = (0..100_000u64).map(|round| 1 + u64::from(round % 7 >= 3)).sum();
+    for jobs in [1, 2, 5] {
+        let history = decode(&trace, jobs).unwrap();
+        assert_eq!((history.len(), history.errors()), (wanted, 0), "{jobs}");
+        assert_eq!(history.marks().len(), 0, "{jobs}");
+    }
+}
+
+#[test]
+fn a_place_that_the_flow_does_not_come_to_is_no_seam() {
+    let trace = packets(100_000, AT + 1);
+    assert_eq!(decode(&trace, 2).err(), Some(Failed::Apart));
+}
