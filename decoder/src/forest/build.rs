@@ -5,7 +5,7 @@ mod script;
 
 use super::{Forest, Functions};
 use crate::watch::Stage;
-use crate::{Canceled, History, MarkKind, Watch};
+use crate::{Canceled, History, Mark, MarkKind, Watch};
 use rules::Rules;
 use script::{Scripts, all_turns};
 
@@ -17,44 +17,95 @@ pub(super) fn build(
     functions: &dyn Functions,
     watch: &Watch<'_>,
 ) -> Result<Forest, Canceled> {
-    let flow = &history.flow;
-    let mut rules = Rules::new(functions);
-    let mut scripts = Scripts::default();
-    let mut marks = history.marks().iter().peekable();
-    let mut next_mark = marks.peek().map_or(u64::MAX, |mark| mark.index);
-    let mut index = 0;
-    let mut last = None;
-    for (number, &path) in flow.executions().iter().enumerate() {
-        if number % REPORT_EVERY == 0 {
-            watch.report(Stage::Forest, index, history.len())?;
+    let mut builder = Builder::new(functions);
+    builder.feed(history, watch)?;
+    Ok(builder.finish(history))
+}
+
+/// A forest in the making, of a history that may still grow.
+pub(super) struct Builder<'a> {
+    rules: Rules<'a>,
+    scripts: Scripts,
+    /// How many executions and marks of the history were consumed.
+    executions: usize,
+    marks: usize,
+    /// Instructions of the executions consumed.
+    index: u64,
+    /// The number of the script that ran last.
+    last: Option<u32>,
+}
+
+impl<'a> Builder<'a> {
+    pub fn new(functions: &'a dyn Functions) -> Self {
+        Self {
+            rules: Rules::new(functions),
+            scripts: Scripts::default(),
+            executions: 0,
+            marks: 0,
+            index: 0,
+            last: None,
         }
-        let Some(here) = scripts.of(path, flow, &mut rules) else {
-            continue;
+    }
+
+    /// Goes on from the execution where it stopped to the last one that the history has.
+    pub fn feed(&mut self, history: &History, watch: &Watch<'_>) -> Result<(), Canceled> {
+        let flow = &history.flow;
+        let marks = history.marks();
+        let executions = flow.executions().get(self.executions..).unwrap_or(&[]);
+        for part in executions.chunks(REPORT_EVERY) {
+            watch.report(Stage::Forest, self.index, history.len())?;
+            for &path in part {
+                self.execute(path, history, marks);
+            }
+            self.executions += part.len();
+        }
+        Ok(())
+    }
+
+    /// A path was executed.
+    #[inline]
+    fn execute(&mut self, path: u32, history: &History, marks: &[Mark]) {
+        let Self {
+            rules,
+            scripts,
+            index,
+            ..
+        } = self;
+        let flow = &history.flow;
+        let Some(here) = scripts.of(path, flow, rules) else {
+            return;
         };
-        let Some(script) = scripts.get(here) else { continue };
-        let from = last.and_then(|last| scripts.get(last)).map(|last| &last.end);
+        let Some(script) = scripts.get(here) else { return };
+        let from = self.last.and_then(|last| scripts.get(last)).map(|last| &last.end);
+        let next_mark = marks.get(self.marks).map_or(u64::MAX, |mark| mark.index);
         match from {
-            Some(from) if next_mark > index => rules.transfer(from, script.first, index),
+            Some(from) if next_mark > *index => rules.transfer(from, script.first, *index),
             _ => {
-                let before = std::iter::from_fn(|| marks.next_if(|mark| mark.index <= index));
-                rules.between(from, before, script.first, index);
-                next_mark = marks.peek().map_or(u64::MAX, |mark| mark.index);
+                let rest = marks.get(self.marks..).unwrap_or(&[]);
+                let before = rest.partition_point(|mark| mark.index <= *index);
+                self.marks += before;
+                rules.between(from, rest.iter().take(before), script.first, *index);
             }
         }
         if script.complete || rules.runs(script.home) {
             for turn in scripts.turns(script) {
-                rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
+                rules.transfer(&turn.from, turn.to, *index + u64::from(turn.offset));
             }
         } else {
-            for turn in all_turns(path, flow, &mut rules) {
-                rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
+            for turn in all_turns(path, flow, rules) {
+                rules.transfer(&turn.from, turn.to, *index + u64::from(turn.offset));
             }
         }
-        index += u64::from(script.count);
-        last = Some(here);
+        *index += u64::from(script.count);
+        self.last = Some(here);
     }
-    if marks.any(|mark| matches!(mark.kind, MarkKind::Gap(_))) {
-        rules.gap_at_end(index);
+
+    /// All of the history was consumed.
+    pub fn finish(mut self, history: &History) -> Forest {
+        let rest = history.marks().get(self.marks..).unwrap_or(&[]);
+        if rest.iter().any(|mark| matches!(mark.kind, MarkKind::Gap(_))) {
+            self.rules.gap_at_end(self.index);
+        }
+        self.rules.finish(self.index)
     }
-    Ok(rules.finish(index))
 }
