@@ -2,10 +2,12 @@
 
 use crate::Failure;
 use crate::arguments::Arguments;
-use crate::report::{Seconds, joined, memory, seconds, timed};
+use crate::report::{joined, memory, seconds, timed};
 use crate::stream::Stream;
 use backtrail_debugger::session::SymbolFunctions;
-use backtrail_decoder::{Decoded, EngineKind, Forest, History, Instruction, Plan, Watch, decode_by};
+use backtrail_decoder::{
+    Decoded, EngineKind, Forest, Functions, History, Instruction, Plan, Watch, decode_by,
+};
 use backtrail_pt::Cofi;
 use serde_json::{Value, json};
 use std::num::NonZeroUsize;
@@ -20,31 +22,41 @@ pub fn engines() -> Value {
     json!({ "engines": engines, "jobs": JOBS })
 }
 
-/// Flow, history and time of the stream.
-fn flow(stream: &Stream, arguments: &Arguments) -> Result<Decoded, Failure> {
+/// Flow, history and time of the stream; the calls too, where functions are told.
+fn flow(
+    stream: &Stream,
+    arguments: &Arguments,
+    functions: Option<&SymbolFunctions>,
+) -> Result<Decoded, Failure> {
+    let functions = functions.map(|functions| functions as &dyn Functions);
     let plan = Plan {
         jobs: NonZeroUsize::new(arguments.jobs).ok_or("no thread decodes nothing")?,
+        functions: &|_| functions,
         ..Plan::new(&stream.prepared.config, arguments.engine.engine())
     };
     decode_by(&plan, &[stream.input()], &stream.prepared.images, &Watch::none())
         .map_err(|error| error.to_string())
 }
 
-/// The calls of a history, by the symbols of the thread's process.
-fn forest(stream: &Stream, history: &History) -> Result<Forest, Failure> {
+/// The functions of the thread's process.
+fn functions(stream: &Stream) -> SymbolFunctions {
     let symbols = stream.process().map(|process| Arc::clone(&process.symbols));
-    let functions = SymbolFunctions::new(symbols.unwrap_or_default());
-    Forest::build(history, &functions, &Watch::none()).map_err(|error| error.to_string())
+    SymbolFunctions::new(symbols.unwrap_or_default())
+}
+
+/// The calls of a history.
+fn forest(stream: &Stream, history: &History) -> Result<Forest, Failure> {
+    Forest::build(history, &functions(stream), &Watch::none()).map_err(|error| error.to_string())
 }
 
 /// One engine on one stream.
 pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let (stream, opening) = timed(|| Stream::open_cold(&arguments.bundle, arguments.bytes));
     let stream = stream?;
-    let (mut flows, mut forests) = (Vec::new(), Vec::new());
+    let (mut flows, mut forests, mut sums) = (Vec::new(), Vec::new(), Vec::new());
     let mut of_first = None;
     for _ in 0..arguments.runs.max(1) {
-        let (decoded, seconds) = timed(|| flow(&stream, arguments));
+        let (decoded, seconds) = timed(|| flow(&stream, arguments, None));
         flows.push(seconds);
         let decoded = decoded?;
         let history = decoded.threads.first().ok_or("the stream decodes to no thread")?;
@@ -53,15 +65,15 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
             let (forest, seconds) = timed(|| forest(&stream, history));
             forests.push(seconds);
             calls = Some(forest?);
+            sums.push(match arguments.jobs {
+                1 => flows.last().copied().unwrap_or_default() + seconds,
+                // Several threads make both at once.
+                _ => timed(|| flow(&stream, arguments, Some(&functions(&stream)))).1,
+            });
         }
         // Later runs may find memory of earlier ones that the allocator kept: the first tells the peak.
         of_first.get_or_insert_with(|| joined([memory(), told(history, calls.as_ref())]));
     }
-    let sums: Vec<Seconds> = flows
-        .iter()
-        .zip(&forests)
-        .map(|(&flow, &forest)| flow + forest)
-        .collect();
     let measured = json!({
         "engine": arguments.engine.to_string(),
         "jobs": arguments.jobs,

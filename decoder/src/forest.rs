@@ -8,11 +8,12 @@ mod stack;
 
 use crate::{Canceled, History, Watch};
 use backtrail_pt::Avma;
+pub(crate) use build::Builder;
 use nodes::{NO_NODE, NO_PARENT, Nodes};
 use std::ops::Range;
 
 /// Where functions lie: told to the decoder, which knows no symbols.
-pub trait Functions {
+pub trait Functions: Sync {
     /// The addresses of the function that `pc` is in; `None`: unknown.
     fn range_of(&self, pc: Avma) -> Option<Range<Avma>>;
 

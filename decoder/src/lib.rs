@@ -24,6 +24,7 @@ pub mod forest;
 pub mod history;
 pub mod image;
 pub mod mark;
+mod meter;
 mod parallel;
 mod path;
 pub mod pcset;

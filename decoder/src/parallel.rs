@@ -8,6 +8,7 @@
 mod crew;
 mod desk;
 mod join;
+pub(crate) mod pool;
 mod tape;
 
 pub(crate) use crew::Crew;

@@ -13,8 +13,8 @@ mod psb;
 
 pub(crate) use join::join;
 
+use crate::meter::{Meter, Metered};
 use crate::switches::executions;
-use crate::trace::{Span, Watched};
 use crate::{Canceled, Config, Engine, Execution, History, Image, Switch};
 use backtrail_pt::{Cpu, Pid, Tid};
 use owner::Owners;
@@ -95,7 +95,7 @@ pub(crate) fn run(
     images: &BTreeMap<Pid, Arc<Image>>,
     config: &Config,
     engine: &dyn Engine,
-    span: Span<'_>,
+    meter: &Meter<'_>,
 ) -> Result<CpuTrace, Canceled> {
     let executions = executions(switches);
     let mut report = CpuReport {
@@ -112,9 +112,9 @@ pub(crate) fn run(
         trace,
         &memory,
         config,
-        &mut Watched {
+        &mut Metered {
             sink: &mut cutter,
-            span,
+            meter,
         },
     )?;
     let (history, pieces) = cutter.finish();

@@ -3,11 +3,14 @@
 //! `BACKTRAIL_ENGINE` chooses the recorder's engine, `BACKTRAIL_PROGRAMS` rows by name, separated by commas.
 #![cfg(test)]
 
+mod support;
+
 use backtrail_tests::backtrail::binary;
 use backtrail_tests::real::{self, History, Measurement, PROGRAMS, RealProgram, Recorder};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use std::{env, io};
+use support::decoders;
 
 /// No run takes nearly as long.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -38,7 +41,9 @@ fn measure(program: &RealProgram, recorder: &Recorder, size: u32) -> Option<io::
     }
     let folder = tempfile::tempdir().unwrap();
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    Some(real::measure(program, recorder, size, folder.path(), LIMIT))
+    let measurement = real::measure(program, recorder, size, folder.path(), LIMIT);
+    decoders::assert_agree(&folder.path().join("bundle"));
+    Some(measurement)
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
-use support::Bundle;
+use support::{Bundle, decoders};
 
 /// What `info --digest` must say, from the lists of stepped addresses: `TID.ips`, 8 bytes each. The digest is FNV-1a,
 /// from the start value of the reference digests.
@@ -57,6 +57,7 @@ fn decodes_into_what_was_stepped(program: &Program, variant: Variant) {
     let expected = expected_digests(golden.path());
     assert!(!expected.is_empty());
     assert_eq!(digests(&bundle.path), expected);
+    decoders::assert_agree(&bundle.path);
 }
 
 /// Checks each build, as many at a time as there are processors: each recorder steps a program of its own.

@@ -22,6 +22,7 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
     commands.extend(args.commands.iter().cloned());
 
     let mut options = open::options(&args.decode)?;
+    options.crash_calls = true;
     if let Some(symfs) = &args.symfs {
         options.debug_roots.push(symfs.clone());
         options.source_paths.push(symfs.clone());

@@ -3,16 +3,15 @@
 use backtrail_decoder::Functions;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::{FunctionKind, Symbolizer};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// [`Functions`] out of symbols; what was asked once is kept.
 pub struct SymbolFunctions {
     symbols: Arc<Symbolizer>,
     /// By the end of the range: answers, of which the functions' ranges do not overlap.
-    known: RefCell<BTreeMap<u64, Known>>,
+    known: Mutex<BTreeMap<u64, Known>>,
 }
 
 #[derive(Clone)]
@@ -28,12 +27,16 @@ impl SymbolFunctions {
     pub fn new(symbols: Arc<Symbolizer>) -> Self {
         Self {
             symbols,
-            known: RefCell::default(),
+            known: Mutex::default(),
         }
     }
 
+    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn ask<T>(&self, pc: Avma, answer: impl Fn(&Known) -> T) -> Option<T> {
-        if let Some((_, known)) = self.known.borrow().range(pc.0.saturating_add(1)..).next()
+        if let Some((_, known)) = self.known().range(pc.0.saturating_add(1)..).next()
             && known.range.contains(&pc)
         {
             return Some(answer(known));
@@ -45,7 +48,7 @@ impl SymbolFunctions {
             range: function.range,
         };
         let told = answer(&known);
-        self.known.borrow_mut().insert(known.range.end.0, known);
+        self.known().insert(known.range.end.0, known);
         Some(told)
     }
 }

@@ -1,7 +1,7 @@
 //! Opening a bundle or a core.
 
 use super::modules::{self, Mapped};
-use super::{OpenOptions, Process, Session, Thread};
+use super::{OpenOptions, Process, Session, SymbolFunctions, Thread};
 use crate::code::CodeMap;
 use crate::error::{Error, Result};
 use crate::time::Timebase;
@@ -11,12 +11,13 @@ use backtrail_bundle::switch::Direction;
 use backtrail_bundle::versions::{self, Fragment};
 use backtrail_bundle::{Bundle, CodeVersions, SharedBytes};
 use backtrail_decoder::{
-    AddressFilter, Boundary, Change, Config, Decoded, FilterKind, HistoryBuilder, Image, Input, Plan,
-    Section, Switch, Version, Watch, decode_by,
+    AddressFilter, Boundary, Change, Config, Decoded, FilterKind, Functions, HistoryBuilder, Image, Input,
+    Plan, Section, Switch, Version, Watch, decode_by,
 };
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, Pid, Tid};
 use backtrail_symbolizer::{DebugSearch, Symbolizer};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::num::NonZeroUsize;
@@ -98,16 +99,31 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         config,
         notes,
     } = Prepared::new(&bundle, options)?;
-    let plan = Plan {
-        jobs: options.jobs.unwrap_or_else(processors),
-        ..Plan::new(&config, options.engine.engine())
-    };
-    let mut decoded = decode_by(&plan, &inputs, &images, watch)?;
     let core = bundle.core()?;
     let crash = manifest
         .meta
         .crash
         .or_else(|| core.as_ref().and_then(crash_of_core));
+    let crashed = crash.filter(|_| options.crash_calls).and_then(|crash| {
+        let image = inputs.iter().find_map(|input| match input {
+            Input::Thread { tid, image, .. } if *tid == crash.tid => Some(image),
+            _ => None,
+        })?;
+        let process = processes
+            .iter()
+            .find(|process| Arc::ptr_eq(&process.image, image))?;
+        Some((crash.tid, SymbolFunctions::new(Arc::clone(&process.symbols))))
+    });
+    let functions = |tid: Tid| match &crashed {
+        Some((crashed, functions)) if *crashed == tid => Some(functions as &dyn Functions),
+        _ => None,
+    };
+    let plan = Plan {
+        jobs: options.jobs.unwrap_or_else(processors),
+        functions: &functions,
+        ..Plan::new(&config, options.engine.engine())
+    };
+    let mut decoded = decode_by(&plan, &inputs, &images, watch)?;
     let cpus = std::mem::take(&mut decoded.cpus);
     let threads = threads(manifest, decoded, core.as_ref());
     let mut session = Session {
@@ -251,12 +267,20 @@ fn threads(manifest: &Manifest, decoded: Decoded, core: Option<&Core>) -> Vec<Th
                 Some((index, found.name.clone()))
             })
     };
-    let mut threads: Vec<Thread> = decoded
-        .threads
+    let Decoded {
+        threads: histories,
+        mut forests,
+        ..
+    } = decoded;
+    let mut threads: Vec<Thread> = histories
         .into_iter()
         .map(|history| {
             let (process, name) = described(history.tid()).unwrap_or_default();
-            Thread::new(history, name, process)
+            let forest = forests.remove(&history.tid()).map(OnceCell::from);
+            Thread {
+                forest: forest.unwrap_or_default(),
+                ..Thread::new(history, name, process)
+            }
         })
         .collect();
     let of_core = core

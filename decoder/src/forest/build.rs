@@ -4,6 +4,7 @@ mod rules;
 mod script;
 
 use super::{Forest, Functions};
+use crate::history::Flow;
 use crate::watch::Stage;
 use crate::{Canceled, History, Mark, MarkKind, Watch};
 use rules::Rules;
@@ -18,12 +19,12 @@ pub(super) fn build(
     watch: &Watch<'_>,
 ) -> Result<Forest, Canceled> {
     let mut builder = Builder::new(functions);
-    builder.feed(history, watch)?;
-    Ok(builder.finish(history))
+    builder.feed(&history.flow, history.marks(), watch)?;
+    Ok(builder.finish(history.marks()))
 }
 
 /// A forest in the making, of a history that may still grow.
-pub(super) struct Builder<'a> {
+pub(crate) struct Builder<'a> {
     rules: Rules<'a>,
     scripts: Scripts,
     /// How many executions and marks of the history were consumed.
@@ -48,14 +49,12 @@ impl<'a> Builder<'a> {
     }
 
     /// Goes on from the execution where it stopped to the last one that the history has.
-    pub fn feed(&mut self, history: &History, watch: &Watch<'_>) -> Result<(), Canceled> {
-        let flow = &history.flow;
-        let marks = history.marks();
+    pub fn feed(&mut self, flow: &Flow, marks: &[Mark], watch: &Watch<'_>) -> Result<(), Canceled> {
         let executions = flow.executions().get(self.executions..).unwrap_or(&[]);
         for part in executions.chunks(REPORT_EVERY) {
-            watch.report(Stage::Forest, self.index, history.len())?;
+            watch.report(Stage::Forest, self.index, flow.len())?;
             for &path in part {
-                self.execute(path, history, marks);
+                self.execute(path, flow, marks);
             }
             self.executions += part.len();
         }
@@ -64,14 +63,13 @@ impl<'a> Builder<'a> {
 
     /// A path was executed.
     #[inline]
-    fn execute(&mut self, path: u32, history: &History, marks: &[Mark]) {
+    fn execute(&mut self, path: u32, flow: &Flow, marks: &[Mark]) {
         let Self {
             rules,
             scripts,
             index,
             ..
         } = self;
-        let flow = &history.flow;
         let Some(here) = scripts.of(path, flow, rules) else {
             return;
         };
@@ -101,8 +99,8 @@ impl<'a> Builder<'a> {
     }
 
     /// All of the history was consumed.
-    pub fn finish(mut self, history: &History) -> Forest {
-        let rest = history.marks().get(self.marks..).unwrap_or(&[]);
+    pub fn finish(mut self, marks: &[Mark]) -> Forest {
+        let rest = marks.get(self.marks..).unwrap_or(&[]);
         if rest.iter().any(|mark| matches!(mark.kind, MarkKind::Gap(_))) {
             self.rules.gap_at_end(self.index);
         }

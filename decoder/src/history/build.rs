@@ -3,7 +3,7 @@
 mod interner;
 mod marks;
 
-use super::History;
+use super::{Flow, History};
 use crate::{Event, Mark, MarkKind, Runs, Sink, Version};
 use backtrail_pt::{Avma, Cofi, Tid, Tsc};
 use interner::Interner;
@@ -44,6 +44,11 @@ impl HistoryBuilder {
     /// What is told next, another engine of several tells, which numbers its runs for itself.
     pub(crate) fn of_engine(&mut self, engine: usize) {
         self.interner.of_engine(engine);
+    }
+
+    /// The flow so far, when the last that came in were runs, and the marks in it.
+    pub(crate) fn so_far(&self) -> (&Flow, &[Mark]) {
+        (self.interner.flow(), self.marker.marks())
     }
 
     /// Adds a mark as it is, when a history is made of parts of others.

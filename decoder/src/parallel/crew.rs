@@ -4,8 +4,8 @@ use super::desk::{Desk, Done, Failed, Task};
 use super::join::Joiner;
 use super::tape::{Recorder, Tape};
 use crate::engine::native::{Native, Stretch};
-use crate::watch::Stage;
-use crate::{Config, Memory, Watch};
+use crate::meter::Meter;
+use crate::{Canceled, Config, Memory};
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::thread;
@@ -20,15 +20,17 @@ pub(crate) struct Crew<'a> {
     /// The code, which does not change.
     pub memory: &'a (dyn Memory + Sync),
     pub config: &'a Config,
-    pub watch: &'a Watch<'a>,
-    /// Bytes of other traces that are done, and of all.
-    pub done: u64,
-    pub total: u64,
+    pub meter: &'a Meter<'a>,
 }
 
 impl Crew<'_> {
     /// Decodes the trace by so many threads, in stretches of `least` bytes at least.
-    pub fn decode(&self, joiner: Joiner, jobs: NonZeroUsize, least: usize) -> Result<Joiner, Failed> {
+    pub fn decode<'j>(
+        &self,
+        joiner: Joiner<'j>,
+        jobs: NonZeroUsize,
+        least: usize,
+    ) -> Result<Joiner<'j>, Failed> {
         let stretches = self.native.stretches(self.trace, self.config, least);
         let desk = Desk::new(stretches.ok_or(Failed::Apart)?, joiner, jobs.get() * STRETCHES);
         thread::scope(|scope| {
@@ -42,10 +44,10 @@ impl Crew<'_> {
     }
 
     /// What one of the threads does.
-    fn work<F: FnMut() -> Option<Stretch>>(&self, engine: usize, desk: &Desk<F>) {
+    fn work<F: FnMut() -> Option<Stretch>>(&self, engine: usize, desk: &Desk<'_, F>) {
         let _alarm = Alarm(desk);
         let tape = RefCell::new(Tape::default());
-        let halted = || desk.is_halted() || self.watch.is_canceled();
+        let halted = || desk.is_halted() || self.meter.watch().is_canceled();
         let mut recorder = Recorder::new(&tape, &halted);
         let decoder = self
             .native
@@ -57,36 +59,38 @@ impl Crew<'_> {
             match task {
                 Task::Join(mut joiner, done) => {
                     let offset = done.to.unwrap_or(self.trace.len()) as u64;
-                    let reported = self.watch.report(Stage::Decode, self.done + offset, self.total);
-                    if reported.is_err() {
-                        return desk.fail(Failed::Canceled);
+                    let joined = joiner.join(*done, self.meter.watch());
+                    match joined.and_then(|empty| self.report(offset).map(|()| empty)) {
+                        Ok(empty) => desk.give_back(joiner, empty),
+                        Err(failed) => return desk.fail(failed),
                     }
-                    if !joiner.join(*done) {
-                        return desk.fail(Failed::Apart);
-                    }
-                    desk.give_back(joiner);
                 }
-                Task::Decode(number, stretch) => match decoder(&stretch) {
-                    Ok(ended) => desk.deliver(
-                        number,
-                        Done {
-                            engine,
-                            tape: tape.take(),
-                            ended,
-                            to: stretch.to,
-                        },
-                    ),
-                    Err(_) => return desk.fail(Failed::Canceled),
-                },
+                Task::Decode(number, stretch, empty) => {
+                    tape.replace(empty);
+                    let Ok(ended) = decoder(&stretch) else {
+                        return desk.fail(Failed::Canceled);
+                    };
+                    let done = Done {
+                        engine,
+                        tape: tape.take(),
+                        ended,
+                        to: stretch.to,
+                    };
+                    desk.deliver(number, done);
+                }
             }
         }
+    }
+
+    fn report(&self, offset: u64) -> Result<(), Failed> {
+        self.meter.report(offset).map_err(|Canceled| Failed::Canceled)
     }
 }
 
 /// Lets the other threads end when one panics, so that the panic is seen.
-struct Alarm<'a, F: FnMut() -> Option<Stretch>>(&'a Desk<F>);
+struct Alarm<'a, 'j, F: FnMut() -> Option<Stretch>>(&'a Desk<'j, F>);
 
-impl<F: FnMut() -> Option<Stretch>> Drop for Alarm<'_, F> {
+impl<F: FnMut() -> Option<Stretch>> Drop for Alarm<'_, '_, F> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.fail(Failed::Canceled);

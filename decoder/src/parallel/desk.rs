@@ -27,16 +27,16 @@ pub(super) struct Done {
 }
 
 /// What a thread does next.
-pub(super) enum Task {
+pub(super) enum Task<'a> {
     /// Adds to the history what was decoded.
-    Join(Box<Joiner>, Box<Done>),
-    /// Decodes the stretch of this number.
-    Decode(usize, Stretch),
+    Join(Box<Joiner<'a>>, Box<Done>),
+    /// Decodes the stretch of this number onto a tape.
+    Decode(usize, Box<Stretch>, Tape),
 }
 
 /// Where the work stands, for all threads.
-pub(super) struct Desk<F> {
-    state: Mutex<State<F>>,
+pub(super) struct Desk<'a, F> {
+    state: Mutex<State<'a, F>>,
     /// Rings when there may be something to do.
     bell: Condvar,
     halted: AtomicBool,
@@ -44,25 +44,28 @@ pub(super) struct Desk<F> {
     most: usize,
 }
 
-struct State<F> {
+struct State<'a, F> {
     /// Gives the stretches out; `None`: all are.
     stretches: Option<F>,
     given: usize,
     joined: usize,
     ready: BTreeMap<usize, Box<Done>>,
+    /// Empty ones.
+    tapes: Vec<Tape>,
     /// `None`: a thread has it.
-    joiner: Option<Box<Joiner>>,
+    joiner: Option<Box<Joiner<'a>>>,
     failed: Option<Failed>,
 }
 
-impl<F: FnMut() -> Option<Stretch>> Desk<F> {
-    pub fn new(stretches: F, joiner: Joiner, most: usize) -> Self {
+impl<'a, F: FnMut() -> Option<Stretch>> Desk<'a, F> {
+    pub fn new(stretches: F, joiner: Joiner<'a>, most: usize) -> Self {
         Self {
             state: Mutex::new(State {
                 stretches: Some(stretches),
                 given: 0,
                 joined: 0,
                 ready: BTreeMap::new(),
+                tapes: Vec::new(),
                 joiner: Some(Box::new(joiner)),
                 failed: None,
             }),
@@ -73,7 +76,7 @@ impl<F: FnMut() -> Option<Stretch>> Desk<F> {
     }
 
     /// What to do next, once there is something; `None`: nothing any more.
-    pub fn next(&self) -> Option<Task> {
+    pub fn next(&self) -> Option<Task<'a>> {
         let mut state = self.state();
         loop {
             if state.failed.is_some() {
@@ -95,9 +98,10 @@ impl<F: FnMut() -> Option<Stretch>> Desk<F> {
         self.bell.notify_all();
     }
 
-    /// A stretch is part of the history.
-    pub fn give_back(&self, joiner: Box<Joiner>) {
+    /// A stretch is part of the history, and its tape is empty.
+    pub fn give_back(&self, joiner: Box<Joiner<'a>>, tape: Tape) {
         let mut state = self.state();
+        state.tapes.push(tape);
         state.joiner = Some(joiner);
         state.joined += 1;
         self.bell.notify_all();
@@ -116,7 +120,7 @@ impl<F: FnMut() -> Option<Stretch>> Desk<F> {
     }
 
     /// The history, when all threads are done.
-    pub fn finish(self) -> Result<Joiner, Failed> {
+    pub fn finish(self) -> Result<Joiner<'a>, Failed> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (state.failed, state.joiner) {
             (None, Some(joiner)) => Ok(*joiner),
@@ -124,13 +128,13 @@ impl<F: FnMut() -> Option<Stretch>> Desk<F> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<F>> {
+    fn state(&self) -> MutexGuard<'_, State<'a, F>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<F: FnMut() -> Option<Stretch>> State<F> {
-    fn take_join(&mut self) -> Option<Task> {
+impl<'a, F: FnMut() -> Option<Stretch>> State<'a, F> {
+    fn take_join(&mut self) -> Option<Task<'a>> {
         let joiner = self.joiner.take()?;
         match self.ready.remove(&self.joined) {
             Some(done) => Some(Task::Join(joiner, done)),
@@ -141,7 +145,7 @@ impl<F: FnMut() -> Option<Stretch>> State<F> {
         }
     }
 
-    fn take_stretch(&mut self, most: usize) -> Option<Task> {
+    fn take_stretch(&mut self, most: usize) -> Option<Task<'a>> {
         if self.given - self.joined >= most {
             return None;
         }
@@ -150,6 +154,7 @@ impl<F: FnMut() -> Option<Stretch>> State<F> {
             return None;
         };
         self.given += 1;
-        Some(Task::Decode(self.given - 1, stretch))
+        let tape = self.tapes.pop().unwrap_or_default();
+        Some(Task::Decode(self.given - 1, Box::new(stretch), tape))
     }
 }

@@ -72,19 +72,35 @@ impl Tables {
 
 impl Tape {
     /// Tells all of it to a history; `tables` are those of the engine that told it.
-    pub fn replay(self, tables: &mut Tables, builder: &mut HistoryBuilder) {
+    pub fn replay(&mut self, tables: &mut Tables, builder: &mut HistoryBuilder) {
         tables.learn(&self.news);
         let runs = Runs {
             blocks: &tables.blocks,
             paths: &tables.paths,
         };
         let mut told = 0;
-        for (before, event) in self.events {
+        for (before, event) in self.events.drain(..) {
             builder.runs(&runs, self.runs.get(told..before).unwrap_or(&[]));
             builder.event(event);
             told = before;
         }
         builder.runs(&runs, self.runs.get(told..).unwrap_or(&[]));
+    }
+
+    /// Empty, with room for as much as it held.
+    pub fn cleared(self) -> Self {
+        let Self {
+            mut runs,
+            mut events,
+            news: _,
+        } = self;
+        runs.clear();
+        events.clear();
+        Self {
+            runs,
+            events,
+            news: News::default(),
+        }
     }
 }
 

@@ -1,9 +1,13 @@
+//! A crew over made traces: whole, and one that cannot be cut.
+
 use super::{Crew, Failed, Joiner};
 use crate::engine::native::Native;
+use crate::meter::Meter;
 use crate::{Config, History, HistoryBuilder, Image, Section, Watch};
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 const AT: Avma = Avma(0x1000);
 
@@ -34,18 +38,17 @@ fn decode(trace: &[u8], jobs: usize) -> Result<History, Failed> {
         start: AT,
         bytes: Arc::new(CODE),
     });
+    let (watch, done) = (Watch::none(), AtomicU64::new(0));
     let crew = Crew {
         native: &Native,
         trace,
         memory: &image,
         config: &Config::default(),
-        watch: &Watch::none(),
-        done: 0,
-        total: trace.len() as u64,
+        meter: &Meter::new(&watch, &done, trace.len() as u64),
     };
-    let joiner = Joiner::new(HistoryBuilder::new(Tid(1)));
+    let joiner = Joiner::new(HistoryBuilder::new(Tid(1)), None);
     let joiner = crew.decode(joiner, NonZeroUsize::new(jobs).unwrap(), 1000)?;
-    Ok(joiner.finish().finish())
+    Ok(joiner.finish().0)
 }
 
 #[test]

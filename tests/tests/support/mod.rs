@@ -1,6 +1,8 @@
 //! Bundles that the binary under test makes, in folders of their own that go when they do.
 #![allow(dead_code)]
 
+pub mod decoders;
+
 use backtrail_tests::backtrail::{Run, backtrail};
 use backtrail_tests::programs::{Program, Variant};
 use serde_json::Value;

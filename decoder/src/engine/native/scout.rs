@@ -100,7 +100,17 @@ impl<'a> Scout<'a> {
     /// Goes over short TNT and TIP packets, which by far outnumber all others.
     fn skip(&mut self) {
         let mut at = self.packets.offset();
-        while let Some(&first) = self.trace.get(at) {
+        loop {
+            // Eight at once.
+            while self
+                .trace
+                .get(at..)
+                .and_then(<[u8]>::first_chunk)
+                .is_some_and(are_short_tnts)
+            {
+                at += 8;
+            }
+            let Some(&first) = self.trace.get(at) else { break };
             at += match first {
                 0x2d => 3,
                 0x4d => 5,
@@ -112,6 +122,31 @@ impl<'a> Scout<'a> {
         // A packet that is cut off is none.
         if at <= self.trace.len() {
             self.packets.seek(at);
+        }
+    }
+}
+
+/// Each is a short TNT: its lowest bit is 0, and it is neither padding nor the first byte of a longer packet.
+fn are_short_tnts(bytes: &[u8; 8]) -> bool {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & ONES << 7 != 0;
+    let word = u64::from_le_bytes(*bytes);
+    word & ONES == 0 && !has_zero(word) && !has_zero(word ^ ONES << 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::are_short_tnts;
+
+    #[test]
+    fn short_tnts_are_told_by_eight() {
+        for first in 0..=u8::MAX {
+            for at in 0..8 {
+                let mut bytes = [4, 6, 8, 0xfe, 0x80, 4, 0x0c, 0x42];
+                bytes[at] = first;
+                let wanted = first & 1 == 0 && first > 2;
+                assert_eq!(are_short_tnts(&bytes), wanted, "{bytes:x?}");
+            }
         }
     }
 }

@@ -51,6 +51,11 @@ enum Body {
 }
 
 impl Interner {
+    /// What is complete of it.
+    pub fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
     /// How many instructions came in.
     pub fn len(&self) -> u64 {
         self.flow.len() + self.open.as_ref().map_or(0, |open| open.len() as u64)

@@ -169,6 +169,11 @@ impl Marker {
         self.mark(index, MarkKind::Gap(gap));
     }
 
+    /// The marks so far.
+    pub fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
     /// From instruction `index` on, the code is of this version.
     pub fn version(&mut self, index: u64, version: Version) {
         match self.versions.last_mut() {

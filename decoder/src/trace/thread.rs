@@ -1,0 +1,115 @@
+//! The history of one thread out of its buffers.
+
+use super::Plan;
+use crate::image::Passing;
+use crate::meter::{Meter, Metered};
+use crate::parallel::{Crew, Failed, Joiner};
+use crate::{
+    Canceled, Event, Forest, Functions, GapCause, History, HistoryBuilder, Image, Memory, Runs, Sink,
+};
+use backtrail_pt::{Avma, Cofi, Tid};
+use std::ops::ControlFlow;
+
+/// A buffer of a thread.
+pub(super) struct Buffer<'a> {
+    pub trace: &'a [u8],
+    /// The code of its process.
+    pub image: &'a Image,
+    pub meter: Meter<'a>,
+}
+
+/// Decodes a thread's buffers, with a gap between each two. With its history comes the forest, where that
+/// was made on the way.
+pub(super) fn decode(
+    plan: &Plan<'_>,
+    tid: Tid,
+    buffers: &[Buffer<'_>],
+    functions: Option<&dyn Functions>,
+) -> Result<(History, Option<Forest>), Canceled> {
+    if let [buffer] = buffers
+        && let Some(crew) = crew(plan, tid, buffer)
+    {
+        let joiner = Joiner::new(HistoryBuilder::new(tid), functions);
+        match crew.decode(joiner, plan.jobs, plan.stretch) {
+            Ok(joiner) => return Ok(joiner.finish()),
+            Err(Failed::Canceled) => return Err(Canceled),
+            // What the flow is behind a PSB shows only when it is decoded in order.
+            Err(Failed::Apart) => {}
+        }
+    }
+    let mut builder = HistoryBuilder::new(tid);
+    for (number, buffer) in buffers.iter().enumerate() {
+        if number > 0 {
+            // What happened between is not known.
+            builder.event(Event::Lost {
+                cause: GapCause::NoTrace,
+                offset: 0,
+                error: false,
+            });
+        }
+        add(plan, &mut builder, tid, buffer)?;
+    }
+    Ok((builder.finish(), None))
+}
+
+/// Who decodes a buffer in stretches; `None`: it is to be decoded in order.
+pub(super) fn crew<'a>(plan: &'a Plan<'_>, tid: Tid, buffer: &'a Buffer<'_>) -> Option<Crew<'a>> {
+    let native = plan.engine.native()?;
+    let pays = plan.jobs.get() > 1 && buffer.trace.len() / 2 >= plan.stretch;
+    let stays = || Passing::new(buffer.image, tid).is_none();
+    (pays && stays()).then_some(Crew {
+        native,
+        trace: buffer.trace,
+        memory: buffer.image,
+        config: plan.config,
+        meter: &buffer.meter,
+    })
+}
+
+/// Adds to a history what a buffer tells, decoded in order.
+fn add(plan: &Plan<'_>, builder: &mut HistoryBuilder, tid: Tid, buffer: &Buffer<'_>) -> Result<(), Canceled> {
+    let code = Passing::new(buffer.image, tid);
+    let memory = code.as_ref().map_or(buffer.image as &dyn Memory, |code| code);
+    let mut sink = Metered {
+        sink: &mut Versioned {
+            builder,
+            code: code.as_ref(),
+        },
+        meter: &buffer.meter,
+    };
+    plan.engine.decode(buffer.trace, memory, plan.config, &mut sink)
+}
+
+/// A thread's history in the making. Where its code changes, the version is chosen wherever flow begins.
+struct Versioned<'a> {
+    builder: &'a mut HistoryBuilder,
+    code: Option<&'a Passing<'a>>,
+}
+
+impl Sink for Versioned<'_> {
+    fn begin(&mut self) {
+        self.builder.begin();
+    }
+
+    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
+        self.builder.runs(runs, executed);
+    }
+
+    fn instruction(&mut self, at: Avma, len: u8, cofi: Cofi) {
+        self.builder.instruction(at, len, cofi);
+    }
+
+    fn event(&mut self, event: Event) {
+        if let (Some(code), Event::Sync { offset } | Event::FlowBegins { offset }) = (self.code, &event) {
+            let version = code.version_at(*offset);
+            if let Some(changed) = code.go_to(version) {
+                self.builder.change_code(version, &changed);
+            }
+        }
+        self.builder.event(event);
+    }
+
+    fn progress(&mut self, offset: u64) -> ControlFlow<()> {
+        self.builder.progress(offset)
+    }
+}

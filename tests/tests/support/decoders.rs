@@ -1,0 +1,47 @@
+//! All ways to decode a bundle, which must find the same.
+
+use backtrail_debugger::{OpenOptions, Session};
+use backtrail_decoder::{EngineKind, Watch};
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+/// Decodes a bundle by each engine, and by one thread and several.
+///
+/// # Panics
+///
+/// When it cannot be decoded, or two ways differ.
+#[track_caller]
+pub fn assert_agree(bundle: &Path) {
+    let ways = [
+        (EngineKind::Native, 1),
+        (EngineKind::Native, 3),
+        (EngineKind::Libipt, 1),
+    ];
+    let [first, others @ ..] = ways.map(|(engine, jobs)| digests(bundle, engine, jobs));
+    for (other, way) in others.iter().zip(&ways[1..]) {
+        assert_eq!(other, &first, "{way:?}");
+    }
+}
+
+/// A line for each thread: how many instructions and errors it has, the digest of the instructions, and how many
+/// gaps.
+fn digests(bundle: &Path, engine: EngineKind, jobs: usize) -> Vec<String> {
+    let options = OpenOptions {
+        engine,
+        jobs: NonZeroUsize::new(jobs),
+        ..OpenOptions::default()
+    };
+    let session = Session::open(bundle, &options, &Watch::none()).unwrap();
+    let threads = session.threads().iter().map(|thread| &thread.history);
+    let line = |history: &backtrail_decoder::History| {
+        format!(
+            "thread {} instructions {} errors {} digest {:016x} gaps {}",
+            history.tid(),
+            history.len(),
+            history.errors(),
+            history.digest(),
+            history.gaps().count()
+        )
+    };
+    threads.map(line).collect()
+}
