@@ -232,6 +232,9 @@ pub struct Decode {
     /// At most so many threads decode at once; as many as there are processors if not given
     #[arg(long, value_name = "N")]
     pub jobs: Option<std::num::NonZeroUsize>,
+    /// Decodes only about the last MIB of each trace, for less time and memory; history begins there
+    #[arg(long, value_name = "MIB")]
+    pub last: Option<std::num::NonZeroU32>,
 }
 
 /// `backtrail info`.

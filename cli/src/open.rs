@@ -14,6 +14,7 @@ pub fn options(decode: &Decode) -> Result<OpenOptions, Failure> {
     Ok(OpenOptions {
         engine,
         jobs: decode.jobs,
+        last: decode.last.map(|mib| u64::from(mib.get()) << 20),
         ..OpenOptions::default()
     })
 }

@@ -130,6 +130,20 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The event, with the offsets of a trace in front of which there are so many bytes more.
+    pub(crate) fn moved(mut self, by: u64) -> Self {
+        if let Self::Sync { offset }
+        | Self::FlowBegins { offset }
+        | Self::Overflow { offset }
+        | Self::Lost { offset, .. } = &mut self
+        {
+            *offset = offset.saturating_add(by);
+        }
+        self
+    }
+}
+
 /// The engines there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {

@@ -38,9 +38,11 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// A sink whose work is metered.
+/// A sink for the tail of a trace, whose work is metered.
 pub(crate) struct Metered<'a, S> {
     pub sink: &'a mut S,
+    /// Where in the trace the tail begins.
+    pub offset: u64,
     pub meter: &'a Meter<'a>,
 }
 
@@ -58,7 +60,7 @@ impl<S: Sink> Sink for Metered<'_, S> {
     }
 
     fn event(&mut self, event: Event) {
-        self.sink.event(event);
+        self.sink.event(event.moved(self.offset));
     }
 
     fn progress(&mut self, offset: u64) -> ControlFlow<()> {

@@ -15,7 +15,8 @@ pub(crate) use join::join;
 
 use crate::meter::{Meter, Metered};
 use crate::switches::executions;
-use crate::{Canceled, Config, Engine, Execution, History, Image, Switch};
+use crate::trace::Tail;
+use crate::{Canceled, Execution, History, Image, Plan, Switch};
 use backtrail_pt::{Cpu, Pid, Tid};
 use owner::Owners;
 use pieces::{Cutter, Piece, Selected};
@@ -90,11 +91,10 @@ pub(crate) struct CpuTrace {
 /// Decodes a processor's trace, with the code of the process that runs.
 pub(crate) fn run(
     cpu: Cpu,
-    trace: &[u8],
+    trace: Tail<'_>,
     switches: &[Switch],
     images: &BTreeMap<Pid, Arc<Image>>,
-    config: &Config,
-    engine: &dyn Engine,
+    plan: &Plan<'_>,
     meter: &Meter<'_>,
 ) -> Result<CpuTrace, Canceled> {
     let executions = executions(switches);
@@ -108,17 +108,18 @@ pub(crate) fn run(
     let owners = Owners::new(&executions);
     let memory = Selected::new(images);
     let mut cutter = Cutter::new(&owners, &memory);
-    engine.decode(
-        trace,
+    plan.engine.decode(
+        trace.bytes,
         &memory,
-        config,
+        plan.config,
         &mut Metered {
             sink: &mut cutter,
+            offset: trace.offset as u64,
             meter,
         },
     )?;
     let (history, pieces) = cutter.finish();
-    let psbs = psb::stamps(trace);
+    let psbs = psb::stamps(trace.bytes);
     report.psb_blocks = psbs.len();
     for execution in psbs.into_iter().flatten().filter_map(|at| owners.at(at)) {
         *report.psb_blocks_of.entry(execution.tid).or_default() += 1;

@@ -1,5 +1,6 @@
 //! All of a trace: the histories of its threads.
 
+mod tail;
 mod thread;
 
 use crate::meter::Meter;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+pub(crate) use tail::Tail;
 use thread::Buffer;
 
 /// One buffer of PT bytes and what is known of it.
@@ -58,6 +60,8 @@ pub struct Plan<'a> {
     pub jobs: NonZeroUsize,
     /// How many bytes a thread takes at once of a trace that several decode.
     pub stretch: usize,
+    /// Of each trace only about so many bytes, the newest; `None`: all of them.
+    pub last: Option<u64>,
     /// Where functions lie in the code of a thread; `None`: its calls are not wanted.
     pub functions: &'a (dyn Fn(Tid) -> Option<&'a dyn Functions> + Sync),
 }
@@ -74,6 +78,7 @@ impl<'a> Plan<'a> {
             engine,
             jobs: NonZeroUsize::MIN,
             stretch: Self::STRETCH,
+            last: None,
             functions: &|_| None,
         }
     }
@@ -100,12 +105,15 @@ pub fn decode_by(
     watch: &Watch<'_>,
 ) -> Result<Decoded, Canceled> {
     let done = AtomicU64::new(0);
-    let total = inputs.iter().map(|input| input.trace().len() as u64).sum();
+    let tails: Vec<Tail<'_>> = inputs
+        .iter()
+        .map(|input| Tail::new(input.trace(), plan.last))
+        .collect();
+    let total = tails.iter().map(|tail| tail.bytes.len() as u64).sum();
     let meter = || Meter::new(watch, &done, total);
     let mut threads: BTreeMap<Tid, Vec<Buffer<'_>>> = BTreeMap::new();
     let mut cpus = Vec::new();
-    for input in inputs {
-        let trace = input.trace();
+    for (input, trace) in inputs.iter().zip(tails) {
         match input {
             Input::Thread { tid, image, .. } => threads.entry(*tid).or_default().push(Buffer {
                 trace,
@@ -128,7 +136,7 @@ pub fn decode_by(
             .collect::<Result<Vec<_>, _>>()?,
     );
     let cpus = pool::map(plan.jobs, cpus, |(cpu, trace, switches, meter)| {
-        split::run(cpu, trace, switches, images, plan.config, plan.engine, &meter)
+        split::run(cpu, trace, switches, images, plan, &meter)
     });
     let mut decoded = Decoded::default();
     for (history, forest) in found {
@@ -153,6 +161,13 @@ pub fn decode_by(
 }
 
 impl Input {
+    /// How many bytes of packets it has.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)] // of no use
+    pub fn len(&self) -> u64 {
+        self.trace().len() as u64
+    }
+
     /// The packets.
     fn trace(&self) -> &[u8] {
         match self {

@@ -97,8 +97,16 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         images,
         inputs,
         config,
-        notes,
+        mut notes,
     } = Prepared::new(&bundle, options)?;
+    if let Some(last) = options.last
+        && inputs.iter().any(|input| input.len() > last)
+    {
+        notes.push(format!(
+            "only about the last {} MiB of each trace are decoded (--last): histories begin there",
+            last >> 20
+        ));
+    }
     let core = bundle.core()?;
     let crash = manifest
         .meta
@@ -120,6 +128,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
     };
     let plan = Plan {
         jobs: options.jobs.unwrap_or_else(processors),
+        last: options.last,
         functions: &functions,
         ..Plan::new(&config, options.engine.engine())
     };

@@ -27,6 +27,8 @@ pub struct OpenOptions {
     pub engine: EngineKind,
     /// How many processors to use; `None`: as many as there are.
     pub jobs: Option<NonZeroUsize>,
+    /// Decodes only about so many bytes of each trace, the last ones; `None`: all.
+    pub last: Option<u64>,
     /// Finds the calls of the thread that crashed meanwhile, for they will be asked for.
     pub crash_calls: bool,
     /// Directories to look for source files in, beside where the debug information says.

@@ -5,6 +5,7 @@ use super::join::Joiner;
 use super::tape::{Recorder, Tape};
 use crate::engine::native::{Native, Stretch};
 use crate::meter::Meter;
+use crate::trace::Tail;
 use crate::{Canceled, Config, Memory};
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
@@ -16,7 +17,7 @@ const STRETCHES: usize = 3;
 /// What the threads work on.
 pub(crate) struct Crew<'a> {
     pub native: &'a Native,
-    pub trace: &'a [u8],
+    pub trace: Tail<'a>,
     /// The code, which does not change.
     pub memory: &'a (dyn Memory + Sync),
     pub config: &'a Config,
@@ -31,7 +32,7 @@ impl Crew<'_> {
         jobs: NonZeroUsize,
         least: usize,
     ) -> Result<Joiner<'j>, Failed> {
-        let stretches = self.native.stretches(self.trace, self.config, least);
+        let stretches = self.native.stretches(self.trace.bytes, self.config, least);
         let desk = Desk::new(stretches.ok_or(Failed::Apart)?, joiner, jobs.get() * STRETCHES);
         thread::scope(|scope| {
             for engine in 1..jobs.get() {
@@ -48,17 +49,17 @@ impl Crew<'_> {
         let _alarm = Alarm(desk);
         let tape = RefCell::new(Tape::default());
         let halted = || desk.is_halted() || self.meter.watch().is_canceled();
-        let mut recorder = Recorder::new(&tape, &halted);
+        let mut recorder = Recorder::new(&tape, self.trace.offset as u64, &halted);
         let decoder = self
             .native
-            .decoder(self.trace, self.memory, self.config, &mut recorder);
+            .decoder(self.trace.bytes, self.memory, self.config, &mut recorder);
         let Some(mut decoder) = decoder else {
             return desk.fail(Failed::Apart);
         };
         while let Some(task) = desk.next() {
             match task {
                 Task::Join(mut joiner, done) => {
-                    let offset = done.to.unwrap_or(self.trace.len()) as u64;
+                    let offset = done.to.unwrap_or(self.trace.bytes.len()) as u64;
                     let joined = joiner.join(*done, self.meter.watch());
                     match joined.and_then(|empty| self.report(offset).map(|()| empty)) {
                         Ok(empty) => desk.give_back(joiner, empty),

@@ -109,13 +109,20 @@ pub(super) struct Recorder<'a> {
     tape: &'a RefCell<Tape>,
     /// How many blocks and paths of the engine are on a tape.
     known: (usize, usize),
+    /// Where in the trace the bytes begin that are decoded.
+    offset: u64,
     halted: &'a dyn Fn() -> bool,
 }
 
 impl<'a> Recorder<'a> {
-    pub fn new(tape: &'a RefCell<Tape>, halted: &'a dyn Fn() -> bool) -> Self {
+    pub fn new(tape: &'a RefCell<Tape>, offset: u64, halted: &'a dyn Fn() -> bool) -> Self {
         let known = (0, 0);
-        Self { tape, known, halted }
+        Self {
+            tape,
+            known,
+            offset,
+            halted,
+        }
     }
 }
 
@@ -136,7 +143,7 @@ impl Sink for Recorder<'_> {
     fn event(&mut self, event: Event) {
         let mut tape = self.tape.borrow_mut();
         let before = tape.runs.len();
-        tape.events.push((before, event));
+        tape.events.push((before, event.moved(self.offset)));
     }
 
     fn progress(&mut self, _offset: u64) -> ControlFlow<()> {

@@ -3,6 +3,7 @@
 use super::{Crew, Failed, Joiner};
 use crate::engine::native::Native;
 use crate::meter::Meter;
+use crate::trace::Tail;
 use crate::{Config, History, HistoryBuilder, Image, Section, Watch};
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
 use std::num::NonZeroUsize;
@@ -41,7 +42,7 @@ fn decode(trace: &[u8], jobs: usize) -> Result<History, Failed> {
     let (watch, done) = (Watch::none(), AtomicU64::new(0));
     let crew = Crew {
         native: &Native,
-        trace,
+        trace: Tail::new(trace, None),
         memory: &image,
         config: &Config::default(),
         meter: &Meter::new(&watch, &done, trace.len() as u64),

@@ -1,6 +1,6 @@
 //! The history of one thread out of its buffers.
 
-use super::Plan;
+use super::{Plan, Tail};
 use crate::image::Passing;
 use crate::meter::{Meter, Metered};
 use crate::parallel::{Crew, Failed, Joiner};
@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 
 /// A buffer of a thread.
 pub(super) struct Buffer<'a> {
-    pub trace: &'a [u8],
+    pub trace: Tail<'a>,
     /// The code of its process.
     pub image: &'a Image,
     pub meter: Meter<'a>,
@@ -55,7 +55,7 @@ pub(super) fn decode(
 /// Who decodes a buffer in stretches; `None`: it is to be decoded in order.
 pub(super) fn crew<'a>(plan: &'a Plan<'_>, tid: Tid, buffer: &'a Buffer<'_>) -> Option<Crew<'a>> {
     let native = plan.engine.native()?;
-    let pays = plan.jobs.get() > 1 && buffer.trace.len() / 2 >= plan.stretch;
+    let pays = plan.jobs.get() > 1 && buffer.trace.bytes.len() / 2 >= plan.stretch;
     let stays = || Passing::new(buffer.image, tid).is_none();
     (pays && stays()).then_some(Crew {
         native,
@@ -75,9 +75,11 @@ fn add(plan: &Plan<'_>, builder: &mut HistoryBuilder, tid: Tid, buffer: &Buffer<
             builder,
             code: code.as_ref(),
         },
+        offset: buffer.trace.offset as u64,
         meter: &buffer.meter,
     };
-    plan.engine.decode(buffer.trace, memory, plan.config, &mut sink)
+    plan.engine
+        .decode(buffer.trace.bytes, memory, plan.config, &mut sink)
 }
 
 /// A thread's history in the making. Where its code changes, the version is chosen wherever flow begins.

@@ -1,0 +1,78 @@
+//! Of a trace only the newest part decoded.
+#![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
+
+use backtrail_decoder::{
+    Config, EngineKind, GapCause, History, Image, Input, MarkKind, Plan, Section, Watch, decode_by,
+};
+use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+const AT: Avma = Avma(0x1000);
+/// A conditional jump to itself, and one back to it.
+const CODE: [u8; 4] = [0x75, 0xfe, 0xeb, 0xfc];
+
+fn packets() -> Vec<u8> {
+    let mut encoder = Encoder::new(EncoderOptions {
+        psb_period: 256,
+        ..EncoderOptions::default()
+    });
+    encoder.start();
+    encoder.enable(AT);
+    for round in 0..50_000u64 {
+        if encoder.psb_due() {
+            encoder.psb(AT);
+        }
+        encoder.conditional(round * round % 7 < 3);
+    }
+    encoder.disable_async(AT);
+    encoder.take()
+}
+
+fn history(last: Option<u64>, engine: EngineKind, jobs: usize) -> History {
+    let mut image = Image::new();
+    image.add(Section {
+        start: AT,
+        bytes: Arc::new(CODE),
+    });
+    let input = Input::Thread {
+        tid: Tid(1),
+        trace: Arc::new(packets()),
+        image: Arc::new(image),
+    };
+    let config = Config::default();
+    let plan = Plan {
+        last,
+        jobs: NonZeroUsize::new(jobs).unwrap(),
+        stretch: 500,
+        ..Plan::new(&config, engine.engine())
+    };
+    let decoded = decode_by(&plan, &[input], &BTreeMap::new(), &Watch::none()).unwrap();
+    decoded.threads.into_iter().next().unwrap()
+}
+
+#[test]
+fn the_last_bytes_are_the_end_of_the_history() {
+    let whole = history(None, EngineKind::Native, 1);
+    let bytes = packets().len() as u64;
+    let mut ways: Vec<(EngineKind, usize)> = EngineKind::ALL.iter().map(|&engine| (engine, 1)).collect();
+    ways.push((EngineKind::Native, 3));
+    for (engine, jobs) in ways {
+        let last = history(Some(3000), engine, jobs);
+        assert!(
+            last.len() > 3000 && last.len() < whole.len() / 2,
+            "{}",
+            last.len()
+        );
+        let end: Vec<_> = whole.walk(whole.len() - last.len()).collect();
+        assert_eq!(last.walk(0).collect::<Vec<_>>(), end, "{engine} {jobs}");
+        let MarkKind::Gap(gap) = &last.marks()[0].kind else {
+            panic!("{:?}", last.marks());
+        };
+        assert_eq!((last.marks()[0].index, &gap.cause), (0, &GapCause::Start));
+        // The PSB stands where the trace as a whole has it.
+        let resumed = gap.resumed_offset.unwrap();
+        assert!((bytes - 3000..bytes - 2000).contains(&resumed), "{resumed}");
+    }
+}
