@@ -14,6 +14,7 @@
 //!
 //! **Decoding never fails.** What cannot be decoded is a [`Gap`] in the history, with its place and
 //! cause. The one thing that ends a decode early is its caller ([`Canceled`]).
+#![cfg_attr(not(feature = "libipt"), forbid(unsafe_code))]
 
 pub mod block;
 pub mod clock;

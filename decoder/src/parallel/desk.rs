@@ -109,14 +109,17 @@ impl<'a, F: FnMut() -> Option<Stretch>> Desk<'a, F> {
 
     /// There is nothing to do any more.
     pub fn fail(&self, failed: Failed) {
-        self.halted.store(true, Ordering::Relaxed);
-        self.state().failed.get_or_insert(failed);
+        let mut state = self.state();
+        state.failed.get_or_insert(failed);
+        // Whoever is halted by this fails too, and later.
+        self.halted.store(true, Ordering::Release);
+        drop(state);
         self.bell.notify_all();
     }
 
     /// It has failed.
     pub fn is_halted(&self) -> bool {
-        self.halted.load(Ordering::Relaxed)
+        self.halted.load(Ordering::Acquire)
     }
 
     /// The history, when all threads are done.

@@ -2,8 +2,20 @@
 
 use super::{Problem, Source};
 
-/// Parts whose crate root forbids `unsafe`.
-const WITHOUT: &[&str] = &["pt", "cli", "xtask"];
+/// Parts whose crate root forbids `unsafe`, and how.
+const WITHOUT: &[(&str, &str)] = &[
+    ("pt", FORBIDDEN),
+    ("cli", FORBIDDEN),
+    ("xtask", FORBIDDEN),
+    ("debugger", FORBIDDEN),
+    // Only the oracle is not ours.
+    (
+        "decoder",
+        "#![cfg_attr(not(feature = \"libipt\"), forbid(unsafe_code))]",
+    ),
+];
+
+const FORBIDDEN: &str = "#![forbid(unsafe_code)]";
 
 /// How many lines above an `unsafe` its reason may begin.
 const NEAR: usize = 12;
@@ -17,12 +29,10 @@ pub fn check(source: &Source) -> Vec<Problem> {
     let mut problems = Vec::new();
     let is_root = source.path == format!("{}/src/lib.rs", source.part())
         || source.path == format!("{}/src/main.rs", source.part());
-    if is_root && WITHOUT.contains(&source.part()) && !source.text.contains("#![forbid(unsafe_code)]") {
-        problems.push(Problem::new(
-            source,
-            1,
-            "the crate root lacks `#![forbid(unsafe_code)]`",
-        ));
+    let wanted = WITHOUT.iter().find(|(part, _)| is_root && *part == source.part());
+    if let Some((_, forbidden)) = wanted.filter(|(_, forbidden)| !source.text.contains(forbidden)) {
+        let problem = format!("the crate root lacks `{forbidden}`");
+        problems.push(Problem::new(source, 1, problem));
     }
     let lines: Vec<&str> = source.text.lines().collect();
     for (number, code) in source.code() {
