@@ -2,6 +2,7 @@
 
 mod build;
 mod flow;
+mod postings;
 mod search;
 
 pub use build::HistoryBuilder;
@@ -17,6 +18,7 @@ use std::ops::Range;
 /// Kept as a table of distinct blocks (24 bytes a distinct instruction), one of distinct paths over them,
 /// and a `u32` for each execution of a path, with its eighth of a byte of index. How many blocks a path
 /// has is the engine's choice: `cargo xtask bench decode` shows the bytes an instruction that come of it.
+/// The first search for addresses adds an index of which blocks were executed where.
 #[derive(Clone, Debug)]
 pub struct History {
     pub(crate) tid: Tid,
@@ -207,7 +209,7 @@ impl History {
         pcs
     }
 
-    /// Bytes of memory in use, marks aside.
+    /// Bytes of memory in use; with the index of searches, once there is one.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.flow.memory() + self.clock.memory() + size_of_val(&*self.marks)

@@ -37,6 +37,11 @@ impl PcSet {
             .is_some_and(|range| pc < range.end)
     }
 
+    /// The ranges, ascending.
+    pub(crate) fn ranges(&self) -> &[Range<Avma>] {
+        &self.ranges
+    }
+
     /// No address is in the set.
     #[must_use]
     pub fn is_empty(&self) -> bool {

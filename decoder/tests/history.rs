@@ -95,6 +95,20 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
+/// Loops one after the other, each with how often it goes round: thousands of executions, so that there is
+/// more than one span of the index of searches, and not the same in all.
+fn loops() -> impl Strategy<Value = Vec<Step>> {
+    let instruction = (pc(), 1u8..4, cofi()).prop_map(|(pc, len, cofi)| Step::Instruction(pc, len, cofi));
+    let body = proptest::collection::vec(instruction, 1..12);
+    let turns = prop_oneof![1usize..4, 200usize..1500];
+    proptest::collection::vec((body, turns), 1..8).prop_map(|loops| {
+        loops
+            .iter()
+            .flat_map(|(body, turns)| vec![body.clone(); *turns].concat())
+            .collect()
+    })
+}
+
 fn history(steps: &[Step]) -> (History, Vec<Avma>) {
     let mut builder = HistoryBuilder::new(Tid(7));
     let mut pcs = Vec::new();
@@ -186,6 +200,33 @@ proptest! {
         let range = from / 2..from;
         let inside = hits.iter().filter(|hit| range.contains(hit)).count() as u64;
         prop_assert_eq!(history.count_at(range, &set), inside);
+    }
+
+    /// A search that passes over spans finds what a walk finds.
+    #[test]
+    fn search_in_long_histories_agrees_with_a_walk(
+        steps in loops(),
+        wanted in proptest::collection::vec(0u64..0x100, 0..4),
+        places in proptest::collection::vec(0.0..1.1, 12),
+    ) {
+        let (history, pcs) = history(&steps);
+        let set: PcSet = wanted.iter().copied().map(Avma).collect();
+        let hits: Vec<u64> =
+            (0..history.len()).filter(|&index| wanted.contains(&pcs[index as usize].0)).collect();
+        let mut places: Vec<u64> = places.iter().map(|place| (history.len() as f64 * place) as u64).collect();
+        // Around every hit that has none beside it, too.
+        let far = hits.windows(2).filter(|near| near[1] - near[0] > 1000).flatten();
+        places.extend(far.take(8).flat_map(|&hit| [hit, hit + 1]));
+        let before = |index: u64| hits.partition_point(|&hit| hit < index);
+        for &from in &places {
+            let at = before(from);
+            prop_assert_eq!(history.next_at(from, &set), hits.get(at).copied());
+            prop_assert_eq!(history.prev_at(from, &set), at.checked_sub(1).map(|last| hits[last]));
+            for &end in &places {
+                let inside = before(end).saturating_sub(at) as u64;
+                prop_assert_eq!(history.count_at(from..end, &set), inside, "{}..{}", from, end);
+            }
+        }
     }
 
     /// Whatever happens, the forest is one.

@@ -1,9 +1,11 @@
 //! The instruction flow alone: tables of blocks and paths, path executions, and the way from an index to a
 //! place.
 
+use super::postings::Postings;
 use crate::Instruction;
 use crate::block::Blocks;
 use crate::path::Paths;
+use std::sync::OnceLock;
 
 /// Instructions in order.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +19,8 @@ pub(crate) struct Flow {
     len: u64,
     /// The path that is one block alone, by block; [`NONE`] until it is asked for.
     alone: Vec<u32>,
+    /// Made by the first search: nothing is executed any more then.
+    postings: OnceLock<Postings>,
 }
 
 const NONE: u32 = u32::MAX;
@@ -96,6 +100,20 @@ impl Flow {
         None
     }
 
+    /// The index of the instruction at a place, where there is one.
+    pub fn index(&self, place: Place) -> Option<u64> {
+        let sample = place.execution / SAMPLE;
+        let before = *self.sampled.get(sample)?;
+        let counts = self.executions.get(sample * SAMPLE..place.execution)?;
+        let counts = counts.iter().map(|&path| self.paths.count(path));
+        Some(before + counts.sum::<u64>() + place.within as u64)
+    }
+
+    /// The index for searches.
+    pub fn postings(&self) -> &Postings {
+        self.postings.get_or_init(|| Postings::new(self))
+    }
+
     pub fn instruction(&self, place: Place) -> Option<Instruction> {
         self.of_path(*self.executions.get(place.execution)?, place.within)
     }
@@ -130,5 +148,6 @@ impl Flow {
             + self.paths.memory()
             + size_of_val(&*self.executions)
             + size_of_val(&*self.sampled)
+            + self.postings.get().map_or(0, Postings::memory)
     }
 }

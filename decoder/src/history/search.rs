@@ -1,112 +1,223 @@
-//! Searching a history for addresses, path by path.
+//! Searching a history for addresses: span by span, and only in those that have one.
 
-use super::{History, Place};
+use super::postings::{Postings, SPAN};
+use super::{Flow, History, Place};
 use crate::PcSet;
 use std::ops::Range;
 
-/// Which paths have instructions in a set of addresses.
-struct Hits {
-    /// By path: how many of its instructions are in the set.
-    counts: Vec<u32>,
-}
-
-impl Hits {
-    fn new(history: &History, pcs: &PcSet) -> Self {
-        let blocks = &history.flow.blocks;
-        let count = |id: usize| {
-            let id = id as u32;
-            let Some(block) = blocks.get(id) else { return 0 };
-            let inside = |offset: u16| pcs.contains(block.start + u64::from(offset));
-            blocks.code(id).iter().filter(|code| inside(code.offset)).count() as u16
-        };
-        let of_blocks: Vec<u16> = (0..blocks.len()).map(count).collect();
-        let of_block = |&block: &u32| u32::from(of_blocks.get(block as usize).copied().unwrap_or(0));
-        let paths = &history.flow.paths;
-        let of_path = |path: usize| paths.parts(path as u32).iter().map(of_block).sum();
-        Self {
-            counts: (0..paths.len()).map(of_path).collect(),
-        }
-    }
-
-    fn count(&self, path: u32) -> u32 {
-        self.counts.get(path as usize).copied().unwrap_or(0)
-    }
-}
-
 impl History {
     /// The first index at or after `from` whose address is in the set.
+    ///
+    /// The first search in a history goes through all of it, and makes an index.
     #[must_use]
     pub fn next_at(&self, from: u64, pcs: &PcSet) -> Option<u64> {
-        let hits = Hits::new(self, pcs);
-        let start = self.flow.place(from)?;
-        let mut before = from - start.within as u64;
-        let mut skip = start.within;
-        for &path in self.flow.executions().get(start.execution..)? {
-            if hits.count(path) > 0 {
-                let count = self.flow.paths.count(path) as usize;
-                if let Some(within) = (skip..count).find(|&within| self.hit(path, within, pcs)) {
-                    return Some(before + within as u64);
-                }
-            }
-            before += self.flow.paths.count(path);
-            skip = 0;
-        }
-        None
+        let search = Search::new(&self.flow, pcs)?;
+        let place = self.flow.place(from)?;
+        let span = place.execution / SPAN;
+        let found = search.first(place, (span + 1) * SPAN);
+        let found = found.or_else(|| {
+            let span = search.next_span(span + 1)?;
+            search.first(Place::begin_of(span * SPAN), (span + 1) * SPAN)
+        })?;
+        self.flow.index(found)
     }
 
     /// The last index before `before` whose address is in the set.
+    ///
+    /// The first search in a history goes through all of it, and makes an index.
     #[must_use]
     pub fn prev_at(&self, before: u64, pcs: &PcSet) -> Option<u64> {
-        let hits = Hits::new(self, pcs);
+        let search = Search::new(&self.flow, pcs)?;
         let last = before.min(self.len()).checked_sub(1)?;
-        let Place { execution, within } = self.flow.place(last)?;
-        let mut end = last + 1;
-        let mut limit = within + 1;
-        for (step, &path) in self.flow.executions().get(..=execution)?.iter().rev().enumerate() {
-            if step > 0 {
-                limit = self.flow.paths.count(path) as usize;
-            }
-            let start = end - limit as u64;
-            let hit = |&within: &usize| hits.count(path) > 0 && self.hit(path, within, pcs);
-            if let Some(within) = (0..limit).rev().find(hit) {
-                return Some(start + within as u64);
-            }
-            end = start;
-        }
-        None
+        let mut end = self.flow.place(last)?;
+        end.within += 1;
+        let span = end.execution / SPAN;
+        let found = search.last(span * SPAN, end);
+        let found = found.or_else(|| {
+            let span = search.prev_span(span)?;
+            search.last(span * SPAN, Place::begin_of((span + 1) * SPAN))
+        })?;
+        self.flow.index(found)
     }
 
     /// How many indices in the range have an address in the set.
+    ///
+    /// The first search in a history goes through all of it, and makes an index.
     #[must_use]
     pub fn count_at(&self, range: Range<u64>, pcs: &PcSet) -> u64 {
-        let hits = Hits::new(self, pcs);
+        let Some(search) = Search::new(&self.flow, pcs) else {
+            return 0;
+        };
         let end = range.end.min(self.len());
         let Some(start) = self.flow.place(range.start).filter(|_| range.start < end) else {
             return 0;
         };
-        let mut at = range.start;
-        let mut skip = start.within;
-        let mut found = 0;
-        for &path in self.flow.executions().get(start.execution..).unwrap_or(&[]) {
-            let count = self.flow.paths.count(path) as usize;
-            let stop = count.min(skip + (end - at) as usize);
-            found += if skip == 0 && stop == count {
-                u64::from(hits.count(path))
-            } else {
-                (skip..stop).filter(|&within| self.hit(path, within, pcs)).count() as u64
+        let all = Place::begin_of(self.flow.executions().len());
+        let end = self.flow.place(end).unwrap_or(all);
+        // Spans that are whole in the range.
+        let first = start.spans_begun();
+        let spans = first..end.execution / SPAN;
+        if spans.is_empty() {
+            return search.count(start, end);
+        }
+        search.count(start, Place::begin_of(spans.start * SPAN))
+            + search.count_spans(spans.clone())
+            + search.count(Place::begin_of(spans.end * SPAN), end)
+    }
+}
+
+impl Place {
+    fn begin_of(execution: usize) -> Self {
+        Self { execution, within: 0 }
+    }
+
+    /// How many spans begin before this place.
+    fn spans_begun(self) -> usize {
+        (self.execution + usize::from(self.within > 0)).div_ceil(SPAN)
+    }
+}
+
+/// A set of addresses in a history.
+struct Search<'a> {
+    flow: &'a Flow,
+    postings: &'a Postings,
+    pcs: &'a PcSet,
+    /// By block: how many of its instructions are in the set.
+    inside: Vec<u16>,
+    /// The blocks that have any.
+    blocks: Vec<u32>,
+}
+
+impl<'a> Search<'a> {
+    /// `None`: the history has no address of the set.
+    fn new(flow: &'a Flow, pcs: &'a PcSet) -> Option<Self> {
+        if pcs.is_empty() {
+            return None;
+        }
+        let postings = flow.postings();
+        let mut inside = vec![0; flow.blocks.len()];
+        let mut blocks = Vec::new();
+        for id in postings.near(&flow.blocks, pcs) {
+            let (Some(block), Some(inside)) = (flow.blocks.get(id), inside.get_mut(id as usize)) else {
+                continue;
             };
-            at += (stop - skip) as u64;
-            skip = 0;
-            if at >= end {
-                break;
+            if *inside == 0 {
+                let is_inside = |offset: u16| pcs.contains(block.start + u64::from(offset));
+                let code = flow.blocks.code(id).iter();
+                *inside = code.filter(|code| is_inside(code.offset)).count() as u16;
+                if *inside > 0 {
+                    blocks.push(id);
+                }
             }
+        }
+        (!blocks.is_empty()).then_some(Self {
+            flow,
+            postings,
+            pcs,
+            inside,
+            blocks,
+        })
+    }
+
+    fn inside(&self, block: u32) -> u64 {
+        self.inside.get(block as usize).copied().unwrap_or(0).into()
+    }
+
+    /// The first span at or after `from` that has an address of the set.
+    fn next_span(&self, from: usize) -> Option<usize> {
+        let of_block = |&block: &u32| {
+            let mut spans = self.postings.of(block).map(|(span, _)| span);
+            spans.find(|&span| span >= from)
+        };
+        self.blocks.iter().filter_map(of_block).min()
+    }
+
+    /// The last span before `before` that has an address of the set.
+    fn prev_span(&self, before: usize) -> Option<usize> {
+        let of_block = |&block: &u32| {
+            let spans = self.postings.of(block).map(|(span, _)| span);
+            spans.take_while(|&span| span < before).last()
+        };
+        self.blocks.iter().filter_map(of_block).max()
+    }
+
+    /// The first address of the set from a place on and before an execution.
+    fn first(&self, from: Place, end: usize) -> Option<Place> {
+        let mut skip = from.within;
+        for execution in from.execution..end {
+            let path = *self.flow.executions().get(execution)?;
+            if self.has(path) {
+                let count = self.flow.paths.count(path) as usize;
+                if let Some(within) = (skip..count).find(|&within| self.hit(path, within)) {
+                    return Some(Place { execution, within });
+                }
+            }
+            skip = 0;
+        }
+        None
+    }
+
+    /// The last address of the set from an execution on and before a place.
+    fn last(&self, from: usize, end: Place) -> Option<Place> {
+        let mut limit = end.within;
+        for execution in (from..=end.execution).rev() {
+            if let Some(&path) = self.flow.executions().get(execution)
+                && self.has(path)
+            {
+                let limit = limit.min(self.flow.paths.count(path) as usize);
+                if let Some(within) = (0..limit).rev().find(|&within| self.hit(path, within)) {
+                    return Some(Place { execution, within });
+                }
+            }
+            limit = usize::MAX;
+        }
+        None
+    }
+
+    /// How many addresses of the set there are from a place on and before another, one by one.
+    fn count(&self, from: Place, end: Place) -> u64 {
+        let mut found = 0;
+        let mut skip = from.within;
+        for execution in from.execution..=end.execution {
+            let Some(&path) = self.flow.executions().get(execution) else {
+                break;
+            };
+            let count = self.flow.paths.count(path) as usize;
+            let limit = if execution == end.execution {
+                end.within
+            } else {
+                count
+            };
+            found += if (skip, limit) == (0, count) {
+                let parts = self.flow.paths.parts(path).iter();
+                parts.map(|&block| self.inside(block)).sum()
+            } else {
+                (skip..limit).filter(|&within| self.hit(path, within)).count() as u64
+            };
+            skip = 0;
         }
         found
     }
 
-    fn hit(&self, path: u32, within: usize, pcs: &PcSet) -> bool {
-        self.flow
-            .of_path(path, within)
-            .is_some_and(|found| pcs.contains(found.pc))
+    /// How many addresses of the set there are in whole spans.
+    fn count_spans(&self, wanted: Range<usize>) -> u64 {
+        let of_block = |&block: &u32| {
+            let spans = self.postings.of(block);
+            let spans = spans.skip_while(|(span, _)| *span < wanted.start);
+            let spans = spans.take_while(|(span, _)| *span < wanted.end);
+            spans.map(|(_, executions)| executions).sum::<u64>() * self.inside(block)
+        };
+        self.blocks.iter().map(of_block).sum()
+    }
+
+    /// Whether a path has an address of the set.
+    fn has(&self, path: u32) -> bool {
+        let mut parts = self.flow.paths.parts(path).iter();
+        parts.any(|&block| self.inside(block) > 0)
+    }
+
+    fn hit(&self, path: u32, within: usize) -> bool {
+        let found = self.flow.of_path(path, within);
+        found.is_some_and(|found| self.pcs.contains(found.pc))
     }
 }
