@@ -1,6 +1,7 @@
 //! Breakpoints: where they hit, which hits count, and the table of them.
 
 mod condition;
+mod scan;
 
 pub use condition::Condition;
 
@@ -9,6 +10,7 @@ use crate::lines::LineStarts;
 use crate::step::Direction;
 use backtrail_decoder::{Canceled, PcSet};
 use backtrail_pt::Pid;
+use scan::Scan;
 use std::collections::BTreeMap;
 
 /// Where a location hits in a thread's history.
@@ -41,17 +43,10 @@ impl Hits {
         let limit = limit.min(lines.history.len());
         let mut nearest = None;
         for (pcs, rule) in self.sets() {
-            let first = from.saturating_add(1);
             let end = nearest.unwrap_or(limit);
-            if pcs.is_empty() || first >= end || lines.history.count_at(first..end, pcs) == 0 {
-                continue;
-            }
-            let Some(at) = lines.history.next_at(first, pcs) else {
-                continue;
-            };
-            for (index, instruction) in (at..end).zip(lines.history.walk(at)) {
-                lines.check(index)?;
-                if pcs.contains(instruction.pc) && rule.holds(lines, pcs, index)? {
+            let mut scan = Scan::new(lines, pcs, from.saturating_add(1));
+            while let Some(index) = scan.next(end)? {
+                if rule.holds(lines, pcs, index)? {
                     nearest = Some(index);
                     break;
                 }
@@ -68,18 +63,9 @@ impl Hits {
         let mut nearest = None;
         for (pcs, rule) in self.sets() {
             let low = nearest.map_or(limit, |at: u64| at + 1);
-            if pcs.is_empty() || low >= from || lines.history.count_at(low..from, pcs) == 0 {
-                continue;
-            }
-            let Some(at) = lines.history.prev_at(from, pcs) else {
-                continue;
-            };
-            let mut walker = lines.history.walk(at + 1);
-            while walker.index() > low {
-                let Some(instruction) = walker.prev() else { break };
-                let index = walker.index();
-                lines.check(index)?;
-                if pcs.contains(instruction.pc) && rule.holds(lines, pcs, index)? {
+            let mut scan = Scan::new(lines, pcs, from);
+            while let Some(index) = scan.previous(low)? {
+                if rule.holds(lines, pcs, index)? {
                     nearest = Some(index);
                     break;
                 }
@@ -110,13 +96,10 @@ impl Hits {
     /// When canceled.
     pub fn count(&self, lines: &LineStarts<'_>) -> std::result::Result<u64, Canceled> {
         let mut count = lines.history.count_at(0..lines.history.len(), &self.addresses);
-        for (pcs, rule) in self.sets().skip(1).filter(|(pcs, _)| !pcs.is_empty()) {
-            let Some(at) = lines.history.next_at(0, pcs) else {
-                continue;
-            };
-            for (index, instruction) in (at..).zip(lines.history.walk(at)) {
-                lines.check(index)?;
-                count += u64::from(pcs.contains(instruction.pc) && rule.holds(lines, pcs, index)?);
+        for (pcs, rule) in self.sets().skip(1) {
+            let mut scan = Scan::new(lines, pcs, 0);
+            while let Some(index) = scan.next(lines.history.len())? {
+                count += u64::from(rule.holds(lines, pcs, index)?);
             }
         }
         Ok(count)

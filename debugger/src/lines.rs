@@ -269,7 +269,14 @@ impl<'a> LineStarts<'a> {
 
     pub(crate) fn check(&self, index: u64) -> Result<(), Canceled> {
         const OFTEN: u64 = 0xfff;
-        if index & OFTEN == 0 && self.watch.cancel.load(Ordering::Relaxed) {
+        if index & OFTEN == 0 {
+            self.check_now()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_now(&self) -> Result<(), Canceled> {
+        if self.watch.cancel.load(Ordering::Relaxed) {
             return Err(Canceled);
         }
         Ok(())
