@@ -19,6 +19,8 @@ pub enum Kind {
     Edges,
     /// One of our engines.
     Ours,
+    /// Searches in the history that one of our engines makes.
+    Search,
 }
 
 /// The arguments of one process.
@@ -53,6 +55,7 @@ impl Arguments {
             Some("blk") => Kind::Blk,
             Some("edges") => Kind::Edges,
             Some("ours") => Kind::Ours,
+            Some("search") => Kind::Search,
             other => {
                 return Err(format!(
                     "'{}' is nothing to measure; see `cargo xtask bench decode`",

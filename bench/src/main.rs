@@ -8,6 +8,7 @@ mod libipt;
 mod ours;
 mod peers;
 mod report;
+mod search;
 mod stream;
 
 use arguments::{Arguments, Kind};
@@ -38,5 +39,6 @@ fn run(arguments: &Arguments) -> Result<serde_json::Value, Failure> {
         Kind::Blk => peers::blk(arguments),
         Kind::Edges => edges::run(arguments),
         Kind::Ours => ours::run(arguments),
+        Kind::Search => search::run(arguments),
     }
 }

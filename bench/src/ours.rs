@@ -23,7 +23,7 @@ pub fn engines() -> Value {
 }
 
 /// Flow, history and time of the stream; the calls too, where functions are told.
-fn flow(
+pub fn flow(
     stream: &Stream,
     arguments: &Arguments,
     functions: Option<&SymbolFunctions>,

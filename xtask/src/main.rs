@@ -25,7 +25,7 @@ cargo xtask bench programs [PROGRAM…] real programs: recorded, the same as not
                                       both: [--quick] [--json] [--runs N] [--ring MIB] [--engine E]
 cargo xtask bench decode [PROGRAM…]   recorded streams decoded by our engines, libipt, and iptr-edge-analyzer
                                       [--quick] [--json] [--fresh] [--cpu] [--seconds N] [--runs N] [--limit N]
-                                      [--no-whole] [--no-open] [--instructions]";
+                                      [--no-whole] [--no-open] [--instructions] [--searches]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

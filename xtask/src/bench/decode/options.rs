@@ -17,6 +17,8 @@ pub struct Options {
     pub cpu: bool,
     /// Counts machine instructions, and nothing else.
     pub instructions: bool,
+    /// Searches in histories, and nothing else.
+    pub searches: bool,
     /// Leaves the rows of `open` out.
     pub no_open: bool,
     /// Leaves the whole streams out.
@@ -48,6 +50,7 @@ impl Options {
                 "--fresh" => options.fresh = true,
                 "--cpu" => options.cpu = true,
                 "--instructions" => options.instructions = true,
+                "--searches" => options.searches = true,
                 "--no-open" => options.no_open = true,
                 "--no-whole" => options.no_whole = true,
                 "--seconds" => options.seconds = Some(number(value()?)?),
@@ -97,6 +100,7 @@ impl Options {
             (self.fresh, "--fresh"),
             (self.cpu, "--cpu"),
             (self.instructions, "--instructions"),
+            (self.searches, "--searches"),
             (self.no_open, "--no-open"),
             (self.no_whole, "--no-whole"),
         ];

@@ -16,6 +16,9 @@ const COUNT_FROM: u64 = 64 << 10;
 /// … to here, so that the start of the process and the first reading of code do not count.
 const COUNT_TO: u64 = 256 << 10;
 
+/// What is searched is the history of so many packets: of 100 million instructions and more.
+const SEARCHED: u64 = 20_000_000;
+
 /// Everything that the options want.
 pub fn measure(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Result<Value, Failure> {
     let whole = streams.bundle(Purpose::Whole)?;
@@ -27,6 +30,12 @@ pub fn measure(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Resul
     });
     if options.instructions {
         row["machine_instructions"] = machine_instructions(meter, &whole);
+        return Ok(row);
+    }
+    if options.searches {
+        let bytes = SEARCHED / if options.quick { 20 } else { 1 };
+        let asked = [("--bytes", bytes.to_string())];
+        row["searches"] = meter.ask("search", &whole, &asked).unwrap_or_else(failed);
         return Ok(row);
     }
     let prefix = prefix(meter, &whole, options.seconds())?;

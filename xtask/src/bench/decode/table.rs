@@ -24,6 +24,8 @@ pub fn markdown(options: &Options, rows: &[Value]) -> String {
     };
     if options.instructions {
         text.push_str(&page.machine_instructions());
+    } else if options.searches {
+        text.push_str(&page.searches());
     } else {
         let _ = writeln!(
             text,
@@ -212,6 +214,40 @@ impl Page<'_> {
                     figure(ours["both"].as_f64(), 1),
                 );
             }
+        }
+        text
+    }
+
+    /// Through the index of the history.
+    fn searches(&self) -> String {
+        let mut text = String::from(
+            "Searches for the entry of a function. The first one makes the index. The next entry from the start, the \
+             last before the end, and the number of all, in microseconds; then the last entry of each function in \
+             turn, before places all over.\n\n\
+             | program | M instructions | index B each | first ms | never: next, last, number | once | often, hits | often | p50 | p99 |\n\
+             |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        );
+        for row in self.rows {
+            let searches = &row["searches"];
+            let count = searches["instructions"].as_f64();
+            let three = |kind: &str| {
+                let times = ["next", "prev", "count"].map(|key| figure(searches[kind][key].as_f64(), 0));
+                times.join(", ")
+            };
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                name(row),
+                figure(count.map(mega), 0),
+                figure(ratio(searches["index_bytes"].as_f64(), count), 4),
+                figure(searches["first_seconds"].as_f64().map(|seconds| seconds * 1e3), 0),
+                three("never"),
+                three("once"),
+                searches["often"]["hits"],
+                three("often"),
+                figure(searches["anywhere"]["p50"].as_f64(), 0),
+                figure(searches["anywhere"]["p99"].as_f64(), 0),
+            );
         }
         text
     }
