@@ -1,9 +1,11 @@
-//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `tidy`, `fuzz`, `bench`.
+//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `tidy`, `fuzz`, `guard`, `bench`.
 #![forbid(unsafe_code)]
 
 mod bench;
+mod cachegrind;
 mod demo;
 mod fuzz;
+mod guard;
 mod packages;
 mod shell;
 mod test;
@@ -20,6 +22,7 @@ cargo xtask test                      install what the tests need, and run every
 cargo xtask test-all                  the same with the long fuzzing, the whole program matrix, and real programs
 cargo xtask tidy                      the invariants of ARCHITECTURE.md
 cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
+cargo xtask guard [--accept]          machine instructions that decoding costs: no more than the bounds, or new bounds
 cargo xtask bench record [PROGRAM…]   what recording costs, beside qemu and valgrind
 cargo xtask bench programs [PROGRAM…] real programs: recorded, the same as not recorded?
                                       both: [--quick] [--json] [--runs N] [--ring MIB] [--engine E]
@@ -45,6 +48,8 @@ fn main() -> ExitCode {
             Ok(seconds) => fuzz::run(seconds),
             Err(_) => Err(format!("'{seconds}' is no number of seconds")),
         },
+        ["guard"] => guard::run(false),
+        ["guard", "--accept"] => guard::run(true),
         ["bench", "record", options @ ..] => {
             bench::Options::parse(options).and_then(|options| bench::record(&options))
         }

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change goes in.
 
-use crate::{Failure, packages, shell, tidy};
+use crate::{Failure, guard, packages, shell, tidy};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,9 +11,9 @@ pub enum Extent {
     All,
 }
 
-/// Installs what is needed, then checks format, lints and invariants, builds, and tests.
+/// Installs what is needed, then checks format, lints and invariants, builds, tests, and counts what decoding costs.
 pub fn run(extent: Extent) -> Result<(), Failure> {
-    packages::ensure(&[packages::BUILD, packages::ORACLE, packages::TEST])?;
+    packages::ensure(&[packages::BUILD, packages::ORACLE, packages::TEST, packages::COUNT])?;
     if extent == Extent::All {
         packages::ensure(&[&packages::programs()])?;
     }
@@ -31,5 +31,6 @@ pub fn run(extent: Extent) -> Result<(), Failure> {
     if extent == Extent::All {
         tests.args(["--", "--include-ignored"]);
     }
-    shell::run(&mut tests)
+    shell::run(&mut tests)?;
+    guard::run(false)
 }

@@ -21,7 +21,12 @@ use streams::Streams;
 /// Makes the streams that are not there yet, measures, prints.
 pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
     let names: Vec<&str> = streams::STREAMS.iter().map(|stream| stream.name).collect();
-    packages::ensure(&[&packages::of_programs(&names), packages::ORACLE, packages::BENCH])?;
+    packages::ensure(&[
+        &packages::of_programs(&names),
+        packages::ORACLE,
+        packages::BENCH,
+        packages::COUNT,
+    ])?;
     let folder = shell::target().join(if options.quick {
         "bench/decode-quick"
     } else {

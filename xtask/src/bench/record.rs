@@ -39,7 +39,7 @@ pub struct Cost {
 
 /// Builds, measures, prints.
 pub fn run(options: &Options, binary: &Path) -> Result<(), Failure> {
-    packages::ensure(&[&packages::of_programs(NAMES), packages::BENCH])?;
+    packages::ensure(&[&packages::of_programs(NAMES), packages::BENCH, packages::COUNT])?;
     let folder = shell::target().join("bench");
     fs::create_dir_all(&folder).map_err(|error| sentence("the bench folder", &error))?;
     let folder = folder

@@ -1,7 +1,7 @@
 //! Runs `backtrail-bench`, one process for each thing measured.
 
 use crate::bench::sentence;
-use crate::{Failure, shell};
+use crate::{Failure, cachegrind, shell};
 use backtrail_tests::real::{Child, Ended};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -68,14 +68,11 @@ impl Meter {
             return Err("valgrind is not installed".to_owned());
         }
         let counts = self.folder.path().join("cachegrind.out");
-        let file = format!("--cachegrind-out-file={}", counts.display());
-        let words = ["valgrind", "-q", "--tool=cachegrind", "--cache-sim=no", &file];
+        let words = cachegrind::words(&counts);
         let command = self.command(&self.binary, &words, kind, bundle, options);
         let ended = self.run(command, kind, LIMIT)?;
         let measured = serde_json::from_slice(&ended.stdout).map_err(|error| format!("{kind}: {error}"))?;
-        let counts =
-            std::fs::read_to_string(&counts).map_err(|error| sentence("cachegrind's file", &error))?;
-        Ok((total(&counts).ok_or("cachegrind told no sum")?, measured))
+        Ok((cachegrind::total(&counts)?, measured))
     }
 
     /// Seconds from the start of `backtrail debug` to the end of its first command, the stack.
@@ -89,7 +86,7 @@ impl Meter {
     fn command(
         &self,
         binary: &Path,
-        under: &[&str],
+        under: &[String],
         kind: &str,
         bundle: &Path,
         options: &[(&str, String)],
@@ -112,22 +109,5 @@ impl Meter {
         Child::run(command, self.folder.path(), name, limit)
             .and_then(|ended| ended.succeeded(name))
             .map_err(|error| error.to_string())
-    }
-}
-
-/// The sum of the first event in what cachegrind writes: instructions.
-fn total(counts: &str) -> Option<u64> {
-    let line = counts.lines().find_map(|line| line.strip_prefix("summary:"))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_sum_of_instructions_is_read() {
-        assert_eq!(total("events: Ir\nfn=a\n1 2\nsummary: 1234\n"), Some(1234));
-        assert_eq!(total("events: Ir\n"), None);
     }
 }

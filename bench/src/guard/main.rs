@@ -1,0 +1,151 @@
+//! What `cargo xtask guard` counts the machine instructions of: a made trace is decoded, as far as told.
+//!
+//! `backtrail-guard STAGE` prints how many instructions were decoded. Each stage does what the one before it
+//! does and more, so that the difference of two is what a stage costs.
+
+mod program;
+
+use backtrail_decoder::{
+    Bytes, Config, Decoded, EngineKind, Event, Forest, Functions, Image, Input, Runs, Section, Sink, Watch,
+    decode,
+};
+use backtrail_pt::{Avma, Cofi, Tid};
+use program::{Program, Run};
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Instructions in the trace: enough that what is found out once weighs little.
+const INSTRUCTIONS: u64 = 1_000_000;
+
+fn main() -> ExitCode {
+    let stage = std::env::args().nth(1).unwrap_or_default();
+    match run(&stage) {
+        Ok(decoded) => {
+            println!("{decoded}");
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("backtrail-guard: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(stage: &str) -> Result<u64, String> {
+    let program = Program::make();
+    let run = program.run(INSTRUCTIONS);
+    let decoded = match stage {
+        "trace" => run.instructions,
+        "flow" => flow(&program, &run)?,
+        "history" => history(&program, &run)?
+            .threads
+            .iter()
+            .map(|thread| thread.len())
+            .sum(),
+        "forest" => {
+            let decoded = history(&program, &run)?;
+            let thread = decoded.threads.first().ok_or("no thread")?;
+            let forest =
+                Forest::build(thread, &program, &Watch::none()).map_err(|error| error.to_string())?;
+            // Calls that had not returned at the end are calls too.
+            if forest.len() as u64 != run.calls + 1 {
+                return Err(format!("{} calls instead of {}", forest.len(), run.calls + 1));
+            }
+            thread.len()
+        }
+        other => return Err(format!("'{other}' is no stage: trace, flow, history, forest")),
+    };
+    if decoded == run.instructions {
+        Ok(decoded)
+    } else {
+        Err(format!("decoded {decoded} of {} instructions", run.instructions))
+    }
+}
+
+fn image(program: &Program) -> Image {
+    let mut image = Image::new();
+    image.add(Section {
+        start: program::CODE_AT,
+        bytes: Arc::new(program.code.clone()),
+    });
+    image
+}
+
+/// The way alone.
+fn flow(program: &Program, run: &Run) -> Result<u64, String> {
+    let mut counter = Counter::default();
+    let engine = EngineKind::default().engine();
+    engine
+        .decode(&run.trace, &image(program), &Config::default(), &mut counter)
+        .map_err(|error| error.to_string())?;
+    Ok(counter.instructions)
+}
+
+/// Flow and history, as the product does it.
+fn history(program: &Program, run: &Run) -> Result<Decoded, String> {
+    let trace: Bytes = Arc::new(run.trace.clone());
+    let input = Input::Thread {
+        tid: Tid(1),
+        trace,
+        image: Arc::new(image(program)),
+    };
+    let engine = EngineKind::default().engine();
+    decode(
+        &[input],
+        &BTreeMap::new(),
+        &Config::default(),
+        engine,
+        &Watch::none(),
+    )
+    .map_err(|error| error.to_string())
+}
+
+/// Counts instructions, and does nothing else.
+#[derive(Default)]
+struct Counter {
+    instructions: u64,
+    /// How many a run has, by its number.
+    of_runs: Vec<u64>,
+}
+
+impl Sink for Counter {
+    fn begin(&mut self) {
+        self.of_runs.clear();
+    }
+
+    fn instruction(&mut self, _at: Avma, _len: u8, _cofi: Cofi) {
+        self.instructions += 1;
+    }
+
+    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
+        for &run in executed {
+            let at = run as usize;
+            if self.of_runs.len() <= at {
+                self.of_runs.resize(at + 1, 0);
+            }
+            let Some(known) = self.of_runs.get_mut(at) else {
+                continue;
+            };
+            if *known == 0 {
+                *known = runs.instructions(run).count() as u64;
+            }
+            self.instructions += *known;
+        }
+    }
+
+    fn event(&mut self, _event: Event) {}
+
+    fn progress(&mut self, _offset: u64) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+impl Functions for Program {
+    fn range_of(&self, pc: Avma) -> Option<Range<Avma>> {
+        let after = self.functions.partition_point(|function| function.start <= pc);
+        let function = self.functions.get(after.checked_sub(1)?)?;
+        Some(function.start..function.end)
+    }
+}

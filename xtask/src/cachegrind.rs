@@ -1,0 +1,36 @@
+//! Counting machine instructions by valgrind's cachegrind: the same each time, whatever else the machine does.
+
+use crate::Failure;
+use std::fs;
+use std::path::Path;
+
+/// What to put before a command to have its instructions counted into a file.
+pub fn words(counts: &Path) -> Vec<String> {
+    let file = format!("--cachegrind-out-file={}", counts.display());
+    ["valgrind", "-q", "--tool=cachegrind", "--cache-sim=no", &file]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// The sum that such a file tells.
+pub fn total(counts: &Path) -> Result<u64, Failure> {
+    let text = fs::read_to_string(counts).map_err(|error| format!("cachegrind's file: {error}"))?;
+    sum(&text).ok_or_else(|| "cachegrind told no sum".to_owned())
+}
+
+/// The sum of the first event: instructions.
+fn sum(counts: &str) -> Option<u64> {
+    let line = counts.lines().find_map(|line| line.strip_prefix("summary:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_instructions_is_read() {
+        assert_eq!(sum("events: Ir\nfn=a\n1 2\nsummary: 1234\n"), Some(1234));
+        assert_eq!(sum("events: Ir\n"), None);
+    }
+}
