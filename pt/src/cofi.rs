@@ -79,12 +79,15 @@ impl Cofi {
             FlowControl::UnconditionalBranch if is_far(instruction) => Self::FarTransfer,
             FlowControl::UnconditionalBranch => Self::Jump { target },
             FlowControl::Call if is_system(instruction) || is_far(instruction) => Self::FarTransfer,
-            FlowControl::Call => Self::Call { target },
+            FlowControl::Call if instruction.mnemonic() == Mnemonic::Call => Self::Call { target },
+            // Hosts of virtual machines and of trust domains, and VMMCALL: no branch that a trace tells.
+            FlowControl::Call => Self::Sequential,
             FlowControl::IndirectBranch if instruction.is_jmp_far_indirect() => Self::FarTransfer,
             FlowControl::IndirectBranch => Self::IndirectJump,
             FlowControl::IndirectCall if instruction.is_call_far_indirect() => Self::FarTransfer,
             FlowControl::IndirectCall => Self::IndirectCall,
             FlowControl::Return if instruction.mnemonic() == Mnemonic::Ret => Self::Return,
+            FlowControl::Return if is_left_to_events(instruction) => Self::Sequential,
             FlowControl::Return | FlowControl::Interrupt => Self::FarTransfer,
         }
     }
@@ -113,6 +116,15 @@ fn is_system(instruction: &Instruction) -> bool {
     matches!(
         instruction.mnemonic(),
         Mnemonic::Syscall | Mnemonic::Sysenter | Mnemonic::Vmcall | Mnemonic::Vmlaunch | Mnemonic::Vmresume
+    )
+}
+
+/// Ways back of the system's alone, which events tell of: system-management mode, trust domains,
+/// SVM, FRED.
+fn is_left_to_events(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.mnemonic(),
+        Mnemonic::Rsm | Mnemonic::Seamret | Mnemonic::Erets | Mnemonic::Eretu | Mnemonic::Skinit
     )
 }
 
@@ -145,6 +157,10 @@ mod tests {
             &[0xcb],
         ] {
             assert_eq!(cofi(far), Cofi::FarTransfer, "{far:x?}");
+        }
+        // VMRUN, VMMCALL, RSM.
+        for other in [&[0x0f, 0x01, 0xd8][..], &[0x0f, 0x01, 0xd9], &[0x0f, 0xaa]] {
+            assert_eq!(cofi(other), Cofi::Sequential, "{other:x?}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The tables against iced-x86, whose decoder knows every valid instruction, and cases of their own.
 
 use super::*;
-use iced_x86::{Decoder, DecoderOptions, EncodingKind, Mnemonic};
+use iced_x86::{Decoder, DecoderOptions, EncodingKind};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -32,7 +32,7 @@ fn difference(code: &[u8], mode: Mode) -> Option<String> {
         Mode::Bits16 => 16,
     };
     let iced = Decoder::with_ip(bits, code, AT.0, DecoderOptions::NONE).decode();
-    if iced.is_invalid() || is_left_to_libipt(&iced) {
+    if iced.is_invalid() || is_foreign(&iced) {
         return None;
     }
     let expected = Cofi::of(&iced);
@@ -55,25 +55,9 @@ fn difference(code: &[u8], mode: Mode) -> Option<String> {
     })
 }
 
-/// Instructions where the tables do as libipt does, and iced-x86 says more.
-fn is_left_to_libipt(iced: &iced_x86::Instruction) -> bool {
-    // Of other vendors, whose processors have no PT: where an Intel processor has POP, or nothing.
-    let foreign = matches!(iced.encoding(), EncodingKind::XOP | EncodingKind::D3NOW)
-        || matches!(
-            iced.mnemonic(),
-            Mnemonic::Vmmcall | Mnemonic::Vmgexit | Mnemonic::Vmrun | Mnemonic::Skinit
-        );
-    // The system's alone, and told by events: system-management mode, trust domains, FRED.
-    let system = matches!(
-        iced.mnemonic(),
-        Mnemonic::Rsm
-            | Mnemonic::Tdcall
-            | Mnemonic::Seamcall
-            | Mnemonic::Seamret
-            | Mnemonic::Erets
-            | Mnemonic::Eretu
-    );
-    foreign || system
+/// Of other vendors, whose processors have no PT: where an Intel processor has POP, or nothing.
+fn is_foreign(iced: &iced_x86::Instruction) -> bool {
+    matches!(iced.encoding(), EncodingKind::XOP | EncodingKind::D3NOW)
 }
 
 /// Bytes of `parts` one after the other, and 0x11 up to a window's size.
