@@ -52,8 +52,8 @@ pub enum Role {
 pub struct Instruction {
     /// Its length in bytes, 1–15.
     pub len: u8,
-    /// Its change of flow. Direct targets are the next address plus the displacement, 64 bits in every
-    /// mode.
+    /// Its change of flow. Direct targets wrap as instruction pointers do: at 2^64, in 32-bit code at 2^32,
+    /// and with 16-bit operands at 2^16.
     pub cofi: Cofi,
     /// What else it does that shows in a trace.
     pub role: Role,
@@ -171,7 +171,8 @@ fn read(window: &Window, known: usize, at: Avma, mode: Mode) -> Result<Instructi
     let (cofi, role) = if head.opcode.flow == Flow::Next {
         (Cofi::Sequential, Role::Plain)
     } else {
-        flow(&head, mode, at + len as u64 + displacement(window, end, imm_len))
+        let target = at + len as u64 + displacement(window, end, imm_len);
+        flow(&head, mode, head.attributes.wrapped(mode, at, target))
     };
     let len = len as u8;
     Ok(Instruction { len, cofi, role })

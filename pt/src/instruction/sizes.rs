@@ -3,6 +3,7 @@
 
 use super::Mode;
 use super::tables::Imm;
+use crate::Avma;
 
 /// In a length that [`Attributes::address_len`] gives: a SIB byte follows, and may add four bytes of displacement.
 pub(super) const SIB_MAY_ADD: u8 = 0x80;
@@ -81,6 +82,21 @@ impl Attributes {
         const IN_32: u8 = Attributes::ADDRESS_SIZE | (Mode::Bits32 as u8) << 3;
         const IN_16: u8 = (Mode::Bits16 as u8) << 3;
         matches!(self.0 & TOGETHER, IN_32 | IN_16)
+    }
+
+    /// Where a direct branch at `at` goes, its target in 64 bits being known.
+    ///
+    /// 16-bit code above 64 KiB is at linear addresses, and where its segment begins is not known: there it
+    /// wraps at 2^32.
+    #[inline]
+    pub fn wrapped(self, mode: Mode, at: Avma, target: Avma) -> Avma {
+        let other_operand = self.has(Self::OPERAND_SIZE);
+        let narrow = match mode {
+            Mode::Bits64 => return target,
+            Mode::Bits32 => other_operand,
+            Mode::Bits16 => !other_operand && at.0 <= 0xffff,
+        };
+        Avma(target.0 & if narrow { 0xffff } else { 0xffff_ffff })
     }
 
     /// Bytes of an immediate that does not depend on the ModRM byte.
