@@ -9,6 +9,7 @@ mod peers;
 mod programs;
 mod record;
 mod table;
+mod typed;
 
 use crate::{Failure, packages, shell};
 pub use decode::Options as DecodeOptions;

@@ -1,5 +1,6 @@
-//! The arguments of `cargo xtask bench`.
+//! The arguments of `cargo xtask bench record` and `bench programs`.
 
+use super::typed;
 use crate::Failure;
 use backtrail_tests::real::{History, RealProgram, Recorder, find};
 use std::path::Path;
@@ -25,27 +26,21 @@ impl Options {
     /// Reads them.
     pub fn parse(arguments: &[&str]) -> Result<Self, Failure> {
         let mut options = Self::default();
-        let mut rest = arguments.iter();
-        while let Some(&argument) = rest.next() {
-            let mut value = || {
-                rest.next()
-                    .copied()
-                    .ok_or_else(|| format!("{argument} wants a value"))
-            };
-            match argument {
-                "--quick" => options.quick = true,
-                "--json" => options.json = true,
-                "--runs" => options.runs = Some(number(value()?)?),
-                "--ring" => options.ring = Some(number(value()?)?),
-                "--engine" => options.engine = Some(value()?.to_owned()),
-                name if find(name).is_some() => options.names.push(name.to_owned()),
-                other => {
-                    return Err(format!(
-                        "'{other}' is neither an option nor a program of the table"
-                    ));
+        options.names = typed::read(
+            arguments,
+            |name| find(name).is_some(),
+            |word| {
+                match word.name {
+                    "--quick" => options.quick = true,
+                    "--json" => options.json = true,
+                    "--runs" => options.runs = Some(word.number()?),
+                    "--ring" => options.ring = Some(word.number()?),
+                    "--engine" => options.engine = Some(word.value()?.to_owned()),
+                    _ => return Ok(false),
                 }
-            }
-        }
+                Ok(true)
+            },
+        )?;
         Ok(options)
     }
 
@@ -79,29 +74,16 @@ impl Options {
 
     /// The options as one would type them.
     pub fn shown(&self) -> String {
-        let mut words = Vec::new();
-        let mut flag = |set: bool, name: &str| {
-            if set {
-                words.push(name.to_owned());
-            }
-        };
-        flag(self.quick, "--quick");
-        flag(self.json, "--json");
-        let values = [
-            ("--runs", self.runs.map(|runs| runs.to_string())),
-            ("--ring", self.ring.map(|ring| ring.to_string())),
-            ("--engine", self.engine.clone()),
-        ];
-        for (name, value) in values {
-            words.extend(value.map(|value| format!("{name} {value}")));
-        }
-        words.extend(self.names.iter().cloned());
-        words.join(" ")
+        typed::shown(
+            &[(self.quick, "--quick"), (self.json, "--json")],
+            [
+                ("--runs", self.runs.map(|runs| runs.to_string())),
+                ("--ring", self.ring.map(|ring| ring.to_string())),
+                ("--engine", self.engine.clone()),
+            ],
+            &self.names,
+        )
     }
-}
-
-fn number(text: &str) -> Result<u32, Failure> {
-    text.parse().map_err(|_| format!("'{text}' is no number"))
 }
 
 #[cfg(test)]

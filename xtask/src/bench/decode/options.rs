@@ -2,6 +2,7 @@
 
 use super::streams::STREAMS;
 use crate::Failure;
+use crate::bench::typed;
 use std::time::Duration;
 
 /// What is measured, and for how long.
@@ -37,35 +38,27 @@ impl Options {
     /// Reads them.
     pub fn parse(arguments: &[&str]) -> Result<Self, Failure> {
         let mut options = Self::default();
-        let mut rest = arguments.iter();
-        while let Some(&argument) = rest.next() {
-            let mut value = || {
-                rest.next()
-                    .copied()
-                    .ok_or_else(|| format!("{argument} wants a value"))
-            };
-            match argument {
-                "--quick" => options.quick = true,
-                "--json" => options.json = true,
-                "--fresh" => options.fresh = true,
-                "--cpu" => options.cpu = true,
-                "--instructions" => options.instructions = true,
-                "--searches" => options.searches = true,
-                "--no-open" => options.no_open = true,
-                "--no-whole" => options.no_whole = true,
-                "--seconds" => options.seconds = Some(number(value()?)?),
-                "--runs" => options.runs = Some(number(value()?)?),
-                "--limit" => options.limit = Some(number(value()?)?),
-                name if STREAMS.iter().any(|stream| stream.name == name) => {
-                    options.names.push(name.to_owned());
+        options.names = typed::read(
+            arguments,
+            |name| STREAMS.iter().any(|stream| stream.name == name),
+            |word| {
+                match word.name {
+                    "--quick" => options.quick = true,
+                    "--json" => options.json = true,
+                    "--fresh" => options.fresh = true,
+                    "--cpu" => options.cpu = true,
+                    "--instructions" => options.instructions = true,
+                    "--searches" => options.searches = true,
+                    "--no-open" => options.no_open = true,
+                    "--no-whole" => options.no_whole = true,
+                    "--seconds" => options.seconds = Some(word.number()?),
+                    "--runs" => options.runs = Some(word.number()?),
+                    "--limit" => options.limit = Some(word.number()?),
+                    _ => return Ok(false),
                 }
-                other => {
-                    return Err(format!(
-                        "'{other}' is neither an option nor a program of the table"
-                    ));
-                }
-            }
-        }
+                Ok(true)
+            },
+        )?;
         if !options.seconds().is_finite() || options.seconds() <= 0.0 {
             return Err("--seconds wants a positive number".to_owned());
         }
@@ -104,18 +97,13 @@ impl Options {
             (self.no_open, "--no-open"),
             (self.no_whole, "--no-whole"),
         ];
-        let flags = flags.iter().filter(|(set, _)| *set);
-        let mut words: Vec<String> = flags.map(|&(_, name)| name.to_owned()).collect();
-        words.extend(self.seconds.map(|seconds| format!("--seconds {seconds}")));
-        words.extend(self.runs.map(|runs| format!("--runs {runs}")));
-        words.extend(self.limit.map(|limit| format!("--limit {limit}")));
-        words.extend(self.names.iter().cloned());
-        words.join(" ")
+        let values = [
+            ("--seconds", self.seconds.map(|seconds| seconds.to_string())),
+            ("--runs", self.runs.map(|runs| runs.to_string())),
+            ("--limit", self.limit.map(|limit| limit.to_string())),
+        ];
+        typed::shown(&flags, values, &self.names)
     }
-}
-
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, Failure> {
-    text.parse().map_err(|_| format!("'{text}' is no number"))
 }
 
 #[cfg(test)]
