@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::code::{self, Piece};
 use backtrail_decoder::Config;
-use backtrail_pt::cpu::Vendor;
+use backtrail_decoder::engine::libipt;
 use libipt_sys as sys;
 use std::ffi::{CStr, CString, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -262,29 +262,9 @@ impl Drop for Blk<'_> {
     }
 }
 
-/// The processor and its clocks, as our engine tells them; no flags, which is the least work.
+/// What our engine tells libipt too, without flags, which is the least work.
 fn configuration(trace: &[u8], config: &Config) -> Result<sys::pt_config, Failure> {
-    // SAFETY: a C struct of numbers, pointers and an optional function: all zeros is what libipt's own
-    // `pt_config_init` makes.
-    let mut raw: sys::pt_config = unsafe { std::mem::zeroed() };
-    raw.size = size_of::<sys::pt_config>();
-    let bytes = trace.as_ptr_range();
-    (raw.begin, raw.end) = (bytes.start.cast_mut(), bytes.end.cast_mut());
-    if let Some(cpu) = config.cpu.filter(|cpu| cpu.vendor == Vendor::Intel) {
-        raw.cpu.vendor = sys::pt_cpu_vendor_pcv_intel;
-        (raw.cpu.family, raw.cpu.model, raw.cpu.stepping) = (cpu.family, cpu.model, cpu.stepping);
-        // SAFETY: both pointers are valid.
-        checked(unsafe { sys::pt_cpu_errata(&raw mut raw.errata, &raw const raw.cpu) })?;
-    }
-    raw.mtc_freq = config.timing.mtc_freq;
-    raw.nom_freq = config.timing.nom_freq;
-    raw.cpuid_0x15_eax = config.timing.cpuid_15h_eax;
-    raw.cpuid_0x15_ebx = config.timing.cpuid_15h_ebx;
-    if config.filters.is_empty() {
-        Ok(raw)
-    } else {
-        Err("the trace was made with address filters, which this benchmark does not tell libipt".to_owned())
-    }
+    libipt::configuration(trace, config).ok_or_else(|| "libipt does not know such a configuration".to_owned())
 }
 
 fn checked(status: c_int) -> Result<c_int, Failure> {

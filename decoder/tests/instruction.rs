@@ -5,6 +5,7 @@
 #![cfg(feature = "libipt")]
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
+use backtrail_decoder::{Config, engine};
 use backtrail_pt::instruction::{DecodeError, Mode, Role, decode};
 use backtrail_pt::packet::{ExecMode, IpPayload, Packet, Tnt};
 use backtrail_pt::{Avma, Cofi};
@@ -27,11 +28,7 @@ struct Theirs {
 
 /// libipt's view of the instruction at [`AT`], where `code` is all there is. `None`: it is none.
 fn libipt(code: &[u8], trace: &[u8]) -> Option<Theirs> {
-    // SAFETY: a C struct of numbers, pointers and an optional function: all zeros is a value of it.
-    let mut config: sys::pt_config = unsafe { std::mem::zeroed() };
-    config.size = size_of::<sys::pt_config>();
-    let bytes = trace.as_ptr_range();
-    (config.begin, config.end) = (bytes.start.cast_mut(), bytes.end.cast_mut());
+    let config = engine::libipt::configuration(trace, &Config::default()).unwrap();
     // SAFETY: the configuration is complete, and its buffer outlives the decoder.
     let decoder = NonNull::new(unsafe { sys::pt_insn_alloc_decoder(&raw const config) }).unwrap();
     let found = step(decoder, &code);

@@ -18,6 +18,14 @@ use starts::FlowStarts;
 /// the wrapper crate drops it.
 pub struct Libipt;
 
+/// What libipt is told of a trace, no flags set: for others of its decoders. It names the trace's bytes.
+///
+/// `None`: libipt does not know the processor, or there are more filters than it has, or bad ones.
+#[must_use]
+pub fn configuration(trace: &[u8], config: &Config) -> Option<libipt_sys::pt_config> {
+    ffi::configuration(trace, config).ok()
+}
+
 /// Instructions between two calls of [`Sink::progress`].
 const PROGRESS_EVERY: u32 = 1 << 14;
 

@@ -153,7 +153,9 @@ pub(super) enum Kind {
 impl<'a> Decoder<'a> {
     /// Reads packets from `trace` and code from `memory`.
     pub fn new(trace: &'a [u8], memory: &'a &'a dyn Memory, config: &Config) -> Result<Self, Error> {
-        let config = configuration(trace, config)?;
+        let mut config = configuration(trace, config)?;
+        // SAFETY: every member of the union is plain bits, and `insn` is the one this decoder reads.
+        unsafe { config.flags.variant.insn.set_enable_tick_events(1) };
         // SAFETY: the configuration is complete; its buffer lives for 'a, and the decoder only reads it.
         let raw = NonNull::new(unsafe { sys::pt_insn_alloc_decoder(&raw const config) })
             .ok_or(Error(sys::pt_error_code_pte_bad_config))?;
@@ -228,7 +230,8 @@ impl Drop for Decoder<'_> {
     }
 }
 
-fn configuration(trace: &[u8], config: &Config) -> Result<sys::pt_config, Error> {
+/// What libipt is told of a trace; no flags.
+pub(super) fn configuration(trace: &[u8], config: &Config) -> Result<sys::pt_config, Error> {
     let bad = Error(sys::pt_error_code_pte_bad_config);
     // SAFETY: a C struct of numbers, pointers and an optional function: all zeros is a value of it,
     // and what libipt's own `pt_config_init` makes.
@@ -246,8 +249,6 @@ fn configuration(trace: &[u8], config: &Config) -> Result<sys::pt_config, Error>
     raw.nom_freq = config.timing.nom_freq;
     raw.cpuid_0x15_eax = config.timing.cpuid_15h_eax;
     raw.cpuid_0x15_ebx = config.timing.cpuid_15h_ebx;
-    // SAFETY: every member of the union is plain bits, and `insn` is the one this decoder reads.
-    unsafe { raw.flags.variant.insn.set_enable_tick_events(1) };
     let filter = &mut raw.addr_filter;
     if config.filters.len() > Config::MAX_FILTERS {
         return Err(bad);
