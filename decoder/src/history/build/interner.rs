@@ -23,14 +23,21 @@ pub(super) struct Interner {
     longest: u64,
     open: Option<Open>,
     last: Option<Instruction>,
-    /// Our path for a run of the engine's, by its number there.
-    of_runs: Vec<u32>,
-    /// The number of that engine, and the paths of the others' runs.
+    /// Ours for what the engine tells now, and by engine for what the others told.
+    names: Names,
     engine: usize,
-    of_others: Vec<Vec<u32>>,
+    of_others: Vec<Names>,
 }
 
-/// The entry of [`Interner::of_runs`] for a run not seen yet.
+/// Our numbers for those of an engine.
+#[derive(Debug, Default)]
+struct Names {
+    /// The path that is a run.
+    runs: Vec<u32>,
+    blocks: Vec<u32>,
+}
+
+/// The entry of [`Names`] for what has not come in yet.
 const UNSEEN: u32 = u32::MAX;
 
 /// The block that is not complete yet.
@@ -97,18 +104,18 @@ impl Interner {
 
     /// The engine numbers its runs anew.
     pub fn begin(&mut self) {
-        self.of_runs.clear();
+        self.names = Names::default();
     }
 
     /// The runs that come in are another engine's.
     pub fn of_engine(&mut self, engine: usize) {
         let most = engine.max(self.engine) + 1;
         if self.of_others.len() < most {
-            self.of_others.resize_with(most, Vec::new);
+            self.of_others.resize_with(most, Names::default);
         }
         for at in [self.engine, engine] {
             if let Some(other) = self.of_others.get_mut(at) {
-                std::mem::swap(&mut self.of_runs, other);
+                std::mem::swap(&mut self.names, other);
             }
         }
         self.engine = engine;
@@ -118,7 +125,7 @@ impl Interner {
     pub fn runs(&mut self, runs: Runs<'_>, executed: &[u32]) {
         self.cut();
         for &run in executed {
-            let known = self.of_runs.get(run as usize).copied().unwrap_or(UNSEEN);
+            let known = self.names.runs.get(run as usize).copied().unwrap_or(UNSEEN);
             if known != UNSEEN {
                 self.flow.execute(known);
             } else if let Some(path) = self.meet(runs, run) {
@@ -135,19 +142,34 @@ impl Interner {
     fn meet(&mut self, runs: Runs<'_>, run: u32) -> Option<u32> {
         let mut parts = Vec::new();
         for &part in runs.paths.parts(run) {
-            let start = runs.blocks.get(part)?.start;
-            parts.push(self.intern(start, runs.blocks.code(part))?);
+            let known = self.names.blocks.get(part as usize).copied().unwrap_or(UNSEEN);
+            parts.push(match known {
+                UNSEEN => self.meet_block(runs, part)?,
+                known => known,
+            });
         }
         let path = match *parts {
             [block] => self.flow.alone(block)?,
             _ => self.flow.paths.push(&parts, &self.flow.blocks)?,
         };
         let at = run as usize;
-        if self.of_runs.len() <= at {
-            self.of_runs.resize(at + 1, UNSEEN);
+        if self.names.runs.len() <= at {
+            self.names.runs.resize(at + 1, UNSEEN);
         }
-        *self.of_runs.get_mut(at)? = path;
+        *self.names.runs.get_mut(at)? = path;
         Some(path)
+    }
+
+    /// A block comes in for the first time: the one that we have for it.
+    fn meet_block(&mut self, runs: Runs<'_>, part: u32) -> Option<u32> {
+        let start = runs.blocks.get(part)?.start;
+        let block = self.intern(start, runs.blocks.code(part))?;
+        let at = part as usize;
+        if self.names.blocks.len() <= at {
+            self.names.blocks.resize(at + 1, UNSEEN);
+        }
+        *self.names.blocks.get_mut(at)? = block;
+        Some(block)
     }
 
     /// Ends the open block: something comes between it and the next instruction.
@@ -170,6 +192,7 @@ impl Interner {
     /// there is another block than before, even if it looks alike.
     pub fn change(&mut self, version: Version, changed: &[(Avma, Avma)]) {
         self.cut();
+        self.names.blocks.clear();
         self.flow.blocks.begin_version(version);
         for &(first, last) in changed {
             self.forget(first, last);
