@@ -1,14 +1,16 @@
 //! Walks a history, path by path, and tells what happens on the way by the forest's rules.
 
+mod ends;
 mod rules;
 mod script;
+mod trial;
 
 use super::{Forest, Functions};
 use crate::history::Flow;
 use crate::watch::Stage;
 use crate::{Canceled, History, Mark, MarkKind, Watch};
-use rules::Rules;
-use script::{Scripts, all_turns};
+use rules::{Rules, Source};
+use script::Scripts;
 
 /// Paths between two reports.
 const REPORT_EVERY: usize = 1 << 16;
@@ -32,8 +34,8 @@ pub(crate) struct Builder<'a> {
     marks: usize,
     /// Instructions of the executions consumed.
     index: u64,
-    /// The number of the script that ran last.
-    last: Option<u32>,
+    /// The instruction before it.
+    last: Option<Source>,
 }
 
 impl<'a> Builder<'a> {
@@ -64,38 +66,24 @@ impl<'a> Builder<'a> {
     /// A path was executed.
     #[inline]
     fn execute(&mut self, path: u32, flow: &Flow, marks: &[Mark]) {
-        let Self {
-            rules,
-            scripts,
-            index,
-            ..
-        } = self;
-        let Some(here) = scripts.of(path, flow, rules) else {
+        let index = self.index;
+        let Some(script) = self.scripts.of(path, flow, &mut self.rules) else {
             return;
         };
-        let Some(script) = scripts.get(here) else { return };
-        let from = self.last.and_then(|last| scripts.get(last)).map(|last| &last.end);
         let next_mark = marks.get(self.marks).map_or(u64::MAX, |mark| mark.index);
-        match from {
-            Some(from) if next_mark > *index => rules.transfer(from, script.first, *index),
-            _ => {
+        match &self.last {
+            Some(last) if next_mark > index => self.rules.transfer(last, script.first, index),
+            last => {
                 let rest = marks.get(self.marks..).unwrap_or(&[]);
-                let before = rest.partition_point(|mark| mark.index <= *index);
+                let before = rest.partition_point(|mark| mark.index <= index);
                 self.marks += before;
-                rules.between(from, rest.iter().take(before), script.first, *index);
+                let before = rest.iter().take(before);
+                self.rules.between(last.as_ref(), before, script.first, index);
             }
         }
-        if script.complete || rules.runs(script.home) {
-            for turn in scripts.turns(script) {
-                rules.transfer(&turn.from, turn.to, *index + u64::from(turn.offset));
-            }
-        } else {
-            for turn in all_turns(path, flow, rules) {
-                rules.transfer(&turn.from, turn.to, *index + u64::from(turn.offset));
-            }
-        }
-        *index += u64::from(script.count);
-        self.last = Some(here);
+        self.scripts.run(&script, path, flow, &mut self.rules, index);
+        self.index += u64::from(script.count);
+        self.last = Some(script.end);
     }
 
     /// All of the history was consumed.

@@ -1,7 +1,10 @@
 //! Calls as they are kept: 16 bytes each.
 
+mod stock;
+
 use super::{Left, Tag};
 use std::collections::BTreeMap;
+pub(super) use stock::{Ready, Stock};
 
 /// The number of no call.
 pub(super) const NO_PARENT: u32 = u32::MAX;
@@ -92,6 +95,15 @@ impl Nodes {
             self.depths.push((id, depth));
         }
         Some(id)
+    }
+
+    /// Takes all calls away.
+    pub fn clear(&mut self) {
+        self.packed.clear();
+        self.bases.clear();
+        self.firsts.clear();
+        self.lens.clear();
+        self.depths.clear();
     }
 
     /// Takes the last call away.

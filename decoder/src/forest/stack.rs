@@ -1,6 +1,6 @@
 //! The calls that are open at a point of a history, and the calls found so far.
 
-use super::nodes::{MAX_FUNCTIONS, NO_PARENT, Node, Nodes};
+use super::nodes::{MAX_FUNCTIONS, NO_NODE, NO_PARENT, Node, Nodes, Ready};
 use super::places::Place;
 use super::{Forest, Left, Tag};
 use backtrail_pt::Avma;
@@ -62,10 +62,16 @@ pub(super) struct Stack {
     nodes: Nodes,
     /// A root was put around others: calls are not in the order of their beginnings.
     adopted: bool,
+    numbers: Numbers,
+    interrupted: Vec<(u32, Avma)>,
+}
+
+/// The functions that calls name by number.
+#[derive(Debug, Default)]
+struct Numbers {
     functions: Vec<Avma>,
     /// The number in `functions` of a place, by the place's number.
     of_place: Vec<u32>,
-    interrupted: Vec<(u32, Avma)>,
 }
 
 /// The entry of a list, which is made long enough.
@@ -108,7 +114,7 @@ impl Stack {
             first: index,
             end: index,
             parent,
-            function: self.function_id(new.to)?,
+            function: self.numbers.of(new.to)?,
             entered: new.tag,
             left: Left::HistoryEnd,
         };
@@ -194,6 +200,41 @@ impl Stack {
         }
     }
 
+    /// Calls that lie ready were made by the innermost one, and have ended.
+    #[inline]
+    pub fn append(&mut self, calls: &Ready<'_>, index: u64) {
+        let parent = self.frames.last().map_or(NO_PARENT, |frame| frame.node);
+        let depth = self.frames.len() as u32;
+        self.nodes.append(calls, index, parent, depth);
+    }
+
+    /// Begins anew, with one call of which nothing is known.
+    pub fn begin(&mut self) {
+        while self.shut().is_some() {}
+        self.nodes.clear();
+        self.nodes.push(NO_NODE, 0);
+        self.frames.push(Frame {
+            node: 0,
+            first: 0,
+            returns_to: NONE,
+            base: 0,
+            function: Place::UNKNOWN,
+            same_return: NONE,
+            same_function: NONE,
+            handler: false,
+        });
+    }
+
+    /// The calls found so far.
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// Exchanges the functions' numbers with another's.
+    pub fn swap_numbers(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.numbers, &mut other.numbers);
+    }
+
     /// Takes away the innermost frame, which is the first of each of its lists.
     #[inline]
     fn shut(&mut self) -> Option<Frame> {
@@ -247,7 +288,7 @@ impl Stack {
         self.stop(&frame);
         frame.function = to.function;
         self.run(&mut frame, self.frames.len() as u32);
-        if let Some(id) = self.function_id(to) {
+        if let Some(id) = self.numbers.of(to) {
             self.nodes.set_function(frame.node, id);
         }
         self.frames.push(frame);
@@ -269,10 +310,10 @@ impl Stack {
         }
     }
 
-    /// The innermost frame that expects a return to a place.
+    /// The innermost frame that expects a return to the place of this number.
     #[inline]
-    pub fn expecting(&self, to: Place) -> Option<usize> {
-        known(&self.expecting, to.id)
+    pub fn expecting(&self, place: u32) -> Option<usize> {
+        known(&self.expecting, place)
     }
 
     /// The innermost frame of the function that a place is in.
@@ -292,7 +333,25 @@ impl Stack {
         self.frames.last().map_or(0, |frame| frame.base as usize)
     }
 
-    fn function_id(&mut self, to: Place) -> Option<u32> {
+    /// Closes everything and puts the calls in order.
+    pub fn finish(mut self, end: u64) -> Forest {
+        self.truncate(0, end, Left::HistoryEnd);
+        let mut forest = Forest {
+            nodes: self.nodes,
+            functions: self.numbers.functions,
+            interrupted: self.interrupted,
+            end,
+        };
+        if self.adopted {
+            super::order::order(&mut forest);
+        }
+        forest.nodes.shrink();
+        forest
+    }
+}
+
+impl Numbers {
+    fn of(&mut self, to: Place) -> Option<u32> {
         let next = self.functions.len() as u32;
         let known = entry(&mut self.of_place, to.id)?;
         if *known == NONE {
@@ -303,22 +362,6 @@ impl Stack {
             *known = next;
         }
         Some(*known)
-    }
-
-    /// Closes everything and puts the calls in order.
-    pub fn finish(mut self, end: u64) -> Forest {
-        self.truncate(0, end, Left::HistoryEnd);
-        let mut forest = Forest {
-            nodes: self.nodes,
-            functions: self.functions,
-            interrupted: self.interrupted,
-            end,
-        };
-        if self.adopted {
-            super::order::order(&mut forest);
-        }
-        forest.nodes.shrink();
-        forest
     }
 }
 

@@ -3,6 +3,7 @@
 //! Where a history begins, after a gap, and in code without symbols, not all is known; each rule
 //! says what then holds, and the next return that matches an open call puts the rest right.
 
+use crate::forest::nodes::Ready;
 use crate::forest::places::{Place, Places};
 use crate::forest::stack::{Entry, NONE, Signal, Stack};
 use crate::forest::{Forest, Functions, Left, Tag};
@@ -78,6 +79,29 @@ impl<'a> Rules<'a> {
     #[inline]
     pub fn runs(&self, function: u32) -> bool {
         self.stack.top().is_some_and(|top| top.function == function)
+    }
+
+    /// An open call returns to the place of this number.
+    #[inline]
+    pub fn expects(&self, place: u32) -> bool {
+        self.stack.expecting(place).is_some()
+    }
+
+    /// How many calls are open.
+    pub fn depth(&self) -> usize {
+        self.stack.len()
+    }
+
+    /// Exchanges the open calls for others, but keeps the numbers of functions.
+    pub fn exchange(&mut self, stack: &mut Stack) {
+        self.stack.swap_numbers(stack);
+        std::mem::swap(&mut self.stack, stack);
+    }
+
+    /// Calls that lie ready were made by the innermost one, and have ended.
+    #[inline]
+    pub fn append(&mut self, calls: &Ready<'_>, index: u64) {
+        self.stack.append(calls, index);
     }
 
     /// Goes from the instruction `last` over `marks` to the one at `to`, which has number `index`.
@@ -166,7 +190,7 @@ impl<'a> Rules<'a> {
             Way::Call | Way::IndirectCall if from.next() == to.at => {}
             Way::Call | Way::IndirectCall => self.call(from, to, index),
             // A return made by hand: `pop %rcx; jmp *%rcx`.
-            Way::IndirectJump if self.stack.expecting(to).is_some() => self.returned(from, to, index),
+            Way::IndirectJump if self.stack.expecting(to.id).is_some() => self.returned(from, to, index),
             Way::Conditional | Way::Jump | Way::IndirectJump => self.jump(from, to, index),
             Way::Return => self.returned(from, to, index),
             // Only where the kernel is traced too: a system call begins, or one ends.
@@ -187,11 +211,36 @@ impl<'a> Rules<'a> {
         );
     }
 
+    /// A jump stays in the function that it is `inside` of.
+    #[inline]
+    pub fn stays(&self, inside: u32, from: &Source, to: Place) -> bool {
+        if !to.is_known() {
+            return inside == Place::UNKNOWN && !from.glue || self.places.contains(inside, to.at);
+        }
+        to.function == inside || self.places.contains(inside, to.at)
+    }
+
+    /// What a transfer does is settled by the calls that are open and known, whatever else is open below
+    /// them; but for an indirect jump to where a call of these others returns.
+    pub fn is_settled(&self, from: &Source, to: Place) -> bool {
+        match from.way {
+            Way::Call | Way::IndirectCall => true,
+            Way::Sequential | Way::Conditional if from.next() == to.at => true,
+            Way::Return => self.expects(to.id),
+            Way::Conditional | Way::Jump | Way::IndirectJump => {
+                let inside = self.stack.top().map_or(Place::UNKNOWN, |top| top.function);
+                let resolves = from.glue || !to.is_known() || self.places.is_start(to);
+                resolves || self.stays(inside, from, to) || self.stack.running(to).is_some()
+            }
+            Way::Sequential | Way::Far => false,
+        }
+    }
+
     /// A jump is a call when it leaves its function for another.
     #[inline]
     fn jump(&mut self, from: &Source, to: Place, index: u64) {
         let inside = self.stack.top().map_or(Place::UNKNOWN, |top| top.function);
-        if to.is_known() && to.function == inside || self.places.contains(inside, to.at) {
+        if self.stays(inside, from, to) {
             return;
         }
         let was_inside = inside != Place::UNKNOWN;
@@ -240,7 +289,7 @@ impl<'a> Rules<'a> {
         if expected == to.id {
             return self.leave(base, index, Left::Return);
         }
-        if let Some(at) = self.stack.expecting(to) {
+        if let Some(at) = self.stack.expecting(to.id) {
             // What lies above was left in a way that was not seen.
             self.stack.truncate(at + 1, index, Left::Unwound);
             return self.leave(at, index, Left::Return);
@@ -361,7 +410,7 @@ impl<'a> Rules<'a> {
 
     /// Flow goes on at `to`, and it is not known how it came there.
     fn elsewhere(&mut self, to: Place, index: u64) {
-        if let Some(at) = self.stack.expecting(to) {
+        if let Some(at) = self.stack.expecting(to.id) {
             self.stack.truncate(at + 1, index, Left::Unwound);
             return self.leave(at, index, Left::Return);
         }
