@@ -38,9 +38,14 @@ impl<'a> Raw<'a> {
 
     /// Bytes from here on; `None`: there are fewer.
     #[inline]
-    pub fn window(&self) -> Option<u64> {
-        let bytes = self.trace.get(self.offset..)?.first_chunk()?;
-        Some(u64::from_le_bytes(*bytes))
+    pub fn window<const LEN: usize>(&self) -> Option<&'a [u8; LEN]> {
+        self.window_at(self.offset)
+    }
+
+    /// Bytes from an offset on.
+    #[inline]
+    pub fn window_at<const LEN: usize>(&self, offset: usize) -> Option<&'a [u8; LEN]> {
+        self.trace.get(offset..)?.first_chunk()
     }
 
     /// Goes on behind `len` bytes that are known, with the last IP of there, if it is another.

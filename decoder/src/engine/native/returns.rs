@@ -40,13 +40,19 @@ impl Returns {
         self.len = (self.len + 1).min(Self::DEPTH);
     }
 
-    /// These calls are the innermost, the innermost first, and so many calls more would forget none.
+    /// These calls are the innermost, the innermost first, also when so many calls more make it forget
+    /// the oldest.
     #[inline]
     pub fn fits(&self, calls: &[Call], more: u8) -> bool {
         let innermost = |at: usize| self.calls[(self.top + 2 * Self::DEPTH - 1 - at) % Self::DEPTH];
-        self.len >= calls.len()
-            && self.len + usize::from(more) <= Self::DEPTH
+        self.len_with(more) >= calls.len()
             && calls.iter().enumerate().all(|(at, &call)| innermost(at) == call)
+    }
+
+    /// How many calls are left of these when so many are made besides.
+    #[inline]
+    fn len_with(&self, more: u8) -> usize {
+        self.len.min(Self::DEPTH - usize::from(more).min(Self::DEPTH))
     }
 
     /// Returns from so many calls, and makes others.
@@ -60,7 +66,7 @@ impl Returns {
     /// Forgets the oldest as so many calls more would have done, which have returned meanwhile.
     #[inline]
     pub fn make_room(&mut self, calls: u8) {
-        self.len = self.len.min(Self::DEPTH - usize::from(calls).min(Self::DEPTH));
+        self.len = self.len_with(calls);
     }
 
     #[inline]

@@ -60,7 +60,7 @@ impl Turn {
         matches!(self.from.way, Way::Conditional | Way::Jump | Way::IndirectJump)
     }
 
-    /// It goes to the next instruction, as no call or return does.
+    /// It goes to the next instruction: nothing is called, nor left.
     pub fn falls(&self) -> bool {
         let falls = matches!(
             self.from.way,

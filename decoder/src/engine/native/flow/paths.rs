@@ -29,24 +29,16 @@ impl<'b> Flow<'_, 'b> {
         while at != Block::NONE && self.until_progress > 1 {
             if len == 0 {
                 self.chunks.boundary(&raw, at, &mut self.code);
-                if !late
-                    && self.chunks.are_wanted()
-                    && let Some(window) = raw.window()
-                {
-                    let start = self.chunks.start(at, window);
-                    if let Some(chunk) = self.chunks.find(start, raw.ip(), &self.returns) {
-                        self.chunks.apply(&chunk, &mut raw, &mut self.returns);
-                        self.push_run(chunk.run);
-                        at = chunk.next;
-                        (moved, whole) = (true, None);
-                        continue;
-                    }
-                    self.chunks.begin(start, &raw);
+                if !late && let Some(way) = self.chunks.take(at, &mut raw, &mut self.returns) {
+                    self.push_run(way.run);
+                    at = way.next;
+                    (moved, whole) = (true, None);
+                    continue;
                 }
                 let before = raw;
                 match raw.next() {
                     None if moved && self.events.take_time(&mut raw) => {
-                        // What is read of the time is no part of a way.
+                        // No chunk passes over a packet of the time, which may stand behind padding.
                         self.chunks.abandon();
                         late = self.time_is_new();
                         continue;
