@@ -87,12 +87,13 @@ impl Attributes {
     /// Where a direct branch at `at` goes, its target in 64 bits being known.
     ///
     /// 16-bit code above 64 KiB is at linear addresses, and where its segment begins is not known: there it
-    /// wraps at 2^32.
+    /// wraps at 2^32. Above 4 GiB there is no code of these modes; where a broken trace says so, nothing wraps.
     #[inline]
     pub fn wrapped(self, mode: Mode, at: Avma, target: Avma) -> Avma {
         let other_operand = self.has(Self::OPERAND_SIZE);
         let narrow = match mode {
             Mode::Bits64 => return target,
+            _ if at.0 > 0xffff_ffff => return target,
             Mode::Bits32 => other_operand,
             Mode::Bits16 => !other_operand && at.0 <= 0xffff,
         };
