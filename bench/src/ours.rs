@@ -39,7 +39,7 @@ pub fn flow(
 }
 
 /// The functions of the thread's process.
-fn functions(stream: &Stream) -> SymbolFunctions {
+pub fn functions(stream: &Stream) -> SymbolFunctions {
     let symbols = stream.process().map(|process| Arc::clone(&process.symbols));
     SymbolFunctions::new(symbols.unwrap_or_default())
 }

@@ -5,12 +5,10 @@ use crate::arguments::Arguments;
 use crate::ours;
 use crate::report::timed;
 use crate::stream::Stream;
-use backtrail_debugger::session::SymbolFunctions;
 use backtrail_decoder::{Functions, History, PcSet};
 use backtrail_pt::Avma;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Searches from places all over the history.
 const PLACES: u64 = 2000;
@@ -53,8 +51,7 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
 
 /// How often each function was entered at its first instruction.
 fn entries(stream: &Stream, history: &History) -> BTreeMap<Avma, u64> {
-    let symbols = stream.process().map(|process| Arc::clone(&process.symbols));
-    let functions = SymbolFunctions::new(symbols.unwrap_or_default());
+    let functions = ours::functions(stream);
     let mut calls = BTreeMap::new();
     for (id, executed) in history.blocks() {
         for found in history.block(id) {

@@ -28,7 +28,7 @@ pub trait Engine: Sync {
         sink: &mut dyn Sink,
     ) -> Result<(), Canceled>;
 
-    /// The engine that can decode a trace in stretches, if it is this.
+    /// The engine that can decode a trace in segments, if it is this.
     fn native(&self) -> Option<&native::Native> {
         None
     }

@@ -1,8 +1,8 @@
-//! One trace decoded by several threads: each decodes stretches of it, and what they tell is put together in
+//! One trace decoded by several threads: each decodes segments of it, and what they tell is put together in
 //! order.
 //!
-//! [`tape`] keeps what an engine tells of a stretch, [`join`] tells it to the history, and [`desk`] hands the
-//! work of the [`crew`] out. The history is the one that a single thread would have made; where a stretch turns out not to
+//! [`tape`] keeps what an engine tells of a segment, [`join`] tells it to the history, and [`desk`] hands the
+//! work of the [`crew`] out. The history is the one that a single thread would have made; where a segment turns out not to
 //! continue the one before it, all is given up, and decoded by a single thread.
 
 mod crew;

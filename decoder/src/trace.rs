@@ -59,7 +59,7 @@ pub struct Plan<'a> {
     /// By how many threads at most.
     pub jobs: NonZeroUsize,
     /// How many bytes a thread takes at once of a trace that several decode.
-    pub stretch: usize,
+    pub segment: usize,
     /// Of each trace only about so many bytes, the newest; `None`: all of them.
     pub last: Option<u64>,
     /// Where functions lie in the code of a thread; `None`: its calls are not wanted.
@@ -68,7 +68,7 @@ pub struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// Few enough to share a trace out evenly, and so many that a thread knows most of the code when it begins.
-    pub const STRETCH: usize = 1 << 20;
+    pub const SEGMENT: usize = 1 << 20;
 
     /// By one thread.
     #[must_use]
@@ -77,7 +77,7 @@ impl<'a> Plan<'a> {
             config,
             engine,
             jobs: NonZeroUsize::MIN,
-            stretch: Self::STRETCH,
+            segment: Self::SEGMENT,
             last: None,
             functions: &|_| None,
         }
@@ -163,8 +163,7 @@ pub fn decode_by(
 impl Input {
     /// How many bytes of packets it has.
     #[must_use]
-    #[allow(clippy::len_without_is_empty)] // of no use
-    pub fn len(&self) -> u64 {
+    pub fn trace_len(&self) -> u64 {
         self.trace().len() as u64
     }
 

@@ -45,7 +45,7 @@ fn history(last: Option<u64>, engine: EngineKind, jobs: usize) -> History {
     let plan = Plan {
         last,
         jobs: NonZeroUsize::new(jobs).unwrap(),
-        stretch: 500,
+        segment: 500,
         ..Plan::new(&config, engine.engine())
     };
     let decoded = decode_by(&plan, &[input], &BTreeMap::new(), &Watch::none()).unwrap();

@@ -100,7 +100,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         mut notes,
     } = Prepared::new(&bundle, options)?;
     if let Some(last) = options.last
-        && inputs.iter().any(|input| input.len() > last)
+        && inputs.iter().any(|input| input.trace_len() > last)
     {
         notes.push(format!(
             "only about the last {} MiB of each trace are decoded (--last): histories begin there",

@@ -24,7 +24,7 @@ use super::{Engine, Event, Sink};
 use crate::{Canceled, Config, GapCause, Memory};
 use errata::Errata;
 use flow::Flow;
-pub(crate) use flow::{Ended, Stretch};
+pub(crate) use flow::{Ended, Segment};
 use scout::Scout;
 
 /// The engine.
@@ -80,20 +80,20 @@ fn errata_of(config: &Config) -> Result<Errata, &'static str> {
 }
 
 impl Native {
-    /// The stretches of a trace, of so many bytes at least, which can be decoded one before the other;
+    /// The segments of a trace, of so many bytes at least, which can be decoded one before the other;
     /// `None`: it cannot be decoded at all.
-    pub(crate) fn stretches<'a>(
+    pub(crate) fn segments<'a>(
         &self,
         trace: &'a [u8],
         config: &Config,
         least: usize,
-    ) -> Option<impl FnMut() -> Option<Stretch> + Send + use<'a>> {
+    ) -> Option<impl FnMut() -> Option<Segment> + Send + use<'a>> {
         let errata = errata_of(config).ok()?;
         let mut scout = Scout::new(trace, errata, config, least);
         Some(move || scout.next())
     }
 
-    /// Decodes stretches of a trace, one after the other, and remembers the code meanwhile. The code must not
+    /// Decodes segments of a trace, one after the other, and remembers the code meanwhile. The code must not
     /// change.
     pub(crate) fn decoder<'a>(
         &self,
@@ -101,9 +101,9 @@ impl Native {
         memory: &'a dyn Memory,
         config: &'a Config,
         sink: &'a mut dyn Sink,
-    ) -> Option<impl FnMut(&Stretch) -> Result<Ended, Canceled> + use<'a>> {
+    ) -> Option<impl FnMut(&Segment) -> Result<Ended, Canceled> + use<'a>> {
         let errata = errata_of(config).ok()?;
         let mut flow = Flow::new(trace, memory, config, errata, sink);
-        Some(move |stretch: &Stretch| flow.stretch(stretch))
+        Some(move |segment: &Segment| flow.segment(segment))
     }
 }

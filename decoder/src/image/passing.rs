@@ -35,13 +35,16 @@ impl Now {
 impl<'a> Passing<'a> {
     /// The code of `image` as the thread `tid` comes to see it; `None` when it never changes for it.
     pub fn new(image: &'a Image, tid: Tid) -> Option<Self> {
-        let boundaries = image.versions.boundaries(tid);
-        let changes = !boundaries.is_empty() && !image.versions.is_empty();
-        changes.then(|| Self {
+        Self::is_needed(image, tid).then(|| Self {
             image,
-            boundaries,
+            boundaries: image.versions.boundaries(tid),
             now: RefCell::new(Now::first(image)),
         })
+    }
+
+    /// The code of `image` changes for the thread `tid`.
+    pub fn is_needed(image: &Image, tid: Tid) -> bool {
+        !image.versions.boundaries(tid).is_empty() && !image.versions.is_empty()
     }
 
     /// The version of a flow that begins at this offset of the thread's trace.

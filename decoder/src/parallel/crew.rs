@@ -3,7 +3,7 @@
 use super::desk::{Desk, Done, Failed, Task};
 use super::join::Joiner;
 use super::tape::{Recorder, Tape};
-use crate::engine::native::{Native, Stretch};
+use crate::engine::native::{Native, Segment};
 use crate::meter::Meter;
 use crate::trace::Tail;
 use crate::{Canceled, Config, Memory};
@@ -11,8 +11,8 @@ use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::thread;
 
-/// Stretches that wait to be joined or are being decoded, for each thread.
-const STRETCHES: usize = 3;
+/// Segments that wait to be joined or are being decoded, for each thread.
+const SEGMENTS: usize = 3;
 
 /// What the threads work on.
 pub(crate) struct Crew<'a> {
@@ -25,15 +25,15 @@ pub(crate) struct Crew<'a> {
 }
 
 impl Crew<'_> {
-    /// Decodes the trace by so many threads, in stretches of `least` bytes at least.
+    /// Decodes the trace by so many threads, in segments of `least` bytes at least.
     pub fn decode<'j>(
         &self,
         joiner: Joiner<'j>,
         jobs: NonZeroUsize,
         least: usize,
     ) -> Result<Joiner<'j>, Failed> {
-        let stretches = self.native.stretches(self.trace.bytes, self.config, least);
-        let desk = Desk::new(stretches.ok_or(Failed::Apart)?, joiner, jobs.get() * STRETCHES);
+        let segments = self.native.segments(self.trace.bytes, self.config, least);
+        let desk = Desk::new(segments.ok_or(Failed::Apart)?, joiner, jobs.get() * SEGMENTS);
         thread::scope(|scope| {
             for engine in 1..jobs.get() {
                 let desk = &desk;
@@ -45,7 +45,7 @@ impl Crew<'_> {
     }
 
     /// What one of the threads does.
-    fn work<F: FnMut() -> Option<Stretch>>(&self, engine: usize, desk: &Desk<'_, F>) {
+    fn work<F: FnMut() -> Option<Segment>>(&self, engine: usize, desk: &Desk<'_, F>) {
         let _alarm = Alarm(desk);
         let tape = RefCell::new(Tape::default());
         let halted = || desk.is_halted() || self.meter.watch().is_canceled();
@@ -66,16 +66,16 @@ impl Crew<'_> {
                         Err(failed) => return desk.fail(failed),
                     }
                 }
-                Task::Decode(number, stretch, empty) => {
+                Task::Decode(number, segment, empty) => {
                     tape.replace(empty);
-                    let Ok(ended) = decoder(&stretch) else {
+                    let Ok(ended) = decoder(&segment) else {
                         return desk.fail(Failed::Canceled);
                     };
                     let done = Done {
                         engine,
                         tape: tape.take(),
                         ended,
-                        to: stretch.to,
+                        to: segment.to,
                     };
                     desk.deliver(number, done);
                 }
@@ -89,9 +89,9 @@ impl Crew<'_> {
 }
 
 /// Lets the other threads end when one panics, so that the panic is seen.
-struct Alarm<'a, 'j, F: FnMut() -> Option<Stretch>>(&'a Desk<'j, F>);
+struct Alarm<'a, 'j, F: FnMut() -> Option<Segment>>(&'a Desk<'j, F>);
 
-impl<F: FnMut() -> Option<Stretch>> Drop for Alarm<'_, '_, F> {
+impl<F: FnMut() -> Option<Segment>> Drop for Alarm<'_, '_, F> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.fail(Failed::Canceled);

@@ -2,7 +2,7 @@
 
 use super::join::Joiner;
 use super::tape::Tape;
-use crate::engine::native::{Ended, Stretch};
+use crate::engine::native::{Ended, Segment};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) enum Failed {
     /// The caller asked to stop.
     Canceled,
-    /// A stretch does not continue the one before it.
+    /// A segment does not continue the one before it.
     Apart,
 }
 
-/// A stretch that is decoded.
+/// A segment that is decoded.
 pub(super) struct Done {
     /// The number of the engine.
     pub engine: usize,
@@ -30,8 +30,8 @@ pub(super) struct Done {
 pub(super) enum Task<'a> {
     /// Adds to the history what was decoded.
     Join(Box<Joiner<'a>>, Box<Done>),
-    /// Decodes the stretch of this number onto a tape.
-    Decode(usize, Box<Stretch>, Tape),
+    /// Decodes the segment of this number onto a tape.
+    Decode(usize, Box<Segment>, Tape),
 }
 
 /// Where the work stands, for all threads.
@@ -40,13 +40,13 @@ pub(super) struct Desk<'a, F> {
     /// Rings when there may be something to do.
     bell: Condvar,
     halted: AtomicBool,
-    /// The most stretches that wait or are being decoded: bounds memory.
+    /// The most segments that wait or are being decoded: bounds memory.
     most: usize,
 }
 
 struct State<'a, F> {
-    /// Gives the stretches out; `None`: all are.
-    stretches: Option<F>,
+    /// Gives the segments out; `None`: all are.
+    segments: Option<F>,
     given: usize,
     joined: usize,
     ready: BTreeMap<usize, Box<Done>>,
@@ -57,11 +57,11 @@ struct State<'a, F> {
     failed: Option<Failed>,
 }
 
-impl<'a, F: FnMut() -> Option<Stretch>> Desk<'a, F> {
-    pub fn new(stretches: F, joiner: Joiner<'a>, most: usize) -> Self {
+impl<'a, F: FnMut() -> Option<Segment>> Desk<'a, F> {
+    pub fn new(segments: F, joiner: Joiner<'a>, most: usize) -> Self {
         Self {
             state: Mutex::new(State {
-                stretches: Some(stretches),
+                segments: Some(segments),
                 given: 0,
                 joined: 0,
                 ready: BTreeMap::new(),
@@ -82,23 +82,23 @@ impl<'a, F: FnMut() -> Option<Stretch>> Desk<'a, F> {
             if state.failed.is_some() {
                 return None;
             }
-            if let Some(task) = state.take_join().or_else(|| state.take_stretch(self.most)) {
+            if let Some(task) = state.take_join().or_else(|| state.take_segment(self.most)) {
                 return Some(task);
             }
-            if state.stretches.is_none() && state.joined == state.given {
+            if state.segments.is_none() && state.joined == state.given {
                 return None;
             }
             state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// A stretch is decoded.
+    /// A segment is decoded.
     pub fn deliver(&self, number: usize, done: Done) {
         self.state().ready.insert(number, Box::new(done));
         self.bell.notify_all();
     }
 
-    /// A stretch is part of the history, and its tape is empty.
+    /// A segment is part of the history, and its tape is empty.
     pub fn give_back(&self, joiner: Box<Joiner<'a>>, tape: Tape) {
         let mut state = self.state();
         state.tapes.push(tape);
@@ -136,7 +136,7 @@ impl<'a, F: FnMut() -> Option<Stretch>> Desk<'a, F> {
     }
 }
 
-impl<'a, F: FnMut() -> Option<Stretch>> State<'a, F> {
+impl<'a, F: FnMut() -> Option<Segment>> State<'a, F> {
     fn take_join(&mut self) -> Option<Task<'a>> {
         let joiner = self.joiner.take()?;
         match self.ready.remove(&self.joined) {
@@ -148,16 +148,16 @@ impl<'a, F: FnMut() -> Option<Stretch>> State<'a, F> {
         }
     }
 
-    fn take_stretch(&mut self, most: usize) -> Option<Task<'a>> {
+    fn take_segment(&mut self, most: usize) -> Option<Task<'a>> {
         if self.given - self.joined >= most {
             return None;
         }
-        let Some(stretch) = self.stretches.as_mut()?() else {
-            self.stretches = None;
+        let Some(segment) = self.segments.as_mut()?() else {
+            self.segments = None;
             return None;
         };
         self.given += 1;
         let tape = self.tapes.pop().unwrap_or_default();
-        Some(Task::Decode(self.given - 1, Box::new(stretch), tape))
+        Some(Task::Decode(self.given - 1, Box::new(segment), tape))
     }
 }

@@ -1,4 +1,4 @@
-//! Puts together what was decoded of the stretches of a trace, in order.
+//! Puts together what was decoded of the segments of a trace, in order.
 
 use super::desk::{Done, Failed};
 use super::tape::{Tables, Tape};
@@ -10,7 +10,7 @@ pub(crate) struct Joiner<'a> {
     builder: HistoryBuilder,
     /// Of each engine.
     tables: Vec<Tables>,
-    /// How the last stretch ended.
+    /// How the last segment ended.
     last: Option<Ended>,
     /// The calls of the history, when they are wanted.
     forest: Option<forest::Builder<'a>>,
@@ -27,7 +27,7 @@ impl<'a> Joiner<'a> {
         }
     }
 
-    /// Adds the next stretch, and gives back its tape, empty.
+    /// Adds the next segment, and gives back its tape, empty.
     pub(super) fn join(&mut self, done: Done, watch: &Watch<'_>) -> Result<Tape, Failed> {
         let Done {
             engine,

@@ -137,7 +137,7 @@ impl Sink for Recorder<'_> {
         tape.runs.extend_from_slice(executed);
     }
 
-    /// The engine that decodes in stretches has runs of all instructions.
+    /// The engine that decodes in segments has runs of all instructions.
     fn instruction(&mut self, _at: Avma, _len: u8, _cofi: Cofi) {}
 
     fn event(&mut self, event: Event) {

@@ -53,7 +53,7 @@ fn decode(trace: &[u8], jobs: usize) -> Result<History, Failed> {
 }
 
 #[test]
-fn stretches_are_put_together_in_order() {
+fn segments_are_put_together_in_order() {
     let trace = packets(100_000, AT);
     assert!(trace.len() > 10_000);
     let wanted = (0..100_000u64).map(|round| 1 + u64::from(round % 7 >= 3)).sum();

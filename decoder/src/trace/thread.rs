@@ -30,7 +30,7 @@ pub(super) fn decode(
         && let Some(crew) = crew(plan, tid, buffer)
     {
         let joiner = Joiner::new(HistoryBuilder::new(tid), functions);
-        match crew.decode(joiner, plan.jobs, plan.stretch) {
+        match crew.decode(joiner, plan.jobs, plan.segment) {
             Ok(joiner) => return Ok(joiner.finish()),
             Err(Failed::Canceled) => return Err(Canceled),
             // What the flow is behind a PSB shows only when it is decoded in order.
@@ -52,12 +52,12 @@ pub(super) fn decode(
     Ok((builder.finish(), None))
 }
 
-/// Who decodes a buffer in stretches; `None`: it is to be decoded in order.
+/// Who decodes a buffer in segments; `None`: it is to be decoded in order.
 pub(super) fn crew<'a>(plan: &'a Plan<'_>, tid: Tid, buffer: &'a Buffer<'_>) -> Option<Crew<'a>> {
     let native = plan.engine.native()?;
-    let pays = plan.jobs.get() > 1 && buffer.trace.bytes.len() / 2 >= plan.stretch;
-    let stays = || Passing::new(buffer.image, tid).is_none();
-    (pays && stays()).then_some(Crew {
+    let pays = plan.jobs.get() > 1 && buffer.trace.bytes.len() / 2 >= plan.segment;
+    let changes = || Passing::is_needed(buffer.image, tid);
+    (pays && !changes()).then_some(Crew {
         native,
         trace: buffer.trace,
         memory: buffer.image,

@@ -20,10 +20,10 @@ pub fn decode_agreed(inputs: &[Input], images: &BTreeMap<Pid, Arc<Image>>, confi
         }
         assert_eq!(other.cpus, first.cpus, "{kind}");
     }
-    for stretch in [64, 1 << 12] {
+    for segment in [64, 1 << 12] {
         let plan = Plan {
             jobs: NonZeroUsize::new(3).unwrap(),
-            stretch,
+            segment,
             ..Plan::new(config, EngineKind::default().engine())
         };
         let parts = decode_by(&plan, inputs, images, &Watch::none()).unwrap();

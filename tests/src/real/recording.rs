@@ -119,7 +119,7 @@ impl Recorder {
         })
     }
 
-    /// Decodes a bundle with libipt.
+    /// Decodes a bundle.
     ///
     /// # Errors
     ///

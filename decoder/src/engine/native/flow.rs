@@ -23,7 +23,7 @@ use backtrail_pt::Avma;
 use backtrail_pt::instruction::Mode;
 use quiet::Quiet;
 use seam::Bounds;
-pub(crate) use seam::{Ended, Stretch};
+pub(crate) use seam::{Ended, Segment};
 
 /// Runs gathered before the sink gets them.
 const BATCH: usize = 4096;
@@ -71,7 +71,7 @@ enum Stop {
     End,
     Error(Error, Option<u64>),
     RunAway(u64),
-    /// It came to the PSB where the stretch ends.
+    /// It came to the PSB where the segment ends.
     Reached,
     Canceled,
 }
@@ -123,20 +123,20 @@ impl<'a, 'b> Flow<'a, 'b> {
     /// Decodes all of the trace.
     pub fn run(mut self) -> Result<(), Canceled> {
         self.sink.begin();
-        self.stretch(&Stretch::default()).map(drop)
+        self.segment(&Segment::default()).map(drop)
     }
 
-    /// Decodes a stretch of it, from PSB to PSB.
-    pub fn stretch(&mut self, stretch: &Stretch) -> Result<Ended, Canceled> {
-        self.bounds = Bounds::new(stretch);
-        self.follow_all(stretch)?;
+    /// Decodes a segment of it, from PSB to PSB.
+    pub fn segment(&mut self, segment: &Segment) -> Result<Ended, Canceled> {
+        self.bounds = Bounds::new(segment);
+        self.follow_all(segment)?;
         Ok(self.bounds.ended())
     }
 
-    fn follow_all(&mut self, stretch: &Stretch) -> Result<(), Canceled> {
+    fn follow_all(&mut self, segment: &Segment) -> Result<(), Canceled> {
         let mut before = None;
         loop {
-            let status = self.sync(stretch, before.is_none());
+            let status = self.sync(segment, before.is_none());
             let sync = self.events.sync_offset();
             if let Err(error) = status {
                 if error == Error::End || self.bounds.is_muted() {
@@ -175,14 +175,14 @@ impl<'a, 'b> Flow<'a, 'b> {
         }
     }
 
-    /// Begins at the PSB of a stretch, or at the next.
-    fn sync(&mut self, stretch: &Stretch, first: bool) -> Result<(), Error> {
+    /// Begins at the PSB of a segment, or at the next.
+    fn sync(&mut self, segment: &Segment, first: bool) -> Result<(), Error> {
         (self.ip, self.enabled, self.mode) = (0, false, None);
         (self.outcomes, self.outcomes_len) = (0, 0);
         self.pending = None;
         self.returns.clear();
-        match &stretch.time {
-            Some(time) if first => self.events.sync_at(stretch.from, time.clone())?,
+        match &segment.time {
+            Some(time) if first => self.events.sync_at(segment.from, time.clone())?,
             _ => self.events.sync_forward()?,
         }
         if let Some(ip) = self.start()? {

@@ -4,21 +4,21 @@
 //! whether the flow passes a PSB with the same time shows when it is decoded.
 
 use super::errata::Errata;
-use super::flow::Stretch;
+use super::flow::Segment;
 use super::packets::Packets;
 use super::time::Time;
 use crate::Config;
 use backtrail_pt::packet::{IpPayload, Packet};
 
-/// Gives out the stretches of a trace in order.
+/// Gives out the segments of a trace in order.
 pub(super) struct Scout<'a> {
     trace: &'a [u8],
     packets: Packets<'a>,
     errata: Errata,
     time: Time,
-    /// Where the next stretch begins.
+    /// Where the next segment begins.
     next: Option<(usize, Option<Time>)>,
-    /// Bytes of a stretch at least.
+    /// Bytes of a segment at least.
     least: usize,
 }
 
@@ -45,12 +45,12 @@ impl<'a> Scout<'a> {
         }
     }
 
-    /// The next stretch; `None`: that was all.
-    pub fn next(&mut self) -> Option<Stretch> {
+    /// The next segment; `None`: that was all.
+    pub fn next(&mut self) -> Option<Segment> {
         let (from, time) = self.next.take()?;
         self.next = self.cut(from.saturating_add(self.least));
         let to = self.next.as_ref().map(|&(psb, _)| psb);
-        Some(Stretch { from, time, to })
+        Some(Segment { from, time, to })
     }
 
     /// The first PSB from `least` on where the flow can be taken up, and the time before it. Where a packet

@@ -2,7 +2,7 @@
 //!
 //! A PSB+ tells where the flow is, so that what is behind can be decoded before what is in front of it.
 //! Both halves make what one decode makes when both know the same at the PSB, and no return behind it needs
-//! a call before it (SDM volume 3, "RET Compression": a PSB ends what returns may be compressed to).
+//! a call before it (SDM volume 3, "Indirect Transfer Compression for Returns (RET)": only calls since the last PSB count).
 
 use super::Flow;
 use crate::engine::native::code::Exit;
@@ -12,7 +12,7 @@ use backtrail_pt::packet::ExecMode;
 
 /// A part of a trace to decode: all of it by default.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stretch {
+pub(crate) struct Segment {
     /// The PSB that it begins at, and the time before it; `None`: the first PSB from there on.
     pub from: usize,
     pub(in crate::engine::native) time: Option<Time>,
@@ -31,14 +31,14 @@ struct Seam {
     mode: Option<Mode>,
 }
 
-/// How the decode of a stretch began and ended.
+/// How the decode of a segment began and ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// At the PSB that it begins at; `None`: no flow passes there.
     first: Option<Seam>,
     /// At the PSB that it ends at; `None`: the flow does not come there.
     last: Option<Seam>,
-    /// A return needs a call before the stretch.
+    /// A return needs a call before the segment.
     lacks_calls: bool,
 }
 
@@ -49,7 +49,7 @@ impl Ended {
     }
 }
 
-/// Where the stretch being decoded begins and ends, and what was met there.
+/// Where the segment being decoded begins and ends, and what was met there.
 #[derive(Default)]
 pub(super) struct Bounds {
     /// The PSB that it begins at, when what is before was decoded apart.
@@ -60,15 +60,15 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    pub fn new(stretch: &Stretch) -> Self {
+    pub fn new(segment: &Segment) -> Self {
         Self {
-            from: stretch.time.is_some().then_some(stretch.from),
-            to: stretch.to,
+            from: segment.time.is_some().then_some(segment.from),
+            to: segment.to,
             ..Self::default()
         }
     }
 
-    /// What the trace tells now was told with the stretch before.
+    /// What the trace tells now was told with the segment before.
     #[inline]
     pub fn is_muted(&self) -> bool {
         self.from.is_some() && self.ended.first.is_none()
@@ -80,7 +80,7 @@ impl Bounds {
         self.reached
     }
 
-    /// A decode that begins at this PSB does not belong to the stretch.
+    /// A decode that begins at this PSB does not belong to the segment.
     pub fn are_passed(&self, psb: Option<usize>) -> bool {
         let elsewhere = self.is_muted() && psb != self.from;
         elsewhere || self.to.is_some_and(|to| psb > Some(to))
