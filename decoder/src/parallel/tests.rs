@@ -4,7 +4,7 @@ use super::{Crew, Failed, Joiner};
 use crate::engine::native::Native;
 use crate::meter::Meter;
 use crate::trace::Tail;
-use crate::{Config, History, HistoryBuilder, Image, Section, Watch};
+use crate::{Config, Engine, History, HistoryBuilder, Image, Section, Watch};
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -33,12 +33,17 @@ fn packets(rounds: u64, place: Avma) -> Vec<u8> {
     encoder.take()
 }
 
-fn decode(trace: &[u8], jobs: usize) -> Result<History, Failed> {
+fn image() -> Image {
     let mut image = Image::new();
     image.add(Section {
         start: AT,
         bytes: Arc::new(CODE),
     });
+    image
+}
+
+fn decode(trace: &[u8], jobs: usize) -> Result<History, Failed> {
+    let image = image();
     let (watch, done) = (Watch::none(), AtomicU64::new(0));
     let crew = Crew {
         native: &Native,
@@ -66,6 +71,22 @@ fn segments_are_put_together_in_order() {
 
 #[test]
 fn a_place_that_the_flow_does_not_come_to_is_no_seam() {
-    let trace = packets(100_000, AT + 1);
+    let trace = packets(100_000, AT + 2);
     assert_eq!(decode(&trace, 2).err(), Some(Failed::Apart));
+}
+
+#[test]
+fn flow_that_is_lost_at_a_seam_is_found_at_it_again() {
+    // Each PSB tells a place in the middle of an instruction, and the code is lost behind it.
+    let trace = packets(100_000, AT + 1);
+    let mut builder = HistoryBuilder::new(Tid(1));
+    Native
+        .decode(&trace, &image(), &Config::default(), &mut builder)
+        .unwrap();
+    let (in_order, by_two) = (builder.finish(), decode(&trace, 2).unwrap());
+    assert!(in_order.errors() > 50);
+    assert_eq!(
+        (by_two.errors(), by_two.digest(), by_two.marks()),
+        (in_order.errors(), in_order.digest(), in_order.marks())
+    );
 }

@@ -107,7 +107,7 @@ impl<'a> Events<'a> {
     /// Begins at the PSB at `offset`, or at the next where none is; `time` is that before it.
     pub fn sync_at(&mut self, offset: usize, time: Time) -> Result<(), Error> {
         self.time = time;
-        self.packets.seek(offset);
+        self.packets.begin_at(offset);
         self.sync()
     }
 

@@ -56,6 +56,12 @@ impl<'a> Packets<'a> {
         self.parser = Parser::at(self.trace, offset);
     }
 
+    /// Goes on at an offset as if no PSB had been found so far: the one there may be found once more.
+    pub fn begin_at(&mut self, offset: usize) {
+        self.sync = None;
+        self.seek(offset);
+    }
+
     /// Goes to the next PSB. One that a packet read before has eaten the beginning of is found too.
     pub fn sync_forward(&mut self) -> Result<(), Error> {
         let offset = self.offset();
@@ -138,5 +144,25 @@ pub(super) fn find_psb(trace: &[u8], from: usize) -> Option<usize> {
             return Some(found);
         }
         at = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Errata, Packets};
+
+    #[test]
+    fn a_psb_is_gone_past_unless_it_is_begun_at() {
+        let psb = [2, 0x82].repeat(8);
+        let trace = [&*psb, &[4; 8], &*psb].concat();
+        let mut packets = Packets::new(&trace, Errata::default());
+        let mut found = || {
+            packets.sync_forward().ok()?;
+            packets.sync_offset()
+        };
+        assert_eq!((found(), found(), found()), (Some(0), Some(24), None));
+        packets.begin_at(24);
+        assert!(packets.sync_forward().is_ok());
+        assert_eq!(packets.sync_offset(), Some(24));
     }
 }
