@@ -3,8 +3,11 @@
 use crate::bench::sentence;
 use crate::{Failure, cachegrind, shell};
 use backtrail_tests::real::{Child, Ended};
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use serde_json::Value;
 use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -29,6 +32,34 @@ pub struct Engine {
     pub jobs: u64,
 }
 
+impl Engine {
+    const ORACLE: &str = "libipt";
+
+    /// Runs in a process, of as many as were asked for.
+    pub fn runs(&self, asked: u32) -> u32 {
+        if self.name == Self::ORACLE {
+            asked.min(2)
+        } else {
+            asked
+        }
+    }
+}
+
+/// Drops what is in memory of the files in a folder.
+fn forget(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            forget(&path)?;
+        } else {
+            let file = File::open(&path)?;
+            file.sync_all()?;
+            posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?;
+        }
+    }
+    Ok(())
+}
+
 impl Meter {
     /// Asks the binary for its engines.
     pub fn new(binary: PathBuf, backtrail: PathBuf) -> Result<Self, Failure> {
@@ -42,9 +73,13 @@ impl Meter {
         let told = meter.ask("engines", Path::new(""), &[])?;
         let list = |key: &str| told[key].as_array().cloned().unwrap_or_default();
         for name in list("engines") {
-            meter.engines.extend(list("jobs").iter().map(|jobs| Engine {
-                name: name.as_str().unwrap_or_default().to_owned(),
-                jobs: jobs.as_u64().unwrap_or(1),
+            let name = name.as_str().unwrap_or_default();
+            // The oracle has no use of a second thread, and takes long enough by itself.
+            let jobs = list("jobs").into_iter().filter_map(|jobs| jobs.as_u64());
+            let jobs = jobs.filter(|&jobs| jobs == 1 || name != Engine::ORACLE);
+            meter.engines.extend(jobs.map(|jobs| Engine {
+                name: name.to_owned(),
+                jobs,
             }));
         }
         Ok(meter)
@@ -75,10 +110,11 @@ impl Meter {
         Ok((cachegrind::total(&counts)?, measured))
     }
 
-    /// Seconds from the start of `backtrail debug` to the end of its first command, the stack.
-    pub fn open(&self, engine: &Engine, bundle: &Path, limit: Duration) -> Result<f64, Failure> {
+    /// Seconds from the start of `backtrail debug` to the end of its first command, the bundle's files not in memory.
+    pub fn open(&self, engine: &Engine, bundle: &Path, first: &str, limit: Duration) -> Result<f64, Failure> {
+        forget(bundle).map_err(|error| sentence("dropping the bundle from the page cache", &error))?;
         let mut command = Command::new(&self.backtrail);
-        command.args(["debug", "--batch", "-e", "where", "--engine", &engine.name]);
+        command.args(["debug", "--batch", "-e", first, "--engine", &engine.name]);
         command.args(["--jobs", &engine.jobs.to_string()]).arg(bundle);
         self.run(command, "open", limit).map(|ended| ended.seconds)
     }

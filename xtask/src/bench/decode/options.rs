@@ -67,7 +67,7 @@ impl Options {
 
     /// How long `pt_insn` decodes the prefix, about.
     pub fn seconds(&self) -> f64 {
-        self.seconds.unwrap_or(if self.quick { 0.5 } else { 10.0 })
+        self.seconds.unwrap_or(if self.quick { 0.5 } else { 5.0 })
     }
 
     /// Runs in a process: the cold one, and then the warm ones.

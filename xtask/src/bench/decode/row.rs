@@ -54,8 +54,8 @@ pub fn measure(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Resul
             if let Some(skipped) = beyond(&row["prefix"], engine, bytes, options) {
                 return Ok(skipped);
             }
-            let seconds = meter.open(engine, &ring, options.limit() * 2)?;
-            Ok(json!({ "seconds": seconds }))
+            let open = |first| meter.open(engine, &ring, first, options.limit() * 2);
+            Ok(json!({ "seconds": open("crash")?, "all_seconds": open("goto start")? }))
         });
     }
     Ok(row)
@@ -81,7 +81,13 @@ fn peers(meter: &Meter, bundle: &Path, prefix: &Prefix, options: &Options) -> Va
     let peer = |kind: &str| {
         let asked = [
             ("--bytes", prefix.bytes.to_string()),
-            ("--runs", options.runs().to_string()),
+            (
+                "--runs",
+                options
+                    .runs()
+                    .min(if kind == "insn" { 2 } else { u32::MAX })
+                    .to_string(),
+            ),
         ];
         meter.ask(kind, bundle, &asked).unwrap_or_else(failed)
     };
@@ -125,7 +131,7 @@ fn plain_returns(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Res
 fn ours(meter: &Meter, engine: &Engine, bundle: &Path, bytes: u64, runs: u32) -> Result<Value, Failure> {
     let asked = [
         ("--bytes", bytes.to_string()),
-        ("--runs", runs.to_string()),
+        ("--runs", engine.runs(runs).to_string()),
         ("--engine", engine.name.clone()),
         ("--jobs", engine.jobs.to_string()),
     ];

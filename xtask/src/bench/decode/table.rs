@@ -180,15 +180,17 @@ impl Page<'_> {
     /// To the first answer.
     fn open(&self) -> String {
         let mut text = String::from(
-            "\nOpening the last 64 MiB of packets: from the start of `backtrail debug --batch -e where` to its end.\n\n\
-             | program | engine | seconds |\n|---|---|---:|\n",
+            "\nOpening the last 64 MiB of packets, not in memory: from the start of `backtrail debug --batch -e crash` to its end, and of \
+             `-e 'goto start'`, which wants all of them decoded.\n\n\
+             | program | engine | seconds | all, seconds |\n|---|---|---:|---:|\n",
         );
         for row in self.rows {
             for ours in list(&row["open"]) {
                 let seconds = ours["skipped"]
                     .as_str()
                     .map_or_else(|| figure(ours["seconds"].as_f64(), 2), str::to_owned);
-                let _ = writeln!(text, "| {} | {} | {seconds} |", name(row), engine(ours));
+                let all = figure(ours["all_seconds"].as_f64(), 2);
+                let _ = writeln!(text, "| {} | {} | {seconds} | {all} |", name(row), engine(ours));
             }
         }
         text
@@ -372,7 +374,7 @@ mod tests {
         for expected in [
             "| lua | 1.0 | 9 | 10 | 0.80 | 20.0 | – | libipt, 2 threads | 10.0 (5.0) | 0.50 (0.25) | – (–) |",
             "| lua | libipt, 2 threads | prefix | 1.0 | 10 | 9.00 | 1.00 | 1.00 | 5.0 | 2.000 | 0.500 | 3 |",
-            "| lua | libipt | too long |",
+            "| lua | libipt | too long | – |",
             "lua: prefix blk: killed",
             "lua: prefix insn: 1 decode errors",
             "lua: libipt, 2 threads decodes 10000000 instructions, pt_insn 10000001",
