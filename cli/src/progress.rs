@@ -7,11 +7,17 @@ use std::time::{Duration, Instant};
 /// How long work may take before it shows a bar.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// One piece of long work; the bar goes away when this is dropped.
+/// For pieces of long work one after the other: shown while one takes long, gone when it is done.
 pub struct Bar {
     what: &'static str,
-    since: Instant,
-    shown: Mutex<Option<ProgressBar>>,
+    shown: Mutex<Shown>,
+}
+
+#[derive(Default)]
+struct Shown {
+    /// When the piece began that is going on.
+    since: Option<Instant>,
+    bar: Option<ProgressBar>,
 }
 
 impl Bar {
@@ -19,18 +25,21 @@ impl Bar {
     pub fn new(what: &'static str) -> Self {
         Self {
             what,
-            since: Instant::now(),
-            shown: Mutex::new(None),
+            shown: Mutex::default(),
         }
     }
 
     /// `done` of `total` (0: not known).
     pub fn update(&self, done: u64, total: u64) {
-        if self.since.elapsed() < PATIENCE {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if total != 0 && done >= total {
+            shown.clear();
             return;
         }
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let bar = shown.get_or_insert_with(|| {
+        if shown.since.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+            return;
+        }
+        let bar = shown.bar.get_or_insert_with(|| {
             // indicatif draws nothing when stderr is no terminal.
             let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
             let style = "{msg} [{bar:30}] {percent}% {eta}";
@@ -43,11 +52,18 @@ impl Bar {
     }
 }
 
+impl Shown {
+    fn clear(&mut self) {
+        self.since = None;
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 impl Drop for Bar {
     fn drop(&mut self) {
         let shown = self.shown.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bar) = shown.take() {
-            bar.finish_and_clear();
-        }
+        shown.clear();
     }
 }

@@ -8,7 +8,7 @@ pub use condition::Condition;
 use crate::error::{Error, Result};
 use crate::lines::LineStarts;
 use crate::step::Direction;
-use backtrail_decoder::{Canceled, PcSet};
+use backtrail_decoder::PcSet;
 use backtrail_pt::Pid;
 use scan::Scan;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ enum Rule {
     Entry,
 }
 
-type Found = std::result::Result<Option<u64>, Canceled>;
+type Found = Result<Option<u64>>;
 
 impl Hits {
     /// The first hit after `from` and before `limit`.
@@ -78,7 +78,7 @@ impl Hits {
     ///
     /// # Errors
     /// When canceled.
-    pub fn at(&self, lines: &LineStarts<'_>, index: u64) -> std::result::Result<bool, Canceled> {
+    pub fn at(&self, lines: &LineStarts<'_>, index: u64) -> Result<bool> {
         let Some(pc) = lines.history.instruction(index).map(|found| found.pc) else {
             return Ok(false);
         };
@@ -94,7 +94,7 @@ impl Hits {
     ///
     /// # Errors
     /// When canceled.
-    pub fn count(&self, lines: &LineStarts<'_>) -> std::result::Result<u64, Canceled> {
+    pub fn count(&self, lines: &LineStarts<'_>) -> Result<u64> {
         let mut count = lines.history.count_at(0..lines.history.len(), &self.addresses);
         for (pcs, rule) in self.sets().skip(1) {
             let mut scan = Scan::new(lines, pcs, 0);
@@ -115,7 +115,7 @@ impl Hits {
 }
 
 impl Rule {
-    fn holds(self, lines: &LineStarts<'_>, pcs: &PcSet, index: u64) -> std::result::Result<bool, Canceled> {
+    fn holds(self, lines: &LineStarts<'_>, pcs: &PcSet, index: u64) -> Result<bool> {
         match self {
             Self::Always => Ok(true),
             Self::LineStart => lines.is_start(index),

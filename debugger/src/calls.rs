@@ -3,9 +3,8 @@
 use crate::error::{Error, Result};
 use crate::session::{Session, Thread};
 use crate::source;
-use crate::stack::call_name;
 use crate::time::{Duration, Time};
-use backtrail_decoder::{CallId, Entered, Forest, Left, Position, Watch};
+use backtrail_decoder::{CallId, Entered, Forest, Left, Watch};
 use backtrail_pt::Avma;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,6 +87,15 @@ impl<'a> Calls<'a> {
         })
     }
 
+    /// Of a thread, for answers about all of its history.
+    ///
+    /// # Errors
+    /// As with [`Calls::new`], and when its beginning is not decoded yet.
+    pub fn of_all(session: &'a Session, thread: &'a Thread, watch: &Watch<'_>) -> Result<Self> {
+        thread.needs_beginning()?;
+        Self::new(session, thread, watch)
+    }
+
     /// The forest.
     #[must_use]
     pub fn forest(&self) -> &'a Forest {
@@ -95,8 +103,10 @@ impl<'a> Calls<'a> {
     }
 
     /// The calls around and below `top` (all roots when `None`), to `depth` levels, at most `limit`.
-    #[must_use]
-    pub fn tree(&self, top: Option<CallId>, depth: usize, limit: usize, here: u64) -> CallTree {
+    ///
+    /// # Errors
+    /// When one of them began in what is not decoded yet.
+    pub fn tree(&self, top: Option<CallId>, depth: usize, limit: usize, here: u64) -> Result<CallTree> {
         let tops: Vec<CallId> = match top {
             Some(top) => vec![top],
             None => self.forest.roots().collect(),
@@ -110,7 +120,7 @@ impl<'a> Calls<'a> {
                 more = true;
                 break;
             }
-            calls.push(self.view(call, level));
+            calls.push(self.view(call, level)?);
             shown.push(call);
             if level + 1 < depth {
                 let at = pending.len();
@@ -137,13 +147,19 @@ impl<'a> Calls<'a> {
         if let Some(view) = innermost.and_then(|at| calls.get_mut(at)) {
             view.current = true;
         }
-        CallTree { calls, more }
+        Ok(CallTree { calls, more })
     }
 
     /// One call.
-    #[must_use]
-    pub fn view(&self, id: CallId, depth: usize) -> CallView {
+    ///
+    /// # Errors
+    /// When it began in what is not decoded yet.
+    pub fn view(&self, id: CallId, depth: usize) -> Result<CallView> {
         let call = self.forest.call(id);
+        if self.thread.is_cut_off(&call) {
+            return Err(Error::Earlier);
+        }
+        let name = self.thread.name_of(self.forest, id).ok_or(Error::Earlier)?;
         let history = &self.thread.history;
         let process = self.session.process(self.thread);
         let function = process.and_then(|process| process.symbols.function_at(call.function));
@@ -158,8 +174,8 @@ impl<'a> Calls<'a> {
             Entered::Adopted | Entered::HistoryStart | Entered::AfterGap
         ) && !matches!(call.left, Left::HistoryEnd | Left::Gap);
         let times = self.session.times();
-        CallView {
-            call: call_name(id),
+        Ok(CallView {
+            call: name,
             depth,
             function: function.map_or_else(
                 || self.nameless(call.function),
@@ -167,7 +183,7 @@ impl<'a> Calls<'a> {
             ),
             file: file.map(|file| file.to_string()),
             line,
-            position: Position::new(self.thread.tid, call.first).to_string(),
+            position: self.thread.position(call.first).to_string(),
             instructions: call.end.saturating_sub(call.first),
             time: begin.map(|begin| times.time(begin)),
             duration: begin
@@ -177,7 +193,7 @@ impl<'a> Calls<'a> {
             entered: describe_entered(call.entered),
             left: describe_left(call.left),
             current: false,
-        }
+        })
     }
 
     fn nameless(&self, at: Avma) -> String {
@@ -233,8 +249,8 @@ impl<'a> Calls<'a> {
                     file: location.as_ref().map(|location| location.file.to_string()),
                     line: location.map(|location| location.line),
                     count,
-                    first: Position::new(self.thread.tid, first).to_string(),
-                    last: Position::new(self.thread.tid, last).to_string(),
+                    first: self.thread.position(first).to_string(),
+                    last: self.thread.position(last).to_string(),
                 }
             })
             .collect();

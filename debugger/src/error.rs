@@ -21,6 +21,10 @@ pub enum Error {
     /// The user stopped it.
     #[error("canceled")]
     Canceled,
+    /// The answer depends on history that is there, and not decoded yet: see
+    /// [`Navigator::decode_earlier`](crate::Navigator::decode_earlier).
+    #[error("this needs the beginning of the history, which is not decoded yet")]
+    Earlier,
     /// There is nothing to debug.
     #[error("{0} holds no thread; `backtrail check` tells what it holds")]
     NoThreads(String),
@@ -33,10 +37,12 @@ pub enum Error {
     #[error("no thread {0}; `info threads` lists them")]
     NoThread(String),
     /// A position beyond its thread's history.
-    #[error("{position} is beyond the history of its thread, which ends at {end}")]
+    #[error("{position} is not in the history of its thread, which goes from {start} to {end}")]
     NoPosition {
         /// What was asked for.
         position: Position,
+        /// The start.
+        start: Position,
         /// The end.
         end: Position,
     },

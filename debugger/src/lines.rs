@@ -17,8 +17,9 @@
 //! the current frame is within, which leaves out those in callees.
 
 use crate::code::{ChainId, Lines, Statement};
-use backtrail_decoder::{Call, CallId, Canceled, Forest, History, Watch};
-use backtrail_pt::Cofi;
+use crate::error::{Error, Result};
+use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left, Watch};
+use backtrail_pt::{Avma, Cofi};
 use std::sync::atomic::Ordering;
 
 /// Finds line starts in one thread's history.
@@ -26,6 +27,8 @@ use std::sync::atomic::Ordering;
 pub struct LineStarts<'a> {
     /// What was executed.
     pub history: &'a History,
+    /// There is older history, which is not decoded yet.
+    pub is_partial: bool,
     /// Which call executed it.
     pub forest: &'a Forest,
     /// Which line it belongs to.
@@ -76,8 +79,8 @@ impl<'a> LineStarts<'a> {
     /// Whether stepping by lines stops at instruction `index`.
     ///
     /// # Errors
-    /// [`Canceled`] by the watch, as everything here.
-    pub fn is_start(&self, index: u64) -> Result<bool, Canceled> {
+    /// When canceled by the watch, as everything here; when a predecessor may be in history that is not decoded yet.
+    pub fn is_start(&self, index: u64) -> Result<bool> {
         let Some(statement) = self.statement(index) else {
             return Ok(false);
         };
@@ -100,11 +103,15 @@ impl<'a> LineStarts<'a> {
             }
             self.check(at)?;
         }
-        Ok(true)
+        let call = self.forest.call(id);
+        match self.is_partial && (call.first == 0 || call.entered == Entered::Unknown) {
+            true => Err(Error::Earlier),
+            false => Ok(true),
+        }
     }
 
     /// The first line start after `from` and before `limit`.
-    pub fn next_start(&self, from: u64, limit: u64) -> Result<Option<u64>, Canceled> {
+    pub fn next_start(&self, from: u64, limit: u64) -> Result<Option<u64>> {
         let limit = limit.min(self.history.len());
         let first = from.saturating_add(1);
         let mut before = self.history.instruction(from).map(|found| found.pc);
@@ -129,7 +136,7 @@ impl<'a> LineStarts<'a> {
     }
 
     /// The last line start before `from`, at `limit` or after.
-    pub fn previous_start(&self, from: u64, limit: u64) -> Result<Option<u64>, Canceled> {
+    pub fn previous_start(&self, from: u64, limit: u64) -> Result<Option<u64>> {
         let mut walker = self.history.walk(from);
         let mut ahead: Option<(u64, Statement)> = None;
         while walker.index() > limit {
@@ -153,7 +160,7 @@ impl<'a> LineStarts<'a> {
     }
 
     /// The first line start after `from` and before `limit` in `frame` or a frame that it is within.
-    pub fn next_in_frame(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>, Canceled> {
+    pub fn next_in_frame(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
         let mut frame = Some(frame);
         let mut at = from.saturating_add(1);
         while at < limit.min(self.history.len()) {
@@ -189,7 +196,7 @@ impl<'a> LineStarts<'a> {
     }
 
     /// The last line start before `from`, at `limit` or after, in `frame` or a frame that it is within.
-    pub fn previous_in_frame(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>, Canceled> {
+    pub fn previous_in_frame(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
         let mut frame = Some(frame);
         let mut at = from;
         while at > limit {
@@ -241,7 +248,13 @@ impl<'a> LineStarts<'a> {
         let call = self.forest.call(frame.call);
         let parent = call.parent?;
         let site = self.own_before(parent, call.first);
-        let pc = site.and_then(|site| self.history.pc(site));
+        let adopted = self.forest.call(parent).entered == Entered::Adopted && call.left == Left::Return;
+        let pc = match site {
+            Some(site) => self.history.pc(site),
+            // The call is not in the history; the return from it is, to right behind it.
+            None if adopted => self.history.pc(call.end).map(|pc| Avma(pc.0.saturating_sub(1))),
+            None => None,
+        };
         Some(FrameKey {
             call: parent,
             chain: pc.map(|pc| self.lines.chain(pc)).unwrap_or_default(),
@@ -260,14 +273,14 @@ impl<'a> LineStarts<'a> {
         }
     }
 
-    fn stops_in(&self, index: u64, frame: FrameKey) -> Result<bool, Canceled> {
+    fn stops_in(&self, index: u64, frame: FrameKey) -> Result<bool> {
         let Some(statement) = self.statement(index) else {
             return Ok(false);
         };
         Ok(self.lines.is_within(frame.chain, statement.chain) && self.is_start(index)?)
     }
 
-    pub(crate) fn check(&self, index: u64) -> Result<(), Canceled> {
+    pub(crate) fn check(&self, index: u64) -> Result<()> {
         const OFTEN: u64 = 0xfff;
         if index & OFTEN == 0 {
             self.check_now()?;
@@ -275,9 +288,9 @@ impl<'a> LineStarts<'a> {
         Ok(())
     }
 
-    pub(crate) fn check_now(&self) -> Result<(), Canceled> {
+    pub(crate) fn check_now(&self) -> Result<()> {
         if self.watch.cancel.load(Ordering::Relaxed) {
-            return Err(Canceled);
+            return Err(Error::Canceled);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The navigator: a session, a position in it, and what the user set.
 
+mod earlier;
 mod locate;
 mod run;
 
@@ -90,13 +91,13 @@ impl Navigator {
     /// The current position.
     #[must_use]
     pub fn position(&self) -> Position {
-        Position::new(self.current, self.index())
+        self.position_of(self.current)
     }
 
     /// The index of the current position in the current thread.
     #[must_use]
     pub fn index(&self) -> u64 {
-        self.positions.get(&self.current).copied().unwrap_or(0)
+        self.index_of(self.current)
     }
 
     /// The current thread.
@@ -157,8 +158,16 @@ impl Navigator {
     /// The stack at the current position, at most `limit` frames.
     ///
     /// # Errors
-    /// When canceled.
+    /// When canceled; when there are fewer frames, for want of history that is not decoded yet.
     pub fn stack(&self, limit: usize, watch: &Watch<'_>) -> Result<Stack> {
+        self.known_stack(limit, watch)?.complete()
+    }
+
+    /// The same, as far as what is decoded tells.
+    ///
+    /// # Errors
+    /// When canceled.
+    pub fn known_stack(&self, limit: usize, watch: &Watch<'_>) -> Result<Stack> {
         stack::stack(&self.session, self.thread()?, self.index(), limit, watch)
     }
 
@@ -167,20 +176,13 @@ impl Navigator {
     /// # Errors
     /// When there is no such thread, or its history is shorter.
     pub fn go_to(&mut self, position: Position) -> Result<Stop> {
-        let thread = self.session.thread(position.tid())?;
-        let len = thread.history.len();
-        if position.index() > len {
-            return Err(Error::NoPosition {
-                position,
-                end: Position::new(position.tid(), len),
-            });
-        }
+        let index = self.session.thread(position.tid())?.index_of(position)?;
         let from = self.position();
-        if position != from {
+        if (position.tid(), index) != (self.current, self.index()) {
             self.done.push(from);
             self.undone.clear();
         }
-        Ok(self.stand_at(position))
+        Ok(self.stand_at(position.tid(), index))
     }
 
     /// Undoes the last move.
@@ -191,7 +193,8 @@ impl Navigator {
         let nothing = || Error::Cannot("there is no move to undo".to_owned());
         let to = self.done.pop().ok_or_else(nothing)?;
         self.undone.push(self.position());
-        Ok(self.stand_at(to))
+        let index = self.session.thread(to.tid())?.index_of(to)?;
+        Ok(self.stand_at(to.tid(), index))
     }
 
     /// Redoes the last move that was undone.
@@ -202,33 +205,34 @@ impl Navigator {
         let nothing = || Error::Cannot("there is no undone move to make again".to_owned());
         let to = self.undone.pop().ok_or_else(nothing)?;
         self.done.push(self.position());
-        Ok(self.stand_at(to))
+        let index = self.session.thread(to.tid())?.index_of(to)?;
+        Ok(self.stand_at(to.tid(), index))
     }
 
     /// Calls `look` as if standing elsewhere; for views of another place.
-    pub(crate) fn looking_from<T>(&mut self, at: Position, look: impl FnOnce(&Self) -> T) -> T {
+    pub(crate) fn looking_from<T>(&mut self, tid: Tid, index: u64, look: impl FnOnce(&Self) -> T) -> T {
         let (current, frame) = (self.current, self.frame);
-        let left_at = self.positions.insert(at.tid(), at.index());
-        self.current = at.tid();
+        let left_at = self.positions.insert(tid, index);
+        self.current = tid;
         self.frame = 0;
         let seen = look(self);
         if let Some(left_at) = left_at {
-            self.positions.insert(at.tid(), left_at);
+            self.positions.insert(tid, left_at);
         }
         (self.current, self.frame) = (current, frame);
         seen
     }
 
     /// Moves without remembering from where.
-    fn stand_at(&mut self, position: Position) -> Stop {
+    fn stand_at(&mut self, tid: Tid, index: u64) -> Stop {
         let from = self.position();
-        self.current = position.tid();
-        self.positions.insert(position.tid(), position.index());
+        self.current = tid;
+        self.positions.insert(tid, index);
         self.frame = 0;
         self.listed = None;
         Stop {
             from,
-            to: position,
+            to: self.position(),
             reason: StopReason::Done,
             crossed_gap: None,
         }
@@ -237,6 +241,14 @@ impl Navigator {
     /// Where a thread was left, or the end of its history.
     #[must_use]
     pub fn position_of(&self, tid: Tid) -> Position {
-        Position::new(tid, self.positions.get(&tid).copied().unwrap_or(0))
+        let index = self.index_of(tid);
+        let thread = self.session.thread(tid);
+        thread.map_or(Position::new(tid, index), |thread| thread.position(index))
+    }
+
+    /// The index of it.
+    #[must_use]
+    pub fn index_of(&self, tid: Tid) -> u64 {
+        self.positions.get(&tid).copied().unwrap_or(0)
     }
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::navigator::Navigator;
 use crate::output::{Output, Text};
 use crate::session::Session;
-use backtrail_decoder::Watch;
+use backtrail_decoder::{Progress, Watch};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -55,12 +55,15 @@ impl Helper for Assistant {}
 
 /// Opens the debugger at the crash and runs commands until `quit` or the end of the input.
 ///
-/// Ctrl-C ends the running command, not the program.
+/// Ctrl-C ends the running command, not the program. While commands are typed, what was left out of the trace at first is
+/// decoded; `progress` is told how far that, and other long work, is when a command waits for it.
 ///
 /// # Errors
 /// When the session has no thread, or the terminal cannot be used.
-pub fn run(session: Session, options: ReplOptions) -> Result<()> {
-    let navigator = Rc::new(RefCell::new(Navigator::new(session)?));
+pub fn run(session: Session, options: ReplOptions, progress: &(dyn Fn(Progress) + Sync)) -> Result<()> {
+    let mut navigator = Navigator::new(session)?;
+    navigator.decode_ahead();
+    let navigator = Rc::new(RefCell::new(navigator));
     let terminal = |error: ReadlineError| Error::Cannot(format!("cannot use the terminal: {error}"));
     let config = Config::builder()
         .auto_add_history(true)
@@ -80,7 +83,11 @@ pub fn run(session: Session, options: ReplOptions) -> Result<()> {
                 source,
             }
         })?;
-    let ended = converse(&mut editor, &navigator, &cancel, &options);
+    let watch = Watch {
+        cancel: &cancel,
+        progress,
+    };
+    let ended = converse(&mut editor, &navigator, &watch, &options);
     signal_hook::low_level::unregister(registered);
     if let Some(file) = &options.history_file {
         save_history(&mut editor, file);
@@ -92,13 +99,13 @@ pub fn run(session: Session, options: ReplOptions) -> Result<()> {
 fn converse(
     editor: &mut Editor<Assistant, DefaultHistory>,
     navigator: &RefCell<Navigator>,
-    cancel: &AtomicBool,
+    watch: &Watch<'_>,
     options: &ReplOptions,
 ) -> std::result::Result<(), ReadlineError> {
     if options
         .commands
         .iter()
-        .any(|line| obey(navigator, line, cancel, options.color))
+        .any(|line| obey(navigator, line, watch, options.color))
     {
         return Ok(());
     }
@@ -112,7 +119,7 @@ fn converse(
             Err(error) => return Err(error),
         };
         last = repeated(&line);
-        if !line.trim().is_empty() && obey(navigator, &line, cancel, options.color) {
+        if !line.trim().is_empty() && obey(navigator, &line, watch, options.color) {
             return Ok(());
         }
     }
@@ -128,13 +135,9 @@ fn repeated(line: &str) -> String {
 }
 
 /// Runs a command and prints its answer; says whether the session ends.
-fn obey(navigator: &RefCell<Navigator>, line: &str, cancel: &AtomicBool, color: bool) -> bool {
-    cancel.store(false, Ordering::Relaxed);
-    let watch = Watch {
-        cancel,
-        progress: &|_| {},
-    };
-    let answer = commands::execute(&mut navigator.borrow_mut(), line, &watch);
+fn obey(navigator: &RefCell<Navigator>, line: &str, watch: &Watch<'_>, color: bool) -> bool {
+    watch.cancel.store(false, Ordering::Relaxed);
+    let answer = commands::execute(&mut navigator.borrow_mut(), line, watch);
     let mut text = Text::new(color);
     match &answer {
         Ok(output) => output.render(&mut text),

@@ -1,6 +1,6 @@
 //! The stack at a position, out of the call forest and the inlined copies.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::session::{Session, Thread};
 use backtrail_decoder::{CallId, Entered, Forest, Watch};
 use backtrail_pt::{Avma, Cofi};
@@ -41,18 +41,29 @@ pub struct Stack {
     pub frames: Vec<StackFrame>,
     /// Why there may be older frames that are not shown.
     pub unknown_beyond: Option<String>,
+    /// That is because the beginning of the history is not decoded yet.
+    #[serde(skip)]
+    pub needs_earlier: bool,
 }
 
-/// How a call is called in `goto`.
-#[must_use]
-pub fn call_name(call: CallId) -> String {
-    format!("c{}", call.number())
+impl Stack {
+    /// Unless older frames are missing that are to be had.
+    ///
+    /// # Errors
+    /// [`Error::Earlier`] when they are.
+    pub fn complete(self) -> Result<Self> {
+        match self.needs_earlier {
+            true => Err(Error::Earlier),
+            false => Ok(self),
+        }
+    }
 }
 
 struct Walk<'a> {
     session: &'a Session,
     thread: &'a Thread,
     frames: Vec<StackFrame>,
+    needs_earlier: bool,
 }
 
 /// The stack before instruction `index`; `limit`: no more frames than this.
@@ -70,6 +81,7 @@ pub fn stack(
         session,
         thread,
         frames: Vec::new(),
+        needs_earlier: false,
     };
     let unknown_beyond = if thread.history.is_empty() {
         walk.by_registers()
@@ -78,6 +90,8 @@ pub fn stack(
         walk.by_forest(forest, index, limit)
     };
     let mut frames = walk.frames;
+    let needs_earlier = walk.needs_earlier && frames.len() < limit;
+    let unknown_beyond = unknown_beyond.filter(|_| needs_earlier || !walk.needs_earlier);
     frames.truncate(limit);
     for (number, frame) in frames.iter_mut().enumerate() {
         frame.number = number;
@@ -85,6 +99,7 @@ pub fn stack(
     Ok(Stack {
         frames,
         unknown_beyond,
+        needs_earlier,
     })
 }
 
@@ -138,8 +153,8 @@ impl Walk<'_> {
         loop {
             let call = forest.call(at);
             match pc.zip(look_up) {
-                Some((pc, look_up)) => self.push(pc, look_up, Some(at)),
-                None => self.push_unknown(call.function, at),
+                Some((pc, look_up)) => self.push(pc, look_up, Some((forest, at))),
+                None => self.push_unknown(forest, call.function, at),
             }
             if tail_caller && let Some(frame) = self.frames.last_mut() {
                 frame.tail_caller = true;
@@ -173,22 +188,22 @@ impl Walk<'_> {
         }
     }
 
-    fn beyond(&self, forest: &Forest, root: CallId) -> String {
+    fn beyond(&mut self, forest: &Forest, root: CallId) -> String {
         let call = forest.call(root);
+        if self.thread.is_cut_off(&call) {
+            self.needs_earlier = true;
+            return "older frames are in history that is not decoded yet; `backtrace` decodes it".to_owned();
+        }
         match call.entered {
             Entered::AfterGap => format!(
                 "the callers are unknown: history has a gap before {}",
-                self.position(call.first)
+                self.thread.position(call.first)
             ),
             Entered::Unknown => {
                 "the callers are unknown: flow came here in a way that is not understood".to_owned()
             }
             _ => "older frames are unknown: history begins inside of this one".to_owned(),
         }
-    }
-
-    fn position(&self, index: u64) -> backtrail_decoder::Position {
-        backtrail_decoder::Position::new(self.thread.tid, index)
     }
 
     fn same_function(&self, one: Avma, other: Avma) -> bool {
@@ -200,7 +215,7 @@ impl Walk<'_> {
     }
 
     /// Pushes the frames of a call that stands at `pc`; names and lines are those at `look_up`.
-    fn push(&mut self, pc: Avma, look_up: Avma, call: Option<CallId>) {
+    fn push(&mut self, pc: Avma, look_up: Avma, call: Option<(&Forest, CallId)>) {
         let process = self.session.process(self.thread);
         let symbols = process.map(|process| &process.symbols);
         let frames = symbols
@@ -209,7 +224,7 @@ impl Walk<'_> {
         let module = symbols
             .and_then(|symbols| symbols.module_at(pc))
             .map(|module| module.name.to_string());
-        let call = call.map(call_name);
+        let call = call.and_then(|(forest, call)| self.thread.name_of(forest, call));
         if frames.is_empty() {
             let frame = StackFrame {
                 call,
@@ -238,12 +253,12 @@ impl Walk<'_> {
     }
 
     /// Pushes a call of which only the function is known.
-    fn push_unknown(&mut self, function: Avma, call: CallId) {
+    fn push_unknown(&mut self, forest: &Forest, function: Avma, call: CallId) {
         let process = self.session.process(self.thread);
         let found = process.and_then(|process| process.symbols.function_at(function));
         self.frames.push(StackFrame {
             function: found.map(|function| function.name.to_string()),
-            call: Some(call_name(call)),
+            call: self.thread.name_of(forest, call),
             ..StackFrame::nameless(None)
         });
     }

@@ -5,10 +5,10 @@ use crate::error::Result;
 use crate::navigator::{Navigator, Stop};
 use crate::output::{HistoryStep, HistoryView, Place, SourceView, StopView};
 use crate::session::Thread;
-use crate::stack::{self, StackFrame};
+use crate::stack::StackFrame;
 use crate::step::Direction;
 use crate::time::Time;
-use backtrail_decoder::{Position, Watch};
+use backtrail_decoder::{CallId, Watch};
 use backtrail_pt::Avma;
 
 /// A stop with what is at its end.
@@ -93,10 +93,14 @@ pub fn history(navigator: &Navigator, count: usize, watch: &Watch<'_>) -> Result
             let limit = steps.limit(Direction::Backward, at);
             match steps.lines.previous_start(at, limit)? {
                 Some(start) => {
+                    if start == 0 {
+                        thread.needs_beginning()?;
+                    }
                     starts.push(start);
                     at = start;
                 }
                 None if limit == 0 => {
+                    thread.needs_beginning()?;
                     before = Some("history begins here".to_owned());
                     break;
                 }
@@ -113,7 +117,7 @@ pub fn history(navigator: &Navigator, count: usize, watch: &Watch<'_>) -> Result
     })?;
     starts.reverse();
     let mut steps: Vec<HistoryStep> = Vec::with_capacity(starts.len());
-    let mut last: Option<(Option<String>, String)> = None;
+    let mut last: Option<(Option<String>, Option<CallId>)> = None;
     for start in starts {
         let step = history_step(navigator, thread, start, watch)?;
         let this = (step.0.function.clone(), step.1);
@@ -124,6 +128,11 @@ pub fn history(navigator: &Navigator, count: usize, watch: &Watch<'_>) -> Result
         last = Some(this);
         steps.push(step);
     }
+    // How deep all of it lies says nothing where history begins in the middle of the program.
+    let outermost = steps.iter().map(|step| step.depth).min().unwrap_or(0);
+    for step in &mut steps {
+        step.depth -= outermost;
+    }
     Ok(HistoryView { steps, before })
 }
 
@@ -133,7 +142,7 @@ fn history_step(
     thread: &Thread,
     index: u64,
     watch: &Watch<'_>,
-) -> Result<(HistoryStep, String)> {
+) -> Result<(HistoryStep, Option<CallId>)> {
     let session = navigator.session();
     let forest = session.forest(thread, watch)?;
     let call = forest.call_at(index);
@@ -147,7 +156,7 @@ fn history_step(
     let file = location.as_ref().map(|location| location.file.to_string());
     let line = location.map(|location| location.line);
     let step = HistoryStep {
-        position: Position::new(thread.tid, index).to_string(),
+        position: thread.position(index).to_string(),
         time: time(navigator, thread, index),
         depth: call.map_or(0, |call| forest.call(call).depth as usize) + inlined,
         function: frame.map(|frame| frame.function.to_string()),
@@ -158,5 +167,5 @@ fn history_step(
         file,
         line,
     };
-    Ok((step, call.map(stack::call_name).unwrap_or_default()))
+    Ok((step, call))
 }

@@ -209,6 +209,19 @@ impl History {
         pcs
     }
 
+    /// The last instructions are those of another history of the thread, which has fewer: looks at some thousands of them.
+    #[must_use]
+    pub fn ends_with(&self, shorter: &Self) -> bool {
+        const LOOKED_AT: u64 = 4096;
+        let Some(more) = self.len().checked_sub(shorter.len()) else {
+            return false;
+        };
+        let step = (shorter.len() / LOOKED_AT).max(1);
+        (0..shorter.len())
+            .step_by(usize::try_from(step).unwrap_or(usize::MAX))
+            .all(|index| self.pc(more + index) == shorter.pc(index))
+    }
+
     /// Bytes of memory in use; with the index of searches, once there is one.
     #[must_use]
     pub fn memory(&self) -> usize {

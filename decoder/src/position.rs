@@ -5,20 +5,43 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// Before instruction `index` of thread `tid`; one past the last index is the end of the history.
+/// Before an instruction of a thread, which is counted from the start of its history or from its end.
 ///
-/// Positions order only within a thread; those of two threads compare by time, if at all.
+/// Where a trace is not decoded from its start on, only the end is known: `t7#-120` is before the 120th instruction
+/// from the end, however much of the trace was decoded to find it, and `t7#-0` is the end. Positions order only
+/// within a thread, and when they are counted from the same end; those of two threads compare by time, if at
+/// all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
     tid: Tid,
-    index: u64,
+    count: Count,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Count {
+    /// So many instructions come before.
+    FromStart(u64),
+    /// So many come after: the position's own too.
+    FromEnd(u64),
 }
 
 impl Position {
     /// Before instruction `index`, counted from 0, of thread `tid`.
     #[must_use]
     pub fn new(tid: Tid, index: u64) -> Self {
-        Self { tid, index }
+        Self {
+            tid,
+            count: Count::FromStart(index),
+        }
+    }
+
+    /// Before the last `count` instructions of thread `tid`.
+    #[must_use]
+    pub fn from_end(tid: Tid, count: u64) -> Self {
+        Self {
+            tid,
+            count: Count::FromEnd(count),
+        }
     }
 
     /// The thread.
@@ -27,28 +50,47 @@ impl Position {
         self.tid
     }
 
-    /// How many instructions of the thread's history come before.
+    /// It is counted from the start.
     #[must_use]
-    pub fn index(self) -> u64 {
-        self.index
+    pub fn is_from_start(self) -> bool {
+        matches!(self.count, Count::FromStart(_))
+    }
+
+    /// How many instructions come before in a history of `len`; `None`: it has not that many.
+    #[must_use]
+    pub fn index(self, len: u64) -> Option<u64> {
+        match self.count {
+            Count::FromStart(index) => (index <= len).then_some(index),
+            Count::FromEnd(count) => len.checked_sub(count),
+        }
     }
 }
 
 impl PartialOrd for Position {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        (self.tid == other.tid).then(|| self.index.cmp(&other.index))
+        if self.tid != other.tid {
+            return None;
+        }
+        match (self.count, other.count) {
+            (Count::FromStart(one), Count::FromStart(other)) => Some(one.cmp(&other)),
+            (Count::FromEnd(one), Count::FromEnd(other)) => Some(other.cmp(&one)),
+            _ => None,
+        }
     }
 }
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "t{}#{}", self.tid, self.index)
+        match self.count {
+            Count::FromStart(index) => write!(f, "t{}#{index}", self.tid),
+            Count::FromEnd(count) => write!(f, "t{}#-{count}", self.tid),
+        }
     }
 }
 
 /// The text was no position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a position is tTHREAD#INDEX, for example t3497496#18220")]
+#[error("a position is tTHREAD#INDEX, or tTHREAD#-INDEX from the end, for example t3497496#18220")]
 pub struct ParsePositionError;
 
 impl FromStr for Position {
@@ -59,12 +101,16 @@ impl FromStr for Position {
             .strip_prefix('t')
             .and_then(|rest| rest.split_once('#'))
             .ok_or(ParsePositionError)?;
+        let (index, count): (_, fn(u64) -> Count) = match index.strip_prefix('-') {
+            Some(index) => (index, Count::FromEnd),
+            None => (index, Count::FromStart),
+        };
         if !digits(tid) || !digits(index) {
             return Err(ParsePositionError);
         }
         Ok(Self {
             tid: tid.parse().map_err(|_| ParsePositionError)?,
-            index: index.parse().map_err(|_| ParsePositionError)?,
+            count: count(index.parse().map_err(|_| ParsePositionError)?),
         })
     }
 }
@@ -80,9 +126,14 @@ mod tests {
 
     #[test]
     fn text_round_trips_and_rubbish_is_refused() {
-        let position = Position::new(Tid(3_497_496), 18_220);
-        assert_eq!(position.to_string(), "t3497496#18220");
-        assert_eq!("t3497496#18220".parse(), Ok(position));
+        for (position, text) in [
+            (Position::new(Tid(3_497_496), 18_220), "t3497496#18220"),
+            (Position::from_end(Tid(7), 120), "t7#-120"),
+            (Position::from_end(Tid(7), 0), "t7#-0"),
+        ] {
+            assert_eq!(position.to_string(), text);
+            assert_eq!(text.parse(), Ok(position));
+        }
         for text in [
             "",
             "t",
@@ -91,6 +142,8 @@ mod tests {
             "t1#",
             "t#1",
             "t1#+2",
+            "t1#--2",
+            "t1#-",
             "1#2",
             "t1#2 ",
             "t99999999999#1",
@@ -100,11 +153,20 @@ mod tests {
     }
 
     #[test]
-    fn threads_do_not_compare() {
+    fn a_history_has_the_positions_within_its_length() {
+        assert_eq!(Position::new(Tid(1), 9).index(9), Some(9));
+        assert_eq!(Position::new(Tid(1), 10).index(9), None);
+        assert_eq!(Position::from_end(Tid(1), 0).index(9), Some(9));
+        assert_eq!(Position::from_end(Tid(1), 9).index(9), Some(0));
+        assert_eq!(Position::from_end(Tid(1), 10).index(9), None);
+    }
+
+    #[test]
+    fn positions_compare_within_a_thread_and_from_one_end() {
         assert!(Position::new(Tid(1), 1) < Position::new(Tid(1), 2));
-        assert_eq!(
-            Position::new(Tid(1), 1).partial_cmp(&Position::new(Tid(2), 2)),
-            None
-        );
+        assert!(Position::from_end(Tid(1), 2) < Position::from_end(Tid(1), 1));
+        for other in [Position::new(Tid(2), 2), Position::from_end(Tid(1), 2)] {
+            assert_eq!(Position::new(Tid(1), 1).partial_cmp(&other), None);
+        }
     }
 }

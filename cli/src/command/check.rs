@@ -70,7 +70,7 @@ fn gaps(args: &Check) -> Result<Vec<GapRow>, Failure> {
     let session = open::session(&args.bundle, &open::options(&args.decode)?, &Interrupt::install())?;
     let rows = session.threads().iter().flat_map(|thread| {
         thread.history.gaps().map(|(index, gap)| GapRow {
-            position: format!("t{}#{index}", thread.tid),
+            position: thread.position(index).to_string(),
             cause: gap.cause.to_string(),
             trace_offset: gap.trace_offset,
             resumed_offset: gap.resumed_offset,

@@ -5,9 +5,11 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
 use crate::output::Output;
+use crate::progress::Bar;
+use backtrail_debugger::OpenOptions;
 use backtrail_debugger::batch::{self, BatchOptions};
 use backtrail_debugger::repl::{self, ReplOptions};
-use backtrail_decoder::Watch;
+use backtrail_decoder::{Progress, Watch};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
@@ -22,13 +24,16 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
     commands.extend(args.commands.iter().cloned());
 
     let mut options = open::options(&args.decode)?;
-    options.crash_calls = true;
+    options.main_calls = true;
+    options.first = Some(OpenOptions::FIRST);
     if let Some(symfs) = &args.symfs {
         options.debug_roots.push(symfs.clone());
         options.source_paths.push(symfs.clone());
     }
     let interrupt = Interrupt::install();
     let session = open::session(&args.input, &options, &interrupt)?;
+    let bar = Bar::new("decoding earlier history");
+    let progress = |progress: Progress| bar.update(progress.done, progress.total);
     let terminal = std::io::stdout().is_terminal();
     let color = terminal && std::env::var_os("NO_COLOR").is_none();
     if !args.batch && !args.json && terminal && std::io::stdin().is_terminal() {
@@ -42,6 +47,7 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
                 color,
                 commands,
             },
+            &progress,
         )?);
     }
     if !args.batch && commands.is_empty() {
@@ -52,7 +58,7 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
     let mut output = Output::new();
     let watch = Watch {
         cancel: interrupt.flag(),
-        progress: &|_| {},
+        progress: &progress,
     };
     let options = BatchOptions {
         json: args.json,

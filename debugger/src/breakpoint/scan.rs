@@ -134,6 +134,7 @@ mod tests {
         };
         let lines = LineStarts {
             history: &history,
+            is_partial: false,
             forest: &forest,
             lines: &NoLines,
             watch: &watch,

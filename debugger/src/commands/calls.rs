@@ -5,7 +5,7 @@ use crate::calls::Calls;
 use crate::error::{Error, Result};
 use crate::output::{Output, SearchView};
 use crate::views;
-use backtrail_decoder::{CallId, Position};
+use backtrail_decoder::CallId;
 use backtrail_pt::Avma;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,8 @@ const LINES: u64 = 20;
 /// `calls [cN|all] [--depth N] [--limit N]`.
 pub(super) fn calls(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let navigator = &*context.navigator;
-    let calls = Calls::new(navigator.session(), navigator.thread()?, context.watch)?;
+    let thread = navigator.thread()?;
+    let calls = Calls::new(navigator.session(), thread, context.watch)?;
     let (mut depth, mut limit) = (DEPTH, CALLS);
     let mut top: Option<Option<CallId>> = None;
     let mut words = arguments.split_whitespace();
@@ -33,8 +34,7 @@ pub(super) fn calls(context: &mut Context<'_>, arguments: &str) -> Result<Output
             "--limit" => limit = value("--limit")?,
             "all" | "--all" => top = Some(None),
             _ => {
-                let id = word.strip_prefix('c').and_then(|number| number.parse().ok());
-                let id = id.and_then(|number| calls.forest().id(number));
+                let id = thread.call_named(calls.forest(), word)?;
                 let none = || Error::Usage {
                     problem: format!("there is no call \"{word}\""),
                     usage: "calls [cN|all] [--depth N] [--limit N]".to_owned(),
@@ -45,12 +45,11 @@ pub(super) fn calls(context: &mut Context<'_>, arguments: &str) -> Result<Output
     }
     let here = || calls.forest().call_at(navigator.index());
     let top = top.unwrap_or_else(here);
-    Ok(Output::Calls(calls.tree(
-        top,
-        depth.max(1),
-        limit.max(1),
-        navigator.index(),
-    )))
+    if top.is_none() {
+        thread.needs_beginning()?;
+    }
+    let tree = calls.tree(top, depth.max(1), limit.max(1), navigator.index())?;
+    Ok(Output::Calls(tree))
 }
 
 /// The entries of the functions that a name means.
@@ -74,7 +73,7 @@ fn entries(context: &Context<'_>, name: &str) -> Result<BTreeSet<Avma>> {
 pub(super) fn callers(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let entries = entries(context, arguments)?;
     let navigator = &*context.navigator;
-    let calls = Calls::new(navigator.session(), navigator.thread()?, context.watch)?;
+    let calls = Calls::of_all(navigator.session(), navigator.thread()?, context.watch)?;
     Ok(Output::Callers {
         function: arguments.to_owned(),
         callers: calls.callers(&entries),
@@ -86,9 +85,10 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
     let hits = context.navigator.resolve(arguments, context.watch)?.hits;
     let navigator = &*context.navigator;
     let thread = navigator.thread()?;
+    thread.needs_beginning()?;
     let calls = match entries(context, arguments) {
         Ok(entries) => {
-            let calls = Calls::new(navigator.session(), thread, context.watch)?;
+            let calls = Calls::of_all(navigator.session(), thread, context.watch)?;
             Some(calls.of(&entries).count() as u64)
         }
         Err(_) => None,
@@ -106,7 +106,7 @@ pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     let navigator = &*context.navigator;
     let thread = navigator.thread()?;
     let process = navigator.process()?;
-    let calls = Calls::new(navigator.session(), thread, context.watch)?;
+    let calls = Calls::of_all(navigator.session(), thread, context.watch)?;
     let mut names: BTreeMap<Avma, Option<String>> = BTreeMap::new();
     let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for id in calls.forest().ids() {
@@ -127,7 +127,7 @@ pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
         .map(|(name, (count, last))| (name, count, last))
         .collect();
     functions.sort_by_key(|(_, _, last)| std::cmp::Reverse(*last));
-    let position = |index| Position::new(thread.tid, index).to_string();
+    let position = |index| thread.position(index).to_string();
     let functions = functions
         .into_iter()
         .map(|(name, count, last)| (name, count, position(last)))

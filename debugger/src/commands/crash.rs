@@ -7,7 +7,7 @@ use crate::navigator::Navigator;
 use crate::output::{CrashView, HistoryView, Output, SourceView};
 use crate::stack::Stack;
 use crate::{signal, views};
-use backtrail_decoder::{Position, Watch};
+use backtrail_decoder::Watch;
 
 /// How many lines around the faulting one.
 const SOURCE: u32 = 3;
@@ -21,10 +21,10 @@ pub(super) fn crash(context: &mut Context<'_>, _arguments: &str) -> Result<Outpu
     let Some(thread) = context.navigator.session().main_thread() else {
         return Ok(Output::message("There is no thread."));
     };
-    let end = Position::new(thread.tid, thread.history.len());
+    let (tid, end) = (thread.tid, thread.history.len());
     let view = context
         .navigator
-        .looking_from(end, |navigator| view(navigator, context.watch))?;
+        .looking_from(tid, end, |navigator| view(navigator, context.watch))?;
     Ok(Output::Crash(Box::new(view)))
 }
 
@@ -32,7 +32,7 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
     let session = navigator.session();
     let thread = navigator.thread()?;
     let crash = session.crash_of(thread.tid);
-    let stack = navigator.stack(FRAMES, watch)?;
+    let stack = navigator.known_stack(FRAMES, watch)?;
     let (calls, history) = if thread.history.is_empty() {
         (Vec::new(), HistoryView::default())
     } else {
@@ -82,7 +82,7 @@ fn last_calls(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<CallView>>
         .rev()
         .take(LAST)
         .map(|id| calls.view(id, 0))
-        .collect();
+        .collect::<Result<_>>()?;
     last.reverse();
     Ok(last)
 }

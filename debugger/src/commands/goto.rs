@@ -7,7 +7,7 @@ use crate::output::{Output, WhenView};
 use crate::signal;
 use crate::time::parse_nanos;
 use crate::views;
-use backtrail_decoder::{CallId, Position};
+use backtrail_decoder::Position;
 use backtrail_pt::{Tid, Tsc};
 
 fn moved(context: &mut Context<'_>, stop: Stop) -> Result<Output> {
@@ -27,46 +27,59 @@ pub(super) fn go_to(context: &mut Context<'_>, arguments: &str) -> Result<Output
 /// Reads what `goto` takes.
 fn position(context: &mut Context<'_>, text: &str) -> Result<Position> {
     let navigator = &*context.navigator;
-    let (tid, len) = (navigator.position().tid(), navigator.thread()?.history.len());
+    let thread = navigator.thread()?;
     if let Some(&bookmark) = navigator.bookmarks.get(text) {
         return Ok(bookmark);
     }
     if let Ok(position) = text.parse() {
         return Ok(position);
     }
-    if let Some(index) = text.strip_prefix('#').and_then(|index| index.parse().ok()) {
-        return Ok(Position::new(tid, index));
+    if text.starts_with('#')
+        && let Ok(position) = format!("t{}{text}", thread.tid).parse()
+    {
+        return Ok(position);
     }
     if let Some(time) = text.strip_prefix('@') {
         return at_time(context, time);
     }
-    if let Some(call) = text
-        .strip_prefix('c')
-        .and_then(|number| number.parse::<u32>().ok())
-    {
-        let thread = navigator.thread()?;
+    if is_call(text) {
         let forest = navigator.session().forest(thread, context.watch)?;
-        let none = || Error::Cannot(format!("thread {tid} has no call {text}; `calls` lists them"));
-        let call: CallId = forest.id(call).ok_or_else(none)?;
-        return Ok(Position::new(tid, forest.call(call).first));
+        let none = || {
+            Error::Cannot(format!(
+                "thread {} has no call {text}; `calls` lists them",
+                thread.tid
+            ))
+        };
+        let call = thread.call_named(forest, text)?.ok_or_else(none)?;
+        return Ok(thread.position(forest.call(call).first));
     }
     match text {
-        "start" | "begin" => Ok(Position::new(tid, 0)),
-        "end" => Ok(Position::new(tid, len)),
+        "start" | "begin" => {
+            thread.needs_beginning()?;
+            Ok(thread.position(0))
+        }
+        "end" => Ok(thread.position(thread.history.len())),
         "crash" => {
             let session = navigator.session();
             let crashed = session.crash().and(session.main_thread());
             let none =
                 || Error::Cannot("the trace does not end in a crash; `goto end` goes to its end".to_owned());
             let thread = crashed.ok_or_else(none)?;
-            Ok(Position::new(thread.tid, thread.history.len()))
+            Ok(thread.position(thread.history.len()))
         }
         _ => Err(Error::Usage {
             problem: format!("\"{text}\" is no place in the trace"),
-            usage: "goto start|end|crash|tTHREAD#INDEX|#INDEX|@TIME|cCALL|BOOKMARK, TIME being like @-1.5ms"
+            usage: "goto start|end|crash|tTHREAD#INDEX|#INDEX|#-INDEX|@TIME|cCALL|BOOKMARK, TIME being like @-1.5ms"
                 .to_owned(),
         }),
     }
+}
+
+/// `c12`, or `c#-120`: what a call is called.
+fn is_call(text: &str) -> bool {
+    let number = text.strip_prefix('c');
+    let number = number.map(|name| name.strip_prefix("#-").unwrap_or(name));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn at_time(context: &Context<'_>, text: &str) -> Result<Position> {
@@ -95,7 +108,11 @@ fn at_tsc(context: &Context<'_>, tid: Tid, tsc: Tsc) -> Result<Position> {
             "the history of thread {tid} has no time that early; `goto start` goes to its start"
         ))
     };
-    Ok(Position::new(tid, index.ok_or_else(early)?))
+    let Some(index) = index else {
+        thread.needs_beginning()?;
+        return Err(early());
+    };
+    Ok(thread.position(index))
 }
 
 pub(super) fn when(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
@@ -111,7 +128,7 @@ pub(super) fn when(context: &mut Context<'_>, _arguments: &str) -> Result<Output
         position: navigator.position().to_string(),
         thread: thread.tid.0,
         name: thread.name.clone(),
-        of: thread.history.len(),
+        of: (!thread.is_partial()).then(|| thread.history.len()),
         time: views::time(navigator, thread, navigator.index()),
         cpu: thread.history.cpu(navigator.index()).map(|cpu| cpu.0),
         end,

@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use crate::navigator::Navigator;
 use crate::output::{FunctionView, GapView, ModuleView, Output, SourceFileView, SourceView, ThreadView};
 use crate::registers;
-use backtrail_decoder::Position;
 
 /// `info functions` lists no more.
 const MAX_FUNCTIONS: usize = 500;
@@ -18,8 +17,9 @@ pub(super) fn threads(context: &mut Context<'_>, _arguments: &str) -> Result<Out
         .threads()
         .iter()
         .map(|thread| {
-            let position = navigator.position_of(thread.tid);
-            let stack = crate::stack::stack(session, thread, position.index(), 1, context.watch)?;
+            thread.needs_beginning()?;
+            let index = navigator.index_of(thread.tid);
+            let stack = crate::stack::stack(session, thread, index, 1, context.watch)?;
             Ok(ThreadView {
                 tid: thread.tid.0,
                 name: thread.name.clone(),
@@ -27,7 +27,7 @@ pub(super) fn threads(context: &mut Context<'_>, _arguments: &str) -> Result<Out
                 crashed: session.crash_of(thread.tid).is_some(),
                 instructions: thread.history.len(),
                 gaps: thread.gaps().len(),
-                position: position.to_string(),
+                position: thread.position(index).to_string(),
                 place: stack.frames.first().map(crate::stack::StackFrame::describe),
             })
         })
@@ -70,11 +70,12 @@ pub(super) fn sharedlibrary(context: &mut Context<'_>, _arguments: &str) -> Resu
 
 pub(super) fn gaps(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     let thread = context.navigator.thread()?;
+    thread.needs_beginning()?;
     let gaps = thread
         .history
         .gaps()
         .map(|(index, gap)| GapView {
-            position: Position::new(thread.tid, index).to_string(),
+            position: thread.position(index).to_string(),
             cause: gap.cause.to_string(),
             trace_offset: gap.trace_offset,
             trace_bytes: gap

@@ -164,7 +164,9 @@ pub fn parse(line: &str) -> Result<(&'static Command, &str)> {
 /// What the command fails with.
 pub fn execute(navigator: &mut Navigator, line: &str, watch: &Watch<'_>) -> Result<Output> {
     let (command, arguments) = parse(line)?;
-    (command.run)(&mut Context { navigator, watch }, arguments.trim())
+    navigator.with_earlier(watch, |navigator| {
+        (command.run)(&mut Context { navigator, watch }, arguments.trim())
+    })
 }
 
 fn split_word(text: &str) -> (&str, &str) {

@@ -81,6 +81,7 @@ impl Trace {
         let watch = Watch::none();
         with(&LineStarts {
             history: &self.history,
+            is_partial: false,
             forest: &self.forest,
             lines: &self.program,
             watch: &watch,
@@ -127,11 +128,11 @@ fn an_inlined_copy_counts_as_a_call() {
     assert_eq!(trace.starts(), [0, 1, 2, 4]);
     trace.with(|lines| {
         let outer = lines.frame(0).unwrap();
-        assert_eq!(lines.next_in_frame(0, outer, 5), Ok(Some(4)));
-        assert_eq!(lines.previous_in_frame(4, outer, 0), Ok(Some(0)));
+        assert_eq!(lines.next_in_frame(0, outer, 5).ok(), Some(Some(4)));
+        assert_eq!(lines.previous_in_frame(4, outer, 0).ok(), Some(Some(0)));
         let inner = lines.frame(1).unwrap();
-        assert_eq!(lines.next_in_frame(2, inner, 5), Ok(Some(4)));
-        assert_eq!(lines.previous_in_frame(1, inner, 0), Ok(Some(0)));
+        assert_eq!(lines.next_in_frame(2, inner, 5).ok(), Some(Some(4)));
+        assert_eq!(lines.previous_in_frame(1, inner, 0).ok(), Some(Some(0)));
     });
 }
 
@@ -148,14 +149,14 @@ fn next_passes_over_a_call_and_comes_out_of_one() {
     let trace = trace(&[MAIN_ENTRY, CALL, CALLEE[0], CALLEE[1], AFTER_CALL, (0x107, 0, 3)]);
     trace.with(|lines| {
         let main = lines.frame(1).unwrap();
-        assert_eq!(lines.next_in_frame(1, main, 6), Ok(Some(5)));
-        assert_eq!(lines.previous_in_frame(5, main, 0), Ok(Some(1)));
+        assert_eq!(lines.next_in_frame(1, main, 6).ok(), Some(Some(5)));
+        assert_eq!(lines.previous_in_frame(5, main, 0).ok(), Some(Some(1)));
         let callee = lines.frame(3).unwrap();
         assert_ne!(callee.call, main.call);
-        assert_eq!(lines.next_in_frame(3, callee, 6), Ok(Some(5)));
-        assert_eq!(lines.previous_in_frame(2, callee, 0), Ok(Some(1)));
-        assert_eq!(lines.next_start(1, 6), Ok(Some(2)));
-        assert_eq!(lines.previous_start(5, 0), Ok(Some(3)));
+        assert_eq!(lines.next_in_frame(3, callee, 6).ok(), Some(Some(5)));
+        assert_eq!(lines.previous_in_frame(2, callee, 0).ok(), Some(Some(1)));
+        assert_eq!(lines.next_start(1, 6).ok(), Some(Some(2)));
+        assert_eq!(lines.previous_start(5, 0).ok(), Some(Some(3)));
     });
 }
 
@@ -163,10 +164,10 @@ fn next_passes_over_a_call_and_comes_out_of_one() {
 fn the_end_and_the_limits_hold() {
     let trace = trace(&[MAIN_ENTRY, (0x107, 0, 3), (0x108, 0, 4)]);
     trace.with(|lines| {
-        assert_eq!(lines.next_start(2, 3), Ok(None));
-        assert_eq!(lines.next_start(0, 1), Ok(None));
-        assert_eq!(lines.previous_start(3, 0), Ok(Some(2)));
-        assert_eq!(lines.previous_start(2, 2), Ok(None));
-        assert_eq!(lines.previous_start(0, 0), Ok(None));
+        assert_eq!(lines.next_start(2, 3).ok(), Some(None));
+        assert_eq!(lines.next_start(0, 1).ok(), Some(None));
+        assert_eq!(lines.previous_start(3, 0).ok(), Some(Some(2)));
+        assert_eq!(lines.previous_start(2, 2).ok(), Some(None));
+        assert_eq!(lines.previous_start(0, 0).ok(), Some(None));
     });
 }

@@ -8,7 +8,7 @@ use crate::signal;
 use crate::stack;
 use crate::step::{Direction, Motion, Steps};
 use crate::stop::StopReason;
-use backtrail_decoder::{Position, Watch};
+use backtrail_decoder::Watch;
 use backtrail_pt::Pid;
 
 impl Navigator {
@@ -26,6 +26,7 @@ impl Navigator {
         with(&Steps {
             lines: LineStarts {
                 history: &thread.history,
+                is_partial: thread.is_partial(),
                 forest,
                 lines,
                 watch,
@@ -46,6 +47,11 @@ impl Navigator {
         let target = self.with_steps(watch, |steps| steps.target(motion, direction, from))?;
         let (index, reason) = match self.breakpoint_on_the_way(process, direction, target.index, watch)? {
             Some((index, number)) => (index, StopReason::Breakpoint { number }),
+            // How history begins decides what is there.
+            None if target.index == 0 && direction == Direction::Backward => {
+                self.thread()?.needs_beginning()?;
+                (target.index, target.reason)
+            }
             None => (target.index, target.reason),
         };
         let crossed_gap = self
@@ -54,7 +60,8 @@ impl Navigator {
             .gap_between(from, index)
             .map(|(_, gap)| gap.cause.to_string());
         let crossed_gap = crossed_gap.filter(|_| !matches!(reason, StopReason::Gap { .. }));
-        let stop = self.go_to(Position::new(self.current, index))?;
+        let to = self.thread()?.position(index);
+        let stop = self.go_to(to)?;
         Ok(Stop {
             reason,
             crossed_gap,
@@ -92,6 +99,9 @@ impl Navigator {
             let Some((index, number)) = nearest else {
                 return Ok(None);
             };
+            if index == 0 {
+                self.thread()?.needs_beginning()?;
+            }
             if self.counts(index, number, watch)? {
                 return Ok(Some((index, number)));
             }
@@ -129,7 +139,7 @@ impl Navigator {
     }
 
     fn caller_at(&self, index: u64, watch: &Watch<'_>) -> Result<Option<String>> {
-        let stack = stack::stack(&self.session, self.thread()?, index, 2, watch)?;
+        let stack = stack::stack(&self.session, self.thread()?, index, 2, watch)?.complete()?;
         Ok(stack.frames.into_iter().nth(1).and_then(|frame| frame.function))
     }
 }

@@ -13,7 +13,7 @@ pub struct HistoryStep {
     pub position: String,
     /// When, if known.
     pub time: Option<Time>,
-    /// How many calls around, for the indentation.
+    /// How many more calls are around it than around the outermost of the steps shown, for the indentation.
     pub depth: usize,
     /// The function, named where it is another than in the step before.
     pub function: Option<String>,
@@ -108,9 +108,8 @@ impl HistoryView {
         if let Some(before) = &self.before {
             to.line(to.paint(Paint::Faint, format!("<{before}>")));
         }
-        let outermost = self.steps.iter().map(|step| step.depth).min().unwrap_or(0);
         for step in &self.steps {
-            let indent = "  ".repeat((step.depth - outermost).min(20));
+            let indent = "  ".repeat(step.depth.min(20));
             if let Some(function) = &step.function {
                 let place = step
                     .file

@@ -48,8 +48,8 @@ pub struct WhenView {
     pub thread: u32,
     /// Its name.
     pub name: Option<String>,
-    /// How many instructions its history has.
-    pub of: u64,
+    /// How many instructions its history has; `None`: its beginning is not decoded yet.
+    pub of: Option<u64>,
     /// When, if known.
     pub time: Option<Time>,
     /// The processor, if known.
@@ -159,12 +159,14 @@ impl WhenView {
             .as_deref()
             .map(|name| format!(" \"{name}\""))
             .unwrap_or_default();
+        let place = match (self.index().strip_prefix('-'), self.of) {
+            (Some(count), None) => format!("{count} instructions before the end"),
+            (Some(count), Some(of)) => format!("{count} instructions before the end of {of}"),
+            (None, of) => format!("instruction {} of {}", self.index(), of.unwrap_or_default()),
+        };
         to.line(format!(
-            "{}: thread {}{name}, instruction {} of {}",
-            self.position,
-            self.thread,
-            self.index(),
-            self.of
+            "{}: thread {}{name}, {place}",
+            self.position, self.thread
         ));
         match &self.time {
             Some(time) => to.line(format!("time {time} (TSC {})", time.tsc)),

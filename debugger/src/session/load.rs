@@ -1,5 +1,6 @@
 //! Opening a bundle or a core.
 
+use super::decoding::{Earlier, Source};
 use super::modules::{self, Mapped};
 use super::{OpenOptions, Process, Session, SymbolFunctions, Thread};
 use crate::code::CodeMap;
@@ -11,16 +12,15 @@ use backtrail_bundle::switch::Direction;
 use backtrail_bundle::versions::{self, Fragment};
 use backtrail_bundle::{Bundle, CodeVersions, SharedBytes};
 use backtrail_decoder::{
-    AddressFilter, Boundary, Change, Config, Decoded, FilterKind, Functions, HistoryBuilder, Image, Input,
-    Plan, Section, Switch, Version, Watch, decode_by,
+    AddressFilter, Boundary, Change, Config, Decoded, FilterKind, HistoryBuilder, Image, Input, Section,
+    Switch, Version, Watch,
 };
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, Pid, Tid};
 use backtrail_symbolizer::{DebugSearch, Symbolizer};
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -112,29 +112,34 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         .meta
         .crash
         .or_else(|| core.as_ref().and_then(crash_of_core));
-    let crashed = crash.filter(|_| options.crash_calls).and_then(|crash| {
-        let image = inputs.iter().find_map(|input| match input {
-            Input::Thread { tid, image, .. } if *tid == crash.tid => Some(image),
-            _ => None,
-        })?;
+    let calls_of = Some(crash.map(|crash| crash.tid)).filter(|_| options.main_calls);
+    let calls_of = calls_of.and_then(|crashed| {
+        let (tid, image) = main_input(&inputs, crashed)?;
         let process = processes
             .iter()
             .find(|process| Arc::ptr_eq(&process.image, image))?;
-        Some((crash.tid, SymbolFunctions::new(Arc::clone(&process.symbols))))
+        Some((tid, SymbolFunctions::new(Arc::clone(&process.symbols))))
     });
-    let functions = |tid: Tid| match &crashed {
-        Some((crashed, functions)) if *crashed == tid => Some(functions as &dyn Functions),
-        _ => None,
-    };
-    let plan = Plan {
-        jobs: options.jobs.unwrap_or_else(processors),
-        last: options.last,
-        functions: &functions,
-        ..Plan::new(&config, options.engine.engine())
-    };
-    let mut decoded = decode_by(&plan, &inputs, &images, watch)?;
+    let source = Arc::new(Source {
+        inputs,
+        images,
+        config,
+        engine: options.engine,
+        jobs: options.jobs,
+        calls_of,
+    });
+    let first = options.first.filter(|&first| pays(&source, first, options.last));
+    let mut decoded = source.decode(first.or(options.last), watch)?;
     let cpus = std::mem::take(&mut decoded.cpus);
-    let threads = threads(manifest, decoded, core.as_ref());
+    let mut threads = threads(manifest, decoded, core.as_ref());
+    let shortened: BTreeSet<Tid> = first
+        .or(options.last)
+        .map(|last| source.shortened(last).collect())
+        .unwrap_or_default();
+    for thread in &mut threads {
+        thread.from_end = shortened.contains(&thread.tid);
+        thread.is_partial = thread.from_end && first.is_some();
+    }
     let mut session = Session {
         name: path.display().to_string(),
         program: manifest
@@ -154,8 +159,11 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         },
         source_paths: Vec::new(),
         notes,
+        main: None,
+        earlier: first.map(|_| Earlier::new(source, options.last)),
         bundle: None,
     };
+    session.main = session.find_main();
     session.times.zero = session.main_thread().and_then(|thread| {
         let end = thread.history.len().saturating_sub(1);
         thread
@@ -167,9 +175,25 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
     Ok(session)
 }
 
-/// As many threads as run at once.
-fn processors() -> NonZeroUsize {
-    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+/// The thread that the debugger will begin with, and its code, where it has a trace of its own: the one that crashed, or
+/// the one with the longest trace.
+fn main_input(inputs: &[Input], crashed: Option<Tid>) -> Option<(Tid, &Arc<Image>)> {
+    let threads = inputs.iter().filter_map(|input| match input {
+        Input::Thread { tid, image, .. } => Some((input.trace_len(), *tid, image)),
+        Input::Cpu { .. } => None,
+    });
+    let wanted = threads.filter(|&(_, tid, _)| crashed.is_none_or(|crashed| crashed == tid));
+    let (_, tid, image) = wanted.max_by_key(|&(len, ..)| len)?;
+    Some((tid, image))
+}
+
+/// Decoding the end first pays: what follows takes several times as long, and what is decoded at first is the end
+/// of all of it.
+fn pays(source: &Source, first: u64, last: Option<u64>) -> bool {
+    const TIMES: u64 = 4;
+    let wanted = |input: &Input| input.trace_len().min(last.unwrap_or(u64::MAX));
+    let much = first.saturating_mul(TIMES);
+    source.inputs.iter().any(|input| wanted(input) > much) && source.shortens_cleanly(first)
 }
 
 fn new_process(pid: Pid, symbols: Symbolizer, image: Arc<Image>) -> Process {
@@ -265,7 +289,7 @@ fn inputs(bundle: &Bundle, images: &BTreeMap<Pid, Arc<Image>>) -> Result<Vec<Inp
 }
 
 /// The decoded threads, and those that only the core tells of.
-fn threads(manifest: &Manifest, decoded: Decoded, core: Option<&Core>) -> Vec<Thread> {
+pub(super) fn threads(manifest: &Manifest, decoded: Decoded, core: Option<&Core>) -> Vec<Thread> {
     let described = |tid: Tid| {
         manifest
             .processes
@@ -338,7 +362,7 @@ fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
         });
     }
     let pid = Pid(core.contents().process.pid);
-    Ok(Session {
+    let mut session = Session {
         name: path.display().to_string(),
         program: program_of_core(&core),
         root: path.parent().unwrap_or(Path::new(".")).to_owned(),
@@ -355,8 +379,12 @@ fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
         times: Timebase::default(),
         source_paths: Vec::new(),
         notes,
+        main: None,
+        earlier: None,
         bundle: None,
-    })
+    };
+    session.main = session.find_main();
+    Ok(session)
 }
 
 fn by_path(files: &[MappedFile]) -> Vec<Mapped<'_>> {

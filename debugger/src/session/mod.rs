@@ -1,6 +1,7 @@
 //! An opened trace: its processes with code and symbols, its threads with their histories, and the
 //! state that the core kept.
 
+mod decoding;
 mod functions;
 mod load;
 mod modules;
@@ -10,12 +11,17 @@ use crate::error::{Error, Result};
 use crate::time::Timebase;
 use backtrail_bundle::core::{Core, Registers};
 use backtrail_bundle::manifest::Crash;
-use backtrail_decoder::{CpuReport, EngineKind, Forest, History, Image, Version, Watch};
+use backtrail_decoder::{
+    Call, CallId, CpuReport, EngineKind, Entered, Forest, History, Image, Position, Progress, Stage, Version,
+    Watch,
+};
 use backtrail_pt::{Avma, Pid, Tid};
 use backtrail_symbolizer::{Function, Symbolizer};
+use decoding::Earlier;
 pub use functions::SymbolFunctions;
 pub use load::Prepared;
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,12 +35,20 @@ pub struct OpenOptions {
     pub jobs: Option<NonZeroUsize>,
     /// Decodes only about so many bytes of each trace, the last ones; `None`: all.
     pub last: Option<u64>,
-    /// Finds the calls of the thread that crashed meanwhile, for they will be asked for.
-    pub crash_calls: bool,
+    /// Decodes at first only about so many bytes of each trace that is much longer, the last ones, and the rest when it is
+    /// asked for; `None`: all at once.
+    pub first: Option<u64>,
+    /// Finds the calls of the thread that crashed, or has the longest trace, meanwhile, for they will be asked for.
+    pub main_calls: bool,
     /// Directories to look for source files in, beside where the debug information says.
     pub source_paths: Vec<PathBuf>,
     /// More roots of separate debug files.
     pub debug_roots: Vec<PathBuf>,
+}
+
+impl OpenOptions {
+    /// Enough of a long trace to begin with: decoded within a fraction of a second.
+    pub const FIRST: u64 = 2 << 20;
 }
 
 /// An opened trace.
@@ -50,6 +64,10 @@ pub struct Session {
     times: Timebase,
     source_paths: Vec<PathBuf>,
     notes: Vec<String>,
+    /// The thread to begin with.
+    main: Option<Tid>,
+    /// What is not decoded yet.
+    earlier: Option<Earlier>,
     /// What a packed bundle was unpacked to lives as long as this.
     bundle: Option<backtrail_bundle::Bundle>,
 }
@@ -76,6 +94,10 @@ pub struct Thread {
     process: usize,
     forest: OnceCell<Forest>,
     gaps: Vec<u64>,
+    /// Decoding did not begin where the trace does: positions are counted from the end.
+    from_end: bool,
+    /// There is older history, which is not decoded yet.
+    is_partial: bool,
 }
 
 impl Session {
@@ -204,10 +226,67 @@ impl Session {
     /// The thread that crashed; without a crash, the one with the longest history.
     #[must_use]
     pub fn main_thread(&self) -> Option<&Thread> {
+        self.threads.iter().find(|thread| Some(thread.tid) == self.main)
+    }
+
+    /// The thread that crashed, or the one with the longest history.
+    fn find_main(&self) -> Option<Tid> {
         let crashed = self
             .crash
             .and_then(|crash| self.threads.iter().find(|thread| thread.tid == crash.tid));
-        crashed.or_else(|| self.threads.iter().max_by_key(|thread| thread.history.len()))
+        let longest = || self.threads.iter().max_by_key(|thread| thread.history.len());
+        crashed.or_else(longest).map(|thread| thread.tid)
+    }
+
+    /// Older history is there to be decoded.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.earlier.is_some()
+    }
+
+    /// Begins to decode it, in the background, for it will be asked for.
+    pub fn decode_ahead(&mut self) {
+        if let Some(earlier) = &mut self.earlier {
+            earlier.begin();
+        }
+    }
+
+    /// Decodes what was left out at first, and gives by how many instructions each history is longer at its
+    /// beginning.
+    ///
+    /// # Errors
+    /// When canceled; then all is as before.
+    pub(crate) fn decode_earlier(&mut self, watch: &Watch<'_>) -> Result<BTreeMap<Tid, u64>> {
+        let (Some(earlier), Some(bundle)) = (&mut self.earlier, &self.bundle) else {
+            return Ok(BTreeMap::new());
+        };
+        let decoded = earlier.wait(watch)?;
+        (watch.progress)(Progress {
+            stage: Stage::Decode,
+            done: 1,
+            total: 1,
+        });
+        self.earlier = None;
+        let mut threads = load::threads(bundle.manifest(), decoded, self.core.as_ref());
+        let mut longer = BTreeMap::new();
+        for thread in &mut threads {
+            let Some(known) = self.threads.iter().find(|known| known.tid == thread.tid) else {
+                continue;
+            };
+            thread.from_end = known.from_end;
+            longer.insert(
+                thread.tid,
+                thread.history.len().saturating_sub(known.history.len()),
+            );
+            if !thread.history.ends_with(&known.history) {
+                self.notes.push(format!(
+                    "the end of thread {}'s trace reads otherwise now that the rest is decoded: its positions are others",
+                    thread.tid
+                ));
+            }
+        }
+        self.threads = threads;
+        Ok(longer)
     }
 
     /// The crash, when it ended this thread.
@@ -233,7 +312,96 @@ impl Thread {
             process,
             forest: OnceCell::new(),
             gaps,
+            from_end: false,
+            is_partial: false,
         }
+    }
+
+    /// The position before instruction `index` of its history.
+    #[must_use]
+    pub fn position(&self, index: u64) -> Position {
+        match self.from_end {
+            true => Position::from_end(self.tid, self.history.len().saturating_sub(index)),
+            false => Position::new(self.tid, index),
+        }
+    }
+
+    /// The index of a position in its history.
+    ///
+    /// # Errors
+    /// When it has no such position, or may have it in what is not decoded yet.
+    pub fn index_of(&self, position: Position) -> Result<u64> {
+        if position.is_from_start() {
+            self.needs_beginning()?;
+        }
+        let len = self.history.len();
+        if let Some(index) = position.index(len) {
+            return Ok(index);
+        }
+        self.needs_beginning()?;
+        Err(Error::NoPosition {
+            position,
+            start: self.position(0),
+            end: self.position(len),
+        })
+    }
+
+    /// What is to be answered depends on how the history begins.
+    ///
+    /// # Errors
+    /// [`Error::Earlier`] when that is not decoded yet.
+    pub fn needs_beginning(&self) -> Result<()> {
+        match self.is_partial {
+            true => Err(Error::Earlier),
+            false => Ok(()),
+        }
+    }
+
+    /// Older history is there to be decoded.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    /// Older history, not decoded yet, tells more of a call: where it began, and of what it is inside.
+    #[must_use]
+    pub fn is_cut_off(&self, call: &Call) -> bool {
+        self.is_partial && (call.first == 0 || call.entered == Entered::Unknown)
+    }
+
+    /// How a call of its forest is called: `c12`, or by its first instruction, `c#-120`, where that is counted from
+    /// the end; `None`: what comes before it is not decoded yet, by which it would be called.
+    #[must_use]
+    pub fn name_of(&self, forest: &Forest, id: CallId) -> Option<String> {
+        let call = forest.call(id);
+        let begins = matches!(
+            call.entered,
+            Entered::Call { .. } | Entered::TailCall { .. } | Entered::Signal { .. }
+        );
+        if self.from_end && begins {
+            return Some(format!("c#-{}", self.history.len().saturating_sub(call.first)));
+        }
+        (!self.is_partial).then(|| format!("c{}", id.number()))
+    }
+
+    /// The call of this name; `None`: there is none, or it is no name of a call.
+    ///
+    /// # Errors
+    /// When it may be in what is not decoded yet.
+    pub fn call_named(&self, forest: &Forest, name: &str) -> Result<Option<CallId>> {
+        let Some(name) = name.strip_prefix('c') else {
+            return Ok(None);
+        };
+        let Some(begins) = name.strip_prefix("#-") else {
+            let Ok(number) = name.parse() else { return Ok(None) };
+            self.needs_beginning()?;
+            return Ok(forest.id(number));
+        };
+        let Ok(count) = begins.parse() else {
+            return Ok(None);
+        };
+        let first = self.index_of(Position::from_end(self.tid, count))?;
+        Ok(forest.call_at(first).filter(|&id| forest.call(id).first == first))
     }
 
     /// Before which instructions history is missing, ascending, its start left out.

@@ -24,11 +24,12 @@ struct Row {
 pub fn run(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Failure> {
     for thread in range.threads() {
         let forest = range.session.forest(thread, &Watch::none())?;
+        let from = range.from(thread)?;
         // Ids ascend in the order of beginnings, callers before callees.
         let wanted = forest
             .ids()
             .map(|id| forest.call(id))
-            .filter(|call| call.end > range.from);
+            .filter(|call| call.end > from);
         for call in wanted.take(usize::try_from(range.count).unwrap_or(usize::MAX)) {
             print(range, thread, &call, args, output)?;
         }
@@ -48,8 +49,8 @@ fn print(
         .and_then(|symbols| symbols.function_at(call.function))
         .map(|function| function.name);
     let row = Row {
-        position: format!("t{}#{}", thread.tid, call.first),
-        end: format!("t{}#{}", thread.tid, call.end),
+        position: thread.position(call.first).to_string(),
+        end: thread.position(call.end).to_string(),
         depth: call.depth,
         function: function.map(|name| name.to_string()),
         address: call.function.to_string(),

@@ -36,9 +36,9 @@ struct MarkRow {
 /// One line an instruction.
 pub fn instructions(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Failure> {
     for thread in range.threads() {
-        let mut index = range.from;
+        let mut index = range.from(thread)?;
         let mut left = range.count;
-        for instruction in thread.history.walk(range.from) {
+        for instruction in thread.history.walk(index) {
             if left == 0 {
                 break;
             }
@@ -62,7 +62,7 @@ fn instruction_row(
     args: &Dump,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let position = format!("t{}#{index}", thread.tid);
+    let position = thread.position(index).to_string();
     let function = function(range, thread, instruction);
     if args.json {
         let row = InstructionRow {
@@ -87,8 +87,8 @@ fn instruction_row(
 pub fn blocks(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Failure> {
     for thread in range.threads() {
         let mut left = range.count;
-        let mut walker = thread.history.walk(range.from).peekable();
-        let mut index = range.from;
+        let mut index = range.from(thread)?;
+        let mut walker = thread.history.walk(index).peekable();
         while left > 0 {
             let Some(first) = walker.next() else { break };
             left -= 1;
@@ -102,7 +102,7 @@ pub fn blocks(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Fai
                 last = next;
                 index += 1;
             }
-            let position = format!("t{}#{start}", thread.tid);
+            let position = thread.position(start).to_string();
             let function = function(range, thread, first);
             let (end, instructions) = (last.pc + u64::from(last.len), index - start);
             if args.json {
@@ -147,7 +147,7 @@ fn function(range: &Range, thread: &Thread, instruction: Instruction) -> Option<
 /// What lies between the instructions, told before the one that follows it.
 fn marks(thread: &Thread, from: u64, to: u64, args: &Dump, output: &mut Output) -> Result<(), Failure> {
     for mark in thread.history.marks_in(from..to) {
-        let position = format!("t{}#{}", thread.tid, mark.index);
+        let position = thread.position(mark.index).to_string();
         let text = describe(mark);
         if args.json {
             output.json("backtrail-mark/1", &MarkRow { position, mark: text })?;

@@ -30,22 +30,29 @@ pub fn run(args: &Dump) -> Result<(), Failure> {
 struct Range {
     session: Session,
     thread: Option<Tid>,
-    from: u64,
+    from: Begin,
     count: u64,
+}
+
+/// Where to begin.
+enum Begin {
+    Index(u64),
+    Position(Position),
 }
 
 impl Range {
     fn of(args: &Dump) -> Result<Self, Failure> {
-        let (mut thread, mut from) = (args.thread.map(Tid), 0);
+        let (mut thread, mut from) = (args.thread.map(Tid), Begin::Index(0));
         if let Some(text) = &args.from {
             if let Ok(position) = text.parse::<Position>() {
-                (thread, from) = (Some(position.tid()), position.index());
+                (thread, from) = (Some(position.tid()), Begin::Position(position));
             } else {
-                from = text.parse().map_err(|_| {
+                let index = text.parse().map_err(|_| {
                     Failure::usage(format_args!(
                         "--from {text}: write a position, as t1#250, or an index, as 250"
                     ))
                 })?;
+                from = Begin::Index(index);
             }
         }
         let session = open::session(&args.bundle, &open::options(&args.decode)?, &Interrupt::install())?;
@@ -58,6 +65,14 @@ impl Range {
             from,
             count: args.count.unwrap_or(u64::MAX),
         })
+    }
+
+    /// The index in a thread's history to begin at.
+    fn from(&self, thread: &Thread) -> Result<u64, Failure> {
+        match self.from {
+            Begin::Index(index) => Ok(index),
+            Begin::Position(position) => Ok(thread.index_of(position)?),
+        }
     }
 
     /// The threads asked for.

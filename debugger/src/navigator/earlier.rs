@@ -1,0 +1,84 @@
+//! Going on where more history has to be decoded first.
+
+use super::Navigator;
+use crate::breakpoint::Breakpoints;
+use crate::error::{Error, Result};
+use backtrail_decoder::{Position, Watch};
+use backtrail_pt::Tid;
+use std::collections::BTreeMap;
+
+/// What a command may change of a navigator before it finds out that it needs older history.
+struct State {
+    current: Tid,
+    positions: BTreeMap<Tid, u64>,
+    frame: usize,
+    undone: Vec<Position>,
+    done: Vec<Position>,
+    breakpoints: Breakpoints,
+    bookmarks: BTreeMap<String, Position>,
+    listed: Option<(String, u32)>,
+}
+
+impl Navigator {
+    /// Does something; where that needs history that is not decoded yet, decodes all, and does it then.
+    ///
+    /// # Errors
+    /// What `act` fails with; when canceled, and then nothing has changed.
+    pub fn with_earlier<T>(
+        &mut self,
+        watch: &Watch<'_>,
+        mut act: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        if !self.session.is_partial() {
+            return act(self);
+        }
+        let before = self.state();
+        match act(self) {
+            Err(Error::Earlier) => {}
+            done => return done,
+        }
+        self.restore(before);
+        self.decode_earlier(watch)?;
+        act(self)
+    }
+
+    /// Decodes what was left out at first. All stays where it is, but its index in the history.
+    ///
+    /// # Errors
+    /// When canceled; then nothing has changed.
+    pub fn decode_earlier(&mut self, watch: &Watch<'_>) -> Result<()> {
+        for (tid, longer) in self.session.decode_earlier(watch)? {
+            *self.positions.entry(tid).or_default() += longer;
+        }
+        Ok(())
+    }
+
+    /// Begins to decode it in the background.
+    pub fn decode_ahead(&mut self) {
+        self.session.decode_ahead();
+    }
+
+    fn state(&self) -> State {
+        State {
+            current: self.current,
+            positions: self.positions.clone(),
+            frame: self.frame,
+            undone: self.undone.clone(),
+            done: self.done.clone(),
+            breakpoints: self.breakpoints.clone(),
+            bookmarks: self.bookmarks.clone(),
+            listed: self.listed.clone(),
+        }
+    }
+
+    fn restore(&mut self, state: State) {
+        self.current = state.current;
+        self.positions = state.positions;
+        self.frame = state.frame;
+        self.undone = state.undone;
+        self.done = state.done;
+        self.breakpoints = state.breakpoints;
+        self.bookmarks = state.bookmarks;
+        self.listed = state.listed;
+    }
+}

@@ -1,0 +1,153 @@
+//! Decodes a session's traces: at first only what came last, the rest when it is asked for.
+
+use super::SymbolFunctions;
+use backtrail_decoder::{
+    Canceled, Config, Decoded, EngineKind, Functions, Image, Input, Plan, Progress, Stage, Watch, decode_by,
+};
+use backtrail_pt::{Pid, Tid};
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// What is decoded, and how.
+pub(super) struct Source {
+    pub inputs: Vec<Input>,
+    pub images: BTreeMap<Pid, Arc<Image>>,
+    pub config: Config,
+    pub engine: EngineKind,
+    pub jobs: Option<NonZeroUsize>,
+    /// The thread whose calls are found meanwhile.
+    pub calls_of: Option<(Tid, SymbolFunctions)>,
+}
+
+impl Source {
+    /// Decodes about so many bytes of each trace, the last ones; `None`: all.
+    pub fn decode(&self, last: Option<u64>, watch: &Watch<'_>) -> Result<Decoded, Canceled> {
+        let functions = |tid: Tid| match &self.calls_of {
+            Some((wanted, functions)) if *wanted == tid => Some(functions as &dyn Functions),
+            _ => None,
+        };
+        let processors = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let plan = Plan {
+            jobs: self.jobs.unwrap_or_else(processors),
+            last,
+            functions: &functions,
+            ..Plan::new(&self.config, self.engine.engine())
+        };
+        decode_by(&plan, &self.inputs, &self.images, watch)
+    }
+
+    /// The threads that lose the beginning of their history when only so much of each trace is decoded, and
+    /// nothing else of it. Out of the traces of processors, and of several buffers, a thread may lose pieces in the middle.
+    pub fn shortened(&self, last: u64) -> impl Iterator<Item = Tid> {
+        let long = self.inputs.iter().filter(move |input| input.trace_len() > last);
+        long.filter_map(|input| match input {
+            Input::Thread { tid, .. } => Some(*tid).filter(|&tid| self.has_one_buffer(tid)),
+            Input::Cpu { .. } => None,
+        })
+    }
+
+    /// Every trace that is longer is that of a thread, and all there is of it.
+    pub fn shortens_cleanly(&self, last: u64) -> bool {
+        let mut long = self.inputs.iter().filter(|input| input.trace_len() > last);
+        long.all(|input| matches!(input, Input::Thread { tid, .. } if self.has_one_buffer(*tid)))
+    }
+
+    fn has_one_buffer(&self, wanted: Tid) -> bool {
+        let of_it = |input: &&Input| match input {
+            Input::Thread { tid, .. } => *tid == wanted,
+            Input::Cpu { .. } => true,
+        };
+        self.inputs.iter().filter(of_it).count() == 1
+    }
+}
+
+/// The older history, which is not decoded yet.
+pub(super) struct Earlier {
+    source: Arc<Source>,
+    /// How much of each trace is wanted; `None`: all.
+    last: Option<u64>,
+    ahead: Option<Ahead>,
+}
+
+/// A thread that decodes it.
+struct Ahead {
+    thread: JoinHandle<Result<Decoded, Canceled>>,
+    state: Arc<State>,
+}
+
+/// What it is told and tells.
+#[derive(Default)]
+struct State {
+    cancel: AtomicBool,
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Earlier {
+    /// How often a waiting user is told how far it is.
+    const PERIOD: Duration = Duration::from_millis(5);
+
+    pub fn new(source: Arc<Source>, last: Option<u64>) -> Self {
+        Self {
+            source,
+            last,
+            ahead: None,
+        }
+    }
+
+    /// Begins, in the background.
+    pub fn begin(&mut self) {
+        let (source, last) = (Arc::clone(&self.source), self.last);
+        self.ahead.get_or_insert_with(|| {
+            let state = Arc::new(State::default());
+            let told = Arc::clone(&state);
+            let thread = thread::spawn(move || {
+                let progress = |progress: Progress| {
+                    told.done.store(progress.done, Ordering::Relaxed);
+                    told.total.store(progress.total, Ordering::Relaxed);
+                };
+                let watch = Watch {
+                    cancel: &told.cancel,
+                    progress: &progress,
+                };
+                source.decode(last, &watch)
+            });
+            Ahead { thread, state }
+        });
+    }
+
+    /// Gives it once it is decoded. Canceled, it can be asked for again.
+    pub fn wait(&mut self, watch: &Watch<'_>) -> Result<Decoded, Canceled> {
+        let Some(ahead) = &self.ahead else {
+            return self.source.decode(self.last, watch);
+        };
+        while !ahead.thread.is_finished() {
+            let state = &ahead.state;
+            let (done, total) = (&state.done, &state.total);
+            watch.report(
+                Stage::Decode,
+                done.load(Ordering::Relaxed),
+                total.load(Ordering::Relaxed),
+            )?;
+            thread::sleep(Self::PERIOD);
+        }
+        let decoded = self.ahead.take().map(|ahead| ahead.thread.join());
+        match decoded {
+            Some(Ok(decoded)) => decoded,
+            // It panicked: once more here, where it is seen.
+            _ => self.source.decode(self.last, watch),
+        }
+    }
+}
+
+impl Drop for Earlier {
+    fn drop(&mut self) {
+        if let Some(ahead) = &self.ahead {
+            ahead.state.cancel.store(true, Ordering::Relaxed);
+        }
+    }
+}
