@@ -8,6 +8,7 @@ use backtrail_debugger::{OpenOptions, Session};
 use backtrail_decoder::Watch;
 use backtrail_tests::programs::{Variant, find};
 use serde_json::Value;
+use std::ffi::OsStr;
 use support::Bundle;
 
 /// Commands that are typed one after the other, from the crash on.
@@ -190,4 +191,40 @@ programs! {
     sigaltstack Static;
     tailcall Static;
     unwind Static;
+}
+
+#[test]
+fn a_long_trace_by_the_command_line() {
+    let program = "i=0; while [ $i -lt 12000 ]; do i=$((i+1)); done; kill -SEGV $$";
+    let rest = ["--", "sh", "-c", program].map(OsStr::new);
+    let (bundle, _) = Bundle::made(&["record", "--full"], &rest);
+    let transcript = bundle.debug(&[
+        "crash",
+        "when",
+        "reverse-stepi 5",
+        "back",
+        "goto start",
+        "when",
+        "goto #0",
+    ]);
+    let answer = |command: &str| {
+        let (_, rest) = transcript
+            .split_once(&format!("(backtrail) {command}\n"))
+            .unwrap();
+        rest.split("(backtrail) ").next().unwrap()
+    };
+    assert!(answer("crash").contains(" crashed: SIGSEGV "), "{transcript}");
+    assert!(
+        answer("when").contains(", 0 instructions before the end\n"),
+        "{transcript}"
+    );
+    assert!(answer("reverse-stepi 5").contains("#-5,"), "{transcript}");
+    // From here on all is decoded: the start has a number, and it is the one that the end tells.
+    let start = answer("goto start");
+    let number = start.split_once("#-").unwrap().1;
+    let number = number.split(|c: char| !c.is_ascii_digit()).next().unwrap();
+    let instructions = &bundle.info()["threads"][0]["instructions"];
+    assert_eq!(instructions.to_string(), number, "{transcript}");
+    assert!(transcript.contains(&format!("{number} instructions before the end of {number}\n")));
+    assert_eq!(answer("goto #0"), start);
 }

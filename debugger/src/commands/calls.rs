@@ -93,7 +93,7 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
         }
         Err(_) => None,
     };
-    let executions = navigator.with_steps(context.watch, |steps| Ok(hits.count(&steps.lines)?))?;
+    let executions = navigator.with_steps(context.watch, |steps| hits.count(&steps.lines))?;
     Ok(Output::Count {
         location: arguments.to_owned(),
         executions,

@@ -73,7 +73,7 @@ fn pass_breakpoint(context: &mut Context<'_>, arguments: &str) -> Result<()> {
         };
         if context
             .navigator
-            .with_steps(context.watch, |steps| Ok(hits.at(&steps.lines, index)?))?
+            .with_steps(context.watch, |steps| hits.at(&steps.lines, index))?
         {
             here = Some(breakpoint.number);
         }
