@@ -3,6 +3,7 @@
 use super::Navigator;
 use crate::breakpoint::Breakpoints;
 use crate::error::{Error, Result};
+use crate::session::Session;
 use backtrail_decoder::{Position, Watch};
 use backtrail_pt::Tid;
 use std::collections::BTreeMap;
@@ -47,8 +48,15 @@ impl Navigator {
     /// # Errors
     /// When canceled; then nothing has changed.
     pub fn decode_earlier(&mut self, watch: &Watch<'_>) -> Result<()> {
-        for (tid, longer) in self.session.decode_earlier(watch)? {
-            *self.positions.entry(tid).or_default() += longer;
+        let len = |session: &Session, tid: Tid| session.thread(tid).map_or(0, |thread| thread.history.len());
+        let mut before_end = self.positions.clone();
+        for (&tid, index) in &mut before_end {
+            *index = len(&self.session, tid).saturating_sub(*index);
+        }
+        self.session.decode_earlier(watch)?;
+        for (tid, before_end) in before_end {
+            let index = len(&self.session, tid).saturating_sub(before_end);
+            self.positions.insert(tid, index);
         }
         Ok(())
     }

@@ -21,7 +21,6 @@ use decoding::Earlier;
 pub use functions::SymbolFunctions;
 pub use load::Prepared;
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -251,14 +250,13 @@ impl Session {
         }
     }
 
-    /// Decodes what was left out at first, and gives by how many instructions each history is longer at its
-    /// beginning.
+    /// Decodes what was left out at first: histories get longer at their beginnings.
     ///
     /// # Errors
     /// When canceled; then all is as before.
-    pub(crate) fn decode_earlier(&mut self, watch: &Watch<'_>) -> Result<BTreeMap<Tid, u64>> {
+    pub(crate) fn decode_earlier(&mut self, watch: &Watch<'_>) -> Result<()> {
         let (Some(earlier), Some(bundle)) = (&mut self.earlier, &self.bundle) else {
-            return Ok(BTreeMap::new());
+            return Ok(());
         };
         let decoded = earlier.wait(watch)?;
         (watch.progress)(Progress {
@@ -268,16 +266,11 @@ impl Session {
         });
         self.earlier = None;
         let mut threads = load::threads(bundle.manifest(), decoded, self.core.as_ref());
-        let mut longer = BTreeMap::new();
         for thread in &mut threads {
             let Some(known) = self.threads.iter().find(|known| known.tid == thread.tid) else {
                 continue;
             };
             thread.from_end = known.from_end;
-            longer.insert(
-                thread.tid,
-                thread.history.len().saturating_sub(known.history.len()),
-            );
             if !thread.history.ends_with(&known.history) {
                 self.notes.push(format!(
                     "the end of thread {}'s trace reads otherwise now that the rest is decoded: its positions are others",
@@ -286,7 +279,7 @@ impl Session {
             }
         }
         self.threads = threads;
-        Ok(longer)
+        Ok(())
     }
 
     /// The crash, when it ended this thread.
