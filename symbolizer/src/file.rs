@@ -2,7 +2,7 @@
 
 use crate::source::{FileBytes, Sources};
 use crate::tables::Tables;
-use crate::{DebugSearch, Error, Frame, Function, InlinedCopy, LineMatch, LineRow};
+use crate::{DebugSearch, Error, Frame, Function, InlinedCopy, LineMatch, LineRow, UnwindRow};
 use backtrail_pt::{BuildId, Svma};
 use std::ops::Range;
 use std::path::Path;
@@ -137,6 +137,13 @@ impl SymbolFile {
 
     pub(crate) fn parts_at(&self, entry: Svma) -> Vec<Range<Svma>> {
         self.cell.with_dependent(|_, tables| tables.parts_at(entry.0))
+    }
+
+    /// How the caller's registers are found at `at`, by `.eh_frame`, else by `.debug_frame`, of the file or of
+    /// its debug file. For a caller's address, ask for the byte before it, which belongs to the call.
+    #[must_use]
+    pub fn unwind_row(&self, at: Svma) -> Option<Arc<UnwindRow>> {
+        self.cell.with_dependent(|_, tables| tables.unwind_row(at.0))
     }
 
     /// The paths of all source files that the line tables name, sorted. Reads the header of every

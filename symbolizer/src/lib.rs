@@ -1,4 +1,5 @@
-//! From (module, address) to function, inlined calls, file and line; and back.
+//! From (module, address) to function, inlined calls, file and line; and back. And to the rules by which
+//! the caller's registers are found.
 //!
 //! [`SymbolFile`] holds the symbols of one ELF file in its stated addresses; [`Symbolizer`] holds
 //! the modules of one process and answers in actual addresses. Both know no trace, read no source
@@ -22,6 +23,7 @@ mod source;
 mod symbolizer;
 mod symbols;
 mod tables;
+mod unwind;
 
 pub use error::Error;
 pub use file::SymbolFile;
@@ -31,3 +33,4 @@ pub use model::{
 pub use search::DebugSearch;
 pub use source::FileBytes;
 pub use symbolizer::{Module, Symbolizer};
+pub use unwind::{CfaRule, Expression, Machine, RegisterRule, UnwindRow};

@@ -1,7 +1,7 @@
 //! The modules of one process, asked by actual address.
 
 use crate::model::ToAvma;
-use crate::{Frame, Function, InlinedCopy, LineMatch, LineRow, SymbolFile};
+use crate::{Frame, Function, InlinedCopy, LineMatch, LineRow, SymbolFile, UnwindRow};
 use backtrail_pt::Avma;
 use std::ops::Range;
 use std::sync::Arc;
@@ -170,6 +170,13 @@ impl Symbolizer {
             found.retain(|found| found.line == nearest);
         }
         found
+    }
+
+    /// See [`SymbolFile::unwind_row`].
+    #[must_use]
+    pub fn unwind_row(&self, at: Avma) -> Option<Arc<UnwindRow>> {
+        let (file, bias) = self.file_at(at)?;
+        file.unwind_row(at.to_svma(bias))
     }
 
     fn file_at(&self, at: Avma) -> Option<(&SymbolFile, u64)> {

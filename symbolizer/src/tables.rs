@@ -5,6 +5,7 @@ use crate::dwarf::{DebugInfo, FunctionHere, Prologue, Statement};
 use crate::names;
 use crate::source::Sources;
 use crate::symbols::SymbolTable;
+use crate::unwind::{UnwindRow, UnwindTables};
 use crate::{Error, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SourceLocation};
 use backtrail_pt::{BuildId, Svma};
 use object::Object;
@@ -22,6 +23,7 @@ pub(crate) struct Tables<'d> {
     code: CodeRanges,
     symbols: SymbolTable<'d>,
     debug: OnceLock<Option<DebugInfo<'d>>>,
+    unwind: OnceLock<UnwindTables<'d>>,
 }
 
 impl<'d> Tables<'d> {
@@ -35,6 +37,7 @@ impl<'d> Tables<'d> {
             symbols: SymbolTable::new(&elf, debug.as_ref(), &code),
             code,
             debug: OnceLock::new(),
+            unwind: OnceLock::new(),
         })
     }
 
@@ -250,6 +253,13 @@ impl<'d> Tables<'d> {
             .into_iter()
             .map(|part| Svma(part.start)..Svma(part.end))
             .collect()
+    }
+
+    pub fn unwind_row(&self, at: u64) -> Option<Arc<UnwindRow>> {
+        let tables = self
+            .unwind
+            .get_or_init(|| UnwindTables::new(self.sources, &self.code));
+        tables.row(at)
     }
 
     pub fn source_files(&self) -> Vec<Arc<str>> {

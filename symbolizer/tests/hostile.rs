@@ -4,7 +4,7 @@
 mod support;
 
 use backtrail_pt::Svma;
-use backtrail_symbolizer::{DebugSearch, SymbolFile};
+use backtrail_symbolizer::{CfaRule, DebugSearch, Machine, RegisterRule, SymbolFile, UnwindRow};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::{C, CPP, build};
@@ -25,6 +25,31 @@ impl Random {
     }
 }
 
+/// A machine of which all is known.
+struct AllKnown;
+
+impl Machine for AllKnown {
+    fn register(&self, register: u16) -> Option<u64> {
+        Some(u64::from(register) << 40)
+    }
+
+    fn memory(&self, address: u64, out: &mut [u8]) -> Option<()> {
+        out.fill(address as u8);
+        Some(())
+    }
+}
+
+fn evaluate(row: &UnwindRow) {
+    if let CfaRule::Expression(expression) = &row.cfa {
+        let _ = expression.evaluate(None, &AllKnown);
+    }
+    for (_, rule) in &row.registers {
+        if let RegisterRule::Expression(expression) | RegisterRule::ValExpression(expression) = rule {
+            let _ = expression.evaluate(Some(0x1000), &AllKnown);
+        }
+    }
+}
+
 /// Asks everything; the answers do not matter, that they come does.
 fn ask_everything(bytes: Vec<u8>) {
     let started = Instant::now();
@@ -35,6 +60,9 @@ fn ask_everything(bytes: Vec<u8>) {
         let _ = symbols.function_at(at);
         let _ = symbols.frames_at(at);
         let _ = symbols.line_at(at);
+        if let Some(row) = symbols.unwind_row(at) {
+            evaluate(&row);
+        }
     }
     for name in ["main", "work", "outer", "ns::f", "work.cold", "puts@plt", ""] {
         for function in symbols.functions_named(name) {

@@ -12,7 +12,6 @@ use crate::code::CodeRanges;
 use crate::range_map::RangeMap;
 use crate::source::{Elf, Source};
 use crate::{LineRow, SourceLocation};
-use budget::Budget;
 use dies::{InlinedCall, PhysicalFunction, UnitFunctions};
 use gimli::LittleEndian;
 use lines::{LineProgram, LineTable};
@@ -22,6 +21,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use unit::{AbbreviationTables, Unit};
 
+pub(crate) use budget::Budget;
 pub(crate) use dies::ResolvedName;
 pub(crate) use lines::Prologue;
 
