@@ -30,6 +30,7 @@ pub mod stack;
 pub mod step;
 mod stop;
 pub mod time;
+mod unwind;
 pub mod views;
 
 pub use error::{Error, Result};

@@ -1,10 +1,34 @@
-//! The stack at a position, out of the call forest and the inlined copies.
+//! The stack at a position: out of the call forest, beyond that out of the core, and the inlined copies.
+
+mod core;
+mod outwards;
+
+pub(crate) use self::core::CoreStack;
 
 use crate::error::{Error, Result};
 use crate::session::{Session, Thread};
-use backtrail_decoder::{CallId, Entered, Forest, Watch};
-use backtrail_pt::{Avma, Cofi};
+use crate::unwind::PhysicalFrame;
+use backtrail_decoder::{CallId, Entered, Forest, Left, Watch};
+use backtrail_pt::Avma;
+use outwards::Outwards;
 use serde::Serialize;
+
+/// What a frame is known from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// Its call, or what it called, is in the history.
+    #[default]
+    Trace,
+    /// The memory of the core, by call frame information.
+    Core,
+}
+
+impl Origin {
+    fn is_trace(&self) -> bool {
+        *self == Self::Trace
+    }
+}
 
 /// A frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -29,6 +53,13 @@ pub struct StackFrame {
     pub signal_handler: bool,
     /// It jumped to the frame before, at its own end: a tail call. Its frame on the program's stack is gone.
     pub tail_caller: bool,
+    /// What it is known from; absent: the trace.
+    #[serde(rename = "from", skip_serializing_if = "Origin::is_trace")]
+    pub origin: Origin,
+    /// `pc` is no code. Who called it is the return address on top of the stack by rule, with a call before it;
+    /// that is not known from the trace.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub called_through_bad_pointer: bool,
     /// `pc` is the start of a line's code: GDB leaves the address out then.
     #[serde(skip)]
     pub at_line_start: bool,
@@ -41,16 +72,16 @@ pub struct Stack {
     pub frames: Vec<StackFrame>,
     /// Why there may be older frames that are not shown.
     pub unknown_beyond: Option<String>,
-    /// That is because the beginning of the history is not decoded yet.
+    /// The beginning of the history, which is not decoded yet, tells more of it.
     #[serde(skip)]
     pub needs_earlier: bool,
 }
 
 impl Stack {
-    /// Unless older frames are missing that are to be had.
+    /// Unless more of it is to be had.
     ///
     /// # Errors
-    /// [`Error::Earlier`] when they are.
+    /// [`Error::Earlier`] when it is.
     pub fn complete(self) -> Result<Self> {
         match self.needs_earlier {
             true => Err(Error::Earlier),
@@ -64,6 +95,8 @@ struct Walk<'a> {
     thread: &'a Thread,
     frames: Vec<StackFrame>,
     needs_earlier: bool,
+    /// No more frames than these are wanted.
+    limit: usize,
 }
 
 /// The stack before instruction `index`; `limit`: no more frames than this.
@@ -82,16 +115,15 @@ pub fn stack(
         thread,
         frames: Vec::new(),
         needs_earlier: false,
+        limit,
     };
     let unknown_beyond = if thread.history.is_empty() {
-        walk.by_registers()
+        walk.by_core()
     } else {
         let forest = session.forest(thread, watch)?;
-        walk.by_forest(forest, index, limit)
+        walk.by_forest(forest, index)
     };
     let mut frames = walk.frames;
-    let needs_earlier = walk.needs_earlier && frames.len() < limit;
-    let unknown_beyond = unknown_beyond.filter(|_| needs_earlier || !walk.needs_earlier);
     frames.truncate(limit);
     for (number, frame) in frames.iter_mut().enumerate() {
         frame.number = number;
@@ -99,7 +131,7 @@ pub fn stack(
     Ok(Stack {
         frames,
         unknown_beyond,
-        needs_earlier,
+        needs_earlier: walk.needs_earlier,
     })
 }
 
@@ -116,85 +148,87 @@ pub fn pc_at(session: &Session, thread: &Thread, index: u64) -> Option<Avma> {
 }
 
 impl Walk<'_> {
-    fn by_registers(&mut self) -> Option<String> {
-        let pc = pc_at(self.session, self.thread, 0);
-        if let Some(pc) = pc {
+    /// All frames out of the core. Gives why there may be more, as the others do.
+    fn by_core(&mut self) -> Option<String> {
+        let pc = pc_at(self.session, self.thread, self.thread.history.len())?;
+        if self.limit <= 1 {
             self.push(pc, pc, None);
+            return None;
         }
-        Some("the callers are unknown: this thread has no history, only its registers in the core".to_owned())
+        let Some(unwound) = core::unwound(self.session, self.thread) else {
+            self.push(pc, pc, None);
+            return Some("the callers are unknown: the core does not have this thread".to_owned());
+        };
+        self.push_physical(&unwound.frames);
+        unwound.end.why().filter(|_| self.frames.len() < self.limit)
     }
 
-    /// Gives why there may be more.
-    fn by_forest(&mut self, forest: &Forest, index: u64, limit: usize) -> Option<String> {
+    fn by_forest(&mut self, forest: &Forest, index: u64) -> Option<String> {
         let history = &self.thread.history;
-        let mut at = forest.call_at(index)?;
-        let mut pc = pc_at(self.session, self.thread, index);
-        let mut look_up = pc;
-        if index >= history.len() {
-            let last = history.instruction(history.len().checked_sub(1)?)?;
-            let moved = pc.filter(|&pc| !self.same_function(pc, last.pc));
-            match (moved, last.cofi) {
-                (Some(callee), cofi) if cofi.is_call() => {
-                    // The call is the last of the history: its callee has no call of its own there.
-                    self.push(callee, callee, None);
-                    (pc, look_up) = (Some(last.next()), Some(last.pc));
-                }
-                (Some(_), Cofi::Return) => match forest.call(at).parent {
-                    Some(parent) => at = parent,
-                    None => {
-                        self.push(pc?, pc?, None);
-                        return Some(self.beyond(forest, at));
-                    }
-                },
-                _ => {}
-            }
+        let at = forest.call_at(index)?;
+        if index >= history.len() && self.limit > 1 && self.is_wrong_at_the_end(forest, at) {
+            self.needs_earlier = self.thread.is_partial();
+            return self.by_core();
         }
-        let mut tail_caller = false;
-        loop {
-            let call = forest.call(at);
-            match pc.zip(look_up) {
-                Some((pc, look_up)) => self.push(pc, look_up, Some((forest, at))),
-                None => self.push_unknown(forest, call.function, at),
-            }
-            if tail_caller && let Some(frame) = self.frames.last_mut() {
-                frame.tail_caller = true;
-            }
-            tail_caller = matches!(call.entered, Entered::TailCall { .. });
-            if matches!(call.entered, Entered::Signal { .. })
-                && let Some(frame) = self.frames.last_mut()
-            {
-                frame.signal_handler = true;
-            }
-            let Some(parent) = call.parent else {
-                return Some(self.beyond(forest, at));
-            };
-            if self.frames.len() >= limit {
+        let mut root = None;
+        for step in Outwards::new(self.session, self.thread, forest, index) {
+            if self.frames.len() >= self.limit {
                 return None;
             }
-            (pc, look_up) = match call.entered {
-                Entered::Call { site } => {
-                    let site = history.instruction(site);
-                    (site.map(|site| site.next()), site.map(|site| site.pc))
-                }
-                Entered::TailCall { site } => (history.pc(site), history.pc(site)),
-                Entered::Signal { interrupted } => (Some(interrupted), Some(interrupted)),
-                // The instruction it returned to stands behind the call.
-                _ => {
-                    let returned = history.pc(call.end).filter(|_| call.end < history.len());
-                    (returned, returned.map(|pc| Avma(pc.0.saturating_sub(1))))
-                }
-            };
-            at = parent;
+            match step.pc.zip(step.look_up) {
+                Some((pc, look_up)) => self.push(pc, look_up, step.call.map(|call| (forest, call))),
+                None => self.push_unknown(forest, step.call?),
+            }
+            if let Some(frame) = self.frames.last_mut() {
+                frame.tail_caller |= step.tail_caller;
+                frame.signal_handler |= step.signal_handler;
+            }
+            root = step.root;
+        }
+        let root = root.filter(|_| self.frames.len() < self.limit)?;
+        // The core does not have those that jumped to their callees.
+        self.needs_earlier = self.thread.is_cut_off(&forest.call(root));
+        let Some((callers, end)) = core::callers(self.session, self.thread, forest, root, index) else {
+            return Some(self.beyond(forest, root));
+        };
+        self.push_physical(callers);
+        end.why().filter(|_| self.frames.len() < self.limit)
+    }
+
+    /// What the forest has of the end of history is not what the core has: something ran since that is not in the
+    /// history, or the forest took something for what it was not.
+    fn is_wrong_at_the_end(&self, forest: &Forest, at: CallId) -> bool {
+        let root = forest.ancestors(at).last();
+        let lost = root.is_some_and(|root| forest.call(root).left == Left::Gap);
+        (lost && self.session.end_registers(self.thread.tid).is_some())
+            || core::contradicts(self.session, self.thread, forest)
+    }
+
+    /// Pushes frames of the core.
+    fn push_physical(&mut self, frames: &[PhysicalFrame]) {
+        for frame in frames {
+            if let Some(handler) = self.frames.last_mut().filter(|_| frame.signal_frame) {
+                handler.signal_handler = true;
+                continue;
+            }
+            if self.frames.len() >= self.limit {
+                return;
+            }
+            let known = self.frames.len();
+            self.push(frame.pc, frame.look_up(), None);
+            for pushed in self.frames.iter_mut().skip(known) {
+                pushed.origin = Origin::Core;
+                pushed.called_through_bad_pointer = frame.bad_pointer;
+            }
         }
     }
 
-    fn beyond(&mut self, forest: &Forest, root: CallId) -> String {
+    fn beyond(&self, forest: &Forest, root: CallId) -> String {
         let call = forest.call(root);
-        if self.thread.is_cut_off(&call) {
-            self.needs_earlier = true;
-            return "older frames are in history that is not decoded yet; `backtrace` decodes it".to_owned();
-        }
         match call.entered {
+            _ if self.needs_earlier => {
+                "older frames are in history that is not decoded yet; `backtrace` decodes it".to_owned()
+            }
             Entered::AfterGap => format!(
                 "the callers are unknown: history has a gap before {}",
                 self.thread.position(call.first)
@@ -204,14 +238,6 @@ impl Walk<'_> {
             }
             _ => "older frames are unknown: history begins inside of this one".to_owned(),
         }
-    }
-
-    fn same_function(&self, one: Avma, other: Avma) -> bool {
-        let Some(process) = self.session.process(self.thread) else {
-            return true;
-        };
-        let entry = |at| process.symbols.function_at(at).map(|function| function.entry);
-        entry(one) == entry(other)
     }
 
     /// Pushes the frames of a call that stands at `pc`; names and lines are those at `look_up`.
@@ -253,8 +279,9 @@ impl Walk<'_> {
     }
 
     /// Pushes a call of which only the function is known.
-    fn push_unknown(&mut self, forest: &Forest, function: Avma, call: CallId) {
+    fn push_unknown(&mut self, forest: &Forest, call: CallId) {
         let process = self.session.process(self.thread);
+        let function = forest.call(call).function;
         let found = process.and_then(|process| process.symbols.function_at(function));
         self.frames.push(StackFrame {
             function: found.map(|function| function.name.to_string()),
@@ -277,6 +304,8 @@ impl StackFrame {
             call: None,
             signal_handler: false,
             tail_caller: false,
+            origin: Origin::Trace,
+            called_through_bad_pointer: false,
             at_line_start: false,
         }
     }

@@ -162,6 +162,10 @@ pub const PROGRAMS: &[Program] = &[
     program("crash_ud2", "crash_ud2.c", &["-O1"], ALL, Ending::Signal(SIGILL)),
     program("crash_div", "crash_div.c", &["-O1"], ALL, Ending::Signal(SIGFPE)),
     program("crash_stack", "crash_stack.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
+    program("crash_compare", "crash_compare.c", &["-O2", "-fomit-frame-pointer", "-fno-builtin"], ALL, Ending::Signal(SIGSEGV)),
+    program("crash_handler", "crash_handler.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
+    program("crash_late", "crash_late.c", &["-O2", "-fomit-frame-pointer"], ALL, Ending::Signal(SIGSEGV)),
+    program("crash_smash", "crash_smash.c", &["-O1", "-fno-stack-protector"], ALL, Ending::Signal(SIGSEGV)),
     program("bare", "bare.S", &[], STATIC, OK),
 ];
 

@@ -3,7 +3,7 @@
 use super::{Paint, Text};
 use crate::disassembly;
 use crate::source::short;
-use crate::stack::{Stack, StackFrame};
+use crate::stack::{Origin, Stack, StackFrame};
 use crate::stop::StopReason;
 use crate::time::Time;
 use serde::Serialize;
@@ -195,8 +195,19 @@ pub(super) fn render_frame(number: usize, frame: &StackFrame, to: &mut Text) {
 }
 
 pub(super) fn render_stack(stack: &Stack, to: &mut Text) {
+    let mut before = None;
     for frame in &stack.frames {
+        if before == Some(Origin::Trace) && frame.origin == Origin::Core {
+            to.line(to.paint(
+                Paint::Faint,
+                "    <called before history begins; read from the core:>",
+            ));
+        }
+        before = Some(frame.origin);
         render_frame(frame.number, frame, to);
+        if frame.called_through_bad_pointer {
+            to.line("    <called through a bad pointer, by the return address on the stack>");
+        }
         if frame.signal_handler {
             to.line("    <signal handler called>");
         }

@@ -92,6 +92,7 @@ pub struct Thread {
     pub history: History,
     process: usize,
     forest: OnceCell<Forest>,
+    pub(crate) core_stack: crate::stack::CoreStack,
     gaps: Vec<u64>,
     /// Decoding did not begin where the trace does: positions are counted from the end.
     from_end: bool,
@@ -304,6 +305,7 @@ impl Thread {
             history,
             process,
             forest: OnceCell::new(),
+            core_stack: crate::stack::CoreStack::default(),
             gaps,
             from_end: false,
             is_partial: false,

@@ -1,0 +1,306 @@
+//! The stack of a thread at the crash, by call frame information, out of its registers and memory in the core.
+//!
+//! Sources: DWARF 5, section 6.4.4; System V ABI AMD64, section 3.2.1 (which registers a callee preserves) and
+//! section 3.6.2 (their numbers).
+
+mod memory;
+mod sigreturn;
+#[cfg(test)]
+mod tests;
+
+use backtrail_bundle::core::Registers;
+use backtrail_pt::Avma;
+use backtrail_symbolizer::{CfaRule, Machine, RegisterRule, Symbolizer, UnwindRow};
+pub(crate) use memory::Memory;
+
+/// A stack with more frames is cut here.
+const MAX_FRAMES: usize = 4096;
+
+/// How many general registers there are, and the DWARF numbers of the stack pointer and of what stands for the
+/// return address.
+const COUNT: usize = 16;
+const RSP: u16 = 7;
+const PC: u16 = 16;
+
+/// The general registers by DWARF number; `None`: not known in this frame.
+type Known = [Option<u64>; COUNT];
+
+/// A frame that is on the program's stack: no inlined copy, and no caller that is gone by a tail call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PhysicalFrame {
+    /// The next instruction of the innermost frame and of one interrupted by a signal; of others, where the
+    /// call made from it returns to.
+    pub pc: Avma,
+    /// The canonical frame address: the stack pointer of its caller, before the call.
+    pub cfa: Option<Avma>,
+    /// The general registers in it.
+    registers: Known,
+    /// It was not left by a call: it is the innermost one, or a signal interrupted it.
+    interrupted: bool,
+    /// It is the code that the kernel lets a signal handler return to, not a function.
+    pub signal_frame: bool,
+    /// `pc` is no code: that the word on top of the stack says who called it is a rule, not known.
+    pub bad_pointer: bool,
+}
+
+/// The frames of a thread in a core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unwound {
+    /// Innermost first, never empty.
+    pub frames: Vec<PhysicalFrame>,
+    /// Why there are no more.
+    pub end: End,
+}
+
+/// Why the last frame has no caller that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It has none.
+    Outermost,
+    /// No call frame information covers this address.
+    NoRules(Avma),
+    /// The rules need memory that the core has not.
+    Memory(Avma),
+    /// The rules need a register whose value is lost, or are malformed.
+    Lost,
+    /// The caller's frame would not lie above.
+    NotGrowing,
+    /// What should be a return address, or the address of the innermost frame, is no code.
+    NoCode(Avma),
+    /// There are [`MAX_FRAMES`].
+    TooMany,
+}
+
+impl End {
+    /// What to tell the user; `None`: nothing is missing.
+    pub fn why(self) -> Option<String> {
+        let why = match self {
+            Self::Outermost => return None,
+            Self::NoRules(at) => format!("there is no call frame information for {:#x}", at.0),
+            Self::Memory(at) => format!("the core does not have the memory at {:#x}", at.0),
+            Self::Lost => "how to find them depends on a value that is lost".to_owned(),
+            Self::NotGrowing => "the next one would not lie above this one; the stack is damaged".to_owned(),
+            Self::NoCode(at) => format!("{:#x} is no code", at.0),
+            Self::TooMany => format!("the stack is cut after {MAX_FRAMES} frames"),
+        };
+        Some(format!("older frames are unknown: {why}"))
+    }
+}
+
+impl PhysicalFrame {
+    /// The address whose rules, function and line are those of the frame: a caller's is inside of its call,
+    /// which may be the last instruction of a function.
+    pub fn look_up(&self) -> Avma {
+        if self.interrupted || self.signal_frame {
+            self.pc
+        } else {
+            Avma(self.pc.0.wrapping_sub(1))
+        }
+    }
+}
+
+/// Goes from frame to frame. `returned`: the last instruction was a return, so that a bad pointer was not called.
+pub(crate) fn unwind(
+    registers: &Registers,
+    symbols: &Symbolizer,
+    memory: &Memory<'_>,
+    returned: bool,
+) -> Unwound {
+    let unwinder = Unwinder { symbols, memory };
+    let mut frame = PhysicalFrame {
+        pc: registers.pc(),
+        cfa: None,
+        registers: by_number(registers),
+        interrupted: true,
+        signal_frame: false,
+        bad_pointer: false,
+    };
+    let mut frames = Vec::new();
+    let end = loop {
+        let caller = if frames.is_empty() && returned && !memory.is_code(frame.pc) {
+            Err(End::NoCode(frame.pc))
+        } else {
+            unwinder.caller(&mut frame)
+        };
+        frames.push(frame);
+        match caller {
+            Ok(_) if frames.len() == MAX_FRAMES => break End::TooMany,
+            Ok(caller) => frame = caller,
+            Err(end) => break end,
+        }
+    };
+    Unwound { frames, end }
+}
+
+fn by_number(registers: &Registers) -> Known {
+    [
+        registers.rax,
+        registers.rdx,
+        registers.rcx,
+        registers.rbx,
+        registers.rsi,
+        registers.rdi,
+        registers.rbp,
+        registers.rsp,
+        registers.r8,
+        registers.r9,
+        registers.r10,
+        registers.r11,
+        registers.r12,
+        registers.r13,
+        registers.r14,
+        registers.r15,
+    ]
+    .map(Some)
+}
+
+/// rbx, rbp, rsp and r12 to r15.
+fn is_preserved(register: u16) -> bool {
+    matches!(register, 3 | 6 | RSP | 12..=15)
+}
+
+struct Unwinder<'a> {
+    symbols: &'a Symbolizer,
+    memory: &'a Memory<'a>,
+}
+
+impl Unwinder<'_> {
+    /// The caller of a frame, of which it finds out what was not known of it.
+    fn caller(&self, frame: &mut PhysicalFrame) -> Result<PhysicalFrame, End> {
+        if frame.interrupted && !self.memory.is_code(frame.pc) {
+            return self.caller_by_bad_pointer(frame);
+        }
+        // The address alone does not tell that a signal handler returns here, and there is nothing before it
+        // that belongs to it: the C library's rules begin a byte early for that.
+        let Some(row) = self.symbols.unwind_row(frame.look_up()) else {
+            return sigreturn::interrupted(frame, self.memory).unwrap_or(Err(End::NoRules(frame.pc)));
+        };
+        frame.signal_frame = row.signal_frame;
+        let cfa = self.cfa(&row, frame)?;
+        frame.cfa = Some(Avma(cfa));
+        let pc = match row.rule(row.return_address) {
+            Some(RegisterRule::Undefined) => return Err(End::Outermost),
+            Some(rule) => self.value(rule, row.return_address, cfa, frame)?,
+            None => return Err(End::Lost),
+        };
+        let mut registers: Known = [None; COUNT];
+        for (register, known) in (0..).zip(&mut registers) {
+            *known = match row.rule(register) {
+                Some(rule) => self.value(rule, register, cfa, frame).ok(),
+                None if register == RSP => Some(cfa),
+                None => known_in(frame, register).filter(|_| is_preserved(register)),
+            };
+        }
+        let caller = PhysicalFrame {
+            pc: Avma(pc),
+            cfa: None,
+            registers,
+            interrupted: row.signal_frame,
+            signal_frame: false,
+            bad_pointer: false,
+        };
+        if caller.interrupted {
+            return Ok(caller);
+        }
+        if pc == 0 {
+            return Err(End::Outermost);
+        }
+        // Stacks grow down, and a call puts at least its return address there.
+        if known_in(frame, RSP).is_none_or(|rsp| cfa <= rsp) {
+            return Err(End::NotGrowing);
+        }
+        if !self.memory.is_code(caller.pc) {
+            return Err(End::NoCode(caller.pc));
+        }
+        Ok(caller)
+    }
+
+    /// A call through a bad pointer has put its return address on the stack, and nothing ran since.
+    fn caller_by_bad_pointer(&self, frame: &mut PhysicalFrame) -> Result<PhysicalFrame, End> {
+        let no_code = End::NoCode(frame.pc);
+        let rsp = known_in(frame, RSP).ok_or(End::Lost)?;
+        let pc = self.memory.word(Avma(rsp)).ok_or(no_code)?;
+        if !self.memory.is_behind_call(Avma(pc)) {
+            return Err(no_code);
+        }
+        let cfa = rsp.checked_add(8).ok_or(End::NotGrowing)?;
+        frame.cfa = Some(Avma(cfa));
+        frame.bad_pointer = true;
+        let mut registers = frame.registers;
+        if let Some(rsp) = registers.get_mut(usize::from(RSP)) {
+            *rsp = Some(cfa);
+        }
+        Ok(PhysicalFrame {
+            pc: Avma(pc),
+            cfa: None,
+            registers,
+            interrupted: false,
+            signal_frame: false,
+            bad_pointer: false,
+        })
+    }
+
+    fn cfa(&self, row: &UnwindRow, frame: &PhysicalFrame) -> Result<u64, End> {
+        match &row.cfa {
+            CfaRule::Register { register, offset } => {
+                let base = known_in(frame, *register).ok_or(End::Lost)?;
+                Ok(base.wrapping_add_signed(*offset))
+            }
+            CfaRule::Expression(expression) => {
+                let machine = Values {
+                    frame,
+                    memory: self.memory,
+                };
+                expression.evaluate(None, &machine).ok_or(End::Lost)
+            }
+        }
+    }
+
+    /// The value of a register in the caller.
+    fn value(&self, rule: &RegisterRule, register: u16, cfa: u64, frame: &PhysicalFrame) -> Result<u64, End> {
+        let machine = Values {
+            frame,
+            memory: self.memory,
+        };
+        let saved_at = |address: u64| {
+            let word = self.memory.word(Avma(address));
+            word.ok_or(End::Memory(Avma(address)))
+        };
+        match rule {
+            RegisterRule::Undefined => Err(End::Lost),
+            RegisterRule::SameValue => machine.register(register).ok_or(End::Lost),
+            RegisterRule::Offset(offset) => saved_at(cfa.wrapping_add_signed(*offset)),
+            RegisterRule::ValOffset(offset) => Ok(cfa.wrapping_add_signed(*offset)),
+            RegisterRule::Register(other) => machine.register(*other).ok_or(End::Lost),
+            RegisterRule::Expression(expression) => {
+                saved_at(expression.evaluate(Some(cfa), &machine).ok_or(End::Lost)?)
+            }
+            RegisterRule::ValExpression(expression) => {
+                expression.evaluate(Some(cfa), &machine).ok_or(End::Lost)
+            }
+        }
+    }
+}
+
+fn known_in(frame: &PhysicalFrame, register: u16) -> Option<u64> {
+    frame.registers.get(usize::from(register)).copied().flatten()
+}
+
+/// What an expression may ask of a frame.
+struct Values<'a> {
+    frame: &'a PhysicalFrame,
+    memory: &'a Memory<'a>,
+}
+
+impl Machine for Values<'_> {
+    fn register(&self, register: u16) -> Option<u64> {
+        if register == PC {
+            return Some(self.frame.pc.0);
+        }
+        known_in(self.frame, register)
+    }
+
+    fn memory(&self, address: u64, out: &mut [u8]) -> Option<()> {
+        self.memory.read(Avma(address), out)
+    }
+}
