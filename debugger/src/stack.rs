@@ -150,17 +150,21 @@ pub fn pc_at(session: &Session, thread: &Thread, index: u64) -> Option<Avma> {
 impl Walk<'_> {
     /// All frames out of the core. Gives why there may be more, as the others do.
     fn by_core(&mut self) -> Option<String> {
-        let pc = pc_at(self.session, self.thread, self.thread.history.len())?;
-        if self.limit <= 1 {
-            self.push(pc, pc, None);
-            return None;
+        if self.limit > 1
+            && let Some(unwound) = core::unwound(self.session, self.thread)
+        {
+            self.push_physical(&unwound.frames);
+            return unwound.end.why().filter(|_| self.frames.len() < self.limit);
         }
-        let Some(unwound) = core::unwound(self.session, self.thread) else {
+        // The innermost frame takes no unwinding.
+        if let Some(pc) = pc_at(self.session, self.thread, self.thread.history.len()) {
             self.push(pc, pc, None);
-            return Some("the callers are unknown: the core does not have this thread".to_owned());
-        };
-        self.push_physical(&unwound.frames);
-        unwound.end.why().filter(|_| self.frames.len() < self.limit)
+            self.frames
+                .iter_mut()
+                .for_each(|frame| frame.origin = Origin::Core);
+        }
+        let unknown = "the callers are unknown: this thread has no history, and is not in the core";
+        (self.limit > 1).then(|| unknown.to_owned())
     }
 
     fn by_forest(&mut self, forest: &Forest, index: u64) -> Option<String> {

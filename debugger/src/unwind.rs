@@ -173,7 +173,12 @@ impl Unwinder<'_> {
         // The address alone does not tell that a signal handler returns here, and there is nothing before it
         // that belongs to it: the C library's rules begin a byte early for that.
         let Some(row) = self.symbols.unwind_row(frame.look_up()) else {
-            return sigreturn::interrupted(frame, self.memory).unwrap_or(Err(End::NoRules(frame.pc)));
+            let no_rules = if self.is_program_entry(frame) {
+                End::Outermost
+            } else {
+                End::NoRules(frame.pc)
+            };
+            return sigreturn::interrupted(frame, self.memory).unwrap_or(Err(no_rules));
         };
         frame.signal_frame = row.signal_frame;
         let cfa = self.cfa(&row, frame)?;
@@ -213,6 +218,12 @@ impl Unwinder<'_> {
             return Err(End::NoCode(caller.pc));
         }
         Ok(caller)
+    }
+
+    /// It is of the function where the program begins.
+    fn is_program_entry(&self, frame: &PhysicalFrame) -> bool {
+        let function = self.symbols.function_at(frame.look_up());
+        function.is_some_and(|function| Some(function.entry) == self.memory.program_entry())
     }
 
     /// A call through a bad pointer has put its return address on the stack, and nothing ran since.

@@ -4,6 +4,7 @@
 //! has at the crash. They did not run, so their frames are in the core as they were.
 
 use super::outwards::Outwards;
+use super::pc_at;
 use crate::session::{Session, Thread};
 use crate::unwind::{self, End, Memory, PhysicalFrame, Unwound};
 use backtrail_decoder::{CallId, Forest, Left};
@@ -34,9 +35,6 @@ enum Meeting {
     /// It is not certain.
     Unknown,
 }
-
-/// The type of the entry of the auxiliary vector with the address where the program begins (`AT_ENTRY`).
-const AT_ENTRY: u64 = 9;
 
 /// The stack of a thread in the core; `None`: the core does not have the thread.
 pub(super) fn unwound<'a>(session: &Session, thread: &'a Thread) -> Option<&'a Unwound> {
@@ -111,6 +109,9 @@ impl Meeting {
         let Some(root) = root.filter(|&root| forest.call(root).left == Left::HistoryEnd) else {
             return Self::Unknown;
         };
+        if !is_continuous(session, thread) {
+            return Self::Unknown;
+        }
         let caller = physical.next();
         // What the root jumped to may be on another stack. That it has the same caller must be seen.
         let same_stack = root_has_frame
@@ -137,13 +138,29 @@ impl Meeting {
 /// and nothing called that.
 fn ends_where_the_program_begins(session: &Session, thread: &Thread, unwound: &Unwound) -> bool {
     let found = || {
-        let auxv = &session.core()?.contents().auxv;
-        let (_, entry) = auxv.iter().find(|(kind, _)| *kind == AT_ENTRY)?;
+        let process = session.process(thread)?;
+        let entry = Memory::new(session.core()?, &process.image).program_entry()?;
         let outermost = unwound.frames.last()?.look_up();
-        let function = session.process(thread)?.symbols.function_at(outermost)?;
-        Some(unwound.end == End::Outermost && function.entry == Avma(*entry))
+        Some(process.symbols.function_at(outermost)?.entry == entry)
     };
-    found().unwrap_or(false)
+    unwound.end == End::Outermost && found().unwrap_or(false)
+}
+
+/// The last instruction can have led to where the thread stands: nothing ran since that is not in the history.
+fn is_continuous(session: &Session, thread: &Thread) -> bool {
+    let pc = pc_at(session, thread, thread.history.len());
+    let last = thread.history.len().checked_sub(1);
+    let last = last.and_then(|last| thread.history.instruction(last));
+    let Some((pc, last)) = pc.zip(last) else {
+        return false;
+    };
+    pc == last.pc
+        || match last.cofi {
+            Cofi::Sequential | Cofi::FarTransfer => pc == last.next(),
+            Cofi::Conditional { target } => pc == target || pc == last.next(),
+            Cofi::Jump { target } | Cofi::Call { target } => pc == target,
+            Cofi::IndirectJump | Cofi::IndirectCall | Cofi::Return => true,
+        }
 }
 
 /// A direct call of the function of `call` returns to `pc`.

@@ -8,6 +8,9 @@ use iced_x86::{Decoder, DecoderOptions};
 /// No call instruction is longer, in bytes, with the prefixes that compilers write.
 const LONGEST_CALL: u64 = 9;
 
+/// The type of the entry of the auxiliary vector with the address where the program begins.
+const AT_ENTRY: u64 = 9;
+
 /// The memory at the crash.
 pub(crate) struct Memory<'a> {
     core: &'a Core,
@@ -71,6 +74,13 @@ impl<'a> Memory<'a> {
             }
             instruction.is_call_near_indirect().then_some(None)
         })
+    }
+
+    /// Where the program begins, as the kernel said. Nothing calls the function there.
+    pub fn program_entry(&self) -> Option<Avma> {
+        let auxv = &self.core.contents().auxv;
+        let found = auxv.iter().find(|(kind, _)| *kind == AT_ENTRY);
+        found.map(|&(_, entry)| Avma(entry))
     }
 
     fn segment(&self, at: Avma) -> Option<&Segment> {

@@ -9,6 +9,7 @@ mod harness;
 mod memory;
 mod mutate;
 mod seeds;
+mod stacks;
 mod targets;
 
 #[global_allocator]
