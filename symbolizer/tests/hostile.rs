@@ -132,6 +132,44 @@ fn damaged_c_plus_plus() {
     mutate(&std::fs::read(&built.program).unwrap(), 3, 200);
 }
 
+/// Only `.eh_frame_hdr` and `.eh_frame`, asked at every address.
+fn damage_call_frames(arguments: &[&str], seed: u64) {
+    let Some(built) = build("cc", "c", C, arguments) else {
+        return;
+    };
+    let original = std::fs::read(&built.program).unwrap();
+    // The first CIE of every program: version 1, "zR", factors 1 and -8, return address 16.
+    let common = b"\x01zR\0\x01\x78\x10";
+    let tables = original.windows(common.len()).position(|bytes| bytes == common);
+    let start = tables.unwrap() - 200;
+    let mut random = Random(seed);
+    for _ in 0..2000 {
+        let mut bytes = original.clone();
+        for _ in 0..1 + random.below(6) {
+            let at = start + random.below(700);
+            let value = [0, 0xff, 0x7f, 0x80, random.next() as u8][random.below(5)];
+            let count = [1, 1, 2, 4, 8][random.below(5)];
+            bytes[at..at + count].fill(value);
+        }
+        let started = Instant::now();
+        let Ok(symbols) = SymbolFile::from_bytes(Arc::new(bytes), &DebugSearch::none()) else {
+            continue;
+        };
+        for at in (0x1000..0x1400).map(Svma) {
+            if let Some(row) = symbols.unwind_row(at) {
+                evaluate(&row);
+            }
+        }
+        assert!(started.elapsed() < Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn damaged_call_frame_information() {
+    damage_call_frames(&["-g", "-O2"], 4);
+    damage_call_frames(&["-g", "-O2", "-Wl,--no-eh-frame-hdr"], 5);
+}
+
 /// Bytes of the ELF header, program headers and section headers in turn.
 #[test]
 fn each_byte_of_the_headers_damaged() {
