@@ -155,8 +155,8 @@ fn compare_with_gdb(name: &str, variant: Variant) {
         panic!("one answer")
     };
     let (mut alone, mut joined) = (frames(stack), frames(joined));
-    if variant != Variant::Pie {
-        // Of names for one address, each takes another.
+    if variant != Variant::Pie || name == "lease" {
+        // Of names for one address, each takes another; and Rust's generic arguments are written differently.
         for frame in expected.iter_mut().chain(&mut alone).chain(&mut joined) {
             frame.function = None;
         }
@@ -195,6 +195,11 @@ fn of_an_abort_in_the_c_library() {
 fn of_an_exception_that_nobody_catches() {
     compare_with_gdb("terminate", Variant::Pie);
     compare_with_gdb("terminate", Variant::StaticPie);
+}
+
+#[test]
+fn of_a_panic_in_rust() {
+    compare_with_gdb("lease", Variant::Pie);
 }
 
 #[test]
@@ -340,6 +345,7 @@ fn no_frame_is_wrong() {
         "crash_compare",
         "crash_free",
         "crash_jump",
+        "ledger",
     ] {
         let whole = recorded(name, Variant::Pie, &["--full", "--no-aslr"]);
         for size in ["4K", "5K", "6K", "12K"] {

@@ -16,6 +16,8 @@ use std::cell::OnceCell;
 pub(crate) struct CoreStack {
     unwound: OnceCell<Option<Unwound>>,
     meeting: OnceCell<Meeting>,
+    /// From this instruction on it is certain which call is meant where a function calls itself.
+    settled: OnceCell<u64>,
 }
 
 /// How the two stacks of a thread at the end of its history fit together.
@@ -25,8 +27,8 @@ enum Meeting {
     Joint {
         /// The outermost call of the forest's stack.
         root: CallId,
-        /// From this instruction on it is certain that the root is one and the same call.
-        since: u64,
+        /// It is certain that what the root jumped to, if it did, has the root's caller: the past has it too.
+        same_stack: bool,
         /// The number of the physical frame that called it.
         caller: usize,
     },
@@ -62,13 +64,21 @@ pub(super) fn callers<'a>(
     let unwound = unwound(session, thread)?;
     let Meeting::Joint {
         root: joined,
-        since,
+        same_stack,
         caller,
     } = meeting(session, thread, forest, unwound)
     else {
         return None;
     };
-    let certain = joined == root && since <= index;
+    // At the end itself it does not matter what the root is: its frames are what the core has.
+    let settled = || {
+        *thread
+            .core_stack
+            .settled
+            .get_or_init(|| last_unwinding(forest).unwrap_or(0))
+    };
+    let at_end = index >= thread.history.len();
+    let certain = joined == root && (at_end || same_stack && settled() <= index);
     Some((unwound.frames.get(caller..).filter(|_| certain)?, unwound.end))
 }
 
@@ -89,12 +99,13 @@ impl Meeting {
         let mut physical = unwound.frames.iter().enumerate().peekable();
         let mut root = None;
         let (mut root_has_frame, mut jumped) = (false, true);
+        let mut guessed = false;
         for step in Outwards::new(session, thread, forest, thread.history.len()) {
             // One that jumped to its callee has no frame of its own.
             if !step.tail_caller {
                 match physical.next() {
-                    Some((_, frame)) if Some(frame.pc) == step.pc => {}
-                    Some(_) if step.pc.is_some() => return Self::Differ,
+                    Some((_, frame)) if Some(frame.pc) == step.pc => guessed = frame.bad_pointer,
+                    Some(_) if step.pc.is_some() && !guessed => return Self::Differ,
                     None if unwound.end == End::Outermost => return Self::Differ,
                     _ => return Self::Unknown,
                 }
@@ -120,15 +131,9 @@ impl Meeting {
                     Some((_, caller)) => called(session, thread, caller.pc, forest, root),
                     None => ends_where_the_program_begins(session, thread, unwound),
                 };
-        // At the end itself it does not matter what the root is: its frames are what the core has.
-        let since = if same_stack {
-            last_unwinding(forest).unwrap_or(0)
-        } else {
-            thread.history.len()
-        };
         Self::Joint {
             root,
-            since,
+            same_stack,
             caller: caller.map_or(unwound.frames.len(), |(number, _)| number),
         }
     }
