@@ -13,6 +13,8 @@ use backtrail_pt::{Avma, Cofi};
 pub(super) struct Rules<'a> {
     pub places: Places<'a>,
     stack: Stack,
+    /// The outermost open call has callers that history does not have, or may have.
+    begins_inside: bool,
 }
 
 /// An instruction that flow goes on from.
@@ -52,6 +54,7 @@ impl<'a> Rules<'a> {
         Self {
             places: Places::new(functions),
             stack: Stack::default(),
+            begins_inside: false,
         }
     }
 
@@ -170,6 +173,7 @@ impl<'a> Rules<'a> {
 
     /// Opens a call that is inside of no other.
     fn root(&mut self, index: u64, to: Place, tag: Tag) {
+        self.begins_inside = tag != Tag::HistoryStart || !self.places.is_start(to);
         self.stack.push(
             index,
             Entry {
@@ -261,6 +265,8 @@ impl<'a> Rules<'a> {
             Some(at) => self.unwind(at, index),
             // From code without symbols into the middle of a function: that is where we were.
             None if !was_inside => self.stack.rename(to),
+            // As likely as not, an exception's landing pad in a call that history does not have.
+            None if self.begins_inside && from.way == Way::IndirectJump => self.lose(to, index),
             None => self.tail_call(to, index),
         }
     }
@@ -318,6 +324,11 @@ impl<'a> Rules<'a> {
             // Below all that is known: into the caller of the outermost call.
             return self.adopt(to, index);
         }
+        self.lose(to, index);
+    }
+
+    /// Nothing is known of what was open when flow came to `to`.
+    fn lose(&mut self, to: Place, index: u64) {
         self.stack.truncate(0, index, Left::Unknown);
         self.root(index, to, Tag::Unknown);
     }
