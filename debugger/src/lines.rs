@@ -18,6 +18,7 @@
 
 use crate::code::{ChainId, Lines, Statement};
 use crate::error::{Error, Result};
+use crate::session::begins_unseen;
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left, Watch};
 use backtrail_pt::{Avma, Cofi};
 use std::sync::atomic::Ordering;
@@ -103,11 +104,8 @@ impl<'a> LineStarts<'a> {
             }
             self.check(at)?;
         }
-        let call = self.forest.call(id);
-        match self.is_partial && (call.first == 0 || call.entered == Entered::Unknown) {
-            true => Err(Error::Earlier),
-            false => Ok(true),
-        }
+        self.needs_beginning(id)?;
+        Ok(true)
     }
 
     /// The first line start after `from` and before `limit`.
@@ -177,7 +175,7 @@ impl<'a> LineStarts<'a> {
                 continue;
             };
             if at >= self.forest.call(now.call).end {
-                frame = self.caller(now);
+                frame = self.around(now)?;
                 continue;
             }
             if here != now.call {
@@ -212,7 +210,7 @@ impl<'a> LineStarts<'a> {
                 Some(before) => at = before,
                 None => {
                     at = self.forest.call(now.call).first.min(at);
-                    frame = self.caller(now);
+                    frame = self.around(now)?;
                     continue;
                 }
             }
@@ -240,6 +238,26 @@ impl<'a> LineStarts<'a> {
                 .map_or(at - 1, |child| child.first.min(at - 1));
         }
         None
+    }
+
+    /// What is to be answered depends on how a call began.
+    ///
+    /// # Errors
+    /// [`Error::Earlier`] when that is not decoded yet.
+    pub(crate) fn needs_beginning(&self, call: CallId) -> Result<()> {
+        match self.is_partial && begins_unseen(&self.forest.call(call)) {
+            true => Err(Error::Earlier),
+            false => Ok(()),
+        }
+    }
+
+    /// The frame that called `frame`; `None`: it is not in the history.
+    fn around(&self, frame: FrameKey) -> Result<Option<FrameKey>> {
+        let caller = self.caller(frame);
+        if caller.is_none() {
+            self.needs_beginning(frame.call)?;
+        }
+        Ok(caller)
     }
 
     /// The frame that called `frame`, as it was at the call.

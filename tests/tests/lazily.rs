@@ -190,6 +190,7 @@ programs! {
     recursion Static;
     sigaltstack Static;
     tailcall Static;
+    terminate StaticPie;
     unwind Static;
 }
 

@@ -361,7 +361,7 @@ impl Thread {
     /// Older history, not decoded yet, tells more of a call: where it began, and of what it is inside.
     #[must_use]
     pub fn is_cut_off(&self, call: &Call) -> bool {
-        self.is_partial && (call.first == 0 || call.entered == Entered::Unknown)
+        self.is_partial && begins_unseen(call)
     }
 
     /// How a call of its forest is called: `c12`, or by its first instruction, `c#-120`, where that is counted from
@@ -404,6 +404,11 @@ impl Thread {
     pub fn gaps(&self) -> &[u64] {
         &self.gaps
     }
+}
+
+/// A call whose beginning the history does not have: it may be before what is decoded.
+pub(crate) fn begins_unseen(call: &Call) -> bool {
+    call.first == 0 || matches!(call.entered, Entered::Unknown | Entered::Adopted)
 }
 
 impl Process {

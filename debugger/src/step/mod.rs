@@ -96,10 +96,10 @@ impl<'a> Steps<'a> {
         let found = match (motion, direction) {
             (Motion::Instruction, Direction::Forward) => Some(from.saturating_add(1)),
             (Motion::Instruction, Direction::Backward) => from.checked_sub(1),
-            (Motion::NextInstruction, _) => self.next_instruction(direction, from),
+            (Motion::NextInstruction, _) => self.next_instruction(direction, from)?,
             (Motion::Step, _) => self.step(direction, from)?,
             (Motion::Next, _) => self.next(direction, from)?,
-            (Motion::Finish, _) => self.finish(direction, from, self.frame),
+            (Motion::Finish, _) => self.finish(direction, from, self.frame)?,
             (Motion::Continue, _) => None,
             (Motion::Advance(hits), _) => self.advance(hits, direction, from)?,
         };
