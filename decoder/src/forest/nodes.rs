@@ -69,6 +69,7 @@ impl Nodes {
     }
 
     /// Appends a call of some depth. `None`: there are as many as can be told apart.
+    #[inline]
     pub fn push(&mut self, node: Node, depth: u32) -> Option<u32> {
         let id = u32::try_from(self.packed.len())
             .ok()
@@ -77,21 +78,21 @@ impl Nodes {
             self.bases.push(node.first);
         }
         let base = self.bases.last().copied().unwrap_or(0);
-        let first = match node.first.checked_sub(base).map(u32::try_from) {
-            Some(Ok(first)) if first != FAR => first,
-            _ => {
-                self.firsts.insert(id, node.first);
-                FAR
-            }
-        };
+        let near = node
+            .first
+            .checked_sub(base)
+            .filter(|&first| first < u64::from(FAR));
+        let len = node.end.saturating_sub(node.first);
         self.packed.push(Packed {
-            first,
-            len: 0,
+            first: near.map_or_else(|| far(&mut self.firsts, id, node.first), |first| first as u32),
+            len: match len < u64::from(FAR) {
+                true => len as u32,
+                false => far(&mut self.lens, id, len),
+            },
             parent: node.parent,
             what: node.function << 6 | u32::from(node.entered.code()) << 3 | u32::from(node.left.code()),
         });
-        self.set_end(id, node.first, node.end);
-        if depth != 0 && depth.is_multiple_of(DEPTHS) {
+        if depth.is_multiple_of(DEPTHS) && depth != 0 {
             self.depths.push((id, depth));
         }
         Some(id)
@@ -104,6 +105,12 @@ impl Nodes {
         self.firsts.clear();
         self.lens.clear();
         self.depths.clear();
+    }
+
+    /// So many more calls can be told apart.
+    #[inline]
+    pub fn has_room(&self, calls: u32) -> bool {
+        self.packed.len() + calls as usize <= NO_PARENT as usize
     }
 
     /// Takes the last call away.
@@ -163,24 +170,16 @@ impl Nodes {
     }
 
     /// The call, which began with instruction `first`, has ended.
+    #[inline]
     pub fn close(&mut self, id: u32, first: u64, end: u64, left: Left) {
-        self.set_end(id, first, end);
-        if let Some(node) = self.packed.get_mut(id as usize) {
-            node.what = node.what & !7 | u32::from(left.code());
-        }
-    }
-
-    fn set_end(&mut self, id: u32, first: u64, end: u64) {
-        let len = end.saturating_sub(first);
         let Some(node) = self.packed.get_mut(id as usize) else {
             return;
         };
-        node.len = match u32::try_from(len) {
-            Ok(len) if len != FAR => len,
-            _ => {
-                self.lens.insert(id, len);
-                FAR
-            }
+        let len = end.saturating_sub(first);
+        node.what = node.what & !7 | u32::from(left.code());
+        node.len = match len < u64::from(FAR) {
+            true => len as u32,
+            false => far(&mut self.lens, id, len),
         };
     }
 
@@ -228,6 +227,13 @@ impl Nodes {
             + size_of_val(&*self.depths)
             + (self.firsts.len() + self.lens.len()) * 16
     }
+}
+
+/// Keeps the number of a call that does not fit.
+#[cold]
+fn far(numbers: &mut BTreeMap<u32, u64>, id: u32, number: u64) -> u32 {
+    numbers.insert(id, number);
+    FAR
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! Addresses that calls come from and go to, each looked up once.
 
 use super::Functions;
+use super::nodes::MAX_FUNCTIONS;
 use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// An address.
+/// An address, looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    pub at: Avma,
     /// Its number among the places.
     pub id: u32,
     /// The number of the function that it is in; [`Place::UNKNOWN`].
@@ -28,34 +28,57 @@ impl Place {
 /// The places met so far, and the functions that they are in.
 pub(super) struct Places<'a> {
     functions: &'a dyn Functions,
-    met: FxHashMap<Avma, Place>,
+    met: FxHashMap<Avma, u32>,
+    /// By number.
+    known: Vec<Known>,
     ranges: Vec<Range<Avma>>,
     by_start: FxHashMap<Avma, u32>,
-    glue: FxHashMap<Avma, bool>,
+    /// Whether calls return to a place, by number, 64 in each.
+    returned_to: Vec<u64>,
+    /// The places that calls name as their functions, by the number that they are named by.
+    named: Vec<Avma>,
 }
+
+/// What is known of a place.
+#[derive(Clone, Copy)]
+struct Known {
+    at: Avma,
+    function: u32,
+    /// The number by which calls name it; [`NONE`] as long as none does.
+    name: u32,
+}
+
+const NONE: u32 = u32::MAX;
 
 impl<'a> Places<'a> {
     pub fn new(functions: &'a dyn Functions) -> Self {
         Self {
             functions,
             met: FxHashMap::default(),
+            known: Vec::new(),
             ranges: Vec::new(),
             by_start: FxHashMap::default(),
-            glue: FxHashMap::default(),
+            returned_to: Vec::new(),
+            named: Vec::new(),
         }
     }
 
     pub fn of(&mut self, at: Avma) -> Place {
-        if let Some(&place) = self.met.get(&at) {
-            return place;
+        let next = self.known.len() as u32;
+        let id = *self.met.entry(at).or_insert(next);
+        if let Some(known) = self.known.get(id as usize) {
+            let function = known.function;
+            return Place { id, function };
         }
         // An answer that does not hold the address is no answer.
         let range = self.functions.range_of(at).filter(|range| range.contains(&at));
         let function = range.map_or(Place::UNKNOWN, |range| self.function(range));
-        let id = self.met.len() as u32;
-        let place = Place { at, id, function };
-        self.met.insert(at, place);
-        place
+        self.known.push(Known {
+            at,
+            function,
+            name: NONE,
+        });
+        Place { id, function }
     }
 
     fn function(&mut self, range: Range<Avma>) -> u32 {
@@ -67,23 +90,66 @@ impl<'a> Places<'a> {
         })
     }
 
+    /// The address of the place of a number.
+    pub fn address(&self, id: u32) -> Avma {
+        self.known.get(id as usize).map_or(Avma(0), |known| known.at)
+    }
+
     /// A function has an address.
     #[inline]
-    pub fn contains(&self, function: u32, at: Avma) -> bool {
+    pub fn contains(&self, function: u32, place: Place) -> bool {
         let range = self.ranges.get(function as usize);
-        range.is_some_and(|range| range.contains(&at))
+        range.is_some_and(|range| range.contains(&self.address(place.id)))
     }
 
     /// A place is where its function starts.
+    #[inline]
     pub fn is_start(&self, place: Place) -> bool {
         let range = self.ranges.get(place.function as usize);
-        range.is_some_and(|range| range.start == place.at)
+        range.is_some_and(|range| range.start == self.address(place.id))
+    }
+
+    /// Calls return to the place of this number.
+    pub fn is_returned_to(&mut self, id: u32) {
+        let at = id as usize / 64;
+        if self.returned_to.len() <= at {
+            self.returned_to.resize(at + 1, 0);
+        }
+        if let Some(places) = self.returned_to.get_mut(at) {
+            *places |= 1 << (id % 64);
+        }
+    }
+
+    /// Some call returns to the place of this number.
+    #[inline]
+    pub fn may_be_returned_to(&self, id: u32) -> bool {
+        let places = self.returned_to.get(id as usize / 64);
+        places.is_some_and(|places| places >> (id % 64) & 1 != 0)
     }
 
     /// Code between a call and the function meant.
-    pub fn is_glue(&mut self, pc: Avma) -> bool {
-        let functions = self.functions;
-        let known = self.glue.entry(pc);
-        *known.or_insert_with(|| functions.is_plt(pc) || functions.is_resolver(pc))
+    pub fn is_glue(&self, pc: Avma) -> bool {
+        self.functions.is_plt(pc) || self.functions.is_resolver(pc)
+    }
+
+    /// The number by which calls name a place as their function; `None`: there are as many as can be told
+    /// apart.
+    #[inline]
+    pub fn name(&mut self, place: Place) -> Option<u32> {
+        let known = self.known.get_mut(place.id as usize)?;
+        if known.name == NONE {
+            let next = self.named.len() as u32;
+            if next == MAX_FUNCTIONS {
+                return None;
+            }
+            self.named.push(known.at);
+            known.name = next;
+        }
+        Some(known.name)
+    }
+
+    /// What calls name by number.
+    pub fn into_named(self) -> Vec<Avma> {
+        self.named
     }
 }

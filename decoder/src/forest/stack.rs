@@ -1,27 +1,32 @@
 //! The calls that are open at a point of a history, and the calls found so far.
 
-use super::nodes::{MAX_FUNCTIONS, NO_NODE, NO_PARENT, Node, Nodes, Ready};
+use super::nodes::{NO_NODE, NO_PARENT, Node, Nodes, Ready};
 use super::places::Place;
 use super::{Forest, Left, Tag};
 use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
 
 /// An open call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
-    node: u32,
-    first: u64,
+    pub first: u64,
+    pub node: u32,
     /// The number of the place where its return goes; [`NONE`]: not known (a root, a signal handler).
     pub returns_to: u32,
     /// The position of the frame whose return it shares, because it was jumped to; its own, if not.
-    base: u32,
+    pub base: u32,
     /// Its function's number, when known.
     pub function: u32,
+    /// It handles a signal, of which the stack has more.
+    pub handler: bool,
+}
+
+/// Where a frame stands in the lists of them.
+#[derive(Clone, Copy, Debug)]
+struct Link {
     /// The next frame below that expects a return to the same place, and that runs the same function.
     same_return: u32,
     same_function: u32,
-    /// It handles a signal, of which the stack has more.
-    handler: bool,
 }
 
 /// The number of nothing.
@@ -41,6 +46,8 @@ pub(super) struct Signal {
 /// A new frame, before it has a node.
 pub(super) struct Entry {
     pub to: Place,
+    /// The number by which its node names the function.
+    pub name: u32,
     pub tag: Tag,
     /// The number of the place where its return goes, or [`NONE`].
     pub returns_to: u32,
@@ -51,7 +58,9 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Stack {
     frames: Vec<Frame>,
-    /// The innermost frame that expects a return to a place, by the place's number, and that runs a
+    /// Those frames that are in lists, outermost first: the others come in when a list is asked for.
+    links: Vec<Link>,
+    /// The innermost of them that expects a return to a place, by the place's number, and that runs a
     /// function, by the function's.
     expecting: Vec<u32>,
     running: Vec<u32>,
@@ -62,17 +71,11 @@ pub(super) struct Stack {
     nodes: Nodes,
     /// A root was put around others: calls are not in the order of their beginnings.
     adopted: bool,
-    numbers: Numbers,
     interrupted: Vec<(u32, Avma)>,
 }
 
-/// The functions that calls name by number.
-#[derive(Debug, Default)]
-struct Numbers {
-    functions: Vec<Avma>,
-    /// The number in `functions` of a place, by the place's number.
-    of_place: Vec<u32>,
-}
+/// Frames to look at before lists are asked for.
+const NEAR: usize = 4;
 
 /// The entry of a list, which is made long enough.
 #[inline]
@@ -108,47 +111,49 @@ impl Stack {
 
     /// Opens a call at instruction `index`, inside of the innermost one, if any; gives its node.
     /// `None`: there are as many calls as can be told apart.
+    #[inline]
     pub fn push(&mut self, index: u64, new: Entry) -> Option<u32> {
-        let parent = self.frames.last().map_or(NO_PARENT, |frame| frame.node);
+        let at = self.frames.len() as u32;
+        let (parent, base) = match self.frames.last() {
+            Some(below) if new.tag == Tag::TailCall => (below.node, below.base),
+            Some(below) => (below.node, at),
+            None => (NO_PARENT, at),
+        };
         let node = Node {
             first: index,
             end: index,
             parent,
-            function: self.numbers.of(new.to)?,
+            function: new.name,
             entered: new.tag,
             left: Left::HistoryEnd,
         };
-        let node = self.nodes.push(node, self.frames.len() as u32)?;
+        let node = self.nodes.push(node, at)?;
         if let Some(signal) = new.signal {
             self.interrupted.push((node, signal.interrupted));
+            self.signals.push((at, signal));
+            for pc in signal.goes_back_to() {
+                self.interrupted_at.entry(pc).or_default().push(at);
+            }
         }
-        let base = match self.frames.last() {
-            Some(below) if new.tag == Tag::TailCall => below.base,
-            _ => self.frames.len() as u32,
-        };
-        self.open(
-            Frame {
-                node,
-                first: index,
-                returns_to: new.returns_to,
-                base,
-                function: new.to.function,
-                same_return: NONE,
-                same_function: NONE,
-                handler: new.signal.is_some(),
-            },
-            new.signal,
-        );
+        self.frames.push(Frame {
+            first: index,
+            node,
+            returns_to: new.returns_to,
+            base,
+            function: new.to.function,
+            handler: new.signal.is_some(),
+        });
         Some(node)
     }
 
     /// Puts a new root around all open calls: it began when the outermost did.
-    pub fn adopt(&mut self, root: u32, to: Place) {
+    pub fn adopt(&mut self, root: u32, to: Place, name: u32) {
         let first = self.nodes.first(root).unwrap_or(0);
         let adopted = self.push(
             first,
             Entry {
                 to,
+                name,
                 tag: Tag::Adopted,
                 returns_to: NONE,
                 signal: None,
@@ -160,52 +165,67 @@ impl Stack {
         }
     }
 
+    /// Enters into the lists the frames that are in none.
+    fn link(&mut self) {
+        for at in self.links.len()..self.frames.len() {
+            let Some(frame) = self.frames.get(at) else { return };
+            let (at, mut same_return, mut same_function) = (at as u32, NONE, NONE);
+            // A frame that shares a return is found by the one it shares it with.
+            if frame.returns_to != NONE
+                && frame.base == at
+                && let Some(head) = entry(&mut self.expecting, frame.returns_to)
+            {
+                same_return = std::mem::replace(head, at);
+            }
+            if frame.function != Place::UNKNOWN
+                && let Some(head) = entry(&mut self.running, frame.function)
+            {
+                same_function = std::mem::replace(head, at);
+            }
+            self.links.push(Link {
+                same_return,
+                same_function,
+            });
+        }
+    }
+
+    /// Takes the innermost frame, at position `at`, out of the lists, if it is in them.
     #[inline]
-    fn open(&mut self, mut frame: Frame, signal: Option<Signal>) {
-        let at = self.frames.len() as u32;
-        // A frame that shares a return is found by the one it shares it with.
+    fn unlink(&mut self, frame: &Frame, at: usize) {
+        if self.links.len() > at {
+            self.unlink_last(frame);
+        }
+    }
+
+    fn unlink_last(&mut self, frame: &Frame) {
+        let Some(link) = self.links.pop() else { return };
+        let at = self.links.len() as u32;
         if frame.returns_to != NONE
             && frame.base == at
-            && let Some(head) = entry(&mut self.expecting, frame.returns_to)
+            && let Some(head) = self.expecting.get_mut(frame.returns_to as usize)
         {
-            frame.same_return = std::mem::replace(head, at);
+            *head = link.same_return;
         }
-        self.run(&mut frame, at);
-        if let Some(signal) = signal {
-            self.signals.push((at, signal));
-            for pc in signal.goes_back_to() {
-                self.interrupted_at.entry(pc).or_default().push(at);
-            }
-        }
-        self.frames.push(frame);
-    }
-
-    /// The frame that is to be at position `at`, the innermost, runs its function.
-    #[inline]
-    fn run(&mut self, frame: &mut Frame, at: u32) {
-        if frame.function != Place::UNKNOWN
-            && let Some(head) = entry(&mut self.running, frame.function)
-        {
-            frame.same_function = std::mem::replace(head, at);
-        }
-    }
-
-    /// The innermost frame does not run its function any more.
-    #[inline]
-    fn stop(&mut self, frame: &Frame) {
         if frame.function != Place::UNKNOWN
             && let Some(head) = self.running.get_mut(frame.function as usize)
         {
-            *head = frame.same_function;
+            *head = link.same_function;
         }
     }
 
-    /// Calls that lie ready were made by the innermost one, and have ended.
+    /// Calls that lie ready were made by the innermost one, and have ended but for those of the frames.
     #[inline]
-    pub fn append(&mut self, calls: &Ready<'_>, index: u64) {
+    pub fn append(&mut self, calls: &Ready<'_>, frames: &[Frame], index: u64) {
         let parent = self.frames.last().map_or(NO_PARENT, |frame| frame.node);
         let depth = self.frames.len() as u32;
+        let node = self.nodes.len() as u32;
         self.nodes.append(calls, index, parent, depth);
+        self.frames.extend(frames.iter().map(|frame| Frame {
+            first: frame.first + index,
+            node: frame.node + node,
+            base: frame.base + depth,
+            ..*frame
+        }));
     }
 
     /// Begins anew, with one call of which nothing is known.
@@ -214,13 +234,11 @@ impl Stack {
         self.nodes.clear();
         self.nodes.push(NO_NODE, 0);
         self.frames.push(Frame {
-            node: 0,
             first: 0,
+            node: 0,
             returns_to: NONE,
             base: 0,
             function: Place::UNKNOWN,
-            same_return: NONE,
-            same_function: NONE,
             handler: false,
         });
     }
@@ -230,31 +248,29 @@ impl Stack {
         &self.nodes
     }
 
-    /// Exchanges the functions' numbers with another's.
-    pub fn swap_numbers(&mut self, other: &mut Self) {
-        std::mem::swap(&mut self.numbers, &mut other.numbers);
+    /// The open calls, outermost first.
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames
     }
 
     /// Takes away the innermost frame, which is the first of each of its lists.
     #[inline]
     fn shut(&mut self) -> Option<Frame> {
         let frame = self.frames.pop()?;
-        let at = self.frames.len() as u32;
-        if frame.returns_to != NONE
-            && frame.base == at
-            && let Some(head) = self.expecting.get_mut(frame.returns_to as usize)
-        {
-            *head = frame.same_return;
+        self.unlink(&frame, self.frames.len());
+        if frame.handler {
+            self.signal_ends();
         }
-        self.stop(&frame);
-        if frame.handler
-            && let Some((_, signal)) = self.signals.pop()
-        {
+        Some(frame)
+    }
+
+    #[cold]
+    fn signal_ends(&mut self) {
+        if let Some((_, signal)) = self.signals.pop() {
             for pc in signal.goes_back_to() {
                 self.interrupted_at.get_mut(&pc).and_then(Vec::pop);
             }
         }
-        Some(frame)
     }
 
     /// Closes the innermost call before instruction `index`; gives its node.
@@ -281,15 +297,15 @@ impl Stack {
     }
 
     /// The innermost call turns out to be one of another function: what it was was a stub.
-    pub fn rename(&mut self, to: Place) {
+    #[inline]
+    pub fn rename(&mut self, to: Place, name: Option<u32>) {
         let Some(mut frame) = self.frames.pop() else {
             return;
         };
-        self.stop(&frame);
+        self.unlink(&frame, self.frames.len());
         frame.function = to.function;
-        self.run(&mut frame, self.frames.len() as u32);
-        if let Some(id) = self.numbers.of(to) {
-            self.nodes.set_function(frame.node, id);
+        if let Some(name) = name {
+            self.nodes.set_function(frame.node, name);
         }
         self.frames.push(frame);
     }
@@ -311,14 +327,33 @@ impl Stack {
     }
 
     /// The innermost frame that expects a return to the place of this number.
-    #[inline]
-    pub fn expecting(&self, place: u32) -> Option<usize> {
+    pub fn expecting(&mut self, place: u32) -> Option<usize> {
+        self.link();
         known(&self.expecting, place)
     }
 
     /// The innermost frame of the function that a place is in.
-    pub fn running(&self, at: Place) -> Option<usize> {
-        known(&self.running, at.function)
+    pub fn running(&mut self, place: Place) -> Option<usize> {
+        if !place.is_known() {
+            return None;
+        }
+        let near = self.frames.iter().enumerate().rev().take(NEAR);
+        let mut near = near.filter(|(_, frame)| frame.function == place.function);
+        if let Some((at, _)) = near.next() {
+            return Some(at);
+        }
+        self.link();
+        known(&self.running, place.function)
+    }
+
+    /// The innermost frame of the function that a place is in, from position `base` on.
+    pub fn running_from(&mut self, base: usize, place: Place) -> Option<usize> {
+        if self.frames.len() > base + NEAR {
+            return self.running(place).filter(|&at| at >= base);
+        }
+        let above = self.frames.get(base..).unwrap_or(&[]);
+        let found = above.iter().rposition(|frame| frame.function == place.function);
+        found.filter(|_| place.is_known()).map(|at| at + base)
     }
 
     /// The innermost signal handler that interrupted the thread at an address, or before the system
@@ -334,11 +369,11 @@ impl Stack {
     }
 
     /// Closes everything and puts the calls in order.
-    pub fn finish(mut self, end: u64) -> Forest {
+    pub fn finish(mut self, end: u64, functions: Vec<Avma>) -> Forest {
         self.truncate(0, end, Left::HistoryEnd);
         let mut forest = Forest {
             nodes: self.nodes,
-            functions: self.numbers.functions,
+            functions,
             interrupted: self.interrupted,
             end,
         };
@@ -347,21 +382,6 @@ impl Stack {
         }
         forest.nodes.shrink();
         forest
-    }
-}
-
-impl Numbers {
-    fn of(&mut self, to: Place) -> Option<u32> {
-        let next = self.functions.len() as u32;
-        let known = entry(&mut self.of_place, to.id)?;
-        if *known == NONE {
-            if next == MAX_FUNCTIONS {
-                return None;
-            }
-            self.functions.push(to.at);
-            *known = next;
-        }
-        Some(*known)
     }
 }
 

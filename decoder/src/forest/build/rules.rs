@@ -5,7 +5,7 @@
 
 use crate::forest::nodes::Ready;
 use crate::forest::places::{Place, Places};
-use crate::forest::stack::{Entry, NONE, Signal, Stack};
+use crate::forest::stack::{Entry, Frame, NONE, Signal, Stack};
 use crate::forest::{Forest, Functions, Left, Tag};
 use crate::{Instruction, Mark, MarkKind, Resumed};
 use backtrail_pt::{Avma, Cofi};
@@ -18,11 +18,10 @@ pub(super) struct Rules<'a> {
 }
 
 /// An instruction that flow goes on from.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
-    pub pc: Avma,
     /// The number of the place behind it, where a call returns to.
-    pub behind: u32,
+    behind: u32,
     len: u8,
     pub way: Way,
     /// It lies between a call and the function meant.
@@ -43,9 +42,23 @@ pub(super) enum Way {
 }
 
 impl Source {
-    /// The address behind it.
-    pub fn next(&self) -> Avma {
-        self.pc + u64::from(self.len)
+    /// It goes on at the next instruction: nothing is called, nor left.
+    #[inline]
+    pub fn falls(&self, to: Place) -> bool {
+        // `call next`: how position-independent code reads its own address; nothing returns.
+        let may = matches!(
+            self.way,
+            Way::Sequential | Way::Conditional | Way::Call | Way::IndirectCall
+        );
+        self.behind == to.id && may
+    }
+
+    pub fn jumps(&self) -> bool {
+        matches!(self.way, Way::Conditional | Way::Jump | Way::IndirectJump)
+    }
+
+    pub fn calls(&self) -> bool {
+        matches!(self.way, Way::Call | Way::IndirectCall)
     }
 }
 
@@ -60,22 +73,37 @@ impl<'a> Rules<'a> {
 
     /// An instruction that flow goes on from, looked up.
     pub fn source(&mut self, last: Instruction) -> Source {
-        Source {
-            pc: last.pc,
-            behind: self.places.of(last.next()).id,
-            len: last.len,
-            way: match last.cofi {
-                Cofi::Sequential => Way::Sequential,
-                Cofi::Conditional { .. } => Way::Conditional,
-                Cofi::Jump { .. } => Way::Jump,
-                Cofi::Call { .. } => Way::Call,
-                Cofi::IndirectJump => Way::IndirectJump,
-                Cofi::IndirectCall => Way::IndirectCall,
-                Cofi::Return => Way::Return,
-                Cofi::FarTransfer => Way::Far,
-            },
-            glue: self.places.is_glue(last.pc),
+        let way = match last.cofi {
+            Cofi::Sequential => Way::Sequential,
+            Cofi::Conditional { .. } => Way::Conditional,
+            Cofi::Jump { .. } => Way::Jump,
+            Cofi::Call { .. } => Way::Call,
+            Cofi::IndirectJump => Way::IndirectJump,
+            Cofi::IndirectCall => Way::IndirectCall,
+            Cofi::Return => Way::Return,
+            Cofi::FarTransfer => Way::Far,
+        };
+        let behind = self.places.of(last.next()).id;
+        if matches!(way, Way::Call | Way::IndirectCall) {
+            self.places.is_returned_to(behind);
         }
+        let jumps = !matches!(way, Way::Sequential | Way::Call | Way::IndirectCall | Way::Far);
+        Source {
+            behind,
+            len: last.len,
+            way,
+            glue: jumps && self.places.is_glue(last.pc),
+        }
+    }
+
+    /// The address behind an instruction.
+    fn next(&self, from: &Source) -> Avma {
+        self.places.address(from.behind)
+    }
+
+    /// The address of an instruction.
+    fn pc(&self, from: &Source) -> Avma {
+        Avma(self.next(from).0.wrapping_sub(u64::from(from.len)))
     }
 
     /// The innermost open call is one of this function; [`Place::UNKNOWN`]: of one that is not known.
@@ -86,8 +114,14 @@ impl<'a> Rules<'a> {
 
     /// An open call returns to the place of this number.
     #[inline]
-    pub fn expects(&self, place: u32) -> bool {
-        self.stack.expecting(place).is_some()
+    pub fn expects(&mut self, place: u32) -> bool {
+        self.places.may_be_returned_to(place) && self.stack.expecting(place).is_some()
+    }
+
+    /// So many more calls can be told apart.
+    #[inline]
+    pub fn has_room(&self, calls: u32) -> bool {
+        self.stack.nodes().has_room(calls)
     }
 
     /// How many calls are open.
@@ -95,16 +129,15 @@ impl<'a> Rules<'a> {
         self.stack.len()
     }
 
-    /// Exchanges the open calls for others, but keeps the numbers of functions.
+    /// Exchanges the open calls for others.
     pub fn exchange(&mut self, stack: &mut Stack) {
-        self.stack.swap_numbers(stack);
         std::mem::swap(&mut self.stack, stack);
     }
 
-    /// Calls that lie ready were made by the innermost one, and have ended.
+    /// Calls that lie ready were made by the innermost one, and have ended but for those of the frames.
     #[inline]
-    pub fn append(&mut self, calls: &Ready<'_>, index: u64) {
-        self.stack.append(calls, index);
+    pub fn append(&mut self, calls: &Ready<'_>, frames: &[Frame], index: u64) {
+        self.stack.append(calls, frames, index);
     }
 
     /// Goes from the instruction `last` over `marks` to the one at `to`, which has number `index`.
@@ -168,68 +201,68 @@ impl<'a> Rules<'a> {
     }
 
     pub fn finish(self, end: u64) -> Forest {
-        self.stack.finish(end)
+        self.stack.finish(end, self.places.into_named())
+    }
+
+    /// Opens a call.
+    #[inline]
+    fn open(&mut self, index: u64, to: Place, tag: Tag, returns_to: u32, signal: Option<Signal>) {
+        let Some(name) = self.places.name(to) else { return };
+        let entry = Entry {
+            to,
+            name,
+            tag,
+            returns_to,
+            signal,
+        };
+        self.stack.push(index, entry);
     }
 
     /// Opens a call that is inside of no other.
     fn root(&mut self, index: u64, to: Place, tag: Tag) {
         self.begins_inside = tag != Tag::HistoryStart || !self.places.is_start(to);
-        self.stack.push(
-            index,
-            Entry {
-                to,
-                tag,
-                returns_to: NONE,
-                signal: None,
-            },
-        );
+        self.open(index, to, tag, NONE, None);
+    }
+
+    /// The innermost call turns out to be one of another function.
+    fn rename(&mut self, to: Place) {
+        let name = self.places.name(to);
+        self.stack.rename(to, name);
     }
 
     /// An instruction and what follows it, nothing between.
     #[inline]
     pub fn transfer(&mut self, from: &Source, to: Place, index: u64) {
+        if from.falls(to) {
+            return;
+        }
         match from.way {
-            Way::Sequential | Way::Conditional if from.next() == to.at => {}
-            // `call next`: how position-independent code reads its own address; nothing returns.
-            Way::Call | Way::IndirectCall if from.next() == to.at => {}
-            Way::Call | Way::IndirectCall => self.call(from, to, index),
+            Way::Call | Way::IndirectCall => self.open(index, to, Tag::Call, from.behind, None),
             // A return made by hand: `pop %rcx; jmp *%rcx`.
-            Way::IndirectJump if self.stack.expecting(to.id).is_some() => self.returned(from, to, index),
+            Way::IndirectJump if self.expects(to.id) => self.returned(from, to, index),
             Way::Conditional | Way::Jump | Way::IndirectJump => self.jump(from, to, index),
             Way::Return => self.returned(from, to, index),
             // Only where the kernel is traced too: a system call begins, or one ends.
-            Way::Far => self.taken_away(index, to, from.next(), Some(from.pc)),
+            Way::Far => self.taken_away(index, to, self.next(from), Some(self.pc(from))),
             Way::Sequential => self.elsewhere(to, index),
         }
-    }
-
-    fn call(&mut self, from: &Source, to: Place, index: u64) {
-        self.stack.push(
-            index,
-            Entry {
-                to,
-                tag: Tag::Call,
-                returns_to: from.behind,
-                signal: None,
-            },
-        );
     }
 
     /// A jump stays in the function that it is `inside` of.
     #[inline]
     pub fn stays(&self, inside: u32, from: &Source, to: Place) -> bool {
         if !to.is_known() {
-            return inside == Place::UNKNOWN && !from.glue || self.places.contains(inside, to.at);
+            return inside == Place::UNKNOWN && !from.glue || self.places.contains(inside, to);
         }
-        to.function == inside || self.places.contains(inside, to.at)
+        to.function == inside || self.places.contains(inside, to)
     }
 
     /// What a transfer does is settled by the calls that are open and known, whatever else is open below
     /// them; but for an indirect jump to where a call of these others returns.
-    pub fn is_settled(&self, from: &Source, to: Place) -> bool {
+    pub fn is_settled(&mut self, from: &Source, to: Place) -> bool {
         match from.way {
+            _ if from.falls(to) => true,
             Way::Call | Way::IndirectCall => true,
-            Way::Sequential | Way::Conditional if from.next() == to.at => true,
             Way::Return => self.expects(to.id),
             Way::Conditional | Way::Jump | Way::IndirectJump => {
                 let inside = self.stack.top().map_or(Place::UNKNOWN, |top| top.function);
@@ -241,7 +274,6 @@ impl<'a> Rules<'a> {
     }
 
     /// A jump is a call when it leaves its function for another.
-    #[inline]
     fn jump(&mut self, from: &Source, to: Place, index: u64) {
         let inside = self.stack.top().map_or(Place::UNKNOWN, |top| top.function);
         if self.stays(inside, from, to) {
@@ -250,7 +282,7 @@ impl<'a> Rules<'a> {
         let was_inside = inside != Place::UNKNOWN;
         if from.glue {
             // Out of a linkage stub, or of the resolver behind it: this is the call that was meant.
-            return self.stack.rename(to);
+            return self.rename(to);
         }
         if !to.is_known() {
             if was_inside {
@@ -264,7 +296,7 @@ impl<'a> Rules<'a> {
         match self.stack.running(to) {
             Some(at) => self.unwind(at, index),
             // From code without symbols into the middle of a function: that is where we were.
-            None if !was_inside => self.stack.rename(to),
+            None if !was_inside => self.rename(to),
             // As likely as not, an exception's landing pad in a call that history does not have.
             None if self.begins_inside && from.way == Way::IndirectJump => self.lose(to, index),
             None => self.tail_call(to, index),
@@ -275,26 +307,27 @@ impl<'a> Rules<'a> {
     /// in turn do not pile up: one that is in the chain already takes its former place.
     fn tail_call(&mut self, to: Place, index: u64) {
         let base = self.stack.base();
-        if let Some(at) = self.stack.running(to).filter(|&at| at >= base) {
+        if let Some(at) = self.stack.running_from(base, to) {
             self.stack.truncate(at.max(base + 1), index, Left::TailCall);
         }
         let returns_to = self.stack.top().map_or(NONE, |top| top.returns_to);
-        let entry = Entry {
-            to,
-            tag: Tag::TailCall,
-            returns_to,
-            signal: None,
-        };
-        self.stack.push(index, entry);
+        self.open(index, to, Tag::TailCall, returns_to, None);
     }
 
     /// A near return.
+    #[inline]
     fn returned(&mut self, from: &Source, to: Place, index: u64) {
         let base = self.stack.base();
         let expected = self.stack.frame(base).map_or(NONE, |frame| frame.returns_to);
         if expected == to.id {
             return self.leave(base, index, Left::Return);
         }
+        self.returned_elsewhere(base, from, to, index);
+    }
+
+    /// A near return, not to where the innermost call, whose frame is at `base`, returns.
+    #[cold]
+    fn returned_elsewhere(&mut self, base: usize, from: &Source, to: Place, index: u64) {
         if let Some(at) = self.stack.expecting(to.id) {
             // What lies above was left in a way that was not seen.
             self.stack.truncate(at + 1, index, Left::Unwound);
@@ -306,7 +339,7 @@ impl<'a> Rules<'a> {
             return self.stack.handler_returned();
         }
         if from.glue {
-            return self.stack.rename(to);
+            return self.rename(to);
         }
         if self.places.is_start(to) {
             // A return that is a jump to a function, as in a retpoline: its own call ends, the
@@ -334,6 +367,7 @@ impl<'a> Rules<'a> {
     }
 
     /// Ends the call at `base` and those it ended with jumps to.
+    #[inline]
     fn leave(&mut self, base: usize, index: u64, left: Left) {
         let chain = self.stack.len() > base + 1;
         if chain {
@@ -353,7 +387,8 @@ impl<'a> Rules<'a> {
         }
         self.stack.truncate(1, index, left);
         if let Some(root) = self.stack.pop(index, left) {
-            self.stack.adopt(root, to);
+            let Some(name) = self.places.name(to) else { return };
+            self.stack.adopt(root, to, name);
         }
     }
 
@@ -371,7 +406,7 @@ impl<'a> Rules<'a> {
     /// Tracing went off after an instruction and on again at `to`.
     fn back(&mut self, from: &Source, to: Place, index: u64) {
         match from.way {
-            Way::Far => self.taken_away(index, to, from.next(), Some(from.pc)),
+            Way::Far => self.taken_away(index, to, self.next(from), Some(self.pc(from))),
             Way::Return => {
                 // Out of a filter's range, and back in.
                 self.leave(self.stack.base(), index, Left::Return);
@@ -383,12 +418,12 @@ impl<'a> Rules<'a> {
 
     /// The kernel took the thread from where it was to `to`: into a signal handler, or out of one.
     fn taken_away(&mut self, index: u64, to: Place, interrupted: Avma, restarts: Option<Avma>) {
-        if let Some(at) = self.stack.interrupted_at(to.at) {
+        if let Some(at) = self.stack.interrupted_at(self.places.address(to.id)) {
             self.stack.truncate(at + 1, index, Left::Unwound);
             self.stack.pop(index, Left::SignalReturn);
             return;
         }
-        if to.at == interrupted {
+        if self.places.address(to.id) == interrupted {
             return;
         }
         let top = self.stack.len().saturating_sub(1);
@@ -408,15 +443,7 @@ impl<'a> Rules<'a> {
             restarts,
             returned: false,
         });
-        self.stack.push(
-            index,
-            Entry {
-                to,
-                tag: Tag::Signal,
-                returns_to: NONE,
-                signal,
-            },
-        );
+        self.open(index, to, Tag::Signal, NONE, signal);
     }
 
     /// Flow goes on at `to`, and it is not known how it came there.

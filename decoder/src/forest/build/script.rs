@@ -2,9 +2,10 @@
 
 use super::ends::Ends;
 use super::rules::{Rules, Source, Way};
-use super::trial::{self, Trial};
+use super::trial::Trial;
 use crate::forest::nodes::Stock;
 use crate::forest::places::Place;
+use crate::forest::stack::Frame;
 use crate::history::Flow;
 use rustc_hash::FxHashMap;
 
@@ -15,35 +16,42 @@ pub(super) struct Script {
     pub first: Place,
     /// Its last one.
     pub end: Source,
+    /// Its instructions.
+    pub count: u32,
+    /// Where it has no stretches, it changes nothing while the innermost call is of this function;
+    /// [`Stretch::ANY`].
+    home: u32,
     /// Its stretches in the list.
     first_stretch: u32,
     stretches: u32,
-    /// Its instructions.
-    pub count: u32,
 }
 
-/// Transfers of a path that change only what the innermost call has called, then one that changes more.
+/// Transfers of a path that change only what the innermost call has called, then one that may change more.
 #[derive(Clone, Copy)]
-pub(super) struct Stretch {
+struct Stretch {
     /// They are so while the innermost call is of this function; [`Stretch::ANY`] ...
-    pub home: u32,
+    home: u32,
     /// ... and no open call returns to these places.
     first_unexpected: u32,
-    unexpected: u32,
-    /// The calls that begin and end.
+    /// The calls that begin, and those of them that stay open.
     first_call: u32,
-    pub calls: u32,
-    /// How deep they are inside of one another.
-    deepest: u32,
-    /// Transfers of the path before it.
-    pub turns: u32,
-    /// What ends it; `None`: the path.
-    pub turn: Option<Turn>,
+    first_open: u32,
+    unexpected: u16,
+    calls: u16,
+    open: u16,
+    /// How deep the calls are inside of one another.
+    deepest: u16,
+    /// Instructions of the path before its first transfer; those of earlier stretches have fewer.
+    begin: u32,
+    /// What ends it; `None`: the path, or that it is long.
+    turn: Option<Turn>,
 }
 
 impl Stretch {
     /// The number of no function: it may be any.
-    pub const ANY: u32 = Place::UNKNOWN - 1;
+    const ANY: u32 = Place::UNKNOWN - 1;
+    /// With so many calls or places it is long. It has at most [`Trial::LONGEST`] more.
+    const LONG: u16 = 1 << 14;
 }
 
 /// From one block of a path to the next.
@@ -55,21 +63,6 @@ pub(super) struct Turn {
     pub offset: u32,
 }
 
-impl Turn {
-    fn jumps(&self) -> bool {
-        matches!(self.from.way, Way::Conditional | Way::Jump | Way::IndirectJump)
-    }
-
-    /// It goes to the next instruction: nothing is called, nor left.
-    pub fn falls(&self) -> bool {
-        let falls = matches!(
-            self.from.way,
-            Way::Sequential | Way::Conditional | Way::Call | Way::IndirectCall
-        );
-        falls && self.from.next() == self.to.at
-    }
-}
-
 /// The scripts of paths.
 #[derive(Default)]
 pub(super) struct Scripts {
@@ -78,10 +71,13 @@ pub(super) struct Scripts {
     stretches: Vec<Stretch>,
     unexpected: Vec<u32>,
     calls: Stock,
+    open: Vec<Frame>,
     /// All transfers of a path that does not always keep to its script.
     turns: FxHashMap<u32, Vec<Turn>>,
     trial: Trial,
     ends: Ends,
+    /// The transfers of the path that a script is written for.
+    written: Vec<Turn>,
 }
 
 impl Scripts {
@@ -97,24 +93,30 @@ impl Scripts {
     /// Goes over a path, whose first instruction has number `index`, by its script.
     #[inline]
     pub fn run(&mut self, script: &Script, path: u32, flow: &Flow, rules: &mut Rules<'_>, index: u64) {
+        if script.stretches > 0 {
+            self.run_stretches(script, path, flow, rules, index);
+        } else if script.home != Stretch::ANY && !rules.runs(script.home) {
+            self.follow(path, 0, flow, rules, index);
+        }
+    }
+
+    fn run_stretches(&mut self, script: &Script, path: u32, flow: &Flow, rules: &mut Rules<'_>, index: u64) {
         let first = script.first_stretch as usize;
         let stretches = self.stretches.get(first..first + script.stretches as usize);
         for stretch in stretches.unwrap_or(&[]) {
             if !self.holds(stretch, rules) {
-                let turns = self
-                    .turns
-                    .entry(path)
-                    .or_insert_with(|| all_turns(path, flow, rules, &mut self.ends));
-                for turn in turns.get(stretch.turns as usize..).unwrap_or(&[]) {
-                    rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
-                }
-                return;
+                return self.follow(path, stretch.begin, flow, rules, index);
             }
             if stretch.calls > 0 {
-                let calls = self
-                    .calls
-                    .get(stretch.first_call, stretch.calls, script.count, stretch.deepest);
-                rules.append(&calls, index);
+                let calls = self.calls.get(
+                    stretch.first_call,
+                    stretch.calls.into(),
+                    script.count,
+                    stretch.deepest.into(),
+                );
+                let first = stretch.first_open as usize;
+                let open = self.open.get(first..first + usize::from(stretch.open));
+                rules.append(&calls, open.unwrap_or(&[]), index);
             }
             if let Some(turn) = &stretch.turn {
                 rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
@@ -124,15 +126,28 @@ impl Scripts {
 
     /// What a stretch was found out under is so.
     #[inline]
-    fn holds(&self, stretch: &Stretch, rules: &Rules<'_>) -> bool {
+    fn holds(&self, stretch: &Stretch, rules: &mut Rules<'_>) -> bool {
         let first = stretch.first_unexpected as usize;
-        let unexpected = self.unexpected.get(first..first + stretch.unexpected as usize);
+        let unexpected = self
+            .unexpected
+            .get(first..first + usize::from(stretch.unexpected));
+        let mut unexpected = unexpected.unwrap_or(&[]).iter();
         let at_home = stretch.home == Stretch::ANY || rules.runs(stretch.home);
-        at_home
-            && !unexpected
-                .unwrap_or(&[])
-                .iter()
-                .any(|&place| rules.expects(place))
+        at_home && rules.has_room(stretch.calls.into()) && !unexpected.any(|&place| rules.expects(place))
+    }
+
+    /// Goes over a path by its transfers, but those before which it has less than `begin` instructions.
+    #[cold]
+    fn follow(&mut self, path: u32, begin: u32, flow: &Flow, rules: &mut Rules<'_>, index: u64) {
+        let turns = self.turns.entry(path).or_insert_with(|| {
+            let mut turns = Vec::new();
+            all_turns(path, flow, rules, &mut self.ends, &mut turns);
+            turns
+        });
+        let from = turns.partition_point(|turn| turn.offset < begin);
+        for turn in turns.get(from..).unwrap_or(&[]) {
+            rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
+        }
     }
 
     #[cold]
@@ -140,16 +155,26 @@ impl Scripts {
         let parts = flow.paths.parts(path);
         let (first, _) = self.ends.of(*parts.first()?, flow, rules)?;
         let (_, end) = self.ends.of(*parts.last()?, flow, rules)?;
-        let turns = all_turns(path, flow, rules, &mut self.ends);
         let first_stretch = u32::try_from(self.stretches.len()).ok()?;
-        self.write_stretches(first.function, &turns, rules)?;
-        let script = Script {
+        let mut turns = std::mem::take(&mut self.written);
+        turns.clear();
+        all_turns(path, flow, rules, &mut self.ends, &mut turns);
+        let written = self.write_stretches(first.function, &turns, rules);
+        self.written = turns;
+        written?;
+        let mut script = Script {
             first,
             end,
+            count: u32::try_from(flow.paths.count(path)).ok()?,
+            home: Stretch::ANY,
             first_stretch,
             stretches: u32::try_from(self.stretches.len()).ok()? - first_stretch,
-            count: u32::try_from(flow.paths.count(path)).ok()?,
         };
+        if script.stretches == 1
+            && let Some(stretch) = self.stretches.pop_if(|stretch| stretch.is_still())
+        {
+            (script.home, script.stretches) = (stretch.home, 0);
+        }
         let at = path as usize;
         if self.scripts.len() <= at {
             self.scripts.resize(flow.paths.len().max(at + 1), None);
@@ -160,71 +185,105 @@ impl Scripts {
 
     /// Divides the transfers of a path that begins in the function `home` into stretches.
     fn write_stretches(&mut self, mut home: u32, turns: &[Turn], rules: &mut Rules<'_>) -> Option<()> {
-        let lengths = trial::lengths(turns);
-        // Trials within trials that failed are to end.
-        let mut patience = turns.len() * 4;
-        let mut stretch = self.stretch(0)?;
+        let mut stretch = self.stretch(turns.first())?;
         let mut at = 0;
         while let Some(turn) = turns.get(at) {
-            let (next, rest) = (at + 1, turns.get(at..).unwrap_or(&[]));
-            let len = lengths.get(at).copied().flatten().filter(|&len| len <= patience);
-            if turn.falls() {
-                at = next;
-            } else if turn.jumps() && rules.stays(home, &turn.from, turn.to) {
+            if turn.from.falls(turn.to) {
+                at += 1;
+                continue;
+            }
+            if stretch.is_long() {
+                self.end(stretch);
+                stretch = self.stretch(Some(turn))?;
+            }
+            if turn.from.jumps() && rules.stays(home, &turn.from, turn.to) {
                 stretch.home = home;
                 if turn.from.way == Way::IndirectJump {
                     self.unexpected.push(turn.to.id);
+                    stretch.unexpected += 1;
                 }
-                at = next;
-            } else if len.is_some()
-                && let Some(len) = self.trial.whole(rest, rules, &mut self.unexpected)
-            {
-                let calls = self.trial.calls();
-                stretch.deepest = stretch.deepest.max(self.calls.add(calls, stretch.calls));
-                stretch.calls += calls.len() as u32 - 1;
-                at += len;
-            } else {
-                patience = patience.saturating_sub(len.unwrap_or(0));
-                stretch.turn = Some(*turn);
-                self.end(stretch)?;
-                home = turn.to.function;
-                stretch = self.stretch(next)?;
-                at = next;
+                at += 1;
+                continue;
             }
+            if turn.from.calls() {
+                let rest = turns.get(at..).unwrap_or(&[]);
+                at += self.trial.run(rest, rules, &mut self.unexpected);
+                self.add_tried(&mut stretch);
+                if stretch.open == 0 {
+                    continue;
+                }
+            }
+            stretch.turn = turns.get(at).copied();
+            let Some(turn) = stretch.turn else { break };
+            self.end(stretch);
+            home = turn.to.function;
+            at += 1;
+            stretch = self.stretch(turns.get(at))?;
         }
-        self.end(stretch)
+        if stretch.home != Stretch::ANY || !stretch.is_still() {
+            self.end(stretch);
+        }
+        Some(())
     }
 
-    /// A stretch behind so many transfers.
-    fn stretch(&self, turns: usize) -> Option<Stretch> {
+    /// A stretch that begins with this transfer, if with any.
+    fn stretch(&self, first: Option<&Turn>) -> Option<Stretch> {
         Some(Stretch {
             home: Stretch::ANY,
             first_unexpected: u32::try_from(self.unexpected.len()).ok()?,
-            unexpected: 0,
             first_call: u32::try_from(self.calls.len()).ok()?,
+            first_open: u32::try_from(self.open.len()).ok()?,
+            unexpected: 0,
             calls: 0,
+            open: 0,
             deepest: 0,
-            turns: u32::try_from(turns).ok()?,
+            begin: first.map_or(0, |turn| turn.offset),
             turn: None,
         })
     }
 
-    fn end(&mut self, mut stretch: Stretch) -> Option<()> {
+    /// What the last trial found is of a stretch, which ends if a call stays open.
+    fn add_tried(&mut self, stretch: &mut Stretch) {
+        let calls = self.trial.calls();
+        let open = self.trial.open().iter().map(|frame| Frame {
+            node: frame.node - 1 + u32::from(stretch.calls),
+            base: frame.base - 1,
+            ..*frame
+        });
+        self.open.extend(open);
+        let deepest = self.calls.add(calls, stretch.calls.into());
+        stretch.deepest = stretch.deepest.max(deepest as u16);
+        // A trial is short.
+        stretch.open = self.trial.open().len() as u16;
+        stretch.calls += (calls.len() - 1) as u16;
+        stretch.unexpected = (self.unexpected.len() - stretch.first_unexpected as usize) as u16;
+    }
+
+    fn end(&mut self, mut stretch: Stretch) {
         let mut unexpected = self.unexpected.split_off(stretch.first_unexpected as usize);
         unexpected.sort_unstable();
         unexpected.dedup();
+        stretch.unexpected = unexpected.len() as u16;
         self.unexpected.append(&mut unexpected);
-        let len = u32::try_from(self.unexpected.len()).ok()?;
-        stretch.unexpected = len - stretch.first_unexpected;
         self.stretches.push(stretch);
-        Some(())
+    }
+}
+
+impl Stretch {
+    /// What comes next is for another.
+    fn is_long(&self) -> bool {
+        self.calls.max(self.unexpected) >= Self::LONG
+    }
+
+    /// It changes nothing while the innermost call is of its function.
+    fn is_still(&self) -> bool {
+        self.unexpected == 0 && self.calls == 0 && self.turn.is_none()
     }
 }
 
 /// All transfers between the blocks of a path.
-fn all_turns(path: u32, flow: &Flow, rules: &mut Rules<'_>, ends: &mut Ends) -> Vec<Turn> {
+fn all_turns(path: u32, flow: &Flow, rules: &mut Rules<'_>, ends: &mut Ends, turns: &mut Vec<Turn>) {
     let mut offset = 0;
-    let mut turns = Vec::new();
     let mut last = None;
     for &block in flow.paths.parts(path) {
         let Some((first, end)) = ends.of(block, flow, rules) else {
@@ -239,5 +298,4 @@ fn all_turns(path: u32, flow: &Flow, rules: &mut Rules<'_>, ends: &mut Ends) -> 
         }
         offset += flow.blocks.count(block) as u32;
     }
-    turns
 }
