@@ -3,8 +3,11 @@
 mod ends;
 mod rules;
 mod script;
+#[cfg(test)]
+mod tests;
 mod trial;
 
+use super::places::Place;
 use super::{Forest, Functions};
 use crate::history::Flow;
 use crate::watch::Stage;
@@ -55,35 +58,46 @@ impl<'a> Builder<'a> {
         let executions = flow.executions().get(self.executions..).unwrap_or(&[]);
         for part in executions.chunks(REPORT_EVERY) {
             watch.report(Stage::Forest, self.index, flow.len())?;
-            for &path in part {
-                self.execute(path, flow, marks);
-            }
+            self.execute(part, flow, marks);
             self.executions += part.len();
         }
         Ok(())
     }
 
-    /// A path was executed.
-    #[inline]
-    fn execute(&mut self, path: u32, flow: &Flow, marks: &[Mark]) {
-        let index = self.index;
-        let Some(script) = self.scripts.of(path, flow, &mut self.rules) else {
-            return;
-        };
-        let next_mark = marks.get(self.marks).map_or(u64::MAX, |mark| mark.index);
-        match &self.last {
-            Some(last) if next_mark > index => self.rules.transfer(last, script.first, index),
-            last => {
-                let rest = marks.get(self.marks..).unwrap_or(&[]);
-                let before = rest.partition_point(|mark| mark.index <= index);
-                self.marks += before;
-                let before = rest.iter().take(before);
-                self.rules.between(last.as_ref(), before, script.first, index);
+    /// Paths were executed.
+    fn execute(&mut self, paths: &[u32], flow: &Flow, marks: &[Mark]) {
+        let (mut index, mut last) = (self.index, self.last);
+        let mut next_mark = self.next_mark(marks);
+        for &path in paths {
+            let Some(script) = self.scripts.of(path, flow, &mut self.rules) else {
+                continue;
+            };
+            match &last {
+                Some(last) if next_mark > index => self.rules.transfer(last, script.first, index),
+                last => {
+                    self.meet(last.as_ref(), script.first, index, marks);
+                    next_mark = self.next_mark(marks);
+                }
             }
+            self.scripts.run(&script, path, flow, &mut self.rules, index);
+            index += u64::from(script.count);
+            last = Some(script.end);
         }
-        self.scripts.run(&script, path, flow, &mut self.rules, index);
-        self.index += u64::from(script.count);
-        self.last = Some(script.end);
+        (self.index, self.last) = (index, last);
+    }
+
+    /// The instruction that the next mark stands before.
+    fn next_mark(&self, marks: &[Mark]) -> u64 {
+        marks.get(self.marks).map_or(u64::MAX, |mark| mark.index)
+    }
+
+    /// Marks stand before the instruction at `to`, which has number `index`, or history begins there.
+    #[cold]
+    fn meet(&mut self, last: Option<&Source>, to: Place, index: u64, marks: &[Mark]) {
+        let rest = marks.get(self.marks..).unwrap_or(&[]);
+        let before = rest.partition_point(|mark| mark.index <= index);
+        self.marks += before;
+        self.rules.between(last, rest.iter().take(before), to, index);
     }
 
     /// All of the history was consumed.

@@ -36,14 +36,21 @@ pub(super) const NO_NODE: Node = Node {
 /// Calls by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
-    packed: Vec<Packed>,
-    /// What the `first` of a group of [`GROUP`] calls are counted from.
-    bases: Vec<u64>,
+    /// [`GROUP`] of them in each but the last: nothing is moved when more come.
+    groups: Vec<Group>,
+    len: usize,
     /// The numbers that do not fit: `first`, and lengths.
     firsts: BTreeMap<u32, u64>,
     lens: BTreeMap<u32, u64>,
     /// (call, depth) of those whose depth is a multiple of [`DEPTHS`], but 0; ascending.
     depths: Vec<(u32, u32)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Group {
+    /// What the `first` of its calls are counted from.
+    base: u64,
+    packed: Vec<Packed>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,25 +72,47 @@ pub(super) const MAX_FUNCTIONS: u32 = 1 << 26;
 
 impl Nodes {
     pub fn len(&self) -> usize {
-        self.packed.len()
+        self.len
+    }
+
+    fn packed(&self, id: u32) -> Option<&Packed> {
+        let group = self.groups.get(id as usize / GROUP)?;
+        group.packed.get(id as usize % GROUP)
+    }
+
+    #[inline]
+    fn packed_mut(&mut self, id: u32) -> Option<&mut Packed> {
+        let group = self.groups.get_mut(id as usize / GROUP)?;
+        group.packed.get_mut(id as usize % GROUP)
+    }
+
+    /// Begins a group, or the last one anew where it is empty.
+    #[cold]
+    fn begin_group(&mut self, base: u64) {
+        match self.groups.last_mut() {
+            Some(group) if group.packed.is_empty() => group.base = base,
+            last => {
+                // The first one grows with its calls: there may be few.
+                let packed = Vec::with_capacity(last.map_or(0, |_| GROUP));
+                self.groups.push(Group { base, packed });
+            }
+        }
     }
 
     /// Appends a call of some depth. `None`: there are as many as can be told apart.
     #[inline]
     pub fn push(&mut self, node: Node, depth: u32) -> Option<u32> {
-        let id = u32::try_from(self.packed.len())
-            .ok()
-            .filter(|&id| id != NO_PARENT)?;
-        if self.packed.len().is_multiple_of(GROUP) {
-            self.bases.push(node.first);
+        let id = u32::try_from(self.len).ok().filter(|&id| id != NO_PARENT)?;
+        if self.len.is_multiple_of(GROUP) {
+            self.begin_group(node.first);
         }
-        let base = self.bases.last().copied().unwrap_or(0);
+        let group = self.groups.last_mut()?;
         let near = node
             .first
-            .checked_sub(base)
+            .checked_sub(group.base)
             .filter(|&first| first < u64::from(FAR));
         let len = node.end.saturating_sub(node.first);
-        self.packed.push(Packed {
+        group.packed.push(Packed {
             first: near.map_or_else(|| far(&mut self.firsts, id, node.first), |first| first as u32),
             len: match len < u64::from(FAR) {
                 true => len as u32,
@@ -92,6 +121,7 @@ impl Nodes {
             parent: node.parent,
             what: node.function << 6 | u32::from(node.entered.code()) << 3 | u32::from(node.left.code()),
         });
+        self.len += 1;
         if depth.is_multiple_of(DEPTHS) && depth != 0 {
             self.depths.push((id, depth));
         }
@@ -100,8 +130,9 @@ impl Nodes {
 
     /// Takes all calls away.
     pub fn clear(&mut self) {
-        self.packed.clear();
-        self.bases.clear();
+        self.groups.truncate(1);
+        self.groups.iter_mut().for_each(|group| group.packed.clear());
+        self.len = 0;
         self.firsts.clear();
         self.lens.clear();
         self.depths.clear();
@@ -110,38 +141,38 @@ impl Nodes {
     /// So many more calls can be told apart.
     #[inline]
     pub fn has_room(&self, calls: u32) -> bool {
-        self.packed.len() + calls as usize <= NO_PARENT as usize
+        self.len + calls as usize <= NO_PARENT as usize
     }
 
     /// Takes the last call away.
     pub fn pop(&mut self) {
-        if self.packed.pop().is_none() {
+        let Some(last) = self.len.checked_sub(1) else {
             return;
-        }
-        let id = self.packed.len() as u32;
-        if self.packed.len().is_multiple_of(GROUP) {
-            self.bases.pop();
-        }
+        };
+        // A group that comes after the last call's is empty.
+        self.groups.truncate(last / GROUP + 1);
+        self.groups.last_mut().and_then(|group| group.packed.pop());
+        self.len = last;
+        let id = last as u32;
         self.firsts.remove(&id);
         self.lens.remove(&id);
         self.depths.pop_if(|(node, _)| *node == id);
     }
 
     pub fn first(&self, id: u32) -> Option<u64> {
-        let packed = self.packed.get(id as usize)?;
-        if packed.first == FAR {
-            return self.firsts.get(&id).copied();
+        let group = self.groups.get(id as usize / GROUP)?;
+        match group.packed.get(id as usize % GROUP)?.first {
+            FAR => self.firsts.get(&id).copied(),
+            first => Some(group.base + u64::from(first)),
         }
-        let base = self.bases.get(id as usize / GROUP)?;
-        Some(base + u64::from(packed.first))
     }
 
     pub fn parent(&self, id: u32) -> u32 {
-        self.packed.get(id as usize).map_or(NO_PARENT, |node| node.parent)
+        self.packed(id).map_or(NO_PARENT, |node| node.parent)
     }
 
     pub fn get(&self, id: u32) -> Option<Node> {
-        let packed = self.packed.get(id as usize)?;
+        let packed = self.packed(id)?;
         let first = self.first(id)?;
         let len = match packed.len {
             FAR => self.lens.get(&id).copied()?,
@@ -158,13 +189,13 @@ impl Nodes {
     }
 
     pub fn set_parent(&mut self, id: u32, parent: u32) {
-        if let Some(node) = self.packed.get_mut(id as usize) {
+        if let Some(node) = self.packed_mut(id) {
             node.parent = parent;
         }
     }
 
     pub fn set_function(&mut self, id: u32, function: u32) {
-        if let Some(node) = self.packed.get_mut(id as usize) {
+        if let Some(node) = self.packed_mut(id) {
             node.what = function << 6 | node.what & 0x3f;
         }
     }
@@ -172,15 +203,15 @@ impl Nodes {
     /// The call, which began with instruction `first`, has ended.
     #[inline]
     pub fn close(&mut self, id: u32, first: u64, end: u64, left: Left) {
-        let Some(node) = self.packed.get_mut(id as usize) else {
-            return;
-        };
         let len = end.saturating_sub(first);
-        node.what = node.what & !7 | u32::from(left.code());
-        node.len = match len < u64::from(FAR) {
+        let len = match len < u64::from(FAR) {
             true => len as u32,
             false => far(&mut self.lens, id, len),
         };
+        if let Some(node) = self.packed_mut(id) {
+            node.len = len;
+            node.what = node.what & !7 | u32::from(left.code());
+        }
     }
 
     /// How many calls it is inside of.
@@ -204,7 +235,7 @@ impl Nodes {
 
     /// How many calls, from number `from` on, begin before instruction `index`; they ascend.
     pub fn begun(&self, from: usize, index: u64) -> usize {
-        let (mut low, mut high) = (from, self.packed.len());
+        let (mut low, mut high) = (from, self.len);
         while low < high {
             let middle = low.midpoint(high);
             if self.first(middle as u32).is_some_and(|first| first < index) {
@@ -217,13 +248,17 @@ impl Nodes {
     }
 
     pub fn shrink(&mut self) {
-        self.packed.shrink_to_fit();
+        self.groups.pop_if(|group| group.packed.is_empty());
+        if let Some(group) = self.groups.last_mut() {
+            group.packed.shrink_to_fit();
+        }
+        self.groups.shrink_to_fit();
     }
 
     /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
-        size_of_val(&*self.packed)
-            + size_of_val(&*self.bases)
+        self.len * size_of::<Packed>()
+            + size_of_val(&*self.groups)
             + size_of_val(&*self.depths)
             + (self.firsts.len() + self.lens.len()) * 16
     }
@@ -276,5 +311,31 @@ mod tests {
         );
         nodes.pop();
         assert_eq!((nodes.len(), nodes.get(3), nodes.begun(0, 9)), (3, None, 1));
+    }
+
+    #[test]
+    fn calls_go_and_come_over_the_edge_of_a_group() {
+        let mut nodes = Nodes::default();
+        let last = GROUP as u64 + 1;
+        (0..=last).for_each(|first| {
+            nodes.push(node(first, first, NO_PARENT), 0);
+        });
+        (0..3).for_each(|_| nodes.pop());
+        assert_eq!((nodes.len(), nodes.get(GROUP as u32 - 1)), (GROUP - 1, None));
+        let far = 5 * u64::from(u32::MAX);
+        for first in [far, far + 1, far + 2] {
+            let id = nodes.push(node(first, first, NO_PARENT), 0).unwrap();
+            assert_eq!(nodes.first(id), Some(first));
+        }
+        assert_eq!(
+            (nodes.len(), nodes.first(GROUP as u32 - 2)),
+            (GROUP + 2, Some(last - 3))
+        );
+        nodes.clear();
+        assert_eq!(
+            (nodes.push(node(far, far, NO_PARENT), 0), nodes.first(0)),
+            (Some(0), Some(far))
+        );
+        assert_eq!((nodes.len(), nodes.firsts.len()), (1, 0));
     }
 }

@@ -18,7 +18,17 @@ pub(super) struct Frame {
     /// Its function's number, when known.
     pub function: u32,
     /// It handles a signal, of which the stack has more.
-    pub handler: bool,
+    handler: bool,
+}
+
+/// A frame that lies ready, together with calls.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    /// Its call, and the frame whose return it shares, counted from the first ones that lie ready with it.
+    pub node: u32,
+    pub base: u32,
+    pub returns_to: u32,
+    pub function: u32,
 }
 
 /// Where a frame stands in the lists of them.
@@ -213,18 +223,20 @@ impl Stack {
         }
     }
 
-    /// Calls that lie ready were made by the innermost one, and have ended but for those of the frames.
+    /// Calls that lie ready were made by the innermost one, and have ended but for those that are `open`.
     #[inline]
-    pub fn append(&mut self, calls: &Ready<'_>, frames: &[Frame], index: u64) {
+    pub fn append(&mut self, calls: &Ready<'_>, open: &[Open], index: u64) {
         let parent = self.frames.last().map_or(NO_PARENT, |frame| frame.node);
         let depth = self.frames.len() as u32;
         let node = self.nodes.len() as u32;
         self.nodes.append(calls, index, parent, depth);
-        self.frames.extend(frames.iter().map(|frame| Frame {
-            first: frame.first + index,
-            node: frame.node + node,
-            base: frame.base + depth,
-            ..*frame
+        self.frames.extend(open.iter().map(|open| Frame {
+            first: index + calls.first(open.node),
+            node: node + open.node,
+            returns_to: open.returns_to,
+            base: depth + open.base,
+            function: open.function,
+            handler: false,
         }));
     }
 
@@ -287,6 +299,23 @@ impl Stack {
         }
         self.nodes.close(frame.node, frame.first, index, left);
         Some(frame.node)
+    }
+
+    /// Closes the innermost call before instruction `index` by a return to the place of this number, when it was
+    /// called from there and shares its return with none. Gives whether it did.
+    #[inline]
+    pub fn pop_called(&mut self, place: u32, index: u64) -> bool {
+        let at = self.frames.len().wrapping_sub(1);
+        let Some(&frame) = self.frames.last() else {
+            return false;
+        };
+        if frame.returns_to != place || frame.base as usize != at || frame.first == index {
+            return false;
+        }
+        self.frames.truncate(at);
+        self.unlink(&frame, at);
+        self.nodes.close(frame.node, frame.first, index, Left::Return);
+        true
     }
 
     /// Closes calls until `len` are open.

@@ -5,7 +5,7 @@
 
 use crate::forest::nodes::Ready;
 use crate::forest::places::{Place, Places};
-use crate::forest::stack::{Entry, Frame, NONE, Signal, Stack};
+use crate::forest::stack::{Entry, NONE, Open, Signal, Stack};
 use crate::forest::{Forest, Functions, Left, Tag};
 use crate::{Instruction, Mark, MarkKind, Resumed};
 use backtrail_pt::{Avma, Cofi};
@@ -134,10 +134,10 @@ impl<'a> Rules<'a> {
         std::mem::swap(&mut self.stack, stack);
     }
 
-    /// Calls that lie ready were made by the innermost one, and have ended but for those of the frames.
+    /// Calls that lie ready were made by the innermost one, and have ended but for those that are `open`.
     #[inline]
-    pub fn append(&mut self, calls: &Ready<'_>, frames: &[Frame], index: u64) {
-        self.stack.append(calls, frames, index);
+    pub fn append(&mut self, calls: &Ready<'_>, open: &[Open], index: u64) {
+        self.stack.append(calls, open, index);
     }
 
     /// Goes from the instruction `last` over `marks` to the one at `to`, which has number `index`.
@@ -237,11 +237,13 @@ impl<'a> Rules<'a> {
             return;
         }
         match from.way {
+            Way::Conditional | Way::Jump if to.is_known() && self.runs(to.function) => {}
+            Way::Return if self.stack.pop_called(to.id, index) => {}
             Way::Call | Way::IndirectCall => self.open(index, to, Tag::Call, from.behind, None),
+            Way::Return => self.returned(from, to, index),
             // A return made by hand: `pop %rcx; jmp *%rcx`.
             Way::IndirectJump if self.expects(to.id) => self.returned(from, to, index),
             Way::Conditional | Way::Jump | Way::IndirectJump => self.jump(from, to, index),
-            Way::Return => self.returned(from, to, index),
             // Only where the kernel is traced too: a system call begins, or one ends.
             Way::Far => self.taken_away(index, to, self.next(from), Some(self.pc(from))),
             Way::Sequential => self.elsewhere(to, index),

@@ -5,7 +5,7 @@ use super::rules::{Rules, Source, Way};
 use super::trial::Trial;
 use crate::forest::nodes::Stock;
 use crate::forest::places::Place;
-use crate::forest::stack::Frame;
+use crate::forest::stack::Open;
 use crate::history::Flow;
 use rustc_hash::FxHashMap;
 
@@ -71,7 +71,7 @@ pub(super) struct Scripts {
     stretches: Vec<Stretch>,
     unexpected: Vec<u32>,
     calls: Stock,
-    open: Vec<Frame>,
+    open: Vec<Open>,
     /// All transfers of a path that does not always keep to its script.
     turns: FxHashMap<u32, Vec<Turn>>,
     trial: Trial,
@@ -101,6 +101,10 @@ impl Scripts {
     }
 
     fn run_stretches(&mut self, script: &Script, path: u32, flow: &Flow, rules: &mut Rules<'_>, index: u64) {
+        // No instruction begins more than one call.
+        if !rules.has_room(script.count) {
+            return self.follow(path, 0, flow, rules, index);
+        }
         let first = script.first_stretch as usize;
         let stretches = self.stretches.get(first..first + script.stretches as usize);
         for stretch in stretches.unwrap_or(&[]) {
@@ -133,7 +137,7 @@ impl Scripts {
             .get(first..first + usize::from(stretch.unexpected));
         let mut unexpected = unexpected.unwrap_or(&[]).iter();
         let at_home = stretch.home == Stretch::ANY || rules.runs(stretch.home);
-        at_home && rules.has_room(stretch.calls.into()) && !unexpected.any(|&place| rules.expects(place))
+        at_home && !unexpected.any(|&place| rules.expects(place))
     }
 
     /// Goes over a path by its transfers, but those before which it has less than `begin` instructions.
@@ -245,10 +249,11 @@ impl Scripts {
     /// What the last trial found is of a stretch, which ends if a call stays open.
     fn add_tried(&mut self, stretch: &mut Stretch) {
         let calls = self.trial.calls();
-        let open = self.trial.open().iter().map(|frame| Frame {
+        let open = self.trial.open().iter().map(|frame| Open {
             node: frame.node - 1 + u32::from(stretch.calls),
             base: frame.base - 1,
-            ..*frame
+            returns_to: frame.returns_to,
+            function: frame.function,
         });
         self.open.extend(open);
         let deepest = self.calls.add(calls, stretch.calls.into());

@@ -13,7 +13,7 @@ pub(super) struct Trial {
 
 impl Trial {
     /// The most transfers that are tried at once.
-    const LONGEST: usize = 1 << 14;
+    const LONGEST: usize = 1 << 12;
 
     /// Tries a call, the first of these transfers, and what follows, until it has ended. Gives how many of them
     /// there are, at least one and few enough, while what they do is the same whatever else is open; to `unexpected` come

@@ -27,7 +27,10 @@ impl Stock {
     /// Adds what was called by the first of these calls, which stands for any, to the last `before`, with
     /// which they are to be appended. Gives how many of them the innermost is inside of.
     pub fn add(&mut self, calls: &Nodes, before: u32) -> u32 {
-        let called = calls.packed.iter().skip(1).map(|call| Packed {
+        let grouped = calls.groups.iter();
+        let all = grouped.flat_map(|group| group.packed.iter().map(|call| (group.base as u32, call)));
+        let called = all.skip(1).map(|(base, call)| Packed {
+            first: base + call.first,
             parent: match call.parent {
                 0 => NO_PARENT,
                 parent => parent - 1 + before,
@@ -51,6 +54,14 @@ impl Stock {
     }
 }
 
+impl Ready<'_> {
+    /// Where one of them begins, counted as they are.
+    #[inline]
+    pub fn first(&self, call: u32) -> u64 {
+        self.packed.get(call as usize).map_or(0, |call| call.first.into())
+    }
+}
+
 impl Nodes {
     /// Appends calls that were made, of some depth, by the call `parent` or by one another; the stretch begins
     /// with instruction `index`.
@@ -64,19 +75,20 @@ impl Nodes {
     /// Where all are of one group, all numbers fit, and no depth is to be noted.
     #[inline]
     fn append_at_once(&mut self, calls: &Ready<'_>, index: u64, parent: u32, depth: u32) -> Option<()> {
-        let len = self.packed.len();
-        let &base = self.bases.last()?;
-        let shift = u32::try_from(index.checked_sub(base)?).ok()?;
-        let near = shift.checked_add(calls.instructions)? != FAR;
-        let one_group = !len.is_multiple_of(GROUP) && len % GROUP + calls.packed.len() <= GROUP;
-        let plain = !depth.is_multiple_of(DEPTHS) && depth % DEPTHS + calls.deepest < DEPTHS;
-        let id = u32::try_from(len)
+        let id = u32::try_from(self.len)
             .ok()
             .filter(|&id| id < NO_PARENT - GROUP as u32)?;
+        let group = self.groups.last_mut()?;
+        let shift = u32::try_from(index.checked_sub(group.base)?).ok()?;
+        let near = shift.checked_add(calls.instructions)? != FAR;
+        let before = group.packed.len();
+        let one_group = before != 0 && before + calls.packed.len() <= GROUP;
+        let plain = !depth.is_multiple_of(DEPTHS) && depth % DEPTHS + calls.deepest < DEPTHS;
         if !(near && one_group && plain) {
             return None;
         }
-        self.packed.extend(calls.packed.iter().map(|call| Packed {
+        self.len += calls.packed.len();
+        group.packed.extend(calls.packed.iter().map(|call| Packed {
             first: call.first + shift,
             parent: match call.parent {
                 NO_PARENT => parent,

@@ -1,0 +1,172 @@
+//! Paths make the calls that their blocks make one by one.
+
+use super::Builder;
+use crate::block::Code;
+use crate::history::Flow;
+use crate::{Call, Functions, Watch};
+use backtrail_pt::{Avma, Cofi};
+use proptest::prelude::*;
+use std::ops::Range;
+
+/// A function each 0x20 bytes, the first two linkage stubs; none is known from [`KNOWN`] on.
+struct Layout;
+
+const KNOWN: u64 = 0xe0;
+/// Where code ends.
+const END: u64 = 0x100;
+
+impl Functions for Layout {
+    fn range_of(&self, pc: Avma) -> Option<Range<Avma>> {
+        let start = Avma(pc.0 & !0x1f);
+        (pc.0 < KNOWN).then(|| start..start + 0x20)
+    }
+
+    fn is_plt(&self, pc: Avma) -> bool {
+        pc.0 < 0x40
+    }
+}
+
+/// Numbers that look like chance.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % end
+    }
+}
+
+/// What runs: mostly what a processor would do, now and then anything.
+struct Machine {
+    dice: Dice,
+    at: u64,
+    stack: Vec<u64>,
+}
+
+impl Machine {
+    /// The block that runs next, and goes to where the machine is then.
+    fn step(&mut self, flow: &mut Flow, made: &mut [Option<u32>]) -> u32 {
+        let at = self.at;
+        let target = Avma(0);
+        let known = made.get(at as usize / 8).copied().flatten();
+        let block = known.unwrap_or_else(|| {
+            let cofi = match self.dice.below(12) {
+                0..3 => Cofi::Call { target },
+                3 => Cofi::IndirectCall,
+                4..7 => Cofi::Return,
+                7 => Cofi::Jump { target },
+                8 => Cofi::IndirectJump,
+                9 => Cofi::Sequential,
+                10 if self.dice.below(8) == 0 => Cofi::FarTransfer,
+                _ => Cofi::Conditional { target },
+            };
+            let code = [(0, Cofi::Sequential), (4, cofi)].map(|(offset, cofi)| Code { offset, len: 4, cofi });
+            let block = flow.blocks.push(Avma(at), &code).unwrap();
+            made[at as usize / 8] = Some(block);
+            block
+        });
+        let last = flow.blocks.instruction(block, 1).unwrap();
+        let start = self.dice.below(END / 0x20) * 0x20;
+        let near = (at & !0x1f) + self.dice.below(4) * 8;
+        let anywhere = self.dice.below(END / 8) * 8;
+        self.at = match last.cofi {
+            _ if self.dice.below(40) == 0 => anywhere,
+            Cofi::Call { .. } | Cofi::IndirectCall => {
+                self.stack.push((at + 8) % END);
+                start
+            }
+            Cofi::Return => self.stack.pop().unwrap_or(anywhere),
+            Cofi::Jump { .. } | Cofi::IndirectJump if self.dice.below(3) == 0 => start,
+            Cofi::Jump { .. } | Cofi::IndirectJump | Cofi::Conditional { .. } => near,
+            _ => (at + 8) % END,
+        };
+        if self.stack.len() > 100 {
+            self.stack.clear();
+        }
+        block
+    }
+}
+
+fn calls(flow: &Flow, functions: &dyn Functions) -> Vec<Call> {
+    let mut builder = Builder::new(functions);
+    builder.feed(flow, &[], &Watch::none()).unwrap();
+    let forest = builder.finish(&[]);
+    forest.ids().map(|id| forest.call(id)).collect()
+}
+
+fn same(seed: u64, functions: &dyn Functions) {
+    let (mut flow, mut made) = (Flow::default(), vec![None; END as usize / 8]);
+    let mut machine = Machine {
+        dice: Dice(seed),
+        at: 0x40,
+        stack: Vec::new(),
+    };
+    for _ in 0..12 {
+        let len = 1 + machine.dice.below(30);
+        let parts: Vec<u32> = (0..len).map(|_| machine.step(&mut flow, &mut made)).collect();
+        let path = flow.paths.push(&parts, &flow.blocks).unwrap();
+        flow.execute(path);
+    }
+    // The same paths again, on whatever is open then.
+    for _ in 0..40 {
+        let path = machine.dice.below(12) as u32;
+        flow.execute(path);
+    }
+    compare(&flow, functions);
+}
+
+/// The calls of a flow are those of its blocks one by one.
+fn compare(flow: &Flow, functions: &dyn Functions) {
+    let mut single = Flow::default();
+    single.blocks = flow.blocks.clone();
+    for &path in flow.executions() {
+        for &block in flow.paths.parts(path) {
+            let alone = single.alone(block).unwrap();
+            single.execute(alone);
+        }
+    }
+    assert_eq!(single.len(), flow.len());
+    let (wanted, found) = (calls(&single, functions), calls(flow, functions));
+    assert!(wanted == found);
+}
+
+#[test]
+fn long_paths_make_the_calls_of_their_blocks() {
+    let mut flow = Flow::default();
+    let target = Avma(0);
+    let [recurses, returns, calls, leaf, again] = [
+        (0x40, Cofi::Call { target }),
+        (0x48, Cofi::Return),
+        (0x80, Cofi::Call { target }),
+        (0xa0, Cofi::Return),
+        (0x88, Cofi::Jump { target }),
+    ]
+    .map(|(start, cofi)| {
+        let code = Code {
+            offset: 0,
+            len: 8,
+            cofi,
+        };
+        flow.blocks.push(Avma(start), &[code]).unwrap()
+    });
+    let loops = [calls, leaf, again].repeat(20_000);
+    let deep = [recurses].repeat(9_000);
+    let back = [returns].repeat(9_000);
+    for parts in [&deep, &loops, &back, &[&*deep, &loops, &back].concat(), &loops] {
+        let path = flow.paths.push(parts, &flow.blocks).unwrap();
+        flow.execute(path);
+        flow.execute(path);
+    }
+    compare(&flow, &Layout);
+    compare(&flow, &());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn paths_make_the_calls_of_their_blocks(seed: u64) {
+        same(seed, &Layout);
+        same(seed, &());
+    }
+}
