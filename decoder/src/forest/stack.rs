@@ -24,6 +24,8 @@ pub(super) struct Frame {
 /// A frame that lies ready, together with calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
+    /// Where its call begins, counted from where the path does.
+    pub first: u32,
     /// Its call, and the frame whose return it shares, counted from the first ones that lie ready with it.
     pub node: u32,
     pub base: u32,
@@ -230,14 +232,16 @@ impl Stack {
         let depth = self.frames.len() as u32;
         let node = self.nodes.len() as u32;
         self.nodes.append(calls, index, parent, depth);
-        self.frames.extend(open.iter().map(|open| Frame {
-            first: index + calls.first(open.node),
-            node: node + open.node,
-            returns_to: open.returns_to,
-            base: depth + open.base,
-            function: open.function,
-            handler: false,
-        }));
+        for open in open {
+            self.frames.push(Frame {
+                first: index + u64::from(open.first),
+                node: node + open.node,
+                returns_to: open.returns_to,
+                base: depth + open.base,
+                function: open.function,
+                handler: false,
+            });
+        }
     }
 
     /// Begins anew, with one call of which nothing is known.

@@ -250,6 +250,7 @@ impl Scripts {
     fn add_tried(&mut self, stretch: &mut Stretch) {
         let calls = self.trial.calls();
         let open = self.trial.open().iter().map(|frame| Open {
+            first: frame.first as u32,
             node: frame.node - 1 + u32::from(stretch.calls),
             base: frame.base - 1,
             returns_to: frame.returns_to,

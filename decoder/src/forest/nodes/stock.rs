@@ -54,14 +54,6 @@ impl Stock {
     }
 }
 
-impl Ready<'_> {
-    /// Where one of them begins, counted as they are.
-    #[inline]
-    pub fn first(&self, call: u32) -> u64 {
-        self.packed.get(call as usize).map_or(0, |call| call.first.into())
-    }
-}
-
 impl Nodes {
     /// Appends calls that were made, of some depth, by the call `parent` or by one another; the stretch begins
     /// with instruction `index`.
