@@ -1,4 +1,4 @@
-/* SIGSEGV by a return to what is no code: a buffer on the stack was overrun. */
+/* SIGSEGV by a return to what is no code, or with an argument no address: a buffer on the stack was overrun. */
 static volatile unsigned long pattern = 0x414141414141;
 
 __attribute__((noinline)) static void fill(unsigned long *buffer, int count)
@@ -17,5 +17,7 @@ __attribute__((noinline)) static int parse(int count)
 int main(int argc, char **argv)
 {
     (void)argv;
-    return parse(8 * argc) + 1;
+    if (argc > 1)
+        pattern = 0x4141414141414141;
+    return parse(argc > 0 ? 8 : 0) + 1;
 }

@@ -6,6 +6,7 @@ mod support;
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::programs::{Variant, find};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 use support::Bundle;
@@ -261,6 +262,21 @@ fn it_ends_where_the_stack_was_overwritten() {
         panic!("one answer")
     };
     assert!(frames(stack).len() > 2, "{stack}");
+    assert_eq!(frames(stack)[1].function.as_deref(), Some("main"), "{stack}");
+}
+
+#[test]
+fn a_return_to_what_is_no_address_is_a_crash_like_others() {
+    for engine in ["translate", "step"] {
+        let executable = backtrail_tests::build(find("crash_smash").unwrap(), Variant::Pie).unwrap();
+        let rest: [&OsStr; 3] = ["--".as_ref(), executable.as_ref(), "wild".as_ref()];
+        let (bundle, _) = Bundle::made(&["record", "--full", "--engine", engine], &rest);
+        let transcript = bundle.debug(&["crash", "reverse-step", "reverse-finish"]);
+        assert!(transcript.contains("SIGSEGV"), "{engine}: {transcript}");
+        for line in ["main () at crash_smash.c:", "return (int)buffer[1];"] {
+            assert!(transcript.contains(line), "{engine}: {transcript}");
+        }
+    }
 }
 
 #[test]

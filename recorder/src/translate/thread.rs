@@ -361,6 +361,9 @@ impl Translated {
                 self.tell_version(target, scribe);
                 self.restore(Saved::ALL, &mut registers);
                 registers.rip = target;
+                if !is_user(target) {
+                    return self.stand_at(target, &mut registers).map(Some);
+                }
                 self.go_in(&registers)?;
                 self.space.borrow_mut().cache.land(target);
                 Ok(Some(Trapped::GoOn))
@@ -375,18 +378,23 @@ impl Translated {
             Cause::Native { ip, outcomes } => {
                 self.log_outcomes(outcomes, scribe);
                 registers.rip = ip;
-                self.leave(&mut registers)?;
-                self.state = State::Native {
-                    ip,
-                    code: Code::read(self.pid, Avma(ip)),
-                };
-                Ok(Some(Trapped::Step))
+                self.stand_at(ip, &mut registers).map(Some)
             }
             Cause::Special { next, .. } => {
                 self.restore_rcx(&mut registers);
                 self.begin_call(&registers, next, scribe).map(Some)
             }
         }
+    }
+
+    /// Gives the thread the registers of the program, to be stepped where it stands.
+    fn stand_at(&mut self, ip: u64, registers: &mut Registers) -> Result<Trapped> {
+        self.leave(registers)?;
+        self.state = State::Native {
+            ip,
+            code: Code::read(self.pid, Avma(ip)),
+        };
+        Ok(Trapped::Step)
     }
 
     /// Brings a stopped thread into its true state; gives its registers.
@@ -488,6 +496,10 @@ impl Translated {
     /// From its true state into the cache.
     pub(crate) fn enter(&mut self, registers: &Registers, scribe: &Scribe) -> Result<Trapped> {
         let mut registers = *registers;
+        if !is_user(registers.rip) {
+            let ip = registers.rip;
+            return self.stand_at(ip, &mut registers);
+        }
         if will_restart(&registers) {
             // As the kernel would: the system call is executed once more.
             registers.rip -= SYSCALL_LEN;
@@ -579,7 +591,7 @@ impl Translated {
 
     /// Whether going on at `ip` needs memory added to the program.
     pub(crate) fn must_extend(&self, ip: u64) -> bool {
-        !self.space.borrow().has_room(ip)
+        is_user(ip) && !self.space.borrow().has_room(ip)
     }
 
     /// Where a thread that has trapped goes on, when that is not translated and there is no room to.
@@ -664,6 +676,12 @@ fn no_vdso(tid: RawTid) -> crate::Error {
         tid: tid as u32,
         source: std::io::Error::from_raw_os_error(libc::ENOENT),
     }
+}
+
+/// The program's memory can be there: the lower half of the canonical addresses (SDM volume 1, "Canonical Addressing").
+/// Elsewhere the processor, or the kernel's vsyscall page, is left to do what it does.
+fn is_user(ip: u64) -> bool {
+    ip >> 47 == 0
 }
 
 fn out_of_reach(tid: RawTid) -> crate::Error {
