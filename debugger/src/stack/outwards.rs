@@ -84,12 +84,20 @@ impl<'a> Outwards<'a> {
         } else if last.cofi == Cofi::Return
             && let Some(returned) = self.at
         {
-            self.at = self.forest.call(returned).parent;
+            let call = self.forest.call(returned);
+            self.at = call.parent;
             if self.at.is_none() {
                 self.callee = Some(Step {
                     root: Some(returned),
                     ..callee
                 });
+            } else if let Entered::Call { site } = call.entered
+                && let Some(site) = self.thread.history.instruction(site)
+                && !same_function(session, self.thread, pc, site.pc)
+            {
+                // Not to its caller: the return address was overwritten.
+                self.callee = Some(callee);
+                (self.pc, self.look_up) = (Some(site.next()), Some(site.pc));
             }
         }
     }
