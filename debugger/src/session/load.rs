@@ -309,11 +309,10 @@ pub(super) fn threads(manifest: &Manifest, decoded: Decoded, core: Option<&Core>
         .into_iter()
         .map(|history| {
             let (process, name) = described(history.tid()).unwrap_or_default();
-            let forest = forests.remove(&history.tid()).map(OnceCell::from);
-            Thread {
-                forest: forest.unwrap_or_default(),
-                ..Thread::new(history, name, process)
-            }
+            let forest = forests.remove(&history.tid());
+            let mut thread = Thread::new(history, name, process);
+            thread.forest = forest.map(OnceCell::from).unwrap_or_default();
+            thread
         })
         .collect();
     let of_core = core

@@ -5,25 +5,24 @@ mod decoding;
 mod functions;
 mod load;
 mod modules;
+mod thread;
 
 use crate::code::{CodeMap, Lines};
 use crate::error::{Error, Result};
 use crate::time::Timebase;
 use backtrail_bundle::core::{Core, Registers};
 use backtrail_bundle::manifest::Crash;
-use backtrail_decoder::{
-    Call, CallId, CpuReport, EngineKind, Entered, Forest, History, Image, Position, Progress, Stage, Version,
-    Watch,
-};
+use backtrail_decoder::{CpuReport, EngineKind, Forest, Image, Progress, Stage, Version, Watch};
 use backtrail_pt::{Avma, Pid, Tid};
 use backtrail_symbolizer::{Function, Symbolizer};
 use decoding::Earlier;
 pub use functions::SymbolFunctions;
 pub use load::Prepared;
-use std::cell::OnceCell;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+pub use thread::Thread;
+pub(crate) use thread::begins_unseen;
 
 /// How to open a trace.
 #[derive(Clone, Debug, Default)]
@@ -80,24 +79,6 @@ pub struct Process {
     /// Its code bytes.
     pub image: Arc<Image>,
     code: CodeMap,
-}
-
-/// A thread and what it executed.
-pub struct Thread {
-    /// Its id.
-    pub tid: Tid,
-    /// Its name (`comm`), if known.
-    pub name: Option<String>,
-    /// What it executed; empty when only a core tells of it.
-    pub history: History,
-    process: usize,
-    forest: OnceCell<Forest>,
-    pub(crate) core_stack: crate::stack::CoreStack,
-    gaps: Vec<u64>,
-    /// Decoding did not begin where the trace does: positions are counted from the end.
-    from_end: bool,
-    /// There is older history, which is not decoded yet.
-    is_partial: bool,
 }
 
 impl Session {
@@ -289,126 +270,6 @@ impl Session {
         let only = self.threads.len() == 1;
         self.crash.as_ref().filter(|crash| crash.tid == tid || only)
     }
-}
-
-impl Thread {
-    fn new(history: History, name: Option<String>, process: usize) -> Self {
-        let mut gaps: Vec<u64> = history
-            .gaps()
-            .map(|(index, _)| index)
-            .filter(|&index| index > 0)
-            .collect();
-        gaps.dedup();
-        Self {
-            tid: history.tid(),
-            name,
-            history,
-            process,
-            forest: OnceCell::new(),
-            core_stack: crate::stack::CoreStack::default(),
-            gaps,
-            from_end: false,
-            is_partial: false,
-        }
-    }
-
-    /// The position before instruction `index` of its history.
-    #[must_use]
-    pub fn position(&self, index: u64) -> Position {
-        match self.from_end {
-            true => Position::from_end(self.tid, self.history.len().saturating_sub(index)),
-            false => Position::new(self.tid, index),
-        }
-    }
-
-    /// The index of a position in its history.
-    ///
-    /// # Errors
-    /// When it has no such position, or may have it in what is not decoded yet.
-    pub fn index_of(&self, position: Position) -> Result<u64> {
-        if position.is_from_start() {
-            self.needs_beginning()?;
-        }
-        let len = self.history.len();
-        if let Some(index) = position.index(len) {
-            return Ok(index);
-        }
-        self.needs_beginning()?;
-        Err(Error::NoPosition {
-            position,
-            start: self.position(0),
-            end: self.position(len),
-        })
-    }
-
-    /// What is to be answered depends on how the history begins.
-    ///
-    /// # Errors
-    /// [`Error::Earlier`] when that is not decoded yet.
-    pub fn needs_beginning(&self) -> Result<()> {
-        match self.is_partial {
-            true => Err(Error::Earlier),
-            false => Ok(()),
-        }
-    }
-
-    /// Older history is there to be decoded.
-    #[must_use]
-    pub fn is_partial(&self) -> bool {
-        self.is_partial
-    }
-
-    /// Older history, not decoded yet, tells more of a call: where it began, and of what it is inside.
-    #[must_use]
-    pub fn is_cut_off(&self, call: &Call) -> bool {
-        self.is_partial && begins_unseen(call)
-    }
-
-    /// How a call of its forest is called: `c12`, or by its first instruction, `c#-120`, where that is counted from
-    /// the end; `None`: what comes before it is not decoded yet, by which it would be called.
-    #[must_use]
-    pub fn name_of(&self, forest: &Forest, id: CallId) -> Option<String> {
-        let call = forest.call(id);
-        let begins = matches!(
-            call.entered,
-            Entered::Call { .. } | Entered::TailCall { .. } | Entered::Signal { .. }
-        );
-        if self.from_end && begins {
-            return Some(format!("c#-{}", self.history.len().saturating_sub(call.first)));
-        }
-        (!self.is_partial).then(|| format!("c{}", id.number()))
-    }
-
-    /// The call of this name; `None`: there is none, or it is no name of a call.
-    ///
-    /// # Errors
-    /// When it may be in what is not decoded yet.
-    pub fn call_named(&self, forest: &Forest, name: &str) -> Result<Option<CallId>> {
-        let Some(name) = name.strip_prefix('c') else {
-            return Ok(None);
-        };
-        let Some(begins) = name.strip_prefix("#-") else {
-            let Ok(number) = name.parse() else { return Ok(None) };
-            self.needs_beginning()?;
-            return Ok(forest.id(number));
-        };
-        let Ok(count) = begins.parse() else {
-            return Ok(None);
-        };
-        let first = self.index_of(Position::from_end(self.tid, count))?;
-        Ok(forest.call_at(first).filter(|&id| forest.call(id).first == first))
-    }
-
-    /// Before which instructions history is missing, ascending, its start left out.
-    #[must_use]
-    pub fn gaps(&self) -> &[u64] {
-        &self.gaps
-    }
-}
-
-/// A call whose beginning the history does not have: it may be before what is decoded.
-pub(crate) fn begins_unseen(call: &Call) -> bool {
-    call.first == 0 || matches!(call.entered, Entered::Unknown | Entered::Adopted)
 }
 
 impl Process {

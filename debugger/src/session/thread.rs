@@ -1,0 +1,147 @@
+//! A thread of a session: its history, and how places in it are named.
+
+use crate::error::{Error, Result};
+use crate::stack::CoreStack;
+use backtrail_decoder::{Call, CallId, Entered, Forest, History, Position};
+use backtrail_pt::Tid;
+use std::cell::OnceCell;
+
+/// A thread and what it executed.
+pub struct Thread {
+    /// Its id.
+    pub tid: Tid,
+    /// Its name (`comm`), if known.
+    pub name: Option<String>,
+    /// What it executed; empty when only a core tells of it.
+    pub history: History,
+    /// The number of its process.
+    pub(super) process: usize,
+    /// Its calls, once they were asked for.
+    pub(super) forest: OnceCell<Forest>,
+    pub(crate) core_stack: CoreStack,
+    gaps: Vec<u64>,
+    /// Decoding did not begin where the trace does: positions are counted from the end.
+    pub(super) from_end: bool,
+    /// There is older history, which is not decoded yet.
+    pub(super) is_partial: bool,
+}
+
+impl Thread {
+    pub(super) fn new(history: History, name: Option<String>, process: usize) -> Self {
+        let mut gaps: Vec<u64> = history
+            .gaps()
+            .map(|(index, _)| index)
+            .filter(|&index| index > 0)
+            .collect();
+        gaps.dedup();
+        Self {
+            tid: history.tid(),
+            name,
+            history,
+            process,
+            forest: OnceCell::new(),
+            core_stack: CoreStack::default(),
+            gaps,
+            from_end: false,
+            is_partial: false,
+        }
+    }
+
+    /// The position before instruction `index` of its history.
+    #[must_use]
+    pub fn position(&self, index: u64) -> Position {
+        match self.from_end {
+            true => Position::from_end(self.tid, self.history.len().saturating_sub(index)),
+            false => Position::new(self.tid, index),
+        }
+    }
+
+    /// The index of a position in its history.
+    ///
+    /// # Errors
+    /// When it has no such position, or may have it in what is not decoded yet.
+    pub fn index_of(&self, position: Position) -> Result<u64> {
+        if position.is_from_start() {
+            self.needs_beginning()?;
+        }
+        let len = self.history.len();
+        if let Some(index) = position.index(len) {
+            return Ok(index);
+        }
+        self.needs_beginning()?;
+        Err(Error::NoPosition {
+            position,
+            start: self.position(0),
+            end: self.position(len),
+        })
+    }
+
+    /// What is to be answered depends on how the history begins.
+    ///
+    /// # Errors
+    /// [`Error::Earlier`] when that is not decoded yet.
+    pub fn needs_beginning(&self) -> Result<()> {
+        match self.is_partial {
+            true => Err(Error::Earlier),
+            false => Ok(()),
+        }
+    }
+
+    /// Older history is there to be decoded.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    /// Older history, not decoded yet, tells more of a call: where it began, and of what it is inside.
+    #[must_use]
+    pub fn is_cut_off(&self, call: &Call) -> bool {
+        self.is_partial && begins_unseen(call)
+    }
+
+    /// How a call of its forest is called: `c12`, or by its first instruction, `c#-120`, where that is counted from
+    /// the end; `None`: what comes before it is not decoded yet, by which it would be called.
+    #[must_use]
+    pub fn name_of(&self, forest: &Forest, id: CallId) -> Option<String> {
+        let call = forest.call(id);
+        let begins = matches!(
+            call.entered,
+            Entered::Call { .. } | Entered::TailCall { .. } | Entered::Signal { .. }
+        );
+        if self.from_end && begins {
+            return Some(format!("c#-{}", self.history.len().saturating_sub(call.first)));
+        }
+        (!self.is_partial).then(|| format!("c{}", id.number()))
+    }
+
+    /// The call of this name; `None`: there is none, or it is no name of a call.
+    ///
+    /// # Errors
+    /// When it may be in what is not decoded yet.
+    pub fn call_named(&self, forest: &Forest, name: &str) -> Result<Option<CallId>> {
+        let Some(name) = name.strip_prefix('c') else {
+            return Ok(None);
+        };
+        let Some(begins) = name.strip_prefix("#-") else {
+            let Ok(number) = name.parse() else { return Ok(None) };
+            self.needs_beginning()?;
+            return Ok(forest.id(number));
+        };
+        let Ok(count) = begins.parse() else {
+            return Ok(None);
+        };
+        let first = self.index_of(Position::from_end(self.tid, count))?;
+        Ok(forest.call_at(first).filter(|&id| forest.call(id).first == first))
+    }
+
+    /// Before which instructions history is missing, ascending, its start left out.
+    #[must_use]
+    pub fn gaps(&self) -> &[u64] {
+        &self.gaps
+    }
+}
+
+/// A call whose beginning the history does not have: it may be before what is decoded.
+pub(crate) fn begins_unseen(call: &Call) -> bool {
+    call.first == 0 || matches!(call.entered, Entered::Unknown | Entered::Adopted)
+}
