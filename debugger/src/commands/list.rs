@@ -51,13 +51,9 @@ fn selected_line(context: &Context<'_>) -> Result<Option<(String, u32)>> {
 
 /// The lines around the selected frame's; if it has none, around the nearest caller's that has.
 fn here(context: &Context<'_>) -> Result<(String, u32)> {
-    let selected = context.navigator.selected_frame();
-    let stack = context.navigator.stack(selected + 8, context.watch)?;
-    let found = stack
-        .frames
-        .into_iter()
-        .skip(selected)
-        .find_map(|frame| frame.file.zip(frame.line));
+    let found = context
+        .navigator
+        .nearest(context.watch, |frame| frame.file.clone().zip(frame.line))?;
     let none =
         || Error::Cannot("no line is known here; `info sharedlibrary` tells what has symbols".to_owned());
     found.map(|(file, line)| around(file, line)).ok_or_else(none)

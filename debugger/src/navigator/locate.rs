@@ -4,6 +4,7 @@ use super::Navigator;
 use crate::breakpoint::Hits;
 use crate::error::Result;
 use crate::location::{Location, Resolved};
+use crate::stack::{Origin, StackFrame};
 use backtrail_decoder::Watch;
 use backtrail_pt::Pid;
 use std::collections::BTreeMap;
@@ -51,11 +52,29 @@ impl Navigator {
 
     /// The source file of the selected frame; if it has none, of the nearest frame around it.
     fn current_file(&self, watch: &Watch<'_>) -> Result<Option<String>> {
-        let stack = self.stack(self.frame + 8, watch)?;
-        Ok(stack
-            .frames
-            .into_iter()
-            .skip(self.frame)
-            .find_map(|frame| frame.file))
+        self.nearest(watch, |frame| frame.file.clone())
+    }
+
+    /// What is found in the selected frame, or in the nearest of some frames around it.
+    ///
+    /// # Errors
+    /// When canceled; when it may be in a frame that older history tells of.
+    pub(crate) fn nearest<T>(
+        &self,
+        watch: &Watch<'_>,
+        find: impl Fn(&StackFrame) -> Option<T>,
+    ) -> Result<Option<T>> {
+        const FRAMES: usize = 8;
+        let stack = self.known_stack(self.frame + FRAMES, watch)?;
+        let mut certain = stack.frames.iter().skip(self.frame);
+        // Between frames of the core there may be some that older history knows of.
+        let found = certain.find_map(|frame| match frame.origin {
+            Origin::Core if stack.needs_earlier => Some(None),
+            _ => find(frame).map(Some),
+        });
+        match found.flatten() {
+            Some(found) => Ok(Some(found)),
+            None => stack.complete().map(|_| None),
+        }
     }
 }
