@@ -277,7 +277,7 @@ pub struct Dump {
     /// Only this thread (of packets in a per-processor bundle: this processor)
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
-    /// Begin here: a position (t1#250), an index (250), or of packets a byte offset
+    /// Begin here: a position (t1#250, t1#-250 from the end), an index (250), or of packets a byte offset
     #[arg(long, value_name = "POSITION")]
     pub from: Option<String>,
     /// At most this many

@@ -150,7 +150,7 @@ pub static COMMANDS: &[Command] = &[
         aliases: &[],
         args: "POSITION",
         group: Group::Positions,
-        help: "To start, end, crash, tTHREAD#INDEX, #INDEX, @TIME (like @-1.5ms), cCALL or a bookmark.",
+        help: "To start, end, crash, tTHREAD#INDEX, #INDEX, #-INDEX (from the end), @TIME (like @-1.5ms), cCALL or a bookmark.",
         completion: Completion::Position,
         repeats: false,
         run: goto::go_to,
