@@ -129,6 +129,8 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         calls_of,
     });
     let first = options.first.filter(|&first| pays(&source, first, options.last));
+    let longest = first.and_then(|_| main_input(&source.inputs, crash.map(|crash| crash.tid)));
+    let longest = longest.map(|(tid, _)| tid);
     let mut decoded = source.decode(first.or(options.last), watch)?;
     let cpus = std::mem::take(&mut decoded.cpus);
     let mut threads = threads(manifest, decoded, core.as_ref());
@@ -163,7 +165,8 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         earlier: first.map(|_| Earlier::new(source, options.last)),
         bundle: None,
     };
-    session.main = session.find_main();
+    // How much history a thread has is not known yet where only its end is decoded.
+    session.main = longest.or_else(|| session.find_main());
     session.times.zero = session.main_thread().and_then(|thread| {
         let end = thread.history.len().saturating_sub(1);
         thread
