@@ -175,7 +175,7 @@ impl<'a> Calls<'a> {
         ) && !matches!(call.left, Left::HistoryEnd | Left::Gap);
         let times = self.session.times();
         Ok(CallView {
-            call: name,
+            call: name.to_string(),
             depth,
             function: function.map_or_else(
                 || self.nameless(call.function),

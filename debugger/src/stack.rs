@@ -254,7 +254,8 @@ impl Walk<'_> {
         let module = symbols
             .and_then(|symbols| symbols.module_at(pc))
             .map(|module| module.name.to_string());
-        let call = call.and_then(|(forest, call)| self.thread.name_of(forest, call));
+        let name = call.and_then(|(forest, call)| self.thread.name_of(forest, call));
+        let call = name.map(|name| name.to_string());
         if frames.is_empty() {
             let frame = StackFrame {
                 call,
@@ -289,7 +290,7 @@ impl Walk<'_> {
         let found = process.and_then(|process| process.symbols.function_at(function));
         self.frames.push(StackFrame {
             function: found.map(|function| function.name.to_string()),
-            call: self.thread.name_of(forest, call),
+            call: self.thread.name_of(forest, call).map(|name| name.to_string()),
             ..StackFrame::nameless(None)
         });
     }

@@ -34,7 +34,10 @@ pub(super) fn calls(context: &mut Context<'_>, arguments: &str) -> Result<Output
             "--limit" => limit = value("--limit")?,
             "all" | "--all" => top = Some(None),
             _ => {
-                let id = thread.call_named(calls.forest(), word)?;
+                let id = match word.parse() {
+                    Ok(name) => thread.call_named(calls.forest(), name)?,
+                    Err(()) => None,
+                };
                 let none = || Error::Usage {
                     problem: format!("there is no call \"{word}\""),
                     usage: "calls [cN|all] [--depth N] [--limit N]".to_owned(),

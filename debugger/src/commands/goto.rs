@@ -42,7 +42,7 @@ fn position(context: &mut Context<'_>, text: &str) -> Result<Position> {
     if let Some(time) = text.strip_prefix('@') {
         return at_time(context, time);
     }
-    if is_call(text) {
+    if let Ok(name) = text.parse() {
         let forest = navigator.session().forest(thread, context.watch)?;
         let none = || {
             Error::Cannot(format!(
@@ -50,7 +50,7 @@ fn position(context: &mut Context<'_>, text: &str) -> Result<Position> {
                 thread.tid
             ))
         };
-        let call = thread.call_named(forest, text)?.ok_or_else(none)?;
+        let call = thread.call_named(forest, name)?.ok_or_else(none)?;
         return Ok(thread.position(forest.call(call).first));
     }
     match text {
@@ -73,13 +73,6 @@ fn position(context: &mut Context<'_>, text: &str) -> Result<Position> {
                 .to_owned(),
         }),
     }
-}
-
-/// `c12`, or `c#-120`: what a call is called.
-fn is_call(text: &str) -> bool {
-    let number = text.strip_prefix('c');
-    let number = number.map(|name| name.strip_prefix("#-").unwrap_or(name));
-    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn at_time(context: &Context<'_>, text: &str) -> Result<Position> {

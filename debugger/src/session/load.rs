@@ -112,14 +112,14 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         .meta
         .crash
         .or_else(|| core.as_ref().and_then(crash_of_core));
-    let calls_of = Some(crash.map(|crash| crash.tid)).filter(|_| options.main_calls);
-    let calls_of = calls_of.and_then(|crashed| {
-        let (tid, image) = main_input(&inputs, crashed)?;
+    let main = main_input(&inputs, crash.map(|crash| crash.tid));
+    let calls_of = main.filter(|_| options.main_calls).and_then(|(tid, image)| {
         let process = processes
             .iter()
             .find(|process| Arc::ptr_eq(&process.image, image))?;
         Some((tid, SymbolFunctions::new(Arc::clone(&process.symbols))))
     });
+    let main = main.map(|(tid, _)| tid);
     let source = Arc::new(Source {
         inputs,
         images,
@@ -129,8 +129,6 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         calls_of,
     });
     let first = options.first.filter(|&first| pays(&source, first, options.last));
-    let longest = first.and_then(|_| main_input(&source.inputs, crash.map(|crash| crash.tid)));
-    let longest = longest.map(|(tid, _)| tid);
     let mut decoded = source.decode(first.or(options.last), watch)?;
     let cpus = std::mem::take(&mut decoded.cpus);
     let mut threads = threads(manifest, decoded, core.as_ref());
@@ -166,7 +164,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         bundle: None,
     };
     // How much history a thread has is not known yet where only its end is decoded.
-    session.main = longest.or_else(|| session.find_main());
+    session.main = main.filter(|_| first.is_some()).or_else(|| session.find_main());
     session.times.zero = session.main_thread().and_then(|thread| {
         let end = thread.history.len().saturating_sub(1);
         thread

@@ -1,6 +1,7 @@
 //! An opened trace: its processes with code and symbols, its threads with their histories, and the
 //! state that the core kept.
 
+mod call_name;
 mod decoding;
 mod functions;
 mod load;
@@ -15,6 +16,7 @@ use backtrail_bundle::manifest::Crash;
 use backtrail_decoder::{CpuReport, EngineKind, Forest, Image, Progress, Stage, Version, Watch};
 use backtrail_pt::{Avma, Pid, Tid};
 use backtrail_symbolizer::{Function, Symbolizer};
+pub use call_name::CallName;
 use decoding::Earlier;
 pub use functions::SymbolFunctions;
 pub use load::Prepared;

@@ -1,5 +1,6 @@
 //! A thread of a session: its history, and how places in it are named.
 
+use super::CallName;
 use crate::error::{Error, Result};
 use crate::stack::CoreStack;
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Position};
@@ -99,39 +100,36 @@ impl Thread {
         self.is_partial && begins_unseen(call)
     }
 
-    /// How a call of its forest is called: `c12`, or by its first instruction, `c#-120`, where that is counted from
-    /// the end; `None`: what comes before it is not decoded yet, by which it would be called.
+    /// How a call of its forest is called: by its first instruction where that is counted from the end; `None`: what
+    /// comes before it is not decoded yet, by which it would be called.
     #[must_use]
-    pub fn name_of(&self, forest: &Forest, id: CallId) -> Option<String> {
+    pub fn name_of(&self, forest: &Forest, id: CallId) -> Option<CallName> {
         let call = forest.call(id);
         let begins = matches!(
             call.entered,
             Entered::Call { .. } | Entered::TailCall { .. } | Entered::Signal { .. }
         );
         if self.from_end && begins {
-            return Some(format!("c#-{}", self.history.len().saturating_sub(call.first)));
+            return Some(CallName::FromEnd(self.history.len().saturating_sub(call.first)));
         }
-        (!self.is_partial).then(|| format!("c{}", id.number()))
+        (!self.is_partial).then(|| CallName::Number(id.number()))
     }
 
-    /// The call of this name; `None`: there is none, or it is no name of a call.
+    /// The call of this name; `None`: there is none.
     ///
     /// # Errors
     /// When it may be in what is not decoded yet.
-    pub fn call_named(&self, forest: &Forest, name: &str) -> Result<Option<CallId>> {
-        let Some(name) = name.strip_prefix('c') else {
-            return Ok(None);
-        };
-        let Some(begins) = name.strip_prefix("#-") else {
-            let Ok(number) = name.parse() else { return Ok(None) };
-            self.needs_beginning()?;
-            return Ok(forest.id(number));
-        };
-        let Ok(count) = begins.parse() else {
-            return Ok(None);
-        };
-        let first = self.index_of(Position::from_end(self.tid, count))?;
-        Ok(forest.call_at(first).filter(|&id| forest.call(id).first == first))
+    pub fn call_named(&self, forest: &Forest, name: CallName) -> Result<Option<CallId>> {
+        match name {
+            CallName::Number(number) => {
+                self.needs_beginning()?;
+                Ok(forest.id(number))
+            }
+            CallName::FromEnd(count) => {
+                let first = self.index_of(Position::from_end(self.tid, count))?;
+                Ok(forest.call_at(first).filter(|&id| forest.call(id).first == first))
+            }
+        }
     }
 
     /// Before which instructions history is missing, ascending, its start left out.

@@ -16,6 +16,9 @@ use tempfile::TempDir;
 /// For one process: several runs of the slowest decoder on a prefix are far below.
 const LIMIT: Duration = Duration::from_secs(1800);
 
+/// Runs in a process of what is slow: one cold, one warm.
+pub const SLOW_RUNS: u32 = 2;
+
 /// What measures.
 pub struct Meter {
     binary: PathBuf,
@@ -38,7 +41,7 @@ impl Engine {
     /// Runs in a process, of as many as were asked for.
     pub fn runs(&self, asked: u32) -> u32 {
         if self.name == Self::ORACLE {
-            asked.min(2)
+            asked.min(SLOW_RUNS)
         } else {
             asked
         }

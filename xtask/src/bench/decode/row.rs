@@ -2,7 +2,7 @@
 //!
 //! What cannot be measured is `{"error": …}`, what would take too long `{"skipped": …}`.
 
-use super::meter::{Engine, Meter};
+use super::meter::{Engine, Meter, SLOW_RUNS};
 use super::options::Options;
 use super::streams::{Purpose, Streams};
 use crate::Failure;
@@ -78,24 +78,18 @@ fn prefix(meter: &Meter, bundle: &Path, seconds: f64) -> Result<Prefix, Failure>
 
 /// libipt's decoders and ours on a prefix.
 fn peers(meter: &Meter, bundle: &Path, prefix: &Prefix, options: &Options) -> Value {
-    let peer = |kind: &str| {
+    let peer = |kind: &str, runs: u32| {
         let asked = [
             ("--bytes", prefix.bytes.to_string()),
-            (
-                "--runs",
-                options
-                    .runs()
-                    .min(if kind == "insn" { 2 } else { u32::MAX })
-                    .to_string(),
-            ),
+            ("--runs", runs.to_string()),
         ];
         meter.ask(kind, bundle, &asked).unwrap_or_else(failed)
     };
     json!({
         "bytes": prefix.bytes,
         "of": prefix.of,
-        "insn": peer("insn"),
-        "blk": peer("blk"),
+        "insn": peer("insn", options.runs().min(SLOW_RUNS)),
+        "blk": peer("blk", options.runs()),
         "ours": by_engine(meter, |engine| ours(meter, engine, bundle, prefix.bytes, options.runs())),
     })
 }
