@@ -440,6 +440,10 @@ impl<'a> Rules<'a> {
             // Another signal was waiting: it interrupts the same place.
             (interrupted, restarts) = (signal.interrupted, signal.restarts);
         }
+        if self.begins_inside && to.is_known() && !self.places.is_start(to) {
+            // No handler begins there: one that began before history has returned.
+            return self.lose(to, index);
+        }
         let signal = Some(Signal {
             interrupted,
             restarts,
