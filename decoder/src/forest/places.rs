@@ -35,6 +35,8 @@ pub(super) struct Places<'a> {
     by_start: FxHashMap<Avma, u32>,
     /// Whether calls return to a place, by number, 64 in each.
     returned_to: Vec<u64>,
+    /// Counts the places to which calls return.
+    returns: u32,
     /// The places that calls name as their functions, by the number that they are named by.
     named: Vec<Avma>,
 }
@@ -59,6 +61,7 @@ impl<'a> Places<'a> {
             ranges: Vec::new(),
             by_start: FxHashMap::default(),
             returned_to: Vec::new(),
+            returns: 0,
             named: Vec::new(),
         }
     }
@@ -116,8 +119,16 @@ impl<'a> Places<'a> {
             self.returned_to.resize(at + 1, 0);
         }
         if let Some(places) = self.returned_to.get_mut(at) {
+            let known = *places;
             *places |= 1 << (id % 64);
+            self.returns += u32::from(*places != known);
         }
+    }
+
+    /// How many places there are to which calls return.
+    #[inline]
+    pub fn returns(&self) -> u32 {
+        self.returns
     }
 
     /// Some call returns to the place of this number.

@@ -33,10 +33,13 @@ struct Stretch {
     home: u32,
     /// ... and no open call returns to these places.
     first_unexpected: u32,
+    /// The first `suspect` of these places are those that some call returns to, when `returns` such places were known.
+    returns: u32,
     /// The calls that begin, and those of them that stay open.
     first_call: u32,
     first_open: u32,
     unexpected: u16,
+    suspect: u16,
     calls: u16,
     open: u16,
     /// How deep the calls are inside of one another.
@@ -106,10 +109,11 @@ impl Scripts {
             return self.follow(path, 0, flow, rules, index);
         }
         let first = script.first_stretch as usize;
-        let stretches = self.stretches.get(first..first + script.stretches as usize);
-        for stretch in stretches.unwrap_or(&[]) {
-            if !self.holds(stretch, rules) {
-                return self.follow(path, stretch.begin, flow, rules, index);
+        let stretches = self.stretches.get_mut(first..first + script.stretches as usize);
+        for stretch in stretches.unwrap_or(&mut []) {
+            if !stretch.holds(&mut self.unexpected, rules) {
+                let begin = stretch.begin;
+                return self.follow(path, begin, flow, rules, index);
             }
             if stretch.calls > 0 {
                 let calls = self.calls.get(
@@ -126,18 +130,6 @@ impl Scripts {
                 rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
             }
         }
-    }
-
-    /// What a stretch was found out under is so.
-    #[inline]
-    fn holds(&self, stretch: &Stretch, rules: &mut Rules<'_>) -> bool {
-        let first = stretch.first_unexpected as usize;
-        let unexpected = self
-            .unexpected
-            .get(first..first + usize::from(stretch.unexpected));
-        let mut unexpected = unexpected.unwrap_or(&[]).iter();
-        let at_home = stretch.home == Stretch::ANY || rules.runs(stretch.home);
-        at_home && !unexpected.any(|&place| rules.expects(place))
     }
 
     /// Goes over a path by its transfers, but those before which it has less than `begin` instructions.
@@ -235,9 +227,11 @@ impl Scripts {
         Some(Stretch {
             home: Stretch::ANY,
             first_unexpected: u32::try_from(self.unexpected.len()).ok()?,
+            returns: 0,
             first_call: u32::try_from(self.calls.len()).ok()?,
             first_open: u32::try_from(self.open.len()).ok()?,
             unexpected: 0,
+            suspect: 0,
             calls: 0,
             open: 0,
             deepest: 0,
@@ -276,6 +270,35 @@ impl Scripts {
 }
 
 impl Stretch {
+    /// What it was found out under is so.
+    #[inline]
+    fn holds(&mut self, unexpected: &mut [u32], rules: &mut Rules<'_>) -> bool {
+        (self.home == Self::ANY || rules.runs(self.home))
+            && (self.unexpected == 0 || self.returns_nowhere(unexpected, rules))
+    }
+
+    /// No open call returns to one of its unexpected places.
+    #[inline]
+    fn returns_nowhere(&mut self, unexpected: &mut [u32], rules: &mut Rules<'_>) -> bool {
+        if self.returns != rules.places.returns() {
+            self.suspect(unexpected, rules);
+        }
+        let first = self.first_unexpected as usize;
+        let suspect = unexpected.get(first..first + usize::from(self.suspect));
+        !suspect.unwrap_or(&[]).iter().any(|&place| rules.expects(place))
+    }
+
+    /// Puts the places that some call returns to before the others.
+    #[cold]
+    fn suspect(&mut self, unexpected: &mut [u32], rules: &Rules<'_>) {
+        let first = self.first_unexpected as usize;
+        let all = unexpected.get_mut(first..first + usize::from(self.unexpected));
+        let all = all.unwrap_or(&mut []);
+        all.sort_unstable_by_key(|&place| !rules.places.may_be_returned_to(place));
+        let suspect = all.partition_point(|&place| rules.places.may_be_returned_to(place));
+        (self.suspect, self.returns) = (suspect as u16, rules.places.returns());
+    }
+
     /// What comes next is for another.
     fn is_long(&self) -> bool {
         self.calls.max(self.unexpected) >= Self::LONG
