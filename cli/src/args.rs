@@ -38,6 +38,8 @@ pub enum Command {
     Dump(Dump),
     /// Walk through a recording, forward and backward
     Debug(Debug),
+    /// Write calls and their times for another tool: Perfetto, Chrome, Firefox, speedscope, flame graphs, pprof, LLDB
+    Export(Export),
     /// Pack a bundle directory into one .btz file
     Pack(Pack),
     /// Unpack a .btz file into a bundle directory
@@ -328,6 +330,70 @@ pub struct Debug {
     /// Print JSON, one object a command
     #[arg(long)]
     pub json: bool,
+}
+
+/// `backtrail export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// A bundle directory or .btz file
+    pub bundle: PathBuf,
+    /// For which tool
+    #[arg(long, value_enum)]
+    pub format: ExportFormat,
+    /// Where to write; standard output if not given, but for lldb
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace an earlier file at the same place
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Only this thread
+    #[arg(long, value_name = "TID")]
+    pub thread: Option<u32>,
+    /// Begin at this position (t1#250, t1#-250 from the end), in its thread alone
+    #[arg(long, value_name = "POSITION")]
+    pub from: Option<backtrail_decoder::Position>,
+    /// End at this position, in its thread alone
+    #[arg(long, value_name = "POSITION")]
+    pub to: Option<backtrail_decoder::Position>,
+    /// Only calls that are inside of fewer than N others
+    #[arg(long, value_name = "N")]
+    pub depth: Option<u32>,
+    /// What moments are counted in
+    #[arg(long, value_enum, default_value_t = ExportClock::Auto)]
+    pub clock: ExportClock,
+    /// How to decode.
+    #[command(flatten)]
+    pub decode: Decode,
+}
+
+/// Formats of `backtrail export`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Perfetto's protobuf, a timeline
+    Perfetto,
+    /// Chrome's trace events, JSON, a timeline
+    Chrome,
+    /// The Firefox Profiler's JSON, sampled
+    Firefox,
+    /// speedscope's JSON, a timeline
+    Speedscope,
+    /// Folded stacks, for flame graphs
+    Folded,
+    /// pprof's protobuf, compressed
+    Pprof,
+    /// A trace bundle as LLDB loads it: its trace.json
+    Lldb,
+}
+
+/// What moments are counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportClock {
+    /// Time where the trace has it, else instructions
+    Auto,
+    /// Time
+    Time,
+    /// Instructions of each thread
+    Instructions,
 }
 
 /// `backtrail pack`.

@@ -66,6 +66,15 @@ from_crate_error!(
     backtrail_recorder::Error
 );
 
+impl From<backtrail_export::Error> for Failure {
+    fn from(error: backtrail_export::Error) -> Self {
+        Self {
+            closed_pipe: error.is_closed_pipe(),
+            ..Self::of(&error, error.is_malformed())
+        }
+    }
+}
+
 impl From<std::io::Error> for Failure {
     /// Writing to stdout is the only I/O of this crate itself.
     fn from(error: std::io::Error) -> Self {

@@ -90,6 +90,11 @@ impl Clock {
         }
     }
 
+    /// The oldest stamp.
+    pub fn first(&self) -> Option<Tsc> {
+        self.samples.first().map(|first| first.tsc)
+    }
+
     /// The newest stamp.
     pub fn last(&self) -> Option<Tsc> {
         self.last.map(|last| last.tsc)
@@ -107,6 +112,30 @@ impl Clock {
             tsc: before.tsc,
             uncertainty,
         })
+    }
+
+    /// When the instruction at `index` began, if all those between two stamps took equally long.
+    pub fn interpolated(&self, index: u64) -> Option<Tsc> {
+        let after = self.samples.partition_point(|sample| sample.index <= index);
+        self.interpolate(after, index)
+    }
+
+    /// When the instruction before `index` had ended, likewise: before what the thread waited for there.
+    pub fn interpolated_before(&self, index: u64) -> Option<Tsc> {
+        let after = self.samples.partition_point(|sample| sample.index < index);
+        self.interpolate(after, index)
+    }
+
+    /// `after`: the number of the first sample that is not before.
+    fn interpolate(&self, after: usize, index: u64) -> Option<Tsc> {
+        let before = self.samples.get(after.checked_sub(1)?)?;
+        let Some(next) = self.samples.get(after) else {
+            return Some(before.tsc);
+        };
+        let part = u128::from(index.saturating_sub(before.index));
+        let all = u128::from(next.index.saturating_sub(before.index)).max(1);
+        let ticks = u128::from(next.tsc.0.saturating_sub(before.tsc.0)) * part.min(all) / all;
+        Some(Tsc(before.tsc.0.saturating_add(ticks as u64)))
     }
 
     /// The first index that cannot have run before `tsc`, for a search by time.
@@ -170,6 +199,22 @@ mod tests {
             (None, Some(5))
         );
         assert_eq!(clock.lost(), 6);
+    }
+
+    #[test]
+    fn a_guess_is_between_the_stamps_and_on_its_side_of_a_wait() {
+        let clock = clock(&[(0, 1000), (100, 2000), (100, 50_000), (200, 51_000)]);
+        let at = |index| clock.interpolated(index).map(|tsc| tsc.0);
+        let before = |index| clock.interpolated_before(index).map(|tsc| tsc.0);
+        assert_eq!((at(0), at(50), at(99)), (Some(1000), Some(1500), Some(1990)));
+        assert_eq!(
+            (before(100), at(100), at(150)),
+            (Some(2000), Some(50_000), Some(50_500))
+        );
+        assert_eq!(
+            (before(0), before(200), at(900)),
+            (None, Some(51_000), Some(51_000))
+        );
     }
 
     #[test]

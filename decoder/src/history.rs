@@ -119,6 +119,25 @@ impl History {
         self.clock.at(index)
     }
 
+    /// A guess for drawings, within what [`History::time`] tells: when instruction `index` began, if all those between two
+    /// stamps took equally long. `None`: no stamp comes before.
+    #[must_use]
+    pub fn interpolated(&self, index: u64) -> Option<Tsc> {
+        self.clock.interpolated(index)
+    }
+
+    /// The same for when the instruction before `index` had ended: where the thread waited between the two, before that.
+    #[must_use]
+    pub fn interpolated_before(&self, index: u64) -> Option<Tsc> {
+        self.clock.interpolated_before(index)
+    }
+
+    /// The oldest time stamp of all; `None`: the trace has no times.
+    #[must_use]
+    pub fn first_stamp(&self) -> Option<Tsc> {
+        self.clock.first()
+    }
+
     /// The last index that is known to have been reached by `tsc`; `None` when all of the history
     /// with known times is later.
     #[must_use]

@@ -20,6 +20,8 @@ pub enum Stage {
     Decode,
     /// Building call forests; the unit is an instruction.
     Forest,
+    /// Writing histories out in another format; the unit is a call.
+    Export,
 }
 
 /// Lets the caller stop long work and see how far it is.

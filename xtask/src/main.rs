@@ -7,6 +7,7 @@ mod demo;
 mod fuzz;
 mod guard;
 mod packages;
+mod python;
 mod shell;
 mod test;
 mod tidy;

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change goes in.
 
-use crate::{Failure, guard, packages, shell, tidy};
+use crate::{Failure, guard, packages, python, shell, tidy};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,9 @@ pub fn run(extent: Extent) -> Result<(), Failure> {
     tests
         .args(["test", "--workspace"])
         .env("BACKTRAIL_BIN", shell::target().join("debug/backtrail"));
+    if let Some(python) = python::packages() {
+        tests.env("PYTHONPATH", python);
+    }
     if extent == Extent::All {
         tests.args(["--", "--include-ignored"]);
     }

@@ -5,6 +5,7 @@ pub mod completions;
 pub mod debug;
 pub mod doctor;
 pub mod dump;
+pub mod export;
 pub mod import;
 pub mod info;
 pub mod last_word;

@@ -11,6 +11,7 @@ const USES: &[(&str, &[&str])] = &[
     ("bundle", &["pt", "perf"]),
     ("recorder", &["pt", "bundle"]),
     ("debugger", &["pt", "bundle", "decoder", "symbolizer"]),
+    ("export", &["pt", "decoder", "symbolizer", "debugger"]),
     (
         "cli",
         &[
@@ -21,6 +22,7 @@ const USES: &[(&str, &[&str])] = &[
             "decoder",
             "symbolizer",
             "debugger",
+            "export",
         ],
     ),
     ("tests", &[]),

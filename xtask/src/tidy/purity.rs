@@ -38,6 +38,10 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ),
     ("perf", &["std::net", "println!", "eprintln!"]),
     ("recorder", &["std::net", "println!", "eprintln!"]),
+    (
+        "export",
+        &["std::net", "std::process", "std::env", "println!", "eprintln!"],
+    ),
 ];
 
 /// Finds the forbidden names in code that ships.

@@ -1,0 +1,107 @@
+//! `backtrail export`.
+
+use crate::args::{Export, ExportClock, ExportFormat};
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::open;
+use crate::output::Output;
+use crate::progress::Bar;
+use backtrail_decoder::{Progress, Watch};
+use backtrail_export::{Clock, Format, Options, Timeline};
+use backtrail_pt::Tid;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::Path;
+
+/// Writes a trace for another tool.
+pub fn run(args: &Export) -> Result<(), Failure> {
+    let format = match args.format {
+        ExportFormat::Perfetto => Format::Perfetto,
+        ExportFormat::Chrome => Format::Chrome,
+        ExportFormat::Firefox => Format::Firefox,
+        ExportFormat::Speedscope => Format::Speedscope,
+        ExportFormat::Folded => Format::Folded,
+        ExportFormat::Pprof => Format::Pprof,
+        ExportFormat::Lldb => return lldb(args),
+    };
+    if args.output.is_none() && format.is_binary() && std::io::stdout().is_terminal() {
+        return Err(Failure::usage(
+            "this format is no text for a terminal: give a file with -o, or redirect the output",
+        ));
+    }
+    refuse_existing(args)?;
+    let interrupt = Interrupt::install();
+    let session = open::session(&args.bundle, &open::options(&args.decode)?, &interrupt)?;
+    let bar = Bar::new("exporting");
+    let progress = |progress: Progress| bar.update(progress.done, progress.total);
+    let watch = Watch {
+        cancel: interrupt.flag(),
+        progress: &progress,
+    };
+    let options = Options {
+        thread: args.thread.map(Tid),
+        from: args.from,
+        to: args.to,
+        depth: args.depth,
+        clock: match args.clock {
+            ExportClock::Auto => Clock::Auto,
+            ExportClock::Time => Clock::Time,
+            ExportClock::Instructions => Clock::Instructions,
+        },
+    };
+    let timeline = Timeline::new(&session, &options, &watch)?;
+    match &args.output {
+        Some(path) => into_file(path, args.overwrite, |out| {
+            Ok(format.write(&timeline, out, &watch)?)
+        }),
+        None => {
+            let mut output = Output::new();
+            format.write(&timeline, &mut output, &watch)?;
+            output.finish()
+        }
+    }
+}
+
+/// Every bundle is one that LLDB loads; what is packed or elsewhere is put where it shall be.
+fn lldb(args: &Export) -> Result<(), Failure> {
+    let Some(output) = &args.output else {
+        return Err(Failure::usage(
+            "a bundle is a directory: say where it goes with -o",
+        ));
+    };
+    let parts = args.thread.is_some() || args.from.is_some() || args.to.is_some() || args.depth.is_some();
+    if parts {
+        return Err(Failure::usage(
+            "LLDB loads whole traces: --thread, --from, --to and --depth do not go with --format lldb",
+        ));
+    }
+    Ok(backtrail_bundle::copy(&args.bundle, output)?)
+}
+
+fn refuse_existing(args: &Export) -> Result<(), Failure> {
+    match &args.output {
+        Some(path) if !args.overwrite && path.symlink_metadata().is_ok() => Err(Failure::failed(
+            format_args!("{} exists already; --overwrite replaces it", path.display()),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The file is there when it is whole, or not at all.
+fn into_file(
+    path: &Path,
+    overwrite: bool,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let cannot =
+        |error: std::io::Error| Failure::failed(format_args!("cannot write {}: {error}", path.display()));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(cannot)?;
+    let mut out = BufWriter::with_capacity(1 << 16, file);
+    write(&mut out)?;
+    let file = out.into_inner().map_err(|error| cannot(error.into_error()))?;
+    let kept = match overwrite {
+        true => file.persist(path),
+        false => file.persist_noclobber(path),
+    };
+    kept.map(drop).map_err(|error| cannot(error.error))
+}

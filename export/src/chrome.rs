@@ -1,0 +1,117 @@
+//! Chrome's Trace Event Format, in its JSON object form: `B` and `E` events a call, `i` events a moment.
+//!
+//! `ts` is in microseconds with three decimals; the viewer's unit is always time, so `otherData` says what it is.
+
+use crate::{Event, Function, Functions, Kind, Result, Timeline, Track};
+use backtrail_decoder::Watch;
+use serde::Serialize;
+use std::io::Write;
+
+/// An event as it is written.
+#[derive(Serialize)]
+struct Line<'a> {
+    ph: &'static str,
+    pid: u32,
+    tid: u32,
+    /// Microseconds.
+    #[serde(serialize_with = "micros")]
+    ts: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cat: Option<&'a str>,
+    /// The scope of an instant event: its thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    s: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args: Option<Args>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Args {
+    Name { name: String },
+    Position { position: String },
+}
+
+fn micros<S: serde::Serializer>(at: &u64, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    // As precise as the digits: 2^53 ns are a hundred days.
+    serializer.serialize_f64(*at as f64 / 1000.0)
+}
+
+/// Writes a timeline.
+pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<'_>) -> Result<()> {
+    let mut functions = Functions::default();
+    let mut list = List { out, empty: true };
+    write!(list.out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+    for track in timeline.tracks() {
+        list.push(&name(track, "process_name", timeline.program_of(track)))?;
+        list.push(&name(track, "thread_name", track.label()))?;
+        timeline.tell(track, &mut functions, watch, &mut |functions, event| {
+            list.push(&line(track, functions, &event))
+        })?;
+    }
+    let other = serde_json::json!({
+        "unit": timeline.unit().name(),
+        "start": timeline.start().to_string(),
+        "notes": timeline.notes(),
+    });
+    writeln!(list.out, "\n],\"otherData\":{other}}}")?;
+    Ok(())
+}
+
+/// Tells the viewer what a process or thread is called.
+fn name(track: &Track<'_>, what: &'static str, name: String) -> Line<'static> {
+    Line {
+        ph: "M",
+        pid: track.process.pid.0,
+        tid: track.thread.tid.0,
+        ts: 0,
+        name: Some(what),
+        cat: None,
+        s: None,
+        args: Some(Args::Name { name }),
+    }
+}
+
+fn line<'a>(track: &Track<'_>, functions: &'a Functions, event: &'a Event) -> Line<'a> {
+    let (ph, name, s) = match &event.kind {
+        Kind::Enter(function) => (
+            "B",
+            functions.get(*function).map(|function| &*function.name),
+            None,
+        ),
+        Kind::Leave => ("E", None, None),
+        Kind::Moment(what) => ("i", Some(&**what), Some("t")),
+    };
+    let module = |function: &'a Function| function.module.as_deref();
+    let cat = match &event.kind {
+        Kind::Enter(function) => functions.get(*function).and_then(module),
+        Kind::Leave | Kind::Moment(_) => None,
+    };
+    let position = || track.thread.position(event.index).to_string();
+    Line {
+        ph,
+        pid: track.process.pid.0,
+        tid: track.thread.tid.0,
+        ts: event.at,
+        name,
+        cat,
+        s,
+        args: (ph != "E").then(|| Args::Position { position: position() }),
+    }
+}
+
+/// A JSON array that is written item by item.
+struct List<'o> {
+    out: &'o mut dyn Write,
+    empty: bool,
+}
+
+impl List<'_> {
+    fn push(&mut self, line: &Line<'_>) -> Result<()> {
+        self.out.write_all(if self.empty { b"\n" } else { b",\n" })?;
+        self.empty = false;
+        Ok(serde_json::to_writer(&mut *self.out, line)?)
+    }
+}

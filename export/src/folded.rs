@@ -1,0 +1,48 @@
+//! Folded stacks: `thread;outer;inner COST` a line, as Brendan Gregg's `flamegraph.pl` reads them.
+
+use crate::stacks::Stacks;
+use crate::{Functions, Result, Timeline, Unit};
+use backtrail_decoder::Watch;
+use std::io::Write;
+
+/// Writes what each stack cost by itself, in the timeline's unit.
+pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<'_>) -> Result<()> {
+    let mut functions = Functions::default();
+    for track in timeline.tracks() {
+        let stacks = Stacks::of(timeline, track, &mut functions, watch)?;
+        let thread = track.label();
+        let mut names = Vec::new();
+        for stack in stacks.iter() {
+            let cost = match timeline.unit() {
+                Unit::Instructions => stack.cost.instructions,
+                Unit::Nanoseconds | Unit::Ticks => stack.cost.time,
+            };
+            if cost == 0 {
+                continue;
+            }
+            names.clear();
+            names.extend(stacks.functions(stack));
+            write!(out, "{}", one_frame(&thread))?;
+            for function in names.iter().rev().filter_map(|&id| functions.get(id)) {
+                write!(out, ";{}", one_frame(&function.name))?;
+            }
+            writeln!(out, " {cost}")?;
+        }
+    }
+    Ok(())
+}
+
+/// A name without what parts frames and lines.
+fn one_frame(name: &str) -> String {
+    name.replace(';', ":").replace(|c: char| c.is_control(), " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_frame;
+
+    #[test]
+    fn a_name_stays_one_frame_of_one_line() {
+        assert_eq!(one_frame("f<[u8; 4]>\n"), "f<[u8: 4]> ");
+    }
+}
