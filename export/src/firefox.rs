@@ -13,17 +13,17 @@ use fxprof_processed_profile::{
 use rustc_hash::FxHashMap;
 use std::io::Write;
 
-/// Samples of a thread, at most.
+/// Samples of a thread, and of all threads, at most.
 const SAMPLES: u64 = 200_000;
+const ALL_SAMPLES: u64 = 1_000_000;
 
 /// Writes a timeline.
 pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<'_>) -> Result<()> {
     let mut functions = Functions::default();
-    let mut longest = 0;
-    for track in timeline.tracks() {
-        longest = longest.max(timeline.length(track));
-    }
-    let interval = longest.div_ceil(SAMPLES).max(1);
+    let lengths = || timeline.tracks().iter().map(|track| timeline.length(track));
+    let longest = lengths().max().unwrap_or(0);
+    let all = lengths().fold(0, u64::saturating_add);
+    let interval = longest.div_ceil(SAMPLES).max(all.div_ceil(ALL_SAMPLES)).max(1);
     let name = format!("{} ({})", timeline.session().name(), timeline.unit().name());
     let mut profile = Profile::new(
         &name,
