@@ -45,6 +45,15 @@ struct Sample {
     tsc: Tsc,
 }
 
+impl Sample {
+    fn moment(self) -> TimeEstimate {
+        TimeEstimate {
+            tsc: self.tsc,
+            uncertainty: 0,
+        }
+    }
+}
+
 impl Clock {
     /// Instructions between two kept stamps, when time goes on slowly.
     const STRIDE: u64 = 64;
@@ -114,14 +123,32 @@ impl Clock {
         })
     }
 
-    /// When the instruction at `index` began, if all those between two stamps took equally long.
-    pub fn interpolated(&self, index: u64) -> Option<Tsc> {
+    /// When `index` instructions had run, and nothing after them.
+    pub fn arrival(&self, index: u64) -> Option<TimeEstimate> {
+        let next = self.samples.partition_point(|sample| sample.index < index);
+        match self.samples.get(next) {
+            Some(exact) if exact.index == index => Some(exact.moment()),
+            _ => self.at(index),
+        }
+    }
+
+    /// When instruction `index` was about to run, and all that came in before it was over.
+    pub fn departure(&self, index: u64) -> Option<TimeEstimate> {
+        let after = self.samples.partition_point(|sample| sample.index <= index);
+        match self.samples.get(after.checked_sub(1)?) {
+            Some(exact) if exact.index == index => Some(exact.moment()),
+            _ => self.at(index),
+        }
+    }
+
+    /// A guess at [`Clock::departure`]: all instructions between two stamps took equally long.
+    pub fn interpolated_departure(&self, index: u64) -> Option<Tsc> {
         let after = self.samples.partition_point(|sample| sample.index <= index);
         self.interpolate(after, index)
     }
 
-    /// When the instruction before `index` had ended, likewise: before what the thread waited for there.
-    pub fn interpolated_before(&self, index: u64) -> Option<Tsc> {
+    /// The same at [`Clock::arrival`].
+    pub fn interpolated_arrival(&self, index: u64) -> Option<Tsc> {
         let after = self.samples.partition_point(|sample| sample.index < index);
         self.interpolate(after, index)
     }
@@ -204,8 +231,8 @@ mod tests {
     #[test]
     fn a_guess_is_between_the_stamps_and_on_its_side_of_a_wait() {
         let clock = clock(&[(0, 1000), (100, 2000), (100, 50_000), (200, 51_000)]);
-        let at = |index| clock.interpolated(index).map(|tsc| tsc.0);
-        let before = |index| clock.interpolated_before(index).map(|tsc| tsc.0);
+        let at = |index| clock.interpolated_departure(index).map(|tsc| tsc.0);
+        let before = |index| clock.interpolated_arrival(index).map(|tsc| tsc.0);
         assert_eq!((at(0), at(50), at(99)), (Some(1000), Some(1500), Some(1990)));
         assert_eq!(
             (before(100), at(100), at(150)),
@@ -215,6 +242,21 @@ mod tests {
             (before(0), before(200), at(900)),
             (None, Some(51_000), Some(51_000))
         );
+    }
+
+    #[test]
+    fn a_stamp_is_the_moment_between_two_instructions() {
+        // Off the processor between 2000 and 3000, before instruction 100.
+        let clock = clock(&[(5, 1000), (100, 2000), (100, 3000), (200, 3100)]);
+        let bounds = |time: Option<TimeEstimate>| time.map(|time| (time.tsc.0, time.uncertainty));
+        assert_eq!(bounds(clock.arrival(100)), Some((2000, 0)));
+        assert_eq!(bounds(clock.departure(100)), Some((3000, 0)));
+        assert_eq!(bounds(clock.arrival(99)), Some((1000, 1000)));
+        assert_eq!(bounds(clock.departure(99)), Some((1000, 1000)));
+        assert_eq!(bounds(clock.departure(101)), Some((3000, 100)));
+        assert_eq!(bounds(clock.arrival(200)), Some((3100, 0)));
+        assert_eq!(bounds(clock.arrival(201)), Some((3100, TimeEstimate::UNBOUNDED)));
+        assert_eq!((clock.arrival(4), clock.departure(4)), (None, None));
     }
 
     #[test]

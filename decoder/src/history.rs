@@ -119,17 +119,30 @@ impl History {
         self.clock.at(index)
     }
 
-    /// A guess for drawings, within what [`History::time`] tells: when instruction `index` began, if all those between two
-    /// stamps took equally long. `None`: no stamp comes before.
+    /// When `index` instructions had run; what came in before the next one, such as a time off the processor, was still to
+    /// come. `None`: the trace does not say.
     #[must_use]
-    pub fn interpolated(&self, index: u64) -> Option<Tsc> {
-        self.clock.interpolated(index)
+    pub fn arrival(&self, index: u64) -> Option<TimeEstimate> {
+        self.clock.arrival(index)
     }
 
-    /// The same for when the instruction before `index` had ended: where the thread waited between the two, before that.
+    /// When instruction `index` was about to run: what came in before it was over. `None`: the trace does not say.
     #[must_use]
-    pub fn interpolated_before(&self, index: u64) -> Option<Tsc> {
-        self.clock.interpolated_before(index)
+    pub fn departure(&self, index: u64) -> Option<TimeEstimate> {
+        self.clock.departure(index)
+    }
+
+    /// A guess for drawings, within the bounds of [`History::departure`]: all instructions between two stamps took equally
+    /// long. `None`: no stamp comes before.
+    #[must_use]
+    pub fn interpolated_departure(&self, index: u64) -> Option<Tsc> {
+        self.clock.interpolated_departure(index)
+    }
+
+    /// The same within those of [`History::arrival`].
+    #[must_use]
+    pub fn interpolated_arrival(&self, index: u64) -> Option<Tsc> {
+        self.clock.interpolated_arrival(index)
     }
 
     /// The oldest time stamp of all; `None`: the trace has no times.

@@ -5,7 +5,7 @@
 //! [`stacks`], which adds up what each stack cost.
 //!
 //! A gap, an interrupt and the crash are told where the format has a place for them. Times are guesses between two time
-//! stamps ([`History::interpolated`](backtrail_decoder::History::interpolated)); what is exact is the order of the events, and the
+//! stamps ([`History::interpolated_departure`](backtrail_decoder::History::interpolated_departure)); what is exact is the order of the events, and the
 //! position that each call has in the trace.
 #![forbid(unsafe_code)]
 

@@ -74,12 +74,12 @@ impl Scale {
 
     /// When instruction `index` began.
     pub fn begins(&self, history: &History, index: u64) -> u64 {
-        self.moment(history, index, history.interpolated(index))
+        self.moment(history, index, history.interpolated_departure(index))
     }
 
     /// When the instruction before `index` had ended.
     pub fn ends(&self, history: &History, index: u64) -> u64 {
-        self.moment(history, index, history.interpolated_before(index))
+        self.moment(history, index, history.interpolated_arrival(index))
     }
 
     /// What comes before the first time stamp of a thread is drawn where that is.
