@@ -6,6 +6,7 @@ mod scan;
 pub use condition::Condition;
 
 use crate::error::{Error, Result};
+use crate::latency::Span;
 use crate::lines::LineStarts;
 use crate::step::Direction;
 use backtrail_decoder::PcSet;
@@ -151,6 +152,8 @@ pub struct Breakpoint {
     pub ignore: u64,
     /// How often it was hit, in both directions.
     pub count: u64,
+    /// What to do where it stops a move.
+    pub commands: Vec<String>,
 }
 
 /// All breakpoints.
@@ -158,6 +161,10 @@ pub struct Breakpoint {
 pub struct Breakpoints {
     all: Vec<Breakpoint>,
     last: u32,
+    /// The commands of the one that stopped the last move, which are to be done now.
+    pub due: Vec<String>,
+    /// The one for which commands are being typed.
+    pub taking_commands: Option<u32>,
 }
 
 impl Breakpoints {
@@ -179,6 +186,7 @@ impl Breakpoints {
             condition: None,
             ignore: 0,
             count: 0,
+            commands: Vec::new(),
         });
         self.last
     }
@@ -208,6 +216,12 @@ impl Breakpoints {
         Ok(())
     }
 
+    /// The number of the last one that was made.
+    #[must_use]
+    pub fn last(&self) -> Option<u32> {
+        self.all.last().map(|breakpoint| breakpoint.number)
+    }
+
     /// Deletes all.
     pub fn clear(&mut self) {
         self.all.clear();
@@ -221,8 +235,12 @@ pub struct Hit<'a> {
     pub tid: u32,
     /// How often the breakpoint was hit, this time included.
     pub count: u64,
-    /// The calling function.
+    /// The calling function, if it is asked for.
     pub caller: Option<&'a str>,
+    /// How long the call that was hit took, in nanoseconds; `None`: it is unknown, or not asked for.
+    pub duration: Option<Span>,
+    /// How many instructions it executed; likewise.
+    pub instructions: Option<Span>,
 }
 
 /// The hit nearest to `from` of all breakpoints, and its breakpoint.

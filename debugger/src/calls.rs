@@ -1,11 +1,13 @@
 //! Queries over the call forest: the call tree, callers, calls of a function.
 
 use crate::error::{Error, Result};
+use crate::latency::{Gauge, Unit};
 use crate::session::{Session, Thread};
 use crate::source;
 use crate::time::{Duration, Time};
 use backtrail_decoder::{CallId, Entered, Forest, Left, Watch};
 use backtrail_pt::Avma;
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -168,12 +170,8 @@ impl<'a> Calls<'a> {
             .filter(|row| row.line != 0);
         let declared = function.as_ref().and_then(|function| function.declared.clone());
         let (file, line) = declared.or(row.map(|row| (row.file, row.line))).unzip();
-        let (begin, end) = (history.time(call.first), history.time(call.end));
-        let complete = !matches!(
-            call.entered,
-            Entered::Adopted | Entered::HistoryStart | Entered::AfterGap
-        ) && !matches!(call.left, Left::HistoryEnd | Left::Gap);
         let times = self.session.times();
+        let gauge = Gauge::new(self.thread, self.forest, Unit::Ticks, times);
         Ok(CallView {
             call: name.to_string(),
             depth,
@@ -185,11 +183,8 @@ impl<'a> Calls<'a> {
             line,
             position: self.thread.position(call.first).to_string(),
             instructions: call.end.saturating_sub(call.first),
-            time: begin.map(|begin| times.time(begin)),
-            duration: begin
-                .zip(end)
-                .filter(|_| complete)
-                .and_then(|(begin, end)| times.duration(begin, end)),
+            time: history.time(call.first).map(|begin| times.time(begin)),
+            duration: gauge.span(id).ok().map(|span| times.duration(span.into())),
             entered: describe_entered(call.entered),
             left: describe_left(call.left),
             current: false,
@@ -206,17 +201,24 @@ impl<'a> Calls<'a> {
     }
 
     /// The calls of the functions with these entries.
-    pub fn of(&self, entries: &'a BTreeSet<Avma>) -> impl DoubleEndedIterator<Item = CallId> + 'a {
+    pub fn of<'b>(
+        &self,
+        entries: &'b BTreeSet<Avma>,
+    ) -> impl DoubleEndedIterator<Item = CallId> + use<'a, 'b> {
         let process = self.session.process(self.thread);
         let forest = self.forest;
-        forest.ids().filter(move |&id| {
-            let at = forest.call(id).function;
+        let mut known: FxHashMap<Avma, bool> = FxHashMap::default();
+        let is_of = move |at: Avma| {
             let entry = || {
                 process
                     .and_then(|process| process.symbols.function_at(at))
                     .map(|function| function.entry)
             };
             entries.contains(&at) || entry().is_some_and(|entry| entries.contains(&entry))
+        };
+        forest.ids().filter(move |&id| {
+            let at = forest.call(id).function;
+            *known.entry(at).or_insert_with(|| is_of(at))
         })
     }
 

@@ -23,6 +23,7 @@ pub fn complete(navigator: &Navigator, line: &str) -> (usize, Vec<String>) {
     let mut found: Vec<String> = match command.completion {
         Completion::None => Vec::new(),
         Completion::Location => locations(navigator, word),
+        Completion::Function => functions(navigator, word).into_iter().collect(),
         Completion::Thread => {
             let threads = navigator.session().threads().iter();
             with_prefix(threads.map(|thread| thread.tid.to_string()), word)
@@ -47,20 +48,23 @@ fn with_prefix(all: impl Iterator<Item = String>, prefix: &str) -> Vec<String> {
     all.filter(|candidate| candidate.starts_with(prefix)).collect()
 }
 
+fn functions(navigator: &Navigator, word: &str) -> BTreeSet<String> {
+    let pattern = regex::Regex::new(&format!("^{}", regex::escape(word)));
+    let (Ok(process), Ok(pattern)) = (navigator.process(), pattern) else {
+        return BTreeSet::new();
+    };
+    let found = process.symbols.functions_matching(&pattern);
+    found
+        .into_iter()
+        .map(|function| function.name.to_string())
+        .collect()
+}
+
 fn locations(navigator: &Navigator, word: &str) -> Vec<String> {
     let Ok(process) = navigator.process() else {
         return Vec::new();
     };
-    let mut found = BTreeSet::new();
-    if let Ok(pattern) = regex::Regex::new(&format!("^{}", regex::escape(word))) {
-        found.extend(
-            process
-                .symbols
-                .functions_matching(&pattern)
-                .into_iter()
-                .map(|function| function.name.to_string()),
-        );
-    }
+    let mut found = functions(navigator, word);
     for module in process.symbols.modules() {
         let files = module
             .file

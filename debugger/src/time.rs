@@ -67,23 +67,21 @@ impl Timebase {
         Some(conversion.tsc(backtrail_pt::Nanos(zero.0.wrapping_add(ns as u64))))
     }
 
-    /// How long it was from `from` to `to`, when both are known.
+    /// A length of time between so many ticks and so many.
     #[must_use]
-    pub fn duration(&self, from: TimeEstimate, to: TimeEstimate) -> Option<Duration> {
-        let latest = from.latest()?;
-        let longest = to.latest()?.0.saturating_sub(from.tsc.0);
-        let shortest = to.tsc.0.saturating_sub(latest.0);
+    pub fn duration(&self, ticks: [u64; 2]) -> Duration {
         let in_ns = |ticks: u64| {
             let conversion = self.conversion?;
-            let until = conversion.nanos(Tsc(from.tsc.0.saturating_add(ticks)));
-            Some(until.0.saturating_sub(conversion.nanos(from.tsc).0))
+            let nanos = conversion.nanos(Tsc(ticks)).0;
+            Some(nanos.wrapping_sub(conversion.nanos(Tsc(0)).0))
         };
-        Some(Duration {
-            ticks: [shortest, longest],
-            ns: in_ns(shortest)
-                .zip(in_ns(longest))
+        let [shortest, longest] = ticks.map(in_ns);
+        Duration {
+            ticks,
+            ns: shortest
+                .zip(longest)
                 .map(|(shortest, longest)| [shortest, longest]),
-        })
+        }
     }
 }
 
@@ -128,13 +126,14 @@ impl fmt::Display for Duration {
             Some([shortest, longest]) if shortest == longest => write!(f, "{}", nanos(longest as i64)),
             Some([0, longest]) => write!(f, "< {}", nanos(longest as i64)),
             Some([shortest, longest]) => write!(f, "{}–{}", nanos(shortest as i64), nanos(longest as i64)),
+            None if self.ticks[0] == self.ticks[1] => write!(f, "{} ticks", self.ticks[1]),
             None => write!(f, "{}–{} ticks", self.ticks[0], self.ticks[1]),
         }
     }
 }
 
 /// Nanoseconds in the unit that suits.
-fn nanos(ns: i64) -> String {
+pub(crate) fn nanos(ns: i64) -> String {
     let size = ns.unsigned_abs();
     let (divisor, unit) = match size {
         0..1_000 => return format!("{ns} ns"),

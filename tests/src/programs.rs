@@ -166,6 +166,7 @@ pub const PROGRAMS: &[Program] = &[
     program("crash_handler", "crash_handler.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_late", "crash_late.c", &["-O2", "-fomit-frame-pointer"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_smash", "crash_smash.c", &["-O1", "-fno-stack-protector"], ALL, Ending::Signal(SIGSEGV)),
+    timed(program("requests", "requests.c", &["-O1", "-fno-inline", "-fno-optimize-sibling-calls"], ALL, OK)),
     program("bare", "bare.S", &[], STATIC, OK),
 ];
 

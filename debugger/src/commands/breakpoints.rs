@@ -3,9 +3,9 @@
 use super::Context;
 use crate::breakpoint::{Breakpoint, Condition};
 use crate::error::{Error, Result};
+use crate::functions::regex;
 use crate::location;
 use crate::output::{BreakpointView, Output};
-use regex::Regex;
 use std::collections::BTreeMap;
 
 /// `rbreak` sets no more at once.
@@ -84,20 +84,6 @@ pub(super) fn rbreak(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
         breakpoints.push(view(context.navigator.breakpoints.get_mut(number)?));
     }
     Ok(Output::Breakpoints { breakpoints })
-}
-
-/// Reads a regular expression that was typed.
-pub(super) fn regex(pattern: &str) -> Result<Regex> {
-    Regex::new(pattern).map_err(|error| Error::BadRegex {
-        pattern: pattern.to_owned(),
-        problem: error
-            .to_string()
-            .lines()
-            .last()
-            .unwrap_or("")
-            .trim_start_matches("error: ")
-            .to_owned(),
-    })
 }
 
 fn breakpoint_number(text: &str) -> Result<u32> {

@@ -1,13 +1,14 @@
 //! What led here: `calls`, `callers`, `count`, `search`, `history`.
 
-use super::{Context, breakpoints, number};
+use super::{Context, number};
 use crate::calls::Calls;
 use crate::error::{Error, Result};
+use crate::functions;
 use crate::output::{Output, SearchView};
 use crate::views;
 use backtrail_decoder::CallId;
 use backtrail_pt::Avma;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// How many calls `calls` shows.
 const CALLS: usize = 200;
@@ -55,27 +56,9 @@ pub(super) fn calls(context: &mut Context<'_>, arguments: &str) -> Result<Output
     Ok(Output::Calls(tree))
 }
 
-/// The entries of the functions that a name means.
-fn entries(context: &Context<'_>, name: &str) -> Result<BTreeSet<Avma>> {
-    let process = context.navigator.process()?;
-    let found: BTreeSet<Avma> = process
-        .symbols
-        .functions_named(name)
-        .into_iter()
-        .map(|function| function.entry)
-        .collect();
-    if found.is_empty() {
-        return Err(Error::NoSymbol {
-            name: name.to_owned(),
-            modules: process.describe_modules(),
-        });
-    }
-    Ok(found)
-}
-
 pub(super) fn callers(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let entries = entries(context, arguments)?;
     let navigator = &*context.navigator;
+    let entries = functions::entries(navigator.process()?, arguments)?;
     let calls = Calls::of_all(navigator.session(), navigator.thread()?, context.watch)?;
     Ok(Output::Callers {
         function: arguments.to_owned(),
@@ -89,7 +72,7 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
     let navigator = &*context.navigator;
     let thread = navigator.thread()?;
     thread.needs_beginning()?;
-    let calls = match entries(context, arguments) {
+    let calls = match functions::entries(navigator.process()?, arguments) {
         Ok(entries) => {
             let calls = Calls::of_all(navigator.session(), thread, context.watch)?;
             Some(calls.of(&entries).count() as u64)
@@ -105,7 +88,7 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
 }
 
 pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let pattern = breakpoints::regex(arguments)?;
+    let pattern = functions::regex(arguments)?;
     let navigator = &*context.navigator;
     let thread = navigator.thread()?;
     let process = navigator.process()?;

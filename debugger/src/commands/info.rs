@@ -1,7 +1,8 @@
 //! `info …`.
 
-use super::{Context, breakpoints, stack};
+use super::{Context, stack};
 use crate::error::{Error, Result};
+use crate::functions::regex;
 use crate::navigator::Navigator;
 use crate::output::{FunctionView, GapView, ModuleView, Output, SourceFileView, SourceView, ThreadView};
 use crate::registers;
@@ -87,7 +88,7 @@ pub(super) fn gaps(context: &mut Context<'_>, _arguments: &str) -> Result<Output
 }
 
 pub(super) fn functions(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let pattern = breakpoints::regex(arguments)?;
+    let pattern = regex(arguments)?;
     let mut found = context.navigator.process()?.symbols.functions_matching(&pattern);
     found.sort_by(|one, other| (&one.name, one.entry).cmp(&(&other.name, other.entry)));
     let more = found.len() > MAX_FUNCTIONS;

@@ -3,10 +3,12 @@
 
 mod breakpoints;
 mod calls;
+mod compare;
 mod crash;
 mod goto;
 mod help;
 mod info;
+mod latency;
 mod list;
 mod motion;
 mod print;
@@ -44,19 +46,22 @@ pub enum Group {
     Looking,
     /// What led here.
     Flow,
+    /// How long calls took.
+    Latency,
     /// The session.
     Session,
 }
 
 impl Group {
     /// All of them, in the order of help.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Forward,
         Self::Backward,
         Self::Positions,
         Self::Breakpoints,
         Self::Looking,
         Self::Flow,
+        Self::Latency,
         Self::Session,
     ];
 
@@ -70,6 +75,7 @@ impl Group {
             Self::Breakpoints => "Breakpoints",
             Self::Looking => "Stack, source and code",
             Self::Flow => "What led here",
+            Self::Latency => "How long calls took",
             Self::Session => "Session",
         }
     }
@@ -82,6 +88,8 @@ pub enum Completion {
     None,
     /// Functions and files.
     Location,
+    /// Functions.
+    Function,
     /// Thread ids.
     Thread,
     /// Positions: `start`, `end`, `crash`, bookmarks.

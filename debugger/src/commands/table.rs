@@ -1,7 +1,9 @@
 //! Every command, in the order of help.
 
 use super::{Command, Completion, Group};
-use super::{breakpoints, calls, crash, goto, help, info, list, motion, print, settings, stack};
+use super::{
+    breakpoints, calls, compare, crash, goto, help, info, latency, list, motion, print, settings, stack,
+};
 
 /// Every command.
 pub static COMMANDS: &[Command] = &[
@@ -250,7 +252,7 @@ pub static COMMANDS: &[Command] = &[
         aliases: &[],
         args: "N [CONDITION]",
         group: Group::Breakpoints,
-        help: "Stops at breakpoint N only if CONDITION, of $hits, $thread and $caller.",
+        help: "Stops at breakpoint N only if CONDITION, of $hits, $thread, $caller, $duration and $instructions.",
         completion: Completion::None,
         repeats: false,
         run: breakpoints::condition,
@@ -454,6 +456,36 @@ pub static COMMANDS: &[Command] = &[
         completion: Completion::Location,
         repeats: false,
         run: calls::search,
+    },
+    Command {
+        name: "latency",
+        aliases: &[],
+        args: "FUNCTION|/REGEX/ [--instructions]",
+        group: Group::Latency,
+        help: "How long its calls took, in all threads: percentiles, a histogram, and where the time went.",
+        completion: Completion::Function,
+        repeats: false,
+        run: latency::latency,
+    },
+    Command {
+        name: "slowest",
+        aliases: &[],
+        args: "FUNCTION|/REGEX/ [N] [--instructions]",
+        group: Group::Latency,
+        help: "The N calls that took longest, 10 if not given, in all threads.",
+        completion: Completion::Function,
+        repeats: false,
+        run: latency::slowest,
+    },
+    Command {
+        name: "compare",
+        aliases: &[],
+        args: "CALL CALL",
+        group: Group::Latency,
+        help: "What one call did that the other did not, and what took longer; CALL is cN or where it begins.",
+        completion: Completion::None,
+        repeats: false,
+        run: compare::compare,
     },
     Command {
         name: "info threads",

@@ -1,8 +1,9 @@
 //! Moving by verbs, and the breakpoints that stop a move on its way.
 
 use super::{Navigator, Stop};
-use crate::breakpoint::{self, Hit};
+use crate::breakpoint::{self, Condition, Hit};
 use crate::error::{Error, Result};
+use crate::latency::{Gauge, Span, Unit};
 use crate::lines::LineStarts;
 use crate::signal;
 use crate::stack;
@@ -111,7 +112,20 @@ impl Navigator {
 
     /// Takes note of a hit, and says whether to stop there.
     fn counts(&mut self, index: u64, number: u32, watch: &Watch<'_>) -> Result<bool> {
-        let caller = self.caller_at(index, watch)?;
+        let condition = self.breakpoints.get_mut(number)?.condition.clone();
+        let condition = condition.as_ref();
+        let caller = match condition.is_some_and(Condition::asks_caller) {
+            true => self.caller_at(index, watch)?,
+            false => None,
+        };
+        let duration = match condition.is_some_and(Condition::asks_duration) {
+            true => self.length_at(index, Unit::Ns, watch)?,
+            false => None,
+        };
+        let instructions = match condition.is_some_and(Condition::asks_instructions) {
+            true => self.length_at(index, Unit::Instructions, watch)?,
+            false => None,
+        };
         let tid = self.current.0;
         let breakpoint = self.breakpoints.get_mut(number)?;
         let count = breakpoint.count.saturating_add(1);
@@ -119,23 +133,44 @@ impl Navigator {
             tid,
             count,
             caller: caller.as_deref(),
+            duration,
+            instructions,
         };
         breakpoint.count = count;
-        if breakpoint
-            .condition
-            .as_ref()
-            .is_some_and(|condition| !condition.holds(&hit))
-        {
+        if condition.is_some_and(|condition| !condition.holds(&hit)) {
             return Ok(false);
         }
         if breakpoint.ignore > 0 {
             breakpoint.ignore -= 1;
             return Ok(false);
         }
-        if breakpoint.temporary {
+        let (temporary, due) = (breakpoint.temporary, breakpoint.commands.clone());
+        self.breakpoints.due = due;
+        if temporary {
             self.breakpoints.delete(number)?;
         }
         Ok(true)
+    }
+
+    /// How long the call around an instruction took; `None`: that is not known.
+    fn length_at(&self, index: u64, unit: Unit, watch: &Watch<'_>) -> Result<Option<Span>> {
+        let times = self.session.times();
+        if unit == Unit::Ns && times.conversion.is_none() {
+            return Err(Error::Cannot(
+                "the trace does not say how its time stamps convert to time, so a breakpoint cannot ask for $duration; \
+                 $instructions can be asked for"
+                    .to_owned(),
+            ));
+        }
+        let thread = self.thread()?;
+        let forest = self.session.forest(thread, watch)?;
+        let Some(call) = forest.call_at(index) else {
+            return Ok(None);
+        };
+        if thread.is_cut_off(&forest.call(call)) {
+            return Err(Error::Earlier);
+        }
+        Ok(Gauge::new(thread, forest, unit, times).span(call).ok())
     }
 
     fn caller_at(&self, index: u64, watch: &Watch<'_>) -> Result<Option<String>> {

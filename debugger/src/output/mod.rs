@@ -2,19 +2,23 @@
 //!
 //! The JSON schema is `backtrail-debug/1`: see [`crate::batch`].
 
+mod compare;
 mod crash;
 mod flow;
+mod latency;
 mod lists;
 mod place;
 mod text;
 
 pub use crash::CrashView;
 pub use flow::{HistoryStep, HistoryView, SearchView};
+pub use latency::{LatencyView, SlowCall, SlowestView, UnmeasuredView};
 pub use lists::{BreakpointView, FunctionView, GapView, ModuleView, SourceFileView, ThreadView};
 pub use place::{Place, SourceView, StopView, WhenView};
 pub use text::{Paint, Text};
 
 use crate::calls::{CallTree, Caller};
+use crate::compare::Comparison;
 use crate::disassembly;
 use crate::registers::Register;
 use crate::stack::Stack;
@@ -58,6 +62,12 @@ pub enum Output {
     },
     /// `search`.
     Search(SearchView),
+    /// `latency`.
+    Latency(LatencyView),
+    /// `slowest`.
+    Slowest(SlowestView),
+    /// `compare`.
+    Comparison(Box<Comparison>),
     /// `crash`.
     Crash(Box<CrashView>),
     /// `info breakpoints`.
@@ -134,6 +144,9 @@ impl Output {
                 None => to.line(format!("{location}: executed {executions} times")),
             },
             Self::Search(view) => view.render(to),
+            Self::Latency(view) => view.render(to),
+            Self::Slowest(view) => view.render(to),
+            Self::Comparison(view) => view.render(to),
             Self::Crash(view) => view.render(to),
             Self::Breakpoints { breakpoints } => lists::render_breakpoints(breakpoints, to),
             Self::Breakpoint { breakpoint } => breakpoint.render_new(to),

@@ -1,0 +1,512 @@
+//! Two calls side by side: what only one of them did, and what took longer in it.
+//!
+//! The calls that each made are [aligned](align) by function, those that both made are compared in the same way, and so on.
+//! What adds up to the difference are the calls that only one made, each as a whole, and what both did in their own code.
+
+pub mod align;
+
+use crate::error::{Error, Result};
+use crate::latency::{Gauge, Span, Unit};
+use crate::session::{Session, Thread};
+use align::{Step, align};
+use backtrail_decoder::{CallId, Forest, Watch};
+use backtrail_pt::Avma;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Who {
+    /// Both.
+    Both,
+    /// Only the first.
+    First,
+    /// Only the second.
+    Second,
+}
+
+/// A call of one of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Side {
+    /// `c12`, a name in its thread.
+    pub call: Option<String>,
+    /// Its first instruction, for `goto`.
+    pub position: String,
+    /// How many instructions it and its callees executed.
+    pub instructions: u64,
+    /// How long it took, if that is known.
+    pub length: Option<Span>,
+}
+
+/// A call that both made and that differs, or calls in a row that only one made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// How deep below the calls compared.
+    pub depth: usize,
+    /// Which made it.
+    pub who: Who,
+    /// The function.
+    pub function: String,
+    /// How many calls in a row.
+    pub calls: u64,
+    /// The first one's call, the first of several.
+    pub first: Option<Side>,
+    /// The second one's.
+    pub second: Option<Side>,
+    /// How many instructions more the second executed, in all of the calls.
+    pub instructions: i64,
+    /// How much longer it took: not less than the first number, not more than the second.
+    pub time: Option<[i64; 2]>,
+    /// What it called differs so much that it was paired without regard to the order.
+    pub out_of_order: bool,
+    /// What it called was not compared any more.
+    pub cut: bool,
+}
+
+/// A part of the difference, over all calls of a function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// The function.
+    pub function: String,
+    /// Calls that both made count with their own code, others as a whole.
+    pub who: Who,
+    /// How many calls, or pairs of calls.
+    pub calls: u64,
+    /// How much more the second has: not less than the first number, not more than the second.
+    pub change: [i64; 2],
+    /// Where the first of the calls begins, in the second where both made it.
+    pub position: String,
+}
+
+/// Two calls side by side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Comparison {
+    /// The unit of times.
+    pub unit: Unit,
+    /// Times are not compared: the trace does not tell how long both took.
+    pub no_time: bool,
+    /// The functions of the two.
+    pub functions: [String; 2],
+    /// The first.
+    pub first: Side,
+    /// The second.
+    pub second: Side,
+    /// The parts of the difference in time that are certain, the largest first.
+    pub by_time: Vec<Cause>,
+    /// The parts of the difference in instructions, the largest first.
+    pub by_instructions: Vec<Cause>,
+    /// The calls where they differ, in order of time, parents before children.
+    pub differences: Vec<Difference>,
+    /// There are more differences than are listed.
+    pub more: bool,
+    /// The calls are so many that some were not compared.
+    pub cut: bool,
+}
+
+/// A call of a thread.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The thread.
+    pub thread: &'a Thread,
+    /// Its calls.
+    pub forest: &'a Forest,
+    /// The call.
+    pub call: CallId,
+}
+
+/// How much is compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Calls looked at, over both.
+    pub calls: usize,
+    /// Differences between the callees of two calls, for their order to count.
+    pub differences: usize,
+    /// Levels of calls.
+    pub depth: usize,
+    /// Rows of the list of differences.
+    pub rows: usize,
+    /// Causes in each list.
+    pub causes: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            calls: 2_000_000,
+            differences: 512,
+            depth: 128,
+            rows: 200,
+            causes: 10,
+        }
+    }
+}
+
+/// Compares two calls.
+///
+/// # Errors
+/// When canceled.
+pub fn compare(
+    session: &Session,
+    first: Subject<'_>,
+    second: Subject<'_>,
+    bounds: Bounds,
+    watch: &Watch<'_>,
+) -> Result<Comparison> {
+    let unit = Unit::of_time(session.times());
+    let mut walk = Walk {
+        first: Tree::new(session, first, unit),
+        second: Tree::new(session, second, unit),
+        by_name: FxHashMap::default(),
+        bounds,
+        looked_at: 0,
+        rows: Vec::new(),
+        more: false,
+        cut: false,
+        sums: BTreeMap::new(),
+        notable: 0,
+        watch,
+    };
+    let (one, other) = (walk.first.side(first.call), walk.second.side(second.call));
+    let longest = [one.length, other.length].into_iter().flatten();
+    walk.notable = longest.map(|length| length.most).max().unwrap_or(0) / NOTABLE;
+    walk.pair(first.call, second.call, 0)?;
+    let no_time = one.length.is_none() || other.length.is_none();
+    let mut by_instructions = walk.causes(|sum| Some([sum.instructions; 2]));
+    let mut by_time = walk.causes(|sum| sum.time.filter(|_| !no_time));
+    by_instructions.truncate(bounds.causes);
+    by_time.truncate(bounds.causes);
+    Ok(Comparison {
+        unit,
+        no_time,
+        functions: [walk.first.name(first.call), walk.second.name(second.call)],
+        first: one,
+        second: other,
+        by_time,
+        by_instructions,
+        differences: walk.rows,
+        more: walk.more,
+        cut: walk.cut,
+    })
+}
+
+/// The second surely has more than the first, or surely less.
+#[must_use]
+pub fn is_certain([least, most]: [i64; 2]) -> bool {
+    least > 0 || most < 0
+}
+
+/// The part of the longer call's time that a call must differ by to be listed for its time alone: one in so many.
+const NOTABLE: u64 = 20;
+
+/// The calls of one of the two.
+struct Tree<'a> {
+    session: &'a Session,
+    thread: &'a Thread,
+    forest: &'a Forest,
+    gauge: Gauge<'a>,
+    kinds: FxHashMap<Avma, u32>,
+}
+
+/// What the calls of a function add to the difference.
+struct Sum {
+    calls: u64,
+    instructions: i64,
+    /// `None`: of one of the calls it is unknown.
+    time: Option<[i64; 2]>,
+    position: String,
+}
+
+/// The way through both trees.
+struct Walk<'a> {
+    first: Tree<'a>,
+    second: Tree<'a>,
+    /// Functions by number, the same in both trees.
+    by_name: FxHashMap<String, u32>,
+    bounds: Bounds,
+    looked_at: usize,
+    rows: Vec<Difference>,
+    more: bool,
+    cut: bool,
+    sums: BTreeMap<(String, Who), Sum>,
+    /// A difference in time that is shorter than this is listed only beside another.
+    notable: u64,
+    watch: &'a Watch<'a>,
+}
+
+impl<'a> Tree<'a> {
+    fn new(session: &'a Session, subject: Subject<'a>, unit: Unit) -> Self {
+        let Subject { thread, forest, .. } = subject;
+        Self {
+            session,
+            thread,
+            forest,
+            gauge: Gauge::new(thread, forest, unit, session.times()),
+            kinds: FxHashMap::default(),
+        }
+    }
+
+    fn name(&self, call: CallId) -> String {
+        self.name_of(self.forest.call(call).function)
+    }
+
+    fn name_of(&self, at: Avma) -> String {
+        let process = self.session.process(self.thread);
+        let function = process.and_then(|process| process.symbols.function_at(at));
+        function.map_or_else(|| at.to_string(), |function| function.name.to_string())
+    }
+
+    /// The functions of calls, by number.
+    fn kinds(&mut self, calls: &[CallId], by_name: &mut FxHashMap<String, u32>) -> Vec<u32> {
+        let kind = |&call: &CallId| {
+            let at = self.forest.call(call).function;
+            if let Some(&known) = self.kinds.get(&at) {
+                return known;
+            }
+            let next = by_name.len() as u32;
+            let kind = *by_name.entry(self.name_of(at)).or_insert(next);
+            self.kinds.insert(at, kind);
+            kind
+        };
+        calls.iter().map(kind).collect()
+    }
+
+    fn side(&self, id: CallId) -> Side {
+        let call = self.forest.call(id);
+        Side {
+            call: self.thread.name_of(self.forest, id).map(|name| name.to_string()),
+            position: self.thread.position(call.first).to_string(),
+            instructions: self.instructions(id),
+            length: self.gauge.span(id).ok(),
+        }
+    }
+
+    fn instructions(&self, id: CallId) -> u64 {
+        let call = self.forest.call(id);
+        call.end.saturating_sub(call.first)
+    }
+
+    /// How many instructions a call executed without its callees, and how long that took.
+    fn own(&self, id: CallId) -> (u64, Option<Span>) {
+        let callees = self.forest.children(id).map(|child| self.instructions(child));
+        let own = self.instructions(id).saturating_sub(callees.sum());
+        (own, self.gauge.own(id).ok())
+    }
+}
+
+/// `other - one`.
+fn difference(one: u64, other: u64) -> i64 {
+    let [difference, _] = Span::exactly(one).to(Span::exactly(other));
+    difference
+}
+
+impl Walk<'_> {
+    /// Compares calls that both made; says whether they differ.
+    fn pair(&mut self, one: CallId, other: CallId, depth: usize) -> Result<bool> {
+        self.look_at(1)?;
+        let at = self.rows.len();
+        let (first, second) = (self.first.side(one), self.second.side(other));
+        let position = second.position.clone();
+        let function = self.second.name(other);
+        let instructions = difference(first.instructions, second.instructions);
+        let time = first
+            .length
+            .zip(second.length)
+            .map(|(first, second)| first.to(second));
+        let shown = self.show(Difference {
+            depth,
+            who: Who::Both,
+            function: function.clone(),
+            calls: 1,
+            first: Some(first.clone()),
+            second: Some(second.clone()),
+            instructions,
+            time,
+            out_of_order: false,
+            cut: false,
+        });
+        let callees = self.callees(one, other, depth, at, shown)?;
+        let (own, other_own) = match callees {
+            Some(_) => (self.first.own(one), self.second.own(other)),
+            None => (
+                (first.instructions, first.length),
+                (second.instructions, second.length),
+            ),
+        };
+        let own_instructions = difference(own.0, other_own.0);
+        let own_time = own.1.zip(other_own.1).map(|(own, other)| own.to(other));
+        self.add(function, Who::Both, 1, own_instructions, own_time, position);
+        let differs = callees == Some(true) || own_instructions != 0 || time.is_some_and(|time| self.is_notable(time));
+        match (differs, shown) {
+            (true, false) => self.more = true,
+            (false, true) => self.rows.truncate(at),
+            _ => {}
+        }
+        Ok(differs)
+    }
+
+    /// Compares what two calls called; says whether that differs. `None`: it was not compared.
+    fn callees(
+        &mut self,
+        one: CallId,
+        other: CallId,
+        depth: usize,
+        row: usize,
+        shown: bool,
+    ) -> Result<Option<bool>> {
+        let ones: Vec<CallId> = self.first.forest.children(one).collect();
+        let others: Vec<CallId> = self.second.forest.children(other).collect();
+        let enough = self.looked_at.saturating_add(ones.len() + others.len()) > self.bounds.calls;
+        let cut = (enough || depth >= self.bounds.depth) && !(ones.is_empty() && others.is_empty());
+        if cut {
+            self.cut = true;
+            self.mark(row, shown, |row| row.cut = true);
+            return Ok(None);
+        }
+        let kinds = self.first.kinds(&ones, &mut self.by_name);
+        let other_kinds = self.second.kinds(&others, &mut self.by_name);
+        let alignment = align(&kinds, &other_kinds, self.bounds.differences);
+        self.mark(row, shown, |row| row.out_of_order = alignment.out_of_order);
+        let in_a_row = |before: &Step, next: &Step| match (*before, *next) {
+            (Step::First(before), Step::First(next)) => kinds.get(before) == kinds.get(next),
+            (Step::Second(before), Step::Second(next)) => other_kinds.get(before) == other_kinds.get(next),
+            _ => false,
+        };
+        let mut differs = false;
+        for steps in alignment.steps.chunk_by(in_a_row) {
+            let of_first = steps.iter().filter_map(|step| match *step {
+                Step::First(at) | Step::Both(at, _) => ones.get(at).copied(),
+                Step::Second(_) => None,
+            });
+            let of_second = steps.iter().filter_map(|step| match *step {
+                Step::Second(at) | Step::Both(_, at) => others.get(at).copied(),
+                Step::First(_) => None,
+            });
+            let (of_first, of_second): (Vec<_>, Vec<_>) = (of_first.collect(), of_second.collect());
+            differs |= match (of_first.as_slice(), of_second.as_slice()) {
+                (&[one], &[other]) => self.pair(one, other, depth + 1)?,
+                _ => self.only(&of_first, &of_second, depth + 1)?,
+            };
+        }
+        Ok(Some(differs))
+    }
+
+    /// Takes down calls in a row of one function that only one of the two made.
+    fn only(&mut self, of_first: &[CallId], of_second: &[CallId], depth: usize) -> Result<bool> {
+        let (who, tree, calls) = match of_second.is_empty() {
+            true => (Who::First, &self.first, of_first),
+            false => (Who::Second, &self.second, of_second),
+        };
+        let Some(&call) = calls.first() else {
+            return Ok(false);
+        };
+        let side = tree.side(call);
+        let function = tree.name(call);
+        let instructions: u64 = calls.iter().map(|&call| tree.instructions(call)).sum();
+        let lengths = calls.iter().map(|&call| tree.gauge.span(call).ok());
+        let length: Option<Span> = lengths
+            .reduce(|all, length| Some(all?.and(length?)))
+            .unwrap_or_default();
+        let (instructions, time) = match who {
+            Who::First => (
+                difference(instructions, 0),
+                length.map(|length| length.to(Span::default())),
+            ),
+            Who::Both | Who::Second => (
+                difference(0, instructions),
+                length.map(|length| Span::default().to(length)),
+            ),
+        };
+        let position = side.position.clone();
+        self.look_at(calls.len())?;
+        let (first, second) = match who {
+            Who::First => (Some(side), None),
+            Who::Both | Who::Second => (None, Some(side)),
+        };
+        let row = Difference {
+            depth,
+            who,
+            function: function.clone(),
+            calls: calls.len() as u64,
+            first,
+            second,
+            instructions,
+            time,
+            out_of_order: false,
+            cut: false,
+        };
+        self.more |= !self.show(row);
+        self.add(function, who, calls.len() as u64, instructions, time, position);
+        Ok(true)
+    }
+
+    fn is_notable(&self, [least, most]: [i64; 2]) -> bool {
+        is_certain([least, most]) && least.unsigned_abs().min(most.unsigned_abs()) >= self.notable
+    }
+
+    fn look_at(&mut self, calls: usize) -> Result<()> {
+        self.looked_at = self.looked_at.saturating_add(calls);
+        match self.watch.is_canceled() {
+            true => Err(Error::Canceled),
+            false => Ok(()),
+        }
+    }
+
+    /// Lists a difference; says whether there was room.
+    fn show(&mut self, row: Difference) -> bool {
+        let room = self.rows.len() < self.bounds.rows;
+        if room {
+            self.rows.push(row);
+        }
+        room
+    }
+
+    fn mark(&mut self, row: usize, shown: bool, mark: impl FnOnce(&mut Difference)) {
+        if let Some(row) = self.rows.get_mut(row).filter(|_| shown) {
+            mark(row);
+        }
+    }
+
+    fn add(
+        &mut self,
+        function: String,
+        who: Who,
+        calls: u64,
+        instructions: i64,
+        time: Option<[i64; 2]>,
+        position: String,
+    ) {
+        let sum = self.sums.entry((function, who)).or_insert(Sum {
+            calls: 0,
+            instructions: 0,
+            time: Some([0, 0]),
+            position,
+        });
+        sum.calls += calls;
+        sum.instructions = sum.instructions.saturating_add(instructions);
+        sum.time = sum.time.zip(time).map(|(sum, time)| {
+            let ([least, most], [more_least, more_most]) = (sum, time);
+            [least.saturating_add(more_least), most.saturating_add(more_most)]
+        });
+    }
+
+    /// What makes the difference, as far as that is certain, the largest first.
+    fn causes(&self, change: impl Fn(&Sum) -> Option<[i64; 2]>) -> Vec<Cause> {
+        let causes = self.sums.iter().filter_map(|((function, who), sum)| {
+            Some(Cause {
+                function: function.clone(),
+                who: *who,
+                calls: sum.calls,
+                change: change(sum).filter(|&change| is_certain(change))?,
+                position: sum.position.clone(),
+            })
+        });
+        let mut causes: Vec<Cause> = causes.collect();
+        causes.sort_by_key(|cause| {
+            let [least, most] = cause.change;
+            std::cmp::Reverse(least.unsigned_abs().min(most.unsigned_abs()))
+        });
+        causes
+    }
+}

@@ -1,0 +1,155 @@
+//! How long the calls of a function took, in time or in instructions.
+//!
+//! A call's length goes from its first instruction to its last, with all that it called and waited for. The trace has a time
+//! stamp here and there, so a length in time lies between a [least and a most](Span), and whatever is made of lengths keeps
+//! both. A call whose beginning or end the history does not have is [counted](Unmeasured) and not guessed at.
+
+pub mod gauge;
+pub mod histogram;
+pub mod spread;
+
+pub use gauge::{Gauge, Span, Split, Unit, Unmeasured};
+pub use spread::Spread;
+
+use crate::calls::Calls;
+use crate::error::Result;
+use crate::session::{Session, Thread};
+use backtrail_decoder::{CallId, Watch};
+use backtrail_pt::{Avma, Tid};
+use gauge::Cover;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A call and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// The thread that made it.
+    pub tid: Tid,
+    /// The call.
+    pub call: CallId,
+    /// How long it took.
+    pub span: Span,
+}
+
+/// The lengths of all calls of some functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Latencies {
+    /// What they are counted in.
+    pub unit: Unit,
+    /// The calls whose length is known, by thread, in order of time.
+    pub measured: Vec<Measured>,
+    /// How many calls have none, and why.
+    pub unmeasured: BTreeMap<Unmeasured, u64>,
+    /// The time of all together. A call inside of another is in the other's.
+    pub total: Span,
+    /// Where that went.
+    pub split: Split,
+}
+
+/// Calls between two looks at whether to stop.
+const OFTEN: usize = 1024;
+
+impl Latencies {
+    /// Of the functions with these entries, in all of the threads.
+    ///
+    /// # Errors
+    /// When canceled; when the beginning of a history is not decoded yet.
+    pub fn of<'a>(
+        session: &Session,
+        threads: impl IntoIterator<Item = &'a Thread>,
+        entries: &BTreeSet<Avma>,
+        unit: Unit,
+        watch: &Watch<'_>,
+    ) -> Result<Self> {
+        let mut latencies = Self {
+            unit,
+            measured: Vec::new(),
+            unmeasured: BTreeMap::new(),
+            total: Span::default(),
+            split: Split::default(),
+        };
+        for thread in threads {
+            thread.needs_beginning()?;
+            if !thread.history.is_empty() {
+                latencies.add(session, thread, entries, watch)?;
+            }
+        }
+        let Self { total, split, .. } = &mut latencies;
+        for part in [&mut split.own, &mut split.callees, &mut split.off_cpu] {
+            *part = part.at_most(total.most);
+        }
+        Ok(latencies)
+    }
+
+    fn add(
+        &mut self,
+        session: &Session,
+        thread: &Thread,
+        entries: &BTreeSet<Avma>,
+        watch: &Watch<'_>,
+    ) -> Result<()> {
+        let calls = Calls::new(session, thread, watch)?;
+        let gauge = Gauge::new(thread, calls.forest(), self.unit, session.times());
+        let mut outermost_until = 0;
+        let mut covered = Cover::within(0, u64::MAX);
+        for (number, call) in calls.of(entries).enumerate() {
+            if number % OFTEN == 0 && watch.is_canceled() {
+                return Err(crate::Error::Canceled);
+            }
+            let stretch = match gauge.stretch(call) {
+                Ok(stretch) => stretch,
+                Err(why) => {
+                    *self.unmeasured.entry(why).or_default() += 1;
+                    continue;
+                }
+            };
+            let span = stretch.span();
+            self.measured.push(Measured {
+                tid: thread.tid,
+                call,
+                span,
+            });
+            let bounds = calls.forest().call(call);
+            if bounds.first < outermost_until {
+                continue;
+            }
+            outermost_until = bounds.end;
+            covered.add(stretch.widest());
+            self.total.least = self.total.least.saturating_add(span.least);
+            if let Ok(split) = gauge.split(call) {
+                self.split = self.split.and(split);
+            }
+        }
+        self.total.most = self.total.most.saturating_add(covered.length);
+        Ok(())
+    }
+
+    /// How many calls there are, their length known or not.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.measured.len() as u64 + self.unmeasured.values().sum::<u64>()
+    }
+
+    /// The calls that took longest, the longest first: by the middle between least and most.
+    #[must_use]
+    pub fn slowest(mut self, count: usize) -> Vec<Measured> {
+        let rank = |measured: &Measured| {
+            let Span { least, most } = measured.span;
+            std::cmp::Reverse(u128::from(least) + u128::from(most))
+        };
+        self.measured.sort_by_key(rank);
+        self.measured.truncate(count);
+        self.measured
+    }
+}
+
+impl Split {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            own: self.own.and(other.own),
+            callees: self.callees.and(other.callees),
+            off_cpu: self.off_cpu.and(other.off_cpu),
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! Lengths of calls, between the least and the most that the trace allows, and where the time of one went.
+
+use crate::session::Thread;
+use crate::time::Timebase;
+use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left, Mark, MarkKind, TimeEstimate};
+use backtrail_pt::{Tsc, TscConversion};
+use serde::Serialize;
+use std::fmt;
+
+/// What lengths are counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// Nanoseconds.
+    Ns,
+    /// TSC ticks, where no conversion to nanoseconds is known.
+    Ticks,
+    /// Executed instructions.
+    Instructions,
+}
+
+/// A length that is not below the least and not above the most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "[u64; 2]")]
+pub struct Span {
+    /// It was not shorter.
+    pub least: u64,
+    /// It was not longer.
+    pub most: u64,
+}
+
+/// Why nothing can be said of how long a call took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unmeasured {
+    /// It was running when history began.
+    BeganBeforeHistory,
+    /// It was running after a gap.
+    BeganInGap,
+    /// Flow came into it in a way that no rule explains.
+    BeganUnseen,
+    /// It was running when history ended.
+    NotEnded,
+    /// It was running when a gap began.
+    EndedInGap,
+    /// History is missing in the middle of it.
+    GapInside,
+    /// The trace has no time stamp before its beginning, or none after its end.
+    NoTime,
+}
+
+/// Where the time of a call went. The parts overlap by no more than the uncertainty of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Split {
+    /// In its own code.
+    #[serde(rename = "self")]
+    pub own: Span,
+    /// In the code of what it called.
+    pub callees: Span,
+    /// Outside of the traced code, in it or in what it called: in the kernel, or waiting for something or for a processor.
+    pub off_cpu: Span,
+}
+
+/// Measures the calls of a thread.
+#[derive(Clone, Copy)]
+pub struct Gauge<'a> {
+    history: &'a History,
+    forest: &'a Forest,
+    gaps: &'a [u64],
+    unit: Unit,
+    conversion: Option<TscConversion>,
+}
+
+/// A point in time, or in the count of instructions: not before the one, not after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Moment {
+    earliest: u64,
+    latest: u64,
+}
+
+/// From one moment to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    begin: Moment,
+    end: Moment,
+}
+
+/// The length of what is covered by stretches that come in the order of their beginnings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cover {
+    until: u64,
+    end: u64,
+    /// So much is covered.
+    pub length: u64,
+}
+
+impl Unit {
+    /// The one of a trace's times.
+    #[must_use]
+    pub fn of_time(times: &Timebase) -> Self {
+        times.conversion.map_or(Self::Ticks, |_| Self::Ns)
+    }
+}
+
+impl From<Span> for [u64; 2] {
+    fn from(span: Span) -> Self {
+        [span.least, span.most]
+    }
+}
+
+impl Span {
+    /// Of a known length.
+    #[must_use]
+    pub fn exactly(length: u64) -> Self {
+        Self {
+            least: length,
+            most: length,
+        }
+    }
+
+    /// The length of both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            least: self.least.saturating_add(other.least),
+            most: self.most.saturating_add(other.most),
+        }
+    }
+
+    /// It is no longer than this either.
+    #[must_use]
+    pub fn at_most(self, most: u64) -> Self {
+        Self {
+            least: self.least.min(most),
+            most: self.most.min(most),
+        }
+    }
+
+    /// How much longer `other` is: not less than the first, not more than the second.
+    #[must_use]
+    pub fn to(self, other: Self) -> [i64; 2] {
+        let difference = |one: u64, other: u64| {
+            let wide = i128::from(other) - i128::from(one);
+            wide.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+        };
+        [
+            difference(self.most, other.least),
+            difference(self.least, other.most),
+        ]
+    }
+}
+
+impl Moment {
+    fn exactly(at: u64) -> Self {
+        Self {
+            earliest: at,
+            latest: at,
+        }
+    }
+}
+
+impl Stretch {
+    pub fn span(&self) -> Span {
+        Span {
+            least: self.end.earliest.saturating_sub(self.begin.latest),
+            most: self.end.latest.saturating_sub(self.begin.earliest),
+        }
+    }
+
+    /// What is surely outside of it is outside of this.
+    pub fn widest(&self) -> (u64, u64) {
+        (self.begin.earliest, self.end.latest)
+    }
+}
+
+impl Cover {
+    pub fn within(begin: u64, end: u64) -> Self {
+        Self {
+            until: begin,
+            end,
+            length: 0,
+        }
+    }
+
+    pub fn add(&mut self, (begin, end): (u64, u64)) {
+        let (begin, end) = (begin.max(self.until), end.min(self.end));
+        if begin < end {
+            self.length += end - begin;
+            self.until = end;
+        }
+    }
+}
+
+impl<'a> Gauge<'a> {
+    /// Of a thread; `forest` has its calls.
+    #[must_use]
+    pub fn new(thread: &'a Thread, forest: &'a Forest, unit: Unit, times: &Timebase) -> Self {
+        Self {
+            history: &thread.history,
+            forest,
+            gaps: thread.gaps(),
+            unit,
+            conversion: times.conversion.filter(|_| unit == Unit::Ns),
+        }
+    }
+
+    /// How long a call took, with all that it called and waited for.
+    ///
+    /// # Errors
+    /// When that cannot be said.
+    pub fn span(&self, id: CallId) -> Result<Span, Unmeasured> {
+        Ok(self.stretch_of(&self.forest.call(id))?.span())
+    }
+
+    pub(super) fn stretch(&self, id: CallId) -> Result<Stretch, Unmeasured> {
+        self.stretch_of(&self.forest.call(id))
+    }
+
+    fn stretch_of(&self, call: &Call) -> Result<Stretch, Unmeasured> {
+        match call.entered {
+            Entered::Call { .. } | Entered::TailCall { .. } | Entered::Signal { .. } => {}
+            Entered::Adopted | Entered::HistoryStart => return Err(Unmeasured::BeganBeforeHistory),
+            Entered::AfterGap => return Err(Unmeasured::BeganInGap),
+            Entered::Unknown => return Err(Unmeasured::BeganUnseen),
+        }
+        match call.left {
+            Left::HistoryEnd => return Err(Unmeasured::NotEnded),
+            Left::Gap => return Err(Unmeasured::EndedInGap),
+            Left::Return | Left::TailCall | Left::Unwound | Left::SignalReturn | Left::Unknown => {}
+        }
+        let gap = self.gaps.partition_point(|&gap| gap <= call.first);
+        if self.gaps.get(gap).is_some_and(|&gap| gap < call.end) {
+            return Err(Unmeasured::GapInside);
+        }
+        self.between(call.first, call.end).ok_or(Unmeasured::NoTime)
+    }
+
+    /// From instruction `first` on to the end of the one before `end`; `None`: the trace has no time for it.
+    fn between(&self, first: u64, end: u64) -> Option<Stretch> {
+        if self.unit == Unit::Instructions {
+            return Some(Stretch {
+                begin: Moment::exactly(first),
+                end: Moment::exactly(end),
+            });
+        }
+        Some(Stretch {
+            begin: self.moment(self.history.departure(first)?)?,
+            end: self.moment(self.history.arrival(end)?)?,
+        })
+    }
+
+    fn moment(&self, estimate: TimeEstimate) -> Option<Moment> {
+        Some(Moment {
+            earliest: self.convert(estimate.tsc),
+            latest: self.convert(estimate.latest()?),
+        })
+    }
+
+    fn convert(&self, tsc: Tsc) -> u64 {
+        self.conversion.map_or(tsc.0, |conversion| {
+            conversion.nanos(tsc).0.wrapping_sub(conversion.nanos(Tsc(0)).0)
+        })
+    }
+
+    /// How long a call took without what it called; its waiting is in it.
+    ///
+    /// # Errors
+    /// When that cannot be said.
+    pub fn own(&self, id: CallId) -> Result<Span, Unmeasured> {
+        let whole = self.stretch(id)?;
+        let mut certain = 0u64;
+        let mut covered = Cover::within(whole.begin.latest, whole.end.earliest);
+        for child in self.forest.children(id) {
+            let child = self.forest.call(child);
+            if let Some(child) = self.between(child.first, child.end) {
+                certain = certain.saturating_add(child.span().least);
+                covered.add(child.widest());
+            }
+        }
+        let span = whole.span();
+        Ok(Span {
+            least: span.least.saturating_sub(covered.length),
+            most: span.most.saturating_sub(certain),
+        })
+    }
+
+    /// Where the time of a call went.
+    ///
+    /// # Errors
+    /// When how long it took cannot be said.
+    pub fn split(&self, id: CallId) -> Result<Split, Unmeasured> {
+        let call = self.forest.call(id);
+        let whole = self.stretch_of(&call)?;
+        let (begin, end) = whole.widest();
+        let mut parts = Parts {
+            gauge: self,
+            callees: Cover::within(begin, end),
+            callees_least: 0,
+            away: Cover::within(begin, end),
+            away_least: 0,
+            away_in_callees: Cover::within(begin, end),
+            away_in_callees_least: 0,
+            not_own: Cover::within(whole.begin.latest, whole.end.earliest),
+        };
+        let mut marks = self.away(call.first, call.end).peekable();
+        for child in self.forest.children(id) {
+            let child = self.forest.call(child);
+            while let Some(at) = marks.next_if(|at| at.index <= child.first) {
+                parts.away(&at, false);
+            }
+            parts.callee(&child);
+            while let Some(at) = marks.next_if(|at| at.index < child.end) {
+                parts.away(&at, true);
+            }
+        }
+        marks.for_each(|at| parts.away(&at, false));
+        Ok(parts.split(whole.span()))
+    }
+
+    /// When the thread was out of the traced code between its instructions `first` and `end`.
+    fn away(&self, first: u64, end: u64) -> impl Iterator<Item = Away> + '_ {
+        let marks = match self.unit {
+            Unit::Instructions => &[],
+            Unit::Ns | Unit::Ticks => self.history.marks_in(first.saturating_add(1)..end),
+        };
+        // A system call during which the thread was off the processor has two marks.
+        let groups = marks.chunk_by(|one, next| one.index == next.index);
+        groups.filter_map(Away::of)
+    }
+
+    fn stretch_away(&self, away: &Away) -> Option<Stretch> {
+        let left = self.moment(self.history.arrival(away.index)?)?;
+        let back = self.moment(self.history.departure(away.index)?)?;
+        let left = Moment {
+            earliest: away.left.map_or(left.earliest, |left| self.convert(left)),
+            ..left
+        };
+        let back = Moment {
+            earliest: away.back.map_or(left.earliest, |back| self.convert(back)),
+            ..back
+        };
+        Some(Stretch {
+            begin: left,
+            end: back,
+        })
+    }
+}
+
+/// A time out of the traced code.
+struct Away {
+    /// The instruction before which it was.
+    index: u64,
+    /// The last time stamp before it.
+    left: Option<Tsc>,
+    /// The last one when it was over.
+    back: Option<Tsc>,
+}
+
+impl Away {
+    /// What the marks before one instruction say; `None`: the thread did not leave.
+    fn of(marks: &[Mark]) -> Option<Self> {
+        let mut known: Option<Self> = None;
+        for mark in marks {
+            let back = match mark.kind {
+                MarkKind::LeftUser { back, .. }
+                | MarkKind::Interrupted { back, .. }
+                | MarkKind::Descheduled { back } => back,
+                MarkKind::Gap(_) | MarkKind::Ptwrite(_) => continue,
+            };
+            match &mut known {
+                Some(known) => known.back = known.back.max(back),
+                None => {
+                    known = Some(Self {
+                        index: mark.index,
+                        left: mark.tsc,
+                        back,
+                    });
+                }
+            }
+        }
+        known
+    }
+}
+
+/// The parts of a call's time while they are added up.
+struct Parts<'a> {
+    gauge: &'a Gauge<'a>,
+    callees: Cover,
+    callees_least: u64,
+    away: Cover,
+    away_least: u64,
+    away_in_callees: Cover,
+    away_in_callees_least: u64,
+    /// What may have been in callees or away, of what was surely in the call.
+    not_own: Cover,
+}
+
+impl Parts<'_> {
+    fn callee(&mut self, child: &Call) {
+        if let Some(stretch) = self.gauge.between(child.first, child.end) {
+            self.callees.add(stretch.widest());
+            self.not_own.add(stretch.widest());
+            self.callees_least = self.callees_least.saturating_add(stretch.span().least);
+        }
+    }
+
+    fn away(&mut self, away: &Away, in_callee: bool) {
+        let Some(stretch) = self.gauge.stretch_away(away) else {
+            return;
+        };
+        let least = stretch.span().least;
+        self.away.add(stretch.widest());
+        self.away_least = self.away_least.saturating_add(least);
+        if in_callee {
+            self.away_in_callees.add(stretch.widest());
+            self.away_in_callees_least = self.away_in_callees_least.saturating_add(least);
+        } else {
+            self.not_own.add(stretch.widest());
+        }
+    }
+
+    fn split(&self, whole: Span) -> Split {
+        let own_away_least = self.away_least.saturating_sub(self.away_in_callees_least);
+        let own_most = whole.most.saturating_sub(self.callees_least);
+        let own = Span {
+            least: whole.least.saturating_sub(self.not_own.length),
+            most: own_most.saturating_sub(own_away_least),
+        };
+        let callees = Span {
+            least: self.callees_least.saturating_sub(self.away_in_callees.length),
+            most: self.callees.length.saturating_sub(self.away_in_callees_least),
+        };
+        let off_cpu = Span {
+            least: self.away_least,
+            most: self.away.length,
+        };
+        Split {
+            own,
+            callees,
+            off_cpu,
+        }
+    }
+}
+
+impl fmt::Display for Unmeasured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BeganBeforeHistory => "began before history",
+            Self::BeganInGap => "began before or in a gap",
+            Self::BeganUnseen => "began in a way that is not understood",
+            Self::NotEnded => "had not ended when history did",
+            Self::EndedInGap => "had not ended before a gap",
+            Self::GapInside => "have a gap inside",
+            Self::NoTime => "have no time in the trace",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

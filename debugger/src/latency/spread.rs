@@ -1,0 +1,96 @@
+//! How lengths are spread: the shortest, the longest, and what parts of them are below.
+
+use super::Span;
+use serde::Serialize;
+
+/// The spread of some lengths. Each figure is as uncertain as the lengths are: among all lengths that the trace allows,
+/// it was not less than the first number and not more than the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Spread {
+    /// The shortest.
+    pub min: Span,
+    /// Half of them are no longer.
+    pub p50: Span,
+    /// Nine in ten are no longer.
+    pub p90: Span,
+    /// 99 in 100 are no longer.
+    pub p99: Span,
+    /// The longest.
+    pub max: Span,
+}
+
+impl Spread {
+    /// Of these; `None` when there are none.
+    #[must_use]
+    pub fn of(spans: impl Iterator<Item = Span> + Clone) -> Option<Self> {
+        let sorted = |bound: fn(Span) -> u64| {
+            let mut bounds: Vec<u64> = spans.clone().map(bound).collect();
+            bounds.sort_unstable();
+            bounds
+        };
+        // Where no length is below its least, the nth of all is not below the nth least; likewise above.
+        let (least, most) = (sorted(|span| span.least), sorted(|span| span.most));
+        let at = |percent: usize| {
+            Some(Span {
+                least: nearest_rank(&least, percent)?,
+                most: nearest_rank(&most, percent)?,
+            })
+        };
+        Some(Self {
+            min: at(0)?,
+            p50: at(50)?,
+            p90: at(90)?,
+            p99: at(99)?,
+            max: at(100)?,
+        })
+    }
+}
+
+/// The smallest value that so many in a hundred are not above.
+fn nearest_rank(sorted: &[u64], percent: usize) -> Option<u64> {
+    let rank = sorted.len().saturating_mul(percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_percentile_is_one_of_the_lengths() {
+        let spread = |count: u64| Spread::of((1..=count).map(Span::exactly));
+        assert_eq!(spread(0), None);
+        let one = spread(1).unwrap();
+        assert_eq!((one.min, one.p99), (Span::exactly(1), Span::exactly(1)));
+        let hundred = spread(100).unwrap();
+        let figures = [hundred.min, hundred.p50, hundred.p90, hundred.p99, hundred.max];
+        assert_eq!(figures.map(|span| span.most), [1, 50, 90, 99, 100]);
+        assert_eq!(spread(10).unwrap().p99, Span::exactly(10));
+    }
+
+    proptest! {
+        #[test]
+        fn no_lengths_that_are_allowed_have_another_spread(
+            spans in prop::collection::vec((0u64..1000, 0u64..1000, 0u64..1000), 1..60),
+        ) {
+            // The true length is within; which it is, nobody knows.
+            let truths: Vec<u64> = spans.iter().map(|&(least, more, _)| least + more).collect();
+            let spans: Vec<Span> = spans
+                .into_iter()
+                .map(|(least, more, above)| Span { least, most: least + more + above })
+                .collect();
+            let known = Spread::of(spans.into_iter()).unwrap();
+            let truth = Spread::of(truths.into_iter().map(Span::exactly)).unwrap();
+            for (known, truth) in [
+                (known.min, truth.min),
+                (known.p50, truth.p50),
+                (known.p90, truth.p90),
+                (known.p99, truth.p99),
+                (known.max, truth.max),
+            ] {
+                prop_assert!(known.least <= truth.least && truth.most <= known.most);
+            }
+        }
+    }
+}
