@@ -337,7 +337,8 @@ impl Walk<'_> {
         let own_instructions = difference(own.0, other_own.0);
         let own_time = own.1.zip(other_own.1).map(|(own, other)| own.to(other));
         self.add(function, Who::Both, 1, own_instructions, own_time, position);
-        let differs = callees == Some(true) || own_instructions != 0 || time.is_some_and(|time| self.is_notable(time));
+        let differs =
+            callees == Some(true) || own_instructions != 0 || time.is_some_and(|time| self.is_notable(time));
         match (differs, shown) {
             (true, false) => self.more = true,
             (false, true) => self.rows.truncate(at),

@@ -3,6 +3,7 @@
 mod earlier;
 mod locate;
 mod run;
+mod visit;
 
 use crate::breakpoint::Breakpoints;
 use crate::disassembly::Flavor;

@@ -65,6 +65,7 @@ pub fn line_of(navigator: &Navigator, frame: &StackFrame) -> Option<SourceView> 
         current: Some(line),
         lines,
         file,
+        executions: None,
     })
 }
 

@@ -20,6 +20,7 @@ fn view(breakpoint: &Breakpoint) -> BreakpointView {
         condition: breakpoint.condition.as_ref().map(ToString::to_string),
         ignore: breakpoint.ignore,
         hits: breakpoint.count,
+        commands: breakpoint.commands.clone(),
     }
 }
 

@@ -1,14 +1,12 @@
-//! What led here: `calls`, `callers`, `count`, `search`, `history`.
+//! What led here: `calls`, `callers`, `history`.
 
 use super::{Context, number};
 use crate::calls::Calls;
 use crate::error::{Error, Result};
 use crate::functions;
-use crate::output::{Output, SearchView};
+use crate::output::Output;
 use crate::views;
 use backtrail_decoder::CallId;
-use backtrail_pt::Avma;
-use std::collections::BTreeMap;
 
 /// How many calls `calls` shows.
 const CALLS: usize = 200;
@@ -64,64 +62,6 @@ pub(super) fn callers(context: &mut Context<'_>, arguments: &str) -> Result<Outp
         function: arguments.to_owned(),
         callers: calls.callers(&entries),
     })
-}
-
-/// How often a function was called, or other code executed.
-pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let hits = context.navigator.resolve(arguments, context.watch)?.hits;
-    let navigator = &*context.navigator;
-    let thread = navigator.thread()?;
-    thread.needs_beginning()?;
-    let calls = match functions::entries(navigator.process()?, arguments) {
-        Ok(entries) => {
-            let calls = Calls::of_all(navigator.session(), thread, context.watch)?;
-            Some(calls.of(&entries).count() as u64)
-        }
-        Err(_) => None,
-    };
-    let executions = navigator.with_steps(context.watch, |steps| hits.count(&steps.lines))?;
-    Ok(Output::Count {
-        location: arguments.to_owned(),
-        executions,
-        calls,
-    })
-}
-
-pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let pattern = functions::regex(arguments)?;
-    let navigator = &*context.navigator;
-    let thread = navigator.thread()?;
-    let process = navigator.process()?;
-    let calls = Calls::of_all(navigator.session(), thread, context.watch)?;
-    let mut names: BTreeMap<Avma, Option<String>> = BTreeMap::new();
-    let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    for id in calls.forest().ids() {
-        let call = calls.forest().call(id);
-        let name = names.entry(call.function).or_insert_with(|| {
-            let function = process.symbols.function_at(call.function)?;
-            pattern
-                .is_match(&function.name)
-                .then(|| function.name.to_string())
-        });
-        if let Some(name) = name {
-            let known = found.entry(name.clone()).or_default();
-            *known = (known.0 + 1, call.first);
-        }
-    }
-    let mut functions: Vec<(String, u64, u64)> = found
-        .into_iter()
-        .map(|(name, (count, last))| (name, count, last))
-        .collect();
-    functions.sort_by_key(|(_, _, last)| std::cmp::Reverse(*last));
-    let position = |index| thread.position(index).to_string();
-    let functions = functions
-        .into_iter()
-        .map(|(name, count, last)| (name, count, position(last)))
-        .collect();
-    Ok(Output::Search(SearchView {
-        pattern: arguments.to_owned(),
-        functions,
-    }))
 }
 
 pub(super) fn history(context: &mut Context<'_>, arguments: &str) -> Result<Output> {

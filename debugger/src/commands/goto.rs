@@ -1,7 +1,8 @@
 //! Moving anywhere: positions, times, calls, bookmarks, threads.
 
-use super::Context;
+use super::{Context, several};
 use crate::error::{Error, Result};
+use crate::meanwhile::{Meanwhile, meanwhile};
 use crate::navigator::Stop;
 use crate::output::{Output, WhenView};
 use crate::signal;
@@ -10,7 +11,8 @@ use crate::views;
 use backtrail_decoder::Position;
 use backtrail_pt::{Tid, Tsc};
 
-fn moved(context: &mut Context<'_>, stop: Stop) -> Result<Output> {
+/// The answer of a command that moved.
+pub(super) fn moved(context: &mut Context<'_>, stop: Stop) -> Result<Output> {
     Ok(Output::Stop(Box::new(views::stop(
         context.navigator,
         stop,
@@ -163,6 +165,9 @@ pub(super) fn thread(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     if arguments.is_empty() {
         return when(context, arguments);
     }
+    if let Some(rest) = arguments.strip_prefix("apply ") {
+        return several::thread_apply(context, rest);
+    }
     let (text, now) = match arguments.split_once(char::is_whitespace) {
         Some((text, rest)) => (text, rest.trim() == "now"),
         None => (arguments, false),
@@ -173,17 +178,17 @@ pub(super) fn thread(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
         .map_err(|_| Error::NoThread(text.to_owned()))?;
     context.navigator.session().thread(tid)?;
     let to = if now {
-        let here = context
-            .navigator
-            .thread()?
-            .history
-            .time(context.navigator.index());
-        let no_time = || {
-            Error::Cannot(
-                "the time of this position is unknown; `thread N` goes to where it was left".to_owned(),
-            )
+        let navigator = &*context.navigator;
+        let there = navigator.session().thread(tid)?;
+        let at = meanwhile(navigator.session(), navigator.thread()?, navigator.index(), there)?;
+        let why = match at {
+            Meanwhile::NotBegun => "its history begins later; `goto start` goes to its start",
+            Meanwhile::Between(..) | Meanwhile::Unknown => {
+                "the trace has no time here; `thread TID` goes to where it was left"
+            }
         };
-        at_tsc(context, tid, here.ok_or_else(no_time)?.tsc)?
+        let unknown = || Error::Cannot(format!("where thread {tid} was at this time is unknown: {why}"));
+        there.position(at.index().ok_or_else(unknown)?)
     } else {
         context.navigator.position_of(tid)
     };

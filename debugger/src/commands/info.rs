@@ -3,8 +3,11 @@
 use super::{Context, stack};
 use crate::error::{Error, Result};
 use crate::functions::regex;
+use crate::meanwhile::{Meanwhile, meanwhile};
 use crate::navigator::Navigator;
-use crate::output::{FunctionView, GapView, ModuleView, Output, SourceFileView, SourceView, ThreadView};
+use crate::output::{
+    FunctionView, GapView, ModuleView, NowView, Output, SourceFileView, SourceView, ThreadView,
+};
 use crate::registers;
 
 /// `info functions` lists no more.
@@ -20,7 +23,27 @@ pub(super) fn threads(context: &mut Context<'_>, _arguments: &str) -> Result<Out
         .map(|thread| {
             thread.needs_beginning()?;
             let index = navigator.index_of(thread.tid);
-            let stack = crate::stack::stack(session, thread, index, 1, context.watch)?;
+            let place = |index| -> Result<Option<String>> {
+                let stack = crate::stack::stack(session, thread, index, 1, context.watch)?;
+                Ok(stack.frames.first().map(crate::stack::StackFrame::describe))
+            };
+            let here = (navigator.thread()?, navigator.index());
+            let now = match meanwhile(session, here.0, here.1, thread)? {
+                Meanwhile::Between(from, until) => NowView {
+                    position: Some(thread.position(from).to_string()),
+                    until: (until > from).then(|| thread.position(until).to_string()),
+                    place: place(from)?,
+                    unknown: None,
+                },
+                Meanwhile::NotBegun => NowView {
+                    unknown: Some("its history begins later"),
+                    ..NowView::default()
+                },
+                Meanwhile::Unknown => NowView {
+                    unknown: Some("where it was at this time is unknown"),
+                    ..NowView::default()
+                },
+            };
             Ok(ThreadView {
                 tid: thread.tid.0,
                 name: thread.name.clone(),
@@ -29,7 +52,8 @@ pub(super) fn threads(context: &mut Context<'_>, _arguments: &str) -> Result<Out
                 instructions: thread.history.len(),
                 gaps: thread.gaps().len(),
                 position: thread.position(index).to_string(),
-                place: stack.frames.first().map(crate::stack::StackFrame::describe),
+                place: place(index)?,
+                now,
             })
         })
         .collect::<Result<_>>()?;
@@ -168,5 +192,6 @@ pub(super) fn source_lines(
         first,
         lines,
         current,
+        executions: None,
     }
 }

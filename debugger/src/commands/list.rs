@@ -1,6 +1,7 @@
 //! Source and code: `list`, `disassemble`, `x/i`.
 
 use super::{Context, info};
+use crate::coverage::counts;
 use crate::disassembly::disassemble as disassembled;
 use crate::error::{Error, Result};
 use crate::location::{self, Location};
@@ -12,7 +13,12 @@ const LINES: usize = 10;
 /// A function is not disassembled further.
 const MAX_INSTRUCTIONS: usize = 5000;
 
+/// `list [--counts] [LOCATION|-]`.
 pub(super) fn list(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let (arguments, counts) = match arguments.strip_prefix("--counts") {
+        Some(rest) => (rest.trim(), true),
+        None => (arguments, false),
+    };
     let (file, first) = match (arguments, context.navigator.listed.clone()) {
         ("", Some(listed)) => listed,
         ("-", Some((file, next))) => {
@@ -25,7 +31,11 @@ pub(super) fn list(context: &mut Context<'_>, arguments: &str) -> Result<Output>
     let current = selected_line(context)?
         .filter(|(at, _)| *at == file)
         .map(|(_, line)| line);
-    let view = info::source_lines(context.navigator, &file, first, LINES, current);
+    let mut view = info::source_lines(context.navigator, &file, first, LINES, current);
+    let shown = view.lines.as_ref().map_or(0, Vec::len);
+    if shown > 0 {
+        view.executions = executions(context, &file, first, shown, counts)?;
+    }
     match &view.lines {
         Some(lines) if lines.is_empty() => {
             return Err(Error::Cannot(format!(
@@ -40,6 +50,23 @@ pub(super) fn list(context: &mut Context<'_>, arguments: &str) -> Result<Output>
         }
     }
     Ok(Output::Source(view))
+}
+
+/// How often the lines ran. Where only the end of the trace was decoded at first, nobody waits for it unasked.
+fn executions(
+    context: &Context<'_>,
+    file: &str,
+    first: u32,
+    lines: usize,
+    asked: bool,
+) -> Result<Option<Vec<Option<u64>>>> {
+    let navigator = &*context.navigator;
+    let (thread, process) = (navigator.thread()?, navigator.process()?);
+    if thread.history.is_empty() || !(asked || thread.is_decoded_at_once()) {
+        return Ok(None);
+    }
+    let coverage = navigator.session().coverage(thread, context.watch)?;
+    Ok(Some(counts(coverage, thread, process, file, first, lines)))
 }
 
 fn selected_line(context: &Context<'_>) -> Result<Option<(String, u32)>> {

@@ -12,7 +12,9 @@ mod latency;
 mod list;
 mod motion;
 mod print;
+mod search;
 mod settings;
+mod several;
 mod stack;
 mod table;
 
@@ -171,7 +173,21 @@ pub fn parse(line: &str) -> Result<(&'static Command, &str)> {
 /// # Errors
 /// What the command fails with.
 pub fn execute(navigator: &mut Navigator, line: &str, watch: &Watch<'_>) -> Result<Output> {
+    let line = line.trim();
+    if several::take(navigator, line)? {
+        return Ok(Output::Several { answers: Vec::new() });
+    }
+    let answer = execute_one(navigator, line, watch)?;
+    match answer {
+        Output::Stop(_) if !navigator.breakpoints.due.is_empty() => several::follow(navigator, answer, watch),
+        answer => Ok(answer),
+    }
+}
+
+/// The same, but for what is typed between `commands` and `end`, and for the commands of breakpoints.
+fn execute_one(navigator: &mut Navigator, line: &str, watch: &Watch<'_>) -> Result<Output> {
     let (command, arguments) = parse(line)?;
+    navigator.breakpoints.due.clear();
     navigator.with_earlier(watch, |navigator| {
         (command.run)(&mut Context { navigator, watch }, arguments.trim())
     })

@@ -39,8 +39,40 @@ pub struct HistoryView {
 pub struct SearchView {
     /// The regular expression.
     pub pattern: String,
-    /// Matching functions that were called, with how often, and the position of the last call.
-    pub functions: Vec<(String, u64, String)>,
+    /// Matching functions that were called, with how often, and the positions of the last call and of the first.
+    pub functions: Vec<(String, u64, String, String)>,
+    /// Matching files of which something ran.
+    pub files: Vec<FileHit>,
+    /// Lines that ran, and whose text matches.
+    pub lines: Vec<LineHit>,
+    /// More match than are listed.
+    pub more: bool,
+}
+
+/// A source file of which something ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileHit {
+    /// As the debug information names it.
+    pub file: String,
+    /// How many of its lines ran.
+    pub lines: u64,
+}
+
+/// A source line that ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LineHit {
+    /// As the debug information names it.
+    pub file: String,
+    /// Its number.
+    pub line: u32,
+    /// Its text.
+    pub text: String,
+    /// How often it ran.
+    pub count: u64,
+    /// Where it ran first.
+    pub first: String,
+    /// Where it ran last.
+    pub last: String,
 }
 
 pub(super) fn render_calls(tree: &CallTree, to: &mut Text) {
@@ -145,18 +177,42 @@ impl HistoryView {
 
 impl SearchView {
     pub(super) fn render(&self, to: &mut Text) {
-        if self.functions.is_empty() {
+        if self.functions.is_empty() && self.files.is_empty() && self.lines.is_empty() {
             to.line(format!(
-                "No function that matches \"{}\" was called in this thread's history.",
+                "No function, file or source line that matches \"{}\" ran in this thread's history.",
                 self.pattern
             ));
         }
-        for (function, calls, last) in &self.functions {
-            let last = to.paint(Paint::Faint, format!("[last {last}]"));
-            to.line(format!(
-                "{calls:>8}  {}  {last}",
-                to.paint(Paint::Function, function)
+        let places = |first: &str, last: &str| match first == last {
+            true => to.paint(Paint::Faint, format!("[{first}]")),
+            false => to.paint(Paint::Faint, format!("[first {first}, last {last}]")),
+        };
+        let mut found = Vec::new();
+        for (function, calls, last, first) in &self.functions {
+            found.push(format!(
+                "{calls:>8}  {}  {}",
+                to.paint(Paint::Function, function),
+                places(first, last)
             ));
+        }
+        for FileHit { file, lines } in &self.files {
+            let file = to.paint(Paint::Place, file);
+            found.push(format!("          {file}: {lines} lines ran"));
+        }
+        for hit in &self.lines {
+            let place = to.paint(Paint::Place, format!("{}:{}", short(&hit.file), hit.line));
+            found.push(format!(
+                "{:>8}  {place}  {}  {}",
+                hit.count,
+                hit.text.trim(),
+                places(&hit.first, &hit.last)
+            ));
+        }
+        for line in found {
+            to.line(line);
+        }
+        if self.more {
+            to.line("… and more; a longer expression finds less.");
         }
     }
 }

@@ -24,6 +24,21 @@ pub struct ThreadView {
     pub position: String,
     /// What is there.
     pub place: Option<String>,
+    /// Where it was at the time of the current position.
+    pub now: NowView,
+}
+
+/// Where a thread was at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NowView {
+    /// It had reached this.
+    pub position: Option<String>,
+    /// It was not beyond this, as near as the time stamps tell.
+    pub until: Option<String>,
+    /// What is at the position.
+    pub place: Option<String>,
+    /// Why there is none.
+    pub unknown: Option<&'static str>,
 }
 
 /// A module.
@@ -71,6 +86,9 @@ pub struct BreakpointView {
     pub ignore: u64,
     /// How often it was hit.
     pub hits: u64,
+    /// What is done where it stops.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
 }
 
 /// A function.
@@ -113,13 +131,19 @@ pub(super) fn render_threads(threads: &[ThreadView], to: &mut Text) {
         if thread.crashed {
             text.push_str(", crashed");
         }
-        if let Some(place) = &thread.place {
+        let now = &thread.now;
+        if let Some(unknown) = now.unknown {
+            text.push_str(&format!("  <{unknown}>"));
+        }
+        if let Some(place) = &now.place {
             text.push_str(&format!("  {place}"));
         }
-        to.line(format!(
-            "{text}  {}",
-            to.paint(Paint::Faint, format!("[{}]", thread.position))
-        ));
+        let aside = match (&now.position, &now.until) {
+            (Some(position), Some(until)) => format!("[{position}, not beyond {until}]"),
+            (Some(position), None) => format!("[{position}]"),
+            (None, _) => format!("[left at {}]", thread.position),
+        };
+        to.line(format!("{text}  {}", to.paint(Paint::Faint, aside)));
     }
 }
 
@@ -185,6 +209,9 @@ pub(super) fn render_breakpoints(breakpoints: &[BreakpointView], to: &mut Text) 
         }
         if breakpoint.ignore > 0 {
             to.line(format!("    ignore next {} hits", breakpoint.ignore));
+        }
+        for command in &breakpoint.commands {
+            to.line(format!("        {command}"));
         }
     }
 }

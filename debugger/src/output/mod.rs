@@ -8,13 +8,15 @@ mod flow;
 mod latency;
 mod lists;
 mod place;
+mod several;
 mod text;
 
 pub use crash::CrashView;
-pub use flow::{HistoryStep, HistoryView, SearchView};
+pub use flow::{FileHit, HistoryStep, HistoryView, LineHit, SearchView};
 pub use latency::{LatencyView, SlowCall, SlowestView, UnmeasuredView};
-pub use lists::{BreakpointView, FunctionView, GapView, ModuleView, SourceFileView, ThreadView};
+pub use lists::{BreakpointView, FunctionView, GapView, ModuleView, NowView, SourceFileView, ThreadView};
 pub use place::{Place, SourceView, StopView, WhenView};
+pub use several::Answer;
 pub use text::{Paint, Text};
 
 use crate::calls::{CallTree, Caller};
@@ -97,6 +99,8 @@ pub enum Output {
     SourceFile(SourceFileView),
     /// `bookmark`, `info bookmarks`.
     Bookmarks { bookmarks: Vec<(String, String)> },
+    /// What several commands answered: `thread apply`, and the commands of a breakpoint.
+    Several { answers: Vec<Answer> },
     /// A sentence.
     Message { text: String },
     /// `help`.
@@ -168,6 +172,7 @@ impl Output {
                     to.line(format!("{name}  {position}"));
                 }
             }
+            Self::Several { answers } => several::render(answers, to),
             Self::Message { text } | Self::Help { text } => to.line(text),
             Self::Quit => {}
         }

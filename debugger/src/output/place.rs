@@ -69,6 +69,10 @@ pub struct SourceView {
     pub lines: Option<Vec<String>>,
     /// The line of the position, if it is among these.
     pub current: Option<u32>,
+    /// How often each of the lines ran in the whole history of the thread: 0 is for those that have code and did not,
+    /// `null` for those without. Absent where it was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executions: Option<Vec<Option<u64>>>,
 }
 
 impl StopView {
@@ -138,7 +142,15 @@ impl SourceView {
             return;
         };
         let single = lines.len() == 1;
+        let mut executions = self.executions.iter().flatten();
         for (number, line) in (self.first..).zip(lines) {
+            let ran = match (&self.executions, executions.next()) {
+                (None, _) => String::new(),
+                (Some(_), None | Some(None)) => " ".repeat(12),
+                (Some(_), Some(Some(0))) => format!("{:>11} ", "never"),
+                (Some(_), Some(Some(count))) => format!("{:>11} ", format!("{count}×")),
+            };
+            let ran = to.paint(Paint::Faint, ran);
             let current = self.current == Some(number) && !single;
             let mark = if current { "→" } else { "" };
             let number = to.paint(Paint::Place, number.to_string());
@@ -147,7 +159,13 @@ impl SourceView {
             } else {
                 line.clone()
             };
-            to.line(format!("{mark}{number}\t{line}"));
+            to.line(format!("{ran}{mark}{number}\t{line}"));
+        }
+        if self.executions.is_some() {
+            to.line(to.paint(
+                Paint::Faint,
+                "  (how often each line ran in the whole history of this thread)",
+            ));
         }
     }
 }

@@ -9,6 +9,7 @@ mod modules;
 mod thread;
 
 use crate::code::{CodeMap, Lines};
+use crate::coverage::Coverage;
 use crate::error::{Error, Result};
 use crate::time::Timebase;
 use backtrail_bundle::core::{Core, Registers};
@@ -164,6 +165,22 @@ impl Session {
             .unwrap_or_default();
         let forest = Forest::build(&thread.history, &SymbolFunctions::new(symbols), watch)?;
         Ok(thread.forest.get_or_init(|| forest))
+    }
+
+    /// How often the lines of a thread ran; counted when first asked for.
+    ///
+    /// # Errors
+    /// When canceled; when the beginning of the history is not decoded yet.
+    pub fn coverage<'a>(&'a self, thread: &'a Thread, watch: &Watch<'_>) -> Result<&'a Coverage> {
+        thread.needs_beginning()?;
+        if let Some(known) = thread.coverage.get() {
+            return Ok(known);
+        }
+        let coverage = match self.process(thread) {
+            Some(process) => Coverage::of(&thread.history, process, watch)?,
+            None => Coverage::default(),
+        };
+        Ok(thread.coverage.get_or_init(|| coverage))
     }
 
     /// The traced program, if known.

@@ -1,6 +1,7 @@
 //! A thread of a session: its history, and how places in it are named.
 
 use super::CallName;
+use crate::coverage::Coverage;
 use crate::error::{Error, Result};
 use crate::stack::CoreStack;
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Position};
@@ -19,6 +20,8 @@ pub struct Thread {
     pub(super) process: usize,
     /// Its calls, once they were asked for.
     pub(super) forest: OnceCell<Forest>,
+    /// How often its lines ran, once that was asked for.
+    pub(super) coverage: OnceCell<Coverage>,
     pub(crate) core_stack: CoreStack,
     gaps: Vec<u64>,
     /// Decoding did not begin where the trace does: positions are counted from the end.
@@ -41,6 +44,7 @@ impl Thread {
             history,
             process,
             forest: OnceCell::new(),
+            coverage: OnceCell::new(),
             core_stack: CoreStack::default(),
             gaps,
             from_end: false,
@@ -92,6 +96,12 @@ impl Thread {
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.is_partial
+    }
+
+    /// All of its trace was decoded at once, from the start on.
+    #[must_use]
+    pub fn is_decoded_at_once(&self) -> bool {
+        !self.from_end
     }
 
     /// Older history, not decoded yet, tells more of a call: where it began, and of what it is inside.

@@ -1,0 +1,71 @@
+//! Where the other threads were, at the time of a position in one.
+
+use crate::error::Result;
+use crate::session::{Session, Thread};
+use backtrail_pt::Tsc;
+
+/// Where a thread was at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meanwhile {
+    /// Between these two indices of its history, as near as the time stamps tell.
+    Between(u64, u64),
+    /// Its history begins later.
+    NotBegun,
+    /// The trace has no time for one of the two.
+    Unknown,
+}
+
+impl Meanwhile {
+    /// The index that is known to have been reached.
+    #[must_use]
+    pub fn index(self) -> Option<u64> {
+        match self {
+            Self::Between(index, _) => Some(index),
+            Self::NotBegun | Self::Unknown => None,
+        }
+    }
+}
+
+/// Where `other` was when `here` was before its instruction `index`.
+///
+/// # Errors
+/// When that is in history which is not decoded yet.
+pub fn meanwhile(session: &Session, here: &Thread, index: u64, other: &Thread) -> Result<Meanwhile> {
+    if other.tid == here.tid {
+        return Ok(Meanwhile::Between(index, index));
+    }
+    let len = other.history.len();
+    // The crash ended all threads of its process at once.
+    let same_process = match (session.process(here), session.process(other)) {
+        (Some(here), Some(other)) => here.pid == other.pid,
+        _ => false,
+    };
+    if index >= here.history.len() && session.crash_of(here.tid).is_some() && same_process {
+        return Ok(Meanwhile::Between(len, len));
+    }
+    let Some(time) = here.history.time(index) else {
+        here.needs_beginning()?;
+        return Ok(Meanwhile::Unknown);
+    };
+    if other.history.departure(len).is_none() {
+        other.needs_beginning()?;
+        return Ok(Meanwhile::Unknown);
+    }
+    let Some(from) = other.history.index_at(time.tsc) else {
+        other.needs_beginning()?;
+        return Ok(Meanwhile::NotBegun);
+    };
+    Ok(Meanwhile::Between(
+        from,
+        until(other, time.latest()).unwrap_or(len),
+    ))
+}
+
+/// The last index that can have been reached by a time; `None`: no time stamp follows.
+fn until(thread: &Thread, latest: Option<Tsc>) -> Option<u64> {
+    let len = thread.history.len();
+    let reached = thread.history.index_at(latest?)?;
+    // The stamp after the last one before that time bounds it.
+    let next = thread.history.time(reached)?.latest()?;
+    Some(thread.history.index_at(next).unwrap_or(len))
+}
