@@ -79,6 +79,26 @@ const SCRIPTS: &[&[&str]] = &[
         "goto c3",
     ],
     &["count main", "callers main", "search a"],
+    &[
+        "first main",
+        "last main",
+        "back",
+        "list --counts main",
+        "run-to-call 1 of main",
+    ],
+    &[
+        "last main",
+        "latency main",
+        "slowest /^m/ 3",
+        "thread apply all backtrace 2",
+    ],
+    &[
+        "break main if caller != nobody && $instructions > 0",
+        "commands",
+        "backtrace 1",
+        "end",
+        "reverse-continue",
+    ],
     &["search m", "reverse-continue", "info threads", "info gaps"],
     &[
         "tbreak main",
