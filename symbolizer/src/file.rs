@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 self_cell::self_cell!(
     /// The tables, and the bytes they point into.
-    struct Cell {
+    pub(crate) struct Cell {
         owner: Sources,
         #[not_covariant]
         dependent: Tables,
@@ -22,7 +22,7 @@ self_cell::self_cell!(
 /// Opening reads headers and symbol tables. DWARF is read when it is first needed, one compilation
 /// unit at a time; after that each lookup is a few binary searches.
 pub struct SymbolFile {
-    cell: Cell,
+    pub(crate) cell: Cell,
 }
 
 impl SymbolFile {

@@ -1,5 +1,5 @@
 //! From (module, address) to function, inlined calls, file and line; and back. And to the rules by which
-//! the caller's registers are found.
+//! the caller's registers are found. And to variables and types.
 //!
 //! [`SymbolFile`] holds the symbols of one ELF file in its stated addresses; [`Symbolizer`] holds
 //! the modules of one process and answers in actual addresses. Both know no trace, read no source
@@ -16,6 +16,8 @@ mod error;
 mod file;
 mod model;
 mod names;
+mod objects;
+mod place;
 mod plt;
 mod range_map;
 mod search;
@@ -23,14 +25,20 @@ mod source;
 mod symbolizer;
 mod symbols;
 mod tables;
+pub mod types;
 mod unwind;
+mod values;
+mod variables;
 
 pub use error::Error;
 pub use file::SymbolFile;
 pub use model::{
     Declaration, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SourceLocation,
 };
+pub use place::{CallSite, FrameState, LocationExpression, Piece, Place, Unknown};
 pub use search::DebugSearch;
 pub use source::FileBytes;
 pub use symbolizer::{Module, Symbolizer};
+pub use types::EntryId;
 pub use unwind::{CfaRule, Expression, Machine, RegisterRule, UnwindRow};
+pub use variables::{DataSymbol, Global, Scope, Variable, VariableLocation};

@@ -3,15 +3,20 @@
 use crate::code::CodeRanges;
 use crate::dwarf::{DebugInfo, FunctionHere, Prologue, Statement};
 use crate::names;
+use crate::objects::ObjectTable;
 use crate::source::Sources;
 use crate::symbols::SymbolTable;
+use crate::types::{EntryId, Type};
 use crate::unwind::{UnwindRow, UnwindTables};
 use crate::{Error, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SourceLocation};
 use backtrail_pt::{BuildId, Svma};
-use object::Object;
+use object::elf::PT_TLS;
+use object::read::elf::ProgramHeader;
+use object::{LittleEndian, Object};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Deeper inlining is cut: no compiler goes so far.
 const MAX_INLINED: usize = 256;
@@ -24,6 +29,8 @@ pub(crate) struct Tables<'d> {
     symbols: SymbolTable<'d>,
     debug: OnceLock<Option<DebugInfo<'d>>>,
     unwind: OnceLock<UnwindTables<'d>>,
+    objects: OnceLock<ObjectTable<'d>>,
+    types: Mutex<FxHashMap<EntryId, Option<Arc<Type>>>>,
 }
 
 impl<'d> Tables<'d> {
@@ -38,10 +45,12 @@ impl<'d> Tables<'d> {
             code,
             debug: OnceLock::new(),
             unwind: OnceLock::new(),
+            objects: OnceLock::new(),
+            types: Mutex::default(),
         })
     }
 
-    fn debug(&self) -> Option<&DebugInfo<'d>> {
+    pub(crate) fn debug(&self) -> Option<&DebugInfo<'d>> {
         let open = || {
             let holder = self.sources.dwarf_holder();
             let mut info = DebugInfo::new(holder, &holder.elf().ok()?, self.code.clone())?;
@@ -260,6 +269,49 @@ impl<'d> Tables<'d> {
             .unwind
             .get_or_init(|| UnwindTables::new(self.sources, &self.code));
         tables.row(at)
+    }
+
+    /// Read once.
+    pub fn type_at(&self, id: EntryId) -> Option<Arc<Type>> {
+        // More are read again each time they are asked for.
+        const KEPT: usize = 1 << 16;
+        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = types.get(&id) {
+            return known.clone();
+        }
+        let found = self.debug().and_then(|debug| debug.type_at(id)).map(Arc::new);
+        if types.len() < KEPT {
+            types.insert(id, found.clone());
+        }
+        found
+    }
+
+    pub fn contains_code(&self, at: u64) -> bool {
+        self.code.contains(at)
+    }
+
+    /// By the x86-64 ABI for thread-local storage, variant II: the block of the executable ends at the thread
+    /// pointer, rounded up to its alignment.
+    pub fn thread_local_block(&self) -> Option<u64> {
+        let elf = self.sources.module.elf().ok()?;
+        let headers = elf.elf_program_headers().iter();
+        let mut blocks = headers.filter(|header| header.p_type(LittleEndian) == PT_TLS);
+        let block = blocks.next()?;
+        let align = block.p_align(LittleEndian).max(1);
+        if !align.is_power_of_two() || block.p_vaddr(LittleEndian) % align != 0 {
+            return None;
+        }
+        block.p_memsz(LittleEndian).checked_next_multiple_of(align)
+    }
+
+    pub fn objects(&self) -> &ObjectTable<'d> {
+        let open = || {
+            let module = self.sources.module.elf().ok();
+            let debug = self.sources.debug.as_ref().and_then(|source| source.elf().ok());
+            let files: Vec<_> = [&module, &debug].into_iter().flatten().collect();
+            ObjectTable::new(&files)
+        };
+        self.objects.get_or_init(open)
     }
 
     pub fn source_files(&self) -> Vec<Arc<str>> {

@@ -4,7 +4,11 @@
 mod support;
 
 use backtrail_pt::Svma;
-use backtrail_symbolizer::{CfaRule, DebugSearch, Machine, RegisterRule, SymbolFile, UnwindRow};
+use backtrail_symbolizer::types::{Count, EntryId, MemberPlace, TypeKind};
+use backtrail_symbolizer::{
+    CfaRule, DebugSearch, FrameState, Global, LocationExpression, Machine, RegisterRule, Scope, SymbolFile,
+    Unknown, UnwindRow, Variable, VariableLocation,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::{C, CPP, build};
@@ -39,6 +43,89 @@ impl Machine for AllKnown {
     }
 }
 
+impl FrameState for AllKnown {
+    fn bias(&self) -> u64 {
+        0x5555_0000_0000
+    }
+
+    fn register(&self, register: u16) -> Result<u64, Unknown> {
+        Ok(u64::from(register) << 40)
+    }
+
+    fn memory(&self, address: u64, out: &mut [u8]) -> Result<(), Unknown> {
+        out.fill(address as u8);
+        Ok(())
+    }
+
+    fn cfa(&self) -> Result<u64, Unknown> {
+        Ok(0x7fff_0000)
+    }
+
+    fn thread_local(&self, offset: u64) -> Result<u64, Unknown> {
+        Ok(offset)
+    }
+
+    fn entry_value(&self, register: u16) -> Result<u64, Unknown> {
+        FrameState::register(self, register)
+    }
+}
+
+/// Follows a type to all that it is made of, a few steps far.
+fn follow(symbols: &SymbolFile, entry: Option<EntryId>, depth: u32) {
+    let Some(found) = entry
+        .filter(|_| depth < 6)
+        .and_then(|entry| symbols.type_at(entry))
+    else {
+        return;
+    };
+    match &found.kind {
+        TypeKind::Pointer { target, .. }
+        | TypeKind::Qualified { target, .. }
+        | TypeKind::Typedef { target } => {
+            follow(symbols, *target, depth + 1);
+        }
+        TypeKind::Record(record) => {
+            for member in record.members.iter().take(20) {
+                if let MemberPlace::Static(declaration) = member.place {
+                    let _ = symbols.definition_of(declaration);
+                }
+                follow(symbols, member.entry, depth + 2);
+            }
+        }
+        TypeKind::Array {
+            element, dimensions, ..
+        } => {
+            for count in dimensions {
+                if let Count::UpperBound(expression) | Count::Count(expression) = count {
+                    let _ = symbols.evaluate(expression, None, &AllKnown);
+                }
+            }
+            follow(symbols, *element, depth + 1);
+        }
+        TypeKind::Function {
+            result, parameters, ..
+        } => {
+            for parameter in parameters.iter().take(10).chain([result]) {
+                follow(symbols, *parameter, depth + 2);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn look_at(symbols: &SymbolFile, variable: &Variable, frame_base: Option<&LocationExpression>) {
+    follow(symbols, variable.type_entry, 0);
+    if let VariableLocation::Expression(expression) = &variable.location {
+        let _ = symbols.evaluate(expression, frame_base, &AllKnown);
+    }
+}
+
+fn variables(symbols: &SymbolFile, scope: &Scope) {
+    for variable in scope.parameters.iter().chain(scope.blocks.iter().flatten()) {
+        look_at(symbols, variable, scope.frame_base.as_ref());
+    }
+}
+
 fn evaluate(row: &UnwindRow) {
     if let CfaRule::Expression(expression) = &row.cfa {
         let _ = expression.evaluate(None, &AllKnown);
@@ -64,6 +151,31 @@ fn ask_everything(bytes: Vec<u8>) {
             evaluate(&row);
         }
     }
+    for at in (0x1000..0x1800).step_by(127).map(Svma) {
+        for level in 0..2 {
+            if let Some(scope) = symbols.scope_at(at, level) {
+                variables(&symbols, &scope);
+            }
+        }
+        if let Some(site) = symbols.call_site(at) {
+            for (_, expression) in &site.parameters {
+                let _ = symbols.evaluate(expression, site.frame_base.as_ref(), &AllKnown);
+            }
+        }
+        let _ = (symbols.makes_no_tail_calls(at), symbols.data_at(at));
+        follow(&symbols, symbols.function_type(at), 0);
+    }
+    for name in ["counter", "sink", "ns::x", "table", "main", "int", "a::b<c>::d"] {
+        for global in symbols.globals_named(name, None) {
+            match global {
+                Global::Variable(variable) => look_at(&symbols, &variable, None),
+                Global::Enumerator { entry, .. } => follow(&symbols, Some(entry), 0),
+            }
+        }
+        follow(&symbols, symbols.type_named(name, None), 0);
+        let _ = symbols.data_named(name);
+    }
+    let _ = (symbols.thread_local_block(), symbols.unit_of_file("source.c"));
     for name in ["main", "work", "outer", "ns::f", "work.cold", "puts@plt", ""] {
         for function in symbols.functions_named(name) {
             let _ = symbols.after_prologue(&function);

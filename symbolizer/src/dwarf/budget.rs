@@ -12,6 +12,11 @@ impl Budget {
         Self(AtomicU64::new(bytes.saturating_mul(16).saturating_add(1 << 20)))
     }
 
+    /// For one question.
+    pub fn of(amount: u64) -> Self {
+        Self(AtomicU64::new(amount))
+    }
+
     /// Takes `amount`; `None` once there is not so much left, from then on the file is not believed.
     pub fn spend(&self, amount: usize) -> Option<()> {
         let take = |left: u64| left.checked_sub(amount as u64);

@@ -154,6 +154,11 @@ impl<'d> UnitFunctions<'d> {
 }
 
 impl<'d> NamedEntry<'d> {
+    /// From the start of the unit.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
     /// Where the name comes from, if it is not here.
     pub fn origin(&self) -> Option<Origin> {
         self.origin

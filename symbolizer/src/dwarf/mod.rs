@@ -1,11 +1,17 @@
 //! The DWARF of one file (DWARF 2 to 5), read a unit at a time.
 
 mod budget;
+mod call_sites;
 mod dies;
+mod entry;
+mod evaluate;
+mod index;
 mod lines;
 mod named;
 mod paths;
 mod resolve;
+mod scopes;
+mod types;
 mod unit;
 
 use crate::code::CodeRanges;
@@ -14,6 +20,7 @@ use crate::source::{Elf, Source};
 use crate::{LineRow, SourceLocation};
 use dies::{InlinedCall, PhysicalFunction, UnitFunctions};
 use gimli::LittleEndian;
+use index::UnitIndex;
 use lines::{LineProgram, LineTable};
 use named::AllNames;
 use std::collections::BTreeSet;
@@ -50,6 +57,7 @@ struct LazyUnit<'d> {
     /// Number in `programs`.
     program: Option<usize>,
     functions: OnceLock<UnitFunctions<'d>>,
+    index: OnceLock<UnitIndex<'d>>,
 }
 
 /// A physical function as DWARF describes it.
@@ -108,6 +116,7 @@ impl<'d> DebugInfo<'d> {
                     extent,
                     program: None,
                     functions: OnceLock::new(),
+                    index: OnceLock::new(),
                 })
             })
             .collect();

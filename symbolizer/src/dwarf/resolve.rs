@@ -37,11 +37,7 @@ impl<'d> DebugInfo<'d> {
     }
 
     fn place_at<'i>(&'i self, offset: usize) -> Option<Place<'i, 'd>> {
-        let next = self.units.partition_point(|unit| unit.extent.start <= offset);
-        let unit = self
-            .units
-            .get(next.checked_sub(1)?)
-            .filter(|unit| unit.extent.contains(&offset))?;
+        let unit = self.unit_of(offset)?;
         self.place_in(unit, offset - unit.extent.start)
     }
 
