@@ -36,6 +36,7 @@ pub mod step;
 mod stop;
 pub mod time;
 mod unwind;
+pub mod values;
 pub mod views;
 
 pub use error::{Error, Result};

@@ -12,6 +12,7 @@ use crate::session::{Process, Session, Thread};
 use crate::source::SourceFinder;
 use crate::stack::{self, Stack};
 use crate::stop::StopReason;
+use crate::values::Value;
 use backtrail_decoder::{Position, Watch};
 use backtrail_pt::{Avma, Tid};
 use std::collections::BTreeMap;
@@ -47,6 +48,21 @@ pub struct Navigator {
     pub flavor: Flavor,
     /// Where `list` goes on: the file and the next line.
     pub listed: Option<(String, u32)>,
+    /// What is shown after each move.
+    pub displays: Vec<Display>,
+    /// What was printed, `$1` first.
+    pub(crate) printed: Vec<Value>,
+}
+
+/// An expression that is shown after each move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Display {
+    /// Its number.
+    pub number: u32,
+    /// The letter that stood behind the slash, or nothing.
+    pub format: String,
+    /// The expression.
+    pub expression: String,
 }
 
 impl Navigator {
@@ -80,6 +96,8 @@ impl Navigator {
             },
             flavor: Flavor::default(),
             listed: None,
+            displays: Vec::new(),
+            printed: Vec::new(),
         })
     }
 

@@ -3,7 +3,7 @@
 mod core;
 mod outwards;
 
-pub(crate) use self::core::CoreStack;
+pub(crate) use self::core::{CoreStack, unwound};
 
 use crate::error::{Error, Result};
 use crate::session::{Session, Thread};

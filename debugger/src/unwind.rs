@@ -88,6 +88,14 @@ impl End {
 }
 
 impl PhysicalFrame {
+    /// A general register by its DWARF number, or the address where the frame stands.
+    pub fn register(&self, register: u16) -> Option<u64> {
+        match register {
+            PC => Some(self.pc.0),
+            _ => known_in(self, register),
+        }
+    }
+
     /// The address whose rules, function and line are those of the frame: a caller's is inside of its call,
     /// which may be the last instruction of a function.
     pub fn look_up(&self) -> Avma {

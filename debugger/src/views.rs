@@ -21,6 +21,7 @@ pub fn stop(navigator: &Navigator, stop: Stop, watch: &Watch<'_>) -> Result<Stop
         from: stop.from.to_string(),
         crossed_gap: stop.crossed_gap,
         place: place(navigator, watch)?,
+        displays: Vec::new(),
     })
 }
 

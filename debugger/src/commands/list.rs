@@ -186,32 +186,37 @@ pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<
     })
 }
 
-/// `x/NI ADDRESS`: instructions; memory is not recovered from a trace.
+/// `x/NI LOCATION`, of what is no expression.
 pub(super) fn examine(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let (format, place) = super::values::format_of(arguments);
+    let count = format
+        .strip_suffix('i')
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(1);
     let navigator = &*context.navigator;
-    let (format, place) = match arguments.strip_prefix('/') {
-        Some(rest) => rest.split_once(char::is_whitespace).unwrap_or((rest, "$pc")),
-        None => ("i", arguments),
-    };
-    let count = match format.strip_suffix('i') {
-        Some("") => 1,
-        Some(count) => count
-            .parse()
-            .ok()
-            .filter(|&count| count <= MAX_INSTRUCTIONS)
-            .unwrap_or(MAX_INSTRUCTIONS),
-        None => {
-            return Err(Error::Cannot(format!(
-                "x/{format} needs memory, which a trace does not have yet; x/NI shows instructions"
-            )));
-        }
-    };
-    let place = if place.trim().is_empty() { "$pc" } else { place };
+    let at = location::address(
+        navigator.process()?,
+        place.trim_start_matches('*'),
+        navigator.pc(),
+    )?;
+    instructions(context, at.0, count)
+}
+
+/// So many instructions at an address.
+pub(super) fn instructions(context: &Context<'_>, at: u64, count: u64) -> Result<Output> {
+    let navigator = &*context.navigator;
+    let count = usize::try_from(count).unwrap_or(usize::MAX).min(MAX_INSTRUCTIONS);
     let process = navigator.process()?;
-    let at = location::address(process, place.trim_start_matches('*'), navigator.pc())?;
-    let end = Avma(at.0.saturating_add(count as u64 * 15));
+    let end = Avma(at.saturating_add(count as u64 * 15));
     let version = navigator.thread()?.history.version(navigator.index());
-    let lines = disassembled(process, version, at..end, count, navigator.flavor, navigator.pc());
+    let lines = disassembled(
+        process,
+        version,
+        Avma(at)..end,
+        count,
+        navigator.flavor,
+        navigator.pc(),
+    );
     Ok(Output::Disassembly {
         function: None,
         lines,

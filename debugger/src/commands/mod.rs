@@ -5,18 +5,20 @@ mod breakpoints;
 mod calls;
 mod compare;
 mod crash;
+mod display;
 mod goto;
 mod help;
 mod info;
 mod latency;
 mod list;
 mod motion;
-mod print;
 mod search;
 mod settings;
 mod several;
 mod stack;
 mod table;
+mod values;
+mod x;
 
 pub use table::COMMANDS;
 
@@ -189,7 +191,11 @@ fn execute_one(navigator: &mut Navigator, line: &str, watch: &Watch<'_>) -> Resu
     let (command, arguments) = parse(line)?;
     navigator.breakpoints.due.clear();
     navigator.with_earlier(watch, |navigator| {
-        (command.run)(&mut Context { navigator, watch }, arguments.trim())
+        let mut output = (command.run)(&mut Context { navigator, watch }, arguments.trim())?;
+        if let Output::Stop(view) = &mut output {
+            view.displays = values::displayed(navigator, watch)?;
+        }
+        Ok(output)
     })
 }
 

@@ -10,6 +10,7 @@ mod lists;
 mod place;
 mod several;
 mod text;
+mod values;
 
 pub use crash::CrashView;
 pub use flow::{FileHit, HistoryStep, HistoryView, LineHit, SearchView};
@@ -18,12 +19,14 @@ pub use lists::{BreakpointView, FunctionView, GapView, ModuleView, NowView, Sour
 pub use place::{Place, SourceView, StopView, WhenView};
 pub use several::Answer;
 pub use text::{Paint, Text};
+pub use values::{MemoryLine, NamedValue};
 
 use crate::calls::{CallTree, Caller};
 use crate::compare::Comparison;
 use crate::disassembly;
 use crate::registers::Register;
 use crate::stack::Stack;
+use crate::values::{Shown, ShownMember};
 use serde::Serialize;
 
 /// The answer of a command.
@@ -82,10 +85,23 @@ pub enum Output {
     Registers { registers: Vec<Register> },
     /// `print`.
     Value {
-        name: String,
-        value: u64,
-        symbol: Option<String>,
+        /// `$1` is 1; absent where there is no value.
+        number: Option<usize>,
+        expression: String,
+        value: Shown,
     },
+    /// `info locals`, `info args`.
+    Variables {
+        variables: Vec<ShownMember>,
+        #[serde(skip)]
+        none: &'static str,
+    },
+    /// `ptype`, `whatis`.
+    Type { expression: String, text: String },
+    /// `x`.
+    Memory { lines: Vec<MemoryLine> },
+    /// `display`, `info display`.
+    Displays { displays: Vec<NamedValue> },
     /// `info sharedlibrary`.
     Modules { modules: Vec<ModuleView> },
     /// `info gaps`.
@@ -156,10 +172,15 @@ impl Output {
             Self::Breakpoint { breakpoint } => breakpoint.render_new(to),
             Self::Threads { threads } => lists::render_threads(threads, to),
             Self::Registers { registers } => lists::render_registers(registers, to),
-            Self::Value { name, value, symbol } => match symbol {
-                Some(symbol) => to.line(format!("{name} = {value:#x} <{symbol}>")),
-                None => to.line(format!("{name} = {value:#x}")),
-            },
+            Self::Value {
+                number,
+                expression,
+                value,
+            } => values::render_value(*number, expression, value, to),
+            Self::Variables { variables, none } => values::render_variables(variables, none, to),
+            Self::Type { text, .. } => values::render_type(text, to),
+            Self::Memory { lines } => values::render_memory(lines, to),
+            Self::Displays { displays } => values::render_displays(displays, to),
             Self::Modules { modules } => lists::render_modules(modules, to),
             Self::Gaps { gaps } => lists::render_gaps(gaps, to),
             Self::Functions { functions, more } => lists::render_functions(functions, *more, to),

@@ -37,6 +37,9 @@ pub struct StopView {
     pub crossed_gap: Option<String>,
     /// Where it stopped.
     pub place: Place,
+    /// What `display` asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub displays: Vec<super::NamedValue>,
 }
 
 /// The answer of `when`.
@@ -98,6 +101,9 @@ impl StopView {
             StopReason::Canceled => to.line("Canceled; nothing moved."),
         }
         self.place.render(&prefix, to);
+        if !self.displays.is_empty() {
+            super::values::render_displays(&self.displays, to);
+        }
     }
 }
 

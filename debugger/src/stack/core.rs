@@ -39,7 +39,7 @@ enum Meeting {
 }
 
 /// The stack of a thread in the core; `None`: the core does not have the thread.
-pub(super) fn unwound<'a>(session: &Session, thread: &'a Thread) -> Option<&'a Unwound> {
+pub(crate) fn unwound<'a>(session: &Session, thread: &'a Thread) -> Option<&'a Unwound> {
     let find = || {
         let (registers, core) = (session.end_registers(thread.tid)?, session.core()?);
         let process = session.process(thread)?;

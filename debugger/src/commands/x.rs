@@ -1,0 +1,200 @@
+//! `x`: memory at an address.
+
+use super::values::with_scene;
+use super::{Context, list};
+use crate::error::{Error, Result};
+use crate::output::{MemoryLine, Output};
+use crate::values::{Failure, Number, Scene, Shower, integer, lettered, parse};
+use backtrail_symbolizer::types::Encoding;
+
+/// No more are shown at once.
+const MAX_COUNT: u64 = 4096;
+
+/// How memory is shown.
+struct Format {
+    count: u64,
+    letter: char,
+    /// In bytes.
+    size: u64,
+}
+
+/// `x/NFU ADDRESS`.
+pub(super) fn examine(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let (format, place) = super::values::format_of(arguments);
+    let instructions = format.ends_with('i') || (format.is_empty() && place.is_empty());
+    let format = Format::parse(format)?;
+    let place = if place.is_empty() { "$pc" } else { place };
+    let at = with_scene(context.navigator, context.watch, |scene| address(scene, place));
+    if instructions {
+        // What is no expression may be a function or an address of code.
+        return match at {
+            Ok(at) => list::instructions(context, at, format.count),
+            Err(_) => list::examine(context, arguments),
+        };
+    }
+    let at = at?;
+    let lines = with_scene(context.navigator, context.watch, |scene| {
+        Ok(match format.letter {
+            's' => strings(scene, at, &format),
+            _ => numbers(scene, at, &format),
+        })
+    })?;
+    Ok(Output::Memory { lines })
+}
+
+impl Format {
+    fn parse(text: &str) -> Result<Self> {
+        let wrong = || {
+            Error::Cannot(format!(
+                "\"/{text}\" is no format: give a count, a letter of xduotacfsi, and a size b, h, w or g"
+            ))
+        };
+        let end = text
+            .find(|character: char| !character.is_ascii_digit())
+            .unwrap_or(text.len());
+        let (count, letters) = text.split_at(end);
+        let count = match count {
+            "" => 1,
+            count => count.parse::<u64>().map_err(|_| wrong())?.min(MAX_COUNT),
+        };
+        let (mut letter, mut size) = (None, None);
+        for character in letters.chars() {
+            match character {
+                'b' => size = Some(1),
+                'h' => size = Some(2),
+                'w' => size = Some(4),
+                'g' => size = Some(8),
+                'x' | 'd' | 'u' | 'o' | 't' | 'a' | 'c' | 'f' | 's' | 'i' | 'z' => letter = Some(character),
+                _ => return Err(wrong()),
+            }
+        }
+        let letter = letter.unwrap_or('x');
+        let default = match letter {
+            'a' | 'f' => 8,
+            'c' | 's' => 1,
+            _ => 4,
+        };
+        Ok(Self {
+            count,
+            letter,
+            size: if letter == 'a' { 8 } else { size.unwrap_or(default) },
+        })
+    }
+}
+
+/// The address that an expression means: the value of a number or pointer, the place of anything else.
+fn address(scene: &Scene<'_>, text: &str) -> Result<u64> {
+    let parsed = parse(text, scene)?;
+    let found = scene
+        .evaluate(&parsed)
+        .and_then(|value| scene.without_reference(value))
+        .and_then(|value| match value.ty.is_scalar() {
+            true => scene
+                .pointer(&value.clone())
+                .or_else(|_| match scene.number(&value)?.0 {
+                    Number::Integer(number) => Ok(number as u64),
+                    Number::Float(number) => Ok(number as u64),
+                }),
+            false => match value.address() {
+                Some(at) => Ok(at),
+                None => Err(Failure::Error(Error::Cannot(
+                    "it has no address: it is not in memory".to_owned(),
+                ))),
+            },
+        });
+    found.map_err(|failure| match failure {
+        Failure::Error(error) => error,
+        Failure::Gap(gap) => Error::UnknownValue {
+            name: text.to_owned(),
+            why: gap.reason(),
+        },
+    })
+}
+
+fn label(scene: &Scene<'_>, at: u64) -> String {
+    match scene.symbol(at) {
+        Some(symbol) => format!("{at:#x} <{symbol}>:"),
+        None => format!("{at:#x}:"),
+    }
+}
+
+fn strings(scene: &Scene<'_>, start: u64, format: &Format) -> Vec<MemoryLine> {
+    let shower = Shower::new(scene, None);
+    let mut at = start;
+    let mut lines = Vec::new();
+    for _ in 0..format.count {
+        let (text, length) = shower.string_and_length(at);
+        lines.push(MemoryLine {
+            address: at,
+            label: label(scene, at),
+            unknown: text.contains("<unknown: ").then(|| text.clone()),
+            values: vec![text],
+        });
+        match length {
+            Some(length) => at = at.wrapping_add(length),
+            None => break,
+        }
+    }
+    lines
+}
+
+fn numbers(scene: &Scene<'_>, start: u64, format: &Format) -> Vec<MemoryLine> {
+    let per_line = match (format.letter, format.size) {
+        ('c', _) => 8,
+        ('a', _) | ('t', 4) => 2,
+        ('t', 8) => 1,
+        ('f', 8) => 2,
+        (_, 1) => 8,
+        (_, 2) => 8,
+        (_, 8) => 2,
+        _ => 4,
+    };
+    let shower = Shower::new(scene, None);
+    let mut lines: Vec<MemoryLine> = Vec::new();
+    for number in 0..format.count {
+        let at = start.wrapping_add(number.wrapping_mul(format.size));
+        if number % per_line == 0 {
+            lines.push(MemoryLine {
+                address: at,
+                label: label(scene, at),
+                values: Vec::new(),
+                unknown: None,
+            });
+        }
+        let Some(line) = lines.last_mut() else { break };
+        let mut bytes = [0; 8];
+        let Some(part) = bytes.get_mut(..format.size as usize) else {
+            break;
+        };
+        if let Err(why) = scene.source.memory(at, part) {
+            line.values.push(format!("<unknown: {why}>"));
+            line.unknown = Some(why.to_string());
+            break;
+        }
+        line.values.push(written(&shower, part, format));
+    }
+    lines
+}
+
+fn written(shower: &Shower<'_>, bytes: &[u8], format: &Format) -> String {
+    let bits = bytes.len() as u64 * 8;
+    let letter = match format.letter {
+        'a' => {
+            let at = integer(bytes, false, bits).unwrap_or_default() as u64;
+            return shower.with_symbol(at);
+        }
+        // Numbers stand below each other.
+        'x' => 'z',
+        letter => letter,
+    };
+    let encoding = match letter {
+        'c' | 'd' => Encoding::Signed,
+        'f' if bytes.len() >= 4 => Encoding::Float,
+        _ => Encoding::Unsigned,
+    };
+    if letter == 't' {
+        let value = integer(bytes, false, bits).unwrap_or_default();
+        return format!("{value:0width$b}", width = bits as usize);
+    }
+    lettered(bytes, letter, encoding, bits).unwrap_or_else(|| "?".to_owned())
+}

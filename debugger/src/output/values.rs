@@ -1,0 +1,81 @@
+//! Values, variables, types and memory as text.
+
+use super::Text;
+use crate::values::{Shown, ShownMember};
+use serde::Serialize;
+
+/// A line of memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MemoryLine {
+    /// Where it starts.
+    pub address: u64,
+    /// The address with the symbol there.
+    #[serde(skip)]
+    pub label: String,
+    /// What is there, as it is shown.
+    pub values: Vec<String>,
+    /// Why not all of it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
+}
+
+/// An expression that is displayed, and its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NamedValue {
+    /// Its number.
+    pub number: u32,
+    /// The letter that stood behind the slash, or nothing.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub format: String,
+    /// The expression.
+    pub expression: String,
+    /// Its value.
+    pub value: Shown,
+}
+
+pub(super) fn render_value(number: Option<usize>, expression: &str, value: &Shown, to: &mut Text) {
+    match number {
+        Some(number) => to.line(format!("${number} = {}", value.text)),
+        None => to.line(format!("{expression} = {}", value.text)),
+    }
+}
+
+pub(super) fn render_variables(variables: &[ShownMember], none: &str, to: &mut Text) {
+    if variables.is_empty() {
+        to.line(none);
+    }
+    for variable in variables {
+        to.line(format!("{} = {}", variable.name, variable.value.text));
+    }
+}
+
+pub(super) fn render_type(text: &str, to: &mut Text) {
+    for (number, line) in text.lines().enumerate() {
+        match number {
+            0 => to.line(format!("type = {line}")),
+            _ => to.line(line),
+        }
+    }
+}
+
+pub(super) fn render_memory(lines: &[MemoryLine], to: &mut Text) {
+    for line in lines {
+        to.line(format!("{}\t{}", line.label, line.values.join("\t")));
+    }
+}
+
+pub(super) fn render_displays(displays: &[NamedValue], to: &mut Text) {
+    if displays.is_empty() {
+        to.line("Nothing is displayed; `display EXPRESSION` shows a value after each move.");
+    }
+    for display in displays {
+        let format = match display.format.as_str() {
+            "" => String::new(),
+            letters => format!("/{letters} "),
+        };
+        to.line(format!(
+            "{}: {format}{} = {}",
+            display.number, display.expression, display.value.text
+        ));
+    }
+}

@@ -1,0 +1,38 @@
+//! Values: variables, expressions, memory.
+//!
+//! A [`Scene`] is a frame with its names. What it knows of registers and memory comes from a [`ValueSource`]: the
+//! core at the crash, and nothing before it. A value that is not certain is `<unknown: why>`.
+
+mod arithmetic;
+mod cpp;
+mod evaluate;
+mod expanded;
+mod float;
+mod frame;
+mod layout;
+mod lexer;
+mod members;
+mod names;
+mod parser;
+mod registers;
+mod rust;
+mod scalar;
+mod scene;
+mod show;
+mod source;
+mod text;
+mod types;
+mod value;
+
+pub use show::{Shown, ShownMember};
+
+pub(crate) use arithmetic::{Number, integer};
+pub(crate) use evaluate::{Evaluated, Failure};
+pub(crate) use expanded::expanded;
+pub(crate) use frame::SelectedFrame;
+pub(crate) use parser::{Expression, parse};
+pub(crate) use scalar::lettered;
+pub(crate) use scene::Scene;
+pub(crate) use show::Shower;
+pub(crate) use types::Ty;
+pub(crate) use value::Value;
