@@ -167,6 +167,10 @@ pub const PROGRAMS: &[Program] = &[
     program("crash_late", "crash_late.c", &["-O2", "-fomit-frame-pointer"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_smash", "crash_smash.c", &["-O1", "-fno-stack-protector"], ALL, Ending::Signal(SIGSEGV)),
     timed(program("requests", "requests.c", &["-O1", "-fno-inline", "-fno-optimize-sibling-calls"], ALL, OK)),
+    program("values", "values.c", &["-O0"], ALL, Ending::Signal(SIGSEGV)),
+    program("values_optimized", "values.c", &["-O2"], ALL, Ending::Signal(SIGSEGV)),
+    program("containers", "containers.cpp", &["-O0", "-std=c++17"], ALL, Ending::Signal(SIGSEGV)),
+    timed(program("owned", "owned.rs", &["-Cpanic=abort"], RUST, Ending::Signal(SIGABRT))),
     program("bare", "bare.S", &[], STATIC, OK),
 ];
 
