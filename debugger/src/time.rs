@@ -70,17 +70,19 @@ impl Timebase {
     /// A length of time between so many ticks and so many.
     #[must_use]
     pub fn duration(&self, ticks: [u64; 2]) -> Duration {
-        let in_ns = |ticks: u64| {
-            let conversion = self.conversion?;
-            let nanos = conversion.nanos(Tsc(ticks)).0;
-            Some(nanos.wrapping_sub(conversion.nanos(Tsc(0)).0))
+        let in_ns = |conversion: TscConversion| {
+            let zero = conversion.nanos(Tsc(0)).0;
+            let [shortest, longest] = ticks.map(|ticks| conversion.nanos(Tsc(ticks)).0);
+            // What remains of a nanosecond belongs to the upper bound.
+            let remains = conversion.tsc(backtrail_pt::Nanos(longest)).0 < ticks[1];
+            [
+                shortest.wrapping_sub(zero),
+                longest.wrapping_add(u64::from(remains)).wrapping_sub(zero),
+            ]
         };
-        let [shortest, longest] = ticks.map(in_ns);
         Duration {
             ticks,
-            ns: shortest
-                .zip(longest)
-                .map(|(shortest, longest)| [shortest, longest]),
+            ns: self.conversion.map(in_ns),
         }
     }
 }
@@ -183,6 +185,18 @@ mod tests {
         });
         assert_eq!(last.to_string(), "0 ns or later");
         assert_eq!(base.tsc_at(-1_200_000), Some(Tsc(400_000)));
+    }
+
+    #[test]
+    fn no_length_is_longer_than_its_upper_bound() {
+        let base = Timebase {
+            conversion: TscConversion::new(2, 3, 7),
+            zero: None,
+        };
+        // Three quarters of a nanosecond a tick.
+        assert_eq!(base.duration([4, 8]).ns, Some([3, 6]));
+        assert_eq!(base.duration([1, 9]).ns, Some([0, 7]));
+        assert_eq!(base.duration([0, 0]).ns, Some([0, 0]));
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub(crate) fn is_signed(encoding: Encoding) -> bool {
 /// A number with a fraction out of its bytes. The value of an x87 number is rounded.
 pub(crate) fn float(bytes: &[u8]) -> Option<f64> {
     match *bytes {
-        [a, b, c, d] => Some(f32::from_le_bytes([a, b, c, d]).into()),
+        [a, b, c, d] => Some(super::float::widened(u32::from_le_bytes([a, b, c, d]))),
         [a, b, c, d, e, f, g, h] => Some(f64::from_le_bytes([a, b, c, d, e, f, g, h])),
         _ => super::float::extended(bytes),
     }
