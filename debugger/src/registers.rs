@@ -1,6 +1,5 @@
 //! Registers: exact at the end of a thread that the core has, unknown before.
 
-use crate::error::{Error, Result};
 use crate::navigator::Navigator;
 use serde::Serialize;
 
@@ -25,30 +24,6 @@ const NAMES: [&str; 26] = [
 #[must_use]
 pub fn all(navigator: &Navigator) -> Vec<Register> {
     NAMES.iter().map(|name| register(navigator, name)).collect()
-}
-
-/// The register that `name` (with or without `$`) means at the current position.
-///
-/// # Errors
-/// When there is no such register, or its value is unknown.
-pub fn value(navigator: &Navigator, name: &str) -> Result<u64> {
-    let plain = name.trim_start_matches('$');
-    let plain = match plain {
-        "pc" => "rip",
-        "sp" => "rsp",
-        "fp" => "rbp",
-        other => other,
-    };
-    if !NAMES.contains(&plain) {
-        return Err(Error::Cannot(format!(
-            "\"{name}\" is no register; variables and memory are not recovered from a trace yet, `info registers` lists what there is"
-        )));
-    }
-    let register = register(navigator, plain);
-    register.value.ok_or_else(|| Error::UnknownValue {
-        name: name.to_owned(),
-        why: register.unknown.unwrap_or_default(),
-    })
 }
 
 fn register(navigator: &Navigator, name: &str) -> Register {
