@@ -21,8 +21,8 @@ pub fn options(decode: &Decode) -> Result<OpenOptions, Failure> {
 
 /// Opens and decodes, with a progress bar.
 pub fn session(path: &Path, options: &OpenOptions, interrupt: &Interrupt) -> Result<Session, Failure> {
-    let bar = Bar::new("decoding");
-    let progress = |progress: Progress| bar.update(progress.done, progress.total);
+    let bar = Bar::default();
+    let progress = |progress: Progress| bar.update(progress);
     Ok(Session::open(
         path,
         options,

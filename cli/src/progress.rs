@@ -1,15 +1,16 @@
-//! A progress bar on a terminal, after the first half second; nothing anywhere else.
+//! A progress bar on a terminal, after a fifth of a second; nothing anywhere else.
 
+use backtrail_decoder::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long work may take before it shows a bar.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// For pieces of long work one after the other: shown while one takes long, gone when it is done.
+#[derive(Default)]
 pub struct Bar {
-    what: &'static str,
     shown: Mutex<Shown>,
 }
 
@@ -21,16 +22,9 @@ struct Shown {
 }
 
 impl Bar {
-    /// A bar that will say `what` is being done.
-    pub fn new(what: &'static str) -> Self {
-        Self {
-            what,
-            shown: Mutex::default(),
-        }
-    }
-
-    /// `done` of `total` (0: not known).
-    pub fn update(&self, done: u64, total: u64) {
+    /// Shows how far the work is.
+    pub fn update(&self, progress: Progress) {
+        let Progress { stage, done, total } = progress;
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if total != 0 && done >= total {
             shown.clear();
@@ -44,9 +38,9 @@ impl Bar {
             let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
             let style = "{msg} [{bar:30}] {percent}% {eta}";
             bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
-            bar.set_message(self.what);
             bar
         });
+        bar.set_message(stage.describe());
         bar.set_length(total.max(done));
         bar.set_position(done);
     }

@@ -5,11 +5,14 @@ use crate::latency::{Gauge, Unit};
 use crate::session::{Session, Thread};
 use crate::source;
 use crate::time::{Duration, Time};
-use backtrail_decoder::{CallId, Entered, Forest, Left, Watch};
+use backtrail_decoder::{CallId, Entered, Forest, Left, Stage, Watch};
 use backtrail_pt::Avma;
-use rustc_hash::FxHashMap;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Calls between two looks at whether to stop.
+const OFTEN: usize = 4096;
 
 /// A call, for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -200,15 +203,13 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// The calls of the functions with these entries.
-    pub fn of<'b>(
-        &self,
-        entries: &'b BTreeSet<Avma>,
-    ) -> impl DoubleEndedIterator<Item = CallId> + use<'a, 'b> {
+    /// The calls of the functions with these entries, in order.
+    ///
+    /// # Errors
+    /// When canceled.
+    pub fn of(&self, entries: &BTreeSet<Avma>, watch: &Watch<'_>) -> Result<Cow<'a, [CallId]>> {
         let process = self.session.process(self.thread);
-        let forest = self.forest;
-        let mut known: FxHashMap<Avma, bool> = FxHashMap::default();
-        let is_of = move |at: Avma| {
+        let is_of = |at: Avma| {
             let entry = || {
                 process
                     .and_then(|process| process.symbols.function_at(at))
@@ -216,17 +217,29 @@ impl<'a> Calls<'a> {
             };
             entries.contains(&at) || entry().is_some_and(|entry| entries.contains(&entry))
         };
-        forest.ids().filter(move |&id| {
-            let at = forest.call(id).function;
-            *known.entry(at).or_insert_with(|| is_of(at))
-        })
+        let all = self.forest.by_function(watch)?;
+        let mut found = all.filter(|&(at, _)| is_of(at)).map(|(_, calls)| calls);
+        let first = found.next().unwrap_or(&[]);
+        let Some(second) = found.next() else {
+            return Ok(Cow::Borrowed(first));
+        };
+        let mut calls = [first, second].concat();
+        found.for_each(|more| calls.extend(more));
+        calls.sort_unstable();
+        Ok(Cow::Owned(calls))
     }
 
     /// Who called the functions with these entries, by calling line, the most frequent first.
-    #[must_use]
-    pub fn callers(&self, entries: &BTreeSet<Avma>) -> Vec<Caller> {
+    ///
+    /// # Errors
+    /// When canceled.
+    pub fn callers(&self, entries: &BTreeSet<Avma>, watch: &Watch<'_>) -> Result<Vec<Caller>> {
         let mut sites: BTreeMap<Option<Avma>, (u64, u64, u64)> = BTreeMap::new();
-        for id in self.of(entries) {
+        let of_function = self.of(entries, watch)?;
+        for (number, &id) in of_function.iter().enumerate() {
+            if number % OFTEN == 0 {
+                watch.report(Stage::Measure, number as u64, of_function.len() as u64)?;
+            }
             let call = self.forest.call(id);
             let (pc, index) = match call.entered {
                 Entered::Call { site } | Entered::TailCall { site } => (self.thread.history.pc(site), site),
@@ -257,7 +270,7 @@ impl<'a> Calls<'a> {
             })
             .collect();
         callers.sort_by_key(|caller| std::cmp::Reverse(caller.count));
-        callers
+        Ok(callers)
     }
 }
 

@@ -37,6 +37,9 @@ pub trait Lines {
     /// The inlined copies around `pc`.
     fn chain(&self, pc: Avma) -> ChainId;
 
+    /// The code of the function that `pc` is in; `None`: no symbol covers it.
+    fn function(&self, pc: Avma) -> Option<Range<Avma>>;
+
     /// The copies around the innermost copy of `chain`; `None` when it is none.
     fn around(&self, chain: ChainId) -> Option<ChainId>;
 
@@ -164,6 +167,10 @@ impl Lines for CodeMap {
 
     fn chain(&self, pc: Avma) -> ChainId {
         self.site(pc).1
+    }
+
+    fn function(&self, pc: Avma) -> Option<Range<Avma>> {
+        self.symbols.function_at(pc).map(|function| function.range)
     }
 
     fn around(&self, chain: ChainId) -> Option<ChainId> {

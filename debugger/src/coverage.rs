@@ -5,7 +5,7 @@
 //! history has, so the count of a line in a loop is that of its rounds. What ran in gaps is not known, and not counted.
 
 use crate::error::{Error, Result};
-use crate::session::{Process, Thread};
+use crate::session::Process;
 use backtrail_decoder::{History, Watch};
 use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
@@ -27,6 +27,7 @@ pub struct LineCount {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     files: FxHashMap<Arc<str>, BTreeMap<u32, LineCount>>,
+    executions: FxHashMap<Avma, u64>,
 }
 
 /// Instructions between two looks at whether to stop.
@@ -46,7 +47,7 @@ impl Coverage {
             }
         }
         let mut coverage = Self::default();
-        for (number, (at, count)) in executions.into_iter().enumerate() {
+        for (number, (&at, &count)) in executions.iter().enumerate() {
             if number % OFTEN == 0 && watch.is_canceled() {
                 return Err(Error::Canceled);
             }
@@ -56,6 +57,7 @@ impl Coverage {
                 coverage.add(row.file, row.line, at, count, at_start);
             }
         }
+        coverage.executions = executions;
         Ok(coverage)
     }
 
@@ -79,6 +81,12 @@ impl Coverage {
         self.files.get(file)?.get(&line).map(|known| known.count)
     }
 
+    /// How often the instruction at an address ran.
+    #[must_use]
+    pub fn executions(&self, at: Avma) -> u64 {
+        self.executions.get(&at).copied().unwrap_or(0)
+    }
+
     /// The files of which a line ran, each with these lines, in no order.
     pub fn files(&self) -> impl Iterator<Item = (&Arc<str>, &BTreeMap<u32, LineCount>)> {
         self.files.iter()
@@ -89,22 +97,18 @@ impl Coverage {
 #[must_use]
 pub fn counts(
     coverage: &Coverage,
-    thread: &Thread,
     process: &Process,
     file: &str,
     first: u32,
     lines: usize,
 ) -> Vec<Option<u64>> {
-    let history = &thread.history;
     // A line's code may be empty: then it ran when what stands at its address did.
     let passed = |line: u32| {
         let found = process.symbols.addresses_of_line(file, line);
         let of_line = found
             .iter()
             .filter(|found| found.line == line && *found.file == *file);
-        of_line
-            .map(|found| history.count_at(0..history.len(), &found.address.into()))
-            .max()
+        of_line.map(|found| coverage.executions(found.address)).max()
     };
     let count = |line: u32| coverage.count(file, line).or_else(|| passed(line));
     (first..).take(lines).map(count).collect()

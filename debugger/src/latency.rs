@@ -14,7 +14,7 @@ pub use spread::Spread;
 use crate::calls::Calls;
 use crate::error::Result;
 use crate::session::{Session, Thread};
-use backtrail_decoder::{CallId, Watch};
+use backtrail_decoder::{CallId, Stage, Watch};
 use backtrail_pt::{Avma, Tid};
 use gauge::Cover;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,9 +91,10 @@ impl Latencies {
         let gauge = Gauge::new(thread, calls.forest(), self.unit, session.times());
         let mut outermost_until = 0;
         let mut covered = Cover::within(0, u64::MAX);
-        for (number, call) in calls.of(entries).enumerate() {
-            if number % OFTEN == 0 && watch.is_canceled() {
-                return Err(crate::Error::Canceled);
+        let of_function = calls.of(entries, watch)?;
+        for (number, &call) in of_function.iter().enumerate() {
+            if number % OFTEN == 0 {
+                watch.report(Stage::Measure, number as u64, of_function.len() as u64)?;
             }
             let stretch = match gauge.stretch(call) {
                 Ok(stretch) => stretch,

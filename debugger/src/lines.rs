@@ -16,12 +16,19 @@
 //! ones in opposite order. `next` and `reverse-next` do the same among the line starts whose frame
 //! the current frame is within, which leaves out those in callees.
 
+mod frames;
+mod own;
+mod starts;
+
 use crate::code::{ChainId, Lines, Statement};
 use crate::error::{Error, Result};
 use crate::session::begins_unseen;
-use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left, Watch};
+use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left, PcSet, Stage, Watch};
 use backtrail_pt::{Avma, Cofi};
-use std::sync::atomic::Ordering;
+pub(crate) use own::Own;
+pub use starts::Statements;
+use std::borrow::Cow;
+use std::ops::Range;
 
 /// Finds line starts in one thread's history.
 #[derive(Clone, Copy)]
@@ -34,6 +41,8 @@ pub struct LineStarts<'a> {
     pub forest: &'a Forest,
     /// Which line it belongs to.
     pub lines: &'a dyn Lines,
+    /// Where the history has statements at all.
+    pub statements: &'a Statements,
     /// Ends long searches.
     pub watch: &'a Watch<'a>,
 }
@@ -88,138 +97,19 @@ impl<'a> LineStarts<'a> {
         let Some(id) = self.forest.call_at(index) else {
             return Ok(false);
         };
-        let mut at = index;
-        while let Some(before) = self.own_before(id, at) {
-            at = before;
-            let Some(candidate) = self.statement(at) else {
-                continue;
-            };
-            if candidate == statement {
-                return Ok(false);
+        let precedes = |pc: Avma| {
+            let candidate = self.lines.statement(pc);
+            candidate.is_some_and(|candidate| {
+                candidate.chain == statement.chain || !self.lines.is_within(candidate.chain, statement.chain)
+            })
+        };
+        match Own::new(self, id, index, precedes).previous(0)? {
+            Some(predecessor) => Ok(self.statement(predecessor) != Some(statement)),
+            None => {
+                self.needs_beginning(id)?;
+                Ok(true)
             }
-            let inlined_callee =
-                candidate.chain != statement.chain && self.lines.is_within(candidate.chain, statement.chain);
-            if !inlined_callee {
-                return Ok(true);
-            }
-            self.check(at)?;
         }
-        self.needs_beginning(id)?;
-        Ok(true)
-    }
-
-    /// The first line start after `from` and before `limit`.
-    pub fn next_start(&self, from: u64, limit: u64) -> Result<Option<u64>> {
-        let limit = limit.min(self.history.len());
-        let first = from.saturating_add(1);
-        let mut before = self.history.instruction(from).map(|found| found.pc);
-        let mut before_call = self.forest.call_at(from);
-        for (index, instruction) in (first..limit).zip(self.history.walk(first)) {
-            let statement = self.lines.statement(instruction.pc);
-            if let Some(statement) = statement {
-                let call = self.forest.call_at(index);
-                let goes_on =
-                    before_call == call && before.and_then(|pc| self.lines.statement(pc)) == Some(statement);
-                before_call = call;
-                if !goes_on && self.is_start(index)? {
-                    return Ok(Some(index));
-                }
-            } else {
-                before_call = None;
-            }
-            before = Some(instruction.pc);
-            self.check(index)?;
-        }
-        Ok(None)
-    }
-
-    /// The last line start before `from`, at `limit` or after.
-    pub fn previous_start(&self, from: u64, limit: u64) -> Result<Option<u64>> {
-        let mut walker = self.history.walk(from);
-        let mut ahead: Option<(u64, Statement)> = None;
-        while walker.index() > limit {
-            let Some(instruction) = walker.prev() else { break };
-            let index = walker.index();
-            let statement = self.lines.statement(instruction.pc);
-            if let Some((later, of_later)) = ahead {
-                let goes_on =
-                    statement == Some(of_later) && self.forest.call_at(index) == self.forest.call_at(later);
-                if !goes_on && self.is_start(later)? {
-                    return Ok(Some(later));
-                }
-            }
-            ahead = statement.map(|statement| (index, statement));
-            self.check(index)?;
-        }
-        match ahead {
-            Some((index, _)) if self.is_start(index)? => Ok(Some(index)),
-            _ => Ok(None),
-        }
-    }
-
-    /// The first line start after `from` and before `limit` in `frame` or a frame that it is within.
-    pub fn next_in_frame(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
-        let mut frame = Some(frame);
-        let mut at = from.saturating_add(1);
-        while at < limit.min(self.history.len()) {
-            let Some(here) = self.forest.call_at(at) else {
-                break;
-            };
-            let Some(now) = frame else {
-                // The calls that it was within are over and none is known around them: any line will do.
-                frame = self.frame(at);
-                if self.is_start(at)? {
-                    return Ok(Some(at));
-                }
-                at += 1;
-                continue;
-            };
-            if at >= self.forest.call(now.call).end {
-                frame = self.around(now)?;
-                continue;
-            }
-            if here != now.call {
-                at = self
-                    .child_around(now.call, here)
-                    .map_or(at + 1, |child| child.end.max(at + 1));
-                continue;
-            }
-            if self.stops_in(at, now)? {
-                return Ok(Some(at));
-            }
-            at += 1;
-            self.check(at)?;
-        }
-        Ok(None)
-    }
-
-    /// The last line start before `from`, at `limit` or after, in `frame` or a frame that it is within.
-    pub fn previous_in_frame(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
-        let mut frame = Some(frame);
-        let mut at = from;
-        while at > limit {
-            let Some(now) = frame else {
-                frame = self.frame(at - 1);
-                if frame.is_none() {
-                    break;
-                }
-                continue;
-            };
-            match self.own_before(now.call, at) {
-                Some(before) if before < limit => break,
-                Some(before) => at = before,
-                None => {
-                    at = self.forest.call(now.call).first.min(at);
-                    frame = self.around(now)?;
-                    continue;
-                }
-            }
-            if self.stops_in(at, now)? {
-                return Ok(Some(at));
-            }
-            self.check(at)?;
-        }
-        Ok(None)
     }
 
     /// The last instruction before `index` that `call` itself executed.
@@ -238,6 +128,15 @@ impl<'a> LineStarts<'a> {
                 .map_or(at - 1, |child| child.first.min(at - 1));
         }
         None
+    }
+
+    /// The code that a call can have executed itself: its function's. Where no symbol tells that, any with lines.
+    fn code_of(&self, call: CallId) -> Cow<'_, PcSet> {
+        let function = self.lines.function(self.forest.call(call).function);
+        match function {
+            Some(function) => Cow::Owned(PcSet::from_ranges([function])),
+            None => Cow::Borrowed(self.statements()),
+        }
     }
 
     /// What is to be answered depends on how a call began.
@@ -291,27 +190,52 @@ impl<'a> LineStarts<'a> {
         }
     }
 
-    fn stops_in(&self, index: u64, frame: FrameKey) -> Result<bool> {
-        let Some(statement) = self.statement(index) else {
-            return Ok(false);
-        };
-        Ok(self.lines.is_within(frame.chain, statement.chain) && self.is_start(index)?)
-    }
-
-    pub(crate) fn check(&self, index: u64) -> Result<()> {
+    /// What looks for something has come from one index to another: tells how far that is, now and then.
+    ///
+    /// # Errors
+    /// When canceled.
+    pub(crate) fn passed(&self, from: u64, index: u64) -> Result<()> {
         const OFTEN: u64 = 0xfff;
-        if index & OFTEN == 0 {
-            self.check_now()?;
+        match index & OFTEN {
+            0 => self.report(from, index),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
-    pub(crate) fn check_now(&self) -> Result<()> {
-        if self.watch.cancel.load(Ordering::Relaxed) {
-            return Err(Error::Canceled);
-        }
-        Ok(())
+    /// The same, before a search by the index of the history.
+    ///
+    /// # Errors
+    /// When canceled.
+    pub(crate) fn before_search(&self, from: u64, index: u64) -> Result<()> {
+        self.history.prepare_searches(self.watch)?;
+        self.report(from, index)
     }
+
+    fn report(&self, from: u64, index: u64) -> Result<()> {
+        let all = match index < from {
+            true => from,
+            false => self.history.len().saturating_sub(from),
+        };
+        Ok(self
+            .watch
+            .report(Stage::Search, index.abs_diff(from), all.max(1))?)
+    }
+}
+
+/// Those of some ascending addresses that are wanted; what lies between two that follow each other may be in the set too.
+fn runs(pcs: &[Avma], wanted: impl Fn(Avma) -> bool) -> PcSet {
+    let mut ranges: Vec<Range<Avma>> = Vec::new();
+    let mut goes_on = false;
+    for &pc in pcs.iter().filter(|pc| pc.0 != u64::MAX) {
+        let is_wanted = wanted(pc);
+        match ranges.last_mut() {
+            Some(last) if is_wanted && goes_on => last.end = pc + 1,
+            _ if is_wanted => ranges.push(pc..pc + 1),
+            _ => {}
+        }
+        goes_on = is_wanted;
+    }
+    PcSet::from_ranges(ranges)
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ fn history_step(
     let step = HistoryStep {
         position: thread.position(index).to_string(),
         time: time(navigator, thread, index),
-        depth: call.map_or(0, |call| forest.call(call).depth as usize) + inlined,
+        depth: call.map_or(0, |call| forest.depth(call) as usize) + inlined,
         function: frame.map(|frame| frame.function.to_string()),
         text: file
             .as_deref()

@@ -1,6 +1,7 @@
 //! The call forest: which calls the instructions of a history belong to.
 
 mod build;
+mod by_function;
 mod nodes;
 mod order;
 mod places;
@@ -9,8 +10,10 @@ mod stack;
 use crate::{Canceled, History, Watch};
 use backtrail_pt::Avma;
 pub(crate) use build::Builder;
+use by_function::ByFunction;
 use nodes::{NO_NODE, NO_PARENT, Nodes};
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// Where functions lie: told to the decoder, which knows no symbols.
 pub trait Functions: Sync {
@@ -62,8 +65,6 @@ pub struct Call {
     pub entered: Entered,
     /// How it ended.
     pub left: Left,
-    /// How many calls it is inside of.
-    pub depth: u32,
 }
 
 /// How a call began.
@@ -118,7 +119,7 @@ pub enum Left {
 
 /// All calls of a history, in the order of their beginnings, callers before callees.
 ///
-/// A call takes 16 bytes.
+/// A call takes 16 bytes, and 4 more once [`Forest::by_function`] was asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Forest {
     nodes: Nodes,
@@ -128,6 +129,8 @@ pub struct Forest {
     interrupted: Vec<(u32, Avma)>,
     /// The length of the history.
     end: u64,
+    /// Made when it is first asked for.
+    by_function: OnceLock<ByFunction>,
 }
 
 /// [`Entered`] without its values: a site is the instruction before the first one.
@@ -256,8 +259,34 @@ impl Forest {
                 .unwrap_or_default(),
             entered,
             left: node.left,
-            depth: self.nodes.depth(id.0),
         }
+    }
+
+    /// How many calls a call is inside of. It takes up to 64 steps outward.
+    #[must_use]
+    pub fn depth(&self, id: CallId) -> u32 {
+        self.nodes.depth(id.0)
+    }
+
+    /// The functions that were called, in no order, each with its calls in theirs: [`Call::function`] is the same in all of
+    /// them. The first time it goes through all calls.
+    ///
+    /// # Errors
+    /// When canceled.
+    pub fn by_function(
+        &self,
+        watch: &Watch<'_>,
+    ) -> Result<impl Iterator<Item = (Avma, &[CallId])>, Canceled> {
+        let known = match self.by_function.get() {
+            Some(known) => known,
+            None => {
+                let made = ByFunction::new(&self.nodes, self.functions.len(), watch)?;
+                self.by_function.get_or_init(|| made)
+            }
+        };
+        let all = self.functions.iter().enumerate();
+        let all = all.map(|(number, &function)| (function, known.of(number)));
+        Ok(all.filter(|(_, calls)| !calls.is_empty()))
     }
 
     fn interrupted(&self, node: u32) -> Avma {
@@ -302,6 +331,7 @@ impl Forest {
     /// Bytes of memory in use.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.nodes.memory() + size_of_val(&*self.functions) + size_of_val(&*self.interrupted)
+        let index = self.by_function.get().map_or(0, ByFunction::memory);
+        self.nodes.memory() + size_of_val(&*self.functions) + size_of_val(&*self.interrupted) + index
     }
 }

@@ -20,8 +20,32 @@ pub enum Stage {
     Decode,
     /// Building call forests; the unit is an instruction.
     Forest,
+    /// Making the index for searches; the unit is an execution of a path.
+    Index,
+    /// Searching a history; the unit is an instruction.
+    Search,
+    /// Finding out which calls each function has; the unit is a call.
+    Calls,
+    /// Measuring calls; the unit is a call.
+    Measure,
     /// Writing histories out in another format; the unit is a call.
     Export,
+}
+
+impl Stage {
+    /// In a word or some, for a person who waits.
+    #[must_use]
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Decode => "decoding",
+            Self::Forest => "finding calls",
+            Self::Index => "indexing",
+            Self::Search => "searching",
+            Self::Calls => "sorting calls by function",
+            Self::Measure => "measuring calls",
+            Self::Export => "exporting",
+        }
+    }
 }
 
 /// Lets the caller stop long work and see how far it is.
@@ -60,6 +84,15 @@ impl Watch<'_> {
         }
         (self.progress)(Progress { stage, done, total });
         Ok(())
+    }
+
+    /// Reports that the work has ended, wherever it was.
+    pub fn end(&self, stage: Stage) {
+        (self.progress)(Progress {
+            stage,
+            done: 1,
+            total: 1,
+        });
     }
 }
 

@@ -94,7 +94,7 @@ fn outline(steps: &[Do]) -> String {
         };
         text += &format!(
             "{}{} {}..{} {entered}, {:?}\n",
-            "  ".repeat(call.depth as usize),
+            "  ".repeat(forest.depth(id) as usize),
             call.function,
             call.first,
             call.end,
@@ -112,7 +112,7 @@ fn check(forest: &Forest, len: u64) {
     let mut covered = 0;
     for root in forest.roots() {
         let call = forest.call(root);
-        assert_eq!((call.first, call.depth, call.parent), (covered, 0, None));
+        assert_eq!((call.first, forest.depth(root), call.parent), (covered, 0, None));
         covered = call.end;
     }
     assert_eq!(covered, len);
@@ -123,7 +123,10 @@ fn check(forest: &Forest, len: u64) {
         for child in forest.children(id) {
             let inner = forest.call(child);
             assert!(last <= inner.first && inner.end <= call.end, "{call:?} {inner:?}");
-            assert_eq!((inner.parent, inner.depth), (Some(id), call.depth + 1));
+            assert_eq!(
+                (inner.parent, forest.depth(child)),
+                (Some(id), forest.depth(id) + 1)
+            );
             last = inner.end;
         }
     }

@@ -128,7 +128,7 @@ fn check(forest: &Forest, len: u64) {
     let mut covered = 0;
     for root in forest.roots() {
         let call = forest.call(root);
-        assert_eq!((call.first, call.depth, call.parent), (covered, 0, None));
+        assert_eq!((call.first, forest.depth(root), call.parent), (covered, 0, None));
         covered = call.end;
     }
     assert_eq!(covered, len);
@@ -143,7 +143,10 @@ fn check(forest: &Forest, len: u64) {
         for child in forest.children(id) {
             let inner = forest.call(child);
             assert!(last <= inner.first && inner.end <= call.end);
-            assert_eq!((inner.parent, inner.depth), (Some(id), call.depth + 1));
+            assert_eq!(
+                (inner.parent, forest.depth(child)),
+                (Some(id), forest.depth(id) + 1)
+            );
             last = inner.end;
         }
     }
@@ -155,7 +158,7 @@ fn check(forest: &Forest, len: u64) {
             let inner = forest.call(child);
             assert!(!(inner.first..inner.end).contains(&index));
         }
-        assert_eq!(forest.ancestors(id).count() as u32, call.depth + 1);
+        assert_eq!(forest.ancestors(id).count() as u32, forest.depth(id) + 1);
     }
 }
 

@@ -227,7 +227,8 @@ impl<'a> Timeline<'a> {
             if call.first >= track.range.end {
                 break;
             }
-            if call.end > track.range.start && call.depth < self.depth {
+            if call.end > track.range.start && (self.depth == u32::MAX || track.forest.depth(id) < self.depth)
+            {
                 teller.enter(id, call.first.max(track.range.start), call.end)?;
             }
         }

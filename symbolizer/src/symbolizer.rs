@@ -184,20 +184,27 @@ impl Symbolizer {
         Some((module.file.as_deref()?, module.bias))
     }
 
-    /// Asks each module, and keeps the answers whose address is mapped there: a file mapped in
-    /// several parts is asked for each of them.
+    /// Asks the file of each module, and keeps the answers whose address is mapped there.
     fn in_every_file<T: ToAvma>(
         &self,
         ask: impl Fn(&SymbolFile) -> Vec<T>,
         address: impl Fn(&T::Output) -> Avma,
     ) -> Vec<T::Output> {
         let mut answers = Vec::new();
-        for module in &self.modules {
-            let Some(file) = module.file.as_deref() else {
-                continue;
+        for (number, module) in self.modules.iter().enumerate() {
+            let Some(file) = &module.file else { continue };
+            // A file mapped in several parts is asked once.
+            let is_same = |other: &Module| {
+                other.bias == module.bias && other.file.as_ref().is_some_and(|it| Arc::ptr_eq(it, file))
             };
+            let (before, from_here) = self.modules.split_at(number);
+            if before.iter().any(is_same) {
+                continue;
+            }
+            let parts: Vec<_> = from_here.iter().filter(|part| is_same(part)).collect();
+            let is_mapped = |at: Avma| parts.iter().any(|part| part.range.contains(&at));
             let here = to_avma(ask(file), module.bias).into_iter();
-            answers.extend(here.filter(|answer| module.range.contains(&address(answer))));
+            answers.extend(here.filter(|answer| is_mapped(address(answer))));
         }
         answers
     }

@@ -32,8 +32,8 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
     }
     let interrupt = Interrupt::install();
     let session = open::session(&args.input, &options, &interrupt)?;
-    let bar = Bar::new("decoding earlier history");
-    let progress = |progress: Progress| bar.update(progress.done, progress.total);
+    let bar = Bar::default();
+    let progress = |progress: Progress| bar.update(progress);
     let terminal = std::io::stdout().is_terminal();
     let color = terminal && std::env::var_os("NO_COLOR").is_none();
     if !args.batch && !args.json && terminal && std::io::stdin().is_terminal() {

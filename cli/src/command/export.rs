@@ -31,8 +31,8 @@ pub fn run(args: &Export) -> Result<(), Failure> {
     refuse_existing(args)?;
     let interrupt = Interrupt::install();
     let session = open::session(&args.bundle, &open::options(&args.decode)?, &interrupt)?;
-    let bar = Bar::new("exporting");
-    let progress = |progress: Progress| bar.update(progress.done, progress.total);
+    let bar = Bar::default();
+    let progress = |progress: Progress| bar.update(progress);
     let watch = Watch {
         cancel: interrupt.flag(),
         progress: &progress,

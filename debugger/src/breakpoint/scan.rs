@@ -12,6 +12,7 @@ const NEAR: u32 = 4096;
 pub struct Scan<'a> {
     lines: &'a LineStarts<'a>,
     pcs: &'a PcSet,
+    from: u64,
     walker: Walker<'a>,
     /// Instructions walked over since the last of the set.
     outside: u32,
@@ -23,6 +24,7 @@ impl<'a> Scan<'a> {
         Self {
             lines,
             pcs,
+            from,
             walker: lines.history.walk(from),
             outside: NEAR,
         }
@@ -39,7 +41,7 @@ impl<'a> Scan<'a> {
                 return Ok(None);
             }
             if self.outside >= NEAR {
-                self.lines.check_now()?;
+                self.lines.before_search(self.from, index)?;
                 self.outside = 0;
                 let found = self.lines.history.next_at(index, self.pcs);
                 let Some(found) = found.filter(|&found| found < end) else {
@@ -48,7 +50,7 @@ impl<'a> Scan<'a> {
                 self.walker = self.lines.history.walk(found);
                 continue;
             }
-            self.lines.check(index)?;
+            self.lines.passed(self.from, index)?;
             let Some(instruction) = self.walker.next() else {
                 return Ok(None);
             };
@@ -71,7 +73,7 @@ impl<'a> Scan<'a> {
                 return Ok(None);
             }
             if self.outside >= NEAR {
-                self.lines.check_now()?;
+                self.lines.before_search(self.from, index)?;
                 self.outside = 0;
                 let found = self.lines.history.prev_at(index, self.pcs);
                 let Some(found) = found.filter(|&found| found >= low) else {
@@ -80,7 +82,7 @@ impl<'a> Scan<'a> {
                 self.walker = self.lines.history.walk(found + 1);
                 continue;
             }
-            self.lines.check(index)?;
+            self.lines.passed(self.from, index)?;
             let Some(instruction) = self.walker.prev() else {
                 return Ok(None);
             };
@@ -97,6 +99,7 @@ impl<'a> Scan<'a> {
 mod tests {
     use super::*;
     use crate::code::{ChainId, Lines, Statement};
+    use crate::lines::Statements;
     use backtrail_decoder::{Forest, HistoryBuilder, Sink, Watch};
     use backtrail_pt::{Avma, Cofi, Tid};
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,6 +113,10 @@ mod tests {
 
         fn chain(&self, _: Avma) -> ChainId {
             ChainId::default()
+        }
+
+        fn function(&self, _: Avma) -> Option<std::ops::Range<Avma>> {
+            None
         }
 
         fn around(&self, _: ChainId) -> Option<ChainId> {
@@ -137,6 +144,7 @@ mod tests {
             is_partial: false,
             forest: &forest,
             lines: &NoLines,
+            statements: &Statements::default(),
             watch: &watch,
         };
         let pcs = PcSet::from(Avma(0x20));

@@ -60,7 +60,7 @@ pub(super) fn callers(context: &mut Context<'_>, arguments: &str) -> Result<Outp
     let calls = Calls::of_all(navigator.session(), navigator.thread()?, context.watch)?;
     Ok(Output::Callers {
         function: arguments.to_owned(),
-        callers: calls.callers(&entries),
+        callers: calls.callers(&entries, context.watch)?,
     })
 }
 

@@ -66,7 +66,7 @@ fn executions(
         return Ok(None);
     }
     let coverage = navigator.session().coverage(thread, context.watch)?;
-    Ok(Some(counts(coverage, thread, process, file, first, lines)))
+    Ok(Some(counts(coverage, process, file, first, lines)))
 }
 
 fn selected_line(context: &Context<'_>) -> Result<Option<(String, u32)>> {

@@ -25,7 +25,7 @@ pub use table::COMMANDS;
 use crate::error::{Error, Result};
 use crate::navigator::Navigator;
 use crate::output::Output;
-use backtrail_decoder::Watch;
+use backtrail_decoder::{Stage, Watch};
 
 /// What a command works on.
 pub struct Context<'a> {
@@ -191,7 +191,10 @@ fn execute_one(navigator: &mut Navigator, line: &str, watch: &Watch<'_>) -> Resu
     let (command, arguments) = parse(line)?;
     navigator.breakpoints.due.clear();
     navigator.with_earlier(watch, |navigator| {
-        let mut output = (command.run)(&mut Context { navigator, watch }, arguments.trim())?;
+        let answer = (command.run)(&mut Context { navigator, watch }, arguments.trim());
+        // What was searched for may be found long before all is searched.
+        watch.end(Stage::Search);
+        let mut output = answer?;
         if let Output::Stop(view) = &mut output {
             view.displays = values::displayed(navigator, watch)?;
         }

@@ -9,7 +9,6 @@ use crate::navigator::Navigator;
 use crate::output::{FileHit, LineHit, Output, SearchView};
 use crate::step::Steps;
 use backtrail_decoder::{PcSet, Watch};
-use backtrail_pt::Avma;
 use regex::Regex;
 use std::collections::BTreeMap;
 
@@ -35,7 +34,7 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
     let calls = match entries {
         Ok(entries) => {
             let calls = Calls::of_all(navigator.session(), thread, context.watch)?;
-            Some(calls.of(&entries).count() as u64)
+            Some(calls.of(&entries, context.watch)?.len() as u64)
         }
         Err(_) => None,
     };
@@ -73,20 +72,22 @@ fn called(navigator: &Navigator, pattern: &Regex, watch: &Watch<'_>) -> Result<(
     let thread = navigator.thread()?;
     let process = navigator.process()?;
     let calls = Calls::of_all(navigator.session(), thread, watch)?;
-    let mut names: BTreeMap<Avma, Option<String>> = BTreeMap::new();
     let mut found: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
-    for id in calls.forest().ids() {
-        let call = calls.forest().call(id);
-        let name = names.entry(call.function).or_insert_with(|| {
-            let function = process.symbols.function_at(call.function)?;
-            pattern
-                .is_match(&function.name)
-                .then(|| function.name.to_string())
-        });
-        if let Some(name) = name {
-            let known = found.entry(name.clone()).or_insert((0, call.first, call.first));
-            *known = (known.0 + 1, known.1, call.first);
-        }
+    for (at, of_function) in calls.forest().by_function(watch)? {
+        let function = process.symbols.function_at(at);
+        let Some(function) = function.filter(|function| pattern.is_match(&function.name)) else {
+            continue;
+        };
+        let ([first, ..], [.., last]) = (of_function, of_function) else {
+            continue;
+        };
+        let [first, last] = [first, last].map(|&call| calls.forest().call(call).first);
+        let known = found.entry(function.name.to_string()).or_insert((0, first, last));
+        *known = (
+            known.0 + of_function.len() as u64,
+            known.1.min(first),
+            known.2.max(last),
+        );
     }
     let mut functions: Vec<(String, (u64, u64, u64))> = found.into_iter().collect();
     functions.sort_by_key(|(_, (_, _, last))| std::cmp::Reverse(*last));
@@ -212,14 +213,15 @@ pub(super) fn run_to_call(context: &mut Context<'_>, arguments: &str) -> Result<
     let thread = navigator.thread()?;
     let entries = functions::entries(navigator.process()?, function)?;
     let calls = Calls::of_all(navigator.session(), thread, context.watch)?;
+    let of_function = calls.of(&entries, context.watch)?;
     let fewer = || {
         Error::Cannot(format!(
             "{function} was called {} times in the history of thread {}",
-            calls.of(&entries).count(),
+            of_function.len(),
             thread.tid
         ))
     };
-    let call = calls.of(&entries).nth(number).ok_or_else(fewer)?;
+    let &call = of_function.get(number).ok_or_else(fewer)?;
     let to = thread.position(calls.forest().call(call).first);
     let stop = context.navigator.go_to(to)?;
     goto::moved(context, stop)

@@ -7,6 +7,8 @@ use backtrail_pt::{Avma, Tid};
 use std::collections::HashMap;
 use std::ops::Range;
 
+mod far;
+
 /// Two functions: `main` at 0x100, which has a copy of another inlined at 0x110, and `callee` at 0x200.
 struct Program {
     lines: HashMap<u64, (u32, u32)>,
@@ -25,6 +27,10 @@ impl Lines for Program {
         self.statement(pc)
             .map(|statement| statement.chain)
             .unwrap_or_default()
+    }
+
+    fn function(&self, pc: Avma) -> Option<Range<Avma>> {
+        self.range_of(pc)
     }
 
     fn around(&self, chain: ChainId) -> Option<ChainId> {
@@ -84,6 +90,7 @@ impl Trace {
             is_partial: false,
             forest: &self.forest,
             lines: &self.program,
+            statements: &Statements::default(),
             watch: &watch,
         })
     }

@@ -9,7 +9,7 @@ use crate::signal;
 use crate::stack;
 use crate::step::{Direction, Motion, Steps};
 use crate::stop::StopReason;
-use backtrail_decoder::Watch;
+use backtrail_decoder::{Stage, Watch};
 use backtrail_pt::Pid;
 
 impl Navigator {
@@ -30,6 +30,7 @@ impl Navigator {
                 is_partial: thread.is_partial(),
                 forest,
                 lines,
+                statements: &thread.statements,
                 watch,
             },
             gaps: thread.gaps(),
@@ -78,8 +79,11 @@ impl Navigator {
         target: u64,
         watch: &Watch<'_>,
     ) -> Result<Option<(u64, u32)>> {
-        let mut from = self.index();
+        let start = self.index();
+        let mut from = start;
         loop {
+            let all = start.abs_diff(target).max(1);
+            watch.report(Stage::Search, start.abs_diff(from), all)?;
             let limit = match direction {
                 Direction::Forward => target.saturating_add(1),
                 Direction::Backward => target,

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::time::Timebase;
 use backtrail_bundle::core::{Core, Registers};
 use backtrail_bundle::manifest::Crash;
-use backtrail_decoder::{CpuReport, EngineKind, Forest, Image, Progress, Stage, Version, Watch};
+use backtrail_decoder::{CpuReport, EngineKind, Forest, Image, Stage, Version, Watch};
 use backtrail_pt::{Avma, Pid, Tid};
 use backtrail_symbolizer::{Function, Symbolizer};
 pub use call_name::CallName;
@@ -260,11 +260,7 @@ impl Session {
             return Ok(());
         };
         let decoded = earlier.wait(watch)?;
-        (watch.progress)(Progress {
-            stage: Stage::Decode,
-            done: 1,
-            total: 1,
-        });
+        watch.end(Stage::Decode);
         self.earlier = None;
         let mut threads = load::threads(bundle.manifest(), decoded, self.core.as_ref());
         for thread in &mut threads {

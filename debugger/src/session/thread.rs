@@ -3,6 +3,7 @@
 use super::CallName;
 use crate::coverage::Coverage;
 use crate::error::{Error, Result};
+use crate::lines::Statements;
 use crate::stack::CoreStack;
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Position};
 use backtrail_pt::Tid;
@@ -22,6 +23,8 @@ pub struct Thread {
     pub(super) forest: OnceCell<Forest>,
     /// How often its lines ran, once that was asked for.
     pub(super) coverage: OnceCell<Coverage>,
+    /// Where its history has statements.
+    pub(crate) statements: Statements,
     pub(crate) core_stack: CoreStack,
     gaps: Vec<u64>,
     /// Decoding did not begin where the trace does: positions are counted from the end.
@@ -45,6 +48,7 @@ impl Thread {
             process,
             forest: OnceCell::new(),
             coverage: OnceCell::new(),
+            statements: Statements::default(),
             core_stack: CoreStack::default(),
             gaps,
             from_end: false,

@@ -2,7 +2,9 @@
 
 use super::{Direction, Steps};
 use crate::error::Result;
+use crate::lines::Own;
 use backtrail_decoder::Entered;
+use backtrail_pt::Avma;
 
 impl Steps<'_> {
     /// Out of frame `number`: forward behind its return, backward to its call.
@@ -14,40 +16,23 @@ impl Steps<'_> {
             return Ok(None);
         };
         let call = self.forest().call(frame.call);
-        let outside = |index: u64| {
-            let pc = self.history().pc(index);
-            pc.is_some_and(|pc| {
-                !self
-                    .lines
-                    .lines
-                    .is_within(self.lines.lines.chain(pc), frame.chain)
-            })
-        };
+        let lines = self.lines.lines;
+        let outside = |pc: Avma| !lines.is_within(lines.chain(pc), frame.chain);
+        let own = |from: u64| Own::new(&self.lines, frame.call, from, outside);
         match direction {
             Direction::Forward => {
-                let mut at = from;
-                while Self::is_inlined(frame) && at + 1 < call.end {
-                    at += 1;
-                    let here = self.forest().call_at(at);
-                    if here != Some(frame.call) {
-                        let callee = here.and_then(|here| self.lines.child_around(frame.call, here));
-                        let Some(callee) = callee else { return Ok(None) };
-                        at = callee.end.max(at + 1) - 1;
-                    } else if outside(at) {
-                        return Ok(Some(at));
-                    }
+                if Self::is_inlined(frame)
+                    && let Some(outside) = own(from + 1).next(call.end)?
+                {
+                    return Ok(Some(outside));
                 }
                 Ok(Some(call.end.max(from + 1)))
             }
             Direction::Backward => {
-                let mut at = from;
-                while Self::is_inlined(frame)
-                    && let Some(before) = self.lines.own_before(frame.call, at)
+                if Self::is_inlined(frame)
+                    && let Some(outside) = own(from).previous(0)?
                 {
-                    at = before;
-                    if outside(at) {
-                        return Ok(Some(at));
-                    }
+                    return Ok(Some(outside));
                 }
                 match call.entered {
                     Entered::Call { site } | Entered::TailCall { site } => Ok(Some(site)),

@@ -171,6 +171,10 @@ impl Nodes {
         self.packed(id).map_or(NO_PARENT, |node| node.parent)
     }
 
+    pub fn function(&self, id: u32) -> u32 {
+        self.packed(id).map_or(MAX_FUNCTIONS, |node| node.what >> 6)
+    }
+
     pub fn get(&self, id: u32) -> Option<Node> {
         let packed = self.packed(id)?;
         let first = self.first(id)?;

@@ -5,6 +5,7 @@ use super::places::Place;
 use super::{Forest, Left, Tag};
 use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
+use std::sync::OnceLock;
 
 /// An open call.
 #[derive(Clone, Copy, Debug)]
@@ -409,6 +410,7 @@ impl Stack {
             functions,
             interrupted: self.interrupted,
             end,
+            by_function: OnceLock::new(),
         };
         if self.adopted {
             super::order::order(&mut forest);

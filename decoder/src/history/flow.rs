@@ -2,9 +2,9 @@
 //! place.
 
 use super::postings::Postings;
-use crate::Instruction;
 use crate::block::Blocks;
 use crate::path::Paths;
+use crate::{Canceled, Instruction, Watch};
 use std::sync::OnceLock;
 
 /// Instructions in order.
@@ -101,7 +101,7 @@ impl Flow {
     }
 
     /// The index of the instruction at a place, where there is one.
-    pub fn index(&self, place: Place) -> Option<u64> {
+    pub fn index_of(&self, place: Place) -> Option<u64> {
         let sample = place.execution / SAMPLE;
         let before = *self.sampled.get(sample)?;
         let counts = self.executions.get(sample * SAMPLE..place.execution)?;
@@ -111,7 +111,17 @@ impl Flow {
 
     /// The index for searches.
     pub fn postings(&self) -> &Postings {
-        self.postings.get_or_init(|| Postings::new(self))
+        let make = || Postings::new(self, &Watch::none()).unwrap_or_default();
+        self.postings.get_or_init(make)
+    }
+
+    /// Makes the index for searches.
+    pub fn index(&self, watch: &Watch<'_>) -> Result<(), Canceled> {
+        if self.postings.get().is_none() {
+            let made = Postings::new(self, watch)?;
+            self.postings.get_or_init(|| made);
+        }
+        Ok(())
     }
 
     pub fn instruction(&self, place: Place) -> Option<Instruction> {

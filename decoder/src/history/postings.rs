@@ -1,15 +1,19 @@
 //! In which spans of a history each block was executed, and how often: what a search skips by.
 
 use super::Flow;
-use crate::PcSet;
 use crate::block::Blocks;
+use crate::watch::Stage;
+use crate::{Canceled, PcSet, Watch};
 
 /// Executions of paths in a span, of which the last may have fewer. More make the lists shorter, and what is
 /// to be gone through one by one longer.
 pub(crate) const SPAN: usize = 4096;
 
+/// Spans between two reports.
+const REPORT_EVERY: usize = 64;
+
 /// For each block of a history the spans that it was executed in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Postings {
     /// Where the list of each block begins in `lists`, and where the last ends.
     starts: Vec<usize>,
@@ -40,12 +44,18 @@ impl List {
 
 impl Postings {
     /// Goes through all executions.
-    pub fn new(flow: &Flow) -> Self {
+    ///
+    /// # Errors
+    /// When canceled.
+    pub fn new(flow: &Flow, watch: &Watch<'_>) -> Result<Self, Canceled> {
         let (blocks, paths) = (&flow.blocks, &flow.paths);
         let mut lists = vec![List::default(); blocks.len()];
         let mut of_paths = Counts::new(paths.len());
         let mut of_blocks = Counts::new(blocks.len());
         for (span, executions) in flow.executions().chunks(SPAN).enumerate() {
+            if span.is_multiple_of(REPORT_EVERY) {
+                watch.report(Stage::Index, (span * SPAN) as u64, flow.executions().len() as u64)?;
+            }
             for &path in executions {
                 of_paths.add(path, 1);
             }
@@ -74,7 +84,7 @@ impl Postings {
             postings.lists.extend(list.bytes);
             postings.starts.push(postings.lists.len());
         }
-        postings
+        Ok(postings)
     }
 
     /// The spans that a block was executed in, ascending, each with how often.

@@ -2,10 +2,19 @@
 
 use super::postings::{Postings, SPAN};
 use super::{Flow, History, Place};
-use crate::PcSet;
+use crate::{BlockId, Canceled, PcSet, Watch};
+use backtrail_pt::Avma;
 use std::ops::Range;
 
 impl History {
+    /// Makes the index for searches, which the first of them makes otherwise.
+    ///
+    /// # Errors
+    /// When canceled.
+    pub fn prepare_searches(&self, watch: &Watch<'_>) -> Result<(), Canceled> {
+        self.flow.index(watch)
+    }
+
     /// The first index at or after `from` whose address is in the set.
     ///
     /// The first search in a history goes through all of it, and makes an index.
@@ -19,7 +28,7 @@ impl History {
             let span = search.next_span(span + 1)?;
             search.first(Place::begin_of(span * SPAN), (span + 1) * SPAN)
         })?;
-        self.flow.index(found)
+        self.flow.index_of(found)
     }
 
     /// The last index before `before` whose address is in the set.
@@ -37,7 +46,23 @@ impl History {
             let span = search.prev_span(span)?;
             search.last(span * SPAN, Place::begin_of((span + 1) * SPAN))
         })?;
-        self.flow.index(found)
+        self.flow.index_of(found)
+    }
+
+    /// The addresses of the set that were executed, ascending.
+    ///
+    /// The first search in a history goes through all of it, and makes an index.
+    #[must_use]
+    pub fn executed_in(&self, pcs: &PcSet) -> Vec<Avma> {
+        let near = self.flow.postings().near(&self.flow.blocks, pcs);
+        let instructions = near.flat_map(|id| self.block(BlockId(id)));
+        let mut found: Vec<Avma> = instructions
+            .map(|found| found.pc)
+            .filter(|&pc| pcs.contains(pc))
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// How many indices in the range have an address in the set.

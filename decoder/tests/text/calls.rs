@@ -41,7 +41,7 @@ pub fn calls(
             Left::HistoryEnd => "ends",
             Left::Gap => "gap",
         };
-        let indent = "  ".repeat(call.depth as usize);
+        let indent = "  ".repeat(forest.depth(id) as usize);
         let name = addresses.name(call.function.0);
         format!("{indent}{name} {}..{} {entered} {left}", call.first, call.end)
     };

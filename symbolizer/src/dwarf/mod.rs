@@ -23,7 +23,7 @@ use gimli::LittleEndian;
 use index::UnitIndex;
 use lines::{LineProgram, LineTable};
 use named::AllNames;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use unit::{AbbreviationTables, Unit};
@@ -48,6 +48,8 @@ pub(crate) struct DebugInfo<'d> {
     supplementary: Option<Box<DebugInfo<'d>>>,
     budget: Budget,
     names: OnceLock<AllNames>,
+    /// Which units have a file, by the last component of its path.
+    with_file: OnceLock<BTreeMap<Box<str>, Vec<usize>>>,
 }
 
 struct LazyUnit<'d> {
@@ -129,6 +131,7 @@ impl<'d> DebugInfo<'d> {
             supplementary: None,
             budget,
             names: OnceLock::new(),
+            with_file: OnceLock::new(),
         };
         info.find_programs(source.section(elf, ".debug_line"));
         info.map_addresses();
@@ -299,21 +302,44 @@ impl<'d> DebugInfo<'d> {
         program.map_or(Prologue::Unknown, |(table, _)| table.after_prologue(entry, end))
     }
 
-    /// One unit for each line program.
-    fn units_with_programs(&self) -> impl Iterator<Item = &LazyUnit<'d>> {
+    /// One unit for each line program, each with its number.
+    fn units_with_programs(&self) -> impl Iterator<Item = (usize, &LazyUnit<'d>)> {
         let mut seen = BTreeSet::new();
-        self.units
-            .iter()
-            .filter(move |unit| unit.program.is_some_and(|program| seen.insert(program)))
+        let units = self.units.iter().enumerate();
+        units.filter(move |(_, unit)| unit.program.is_some_and(|program| seen.insert(program)))
+    }
+
+    /// The paths of the files of a unit's line program, by number.
+    fn files_of(&self, unit: &LazyUnit<'d>) -> &[Arc<str>] {
+        let program = unit.program.and_then(|program| self.programs.get(program));
+        program.map_or(&[], |program| {
+            program.files(&self.dwarf, &unit.unit.gimli, &self.budget)
+        })
+    }
+
+    /// The units of whose files one has a path with this last component.
+    fn units_with_file(&self, name: &str) -> impl Iterator<Item = &LazyUnit<'d>> {
+        let index = self.with_file.get_or_init(|| {
+            let mut index: BTreeMap<Box<str>, Vec<usize>> = BTreeMap::new();
+            for (number, unit) in self.units_with_programs() {
+                for name in self.files_of(unit).iter().filter_map(|file| paths::name(file)) {
+                    let units = index.entry(name.into()).or_default();
+                    if units.last() != Some(&number) {
+                        units.push(number);
+                    }
+                }
+            }
+            index
+        });
+        let numbers = index.get(name).map_or(&[][..], Vec::as_slice);
+        numbers.iter().filter_map(|&number| self.units.get(number))
     }
 
     /// The paths of all source files.
     pub fn source_files(&self) -> BTreeSet<Arc<str>> {
-        let programs = self
+        let files = self
             .units_with_programs()
-            .filter_map(|unit| Some((unit, self.programs.get(unit.program?)?)));
-        let files = programs
-            .flat_map(|(unit, program)| program.files(&self.dwarf, &unit.unit.gimli, &self.budget).iter());
+            .flat_map(|(_, unit)| self.files_of(unit));
         files.filter(|file| !file.is_empty()).cloned().collect()
     }
 
@@ -321,11 +347,14 @@ impl<'d> DebugInfo<'d> {
     pub fn statements_of_line(&self, wanted: &str, line: u32) -> Vec<Statement> {
         let mut nearest = u32::MAX;
         let mut found: Vec<Statement> = Vec::new();
-        for unit in self.units_with_programs() {
+        let Some(name) = paths::name(wanted) else {
+            return found;
+        };
+        for unit in self.units_with_file(name) {
             let Some(program) = unit.program.and_then(|program| self.programs.get(program)) else {
                 continue;
             };
-            let files = program.files(&self.dwarf, &unit.unit.gimli, &self.budget);
+            let files = self.files_of(unit);
             let matching: Vec<bool> = files.iter().map(|file| paths::ends_with(file, wanted)).collect();
             if !matching.contains(&true) {
                 continue;

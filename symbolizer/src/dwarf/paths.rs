@@ -21,6 +21,11 @@ pub(crate) fn ends_with(path: &str, wanted: &str) -> bool {
     !wanted_parts.is_empty() && path_parts.ends_with(&wanted_parts)
 }
 
+/// The last component of a path; `None`: it has none.
+pub(crate) fn name(path: &str) -> Option<&str> {
+    components(path).pop()
+}
+
 fn components(path: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     for part in path.split('/') {

@@ -28,10 +28,10 @@ pub fn run(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Failur
         // Ids ascend in the order of beginnings, callers before callees.
         let wanted = forest
             .ids()
-            .map(|id| forest.call(id))
-            .filter(|call| call.end > from);
-        for call in wanted.take(usize::try_from(range.count).unwrap_or(usize::MAX)) {
-            print(range, thread, &call, args, output)?;
+            .map(|id| (forest.call(id), id))
+            .filter(|(call, _)| call.end > from);
+        for (call, id) in wanted.take(usize::try_from(range.count).unwrap_or(usize::MAX)) {
+            print(range, thread, (&call, forest.depth(id)), args, output)?;
         }
     }
     Ok(())
@@ -40,7 +40,7 @@ pub fn run(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Failur
 fn print(
     range: &Range,
     thread: &Thread,
-    call: &Call,
+    (call, depth): (&Call, u32),
     args: &Dump,
     output: &mut Output,
 ) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ fn print(
     let row = Row {
         position: thread.position(call.first).to_string(),
         end: thread.position(call.end).to_string(),
-        depth: call.depth,
+        depth,
         function: function.map(|name| name.to_string()),
         address: call.function.to_string(),
         entered: entered(&call.entered),

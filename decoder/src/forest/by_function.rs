@@ -1,0 +1,69 @@
+//! Which calls each function has: what questions about one function are answered from.
+
+use super::CallId;
+use super::nodes::Nodes;
+use crate::Canceled;
+use crate::watch::{Stage, Watch};
+
+/// The calls of each function, in order; 4 bytes a call.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ByFunction {
+    /// Where the calls of each function begin in `calls`, and where the last ones end.
+    starts: Vec<usize>,
+    calls: Vec<CallId>,
+}
+
+/// Calls between two reports.
+const REPORT_EVERY: u32 = 1 << 20;
+
+impl ByFunction {
+    /// Goes through all calls twice. `functions`: how many numbers of functions there are.
+    pub fn new(nodes: &Nodes, functions: usize, watch: &Watch<'_>) -> Result<Self, Canceled> {
+        let len = nodes.len() as u32;
+        let report = |id: u32, pass: u64| match id.is_multiple_of(REPORT_EVERY) {
+            true => watch.report(
+                Stage::Calls,
+                pass * u64::from(len) + u64::from(id),
+                2 * u64::from(len),
+            ),
+            false => Ok(()),
+        };
+        let mut starts = vec![0; functions + 1];
+        for id in 0..len {
+            report(id, 0)?;
+            if let Some(count) = starts.get_mut(nodes.function(id) as usize + 1) {
+                *count += 1;
+            }
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += *start;
+            *start = sum;
+        }
+        let mut ends = starts.clone();
+        let mut calls = vec![CallId(0); sum];
+        for id in 0..len {
+            report(id, 1)?;
+            if let Some(end) = ends.get_mut(nodes.function(id) as usize)
+                && let Some(call) = calls.get_mut(*end)
+            {
+                *call = CallId(id);
+                *end += 1;
+            }
+        }
+        Ok(Self { starts, calls })
+    }
+
+    /// Those of the function of this number.
+    pub fn of(&self, function: usize) -> &[CallId] {
+        match self.starts.get(function..) {
+            Some(&[start, end, ..]) => self.calls.get(start..end).unwrap_or(&[]),
+            _ => &[],
+        }
+    }
+
+    /// Bytes of memory in use.
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.starts) + size_of_val(&*self.calls)
+    }
+}
