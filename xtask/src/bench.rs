@@ -2,6 +2,7 @@
 //!
 //! The tables are Markdown, to be pasted into `docs/benchmarks.md` and `docs/programs.md`.
 
+mod debug;
 mod decode;
 mod machine;
 mod options;
@@ -12,6 +13,7 @@ mod table;
 mod typed;
 
 use crate::{Failure, packages, shell};
+pub use debug::Options as DebugOptions;
 pub use decode::Options as DecodeOptions;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -38,6 +40,13 @@ pub fn decode(options: &DecodeOptions) -> Result<(), Failure> {
     let binary = release()?;
     on_two_cores()?;
     decode::run(options, &binary)
+}
+
+/// `bench debug`: how long the debugger's commands take on a history of about 100 million instructions.
+pub fn debug(options: &DebugOptions) -> Result<(), Failure> {
+    let binary = release()?;
+    on_two_cores()?;
+    debug::run(options, &binary)
 }
 
 /// The release build of `backtrail`, or what `BACKTRAIL_BIN` names.

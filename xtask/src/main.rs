@@ -29,7 +29,9 @@ cargo xtask bench programs [PROGRAM…] real programs: recorded, the same as not
                                       both: [--quick] [--json] [--runs N] [--ring MIB] [--engine E]
 cargo xtask bench decode [PROGRAM…]   recorded streams decoded by our engines, libipt, and iptr-edge-analyzer
                                       [--quick] [--json] [--fresh] [--cpu] [--seconds N] [--runs N] [--limit N]
-                                      [--no-whole] [--no-open] [--instructions] [--searches]";
+                                      [--no-whole] [--no-open] [--instructions] [--searches]
+cargo xtask bench debug               how long the debugger's commands take on a history of 100 million instructions
+                                      [--quick] [--json] [--fresh] [--places N]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -59,6 +61,9 @@ fn main() -> ExitCode {
         }
         ["bench", "decode", options @ ..] => {
             bench::DecodeOptions::parse(options).and_then(|options| bench::decode(&options))
+        }
+        ["bench", "debug", options @ ..] => {
+            bench::DebugOptions::parse(options).and_then(|options| bench::debug(&options))
         }
         _ => {
             eprintln!("{USAGE}");

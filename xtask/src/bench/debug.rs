@@ -1,0 +1,204 @@
+//! `cargo xtask bench debug`: how long the debugger's commands take, from random positions of a recorded run.
+//!
+//! What is measured runs in `backtrail-bench-debug` (`bench/src/debug/`); here the runs are recorded, and the tables made.
+
+use super::{machine, sentence, typed};
+use crate::{Failure, packages, shell};
+use backtrail_tests::real::Child;
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// For each run of anything here.
+const LIMIT: Duration = Duration::from_secs(1200);
+
+/// How often the compute program does its work: 100 million instructions, about, and a quarter.
+const ROUNDS: (u32, u32) = (4, 1);
+
+/// What is measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Small runs and few positions: shows that the benchmark works, no figures.
+    pub quick: bool,
+    /// One JSON object a program instead of the tables.
+    pub json: bool,
+    /// Records anew what is there.
+    pub fresh: bool,
+    /// How many positions.
+    places: Option<u32>,
+}
+
+impl Options {
+    /// Reads them.
+    pub fn parse(arguments: &[&str]) -> Result<Self, Failure> {
+        let mut options = Self::default();
+        typed::read(
+            arguments,
+            |_| false,
+            |word| {
+                match word.name {
+                    "--quick" => options.quick = true,
+                    "--json" => options.json = true,
+                    "--fresh" => options.fresh = true,
+                    "--places" => options.places = Some(word.number()?),
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            },
+        )?;
+        Ok(options)
+    }
+
+    fn places(&self) -> u32 {
+        self.places.unwrap_or(if self.quick { 20 } else { 1000 }).max(1)
+    }
+
+    fn shown(&self) -> String {
+        let flags = [
+            (self.quick, "--quick"),
+            (self.json, "--json"),
+            (self.fresh, "--fresh"),
+        ];
+        let places = self.places.map(|places| places.to_string());
+        typed::shown(&flags, [("--places", places)], &[])
+    }
+}
+
+/// Records what is not there yet, measures, prints.
+pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
+    packages::ensure(&[packages::BUILD])?;
+    let folder = shell::target().join(if options.quick {
+        "bench/debug-quick"
+    } else {
+        "bench/debug"
+    });
+    fs::create_dir_all(&folder).map_err(|error| sentence("the bench folder", &error))?;
+    let folder = folder
+        .canonicalize()
+        .map_err(|error| sentence("the bench folder", &error))?;
+    let meter = meter_binary()?;
+    let bundle = recorded(options, &folder, backtrail)?;
+    eprintln!("load {}", machine::load());
+    let mut command = Command::new(&meter);
+    command.arg(&bundle).arg(options.places().to_string());
+    let ended = Child::run(command, &folder, "measure", LIMIT)
+        .and_then(|ended| ended.succeeded("measure"))
+        .map_err(|error| error.to_string())?;
+    let mut row: Value = serde_json::from_slice(&ended.stdout).map_err(|error| error.to_string())?;
+    if options.json {
+        row["schema"] = "backtrail-bench-debug/1".into();
+        row["machine"] = machine::line().into();
+        println!("{row}");
+        return Ok(());
+    }
+    let command = format!("cargo xtask bench debug {}", options.shown());
+    println!(
+        "`{}` on {}; load at the end {}.\n{}",
+        command.trim_end(),
+        machine::line(),
+        machine::load(),
+        markdown(&row)
+    );
+    Ok(())
+}
+
+/// The bundle of a run of the compute program, built with debug information; the one that is there unless another is asked for.
+fn recorded(options: &Options, folder: &Path, backtrail: &Path) -> Result<PathBuf, Failure> {
+    let bundle = folder.join("bundle");
+    if bundle.is_dir() && !options.fresh {
+        return Ok(bundle);
+    }
+    eprintln!("recording");
+    let program = folder.join("compute");
+    let mut compile = Command::new("cc");
+    compile.args(["-g", "-O1", "-o"]).arg(&program);
+    shell::run(compile.arg("tests/workloads/compute.c"))?;
+    let _ = fs::remove_dir_all(&bundle);
+    let rounds = if options.quick { ROUNDS.1 } else { ROUNDS.0 };
+    let mut record = Command::new(backtrail);
+    record.args(["record", "--full", "-o"]).arg(&bundle).arg("--");
+    record.arg(&program).arg(rounds.to_string());
+    Child::run(record, folder, "record", LIMIT)
+        .and_then(|ended| ended.succeeded("record"))
+        .map_err(|error| error.to_string())?;
+    Ok(bundle)
+}
+
+/// The release build of what measures.
+fn meter_binary() -> Result<PathBuf, Failure> {
+    let mut build = shell::cargo();
+    shell::run(build.args([
+        "build",
+        "--release",
+        "--package",
+        "backtrail-bench",
+        "--bin",
+        "backtrail-bench-debug",
+        "--no-default-features",
+        "--features",
+        "debug",
+    ]))?;
+    let binary = shell::target().join("release/backtrail-bench-debug");
+    binary
+        .canonicalize()
+        .map_err(|error| format!("cannot find {}: {error}", binary.display()))
+}
+
+fn markdown(row: &Value) -> String {
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    let mut text = format!(
+        "\n{:.0} million instructions, opened in {:.0} ms; the first search took {:.0} ms, the first list {:.0} ms.\n\n\
+         | command | times | p50 ms | p99 ms | max ms |\n|---|---:|---:|---:|---:|\n",
+        number(&row["instructions"]) / 1e6,
+        number(&row["open_ms"]),
+        number(&row["first_search_ms"]),
+        number(&row["first_list_ms"]),
+    );
+    for verb in row["verbs"].as_array().into_iter().flatten() {
+        let failed = match verb["failed"].as_u64() {
+            Some(0) | None => String::new(),
+            Some(failed) => format!(" ({failed} refused)"),
+        };
+        let _ = writeln!(
+            text,
+            "| `{}`{failed} | {} | {:.3} | {:.3} | {:.3} |",
+            verb["command"].as_str().unwrap_or_default(),
+            verb["times"],
+            number(&verb["p50_ms"]),
+            number(&verb["p99_ms"]),
+            number(&verb["max_ms"]),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn options_read_back_as_typed() {
+        let typed = ["--quick", "--places", "7"];
+        let options = Options::parse(&typed).unwrap();
+        assert_eq!((options.shown(), options.places()), (typed.join(" "), 7));
+        assert!(Options::parse(&["xz"]).is_err());
+    }
+
+    #[test]
+    fn a_row_has_the_percentiles_and_what_was_refused() {
+        let row = json!({
+            "instructions": 99_600_000, "open_ms": 1.0, "first_search_ms": 2.0, "first_list_ms": 3.0,
+            "verbs": [{ "command": "next", "times": 9, "failed": 1, "p50_ms": 0.5, "p99_ms": 1.0, "max_ms": 2.25 }],
+        });
+        let text = markdown(&row);
+        assert!(text.contains("100 million instructions"), "{text}");
+        assert!(
+            text.ends_with("| `next` (1 refused) | 9 | 0.500 | 1.000 | 2.250 |\n"),
+            "{text}"
+        );
+    }
+}
