@@ -38,6 +38,8 @@ pub enum Command {
     Dump(Dump),
     /// Walk through a recording, forward and backward
     Debug(Debug),
+    /// How long the calls of functions took, and where the time went
+    Latency(Latency),
     /// Write calls and their times for another tool: Perfetto, Chrome, Firefox, speedscope, flame graphs, pprof, LLDB
     Export(Export),
     /// Pack a bundle directory into one .btz file
@@ -328,6 +330,34 @@ pub struct Debug {
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
     /// Print JSON, one object a command
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `backtrail latency`.
+#[derive(Debug, Args)]
+pub struct Latency {
+    /// A bundle directory or .btz file
+    pub bundle: PathBuf,
+    /// A function, or /REGEX/ for all that match together
+    #[arg(value_name = "FUNCTION", required = true)]
+    pub functions: Vec<String>,
+    /// Count instructions instead of time
+    #[arg(long)]
+    pub instructions: bool,
+    /// List the calls that took longest too, so many of them
+    #[arg(long, value_name = "N")]
+    pub slowest: Option<std::num::NonZeroU32>,
+    /// Of the process of this thread, instead of the one that crashed
+    #[arg(long, value_name = "TID")]
+    pub thread: Option<u32>,
+    /// How to decode.
+    #[command(flatten)]
+    pub decode: Decode,
+    /// Where the recorded machine's binaries and debug files are
+    #[arg(long, value_name = "DIR")]
+    pub symfs: Option<PathBuf>,
+    /// Print JSON, one object a function
     #[arg(long)]
     pub json: bool,
 }

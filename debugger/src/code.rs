@@ -40,6 +40,9 @@ pub trait Lines {
     /// The code of the function that `pc` is in; `None`: no symbol covers it.
     fn function(&self, pc: Avma) -> Option<Range<Avma>>;
 
+    /// The mapping of a module that `pc` is in, if any.
+    fn module(&self, pc: Avma) -> Option<Range<Avma>>;
+
     /// The copies around the innermost copy of `chain`; `None` when it is none.
     fn around(&self, chain: ChainId) -> Option<ChainId>;
 
@@ -171,6 +174,10 @@ impl Lines for CodeMap {
 
     fn function(&self, pc: Avma) -> Option<Range<Avma>> {
         self.symbols.function_at(pc).map(|function| function.range)
+    }
+
+    fn module(&self, pc: Avma) -> Option<Range<Avma>> {
+        self.symbols.module_at(pc).map(|module| module.range.clone())
     }
 
     fn around(&self, chain: ChainId) -> Option<ChainId> {

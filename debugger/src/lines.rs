@@ -27,7 +27,6 @@ use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left, PcSet, Sta
 use backtrail_pt::{Avma, Cofi};
 pub(crate) use own::Own;
 pub use starts::Statements;
-use std::borrow::Cow;
 use std::ops::Range;
 
 /// Finds line starts in one thread's history.
@@ -130,12 +129,16 @@ impl<'a> LineStarts<'a> {
         None
     }
 
-    /// The code that a call can have executed itself: its function's. Where no symbol tells that, any with lines.
-    fn code_of(&self, call: CallId) -> Cow<'_, PcSet> {
-        let function = self.lines.function(self.forest.call(call).function);
-        match function {
-            Some(function) => Cow::Owned(PcSet::from_ranges([function])),
-            None => Cow::Borrowed(self.statements()),
+    /// The code that a call can have executed itself: its function's; of one without a symbol, what no symbol covers in its
+    /// module and has lines.
+    fn code_of(&self, call: CallId) -> PcSet {
+        let function = self.forest.call(call).function;
+        match self.lines.function(function) {
+            Some(code) => PcSet::from_ranges([code]),
+            None => match self.lines.module(function) {
+                Some(module) => self.nameless().within(module),
+                None => self.nameless().clone(),
+            },
         }
     }
 

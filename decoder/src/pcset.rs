@@ -37,6 +37,15 @@ impl PcSet {
             .is_some_and(|range| pc < range.end)
     }
 
+    /// Those of the addresses that are in a range.
+    #[must_use]
+    pub fn within(&self, range: Range<Avma>) -> Self {
+        let first = self.ranges.partition_point(|own| own.end <= range.start);
+        let end = self.ranges.partition_point(|own| own.start < range.end);
+        let inside = self.ranges.get(first..end).unwrap_or(&[]).iter();
+        Self::from_ranges(inside.map(|own| own.start.max(range.start)..own.end.min(range.end)))
+    }
+
     /// The ranges, ascending.
     pub(crate) fn ranges(&self) -> &[Range<Avma>] {
         &self.ranges
@@ -72,6 +81,10 @@ mod tests {
         let inside: Vec<u64> = (0..12).filter(|&pc| set.contains(Avma(pc))).collect();
         assert_eq!(inside, [5, 6, 9]);
         assert!(!set.contains(Avma(u64::MAX)));
+        let within = |start, end| set.within(Avma(start)..Avma(end));
+        assert_eq!(within(0, 6), PcSet::from(Avma(5)));
+        assert_eq!(within(6, 10), [6, 9].into_iter().map(Avma).collect());
+        assert!(within(7, 9).is_empty() && within(9, 3).is_empty());
         assert!(PcSet::from_ranges([Avma(3)..Avma(3)]).is_empty());
         assert!(PcSet::from_ranges([Avma(3)..Avma(9), Avma(4)..Avma(5)]).contains(Avma(8)));
     }

@@ -107,6 +107,44 @@ fn what_cannot_be_measured_is_said() {
 }
 
 #[test]
+fn the_command_line_answers_as_the_debugger_does() {
+    let bundle = requests();
+    let functions = ["serve", "/^(serve|reply)$/"];
+    let text = bundle
+        .run(&["latency"], &[&functions[..], &["--slowest", "2"]].concat())
+        .stdout;
+    for question in functions
+        .map(|name| [format!("latency {name}"), format!("slowest {name} 2")])
+        .concat()
+    {
+        let answer = bundle.debug(&[&question]);
+        let answer = answer.split_once('\n').unwrap().1;
+        assert!(
+            !answer.is_empty() && text.contains(answer),
+            "{question}: {text}"
+        );
+    }
+    let json = bundle
+        .run(&["latency"], &["main", "--instructions", "--json"])
+        .stdout;
+    let row: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&row["schema"], &row["kind"], &row["calls"], &row["unit"]),
+        (
+            &"backtrail-latency/1".into(),
+            &"latency".into(),
+            &1.into(),
+            &"instructions".into()
+        )
+    );
+    let arguments = ["latency".as_ref(), bundle.path.as_os_str(), "nowhere".as_ref()];
+    let refused = backtrail_tests::backtrail::backtrail(arguments)
+        .unwrap()
+        .exited(1);
+    assert!(refused.sentence().contains("nowhere"), "{}", refused.stderr);
+}
+
+#[test]
 fn the_slowest_calls_are_found_and_compared() {
     let bundle = requests();
     let slowest = &answers(&bundle, &["slowest serve 4 --instructions"])[0];

@@ -9,5 +9,6 @@ pub mod export;
 pub mod import;
 pub mod info;
 pub mod last_word;
+pub mod latency;
 pub mod pack;
 pub mod record;

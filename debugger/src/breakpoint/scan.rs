@@ -119,6 +119,10 @@ mod tests {
             None
         }
 
+        fn module(&self, _: Avma) -> Option<std::ops::Range<Avma>> {
+            None
+        }
+
         fn around(&self, _: ChainId) -> Option<ChainId> {
             None
         }

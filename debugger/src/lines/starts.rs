@@ -12,7 +12,11 @@ const NEAR: u32 = 4096;
 
 /// The executed instructions of a history that belong to a statement; found when first asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Statements(OnceCell<PcSet>);
+pub struct Statements {
+    all: OnceCell<PcSet>,
+    /// Those that no symbol covers.
+    nameless: OnceCell<PcSet>,
+}
 
 impl LineStarts<'_> {
     /// The first line start after `from` and before `limit`.
@@ -99,9 +103,19 @@ impl LineStarts<'_> {
         }
     }
 
-    pub(super) fn statements(&self) -> &PcSet {
-        let executed = || self.history.executed_pcs();
-        let find = || runs(&executed(), |pc: Avma| self.lines.statement(pc).is_some());
-        self.statements.0.get_or_init(find)
+    fn statements(&self) -> &PcSet {
+        let is_statement = |pc: Avma| self.lines.statement(pc).is_some();
+        let find = || runs(&self.history.executed_pcs(), is_statement);
+        self.statements.all.get_or_init(find)
+    }
+
+    /// The executed instructions that belong to a statement and that no symbol covers.
+    pub(super) fn nameless(&self) -> &PcSet {
+        let is_nameless = |pc: Avma| self.lines.statement(pc).is_some() && self.lines.function(pc).is_none();
+        let find = || {
+            let executed = self.history.executed_in(self.statements());
+            runs(&executed, is_nameless)
+        };
+        self.statements.nameless.get_or_init(find)
     }
 }

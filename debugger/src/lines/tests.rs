@@ -33,6 +33,10 @@ impl Lines for Program {
         self.range_of(pc)
     }
 
+    fn module(&self, _: Avma) -> Option<Range<Avma>> {
+        None
+    }
+
     fn around(&self, chain: ChainId) -> Option<ChainId> {
         (chain != ChainId::default()).then(ChainId::default)
     }

@@ -3,7 +3,7 @@
 use super::*;
 use backtrail_decoder::CallId;
 
-/// Functions of 256 bytes from 0x100 on; the last two have no lines.
+/// Functions of 256 bytes from 0x100 on; the last two have no lines, the last has no symbol either.
 const FUNCTIONS: u64 = 5;
 
 struct Dice(u64);
@@ -42,6 +42,10 @@ impl Lines for Random {
 
     fn function(&self, pc: Avma) -> Option<Range<Avma>> {
         self.range_of(pc)
+    }
+
+    fn module(&self, _: Avma) -> Option<Range<Avma>> {
+        None
     }
 
     fn around(&self, chain: ChainId) -> Option<ChainId> {

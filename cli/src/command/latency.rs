@@ -1,0 +1,55 @@
+//! `backtrail latency`.
+
+use crate::args::Latency;
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::open;
+use crate::output::Output;
+use crate::progress::Bar;
+use backtrail_debugger::output::Text;
+use backtrail_debugger::{Navigator, commands};
+use backtrail_decoder::{Progress, Watch};
+use std::io::{IsTerminal, Write};
+
+/// Says of each function how long its calls took: what the debugger's `latency` and `slowest` say.
+pub fn run(args: &Latency) -> Result<(), Failure> {
+    let mut options = open::options(&args.decode)?;
+    options.main_calls = true;
+    options.debug_roots.extend(args.symfs.clone());
+    let interrupt = Interrupt::install();
+    let session = open::session(&args.bundle, &options, &interrupt)?;
+    let bar = Bar::default();
+    let progress = |progress: Progress| bar.update(progress);
+    let watch = Watch {
+        cancel: interrupt.flag(),
+        progress: &progress,
+    };
+    let mut navigator = Navigator::new(session)?;
+    if let Some(tid) = args.thread {
+        commands::execute(&mut navigator, &format!("thread {tid}"), &watch)?;
+    }
+    let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let mut output = Output::new();
+    for question in questions(args) {
+        let answer = commands::execute(&mut navigator, &question, &watch)?;
+        if args.json {
+            output.json("backtrail-latency/1", &answer)?;
+        } else {
+            let mut text = Text::new(color);
+            answer.render(&mut text);
+            output.write_all(text.into_string().as_bytes())?;
+        }
+    }
+    output.finish()
+}
+
+/// The debugger's commands that answer.
+fn questions(args: &Latency) -> impl Iterator<Item = String> {
+    let unit = if args.instructions { " --instructions" } else { "" };
+    args.functions.iter().flat_map(move |function| {
+        let slowest = args
+            .slowest
+            .map(|count| format!("slowest {function} {count}{unit}"));
+        std::iter::once(format!("latency {function}{unit}")).chain(slowest)
+    })
+}
