@@ -73,12 +73,14 @@ impl Clock {
             index,
             tsc: stamp.tsc,
         };
-        self.last = Some(stamp);
+        let before = self.last.replace(stamp).filter(|before| before.index == index);
         let far = self.samples.last().is_none_or(|kept| {
             let (instructions, ticks) = (index.saturating_sub(kept.index), stamp.tsc.0 - kept.tsc.0);
             instructions == 0 || instructions >= Self::STRIDE || ticks >= Self::LEAP
         });
         if far {
+            // What came in at this place after that one began after it, such as a wait.
+            before.into_iter().for_each(|before| self.keep(before));
             self.keep(stamp);
         }
     }
@@ -242,6 +244,14 @@ mod tests {
             (before(0), before(200), at(900)),
             (None, Some(51_000), Some(51_000))
         );
+    }
+
+    #[test]
+    fn the_stamp_before_a_wait_is_kept_however_near_the_last_one_is() {
+        let clock = clock(&[(95, 2000), (100, 2001), (100, 90_000), (101, 90_001)]);
+        let bounds = |time: Option<TimeEstimate>| time.map(|time| (time.tsc.0, time.uncertainty));
+        assert_eq!(bounds(clock.arrival(100)), Some((2001, 0)));
+        assert_eq!(bounds(clock.departure(100)), Some((90_000, 0)));
     }
 
     #[test]

@@ -141,6 +141,9 @@ impl Encoder {
         self.flush();
         self.forget_returns();
         self.stamp();
+        if let Some(clock) = &mut self.clock {
+            clock.on();
+        }
         Packet::ModeExec(ExecMode::LONG).write_to(&mut self.out);
         self.ip_packet(opcode::TIP_PGE, ip);
     }
@@ -149,7 +152,7 @@ impl Encoder {
     pub fn disable(&mut self) {
         self.flush();
         self.stamp();
-        Packet::TipPgd(IpPayload::Suppressed).write_to(&mut self.out);
+        self.tracing_off();
     }
 
     /// An event (signal, fault, detach) took control away before the instruction at `ip` ran: FUP,
@@ -158,7 +161,16 @@ impl Encoder {
         self.flush();
         self.stamp();
         self.ip_packet(opcode::FUP, ip);
+        self.tracing_off();
+    }
+
+    /// TIP.PGD, and CYC: without a time behind it, one that left user code just now and one that left before the next
+    /// packet would be the same, for the time of a packet is only known not to be before the one that came last.
+    fn tracing_off(&mut self) {
         Packet::TipPgd(IpPayload::Suppressed).write_to(&mut self.out);
+        if let Some(clock) = &mut self.clock {
+            clock.off(&mut self.out);
+        }
     }
 
     /// Writes branches, many of them, until a PSB is due or `write` has no more.
@@ -230,6 +242,7 @@ impl Encoder {
         self.forget_returns();
         Packet::Ovf.write_to(&mut self.out);
         if let Some(clock) = &mut self.clock {
+            clock.on();
             clock.resync(&mut self.out);
         }
         // libipt forgets the last IP here: the first one is told in full.

@@ -11,6 +11,10 @@ use crate::packet::Packet;
 /// More MTC packets than this in a row cost more than telling the whole TSC anew.
 const MAX_CATCH_UP: u64 = 4;
 
+/// While tracing is off, the whole time is told anew after this part of the MTC period: CBR is the one time packet that is an
+/// event there, by which a decoder learns the time before it, when tracing had just gone off.
+const PAUSE: u64 = 16;
+
 /// What was told last, and the time now.
 #[derive(Debug)]
 pub(super) struct PacketClock {
@@ -26,6 +30,8 @@ pub(super) struct PacketClock {
     told: u64,
     /// When the next MTC is due.
     next_mtc: u64,
+    /// Tracing has gone off.
+    off: bool,
 }
 
 impl PacketClock {
@@ -42,6 +48,7 @@ impl PacketClock {
             now: 0,
             told: u64::MAX,
             next_mtc: u64::MAX,
+            off: false,
         }
     }
 
@@ -54,7 +61,8 @@ impl PacketClock {
     pub(super) fn advance(&mut self, now: Tsc, out: &mut Vec<u8>) {
         self.now = self.now.max(now.0);
         let Some(period) = self.mtc_period else { return };
-        if self.now.saturating_sub(self.next_mtc) / period >= MAX_CATCH_UP {
+        let paused = self.off && self.now.saturating_sub(self.told) >= period / PAUSE;
+        if paused || self.now.saturating_sub(self.next_mtc) / period >= MAX_CATCH_UP {
             return self.resync(out);
         }
         while self.now >= self.next_mtc {
@@ -70,6 +78,20 @@ impl PacketClock {
     /// CYC, where there is something to tell.
     pub(super) fn stamp(&mut self, out: &mut Vec<u8>) {
         if self.cyc {
+            self.cycles_to(self.now, out);
+        }
+    }
+
+    /// Tracing is on.
+    pub(super) fn on(&mut self) {
+        self.off = false;
+    }
+
+    /// Tracing has gone off: CYC, also where there is nothing to tell; a cycle passes then.
+    pub(super) fn off(&mut self, out: &mut Vec<u8>) {
+        self.off = true;
+        if self.cyc {
+            self.now = self.now.max(self.told.saturating_add(1));
             self.cycles_to(self.now, out);
         }
     }

@@ -182,5 +182,5 @@ fn a_long_pause_tells_the_whole_time_anew() {
     encoder.set_time(Tsc(8_000_000));
     encoder.set_time(Tsc(9_000_010));
     encoder.disable();
-    assert_eq!(packets(&encoder.take()), ["cyc 0xa", "tip.pgd none"]);
+    assert_eq!(packets(&encoder.take()), ["cyc 0xa", "tip.pgd none", "cyc 0x1"]);
 }

@@ -12,6 +12,8 @@ pub(super) struct Writer {
     on: bool,
     /// A system call that is in the log, but may be taken back.
     leaving: bool,
+    /// The time of what comes after it.
+    later: Option<Tsc>,
     /// Bytes of packets that are handed out together, about.
     segment: usize,
     /// What is written, each beginning with PSB.
@@ -53,6 +55,7 @@ impl Writer {
             encoder,
             on: false,
             leaving: false,
+            later: None,
             segment,
             packets: Vec::new(),
             gaps: 0,
@@ -60,9 +63,12 @@ impl Writer {
         }
     }
 
-    /// What comes next was written at this time or later.
+    /// What comes next was written at this time or later. A system call that waits to be written began before.
     pub(super) fn set_time(&mut self, time: Tsc) {
-        self.encoder.set_time(time);
+        match self.leaving {
+            true => self.later = Some(time),
+            false => self.encoder.set_time(time),
+        }
     }
 
     /// Ends the packets.
@@ -107,6 +113,9 @@ impl Writer {
         }
         if std::mem::take(&mut self.leaving) && event != Event::NoSyscall {
             self.leave();
+        }
+        if let Some(time) = self.later.take() {
+            self.encoder.set_time(time);
         }
         match event {
             Event::NoSyscall => {}
