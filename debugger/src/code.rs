@@ -37,7 +37,7 @@ pub trait Lines {
     /// The inlined copies around `pc`.
     fn chain(&self, pc: Avma) -> ChainId;
 
-    /// The code of the function that `pc` is in; `None`: no symbol covers it.
+    /// A range with all code of the function that `pc` is in; `None`: no symbol covers it.
     fn function(&self, pc: Avma) -> Option<Range<Avma>>;
 
     /// The mapping of a module that `pc` is in, if any.
@@ -173,7 +173,11 @@ impl Lines for CodeMap {
     }
 
     fn function(&self, pc: Avma) -> Option<Range<Avma>> {
-        self.symbols.function_at(pc).map(|function| function.range)
+        // A call runs all parts of its function; other code lies between them.
+        let parts = self.symbols.parts_of(&self.symbols.function_at(pc)?);
+        let start = parts.iter().map(|part| part.start).min()?;
+        let end = parts.iter().map(|part| part.end).max()?;
+        Some(start..end)
     }
 
     fn module(&self, pc: Avma) -> Option<Range<Avma>> {

@@ -20,6 +20,11 @@ pub trait Functions: Sync {
     /// The addresses of the function that `pc` is in; `None`: unknown.
     fn range_of(&self, pc: Avma) -> Option<Range<Avma>>;
 
+    /// Where that function is entered; not in its range when `pc` is in a part that lies apart.
+    fn entry_of(&self, pc: Avma) -> Option<Avma> {
+        self.range_of(pc).map(|range| range.start)
+    }
+
     /// `pc` is in a procedure linkage stub: its jump is no call of its own.
     fn is_plt(&self, _pc: Avma) -> bool {
         false

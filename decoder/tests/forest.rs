@@ -8,12 +8,22 @@ use backtrail_pt::{Avma, Cofi, Tid};
 use std::ops::Range;
 
 /// One function each 0x100 bytes from 0x1000 on; linkage stubs at 0xf00, the resolver at 0xe00.
+/// What lies from 0x8000 on are parts of those 0x6000 before.
 struct Layout;
 
 impl Functions for Layout {
     fn range_of(&self, pc: Avma) -> Option<Range<Avma>> {
         let start = Avma(pc.0 & !0xff);
         (pc.0 >= 0xe00).then(|| start..start + 0x100)
+    }
+
+    fn entry_of(&self, pc: Avma) -> Option<Avma> {
+        let start = self.range_of(pc)?.start;
+        Some(if pc.0 >= 0x8000 {
+            Avma(start.0 - 0x6000)
+        } else {
+            start
+        })
     }
 
     fn is_plt(&self, pc: Avma) -> bool {
@@ -234,6 +244,58 @@ fn a_part_of_a_function_that_lies_apart_comes_back() {
             "0x1000 0..5 HistoryStart, HistoryEnd",
             "  0x1100 1..4 called by 0, Return",
             "    0x1200 2..3 jumped to by 1, TailCall",
+        ],
+    );
+}
+
+#[test]
+fn a_part_that_is_known_as_such_is_no_call() {
+    // 0x8200 is the cold part of 0x2200, which calls itself from there.
+    let cold = [Jump(0x2200, 0x8210), Call(0x8210, 0x2200)];
+    let back = [Ret(0x2210), Jump(0x8211, 0x2210)];
+    let steps = [
+        &[Call(0x1000, 0x2200)],
+        &cold[..],
+        &cold,
+        &[Run(0x2200, 0x2201), Jump(0x2202, 0x2210)],
+        &back,
+        &back,
+        &[Ret(0x2210), Run(0x1001, 0x1001)],
+    ]
+    .concat();
+    expect(
+        &steps,
+        &[
+            "0x1000 0..14 HistoryStart, HistoryEnd",
+            "  0x2200 1..13 called by 0, Return",
+            "    0x2200 3..11 called by 2, Return",
+            "      0x2200 5..9 called by 4, Return",
+        ],
+    );
+}
+
+#[test]
+fn a_direct_jump_ends_no_caller() {
+    // 0x1200 is a part of 0x1100 that nobody knows as such; the outer call of 0x1100 is in it.
+    expect(
+        &[
+            Call(0x1000, 0x1100),
+            Jump(0x1100, 0x1210),
+            Call(0x1210, 0x1100),
+            Jump(0x1100, 0x1220),
+            Run(0x1220, 0x1220),
+            Jump(0x1221, 0x1110),
+            Ret(0x1110),
+            Jump(0x1211, 0x1110),
+            Ret(0x1110),
+            Run(0x1001, 0x1001),
+        ],
+        &[
+            "0x1000 0..10 HistoryStart, HistoryEnd",
+            "  0x1100 1..9 called by 0, Return",
+            "    0x1210 2..8 jumped to by 1, TailCall",
+            "      0x1100 3..7 called by 2, Return",
+            "        0x1220 4..6 jumped to by 3, TailCall",
         ],
     );
 }

@@ -17,6 +17,7 @@ pub struct SymbolFunctions {
 #[derive(Clone)]
 struct Known {
     range: Range<Avma>,
+    entry: Avma,
     is_plt: bool,
     is_resolver: bool,
 }
@@ -45,6 +46,7 @@ impl SymbolFunctions {
         let known = Known {
             is_plt: function.kind == FunctionKind::Plt,
             is_resolver: function.name.starts_with("_dl_runtime_resolve"),
+            entry: function.entry,
             range: function.range,
         };
         let told = answer(&known);
@@ -56,6 +58,10 @@ impl SymbolFunctions {
 impl Functions for SymbolFunctions {
     fn range_of(&self, pc: Avma) -> Option<Range<Avma>> {
         self.ask(pc, |known| known.range.clone())
+    }
+
+    fn entry_of(&self, pc: Avma) -> Option<Avma> {
+        self.ask(pc, |known| known.entry)
     }
 
     fn is_plt(&self, pc: Avma) -> bool {

@@ -75,7 +75,7 @@ impl<'a> Places<'a> {
         }
         // An answer that does not hold the address is no answer.
         let range = self.functions.range_of(at).filter(|range| range.contains(&at));
-        let function = range.map_or(Place::UNKNOWN, |range| self.function(range));
+        let function = range.map_or(Place::UNKNOWN, |range| self.function(at, range));
         self.known.push(Known {
             at,
             function,
@@ -84,7 +84,16 @@ impl<'a> Places<'a> {
         Place { id, function }
     }
 
-    fn function(&mut self, range: Range<Avma>) -> u32 {
+    /// The number of the function that has an address in this range. A part that lies apart has that of the
+    /// range with the entry.
+    fn function(&mut self, at: Avma, range: Range<Avma>) -> u32 {
+        let apart = self.functions.entry_of(at).filter(|entry| !range.contains(entry));
+        let range = apart
+            .and_then(|entry| {
+                let whole = self.functions.range_of(entry)?;
+                whole.contains(&entry).then_some(whole)
+            })
+            .unwrap_or(range);
         let next = self.ranges.len() as u32;
         let ranges = &mut self.ranges;
         *self.by_start.entry(range.start).or_insert_with(|| {

@@ -295,7 +295,10 @@ impl<'a> Rules<'a> {
         if self.places.is_start(to) {
             return self.tail_call(to, index);
         }
-        match self.stack.running(to) {
+        // Only an indirect jump ends calls on its way: a direct one stays among the parts of one function.
+        let base = self.stack.base();
+        let ends_calls = from.way == Way::IndirectJump;
+        match self.stack.running(to).filter(|&at| ends_calls || at >= base) {
             Some(at) => self.unwind(at, index),
             // From code without symbols into the middle of a function: that is where we were.
             None if !was_inside => self.rename(to),
