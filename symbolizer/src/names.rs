@@ -9,6 +9,14 @@ pub(crate) fn is_mangled(linkage: &[u8]) -> bool {
     linkage.starts_with(b"_Z") || linkage.starts_with(b"_R")
 }
 
+/// The C function of which a symbol is a variant that the compiler made: `f` of `f.lto_priv.0`, `f.constprop.0` and
+/// `f.isra.0`; `None` for any other name, and for what is a piece of one (`f.part.0`, `f.cold`).
+fn varied(linkage: &str) -> Option<&str> {
+    let (function, suffix) = linkage.split_once('.')?;
+    let piece = suffix.split('.').any(|word| word == "part" || word == "cold");
+    (!piece && !function.is_empty() && !is_mangled(linkage.as_bytes())).then_some(function)
+}
+
 /// A name to look for.
 pub(crate) struct Query<'q> {
     text: &'q str,
@@ -36,7 +44,7 @@ impl<'q> Query<'q> {
     /// Whether `name` is, or ends in, what was asked for.
     pub fn matches(&self, name: &Name) -> bool {
         let readable = &*name.readable;
-        if readable == self.text || &*name.linkage == self.text {
+        if readable == self.text || &*name.linkage == self.text || varied(&name.linkage) == Some(self.text) {
             return true;
         }
         if self.parameters {
@@ -280,6 +288,26 @@ mod tests {
             ("", "ns::f(int)"),
         ] {
             assert!(!matches(query, readable), "{query} in {readable}");
+        }
+    }
+
+    #[test]
+    fn variants_of_a_c_function_have_its_name() {
+        for (query, linkage, wanted) in [
+            ("f", "f.lto_priv.0", true),
+            ("f", "f.constprop.0.isra.0", true),
+            ("f.lto_priv.0", "f.lto_priv.0", true),
+            ("f", "f.part.0", false),
+            ("f", "f.lto_priv.0.cold", false),
+            ("f", "ff.lto_priv.0", false),
+            ("", ".lto_priv.0", false),
+        ] {
+            let query = Query::new(query);
+            assert_eq!(query.matches(&Name::of(linkage.as_bytes())), wanted, "{linkage}");
+            assert!(
+                !wanted || linkage.as_bytes().starts_with(query.needle()),
+                "{linkage}"
+            );
         }
     }
 
