@@ -52,7 +52,7 @@ fn control_flow_shows_its_crash_and_walks_back_from_it() {
     assert!(lines.contains(&"32"), "{history}");
     assert!(answer(&transcript, "reverse-finish").contains("=> 0x4001f5 <main+117>:\tcall"));
     assert!(answer(&transcript, "callers raise").contains("main at control_flow.c:32"));
-    assert_eq!(answer(&transcript, "count raise"), "raise: 1 calls\n");
+    assert_eq!(answer(&transcript, "count raise"), "raise: 1 call\n");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! `crash`: the opening view.
 
-use super::{Context, info};
+use super::{Context, info, stack};
 use crate::calls::{CallView, Calls};
 use crate::error::Result;
 use crate::navigator::Navigator;
-use crate::output::{CrashView, HistoryView, Output, SourceView};
+use crate::output::{CrashView, HandlerView, HistoryView, Output, SourceView};
 use crate::stack::Stack;
 use crate::{signal, views};
-use backtrail_decoder::Watch;
+use backtrail_decoder::{Entered, Watch};
 
 /// How many lines around the faulting one.
 const SOURCE: u32 = 3;
@@ -32,7 +32,8 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
     let session = navigator.session();
     let thread = navigator.thread()?;
     let crash = session.crash_of(thread.tid);
-    let stack = navigator.known_stack(FRAMES, watch)?;
+    let mut stack = navigator.known_stack(FRAMES + 1, watch)?;
+    let more_frames = stack::cut(&mut stack, FRAMES);
     let (calls, history) = if thread.history.is_empty() {
         (Vec::new(), HistoryView::default())
     } else {
@@ -50,12 +51,36 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
         thread: thread.tid.0,
         name: thread.name.clone(),
         position: navigator.position().to_string(),
+        handler: handler(navigator, &stack, watch)?,
         source: source(navigator, &stack),
         stack,
+        more_frames,
         calls,
         history,
         notes: session.notes().to_vec(),
     })
+}
+
+/// The outermost signal handler that runs at the end, if one does.
+fn handler(navigator: &Navigator, stack: &Stack, watch: &Watch<'_>) -> Result<Option<HandlerView>> {
+    let Some(at) = stack.frames.iter().rposition(|frame| frame.signal_handler) else {
+        return Ok(None);
+    };
+    let thread = navigator.thread()?;
+    let forest = navigator.session().forest(thread, watch)?;
+    let inside = forest.call_at(thread.history.len());
+    let began = inside.and_then(|call| {
+        let calls = forest.ancestors(call).map(|call| forest.call(call));
+        calls
+            .filter(|call| matches!(call.entered, Entered::Signal { .. }))
+            .last()
+    });
+    let name = |at: usize| stack.frames.get(at).and_then(|frame| frame.function.clone());
+    Ok(began.map(|call| HandlerView {
+        handler: name(at),
+        position: thread.position(call.first).to_string(),
+        interrupted: name(at + 1),
+    }))
 }
 
 /// The lines around the innermost frame whose source is found; if none is, its line alone.

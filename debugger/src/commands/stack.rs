@@ -3,6 +3,7 @@
 use super::{Context, number};
 use crate::error::{Error, Result};
 use crate::output::Output;
+use crate::stack::Stack;
 use crate::views;
 
 /// A stack is not shown deeper than this unless asked for.
@@ -10,10 +11,17 @@ const DEPTH: u64 = 200;
 
 pub(super) fn backtrace(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let limit = number(arguments, DEPTH)?;
-    let stack = context
-        .navigator
-        .stack(usize::try_from(limit).unwrap_or(usize::MAX), context.watch)?;
-    Ok(Output::Backtrace(stack))
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut stack = context.navigator.stack(limit.saturating_add(1), context.watch)?;
+    let more = cut(&mut stack, limit);
+    Ok(Output::Backtrace { stack, more })
+}
+
+/// Leaves no more frames than `limit`; whether there were.
+pub(super) fn cut(stack: &mut Stack, limit: usize) -> bool {
+    let more = stack.frames.len() > limit;
+    stack.frames.truncate(limit);
+    more
 }
 
 pub(super) fn frame(context: &mut Context<'_>, arguments: &str) -> Result<Output> {

@@ -21,16 +21,43 @@ pub struct CrashView {
     pub name: Option<String>,
     /// The end of its history.
     pub position: String,
+    /// The signal handler that was running.
+    pub handler: Option<HandlerView>,
     /// The lines around the faulting one.
     pub source: Option<SourceView>,
     /// The stack.
     pub stack: Stack,
+    /// It has more frames.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub more_frames: bool,
     /// The last calls, oldest first.
     pub calls: Vec<CallView>,
     /// The last lines.
     pub history: HistoryView,
     /// What the reader should know of the trace.
     pub notes: Vec<String>,
+}
+
+/// A signal handler that runs at the crash: what went wrong may lie before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HandlerView {
+    /// The function; `None`: it has no symbol.
+    pub handler: Option<String>,
+    /// Its first instruction.
+    pub position: String,
+    /// The function that was interrupted.
+    pub interrupted: Option<String>,
+}
+
+impl HandlerView {
+    fn render(&self, to: &mut Text) {
+        let handler = self.handler.as_deref().unwrap_or("a signal handler");
+        let interrupted = self.interrupted.as_deref().unwrap_or("what it interrupted");
+        to.line(format!(
+            "{handler} was handling a signal since {}; `reverse-step` from there goes into {interrupted}",
+            self.position
+        ));
+    }
 }
 
 impl CrashView {
@@ -59,6 +86,9 @@ impl CrashView {
                 ));
             }
         }
+        if let Some(handler) = &self.handler {
+            handler.render(to);
+        }
         if let Some(source) = &self.source {
             to.line("");
             source.render(to);
@@ -66,6 +96,9 @@ impl CrashView {
         to.line("");
         to.line("Stack:");
         render_stack(&self.stack, to);
+        if self.more_frames {
+            to.line(to.paint(Paint::Faint, "    <more frames: `backtrace` shows them>"));
+        }
         if !self.calls.is_empty() {
             to.line("");
             to.line("Last calls:");

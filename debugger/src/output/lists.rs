@@ -197,8 +197,9 @@ pub(super) fn render_breakpoints(breakpoints: &[BreakpointView], to: &mut Text) 
     }
     for breakpoint in breakpoints {
         let kind = if breakpoint.temporary { " (temporary)" } else { "" };
+        let times = if breakpoint.hits == 1 { "time" } else { "times" };
         to.line(format!(
-            "{:<4}{}{kind}  hit {} times",
+            "{:<4}{}{kind}  hit {} {times}",
             breakpoint.number, breakpoint.location, breakpoint.hits
         ));
         for place in &breakpoint.places {

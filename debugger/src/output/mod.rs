@@ -12,7 +12,7 @@ mod several;
 mod text;
 mod values;
 
-pub use crash::CrashView;
+pub use crash::{CrashView, HandlerView};
 pub use flow::{FileHit, HistoryStep, HistoryView, LineHit, SearchView};
 pub use latency::{LatencyView, SlowCall, SlowestView, UnmeasuredView};
 pub use lists::{BreakpointView, FunctionView, GapView, ModuleView, NowView, SourceFileView, ThreadView};
@@ -45,7 +45,14 @@ pub enum Output {
         source: Option<SourceView>,
     },
     /// `backtrace`.
-    Backtrace(Stack),
+    Backtrace {
+        /// The frames that were asked for.
+        #[serde(flatten)]
+        stack: Stack,
+        /// There are more.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        more: bool,
+    },
     /// `list`, `info line`.
     Source(SourceView),
     /// `disassemble`, `x/i`.
@@ -147,7 +154,12 @@ impl Output {
                     source.render(to);
                 }
             }
-            Self::Backtrace(stack) => place::render_stack(stack, to),
+            Self::Backtrace { stack, more } => {
+                place::render_stack(stack, to);
+                if *more {
+                    to.line(to.paint(Paint::Faint, "    <more frames follow>"));
+                }
+            }
             Self::Source(view) => view.render(to),
             Self::Disassembly { function, lines } => {
                 place::render_disassembly(function.as_deref(), lines, to)
@@ -160,7 +172,9 @@ impl Output {
                 executions,
                 calls,
             } => match calls {
+                Some(1) => to.line(format!("{location}: 1 call")),
                 Some(calls) => to.line(format!("{location}: {calls} calls")),
+                None if *executions == 1 => to.line(format!("{location}: executed once")),
                 None => to.line(format!("{location}: executed {executions} times")),
             },
             Self::Search(view) => view.render(to),
