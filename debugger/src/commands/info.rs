@@ -9,6 +9,8 @@ use crate::output::{
     FunctionView, GapView, ModuleView, NowView, Output, SourceFileView, SourceView, ThreadView,
 };
 use crate::registers;
+use backtrail_decoder::Watch;
+use backtrail_pt::Avma;
 
 /// `info functions` lists no more.
 const MAX_FUNCTIONS: usize = 500;
@@ -79,15 +81,20 @@ pub(super) fn all_registers(context: &mut Context<'_>, arguments: &str) -> Resul
 
 pub(super) fn sharedlibrary(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     let symbols = &context.navigator.process()?.symbols;
-    let modules = symbols
-        .modules()
-        .iter()
-        .map(|module| ModuleView {
-            from: module.range.start.0,
-            to: module.range.end.0,
-            name: module.name.to_string(),
-            symbols: module.file.is_some(),
-            debug_gap: module.file.as_ref().and_then(|file| file.debug_gap()),
+    // A file is mapped in pieces, one behind the other.
+    let pieces = symbols.modules();
+    let modules = pieces.chunk_by(|one, next| one.name == next.name && one.bias == next.bias);
+    let modules = modules
+        .filter_map(|pieces| {
+            let (first, last) = pieces.first().zip(pieces.last())?;
+            let file = pieces.iter().find_map(|piece| piece.file.as_ref());
+            Some(ModuleView {
+                from: first.range.start.0,
+                to: last.range.end.0,
+                name: first.name.to_string(),
+                symbols: file.is_some(),
+                debug_gap: file.and_then(|file| file.debug_gap()),
+            })
         })
         .collect();
     Ok(Output::Modules { modules })
@@ -148,7 +155,11 @@ pub(super) fn line(context: &mut Context<'_>, arguments: &str) -> Result<Output>
     }
     let unknown =
         || Error::Cannot("no line is known here; `info sharedlibrary` tells what has symbols".to_owned());
-    let pc = navigator.pc().ok_or_else(unknown)?;
+    let selected = navigator.selected_frame();
+    let pc = match selected {
+        0 => navigator.pc().ok_or_else(unknown)?,
+        _ => caller(navigator, selected, context.watch)?,
+    };
     let row = navigator
         .process()?
         .symbols
@@ -160,6 +171,22 @@ pub(super) fn line(context: &mut Context<'_>, arguments: &str) -> Result<Output>
         row.line, row.file, row.range.start, row.range.end
     );
     Ok(Output::message(text))
+}
+
+/// The address of a selected caller whose line is meant: in the call, not behind it.
+fn caller(navigator: &Navigator, selected: usize, watch: &Watch<'_>) -> Result<Avma> {
+    let stack = navigator.stack(selected + 1, watch)?;
+    let frame = stack.frames.get(selected);
+    let behind = frame.and_then(|frame| Some((frame.pc?, frame.line?)));
+    let behind = behind.map(|(pc, line)| (Avma(pc.saturating_sub(1)), line));
+    let symbols = &navigator.process()?.symbols;
+    let here = behind.filter(|&(at, line)| symbols.line_at(at).is_some_and(|row| row.line == line));
+    let (at, _) = here.ok_or_else(|| {
+        Error::Cannot(
+            "this frame stands in code that was inlined into its line, or its line is unknown".to_owned(),
+        )
+    })?;
+    Ok(at)
 }
 
 pub(super) fn source(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
