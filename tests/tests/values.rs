@@ -6,60 +6,11 @@ mod support;
 
 use backtrail_tests::programs::{Variant, find};
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::Command;
 use support::Bundle;
-
-/// What stands before each answer in GDB's output.
-const MARK: &str = ">>> ";
+use support::gdb::{by_gdb, have_gdb, ours};
 
 fn recorded(name: &str) -> Bundle {
     Bundle::recorded(find(name).unwrap(), Variant::Pie, &["--full"]).0
-}
-
-/// GDB is there; says so if not.
-fn have_gdb() -> bool {
-    let found = Command::new("gdb").arg("--version").output().is_ok();
-    if !found {
-        eprintln!("skipped: no gdb on this machine");
-    }
-    found
-}
-
-/// The lines behind each mark; which number a value got does not matter.
-fn answers(transcript: &str, mark: &str) -> Vec<(String, Vec<String>)> {
-    let mut answers: Vec<(String, Vec<String>)> = Vec::new();
-    for line in transcript.lines() {
-        if let Some(command) = line.strip_prefix(mark) {
-            answers.push((command.to_owned(), Vec::new()));
-        } else if let Some((_, lines)) = answers.last_mut() {
-            let numbered = line.strip_prefix('$').and_then(|rest| rest.split_once(" = "));
-            lines.push(match numbered {
-                Some((number, value)) if number.parse::<u32>().is_ok() => format!("$ = {value}"),
-                _ => line.to_owned(),
-            });
-        }
-    }
-    answers
-}
-
-fn ours(bundle: &Bundle, commands: &[&str]) -> Vec<(String, Vec<String>)> {
-    answers(&bundle.debug(commands), "(backtrail) ")
-}
-
-fn by_gdb(executable: &Path, bundle: &Bundle, commands: &[&str]) -> Vec<(String, Vec<String>)> {
-    let mut gdb = Command::new("gdb");
-    gdb.args(["-nx", "-q", "-batch", "-iex", "set debuginfod enabled off"])
-        .args(["-iex", "set auto-load safe-path /"])
-        .args(["-ex", "set print type methods off", "-ex"])
-        .arg(format!("file {}", executable.display()))
-        .arg("-ex")
-        .arg(format!("core-file {}", bundle.path.join("core").display()));
-    for command in commands {
-        gdb.args(["-ex", &format!("echo {MARK}{command}\\n"), "-ex", command]);
-    }
-    let output = gdb.output().unwrap();
-    answers(&String::from_utf8_lossy(&output.stdout), MARK)
 }
 
 /// Every answer is GDB's, or the one that `otherwise` has for it.
@@ -379,6 +330,8 @@ fn displays_are_shown_after_each_move() {
     let text = bundle.debug(&[
         "display inner",
         "display/x counter",
+        "display/2i $pc",
+        "display/xg &counter",
         "reverse-step",
         "goto crash",
         "undisplay 1",
@@ -386,6 +339,19 @@ fn displays_are_shown_after_each_move() {
     ]);
     assert!(text.contains("1: inner = 3"), "{text}");
     assert!(text.contains("2: /x counter = 0x2a"), "{text}");
+    let at = |line: &str| text.lines().position(|shown| shown == line);
+    let code: Vec<&str> = text
+        .lines()
+        .skip(at("3: x/2i $pc").unwrap() + 1)
+        .take(2)
+        .collect();
+    assert!(
+        code[0].starts_with("=> 0x") && code[1].starts_with("   0x"),
+        "{text}"
+    );
+    let memory = text.lines().nth(at("4: x/xg &counter").unwrap() + 1).unwrap();
+    assert!(memory.ends_with("<counter>:\t0x000000000000002a"), "{text}");
+    assert_eq!(text.matches("3: x/2i $pc\n=> 0x").count(), 4, "{text}");
     assert_eq!(text.matches("1: inner = ").count(), 3, "{text}");
     assert_eq!(text.matches("2: /x counter = ").count(), 4, "{text}");
 }

@@ -1,7 +1,7 @@
 //! `display`, `undisplay`, `info display`: expressions that are shown after each move.
 
-use super::Context;
 use super::values::{displayed, format_of};
+use super::{Context, x};
 use crate::error::{Error, Result};
 use crate::navigator::Display;
 use crate::output::Output;
@@ -24,9 +24,13 @@ pub(super) fn display(context: &mut Context<'_>, arguments: &str) -> Result<Outp
         )));
     }
     // What makes no sense here is refused, and not kept.
-    super::values::with_scene(navigator, context.watch, |scene| {
-        super::values::evaluated(scene, format, expression)
-    })?;
+    if x::is_of_memory(format) {
+        x::shown(navigator, context.watch, arguments)?;
+    } else {
+        super::values::with_scene(navigator, context.watch, |scene| {
+            super::values::evaluated(scene, format, expression)
+        })?;
+    }
     let number = navigator.displays.last().map_or(1, |last| last.number + 1);
     navigator.displays.push(Display {
         number,

@@ -5,6 +5,7 @@ use crate::coverage::counts;
 use crate::disassembly::disassemble as disassembled;
 use crate::error::{Error, Result};
 use crate::location::{self, Location};
+use crate::navigator::Navigator;
 use crate::output::Output;
 use backtrail_pt::Avma;
 
@@ -187,24 +188,22 @@ pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<
 }
 
 /// `x/NI LOCATION`, of what is no expression.
-pub(super) fn examine(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+pub(super) fn examine(navigator: &Navigator, arguments: &str) -> Result<Output> {
     let (format, place) = super::values::format_of(arguments);
     let count = format
         .strip_suffix('i')
         .and_then(|count| count.parse().ok())
         .unwrap_or(1);
-    let navigator = &*context.navigator;
     let at = location::address(
         navigator.process()?,
         place.trim_start_matches('*'),
         navigator.pc(),
     )?;
-    instructions(context, at.0, count)
+    instructions(navigator, at.0, count)
 }
 
 /// So many instructions at an address.
-pub(super) fn instructions(context: &Context<'_>, at: u64, count: u64) -> Result<Output> {
-    let navigator = &*context.navigator;
+pub(super) fn instructions(navigator: &Navigator, at: u64, count: u64) -> Result<Output> {
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(MAX_INSTRUCTIONS);
     let process = navigator.process()?;
     let end = Avma(at.saturating_add(count as u64 * 15));

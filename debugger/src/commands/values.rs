@@ -1,9 +1,9 @@
 //! `print`, `info locals`, `info args`, `ptype`, `whatis`.
 
-use super::Context;
+use super::{Context, x};
 use crate::error::{Error, Result};
-use crate::navigator::Navigator;
-use crate::output::{NamedValue, Output};
+use crate::navigator::{Display, Navigator};
+use crate::output::{NamedValue, Output, Text};
 use crate::values::{
     Evaluated, Expression, Failure, Scene, SelectedFrame, Shower, Shown, ShownMember, Value, expanded, parse,
 };
@@ -178,6 +178,17 @@ pub(super) fn whatis(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     })
 }
 
+/// What `x` shows, as a display.
+fn examined(navigator: &Navigator, watch: &Watch<'_>, display: &Display) -> Result<Shown> {
+    let arguments = format!("/{} {}", display.format, display.expression);
+    let mut text = Text::plain();
+    x::shown(navigator, watch, &arguments)?.render(&mut text);
+    Ok(Shown {
+        text: text.into_string().trim_end().to_owned(),
+        ..Shown::default()
+    })
+}
+
 /// The values that are displayed after each move.
 pub(super) fn displayed(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<NamedValue>> {
     if navigator.displays.is_empty() {
@@ -185,8 +196,13 @@ pub(super) fn displayed(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<
     }
     with_scene(navigator, watch, |scene| {
         let displays = navigator.displays.iter().map(|display| {
-            let shown = match evaluated(scene, &display.format, &display.expression) {
-                Ok((_, shown)) => shown,
+            let memory = x::is_of_memory(&display.format);
+            let shown = match memory {
+                true => examined(navigator, watch, display),
+                false => evaluated(scene, &display.format, &display.expression).map(|(_, shown)| shown),
+            };
+            let shown = match shown {
+                Ok(shown) => shown,
                 Err(error) => Shown {
                     text: format!("<error: {error}>"),
                     unknown: Some(error.to_string()),
@@ -198,6 +214,7 @@ pub(super) fn displayed(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<
                 format: display.format.clone(),
                 expression: display.expression.clone(),
                 value: shown,
+                memory,
             }
         });
         Ok(displays.collect())

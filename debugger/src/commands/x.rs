@@ -3,8 +3,10 @@
 use super::values::with_scene;
 use super::{Context, list};
 use crate::error::{Error, Result};
+use crate::navigator::Navigator;
 use crate::output::{MemoryLine, Output};
 use crate::values::{Failure, Number, Scene, Shower, integer, lettered, parse};
+use backtrail_decoder::Watch;
 use backtrail_symbolizer::types::Encoding;
 
 /// No more are shown at once.
@@ -20,20 +22,31 @@ struct Format {
 
 /// `x/NFU ADDRESS`.
 pub(super) fn examine(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    shown(context.navigator, context.watch, arguments)
+}
+
+/// A display of this format shows what `x` does, not a value: it has a count, a size, or asks for instructions.
+pub(super) fn is_of_memory(format: &str) -> bool {
+    let asks = |character: char| character.is_ascii_digit() || "ibhwg".contains(character);
+    format.contains(asks)
+}
+
+/// What `x` answers.
+pub(super) fn shown(navigator: &Navigator, watch: &Watch<'_>, arguments: &str) -> Result<Output> {
     let (format, place) = super::values::format_of(arguments);
     let instructions = format.ends_with('i') || (format.is_empty() && place.is_empty());
     let format = Format::parse(format)?;
     let place = if place.is_empty() { "$pc" } else { place };
-    let at = with_scene(context.navigator, context.watch, |scene| address(scene, place));
+    let at = with_scene(navigator, watch, |scene| address(scene, place));
     if instructions {
         // What is no expression may be a function or an address of code.
         return match at {
-            Ok(at) => list::instructions(context, at, format.count),
-            Err(_) => list::examine(context, arguments),
+            Ok(at) => list::instructions(navigator, at, format.count),
+            Err(_) => list::examine(navigator, arguments),
         };
     }
     let at = at?;
-    let lines = with_scene(context.navigator, context.watch, |scene| {
+    let lines = with_scene(navigator, watch, |scene| {
         Ok(match format.letter {
             's' => strings(scene, at, &format),
             _ => numbers(scene, at, &format),

@@ -29,8 +29,11 @@ pub struct NamedValue {
     pub format: String,
     /// The expression.
     pub expression: String,
-    /// Its value.
+    /// Its value; the lines that `x` shows, where the format asks for memory.
     pub value: Shown,
+    /// It does.
+    #[serde(skip)]
+    pub memory: bool,
 }
 
 pub(super) fn render_value(number: Option<usize>, expression: &str, value: &Shown, to: &mut Text) {
@@ -69,6 +72,14 @@ pub(super) fn render_displays(displays: &[NamedValue], to: &mut Text) {
         to.line("Nothing is displayed; `display EXPRESSION` shows a value after each move.");
     }
     for display in displays {
+        if display.memory {
+            to.line(format!(
+                "{}: x/{} {}",
+                display.number, display.format, display.expression
+            ));
+            display.value.text.lines().for_each(|line| to.line(line));
+            continue;
+        }
         let format = match display.format.as_str() {
             "" => String::new(),
             letters => format!("/{letters} "),

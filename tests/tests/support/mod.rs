@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod decoders;
+pub mod gdb;
 
 use backtrail_tests::backtrail::{Run, backtrail};
 use backtrail_tests::programs::{Program, Variant};
@@ -21,17 +22,22 @@ impl Bundle {
     /// What `backtrail COMMAND... -o BUNDLE REST...` makes, and how it said so.
     #[track_caller]
     pub fn made<S: AsRef<OsStr>>(command: &[S], rest: &[&OsStr]) -> (Self, Run) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("bundle");
+        let bundle = Self::empty();
         let mut arguments: Vec<OsString> = command.iter().map(|argument| argument.into()).collect();
-        arguments.extend(["-o".into(), path.clone().into()]);
+        arguments.extend(["-o".into(), bundle.path.clone().into()]);
         arguments.extend(rest.iter().map(OsString::from));
         let run = backtrail(arguments).unwrap().exited(0);
-        let bundle = Self {
+        (bundle, run)
+    }
+
+    /// A place for a bundle that is made otherwise.
+    pub fn empty() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bundle");
+        Self {
             _folder: folder,
             path,
-        };
-        (bundle, run)
+        }
     }
 
     /// The record of one run of a program.
