@@ -171,6 +171,7 @@ pub const PROGRAMS: &[Program] = &[
     program("values_optimized", "values.c", &["-O2"], ALL, Ending::Signal(SIGSEGV)),
     program("containers", "containers.cpp", &["-O0", "-std=c++17"], ALL, Ending::Signal(SIGSEGV)),
     timed(program("owned", "owned.rs", &["-Cpanic=abort"], RUST, Ending::Signal(SIGABRT))),
+    program("orders", "orders.rs", &["-Cpanic=abort"], RUST, Ending::Signal(SIGABRT)),
     program("bare", "bare.S", &[], STATIC, OK),
 ];
 

@@ -75,6 +75,31 @@ pub const TEST: &[Need] = &[
         "reads our cores; its stacks are compared with ours",
     ),
     wish(
+        "sqlite3",
+        Sign::Tool("/usr/bin/sqlite3"),
+        "a real program that is made to crash",
+    ),
+    wish(
+        "libsqlite3-dev",
+        Sign::Tool("/usr/include/sqlite3ext.h"),
+        "the extension that makes it crash",
+    ),
+    wish(
+        "redis-server",
+        Sign::Tool("/usr/bin/redis-server"),
+        "a real program that is made to crash",
+    ),
+    wish(
+        "python3",
+        Sign::Tool("/usr/bin/python3"),
+        "a real program that is made to crash",
+    ),
+    wish(
+        "python3-dbg",
+        Sign::Tool("/usr/bin/python3-dbg"),
+        "its debug symbols",
+    ),
+    wish(
         "linux-perf",
         Sign::Tool("perf"),
         "records and reads perf.data files",

@@ -1,0 +1,190 @@
+//! redis-server, told to crash: it catches the signal, writes a report of its own, and kills itself.
+
+use crate::sqlite::gdb_functions;
+use crate::support::Bundle;
+use crate::support::gdb::{by_gdb, have_gdb, ours};
+use crate::walk::{Crash, Step, present};
+use backtrail_tests::backtrail::command;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Child;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Nothing of it takes nearly as long.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// One run of Debian's redis-server; `None` (said on stderr): it is not installed.
+pub fn crash() -> Option<&'static Crash> {
+    static CRASH: OnceLock<Option<Crash>> = OnceLock::new();
+    CRASH
+        .get_or_init(|| Some(recorded(present("/usr/bin/redis-server")?)))
+        .as_ref()
+}
+
+/// What a server did that was asked for some work, then told to crash.
+pub fn recorded(server: &Path) -> Crash {
+    let bundle = Bundle::empty();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let mut recorder = command()
+        .unwrap()
+        .args(["record", "--full", "-o"])
+        .arg(&bundle.path)
+        .arg("--")
+        .arg(server)
+        .args(["--port", "0", "--save", "", "--enable-debug-command", "yes"])
+        .args(["--crash-memcheck-enabled", "no", "--unixsocket"])
+        .arg(&socket)
+        .arg("--dir")
+        .arg(folder.path())
+        .stdout(File::create(folder.path().join("log")).unwrap())
+        .spawn()
+        .unwrap();
+    let mut stream = connected(&socket, &mut recorder);
+    for request in ["SET greeting hello", "RPUSH list a b c", "LRANGE list 0 -1"] {
+        asked(&mut stream, request);
+    }
+    for _ in 0..20 {
+        asked(&mut stream, "INCR visits");
+    }
+    asked(&mut stream, "DEBUG SEGFAULT");
+    assert!(recorder.wait().unwrap().success());
+    let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
+    assert!(log.contains("signal 11 killed"), "{log}");
+    Crash {
+        bundle,
+        executable: server.to_path_buf(),
+    }
+}
+
+fn connected(socket: &Path, recorder: &mut Child) -> UnixStream {
+    let began = Instant::now();
+    loop {
+        match UnixStream::connect(socket) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(LIMIT)).unwrap();
+                return stream;
+            }
+            Err(error) if began.elapsed() > LIMIT || recorder.try_wait().unwrap().is_some() => {
+                recorder.kill().ok();
+                panic!("no server listens: {error}");
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// Sends a request and waits for the answer, or for the end.
+fn asked(stream: &mut UnixStream, request: &str) {
+    stream.write_all(format!("{request}\r\n").as_bytes()).unwrap();
+    let mut answer = [0; 256];
+    stream.read(&mut answer).ok();
+}
+
+/// Out of the handler that wrote the report, to the request that was served.
+pub const WALK: &[Step] = &[
+    (
+        "crash",
+        &[
+            "SIGSEGV (segmentation fault): sent by kill",
+            "sigsegvHandler was handling a signal since t",
+            "goes into debugCommand",
+            "<signal handler called>",
+        ],
+    ),
+    (
+        "backtrace",
+        &[
+            "kill",
+            "in sigsegvHandler ()",
+            "in debugCommand ()",
+            "in processCommand ()",
+            "in aeMain ()",
+            "in main ()",
+        ],
+    ),
+    ("info threads", &["* ", "\"redis-server\"", "\"bio_", "crashed"]),
+    ("thread apply all backtrace 1", &["Thread ", "#0  "]),
+    ("info sharedlibrary", &["/usr/bin/redis-"]),
+    ("count debugCommand", &["debugCommand: 1 call\n"]),
+    ("count incrCommand", &["incrCommand: 20 calls\n"]),
+    ("break debugCommand", &["in debugCommand"]),
+    ("reverse-continue", &["Breakpoint 1, ", "in debugCommand ()"]),
+    ("reverse-finish", &["in call ()", "call "]),
+    ("back", &["in debugCommand ()"]),
+    ("calls --depth 1", &["→ debugCommand  ["]),
+    ("last sigsegvHandler", &["in sigsegvHandler ()"]),
+    (
+        "backtrace 2",
+        &[
+            "#0  ",
+            "in sigsegvHandler ()",
+            "<signal handler called>",
+            "in debugCommand ()",
+        ],
+    ),
+    ("reverse-stepi", &["mmap", "ret"]),
+    ("backtrace 2", &["mmap", "in debugCommand ()"]),
+    ("print $rip", &["mmap"]),
+    ("x/2i $rip", &["=> 0x", ":\tret"]),
+    ("callers incrCommand", &["      20  call"]),
+    (
+        "latency processCommand",
+        &["processCommand: 24 calls\n", "p50", "off-CPU"],
+    ),
+    (
+        "slowest processCommand 3",
+        &["processCommand from processInputBuffer"],
+    ),
+    (
+        "search ^(rpush|set|lrange)Command$",
+        &[
+            "       1  lrangeCommand",
+            "       1  rpushCommand",
+            "       1  setCommand",
+        ],
+    ),
+    ("goto start", &["_start"]),
+    ("break incrCommand if $hits == 20", &["incrCommand"]),
+    ("continue", &["Breakpoint 2, ", "in incrCommand ()"]),
+    ("finish", &["in call ()"]),
+    ("info registers rip rax", &["rax            <unknown", "rip "]),
+];
+
+#[test]
+fn the_crash_is_found_behind_the_handler() {
+    let Some(crash) = crash() else { return };
+    crash.walk(WALK);
+    // The handler's own position, and the way over the signal in both directions.
+    let view = &crash.ask(&["crash"])[0];
+    let handler = view["handler"]["position"].as_str().unwrap();
+    assert_eq!(view["handler"]["handler"], "sigsegvHandler");
+    assert_eq!(view["handler"]["interrupted"], "debugCommand");
+    crash.comes_back(&format!("goto {handler}"), "reverse-stepi", "stepi", 5);
+    crash.comes_back("last processCommand", "reverse-stepi", "stepi", 10);
+}
+
+#[test]
+fn stacks_and_registers_are_gdbs() {
+    let Some(crash) = crash().filter(|_| have_gdb()) else {
+        return;
+    };
+    let commands = [
+        "x/4xg $rsp",
+        "x/2i $rip",
+        "print $rip",
+        "print/x $rsp",
+        "print/x $rdi",
+    ];
+    let ours = ours(&crash.bundle, &commands);
+    let theirs = by_gdb(&crash.executable, &crash.bundle, &commands);
+    assert_eq!(ours, theirs);
+    let theirs = gdb_functions(crash)
+        .into_iter()
+        .filter(|name| name != "<signal handler called>");
+    let (functions, theirs) = (crash.functions(), theirs.collect::<Vec<_>>());
+    assert_eq!(functions[..theirs.len()], theirs);
+}
