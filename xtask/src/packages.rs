@@ -111,6 +111,17 @@ pub const TEST: &[Need] = &[
     ),
 ];
 
+/// What the long tests need beside [`TEST`], to build real programs from Debian's sources.
+pub const SOURCES: &[Need] = &[
+    need("make", Sign::Tool("make"), "builds real programs from source"),
+    wish(
+        "dpkg-dev",
+        Sign::Tool("dpkg-source"),
+        "unpacks Debian's sources of real programs",
+    ),
+    wish("tcl", Sign::Tool("tclsh"), "puts the source of sqlite3 together"),
+];
+
 /// What the benchmarks compare with.
 pub const BENCH: &[Need] = &[wish(
     "qemu-user",

@@ -15,7 +15,7 @@ pub enum Extent {
 pub fn run(extent: Extent) -> Result<(), Failure> {
     packages::ensure(&[packages::BUILD, packages::ORACLE, packages::TEST, packages::COUNT])?;
     if extent == Extent::All {
-        packages::ensure(&[&packages::programs()])?;
+        packages::ensure(&[packages::SOURCES, &packages::programs()])?;
     }
     shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
     tidy::run()?;

@@ -8,6 +8,7 @@ use crate::location::{self, Location};
 use crate::navigator::Navigator;
 use crate::output::Output;
 use backtrail_pt::Avma;
+use backtrail_symbolizer::Function;
 
 /// GDB's number of lines.
 const LINES: usize = 10;
@@ -111,16 +112,22 @@ fn at_location(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> 
         Location::Function(name) => {
             let process = navigator.process()?;
             let found = process.symbols.functions_named(&name);
-            let none = || Error::NoSymbol {
-                name: name.clone(),
-                modules: process.describe_modules(),
+            if found.is_empty() {
+                return Err(Error::NoSymbol {
+                    modules: process.describe_modules(),
+                    name,
+                });
+            }
+            let line = |function: &Function<Avma>| {
+                let row = process.symbols.line_at(function.entry);
+                let row = row.map(|row| (row.file, row.line));
+                function.declared.clone().or(row)
             };
-            let function = found.first().ok_or_else(none)?;
-            let row = process
-                .symbols
-                .line_at(function.entry)
-                .map(|row| (row.file, row.line));
-            let (file, line) = function.declared.clone().or(row).ok_or_else(none)?;
+            let (file, line) = found.iter().find_map(line).ok_or_else(|| {
+                Error::Cannot(format!(
+                    "no line is known of {name}; `disassemble {name}` shows its code"
+                ))
+            })?;
             Ok(around(file.to_string(), line))
         }
         Location::Address(text) => {

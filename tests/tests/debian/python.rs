@@ -1,6 +1,5 @@
 //! python3, which reads at address 0 through ctypes. What is wrong is at the top of `names.py`.
 
-use crate::sqlite::gdb_functions;
 use crate::support::Bundle;
 use crate::support::gdb::{by_gdb, have_gdb, ours};
 use crate::walk::{Crash, Step, folder, present};
@@ -128,8 +127,7 @@ fn every_call_is_followed_and_the_stack_is_gdbs() {
     assert_eq!(roots, 1);
     assert!(calls > 100_000, "{calls} calls");
     if have_gdb() {
-        let (functions, theirs) = (crash.functions(), gdb_functions(crash));
-        assert_eq!(functions[..theirs.len()], theirs);
+        crash.stack_is_gdbs();
     }
 }
 

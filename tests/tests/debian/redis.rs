@@ -1,10 +1,10 @@
 //! redis-server, told to crash: it catches the signal, writes a report of its own, and kills itself.
 
-use crate::sqlite::gdb_functions;
 use crate::support::Bundle;
 use crate::support::gdb::{by_gdb, have_gdb, ours};
 use crate::walk::{Crash, Step, present};
-use backtrail_tests::backtrail::command;
+use backtrail_tests::backtrail::{backtrail, command};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -168,6 +168,20 @@ fn the_crash_is_found_behind_the_handler() {
 }
 
 #[test]
+fn a_function_without_lines_is_no_function_without_name() {
+    let Some(crash) = crash() else { return };
+    let arguments = [
+        OsStr::new("debug"),
+        crash.bundle.path.as_ref(),
+        "--batch".as_ref(),
+        "-e".as_ref(),
+        "list debugCommand".as_ref(),
+    ];
+    let refused = backtrail(arguments).unwrap().exited(1).stdout;
+    assert!(refused.contains("no line is known of debugCommand"), "{refused}");
+}
+
+#[test]
 fn stacks_and_registers_are_gdbs() {
     let Some(crash) = crash().filter(|_| have_gdb()) else {
         return;
@@ -182,9 +196,5 @@ fn stacks_and_registers_are_gdbs() {
     let ours = ours(&crash.bundle, &commands);
     let theirs = by_gdb(&crash.executable, &crash.bundle, &commands);
     assert_eq!(ours, theirs);
-    let theirs = gdb_functions(crash)
-        .into_iter()
-        .filter(|name| name != "<signal handler called>");
-    let (functions, theirs) = (crash.functions(), theirs.collect::<Vec<_>>());
-    assert_eq!(functions[..theirs.len()], theirs);
+    crash.stack_is_gdbs();
 }

@@ -1,11 +1,15 @@
 //! A program that crashed, and a walk through what was recorded of it.
 
 use crate::support::Bundle;
+use crate::support::gdb::{by_gdb, ours};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// A command, and what its answer must contain, each of these.
 pub type Step = (&'static str, &'static [&'static str]);
+
+/// The number of a frame, and its function.
+pub type Frame = (String, String);
 
 /// A recorded crash.
 pub struct Crash {
@@ -78,19 +82,92 @@ impl Crash {
         assert!(different, "{back} stands still: {there:?}");
     }
 
-    /// The functions of the stack at the crash, innermost first, without those that jumped to their callees: their frames
-    /// are gone from the program's stack, which is all that GDB has. One without a name is empty.
+    /// The frames of the stack at the crash, innermost first, with their numbers; without those that jumped to their
+    /// callees: they are gone from the program's stack, which is all that GDB has. A function without a name is empty.
     #[track_caller]
-    pub fn functions(&self) -> Vec<String> {
+    pub fn frames(&self) -> Vec<Frame> {
         let stack = &self.ask(&["backtrace"])[0];
         let frames = stack["frames"].as_array().unwrap();
         // Inlined copies stand before the function that they are in.
         let functions = frames.split_inclusive(|frame| frame["inlined"] == false);
         let real =
             functions.filter(|frames| frames.last().is_some_and(|frame| frame["tail_caller"] == false));
-        let name = |frame: &Value| frame["function"].as_str().unwrap_or_default().to_owned();
-        real.flatten().map(name).collect()
+        let named = |frame: &Value| {
+            let function = frame["function"].as_str().unwrap_or_default();
+            (frame["number"].to_string(), function.to_owned())
+        };
+        real.flatten().map(named).collect()
     }
+
+    /// GDB's frames on the same core, without the mark of a signal.
+    pub fn gdb_frames(&self) -> Vec<Frame> {
+        let stack = &by_gdb(&self.executable, &self.bundle, &["backtrace"])[0].1;
+        let named = |line: &String| {
+            let (number, frame) = line.strip_prefix('#')?.split_once(' ')?;
+            let frame = frame.trim_start();
+            let address = frame
+                .starts_with("0x")
+                .then(|| frame.split_once(" in "))
+                .flatten();
+            let frame = address.map_or(frame, |(_, name)| name);
+            let function = frame.split(" (").next().filter(|name| *name != "??");
+            Some((number.to_owned(), function.unwrap_or_default().to_owned()))
+        };
+        let frames = stack.iter().filter_map(named);
+        frames
+            .filter(|(_, function)| function != "<signal handler called>")
+            .collect()
+    }
+
+    /// Our stack is GDB's, as far as that goes.
+    #[track_caller]
+    pub fn stack_is_gdbs(&self) {
+        let functions = |frames: Vec<Frame>| -> Vec<String> {
+            frames.into_iter().map(|(_, function)| function).collect()
+        };
+        let (ours, theirs) = (functions(self.frames()), functions(self.gdb_frames()));
+        assert!(theirs.len() > 3, "{theirs:?}");
+        assert_eq!(ours.get(..theirs.len()), Some(&theirs[..]), "{ours:?}");
+    }
+
+    /// Arguments and variables of the inner frames are those of GDB, where ours are known.
+    #[track_caller]
+    pub fn variables_are_gdbs(&self, frames: usize) {
+        let commands = |all: Vec<Frame>| -> Vec<String> {
+            let numbers = all.into_iter().take(frames).map(|(number, _)| number);
+            let each = |number| {
+                [
+                    format!("frame {number}"),
+                    "info args".to_owned(),
+                    "info locals".to_owned(),
+                ]
+            };
+            numbers.flat_map(each).collect()
+        };
+        let (here, there) = (commands(self.frames()), commands(self.gdb_frames()));
+        let here: Vec<&str> = here.iter().map(String::as_str).collect();
+        let there: Vec<&str> = there.iter().map(String::as_str).collect();
+        let ours = ours(&self.bundle, &here);
+        let theirs = by_gdb(&self.executable, &self.bundle, &there);
+        let mut compared = 0;
+        for (at, ((command, ours), (_, theirs))) in ours.iter().zip(&theirs).enumerate() {
+            let known = |line: &&String| line.contains(" = ") && !line.contains("<unknown");
+            for line in ours.iter().filter(known).filter(|_| command.starts_with("info")) {
+                compared += 1;
+                let name = ours_frame(&here, at);
+                assert!(
+                    theirs.contains(line),
+                    "{command} of {name}: {line}\nof GDB: {theirs:#?}"
+                );
+            }
+        }
+        assert!(compared > frames, "only {compared} values were compared");
+    }
+}
+
+/// The last `frame` command.
+fn ours_frame<'a>(commands: &[&'a str], at: usize) -> &'a str {
+    commands[at - at % 3]
 }
 
 /// The path of a program or file, if it is there; says so if not.
