@@ -161,4 +161,5 @@ fn forward_comes_back_to_where_backward_began() {
     let Some(crash) = crash() else { return };
     crash.comes_back("last string_at", "reverse-step", "step", 30);
     crash.comes_back("last PyObject_Vectorcall", "reverse-stepi", "stepi", 30);
+    crash.comes_back_over_calls("PyObject_Vectorcall");
 }

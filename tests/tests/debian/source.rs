@@ -173,7 +173,7 @@ fn sqlite_with_debug_symbols() {
     let crash = sqlite::recorded(&program, &extension);
     crash.walk(SQLITE);
     crash.comes_back("last forget", "reverse-step", "step", 40);
-    comes_back_over_calls(&crash, "show");
+    crash.comes_back_over_calls("show");
     none_is_slow(
         &crash,
         &[
@@ -237,7 +237,7 @@ fn redis_with_debug_symbols() {
     let crash = redis::recorded(&program);
     crash.walk(REDIS);
     crash.comes_back("last processCommand", "reverse-step", "step", 40);
-    comes_back_over_calls(&crash, "debugCommand");
+    crash.comes_back_over_calls("debugCommand");
     none_is_slow(
         &crash,
         &[
@@ -252,13 +252,4 @@ fn redis_with_debug_symbols() {
         crash.stack_is_gdbs();
         crash.variables_are_gdbs(9);
     }
-}
-
-/// Back and forth over calls, in the function that called this one.
-fn comes_back_over_calls(crash: &Crash, callee: &str) {
-    let last = format!("last {callee}");
-    // The call is in the middle of its line.
-    let line = &crash.ask(&[&last, "reverse-finish", "reverse-next"])[2];
-    let position = line["place"]["position"].as_str().unwrap();
-    crash.comes_back(&format!("goto {position}"), "reverse-next", "next", 10);
 }

@@ -82,6 +82,16 @@ impl Crash {
         assert!(different, "{back} stands still: {there:?}");
     }
 
+    /// The same by `reverse-next` and `next`, in the function that made the last call of `callee`.
+    #[track_caller]
+    pub fn comes_back_over_calls(&self, callee: &str) {
+        let last = format!("last {callee}");
+        // The call is in the middle of its line.
+        let line = &self.ask(&[&last, "reverse-finish", "reverse-next"])[2];
+        let position = line["place"]["position"].as_str().unwrap();
+        self.comes_back(&format!("goto {position}"), "reverse-next", "next", 10);
+    }
+
     /// The frames of the stack at the crash, innermost first, with their numbers; without those that jumped to their
     /// callees: they are gone from the program's stack, which is all that GDB has. A function without a name is empty.
     #[track_caller]
