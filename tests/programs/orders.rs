@@ -1,6 +1,6 @@
-// An order book: orders come and go, and are found by their number.
-//
-// Wrong: `cancel` moves the last order into the place that is freed, and leaves the moved one's entry as it was.
+//! An order book: orders come and go, and are found by their number.
+//!
+//! Wrong: `cancel` moves the last order into the place that is freed, and leaves the moved one's entry as it was.
 
 mod book {
     use std::collections::BTreeMap;

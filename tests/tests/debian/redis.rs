@@ -24,12 +24,22 @@ pub fn crash() -> Option<&'static Crash> {
         .as_ref()
 }
 
+/// The recorder, which does not outlive the test, nor does what it records outlive it.
+struct Recorder(Child);
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
 /// What a server did that was asked for some work, then told to crash.
 pub fn recorded(server: &Path) -> Crash {
     let bundle = Bundle::empty();
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
-    let mut recorder = command()
+    let recorder = command()
         .unwrap()
         .args(["record", "--full", "-o"])
         .arg(&bundle.path)
@@ -43,15 +53,16 @@ pub fn recorded(server: &Path) -> Crash {
         .stdout(File::create(folder.path().join("log")).unwrap())
         .spawn()
         .unwrap();
-    let mut stream = connected(&socket, &mut recorder);
+    let mut recorder = Recorder(recorder);
+    let mut stream = connected(&socket, &mut recorder.0);
     for request in ["SET greeting hello", "RPUSH list a b c", "LRANGE list 0 -1"] {
-        asked(&mut stream, request);
+        assert!(asked(&mut stream, request), "{request}");
     }
     for _ in 0..20 {
-        asked(&mut stream, "INCR visits");
+        assert!(asked(&mut stream, "INCR visits"));
     }
-    asked(&mut stream, "DEBUG SEGFAULT");
-    assert!(recorder.wait().unwrap().success());
+    assert!(!asked(&mut stream, "DEBUG SEGFAULT"));
+    assert!(recorder.0.wait().unwrap().success());
     let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
     assert!(log.contains("signal 11 killed"), "{log}");
     Crash {
@@ -69,7 +80,6 @@ fn connected(socket: &Path, recorder: &mut Child) -> UnixStream {
                 return stream;
             }
             Err(error) if began.elapsed() > LIMIT || recorder.try_wait().unwrap().is_some() => {
-                recorder.kill().ok();
                 panic!("no server listens: {error}");
             }
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
@@ -77,11 +87,11 @@ fn connected(socket: &Path, recorder: &mut Child) -> UnixStream {
     }
 }
 
-/// Sends a request and waits for the answer, or for the end.
-fn asked(stream: &mut UnixStream, request: &str) {
+/// Sends a request, waits for the answer, and tells whether one came.
+fn asked(stream: &mut UnixStream, request: &str) -> bool {
     stream.write_all(format!("{request}\r\n").as_bytes()).unwrap();
-    let mut answer = [0; 256];
-    stream.read(&mut answer).ok();
+    // No answer is longer.
+    stream.read(&mut [0; 256]).is_ok_and(|length| length > 0)
 }
 
 /// Out of the handler that wrote the report, to the request that was served.
