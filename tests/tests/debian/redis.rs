@@ -116,7 +116,7 @@ pub const WALK: &[Step] = &[
             "in main ()",
         ],
     ),
-    ("info threads", &["* ", "\"redis-server\"", "\"bio_", "crashed"]),
+    ("info threads", &["* ", "\"redis-server\"", "crashed"]),
     ("thread apply all backtrace 1", &["Thread ", "#0  "]),
     ("info sharedlibrary", &["/usr/bin/redis-"]),
     ("count debugCommand", &["debugCommand: 1 call\n"]),
