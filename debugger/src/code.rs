@@ -37,8 +37,8 @@ pub trait Lines {
     /// The inlined copies around `pc`.
     fn chain(&self, pc: Avma) -> ChainId;
 
-    /// A range with all code of the function that `pc` is in; `None`: no symbol covers it.
-    fn function(&self, pc: Avma) -> Option<Range<Avma>>;
+    /// The code of the function that `pc` is in, all its parts; empty: no symbol covers it.
+    fn function(&self, pc: Avma) -> Vec<Range<Avma>>;
 
     /// The mapping of a module that `pc` is in, if any.
     fn module(&self, pc: Avma) -> Option<Range<Avma>>;
@@ -172,12 +172,9 @@ impl Lines for CodeMap {
         self.site(pc).1
     }
 
-    fn function(&self, pc: Avma) -> Option<Range<Avma>> {
-        // A call runs all parts of its function; other code lies between them.
-        let parts = self.symbols.parts_of(&self.symbols.function_at(pc)?);
-        let start = parts.iter().map(|part| part.start).min()?;
-        let end = parts.iter().map(|part| part.end).max()?;
-        Some(start..end)
+    fn function(&self, pc: Avma) -> Vec<Range<Avma>> {
+        let function = self.symbols.function_at(pc);
+        function.map_or_else(Vec::new, |function| self.symbols.parts_of(&function))
     }
 
     fn module(&self, pc: Avma) -> Option<Range<Avma>> {

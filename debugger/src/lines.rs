@@ -133,12 +133,13 @@ impl<'a> LineStarts<'a> {
     /// module and has lines.
     fn code_of(&self, call: CallId) -> PcSet {
         let function = self.forest.call(call).function;
-        match self.lines.function(function) {
-            Some(code) => PcSet::from_ranges([code]),
-            None => match self.lines.module(function) {
-                Some(module) => self.nameless().within(module),
-                None => self.nameless().clone(),
-            },
+        let parts = self.lines.function(function);
+        if !parts.is_empty() {
+            return PcSet::from_ranges(parts);
+        }
+        match self.lines.module(function) {
+            Some(module) => self.nameless().within(module),
+            None => self.nameless().clone(),
         }
     }
 

@@ -115,8 +115,8 @@ mod tests {
             ChainId::default()
         }
 
-        fn function(&self, _: Avma) -> Option<std::ops::Range<Avma>> {
-            None
+        fn function(&self, _: Avma) -> Vec<std::ops::Range<Avma>> {
+            Vec::new()
         }
 
         fn module(&self, _: Avma) -> Option<std::ops::Range<Avma>> {

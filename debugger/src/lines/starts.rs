@@ -111,7 +111,7 @@ impl LineStarts<'_> {
 
     /// The executed instructions that belong to a statement and that no symbol covers.
     pub(super) fn nameless(&self) -> &PcSet {
-        let is_nameless = |pc: Avma| self.lines.statement(pc).is_some() && self.lines.function(pc).is_none();
+        let is_nameless = |pc: Avma| self.lines.statement(pc).is_some() && self.lines.function(pc).is_empty();
         let find = || {
             let executed = self.history.executed_in(self.statements());
             runs(&executed, is_nameless)

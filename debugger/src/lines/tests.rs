@@ -29,8 +29,8 @@ impl Lines for Program {
             .unwrap_or_default()
     }
 
-    fn function(&self, pc: Avma) -> Option<Range<Avma>> {
-        self.range_of(pc)
+    fn function(&self, pc: Avma) -> Vec<Range<Avma>> {
+        self.range_of(pc).into_iter().collect()
     }
 
     fn module(&self, _: Avma) -> Option<Range<Avma>> {

@@ -20,7 +20,8 @@ impl Source {
 
     /// Rust that is compiled into a part, not its tests.
     pub fn ships(&self) -> bool {
-        self.is_rust() && self.path.split('/').nth(1) == Some("src") && !self.path.ends_with("/tests.rs")
+        let is_test = self.path.ends_with("/tests.rs") || self.path.contains("/tests/");
+        self.is_rust() && self.path.split('/').nth(1) == Some("src") && !is_test
     }
 
     /// Whether it is Rust.
@@ -137,6 +138,7 @@ mod tests {
         for path in [
             "pt/tests/a.rs",
             "pt/src/parser/tests.rs",
+            "pt/src/parser/tests/long.rs",
             "pt/Cargo.toml",
             "README.md",
         ] {
