@@ -45,9 +45,9 @@ fn demangle(linkage: &str) -> Option<String> {
         return None;
     }
     let symbol = cpp_demangle::Symbol::new(linkage).ok()?;
-    symbol
-        .structured_demangle(&mut out, &cpp_demangle::DemangleOptions::default())
-        .ok()?;
+    // Only instances of templates have a return type in their linkage name; debuggers show none.
+    let options = cpp_demangle::DemangleOptions::default().no_return_type();
+    symbol.structured_demangle(&mut out, &options).ok()?;
     Some(out.text)
 }
 
@@ -76,6 +76,7 @@ mod tests {
         for (linkage, readable) in [
             ("main", "main"),
             ("_ZN2ns1fEi", "ns::f(int)"),
+            ("_Z7largestIiET_PKS0_i", "largest<int>(int const*, int)"),
             ("_ZN12_GLOBAL__N_15localEv", "(anonymous namespace)::local()"),
             ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
             ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
