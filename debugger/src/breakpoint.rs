@@ -146,6 +146,8 @@ pub struct Breakpoint {
     pub hits: BTreeMap<Pid, Hits>,
     /// Deleted at its first hit.
     pub temporary: bool,
+    /// It stops moves at all.
+    pub enabled: bool,
     /// Which hits count.
     pub condition: Option<Condition>,
     /// How many of the next hits to pass.
@@ -183,6 +185,7 @@ impl Breakpoints {
             places,
             hits,
             temporary,
+            enabled: true,
             condition: None,
             ignore: 0,
             count: 0,
@@ -256,7 +259,7 @@ pub fn nearest(
     limit: u64,
 ) -> Result<Option<(u64, u32)>> {
     let mut nearest: Option<(u64, u32)> = None;
-    for breakpoint in breakpoints {
+    for breakpoint in breakpoints.iter().filter(|breakpoint| breakpoint.enabled) {
         let Some(hits) = breakpoint.hits.get(&process) else {
             continue;
         };

@@ -1,6 +1,6 @@
 //! Completion of a command line, out of the command table and the symbols.
 
-use crate::commands::{self, COMMANDS, Completion};
+use crate::commands::{self, Completion, commands};
 use crate::navigator::Navigator;
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ pub fn complete(navigator: &Navigator, line: &str) -> (usize, Vec<String>) {
             let fixed = ["start", "end", "crash"].into_iter().map(str::to_owned);
             with_prefix(fixed.chain(navigator.bookmarks.keys().cloned()), word)
         }
-        Completion::Command => with_prefix(COMMANDS.iter().map(|command| command.name.to_owned()), word),
+        Completion::Command => with_prefix(commands().map(|command| command.name.to_owned()), word),
     };
     found.truncate(MAX_CANDIDATES);
     (begin, found)
@@ -41,7 +41,7 @@ pub fn complete(navigator: &Navigator, line: &str) -> (usize, Vec<String>) {
 /// Commands that begin with the whole line; none when the line is a command already and more.
 fn command_names(line: &str) -> Vec<String> {
     let typed = line.trim_start();
-    with_prefix(COMMANDS.iter().map(|command| command.name.to_owned()), typed)
+    with_prefix(commands().map(|command| command.name.to_owned()), typed)
 }
 
 fn with_prefix(all: impl Iterator<Item = String>, prefix: &str) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! Disassembly, with names for the targets of jumps and calls.
 
+use crate::output::SourceView;
 use crate::session::Process;
 use backtrail_decoder::Version;
 use backtrail_pt::Avma;
@@ -33,6 +34,9 @@ pub struct Line {
     pub text: String,
     /// It is the next to run.
     pub current: bool,
+    /// Where the code of another line begins, and `disassemble /s` asks for it: that line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceView>,
 }
 
 /// No more is disassembled at once.
@@ -122,6 +126,7 @@ pub fn disassemble(
             bytes: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
             text,
             current: pc == Some(address),
+            source: None,
         });
     }
     lines

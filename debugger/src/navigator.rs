@@ -50,6 +50,8 @@ pub struct Navigator {
     pub listed: Option<(String, u32)>,
     /// What is shown after each move.
     pub displays: Vec<Display>,
+    /// Records are shown with a line for each member.
+    pub pretty: bool,
     /// What was printed, `$1` first.
     pub(crate) printed: Vec<Value>,
 }
@@ -97,6 +99,7 @@ impl Navigator {
             flavor: Flavor::default(),
             listed: None,
             displays: Vec::new(),
+            pretty: false,
             printed: Vec::new(),
         })
     }

@@ -1,6 +1,10 @@
-//! Registers: exact at the end of a thread that the core has, unknown before.
+//! Registers: at the end of a thread that the core has, those of the innermost frame are exact, and of the others what
+//! call frame information tells. Unknown before.
 
+use crate::error::Result;
 use crate::navigator::Navigator;
+use crate::values::SelectedFrame;
+use backtrail_decoder::Watch;
 use serde::Serialize;
 
 /// A register.
@@ -20,42 +24,28 @@ const NAMES: [&str; 26] = [
     "r15", "rip", "eflags", "cs", "ss", "ds", "es", "fs", "gs", "fs_base", "gs_base",
 ];
 
-/// All registers at the current position.
-#[must_use]
-pub fn all(navigator: &Navigator) -> Vec<Register> {
-    NAMES.iter().map(|name| register(navigator, name)).collect()
-}
+/// Their numbers in DWARF, in the same order; those without are of the processor's state.
+const NUMBERS: [u16; 16] = [0, 3, 2, 1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-fn register(navigator: &Navigator, name: &str) -> Register {
-    let known = |value| Register {
-        name: name.to_owned(),
-        value: Some(value),
-        unknown: None,
+/// All registers of the selected frame, as `print $rbx` knows them.
+///
+/// # Errors
+/// When canceled; when what is not decoded yet tells which frame that is.
+pub fn all(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<Register>> {
+    let frame = SelectedFrame::of(navigator, watch)?;
+    let of = |(at, name): (usize, &&str)| {
+        let value = match (NUMBERS.get(at), *name) {
+            (Some(&number), _) => frame.source.register(number).map_err(|why| why.to_string()),
+            (None, "rip") => frame
+                .pc
+                .ok_or_else(|| "it is unknown where the thread stands".to_owned()),
+            (None, name) => frame.source.special(name).map_err(|why| why.to_string()),
+        };
+        Register {
+            name: (*name).to_owned(),
+            value: value.as_ref().ok().copied(),
+            unknown: value.err(),
+        }
     };
-    let unknown = |why: String| Register {
-        name: name.to_owned(),
-        value: None,
-        unknown: Some(why),
-    };
-    let tid = navigator.position().tid();
-    let selected = navigator.selected_frame() != 0;
-    if navigator.is_at_end()
-        && !selected
-        && let Some(registers) = navigator.session().end_registers(tid)
-    {
-        let names = backtrail_bundle::core::Registers::NAMES;
-        let kernel_name = if name == "eflags" { "rflags" } else { name };
-        let found = names.iter().position(|known| *known == kernel_name);
-        let value = found.and_then(|at| registers.to_array().get(at).copied());
-        return value.map_or_else(|| unknown("the core does not have it".to_owned()), known);
-    }
-    match name {
-        "rip" if !selected => match navigator.pc() {
-            Some(pc) => known(pc.0),
-            None => unknown("the trace ends without saying where".to_owned()),
-        },
-        _ if selected => unknown("the frame's caller did not save it where the trace can see".to_owned()),
-        _ if navigator.is_at_end() => unknown("there is no core with the state of this thread".to_owned()),
-        _ => unknown("a trace records control flow, not values; they are known at the crash only".to_owned()),
-    }
+    Ok(NAMES.iter().enumerate().map(of).collect())
 }

@@ -17,6 +17,7 @@ fn view(breakpoint: &Breakpoint) -> BreakpointView {
         location: breakpoint.location.clone(),
         places: breakpoint.places.clone(),
         temporary: breakpoint.temporary,
+        enabled: breakpoint.enabled,
         condition: breakpoint.condition.as_ref().map(ToString::to_string),
         ignore: breakpoint.ignore,
         hits: breakpoint.count,
@@ -97,6 +98,7 @@ fn breakpoint_number(text: &str) -> Result<u32> {
 }
 
 pub(super) fn delete(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let arguments = arguments.strip_prefix("breakpoints").unwrap_or(arguments).trim();
     if arguments.is_empty() {
         context.navigator.breakpoints.clear();
         return Ok(Output::message("All breakpoints are deleted."));
@@ -105,6 +107,35 @@ pub(super) fn delete(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
         context.navigator.breakpoints.delete(breakpoint_number(number)?)?;
     }
     Ok(Output::message(format!("Deleted {arguments}.")))
+}
+
+/// `disable N…` and `enable N…`; without N, all.
+fn switch(context: &mut Context<'_>, arguments: &str, enabled: bool) -> Result<Output> {
+    let breakpoints = &mut context.navigator.breakpoints;
+    let arguments = arguments.strip_prefix("breakpoints").unwrap_or(arguments);
+    let mut numbers: Vec<u32> = breakpoints.all().iter().map(|all| all.number).collect();
+    if !arguments.is_empty() {
+        let named = arguments.split_whitespace().map(breakpoint_number);
+        numbers = named.collect::<Result<_>>()?;
+    }
+    for &number in &numbers {
+        breakpoints.get_mut(number)?;
+    }
+    let mut views = Vec::new();
+    for number in numbers {
+        let breakpoint = breakpoints.get_mut(number)?;
+        breakpoint.enabled = enabled;
+        views.push(view(breakpoint));
+    }
+    Ok(Output::Breakpoints { breakpoints: views })
+}
+
+pub(super) fn disable(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    switch(context, arguments, false)
+}
+
+pub(super) fn enable(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    switch(context, arguments, true)
 }
 
 pub(super) fn condition(context: &mut Context<'_>, arguments: &str) -> Result<Output> {

@@ -160,6 +160,22 @@ pub(super) fn info_bookmarks(context: &mut Context<'_>, _arguments: &str) -> Res
     })
 }
 
+/// A thread by its id; a number that is none's counts the threads from 1, in the order of `info threads`, as GDB's do.
+pub(super) fn thread_of(context: &Context<'_>, text: &str) -> Result<Tid> {
+    let none = || Error::NoThread(text.to_owned());
+    let number: u32 = text.trim_start_matches('t').parse().map_err(|_| none())?;
+    let session = context.navigator.session();
+    if session.thread(Tid(number)).is_ok() {
+        return Ok(Tid(number));
+    }
+    let at = (number as usize).checked_sub(1).ok_or_else(none)?;
+    session
+        .threads()
+        .get(at)
+        .map(|thread| thread.tid)
+        .ok_or_else(none)
+}
+
 /// `thread TID`: to where it was left; `thread TID now`: to what it did at this time.
 pub(super) fn thread(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     if arguments.is_empty() {
@@ -172,11 +188,7 @@ pub(super) fn thread(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
         Some((text, rest)) => (text, rest.trim() == "now"),
         None => (arguments, false),
     };
-    let tid: Tid = text
-        .trim_start_matches('t')
-        .parse()
-        .map_err(|_| Error::NoThread(text.to_owned()))?;
-    context.navigator.session().thread(tid)?;
+    let tid = thread_of(context, text)?;
     let to = if now {
         let navigator = &*context.navigator;
         let there = navigator.session().thread(tid)?;

@@ -1,6 +1,6 @@
 //! `help`, out of the table.
 
-use super::{COMMANDS, Command, Context, Group, parse};
+use super::{Command, Context, Group, commands, parse};
 use crate::error::Result;
 use crate::output::Output;
 
@@ -24,8 +24,7 @@ fn of_command(command: &Command) -> String {
 /// All commands by group, a line each.
 #[must_use]
 pub fn overview() -> String {
-    let width = COMMANDS
-        .iter()
+    let width = commands()
         .map(|command| heading(command).chars().count())
         .max()
         .unwrap_or(0);
@@ -33,7 +32,7 @@ pub fn overview() -> String {
     for group in Group::ALL {
         text.push_str(group.title());
         text.push('\n');
-        for command in COMMANDS.iter().filter(|command| command.group == group) {
+        for command in commands().filter(|command| command.group == group) {
             text.push_str(&format!("  {:width$}  {}\n", heading(command), command.help));
         }
     }

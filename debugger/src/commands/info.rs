@@ -63,7 +63,7 @@ pub(super) fn threads(context: &mut Context<'_>, _arguments: &str) -> Result<Out
 }
 
 pub(super) fn all_registers(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let mut registers = registers::all(context.navigator);
+    let mut registers = registers::all(context.navigator, context.watch)?;
     if !arguments.is_empty() {
         let wanted: Vec<&str> = arguments
             .split_whitespace()

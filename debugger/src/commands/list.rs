@@ -2,7 +2,7 @@
 
 use super::{Context, info};
 use crate::coverage::counts;
-use crate::disassembly::disassemble as disassembled;
+use crate::disassembly::{self, disassemble as disassembled};
 use crate::error::{Error, Result};
 use crate::location::{self, Location};
 use crate::navigator::Navigator;
@@ -12,6 +12,8 @@ use backtrail_symbolizer::Function;
 
 /// GDB's number of lines.
 const LINES: usize = 10;
+/// No more are listed at once.
+const MAX_LINES: usize = 10_000;
 /// A function is not disassembled further.
 const MAX_INSTRUCTIONS: usize = 5000;
 
@@ -21,7 +23,15 @@ pub(super) fn list(context: &mut Context<'_>, arguments: &str) -> Result<Output>
         Some(rest) => (rest.trim(), true),
         None => (arguments, false),
     };
+    let mut count = LINES;
     let (file, first) = match (arguments, context.navigator.listed.clone()) {
+        (range, _) if range.contains(',') => {
+            let (file, first, last) = range_of(context, range)?;
+            count = (last.saturating_sub(first) as usize)
+                .saturating_add(1)
+                .min(MAX_LINES);
+            (file, first)
+        }
         ("", Some(listed)) => listed,
         ("-", Some((file, next))) => {
             let before = next.saturating_sub(2 * LINES as u32).max(1);
@@ -33,7 +43,7 @@ pub(super) fn list(context: &mut Context<'_>, arguments: &str) -> Result<Output>
     let current = selected_line(context)?
         .filter(|(at, _)| *at == file)
         .map(|(_, line)| line);
-    let mut view = info::source_lines(context.navigator, &file, first, LINES, current);
+    let mut view = info::source_lines(context.navigator, &file, first, count, current);
     let shown = view.lines.as_ref().map_or(0, Vec::len);
     if shown > 0 {
         view.executions = executions(context, &file, first, shown, counts)?;
@@ -52,6 +62,29 @@ pub(super) fn list(context: &mut Context<'_>, arguments: &str) -> Result<Output>
         }
     }
     Ok(Output::Source(view))
+}
+
+/// `FIRST,LAST`, of which one may be left out: the file, and both lines.
+fn range_of(context: &Context<'_>, range: &str) -> Result<(String, u32, u32)> {
+    let (first, last) = range.split_once(',').unwrap_or((range, ""));
+    let (first, last) = (first.trim(), last.trim());
+    let lines = LINES as u32 - 1;
+    if first.is_empty() {
+        let (file, last) = line_at(context, last)?;
+        return Ok((file, last.saturating_sub(lines).max(1), last));
+    }
+    let (file, from) = line_at(context, first)?;
+    let to = match (last, last.parse()) {
+        ("", _) => from.saturating_add(lines),
+        (_, Ok(line)) => line,
+        _ => line_at(context, last)?.1,
+    };
+    match to < from {
+        true => Err(Error::Cannot(format!(
+            "{range} is no range: the first line must not be below the second"
+        ))),
+        false => Ok((file, from, to)),
+    }
 }
 
 /// How often the lines ran. Where only the end of the trace was decoded at first, nobody waits for it unasked.
@@ -93,9 +126,14 @@ fn around(file: String, line: u32) -> (String, u32) {
 }
 
 fn at_location(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> {
+    line_at(context, arguments).map(|(file, line)| around(file, line))
+}
+
+/// The line that a location means.
+fn line_at(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> {
     let navigator = &*context.navigator;
     match Location::parse(arguments)? {
-        Location::Line { file: None, line } => here(context).map(|(file, _)| around(file, line)),
+        Location::Line { file: None, line } => here(context).map(|(file, _)| (file, line)),
         Location::Line {
             file: Some(file),
             line,
@@ -107,7 +145,7 @@ fn at_location(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> 
                 .addresses_of_line(&file, line)
                 .into_iter()
                 .next();
-            Ok(around(known.map_or(file, |found| found.file.to_string()), line))
+            Ok((known.map_or(file, |found| found.file.to_string()), line))
         }
         Location::Function(name) => {
             let process = navigator.process()?;
@@ -128,7 +166,7 @@ fn at_location(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> 
                     "no line is known of {name}; `disassemble {name}` shows its code"
                 ))
             })?;
-            Ok(around(file.to_string(), line))
+            Ok((file.to_string(), line))
         }
         Location::Address(text) => {
             let at = location::address(navigator.process()?, &text, navigator.pc())?;
@@ -138,18 +176,56 @@ fn at_location(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> 
                     "no line is known at {at}; `disassemble {at}` shows its code"
                 ))
             };
-            row.map(|row| around(row.file.to_string(), row.line))
-                .ok_or_else(none)
+            row.map(|row| (row.file.to_string(), row.line)).ok_or_else(none)
         }
     }
 }
 
-/// `disassemble`, `disassemble FUNCTION|ADDRESS`, `disassemble FROM,TO`.
+/// `disassemble [/smr]`, with FUNCTION, ADDRESS or `FROM,TO`: without, the function of the selected frame.
 pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let (letters, arguments) = super::values::format_of(arguments);
+    if let Some(letter) = letters.chars().find(|letter| !"smr".contains(*letter)) {
+        return Err(Error::Cannot(format!(
+            "disassemble takes /s for source lines and /r for bytes, not /{letter}"
+        )));
+    }
+    let raw = letters.contains('r');
+    let (function, mut lines) = code_of(context, arguments)?;
+    if letters.contains(['s', 'm']) {
+        with_sources(context.navigator, &mut lines)?;
+    }
+    Ok(Output::Disassembly { function, lines, raw })
+}
+
+/// Puts each line before its code.
+fn with_sources(navigator: &Navigator, lines: &mut [disassembly::Line]) -> Result<()> {
+    let symbols = &navigator.process()?.symbols;
+    let mut before = None;
+    for line in lines {
+        let row = symbols.line_at(Avma(line.address)).filter(|row| row.line != 0);
+        let place = row.map(|row| (row.file.to_string(), row.line));
+        if place != before
+            && let Some((file, first)) = place.clone()
+        {
+            line.source = Some(info::source_lines(navigator, &file, first, 1, Some(first)));
+        }
+        before = place;
+    }
+    Ok(())
+}
+
+/// The code that is asked for, and its function's name.
+fn code_of(context: &Context<'_>, arguments: &str) -> Result<(Option<String>, Vec<disassembly::Line>)> {
     let navigator = &*context.navigator;
     let process = navigator.process()?;
     let version = navigator.thread()?.history.version(navigator.index());
-    let pc = navigator.pc();
+    let selected = navigator.selected_frame();
+    let frame = navigator
+        .stack(selected + 1, context.watch)?
+        .frames
+        .into_iter()
+        .nth(selected);
+    let pc = frame.and_then(|frame| frame.pc).map(Avma).or(navigator.pc());
     let address = |text: &str| location::address(process, text.trim().trim_start_matches('*'), pc);
     if let Some((from, to)) = arguments.split_once(',') {
         let from = address(from)?;
@@ -163,10 +239,7 @@ pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<
             )));
         }
         let lines = disassembled(process, version, from..to, MAX_INSTRUCTIONS, navigator.flavor, pc);
-        return Ok(Output::Disassembly {
-            function: None,
-            lines,
-        });
+        return Ok((None, lines));
     }
     let unknown =
         || Error::Cannot("it is unknown where the thread stands; give FUNCTION or FROM,TO".to_owned());
@@ -188,10 +261,7 @@ pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<
         navigator.flavor,
         pc,
     );
-    Ok(Output::Disassembly {
-        function: Some(function.name.to_string()),
-        lines,
-    })
+    Ok((Some(function.name.to_string()), lines))
 }
 
 /// `x/NI LOCATION`, of what is no expression.
@@ -226,5 +296,6 @@ pub(super) fn instructions(navigator: &Navigator, at: u64, count: u64) -> Result
     Ok(Output::Disassembly {
         function: None,
         lines,
+        raw: false,
     })
 }

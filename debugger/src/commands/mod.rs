@@ -6,12 +6,14 @@ mod calls;
 mod compare;
 mod crash;
 mod display;
+mod foreign;
 mod goto;
 mod help;
 mod info;
 mod latency;
 mod list;
 mod motion;
+mod printf;
 mod search;
 mod settings;
 mod several;
@@ -20,7 +22,7 @@ mod table;
 mod values;
 mod x;
 
-pub use table::COMMANDS;
+pub use table::commands;
 
 use crate::error::{Error, Result};
 use crate::navigator::Navigator;
@@ -145,29 +147,41 @@ impl Command {
 /// When there is no such command, or the abbreviation is of several.
 pub fn parse(line: &str) -> Result<(&'static Command, &str)> {
     let line = line.trim();
-    let (first, rest) = split_word(line);
-    // `x/5i main`: what follows the slash belongs to the arguments.
-    if let Some((name, _)) = first.split_once('/')
-        && let Ok(command) = find(name)
+    let (first, rest) = split_name(line);
+    let (second, arguments) = split_word(rest);
+    if exact(first).is_none()
+        && let Some(error) = foreign::instead(first, second, line)
     {
-        return Ok((command, line.get(name.len()..).unwrap_or("")));
+        return Err(error);
     }
-    let two_words = COMMANDS.iter().any(|command| is_prefixed(command.name, first));
+    let two_words = commands().any(|command| is_prefixed(command.name, first));
     if two_words && exact(first).is_none() {
-        let (second, arguments) = split_word(rest);
         if second.is_empty() {
             return Err(Error::AmbiguousCommand {
                 name: first.to_owned(),
                 candidates: subcommands(first),
             });
         }
-        let full = COMMANDS.iter().find(|command| is_prefixed(command.name, first));
+        let full = commands().find(|command| is_prefixed(command.name, first));
         let first = full
             .and_then(|command| command.name.split(' ').next())
             .unwrap_or(first);
-        return Ok((find(&format!("{first} {second}"))?, arguments));
+        let found = find(&format!("{first} {second}"));
+        let found = found.map_err(|error| foreign::instead(first, second, line).unwrap_or(error));
+        return Ok((found?, arguments));
     }
     Ok((find(first)?, rest))
+}
+
+/// Splits the name of a command from its arguments, which need no space between if they are no word: `x/5i main`, `p*list`.
+fn split_name(line: &str) -> (&str, &str) {
+    let (first, rest) = split_word(line);
+    let end = first.find(['/', '*', '&', '(', '$', '"', '\'']).unwrap_or(0);
+    match first.get(..end) {
+        Some(name) if find(name).is_ok() => (name, line.get(name.len()..).unwrap_or("")),
+        _ if line.starts_with(['!', '|']) => line.split_at(1),
+        _ => (first, rest),
+    }
 }
 
 /// Runs a line as typed.
@@ -217,17 +231,14 @@ fn is_prefixed(command: &str, word: &str) -> bool {
 }
 
 fn subcommands(word: &str) -> String {
-    let names = COMMANDS
-        .iter()
+    let names = commands()
         .filter(|command| is_prefixed(command.name, word))
         .map(|command| command.name);
     names.collect::<Vec<_>>().join(", ")
 }
 
 fn exact(name: &str) -> Option<&'static Command> {
-    COMMANDS
-        .iter()
-        .find(|command| command.name == name || command.aliases.contains(&name))
+    commands().find(|command| command.name == name || command.aliases.contains(&name))
 }
 
 /// The command of this name, alias or unambiguous abbreviation.
@@ -246,7 +257,7 @@ pub fn find(name: &str) -> Result<&'static Command> {
                 .zip(short.by_ref())
                 .all(|(full, short)| !short.is_empty() && full.starts_with(short))
     };
-    let found: Vec<&'static Command> = COMMANDS.iter().filter(abbreviated).collect();
+    let found: Vec<&'static Command> = commands().filter(abbreviated).collect();
     match found.as_slice() {
         [] => Err(Error::UnknownCommand(name.to_owned())),
         [command] => Ok(command),
@@ -296,8 +307,7 @@ mod tests {
 
     #[test]
     fn no_two_commands_share_a_name() {
-        let mut names: Vec<&str> = COMMANDS
-            .iter()
+        let mut names: Vec<&str> = commands()
             .flat_map(|command| command.aliases.iter().chain([&command.name]))
             .copied()
             .collect();

@@ -1,11 +1,13 @@
 //! The verbs that move by steps, calls and breakpoints.
 
 use super::{Context, number};
-use crate::error::{Error, Result};
+use crate::breakpoint::Hits;
+use crate::error::Result;
 use crate::output::Output;
 use crate::step::{Direction, Motion};
 use crate::stop::StopReason;
 use crate::views;
+use backtrail_decoder::CallId;
 
 /// Makes `motion` as often as the arguments say; a stop for another reason ends it early.
 fn repeat(context: &mut Context<'_>, motion: &Motion, direction: Direction, times: u64) -> Result<Output> {
@@ -78,13 +80,75 @@ fn pass_breakpoint(context: &mut Context<'_>, arguments: &str) -> Result<()> {
             here = Some(breakpoint.number);
         }
     }
-    let Some(number) = here else {
-        return Err(Error::Cannot(
-            "no breakpoint is here, so none can be passed; use `ignore N COUNT`".to_owned(),
-        ));
-    };
-    context.navigator.breakpoints.get_mut(number)?.ignore = times - 1;
+    // As in GDB, the number says nothing where no breakpoint is.
+    if let Some(number) = here {
+        context.navigator.breakpoints.get_mut(number)?.ignore = times - 1;
+    }
     Ok(())
+}
+
+/// `until`: as `next`, but not back to a line of a loop that was passed. `until LOCATION`: to LOCATION in this frame.
+pub(super) fn until(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let motion = match arguments {
+        "" => Motion::Next,
+        location => Motion::Advance(context.navigator.resolve(location, context.watch)?.hits),
+    };
+    let from = context.navigator.position();
+    let (start, pc) = (call(context)?, context.navigator.pc());
+    let mut last;
+    loop {
+        last = context
+            .navigator
+            .run(&motion, Direction::Forward, context.watch)?;
+        let here = call(context)?;
+        let goes_on = match motion {
+            Motion::Next => here == start && context.navigator.pc() <= pc,
+            Motion::Advance(ref hits) => {
+                is_inside(context, here, start)? || (here == start && !hits_here(context, hits)?)
+            }
+            _ => false,
+        };
+        if last.reason != StopReason::Done || !goes_on {
+            break;
+        }
+    }
+    last.from = from;
+    Ok(Output::Stop(Box::new(views::stop(
+        context.navigator,
+        last,
+        context.watch,
+    )?)))
+}
+
+/// The call that is executed here.
+fn call(context: &Context<'_>) -> Result<Option<CallId>> {
+    let index = context.navigator.index();
+    context
+        .navigator
+        .with_steps(context.watch, |steps| Ok(steps.forest().call_at(index)))
+}
+
+fn hits_here(context: &Context<'_>, hits: &Hits) -> Result<bool> {
+    let index = context.navigator.index();
+    let navigator = &*context.navigator;
+    navigator.with_steps(context.watch, |steps| hits.at(&steps.lines, index))
+}
+
+/// `here` is a call that `start` made, or one that this made.
+fn is_inside(context: &Context<'_>, here: Option<CallId>, start: Option<CallId>) -> Result<bool> {
+    let (Some(here), Some(start)) = (here, start) else {
+        return Ok(false);
+    };
+    context.navigator.with_steps(context.watch, |steps| {
+        let mut around = steps.forest().call(here).parent;
+        while let Some(parent) = around {
+            if parent == start {
+                return Ok(true);
+            }
+            around = steps.forest().call(parent).parent;
+        }
+        Ok(false)
+    })
 }
 
 pub(super) fn advance(context: &mut Context<'_>, arguments: &str) -> Result<Output> {

@@ -40,6 +40,33 @@ pub(super) fn substitute_path(context: &mut Context<'_>, arguments: &str) -> Res
     )))
 }
 
+/// `set print pretty [on|off]`.
+pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let words: Vec<&str> = arguments.split_whitespace().collect();
+    let pretty = match words[..] {
+        ["pretty"] | ["pretty", "on" | "1"] => true,
+        ["pretty", "off" | "0"] => false,
+        _ => {
+            return Err(Error::Cannot(
+                "of GDB's `set print`, `pretty on` and `pretty off` are here; `print/r` shows a library's type as it is inside"
+                    .to_owned(),
+            ));
+        }
+    };
+    context.navigator.pretty = pretty;
+    Ok(Output::message(match pretty {
+        true => "Each member of a value stands in a line of its own.",
+        false => "Values stand in one line.",
+    }))
+}
+
+/// Settings of GDB that have no effect here: nothing is paged, asked back or cut to a width.
+pub(super) fn accepted(_context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    Ok(Output::message(
+        "Nothing is paged, asked back or cut to a width here, so this changes nothing.",
+    ))
+}
+
 pub(super) fn quit(_context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     Ok(Output::Quit)
 }

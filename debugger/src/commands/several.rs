@@ -1,5 +1,6 @@
 //! Commands that run others: `thread apply`, and the commands of breakpoints.
 
+use super::goto::thread_of;
 use super::{Command, Context, Group, execute_one, find, parse};
 use crate::error::{Error, Result};
 use crate::meanwhile::meanwhile;
@@ -18,9 +19,9 @@ pub(super) fn thread_apply(context: &mut Context<'_>, arguments: &str) -> Result
     let mut tids: Vec<Tid> = Vec::new();
     let mut all = false;
     while let Some((word, behind)) = rest.split_once(char::is_whitespace) {
-        match (word, word.trim_start_matches('t').parse()) {
-            ("all", _) => all = true,
-            (_, Ok(tid)) => tids.push(tid),
+        match word {
+            "all" => all = true,
+            word if is_number(word) => tids.push(thread_of(context, word)?),
             _ => break,
         }
         rest = behind.trim_start();
@@ -74,6 +75,11 @@ pub(super) fn thread_apply(context: &mut Context<'_>, arguments: &str) -> Result
         answers.push(answer);
     }
     Ok(Output::Several { answers })
+}
+
+fn is_number(word: &str) -> bool {
+    let digits = word.strip_prefix('t').unwrap_or(word);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// It changes nothing.

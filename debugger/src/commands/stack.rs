@@ -1,6 +1,6 @@
 //! The stack: `backtrace`, `frame`, `up`, `down`.
 
-use super::{Context, number};
+use super::{Context, number, values};
 use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::stack::Stack;
@@ -9,12 +9,42 @@ use crate::views;
 /// A stack is not shown deeper than this unless asked for.
 const DEPTH: u64 = 200;
 
+/// `backtrace [full] [N|-N]`: the N innermost frames, or outermost.
 pub(super) fn backtrace(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let limit = number(arguments, DEPTH)?;
+    let (mut full, mut count) = (false, None);
+    for word in arguments.split_whitespace() {
+        match word.trim_start_matches('-') {
+            "full" => full = true,
+            digits => {
+                let number = number(digits, DEPTH)?;
+                count = Some((number, word.starts_with('-')));
+            }
+        }
+    }
+    let limit = match count {
+        Some((_, true)) => u64::MAX,
+        Some((count, false)) => count,
+        None => DEPTH,
+    };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut stack = context.navigator.stack(limit.saturating_add(1), context.watch)?;
     let more = cut(&mut stack, limit);
-    Ok(Output::Backtrace { stack, more })
+    if let Some((count, true)) = count {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        stack.frames.drain(..stack.frames.len().saturating_sub(count));
+    }
+    if !full {
+        return Ok(Output::Backtrace { stack, more });
+    }
+    let selected = context.navigator.selected_frame();
+    let mut locals = Vec::new();
+    for frame in &stack.frames {
+        context.navigator.select_frame(frame.number, context.watch)?;
+        locals.push(values::locals_of(context));
+    }
+    context.navigator.select_frame(selected, context.watch)?;
+    let locals = locals.into_iter().collect::<Result<_>>()?;
+    Ok(Output::FullBacktrace { stack, locals, more })
 }
 
 /// Leaves no more frames than `limit`; whether there were.
@@ -24,9 +54,30 @@ pub(super) fn cut(stack: &mut Stack, limit: usize) -> bool {
     more
 }
 
+/// `frame [N]`, `frame level N`, `frame function NAME`.
 pub(super) fn frame(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let selected = context.navigator.selected_frame() as u64;
-    select(context, number(arguments, selected)?)
+    match arguments.split_once(char::is_whitespace) {
+        Some(("level", level)) => select(context, number(level.trim(), selected)?),
+        Some(("function", name)) => {
+            let name = name.trim();
+            let frames = context.navigator.stack(usize::MAX, context.watch)?.frames;
+            let is_named = |function: &str| {
+                let path = function.split('(').next().unwrap_or_default();
+                function == name || path == name || path.ends_with(&format!("::{name}"))
+            };
+            let found = frames
+                .iter()
+                .position(|frame| frame.function.as_deref().is_some_and(is_named));
+            let none = || {
+                Error::Cannot(format!(
+                    "no frame of the stack is of \"{name}\"; `backtrace` shows them"
+                ))
+            };
+            select(context, found.ok_or_else(none)? as u64)
+        }
+        _ => select(context, number(arguments, selected)?),
+    }
 }
 
 pub(super) fn up(context: &mut Context<'_>, arguments: &str) -> Result<Output> {

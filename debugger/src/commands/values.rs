@@ -69,9 +69,12 @@ pub(super) fn evaluated(scene: &Scene<'_>, format: &str, expression: &str) -> Re
 pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let (format, expression) = format_of(arguments);
     let expression = if expression.is_empty() { "$" } else { expression };
-    let (value, shown) = with_scene(context.navigator, context.watch, |scene| {
+    let (value, mut shown) = with_scene(context.navigator, context.watch, |scene| {
         evaluated(scene, format, expression)
     })?;
+    if context.navigator.pretty {
+        shown.text = shown.pretty_text();
+    }
     // As GDB, only what is a value is numbered.
     let number = value.map(|value| {
         context.navigator.printed.push(value);
@@ -84,23 +87,37 @@ pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output
     })
 }
 
-fn shown(scene: &Scene<'_>, variable: &Variable) -> ShownMember {
-    let value = match &scene.here {
+fn shown(scene: &Scene<'_>, variable: &Variable, pretty: bool) -> ShownMember {
+    let mut value = match &scene.here {
         Some(here) => Shower::new(scene, None).show(&scene.value_of(variable, here), 0),
         None => Shown::default(),
     };
+    if pretty {
+        value.text = value.pretty_text();
+    }
     ShownMember::new(variable.name.to_string(), value)
+}
+
+/// The variables of the selected frame; none where no debug information tells them.
+pub(super) fn locals_of(context: &Context<'_>) -> Result<Vec<ShownMember>> {
+    let pretty = context.navigator.pretty;
+    with_scene(context.navigator, context.watch, |scene| {
+        let blocks = scene.scope.iter().flat_map(|scope| scope.blocks.iter().flatten());
+        let variables = blocks.filter(|variable| !variable.artificial);
+        Ok(variables.map(|variable| shown(scene, variable, pretty)).collect())
+    })
 }
 
 /// `info locals`.
 pub(super) fn locals(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let pretty = context.navigator.pretty;
     with_scene(context.navigator, context.watch, |scene| {
         let scope = scope(scene)?;
         let variables = scope.blocks.iter().flatten();
         Ok(Output::Variables {
             variables: variables
                 .filter(|variable| !variable.artificial)
-                .map(|variable| shown(scene, variable))
+                .map(|variable| shown(scene, variable, pretty))
                 .collect(),
             none: "No locals.",
         })
@@ -109,13 +126,14 @@ pub(super) fn locals(context: &mut Context<'_>, _arguments: &str) -> Result<Outp
 
 /// `info args`.
 pub(super) fn arguments(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let pretty = context.navigator.pretty;
     with_scene(context.navigator, context.watch, |scene| {
         let scope = scope(scene)?;
         Ok(Output::Variables {
             variables: scope
                 .parameters
                 .iter()
-                .map(|variable| shown(scene, variable))
+                .map(|variable| shown(scene, variable, pretty))
                 .collect(),
             none: "No arguments.",
         })

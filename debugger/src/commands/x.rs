@@ -7,6 +7,7 @@ use crate::navigator::Navigator;
 use crate::output::{MemoryLine, Output};
 use crate::values::{Failure, Number, Scene, Shower, integer, lettered, parse};
 use backtrail_decoder::Watch;
+use backtrail_pt::Avma;
 use backtrail_symbolizer::types::Encoding;
 
 /// No more are shown at once.
@@ -25,9 +26,9 @@ pub(super) fn examine(context: &mut Context<'_>, arguments: &str) -> Result<Outp
     shown(context.navigator, context.watch, arguments)
 }
 
-/// A display of this format shows what `x` does, not a value: it has a count, a size, or asks for instructions.
+/// A display of this format shows what `x` does, not a value: it has a count, a size, or asks for instructions or a string.
 pub(super) fn is_of_memory(format: &str) -> bool {
-    let asks = |character: char| character.is_ascii_digit() || "ibhwg".contains(character);
+    let asks = |character: char| character.is_ascii_digit() || "isbhwg".contains(character);
     format.contains(asks)
 }
 
@@ -95,6 +96,27 @@ impl Format {
     }
 }
 
+/// `info symbol ADDRESS`.
+pub(super) fn symbol(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    if arguments.is_empty() {
+        return Err(Error::Usage {
+            problem: "info symbol takes an address".to_owned(),
+            usage: "info symbol ADDRESS".to_owned(),
+        });
+    }
+    let found = with_scene(context.navigator, context.watch, |scene| {
+        let at = address(scene, arguments)?;
+        Ok((at, scene.symbol(at)))
+    });
+    let (at, symbol) = found?;
+    let symbol = symbol.ok_or_else(|| Error::Cannot(format!("no symbol covers {at:#x}")))?;
+    let module = context.navigator.process()?.symbols.module_at(Avma(at));
+    let module = module
+        .map(|module| format!(" of {}", module.name))
+        .unwrap_or_default();
+    Ok(Output::message(format!("{}{module}", symbol.replace('+', " + "))))
+}
+
 /// The address that an expression means: the value of a number or pointer, the place of anything else.
 fn address(scene: &Scene<'_>, text: &str) -> Result<u64> {
     let parsed = parse(text, scene)?;
@@ -102,12 +124,12 @@ fn address(scene: &Scene<'_>, text: &str) -> Result<u64> {
         .evaluate(&parsed)
         .and_then(|value| scene.without_reference(value))
         .and_then(|value| match value.ty.is_scalar() {
-            true => scene
-                .pointer(&value.clone())
-                .or_else(|_| match scene.number(&value)?.0 {
-                    Number::Integer(number) => Ok(number as u64),
-                    Number::Float(number) => Ok(number as u64),
-                }),
+            // A number that is shorter than an address is not read as one.
+            true => match scene.number(&value) {
+                Ok((Number::Integer(number), _)) => Ok(number as u64),
+                Ok((Number::Float(number), _)) => Ok(number as u64),
+                Err(_) => scene.pointer(&value),
+            },
             false => match value.address() {
                 Some(at) => Ok(at),
                 None => Err(Failure::Error(Error::Cannot(

@@ -95,7 +95,7 @@ impl CrashView {
         }
         to.line("");
         to.line("Stack:");
-        render_stack(&self.stack, to);
+        render_stack(&self.stack, &[], to);
         if self.more_frames {
             to.line(to.paint(Paint::Faint, "    <more frames: `backtrace` shows them>"));
         }

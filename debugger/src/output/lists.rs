@@ -80,6 +80,8 @@ pub struct BreakpointView {
     pub places: Vec<String>,
     /// Deleted at its first hit.
     pub temporary: bool,
+    /// It stops moves.
+    pub enabled: bool,
     /// Its condition.
     pub condition: Option<String>,
     /// How many hits it passes yet.
@@ -196,8 +198,13 @@ pub(super) fn render_breakpoints(breakpoints: &[BreakpointView], to: &mut Text) 
         to.line("No breakpoints.");
     }
     for breakpoint in breakpoints {
-        let kind = if breakpoint.temporary { " (temporary)" } else { "" };
         let times = if breakpoint.hits == 1 { "time" } else { "times" };
+        let kind = match (breakpoint.temporary, breakpoint.enabled) {
+            (true, true) => " (temporary)",
+            (true, false) => " (temporary, disabled)",
+            (false, true) => "",
+            (false, false) => " (disabled)",
+        };
         to.line(format!(
             "{:<4}{}{kind}  hit {} {times}",
             breakpoint.number, breakpoint.location, breakpoint.hits

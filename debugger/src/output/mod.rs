@@ -53,12 +53,26 @@ pub enum Output {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         more: bool,
     },
+    /// `backtrace full`.
+    FullBacktrace {
+        /// The frames that were asked for.
+        #[serde(flatten)]
+        stack: Stack,
+        /// There are more.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        more: bool,
+        /// Of each frame, the variables.
+        locals: Vec<Vec<ShownMember>>,
+    },
     /// `list`, `info line`.
     Source(SourceView),
     /// `disassemble`, `x/i`.
     Disassembly {
         function: Option<String>,
         lines: Vec<disassembly::Line>,
+        /// With the bytes of each instruction.
+        #[serde(skip)]
+        raw: bool,
     },
     /// `calls`.
     Calls(CallTree),
@@ -154,15 +168,11 @@ impl Output {
                     source.render(to);
                 }
             }
-            Self::Backtrace { stack, more } => {
-                place::render_stack(stack, to);
-                if *more {
-                    to.line(to.paint(Paint::Faint, "    <more frames follow>"));
-                }
-            }
+            Self::Backtrace { stack, more } => place::render_backtrace(stack, &[], *more, to),
+            Self::FullBacktrace { stack, more, locals } => place::render_backtrace(stack, locals, *more, to),
             Self::Source(view) => view.render(to),
-            Self::Disassembly { function, lines } => {
-                place::render_disassembly(function.as_deref(), lines, to)
+            Self::Disassembly { function, lines, raw } => {
+                place::render_disassembly(function.as_deref(), lines, *raw, to)
             }
             Self::Calls(tree) => flow::render_calls(tree, to),
             Self::Callers { function, callers } => flow::render_callers(function, callers, to),

@@ -6,6 +6,7 @@ use crate::source::short;
 use crate::stack::{Origin, Stack, StackFrame};
 use crate::stop::StopReason;
 use crate::time::Time;
+use crate::values::ShownMember;
 use serde::Serialize;
 
 /// A position with what is there.
@@ -218,8 +219,18 @@ pub(super) fn render_frame(number: usize, frame: &StackFrame, to: &mut Text) {
     to.line(format!("#{number:<3}{}{note}", describe(frame, to)));
 }
 
-pub(super) fn render_stack(stack: &Stack, to: &mut Text) {
+/// With the variables of each frame, where there are some.
+/// `backtrace`, with the variables of each frame where they are asked for; `more`: there are more frames.
+pub(super) fn render_backtrace(stack: &Stack, locals: &[Vec<ShownMember>], more: bool, to: &mut Text) {
+    render_stack(stack, locals, to);
+    if more {
+        to.line(to.paint(Paint::Faint, "    <more frames follow>"));
+    }
+}
+
+pub(super) fn render_stack(stack: &Stack, locals: &[Vec<ShownMember>], to: &mut Text) {
     let mut before = None;
+    let mut locals = locals.iter();
     for frame in &stack.frames {
         if before == Some(Origin::Trace) && frame.origin == Origin::Core {
             to.line(to.paint(
@@ -231,6 +242,14 @@ pub(super) fn render_stack(stack: &Stack, to: &mut Text) {
         render_frame(frame.number, frame, to);
         if frame.called_through_bad_pointer {
             to.line("    <called through a bad pointer, by the return address on the stack>");
+        }
+        if let Some(variables) = locals.next() {
+            for variable in variables {
+                to.line(format!("        {} = {}", variable.name, variable.value.text));
+            }
+            if variables.is_empty() {
+                to.line("No locals.");
+            }
         }
         if frame.signal_handler {
             to.line("    <signal handler called>");
@@ -256,7 +275,12 @@ fn instruction_line(line: &disassembly::Line, to: &Text) -> String {
     }
 }
 
-pub(super) fn render_disassembly(function: Option<&str>, lines: &[disassembly::Line], to: &mut Text) {
+pub(super) fn render_disassembly(
+    function: Option<&str>,
+    lines: &[disassembly::Line],
+    raw: bool,
+    to: &mut Text,
+) {
     if let Some(function) = function {
         to.line(format!("Code of {}:", to.paint(Paint::Function, function)));
     }
@@ -264,6 +288,19 @@ pub(super) fn render_disassembly(function: Option<&str>, lines: &[disassembly::L
         to.line("<unknown: there are no code bytes here>");
     }
     for line in lines {
-        to.line(instruction_line(line, to));
+        if let Some(source) = &line.source {
+            to.line(format!("{}:", short(&source.file)));
+            source.render(to);
+        }
+        if raw {
+            let pairs = line.bytes.as_bytes().chunks(2);
+            let pairs: Vec<String> = pairs
+                .map(|pair| String::from_utf8_lossy(pair).into_owned())
+                .collect();
+            let text = format!("{:<24}{}", pairs.join(" "), line.text);
+            to.line(instruction_line(&disassembly::Line { text, ..line.clone() }, to));
+        } else {
+            to.line(instruction_line(line, to));
+        }
     }
 }

@@ -14,6 +14,7 @@ mod lexer;
 mod members;
 mod names;
 mod parser;
+mod pretty;
 mod registers;
 mod rust;
 mod scalar;

@@ -62,6 +62,15 @@ impl Scene<'_> {
                 Err(why) => Value::gap(ty, why.into()),
             });
         }
+        let vector = plain.strip_prefix("xmm").and_then(|number| number.parse().ok());
+        if let Some(number) = vector.filter(|number| *number < 16) {
+            // GDB's has a member for each way to read it; this is the one that loses nothing.
+            let ty = Ty::base("uint128_t", 16, Encoding::Unsigned);
+            return Ok(match self.source.vector(number) {
+                Ok(bytes) => Value::number(ty, i128::from_le_bytes(bytes)),
+                Err(why) => Value::gap(ty, why.into()),
+            });
+        }
         let ty = match plain {
             "eflags" => Ty::base(FLAGS, 4, Encoding::Unsigned),
             "fs_base" | "gs_base" => Ty::long(),
