@@ -172,6 +172,11 @@ pub const PROGRAMS: &[Program] = &[
     program("containers", "containers.cpp", &["-O0", "-std=c++17"], ALL, Ending::Signal(SIGSEGV)),
     timed(program("owned", "owned.rs", &["-Cpanic=abort"], RUST, Ending::Signal(SIGABRT))),
     program("orders", "orders.rs", &["-Cpanic=abort"], RUST, Ending::Signal(SIGABRT)),
+    program("verbs", "verbs.c", &["-O0"], STATIC, Ending::Signal(SIGSEGV)),
+    program("verbs_optimized", "verbs.c", &["-O2"], STATIC, Ending::Signal(SIGSEGV)),
+    program("shapes", "shapes.cpp", &["-O0"], STATIC, Ending::Signal(SIGSEGV)),
+    program("shapes_optimized", "shapes.cpp", &["-O2"], STATIC, Ending::Signal(SIGSEGV)),
+    program("jumps", "jumps.c", &["-O1"], STATIC, OK),
     program("bare", "bare.S", &[], STATIC, OK),
 ];
 

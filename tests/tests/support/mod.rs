@@ -40,6 +40,14 @@ impl Bundle {
         }
     }
 
+    /// The one at `path`, which goes with its folder.
+    pub fn in_folder(folder: TempDir, path: PathBuf) -> Self {
+        Self {
+            _folder: folder,
+            path,
+        }
+    }
+
     /// The record of one run of a program.
     #[track_caller]
     pub fn recorded<S: AsRef<OsStr>>(program: &Program, variant: Variant, options: &[S]) -> (Self, Run) {

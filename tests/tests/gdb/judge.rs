@@ -1,0 +1,112 @@
+//! GDB, made to record a program with `record full` and to carry out a plan in the record.
+
+use serde::Deserialize;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Inside of GDB.
+const SCRIPT: &str = include_str!("judge.py");
+
+/// What the program runs without: GDB 13 cannot record AVX, nor what the C library would save with XSAVE; and the
+/// string instructions, of which it counts every repetition.
+pub const TUNABLES: (&str, &str) = (
+    "GLIBC_TUNABLES",
+    "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512F,-AVX512VL,-XSAVE,-XSAVEC,-ERMS,-FSRM",
+);
+
+/// A part of a plan: from where, and what to do there.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// How many instructions of the record come before, and no breakpoint is there; `None`: from where the last trial
+    /// ended, with its breakpoints.
+    pub from: Option<usize>,
+    /// The last one is the move that is compared; those before it prepare it.
+    pub commands: Vec<String>,
+}
+
+/// An instruction of the record, and what GDB knows of its address.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Here {
+    pub pc: u64,
+    /// Where the row of the line table begins that it is in.
+    pub row: u64,
+    /// Of the row; 0: none.
+    pub line: u32,
+    /// The row begins a statement.
+    pub statement: bool,
+    /// Frames on the program's stack.
+    pub depth: u32,
+    pub function: Option<String>,
+    /// The function begins here.
+    pub entry: bool,
+    /// Where the inlined copies around it begin, the innermost first.
+    pub copies: Vec<u64>,
+    /// One of them begins here.
+    pub copy: bool,
+    /// It is executed several times, each of which GDB counts.
+    #[serde(default)]
+    pub repeats: bool,
+}
+
+/// A frame of GDB's stack.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Frame {
+    pub pc: u64,
+    pub function: Option<String>,
+    pub kind: String,
+    pub line: Option<u32>,
+}
+
+/// Where GDB came to.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Answer {
+    /// How many instructions of the record came before the trial.
+    pub start: usize,
+    /// … and come now.
+    pub number: usize,
+    pub frames: Vec<Frame>,
+    pub error: Option<String>,
+}
+
+/// GDB is there; says so if not.
+pub fn is_there() -> bool {
+    let found = Command::new("gdb").arg("--version").output().is_ok();
+    if !found {
+        eprintln!("skipped: no gdb on this machine");
+    }
+    found
+}
+
+/// The record from main to the program's end, and an answer for each trial. `exits`: it ends by returning from main.
+pub fn judge(executable: &Path, exits: bool, plan: &[Trial]) -> (Vec<Here>, Vec<Answer>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let line = |trial: &Trial| {
+        let from = trial.from.map(|from| from.to_string()).unwrap_or_default();
+        format!("{from}\t{}\n", trial.commands.join("\t"))
+    };
+    std::fs::write(file("judge.py"), SCRIPT).unwrap();
+    std::fs::write(file("plan"), plan.iter().map(line).collect::<String>()).unwrap();
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-nx", "-q", "-batch", "-iex", "set debuginfod enabled off", "-ex"])
+        .arg(format!("source {}", file("judge.py").display()))
+        .arg(executable)
+        .env("JUDGE_PLAN", file("plan"))
+        .env("JUDGE_ANSWERS", file("answers"))
+        .env(TUNABLES.0, TUNABLES.1)
+        .stdout(Stdio::null());
+    if exits {
+        gdb.env("JUDGE_EXITS", "1");
+    }
+    let output = gdb.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let text = std::fs::read_to_string(file("answers")).unwrap_or_default();
+    let mut lines = text.lines();
+    let path = lines
+        .next()
+        .unwrap_or_else(|| panic!("GDB recorded nothing: {errors}"));
+    let path = serde_json::from_str(path).unwrap();
+    let answers: Vec<Answer> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(answers.len(), plan.len(), "GDB gave up: {errors}");
+    (path, answers)
+}
