@@ -25,12 +25,13 @@ pub enum Reason {
     Repetition,
     LinesBreakpoint,
     NoLines,
+    UntilsRange,
     LongJump,
     Lambda,
 }
 
 impl Reason {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::RecordBegins,
         Self::RecordEnds,
         Self::IntoARow,
@@ -48,6 +49,7 @@ impl Reason {
         Self::Repetition,
         Self::LinesBreakpoint,
         Self::NoLines,
+        Self::UntilsRange,
         Self::LongJump,
         Self::Lambda,
     ];
@@ -71,6 +73,7 @@ impl Reason {
             Self::Repetition => "repetition",
             Self::LinesBreakpoint => "a line's breakpoint",
             Self::NoLines => "no lines",
+            Self::UntilsRange => "the range of until",
             Self::LongJump => "long jump",
             Self::Lambda => "names of lambdas",
         }
@@ -140,6 +143,7 @@ impl Case<'_> {
             _ if verb.starts_with("advance ") && self.stack.iter().any(|frame| frame.tail_caller) => {
                 Ok(one(Reason::TailCall))
             }
+            _ if self.leaves_copy(ours) => Ok(one(Reason::CopysEdge)),
             "finish" => self.finish().map(one),
             "reverse-finish" => self.reverse_finish().map(one),
             _ => Err("no rule is about this verb".to_owned()),
@@ -176,6 +180,16 @@ impl Case<'_> {
         self.here(at).pc == self.here(at).row
     }
 
+    /// `advance` and `until LOCATION` end where the copy that they begin in does.
+    fn leaves_copy(&self, ours: i64) -> bool {
+        let verb = self.commands.last().map(|verb| verb.split(' ').next());
+        let start = self.here(self.start);
+        matches!(verb, Some(Some("advance" | "until")))
+            && !start.copies.is_empty()
+            && self.here(ours).depth == start.depth
+            && self.here(ours).copies != start.copies
+    }
+
     /// `longjmp` left the frame, and GDB went on to a breakpoint, a location or the end.
     fn jumps_far(&self) -> bool {
         let end = self.path.len() as i64 - 1;
@@ -193,8 +207,11 @@ impl Case<'_> {
         for &at in self.ours.iter().take_while(|&&at| at < self.gdb) {
             let (here, start) = (self.here(at), self.here(self.start));
             let behind_copy = at > 0 && self.here(at - 1).copies.len() > here.copies.len();
+            let until = self.commands.last().is_some_and(|verb| verb == "until");
             if !self.begins_row(at) {
                 reasons.insert(Reason::IntoARow);
+            } else if until && here.depth < start.depth && here.function == start.function {
+                reasons.insert(Reason::UntilsRange);
             } else if start.copy && here.depth == start.depth && (!here.copies.is_empty() || behind_copy) {
                 reasons.insert(Reason::CopysFirstInstruction);
             } else if (here.line, here.depth) == (start.line, start.depth) {
