@@ -294,3 +294,57 @@ fn selects_frame(command: &str) -> bool {
     let frame = matches!(first, Some("f" | "frame" | "up" | "down")) && !command.ends_with("nobody");
     frame || command.starts_with("set print pretty")
 }
+
+#[test]
+fn their_answers_are_json_too() {
+    let (bundle, _) = Bundle::recorded(find("values").unwrap(), Variant::Pie, &["--full"]);
+    let commands = [
+        "bt full 1",
+        "bt -1",
+        "disassemble /s add",
+        "b fall",
+        "disable 1",
+        "info symbol main",
+        "printf \"%d\\n\", inner",
+        "l 10,12",
+        "display/i $pc",
+    ];
+    let mut options = vec!["--batch", "--json"];
+    options.extend(commands.iter().flat_map(|command| ["-e", command]));
+    let text = bundle.run(&["debug"], &options).stdout;
+    let lines = text.lines().skip(1);
+    let results: Vec<serde_json::Value> = lines
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["result"].take())
+        .collect();
+    let [
+        full,
+        outermost,
+        code,
+        _,
+        disabled,
+        symbol,
+        printed,
+        source,
+        display,
+    ] = &results[..]
+    else {
+        panic!("{text}")
+    };
+    assert_eq!(full["kind"], "full_backtrace");
+    assert_eq!(full["stack"]["frames"][0]["function"], "fall");
+    assert_eq!(full["locals"][0][0]["name"], "inner");
+    assert_eq!(full["locals"][0][0]["text"], "3");
+    assert!(outermost["frames"][0]["number"].as_u64().unwrap() > 2);
+    assert_eq!(outermost["frames"].as_array().unwrap().len(), 1);
+    assert_eq!(code["lines"][0]["source"]["lines"][0], "{");
+    assert_eq!(disabled["breakpoints"][0]["enabled"], false);
+    assert!(symbol["text"].as_str().unwrap().starts_with("main of "));
+    assert_eq!(printed["text"], "3\n");
+    assert_eq!(source["lines"].as_array().unwrap().len(), 3);
+    assert!(
+        display["displays"][0]["value"]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("=> 0x")
+    );
+}

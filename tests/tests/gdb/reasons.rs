@@ -140,7 +140,7 @@ impl Case<'_> {
                 true => Ok(one(Reason::TailCall)),
                 false => Err("another instruction".to_owned()),
             },
-            _ if verb.starts_with("advance ") && self.stack.iter().any(|frame| frame.tail_caller) => {
+            _ if verb.contains(' ') && waits && self.stack.iter().any(|frame| frame.tail_caller) => {
                 Ok(one(Reason::TailCall))
             }
             _ if self.leaves_copy(ours) => Ok(one(Reason::CopysEdge)),
@@ -227,6 +227,7 @@ impl Case<'_> {
                 self.stopped_in_tail_call(),
                 self.stopped_behind_copy(),
                 self.stopped_at_statement(),
+                self.stopped_in_loop(),
             ];
             let reason = reason.into_iter().flatten().next();
             reasons.insert(reason.ok_or("GDB stops where we do not")?);
@@ -272,6 +273,16 @@ impl Case<'_> {
         let left = here.depth == before.depth && here.copies != before.copies;
         let entered = (self.start + 1..self.gdb).any(|at| self.here(at).copy) && !here.copies.is_empty();
         (left || entered).then_some(Reason::CopysEdge)
+    }
+
+    /// `until` takes the row that it begins in for the line: behind it, it knows no more that it must not go back.
+    fn stopped_in_loop(&self) -> Option<Reason> {
+        let start = self.here(self.start);
+        let until = self.commands.last().is_some_and(|verb| verb == "until");
+        let mut on = (self.start..self.gdb).map(|at| self.here(at));
+        let other_row = on.any(|here| here.line == start.line && here.row != start.row);
+        let back = self.here(self.gdb).pc <= start.pc && self.begins_row(self.gdb);
+        (until && other_row && back).then_some(Reason::UntilsRange)
     }
 
     /// At a statement of a line that was left for what begins none.
