@@ -282,7 +282,10 @@ impl Case<'_> {
         let mut on = (self.start..self.gdb).map(|at| self.here(at));
         let other_row = on.any(|here| here.line == start.line && here.row != start.row);
         let back = self.here(self.gdb).pc <= start.pc && self.begins_row(self.gdb);
-        (until && other_row && back).then_some(Reason::UntilsRange)
+        // Or in another call of the function: it knows of no calls.
+        let left = (self.start..self.gdb).any(|at| self.here(at).depth < start.depth);
+        let other_call = left && self.here(self.gdb).function == start.function;
+        (until && (other_row && back || other_call)).then_some(Reason::UntilsRange)
     }
 
     /// At a statement of a line that was left for what begins none.
