@@ -1,6 +1,7 @@
 //! Why GDB comes to another place, or shows another stack: the rules of `docs/gdb.md`, each checked against what GDB
 //! itself knows of the instructions in question. What no rule explains is an error.
 
+use crate::FARTHER;
 use crate::judge::{self, Here};
 use crate::ours;
 use std::collections::BTreeSet;
@@ -120,6 +121,12 @@ impl Case<'_> {
         if waits && ours < self.gdb && self.jumps_far() {
             return Ok([Reason::LongJump].into());
         }
+        if matches!(verb, "reverse-next" | "reverse-nexti")
+            && self.gdb < ours
+            && self.jumps(self.gdb, self.start)
+        {
+            return Ok([Reason::LongJump].into());
+        }
         if verb == "until" && self.here(self.start).line == 0 {
             return Ok([Reason::NoLines].into());
         }
@@ -136,10 +143,12 @@ impl Case<'_> {
             "continue" | "reverse-continue" => self.to_breakpoint().map(one),
             "reverse-step" | "reverse-next" => self.back_by_lines(),
             "nexti" => self.stopped_in_tail_call().ok_or_else(|| "?".to_owned()).map(one),
-            "reverse-nexti" => match self.gdb == self.start - 1 && self.is_jumped_to(self.start) {
-                true => Ok(one(Reason::TailCall)),
-                false => Err("another instruction".to_owned()),
-            },
+            "reverse-nexti" if self.gdb == self.start - 1 && self.is_jumped_to(self.start) => {
+                Ok(one(Reason::TailCall))
+            }
+            "reverse-nexti" if ours == self.gdb + 1 && self.here(ours).entry => {
+                Ok(one(Reason::FunctionsFirstLine))
+            }
             _ if verb.contains(' ') && waits && self.stack.iter().any(|frame| frame.tail_caller) => {
                 Ok(one(Reason::TailCall))
             }
@@ -162,11 +171,16 @@ impl Case<'_> {
             Some(Ok(line)) => line,
             _ => return Err("another breakpoint".to_owned()),
         };
-        let passed = self.ours.iter().take_while(|&&at| at != self.gdb);
-        let known = |at: i64| self.path.get(usize::try_from(at).ok()?);
-        let of_line = |at: &i64| known(*at).is_some_and(|here| here.line == line);
-        let gdb = self.gdb == 0 || self.gdb == self.path.len() as i64 - 1 || of_line(&self.gdb);
-        match passed.clone().all(of_line) && gdb {
+        let end = self.path.len() as i64 - 1;
+        let of_line = |at: &i64| self.here(*at).line == line;
+        // A temporary one is gone behind its first hit.
+        let once = self.commands.iter().any(|command| command.starts_with("tbreak"));
+        let places = self.ours.iter().take(if once { 1 } else { FARTHER });
+        let mut passed = places
+            .map(|at| *at.clamp(&0, &end))
+            .take_while(|&at| at != self.gdb);
+        let gdb = self.gdb == 0 || self.gdb == end || of_line(&self.gdb);
+        match passed.all(|at| of_line(&at)) && gdb {
             true => Ok(Reason::LinesBreakpoint),
             false => Err("another breakpoint".to_owned()),
         }
@@ -193,9 +207,13 @@ impl Case<'_> {
     /// `longjmp` left the frame, and GDB went on to a breakpoint, a location or the end.
     fn jumps_far(&self) -> bool {
         let end = self.path.len() as i64 - 1;
-        let jumped = (self.start..self.gdb).any(|at| self.here(at).function.as_deref() == Some("__longjmp"));
+        let jumped = self.jumps(self.start, self.gdb);
         let located = self.commands.iter().any(|line| line.contains(' '));
         jumped && (located || self.gdb == end || self.here(self.gdb).depth < self.here(self.start).depth)
+    }
+
+    fn jumps(&self, from: i64, to: i64) -> bool {
+        (from..to).any(|at| self.here(at).function.as_deref() == Some("__longjmp"))
     }
 
     fn begins_row_of(&self, at: i64, other: i64) -> bool {
@@ -283,7 +301,7 @@ impl Case<'_> {
         let other_row = on.any(|here| here.line == start.line && here.row != start.row);
         let back = self.here(self.gdb).pc <= start.pc && self.begins_row(self.gdb);
         // Or in another call of the function: it knows of no calls.
-        let left = (self.start..self.gdb).any(|at| self.here(at).depth < start.depth);
+        let left = (self.start..self.gdb).any(|at| self.here(at).depth != start.depth);
         let other_call = left && self.here(self.gdb).function == start.function;
         (until && (other_row && back || other_call)).then_some(Reason::UntilsRange)
     }
