@@ -351,8 +351,8 @@ fn long_walks_meet_every_reason() {
     }
     let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let (seed, moves) = (
-        number("BACKTRAIL_GDB_SEED", 1),
-        number("BACKTRAIL_GDB_MOVES", 3000),
+        number("BACKTRAIL_GDB_SEED", 5),
+        number("BACKTRAIL_GDB_MOVES", 1500),
     );
     let mut met = Met::new();
     for name in PROGRAMS {

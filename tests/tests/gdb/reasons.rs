@@ -332,9 +332,12 @@ impl Case<'_> {
             });
         }
         if !self.ours.contains(&self.gdb) {
-            let (here, behind) = (self.here(self.gdb), self.here(self.gdb + 1));
+            let here = self.here(self.gdb);
+            let behind = self.path.get(self.gdb as usize + 1).unwrap_or(here);
             let left_copy = here.depth == behind.depth && here.copies != behind.copies;
-            reasons.insert(if self.begins_row(self.gdb) {
+            reasons.insert(if self.gdb == self.start && here.copy {
+                Reason::CopysFirstInstruction
+            } else if self.begins_row(self.gdb) {
                 Reason::RowByRow
             } else if left_copy {
                 Reason::CopysEdge
