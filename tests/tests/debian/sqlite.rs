@@ -152,6 +152,20 @@ pub const WALK: &[Step] = &[
         "slowest convert 2 --instructions",
         &["convert from sqlite3VdbeExec"],
     ),
+    // What GDB's users type besides.
+    ("goto forgotten", &["forget () at rates.c:29 "]),
+    ("info symbol $pc", &["forget"]),
+    ("delete", &[]),
+    ("tbreak make_room", &["Temporary breakpoint "]),
+    ("disable", &[]),
+    ("enable", &[]),
+    ("reverse-continue", &["make_room () at rates.c:"]),
+    ("until 43", &["make_room () at rates.c:43 ", "forget(oldest);"]),
+    ("set pagination off", &[]),
+    ("set print pretty on", &[]),
+    ("echo here:\\n", &["here:"]),
+    ("printf \"%d\\n\", sizeof(int)", &["4"]),
+    ("output sizeof(long)", &["8"]),
 ];
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::walk::Step;
 use crate::{captures, orders, python, redis, sqlite};
-use backtrail_debugger::commands::{COMMANDS, parse};
+use backtrail_debugger::commands::{self, parse};
 use std::collections::BTreeSet;
 
 /// The names of the commands that are typed.
@@ -14,7 +14,7 @@ fn used<'a>(lines: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'static str> 
 }
 
 fn missing(used: &BTreeSet<&str>) -> Vec<&'static str> {
-    let names = COMMANDS.iter().map(|command| command.name);
+    let names = commands::commands().map(|command| command.name);
     names.filter(|name| !used.contains(name)).collect()
 }
 
