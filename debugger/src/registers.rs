@@ -1,5 +1,5 @@
 //! Registers: at the end of a thread that the core has, those of the innermost frame are exact, and of the others what
-//! call frame information tells. Unknown before.
+//! call frame information tells. Before, what the code gives away.
 
 use crate::error::Result;
 use crate::navigator::Navigator;
@@ -16,6 +16,9 @@ pub struct Register {
     pub value: Option<u64>,
     /// Why it is unknown.
     pub unknown: Option<String>,
+    /// Before the crash, what it is known from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
 }
 
 /// As GDB orders them; its `eflags` is the kernel's `rflags`.
@@ -45,6 +48,7 @@ pub fn all(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<Register>> {
             name: (*name).to_owned(),
             value: value.as_ref().ok().copied(),
             unknown: value.err(),
+            origin: frame.source.origins().into_iter().next(),
         }
     };
     Ok(NAMES.iter().enumerate().map(of).collect())

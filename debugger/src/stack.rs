@@ -335,9 +335,45 @@ impl StackFrame {
     #[must_use]
     pub fn signature(&self) -> String {
         match &self.function {
-            Some(name) if name.contains('(') => name.clone(),
+            Some(name) if has_parameters(name) => name.clone(),
             Some(name) => format!("{name} ()"),
             None => "?? ()".to_owned(),
+        }
+    }
+}
+
+/// A name of C++ is with its parameters, and what may stand behind them. Rust has parentheses in the names of types:
+/// `<fn() as FnOnce<()>>::call_once`.
+fn has_parameters(name: &str) -> bool {
+    let behind = [") const", ") &", ") volatile", ") noexcept", ") ["];
+    name.ends_with(')') || behind.iter().any(|behind| name.contains(behind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parentheses_follow_a_name_without_parameters() {
+        let signature = |name: &str| {
+            let function = Some(name.to_owned());
+            let frame = StackFrame {
+                function,
+                ..StackFrame::nameless(None)
+            };
+            frame.signature()
+        };
+        assert_eq!(signature("main"), "main ()");
+        let rust = "<fn() as core::ops::function::FnOnce<()>>::call_once";
+        assert_eq!(signature(rust), format!("{rust} ()"));
+        for whole in [
+            "ns::f(int)",
+            "A::size() const",
+            "A::g() &&",
+            "f(int) [clone .cold]",
+            "A::operator()(int)",
+        ] {
+            assert_eq!(signature(whole), whole);
         }
     }
 }

@@ -137,14 +137,22 @@ fn threads_of_a_trace_by_processor_are_told_apart() {
     let Some(bundle) = lldb("intelpt-multi-core-trace/trace.json") else {
         return;
     };
-    let transcript = bundle.batch(&["info threads", "thread 3497497", "backtrace", "thread 1"]);
+    let transcript = bundle.batch(&[
+        "info threads",
+        "thread 3497497",
+        "backtrace",
+        "thread 1",
+        "thread 9",
+    ]);
     assert!(
         answer(&transcript, "info threads").contains("3497496"),
         "{transcript}"
     );
     assert!(answer(&transcript, "backtrace").contains("bar()"), "{transcript}");
+    // The first one, as GDB counts.
+    assert!(answer(&transcript, "thread 1").contains("foo()"), "{transcript}");
     assert!(
-        answer(&transcript, "thread 1").contains("`info threads`"),
+        answer(&transcript, "thread 9").contains("`info threads`"),
         "{transcript}"
     );
 }

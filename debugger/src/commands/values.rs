@@ -58,7 +58,8 @@ pub(super) fn evaluated(scene: &Scene<'_>, format: &str, expression: &str) -> Re
     shower.raw = raw;
     match scene.evaluate(&parsed) {
         Ok(value) => {
-            let shown = shower.top(&value);
+            let mut shown = shower.top(&value);
+            shown.origins = scene.source.origins();
             Ok((Some(value), shown))
         }
         Err(failure) => Ok((None, Shower::failed(failure)?)),
@@ -92,6 +93,7 @@ fn shown(scene: &Scene<'_>, variable: &Variable, pretty: bool) -> ShownMember {
         Some(here) => Shower::new(scene, None).show(&scene.value_of(variable, here), 0),
         None => Shown::default(),
     };
+    value.origins = scene.source.origins();
     if pretty {
         value.text = value.pretty_text();
     }

@@ -150,9 +150,17 @@ pub(super) fn render_threads(threads: &[ThreadView], to: &mut Text) {
 }
 
 pub(super) fn render_registers(registers: &[Register], to: &mut Text) {
-    for Register { name, value, unknown } in registers {
+    for register in registers {
+        let Register {
+            name, value, unknown, ..
+        } = register;
         match (value, unknown) {
-            (Some(value), _) => to.line(format!("{name:<15}{value:#x}")),
+            (Some(value), _) => {
+                to.line(format!("{name:<15}{value:#x}"));
+                if let Some(origin) = &register.origin {
+                    to.line(to.paint(Paint::Faint, format!("    <{origin}>")));
+                }
+            }
             (None, Some(why)) => to.line(format!("{name:<15}<unknown: {why}>")),
             (None, None) => to.line(format!("{name:<15}<unknown>")),
         }
@@ -216,7 +224,10 @@ pub(super) fn render_breakpoints(breakpoints: &[BreakpointView], to: &mut Text) 
             to.line(format!("    stop only if {condition}"));
         }
         if breakpoint.ignore > 0 {
-            to.line(format!("    ignore next {} hits", breakpoint.ignore));
+            to.line(match breakpoint.ignore {
+                1 => "    ignore the next hit".to_owned(),
+                count => format!("    ignore the next {count} hits"),
+            });
         }
         for command in &breakpoint.commands {
             to.line(format!("        {command}"));

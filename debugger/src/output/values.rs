@@ -1,6 +1,6 @@
 //! Values, variables, types and memory as text.
 
-use super::Text;
+use super::{Paint, Text};
 use crate::values::{Shown, ShownMember};
 use serde::Serialize;
 
@@ -41,6 +41,14 @@ pub(super) fn render_value(number: Option<usize>, expression: &str, value: &Show
         Some(number) => to.line(format!("${number} = {}", value.text)),
         None => to.line(format!("{expression} = {}", value.text)),
     }
+    render_origins(value, to);
+}
+
+/// What a value before the crash is known from.
+fn render_origins(value: &Shown, to: &mut Text) {
+    for origin in &value.origins {
+        to.line(to.paint(Paint::Faint, format!("    <{origin}>")));
+    }
 }
 
 pub(super) fn render_variables(variables: &[ShownMember], none: &str, to: &mut Text) {
@@ -49,6 +57,7 @@ pub(super) fn render_variables(variables: &[ShownMember], none: &str, to: &mut T
     }
     for variable in variables {
         to.line(format!("{} = {}", variable.name, variable.value.text));
+        render_origins(&variable.value, to);
     }
 }
 

@@ -1,11 +1,12 @@
 //! The selected frame: its code address, what is in scope there, and who knows its values.
 
+use super::past::{Moment, PastSource};
 use super::source::{CoreSource, NoSource, ValueSource};
 use crate::error::Result;
 use crate::navigator::Navigator;
 use crate::stack::{Origin, StackFrame, unwound};
 use crate::unwind::PhysicalFrame;
-use backtrail_decoder::Watch;
+use backtrail_decoder::{Call, Entered, Watch};
 use backtrail_pt::Avma;
 
 /// A frame as values need it.
@@ -33,7 +34,11 @@ impl<'a> SelectedFrame<'a> {
                 look_up: place.look_up(&frames),
                 pc,
                 level: place.level,
-                source: Box::new(NoSource::before()),
+                source: Box::new(PastSource::new(
+                    navigator.process()?,
+                    thread,
+                    place.moment(&frames, navigator, watch)?,
+                )),
             });
         }
         let Some(unwound) = unwound(navigator.session(), thread) else {
@@ -122,6 +127,29 @@ impl Place {
                 .get(self.first - 1)
                 .is_some_and(|inner| inner.signal_handler);
         Some(Avma(if interrupted { pc } else { pc.wrapping_sub(1) }))
+    }
+
+    /// When in the history it is meant.
+    fn moment(&self, frames: &[StackFrame], navigator: &Navigator, watch: &Watch<'_>) -> Result<Moment> {
+        let thread = navigator.thread()?;
+        let forest = navigator.session().forest(thread, watch)?;
+        let call = |number: usize| {
+            let name = frames.get(number)?.call.as_deref()?.parse().ok()?;
+            Some(forest.call(thread.call_named(forest, name).ok()??))
+        };
+        let site_of = |call: Call| match call.entered {
+            Entered::Call { site } => Some(site),
+            _ => None,
+        };
+        let entry = call(self.selected).filter(|call| site_of(*call).is_some());
+        Ok(Moment {
+            at: match self.first.checked_sub(1) {
+                None => Some(navigator.index()),
+                Some(inner) => call(inner).and_then(site_of).filter(|_| self.has_frame),
+            },
+            has_called: self.first > 0,
+            entry: entry.map(|call| call.first),
+        })
     }
 
     /// The number of the physical frame, where it stands at the same address.

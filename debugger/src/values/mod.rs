@@ -1,7 +1,7 @@
 //! Values: variables, expressions, memory.
 //!
 //! A [`Scene`] is a frame with its names. What it knows of registers and memory comes from a [`ValueSource`]: the
-//! core at the crash, and nothing before it. A value that is not certain is `<unknown: why>`.
+//! core at the crash, and before it what the code gives away. A value that is not certain is `<unknown: why>`.
 
 mod arithmetic;
 mod cpp;
@@ -14,6 +14,7 @@ mod lexer;
 mod members;
 mod names;
 mod parser;
+mod past;
 mod pretty;
 mod registers;
 mod rust;

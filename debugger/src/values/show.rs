@@ -34,6 +34,9 @@ pub struct Shown {
     /// Why it is not known, or not all of it; `"optimized out"` where it is nowhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
+    /// Before the crash, what it is known from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<String>,
     /// What it is made of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<ShownMember>,

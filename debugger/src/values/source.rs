@@ -7,7 +7,7 @@ use backtrail_pt::Avma;
 use backtrail_symbolizer::{CallSite, FrameState, Symbolizer, Unknown};
 
 /// Why nothing is known before the crash.
-const BEFORE: Unknown =
+pub(super) const BEFORE: Unknown =
     Unknown::Borrowed("a trace records control flow, not values; they are known at the crash only");
 
 /// Entry values that depend on callers' entry values are followed this far.
@@ -38,18 +38,18 @@ pub(crate) trait ValueSource {
 
     /// What a register held when the function of the frame was entered.
     fn entry_value(&self, register: u16) -> Result<u64, Unknown>;
+
+    /// What values before the crash, given since this was asked last, are known from.
+    fn origins(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
-/// Knows nothing: the state before the crash.
+/// Knows nothing.
 pub(crate) struct NoSource(Unknown);
 
 impl NoSource {
-    /// Before the crash.
-    pub fn before() -> Self {
-        Self(BEFORE)
-    }
-
-    /// For another reason.
+    /// For a reason.
     pub fn because(why: impl Into<Unknown>) -> Self {
         Self(why.into())
     }

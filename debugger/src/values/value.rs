@@ -246,7 +246,7 @@ mod tests {
             data: Data::Bytes(Arc::new(bytes), 0..4),
             bits: None,
         };
-        let source = NoSource::before();
+        let source = NoSource::because("nothing is known here");
         assert_eq!(value.bytes(&source), Err(Gap::OptimizedOut));
         assert_eq!(value.read(&source, 2), Ok(vec![1, 2]));
         assert_eq!(value.part(Ty::char(), 1).bytes(&source), Ok(vec![2]));

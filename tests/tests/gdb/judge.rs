@@ -1,6 +1,7 @@
 //! GDB, made to record a program with `record full` and to carry out a plan in the record.
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -65,6 +66,8 @@ pub struct Answer {
     /// … and come now.
     pub number: usize,
     pub frames: Vec<Frame>,
+    /// The general registers, and rip.
+    pub registers: BTreeMap<String, u64>,
     pub error: Option<String>,
 }
 

@@ -6,6 +6,7 @@ mod judge;
 mod lines;
 mod ours;
 mod reasons;
+mod registers;
 mod scripts;
 #[path = "../support/mod.rs"]
 mod support;

@@ -4,6 +4,7 @@ use crate::judge::{TUNABLES, Trial};
 use crate::support::Bundle;
 use backtrail_tests::backtrail::command;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A frame of our stack.
@@ -94,6 +95,20 @@ impl Recording {
             });
         }
         answers
+    }
+
+    /// The registers that are known at places, counted from main's breakpoint.
+    pub fn registers(&self, places: &[i64]) -> Vec<BTreeMap<String, u64>> {
+        let asked = |place: &i64| format!("goto #{}\ninfo registers\n", self.main + place);
+        let results = debug(&self.bundle, &places.iter().map(asked).collect::<String>());
+        let of_place = |answers: &[Value]| {
+            let registers = answers[1]["result"]["registers"].as_array().unwrap().iter();
+            let known = registers.filter_map(|register| {
+                Some((register["name"].as_str()?.to_owned(), register["value"].as_u64()?))
+            });
+            known.collect()
+        };
+        results.chunks(2).map(of_place).collect()
     }
 }
 
