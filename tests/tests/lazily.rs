@@ -108,6 +108,14 @@ const SCRIPTS: &[&[&str]] = &[
         "disassemble",
     ],
     &["goto @-1us", "goto @-10s", "info locals", "print $rip", "thread"],
+    &[
+        "reverse-step 3",
+        "info registers",
+        "up",
+        "info registers",
+        "reverse-finish",
+        "info registers",
+    ],
 ];
 
 /// The answers to commands.

@@ -141,14 +141,19 @@ impl Place {
             Entered::Call { site } => Some(site),
             _ => None,
         };
-        let entry = call(self.selected).filter(|call| site_of(*call).is_some());
+        let at = match self.first.checked_sub(1) {
+            None => Some(navigator.index()),
+            Some(inner) => call(inner).and_then(site_of).filter(|_| self.has_frame),
+        };
+        let entered = call(self.selected).filter(|call| site_of(*call).is_some());
+        let entry = entered.map(|call| call.first);
+        if at.into_iter().chain(entry).any(|index| index < Moment::REACH) {
+            thread.needs_beginning()?;
+        }
         Ok(Moment {
-            at: match self.first.checked_sub(1) {
-                None => Some(navigator.index()),
-                Some(inner) => call(inner).and_then(site_of).filter(|_| self.has_frame),
-            },
+            at,
             has_called: self.first > 0,
-            entry: entry.map(|call| call.first),
+            entry,
         })
     }
 

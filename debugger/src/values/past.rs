@@ -51,6 +51,11 @@ pub(super) struct Moment {
     pub entry: Option<u64>,
 }
 
+impl Moment {
+    /// No instruction further back is looked at.
+    pub const REACH: u64 = BACK * MAX_DEPTH as u64;
+}
+
 /// Knows what the code gives away.
 pub(super) struct PastSource<'a> {
     process: &'a Process,
