@@ -6,7 +6,6 @@ mod support;
 
 use backtrail_tests::captures::folder;
 use serde_json::Value;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use support::Bundle;
 
@@ -21,18 +20,9 @@ struct Crash {
 /// Imports the perf.data of a crash with the core beside it; `None`: the captures are not here.
 fn import(program: &str, recording: &str) -> Option<Crash> {
     let folder = folder()?.join("pt/hase/20180404").join(program);
-    let file = |extension: &str| folder.join(recording).with_extension(extension);
-    let (data, core) = (file("perf"), file("coredump"));
-    let import: [&OsStr; 5] = [
-        "import".as_ref(),
-        "perf".as_ref(),
-        data.as_ref(),
-        "--core".as_ref(),
-        core.as_ref(),
-    ];
     Some(Crash {
-        bundle: Bundle::made(&import, &[]).0,
-        branch_list: file("trace"),
+        bundle: Bundle::of_hase(program, recording)?,
+        branch_list: folder.join(recording).with_extension("trace"),
     })
 }
 

@@ -76,6 +76,14 @@ fn on_two_cores() -> Result<(), Failure> {
     sched_setaffinity(this, &two).map_err(failed)
 }
 
+/// A folder of the target directory, made where it is not there; absolute.
+fn folder(name: &str) -> Result<PathBuf, Failure> {
+    let folder = shell::target().join(name);
+    std::fs::create_dir_all(&folder)
+        .and_then(|()| folder.canonicalize())
+        .map_err(|error| sentence("the bench folder", &error))
+}
+
 /// An error of a run as one sentence.
 fn sentence(what: &str, error: &std::io::Error) -> Failure {
     format!("{what}: {error}")

@@ -2,7 +2,6 @@
 
 use crate::support::Bundle;
 use backtrail_tests::backtrail::backtrail;
-use backtrail_tests::captures::folder;
 use std::ffi::OsStr;
 
 /// Each from where it makes sense.
@@ -96,18 +95,9 @@ pub const COMMANDS: &[&str] = &[
 
 #[test]
 fn every_command_reads_as_it_did() {
-    let Some(folder) = folder() else { return };
-    let folder = folder.join("pt/hase/20180404/control_flow");
-    let file = |extension: &str| folder.join(format!("control_flow-20180404T163033.{extension}"));
-    let (data, core) = (file("perf"), file("coredump"));
-    let import: [&OsStr; 5] = [
-        "import".as_ref(),
-        "perf".as_ref(),
-        data.as_ref(),
-        "--core".as_ref(),
-        core.as_ref(),
-    ];
-    let bundle = Bundle::made(&import, &[]).0;
+    let Some(bundle) = Bundle::of_hase("control_flow", "control_flow-20180404T163033") else {
+        return;
+    };
     let transcript = bundle.debug(COMMANDS);
     // The sources are not in the capture.
     let list = [

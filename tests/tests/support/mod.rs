@@ -5,6 +5,7 @@ pub mod decoders;
 pub mod gdb;
 
 use backtrail_tests::backtrail::{Run, backtrail};
+use backtrail_tests::captures::folder;
 use backtrail_tests::programs::{Program, Variant};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
@@ -55,6 +56,22 @@ impl Bundle {
         let mut command: Vec<&OsStr> = vec!["record".as_ref()];
         command.extend(options.iter().map(AsRef::as_ref));
         Self::made(&command, &["--".as_ref(), executable.as_ref()])
+    }
+
+    /// The crash of 2018-04-04 that hase recorded of a program, with its core; `recording`: the files' name. `None`: the captures
+    /// are not here.
+    pub fn of_hase(program: &str, recording: &str) -> Option<Self> {
+        let folder = folder()?.join("pt/hase/20180404").join(program);
+        let file = |extension: &str| folder.join(recording).with_extension(extension);
+        let (data, core) = (file("perf"), file("coredump"));
+        let import: [&OsStr; 5] = [
+            "import".as_ref(),
+            "perf".as_ref(),
+            data.as_ref(),
+            "--core".as_ref(),
+            core.as_ref(),
+        ];
+        Some(Self::made(&import, &[]).0)
     }
 
     /// What `backtrail COMMAND... BUNDLE OPTIONS...` says.

@@ -2,7 +2,7 @@
 //!
 //! What is measured runs in `backtrail-bench-debug` (`bench/src/debug/`); here the runs are recorded, and the tables made.
 
-use super::{machine, sentence, typed};
+use super::{folder, machine, typed};
 use crate::{Failure, packages, shell};
 use backtrail_tests::real::Child;
 use serde_json::Value;
@@ -70,15 +70,10 @@ impl Options {
 /// Records what is not there yet, measures, prints.
 pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
     packages::ensure(&[packages::BUILD])?;
-    let folder = shell::target().join(if options.quick {
-        "bench/debug-quick"
-    } else {
-        "bench/debug"
-    });
-    fs::create_dir_all(&folder).map_err(|error| sentence("the bench folder", &error))?;
-    let folder = folder
-        .canonicalize()
-        .map_err(|error| sentence("the bench folder", &error))?;
+    let folder = folder(match options.quick {
+        true => "bench/debug-quick",
+        false => "bench/debug",
+    })?;
     let meter = meter_binary()?;
     let bundle = recorded(options, &folder, backtrail)?;
     eprintln!("load {}", machine::load());

@@ -9,7 +9,7 @@ mod row;
 mod streams;
 mod table;
 
-use super::{machine, sentence};
+use super::{folder, machine, sentence};
 use crate::{Failure, packages, shell};
 use backtrail_tests::real::{self, Recorder};
 use meter::Meter;
@@ -27,15 +27,10 @@ pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
         packages::BENCH,
         packages::COUNT,
     ])?;
-    let folder = shell::target().join(if options.quick {
-        "bench/decode-quick"
-    } else {
-        "bench/decode"
-    });
-    fs::create_dir_all(&folder).map_err(|error| sentence("the bench folder", &error))?;
-    let folder = folder
-        .canonicalize()
-        .map_err(|error| sentence("the bench folder", &error))?;
+    let folder = folder(match options.quick {
+        true => "bench/decode-quick",
+        false => "bench/decode",
+    })?;
     let recorder = Recorder {
         binary: backtrail.to_path_buf(),
         engine: None,

@@ -1,7 +1,7 @@
 //! `cargo xtask bench record`: the slowdown of compute-bound programs, beside qemu's and valgrind's.
 
 use super::peers::{self, Peer};
-use super::{Options, machine, sentence, table};
+use super::{Options, folder, machine, sentence, table};
 use crate::{Failure, packages, shell};
 use backtrail_tests::real::{self, History, RealProgram, Recorded, Recorder, Run, Workspace};
 use std::fs;
@@ -40,11 +40,7 @@ pub struct Cost {
 /// Builds, measures, prints.
 pub fn run(options: &Options, binary: &Path) -> Result<(), Failure> {
     packages::ensure(&[&packages::of_programs(NAMES), packages::BENCH, packages::COUNT])?;
-    let folder = shell::target().join("bench");
-    fs::create_dir_all(&folder).map_err(|error| sentence("the bench folder", &error))?;
-    let folder = folder
-        .canonicalize()
-        .map_err(|error| sentence("the bench folder", &error))?;
+    let folder = folder("bench")?;
     let recorder = options.recorder(binary);
     let refusal = recorder
         .refusal(LIMIT)
