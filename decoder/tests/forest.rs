@@ -427,6 +427,28 @@ fn a_signal_handler_that_is_interrupted_at_once_is_seen() {
 }
 
 #[test]
+fn history_that_begins_where_a_handler_does_returns_from_it() {
+    // Nothing tells that a handler runs; what it goes back to is the middle of a function, where no handler begins.
+    expect(
+        &[
+            Run(0x1700, 0x1700),
+            Ret(0x1701),
+            Syscall(0x1900),
+            Back(0x1001),
+            Run(0x1001, 0x1001),
+            JumpIndirect(0x1002),
+            Run(0x1110, 0x1110),
+        ],
+        &[
+            "0x1900 0..3 Adopted, Unknown",
+            "  0x1700 0..2 HistoryStart, Return",
+            "0x1001 3..5 Unknown, Unknown",
+            "0x1110 5..6 Unknown, HistoryEnd",
+        ],
+    );
+}
+
+#[test]
 fn longjmp_unwinds_to_the_frame_of_its_target() {
     expect(
         &[

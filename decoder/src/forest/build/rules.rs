@@ -13,8 +13,6 @@ use backtrail_pt::{Avma, Cofi};
 pub(super) struct Rules<'a> {
     pub places: Places<'a>,
     stack: Stack,
-    /// The outermost open call has callers that history does not have, or may have.
-    begins_inside: bool,
 }
 
 /// An instruction that flow goes on from.
@@ -67,7 +65,6 @@ impl<'a> Rules<'a> {
         Self {
             places: Places::new(functions),
             stack: Stack::default(),
-            begins_inside: false,
         }
     }
 
@@ -220,7 +217,6 @@ impl<'a> Rules<'a> {
 
     /// Opens a call that is inside of no other.
     fn root(&mut self, index: u64, to: Place, tag: Tag) {
-        self.begins_inside = tag != Tag::HistoryStart || !self.places.is_start(to);
         self.open(index, to, tag, NONE, None);
     }
 
@@ -302,8 +298,8 @@ impl<'a> Rules<'a> {
             Some(at) => self.unwind(at, index),
             // From code without symbols into the middle of a function: that is where we were.
             None if !was_inside => self.rename(to),
-            // As likely as not, an exception's landing pad in a call that history does not have.
-            None if self.begins_inside && from.way == Way::IndirectJump => self.lose(to, index),
+            // An exception's landing pad or another stack, in a call that history does not have.
+            None if from.way == Way::IndirectJump => self.lose(to, index),
             None => self.tail_call(to, index),
         }
     }
@@ -346,21 +342,19 @@ impl<'a> Rules<'a> {
         if from.glue {
             return self.rename(to);
         }
+        if base == 0 {
+            // Below all that is known: into the caller of the outermost call.
+            return self.adopt(to, index);
+        }
         if self.places.is_start(to) {
             // A return that is a jump to a function, as in a retpoline: its own call ends, the
             // function shares the return of the one that made it.
-            if base > 0 {
-                self.leave(base, index, Left::Return);
-            }
+            self.leave(base, index, Left::Return);
             return self.tail_call(to, index);
         }
         if let Some(at) = self.stack.running(to).filter(|&at| at < base) {
             // An exception's landing pad, or `longjmp` done by a return.
             return self.stack.truncate(at + 1, index, Left::Unwound);
-        }
-        if base == 0 {
-            // Below all that is known: into the caller of the outermost call.
-            return self.adopt(to, index);
         }
         self.lose(to, index);
     }
@@ -443,7 +437,7 @@ impl<'a> Rules<'a> {
             // Another signal was waiting: it interrupts the same place.
             (interrupted, restarts) = (signal.interrupted, signal.restarts);
         }
-        if self.begins_inside && to.is_known() && !self.places.is_start(to) {
+        if to.is_known() && !self.places.is_start(to) {
             // No handler begins there: one that began before history has returned.
             return self.lose(to, index);
         }
