@@ -51,8 +51,7 @@ pub fn meanwhile(session: &Session, here: &Thread, index: u64, other: &Thread) -
         other.needs_beginning()?;
         return Ok(Meanwhile::Unknown);
     }
-    let Some(from) = other.history.index_at(time.tsc) else {
-        other.needs_beginning()?;
+    let Some(from) = other.index_at(time.tsc)? else {
         return Ok(Meanwhile::NotBegun);
     };
     Ok(Meanwhile::Between(

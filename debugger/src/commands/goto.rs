@@ -97,16 +97,12 @@ fn at_time(context: &Context<'_>, text: &str) -> Result<Position> {
 
 fn at_tsc(context: &Context<'_>, tid: Tid, tsc: Tsc) -> Result<Position> {
     let thread = context.navigator.session().thread(tid)?;
-    let index = thread.history.index_at(tsc);
     let early = || {
         Error::Cannot(format!(
             "the history of thread {tid} has no time that early; `goto start` goes to its start"
         ))
     };
-    let Some(index) = index else {
-        thread.needs_beginning()?;
-        return Err(early());
-    };
+    let index = thread.index_at(tsc)?.ok_or_else(early)?;
     Ok(thread.position(index))
 }
 

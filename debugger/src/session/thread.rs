@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::lines::Statements;
 use crate::stack::CoreStack;
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Position};
-use backtrail_pt::Tid;
+use backtrail_pt::{Tid, Tsc};
 use std::cell::OnceCell;
 
 /// A thread and what it executed.
@@ -83,6 +83,20 @@ impl Thread {
             start: self.position(0),
             end: self.position(len),
         })
+    }
+
+    /// The index from which on it may have been that time, in TSC ticks; `None`: history begins later.
+    ///
+    /// # Errors
+    /// When that may be in what is not decoded yet.
+    pub fn index_at(&self, tsc: Tsc) -> Result<Option<u64>> {
+        let index = self.history.index_at(tsc);
+        // The same time may have been before the first stamp: a stamp that tells nothing new is left out.
+        let before = index.and_then(|index| index.checked_sub(1));
+        if before.and_then(|before| self.history.time(before)).is_none() {
+            self.needs_beginning()?;
+        }
+        Ok(index)
     }
 
     /// What is to be answered depends on how the history begins.

@@ -2,7 +2,7 @@
 
 use super::peers::{self, Peer};
 use super::{Options, folder, machine, sentence, table};
-use crate::{Failure, packages, shell};
+use crate::{Failure, packages};
 use backtrail_tests::real::{self, History, RealProgram, Recorded, Recorder, Run, Workspace};
 use std::fs;
 use std::path::Path;
