@@ -10,6 +10,7 @@
 //! proportion to the file's size.
 
 mod code;
+mod constants;
 mod demangle;
 mod dwarf;
 mod error;

@@ -1,6 +1,7 @@
 //! One file's symbols and DWARF together: which of the two answers what.
 
 use crate::code::CodeRanges;
+use crate::constants::Constants;
 use crate::dwarf::{DebugInfo, FunctionHere, Prologue, Statement};
 use crate::names;
 use crate::objects::ObjectTable;
@@ -30,6 +31,7 @@ pub(crate) struct Tables<'d> {
     debug: OnceLock<Option<DebugInfo<'d>>>,
     unwind: OnceLock<UnwindTables<'d>>,
     objects: OnceLock<ObjectTable<'d>>,
+    constants: OnceLock<Constants<'d>>,
     types: Mutex<FxHashMap<EntryId, Option<Arc<Type>>>>,
 }
 
@@ -46,6 +48,7 @@ impl<'d> Tables<'d> {
             debug: OnceLock::new(),
             unwind: OnceLock::new(),
             objects: OnceLock::new(),
+            constants: OnceLock::new(),
             types: Mutex::default(),
         })
     }
@@ -312,6 +315,17 @@ impl<'d> Tables<'d> {
             ObjectTable::new(&files)
         };
         self.objects.get_or_init(open)
+    }
+
+    pub fn constants(&self) -> &Constants<'d> {
+        let open = || {
+            self.sources
+                .module
+                .elf()
+                .map(|elf| Constants::of(&elf))
+                .unwrap_or_default()
+        };
+        self.constants.get_or_init(open)
     }
 
     pub fn source_files(&self) -> Vec<Arc<str>> {

@@ -29,8 +29,7 @@ impl<'a> Memory<'a> {
         if self.core.memory(at, out) == out.len() {
             return Some(());
         }
-        let written = self.segment(at).is_some_and(|segment| segment.writable);
-        (!written && self.image.read(at, out) == out.len()).then_some(())
+        (!self.is_writable(at) && self.image.read(at, out) == out.len()).then_some(())
     }
 
     /// The 64-bit word at `at`.
@@ -38,6 +37,11 @@ impl<'a> Memory<'a> {
         let mut word = [0; 8];
         self.read(at, &mut word)?;
         Some(u64::from_le_bytes(word))
+    }
+
+    /// The program could write to `at`.
+    pub fn is_writable(&self, at: Avma) -> bool {
+        self.segment(at).is_some_and(|segment| segment.writable)
     }
 
     /// Instructions can run at `at`.

@@ -35,6 +35,7 @@ impl<'a> SelectedFrame<'a> {
                 pc,
                 level: place.level,
                 source: Box::new(PastSource::new(
+                    navigator.session(),
                     navigator.process()?,
                     thread,
                     place.moment(&frames, navigator, watch)?,

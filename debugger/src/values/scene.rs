@@ -343,7 +343,9 @@ impl<'a> Scene<'a> {
         };
         match &piece.place {
             Place::OptimizedOut => Err(Gap::OptimizedOut),
-            Place::Register(register) => part(&self.register_bytes(*register)?),
+            Place::Register(register) => {
+                part(&self.register_bytes(*register, skipped.saturating_add(range.len()))?)
+            }
             Place::Memory(address) => {
                 let mut out = vec![0; range.len()];
                 self.source
@@ -364,7 +366,7 @@ impl<'a> Scene<'a> {
             Place::ImplicitPointer { entry, offset } => {
                 return Value::gap(ty, Gap::ImplicitPointer(*entry, *offset));
             }
-            Place::Register(register) => match self.register_bytes(*register) {
+            Place::Register(register) => match self.register_bytes(*register, size) {
                 Ok(bytes) => bytes,
                 Err(why) => return Value::gap(ty, Gap::Unknown(why)),
             },
@@ -377,11 +379,12 @@ impl<'a> Scene<'a> {
         }
     }
 
-    fn register_bytes(&self, register: u16) -> std::result::Result<Vec<u8>, Unknown> {
+    /// A register's bytes; the first `size` are asked for.
+    fn register_bytes(&self, register: u16, size: usize) -> std::result::Result<Vec<u8>, Unknown> {
         match register.checked_sub(XMM0) {
             Some(number) if number < 16 => Ok(self.source.vector(number)?.to_vec()),
             Some(_) => Err("it is in a register that is not read".into()),
-            None => Ok(self.source.register(register)?.to_le_bytes().to_vec()),
+            None => Ok(self.source.low(register, size)?.to_le_bytes().to_vec()),
         }
     }
 

@@ -21,6 +21,12 @@ pub(crate) trait ValueSource {
     /// A general register by its DWARF number, as it is in the frame.
     fn register(&self, register: u16) -> Result<u64, Unknown>;
 
+    /// Its low bytes, so many, when no more are needed: these may be known where the rest is not. The others are anything.
+    fn low(&self, register: u16, size: usize) -> Result<u64, Unknown> {
+        let _ = size;
+        self.register(register)
+    }
+
     /// A vector register (xmm0 to xmm15).
     fn vector(&self, number: u16) -> Result<[u8; 16], Unknown>;
 

@@ -58,12 +58,6 @@ def frames():
     return found
 
 
-def registers():
-    frame = gdb.newest_frame()
-    names = "rax rbx rcx rdx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 rip".split()
-    return {name: int(frame.read_register(name)) % (1 << 64) for name in names}
-
-
 def statement(row):
     """Whether the row of the line table begins a statement."""
     if not row.symtab:
@@ -135,7 +129,7 @@ def answer(line):
         if FORWARD.match(command) and number() == last:
             break
         error = run(command) or error
-    return {"start": start, "number": number(), "frames": frames(), "registers": registers(), "error": error}
+    return {"start": start, "number": number(), "frames": frames(), "error": error}
 
 
 for setting in [

@@ -1,12 +1,13 @@
 //! GDB, made to record a program with `record full` and to carry out a plan in the record.
 
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Inside of GDB.
 const SCRIPT: &str = include_str!("judge.py");
+const REGISTERS: &str = include_str!("registers.py");
 
 /// What the program runs without: GDB 13 cannot record AVX, nor what the C library would save with XSAVE; and the
 /// string instructions, of which it counts every repetition.
@@ -66,8 +67,6 @@ pub struct Answer {
     /// … and come now.
     pub number: usize,
     pub frames: Vec<Frame>,
-    /// The general registers, and rip.
-    pub registers: BTreeMap<String, u64>,
     pub error: Option<String>,
 }
 
@@ -83,27 +82,18 @@ pub fn is_there() -> bool {
 /// The record from main to the program's end, and an answer for each trial. `exits`: it ends by returning from main.
 pub fn judge(executable: &Path, exits: bool, plan: &[Trial]) -> (Vec<Here>, Vec<Answer>) {
     let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
     let line = |trial: &Trial| {
         let from = trial.from.map(|from| from.to_string()).unwrap_or_default();
         format!("{from}\t{}\n", trial.commands.join("\t"))
     };
-    std::fs::write(file("judge.py"), SCRIPT).unwrap();
-    std::fs::write(file("plan"), plan.iter().map(line).collect::<String>()).unwrap();
-    let mut gdb = Command::new("gdb");
-    gdb.args(["-nx", "-q", "-batch", "-iex", "set debuginfod enabled off", "-ex"])
-        .arg(format!("source {}", file("judge.py").display()))
-        .arg(executable)
-        .env("JUDGE_PLAN", file("plan"))
-        .env("JUDGE_ANSWERS", file("answers"))
-        .env(TUNABLES.0, TUNABLES.1)
-        .stdout(Stdio::null());
-    if exits {
-        gdb.env("JUDGE_EXITS", "1");
-    }
-    let output = gdb.output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let text = std::fs::read_to_string(file("answers")).unwrap_or_default();
+    let plan_file = folder.path().join("plan");
+    std::fs::write(&plan_file, plan.iter().map(line).collect::<String>()).unwrap();
+    let (text, errors) = told(folder.path(), SCRIPT, executable, |gdb| {
+        gdb.env("JUDGE_PLAN", plan_file);
+        if exits {
+            gdb.env("JUDGE_EXITS", "1");
+        }
+    });
     let mut lines = text.lines();
     let path = lines
         .next()
@@ -112,4 +102,42 @@ pub fn judge(executable: &Path, exits: bool, plan: &[Trial]) -> (Vec<Here>, Vec<
     let answers: Vec<Answer> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(answers.len(), plan.len(), "GDB gave up: {errors}");
     (path, answers)
+}
+
+/// The general registers and rip in another run, by how many instructions behind the one at `main`.
+pub fn registers(
+    executable: &Path,
+    main: u64,
+    places: &BTreeSet<usize>,
+) -> BTreeMap<usize, BTreeMap<String, u64>> {
+    let folder = tempfile::tempdir().unwrap();
+    let (text, errors) = told(folder.path(), REGISTERS, executable, |gdb| {
+        let places: Vec<String> = places.iter().map(usize::to_string).collect();
+        gdb.env("JUDGE_MAIN", main.to_string())
+            .env("JUDGE_PLACES", places.join(" "));
+    });
+    let registers: BTreeMap<_, _> = text
+        .lines()
+        .map(|line| serde_json::from_str::<(usize, _)>(line).unwrap())
+        .collect();
+    assert_eq!(registers.len(), places.len(), "GDB gave up: {errors}");
+    registers
+}
+
+/// What a script tells inside of GDB, and what went wrong.
+fn told(folder: &Path, script: &str, executable: &Path, with: impl FnOnce(&mut Command)) -> (String, String) {
+    let file = |name: &str| folder.join(name);
+    std::fs::write(file("script.py"), script).unwrap();
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-nx", "-q", "-batch", "-iex", "set debuginfod enabled off", "-ex"])
+        .arg(format!("source {}", file("script.py").display()))
+        .arg(executable)
+        .env("JUDGE_ANSWERS", file("answers"))
+        .env(TUNABLES.0, TUNABLES.1)
+        .stdout(Stdio::null());
+    with(&mut gdb);
+    let output = gdb.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = std::fs::read_to_string(file("answers")).unwrap_or_default();
+    (text, errors)
 }

@@ -19,6 +19,7 @@ use ours::Recording;
 use reasons::{Case, Reason, Reasons};
 use scripts::SCRIPTS;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// How often a move is made again to see what GDB passes.
 const FARTHER: usize = 8;
@@ -111,6 +112,7 @@ type Met = BTreeMap<Reason, usize>;
 /// A program in both debuggers.
 struct Program {
     name: &'static str,
+    executable: PathBuf,
     recording: Recording,
     /// GDB's record, each instruction once.
     path: Vec<Here>,
@@ -160,6 +162,7 @@ impl Program {
         );
         let program = Self {
             name,
+            executable,
             recording,
             path,
             index,

@@ -1,0 +1,309 @@
+//! What a register held before an instruction, as far as the instructions around it tell.
+
+use super::code::Code;
+use super::constants::Constants;
+use super::operation::{self, Inputs};
+use super::part::Part;
+use crate::session::{Process, Thread};
+use backtrail_bundle::core::Registers as CoreRegisters;
+use backtrail_decoder::{Mark, MarkKind, Position, Resumed};
+use backtrail_pt::{Avma, Cofi};
+use iced_x86::{Mnemonic, OpKind, Register};
+use std::fmt;
+
+/// Instructions to look at, back from the position and ahead.
+pub(super) const BACK: u64 = 4096;
+const AHEAD: u64 = 1024;
+/// A value is followed through so many others.
+pub(super) const MAX_DEPTH: u32 = 16;
+/// Instructions to look at for one register, with those that it was computed from.
+const MOST: u32 = 1 << 16;
+
+/// Where a value is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// An instruction computed it from what the code tells.
+    Code(Position),
+    /// An indirect branch went there.
+    Branch(Position),
+    /// A conditional branch went as it does when the comparison before it finds this value.
+    Comparison(Position),
+    /// The program told it by `PTWRITE`.
+    Ptwrite(Position),
+    /// It is the core's, and nothing changed it until then.
+    Crash,
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(at) => write!(f, "by the code at {at}"),
+            Self::Branch(at) => write!(f, "the branch at {at} went there"),
+            Self::Comparison(at) => write!(f, "the branch at {at} went as after that value"),
+            Self::Ptwrite(at) => write!(f, "PTWRITE at {at} told it"),
+            Self::Crash => write!(f, "it stayed so until the crash"),
+        }
+    }
+}
+
+/// Knows registers of a thread before its instructions.
+pub(super) struct Registers<'a> {
+    thread: &'a Thread,
+    code: Code<'a>,
+    constants: Constants<'a>,
+    /// At the end of the history.
+    at_end: Option<&'a CoreRegisters>,
+    left: u32,
+}
+
+impl<'a> Registers<'a> {
+    /// `constants`: read-only memory; `at_end`: the registers at the end of the history, if a core has them.
+    pub fn new(
+        process: &'a Process,
+        thread: &'a Thread,
+        constants: Constants<'a>,
+        at_end: Option<&'a CoreRegisters>,
+    ) -> Self {
+        Self {
+            thread,
+            code: Code::new(process, thread),
+            constants,
+            at_end,
+            left: MOST,
+        }
+    }
+
+    /// Read-only memory.
+    pub fn constants(&self) -> &Constants<'a> {
+        &self.constants
+    }
+
+    /// What a part of a register held before instruction `index`.
+    pub fn known(&mut self, part: Part, index: u64) -> Option<(u64, By)> {
+        self.left = MOST;
+        self.before(part, index, 0).or_else(|| self.ahead(part, index, 0))
+    }
+
+    /// One more instruction is looked at; `None`: there were too many.
+    fn spend(&mut self) -> Option<()> {
+        self.left = self.left.checked_sub(1)?;
+        Some(())
+    }
+
+    /// What the instructions before tell.
+    fn before(&mut self, part: Part, index: u64, depth: u32) -> Option<(u64, By)> {
+        let history = &self.thread.history;
+        let first = index.saturating_sub(BACK);
+        let marks = history.marks_in(first..index.saturating_add(1));
+        let mut marks = marks.iter().rev().peekable();
+        let mut walker = history.walk(index);
+        // The instruction behind the one looked at, a branch that found two values equal.
+        let mut equal = None;
+        let mut next = history.pc(index);
+        while walker.index() > first && depth < MAX_DEPTH {
+            self.spend()?;
+            let after = walker.index();
+            let executed = walker.prev()?;
+            let at = walker.index();
+            let step = self.code.at(at, executed.pc, executed.len)?;
+            while let Some(mark) = marks.next_if(|mark| mark.index == after) {
+                if !self.keeps(mark, executed.cofi, part.register) {
+                    return None;
+                }
+                if let MarkKind::Ptwrite(value) = mark.kind
+                    && let Some(value) = told(&step.instruction, part, value)
+                {
+                    return Some((value, By::Ptwrite(self.thread.position(at))));
+                }
+            }
+            if let Some(branch) = equal
+                && let Some(value) = operation::if_zero(&step.instruction, part).behind
+            {
+                return Some((value, By::Comparison(self.thread.position(branch))));
+            }
+            if step.writes(part) {
+                let mut inputs = Before {
+                    registers: self,
+                    index: at,
+                    depth: depth + 1,
+                };
+                let value = operation::result(&step.instruction, part, &mut inputs)?;
+                return Some((value, By::Code(self.thread.position(at))));
+            }
+            equal = next
+                .filter(|next| operation::was_zero(&step.instruction, next.0))
+                .map(|_| at);
+            next = Some(executed.pc);
+        }
+        None
+    }
+
+    /// What the instructions from there on tell of a register that they have not changed, or of a copy of it.
+    fn ahead(&mut self, part: Part, index: u64, depth: u32) -> Option<(u64, By)> {
+        let history = &self.thread.history;
+        let end = index.saturating_add(AHEAD).min(history.len());
+        let mut marks = history.marks_in(index.saturating_add(1)..end).iter().peekable();
+        let mut walker = history.walk(index);
+        let mut before = None;
+        // What the instruction before the one looked at has compared it with; and whether it changed it.
+        let (mut compared, mut changed) = (None, false);
+        while walker.index() < end && depth < MAX_DEPTH {
+            self.spend()?;
+            let at = walker.index();
+            while let Some(mark) = marks.next_if(|mark| mark.index == at) {
+                if !self.keeps(mark, before?, part.register) {
+                    return None;
+                }
+            }
+            let executed = walker.next()?;
+            let step = self.code.at(at, executed.pc, executed.len)?;
+            if let Some(value) = compared
+                && let Some(next) = self.went(at)
+                && operation::was_zero(&step.instruction, next.0)
+            {
+                return Some((value, By::Comparison(self.thread.position(at))));
+            }
+            if changed {
+                return None;
+            }
+            if let Some(value) = self.shown(&step.instruction, part, at) {
+                return Some(value);
+            }
+            if let Some(copy) = copied(&step.instruction, part)
+                && let Some(found) = self.ahead(copy, at + 1, depth + 1)
+            {
+                return Some(found);
+            }
+            compared = operation::if_zero(&step.instruction, part).before;
+            changed = step.writes(part);
+            if changed && compared.is_none() {
+                return None;
+            }
+            before = Some(executed.cofi);
+        }
+        if changed || end < history.len() || depth >= MAX_DEPTH {
+            return None;
+        }
+        let last = before.or_else(|| Some(history.walk(end).prev()?.cofi));
+        let kept = last != Some(Cofi::FarTransfer) || !is_changed_by_the_kernel(part.register);
+        let marks = history.marks_in(end..end.saturating_add(1));
+        let kept = kept && !marks.iter().any(|mark| matches!(mark.kind, MarkKind::Gap(_)));
+        let value = core_register(self.at_end.filter(|_| kept)?, part.register)?;
+        Some((part.of(value), By::Crash))
+    }
+
+    /// What an instruction that uses a part of a register shows of it.
+    fn shown(&self, instruction: &iced_x86::Instruction, part: Part, at: u64) -> Option<(u64, By)> {
+        let uses = instruction.op0_kind() == OpKind::Register
+            && Part::operand(instruction, 0).is_some_and(|used| used.register == part.register);
+        if !uses {
+            return None;
+        }
+        let position = self.thread.position(at);
+        if instruction.is_call_near_indirect() || instruction.is_jmp_near_indirect() {
+            return Some((part.of(self.went(at)?.0), By::Branch(position)));
+        }
+        let marks = self.thread.history.marks_in(at + 1..at + 2);
+        let told = marks.iter().find_map(|mark| match mark.kind {
+            MarkKind::Ptwrite(value) => told(instruction, part, value),
+            _ => None,
+        });
+        Some((told?, By::Ptwrite(position)))
+    }
+
+    /// Where an instruction went; `None`: what comes next may be where something else led.
+    fn went(&self, at: u64) -> Option<Avma> {
+        let history = &self.thread.history;
+        let undisturbed = history.marks_in(at + 1..at + 2).is_empty();
+        history.pc(at + 1).filter(|_| undisturbed)
+    }
+
+    /// A register is behind a mark what it was before it.
+    fn keeps(&self, mark: &Mark, before: Cofi, register: Register) -> bool {
+        match &mark.kind {
+            MarkKind::Descheduled { .. } | MarkKind::Ptwrite(_) => true,
+            // An interrupt, and no signal.
+            MarkKind::Interrupted { from, .. } => self.thread.history.pc(mark.index) == Some(*from),
+            MarkKind::LeftUser { resumed, .. } => {
+                *resumed == Resumed::After
+                    && before == Cofi::FarTransfer
+                    && !is_changed_by_the_kernel(register)
+            }
+            MarkKind::Gap(_) => false,
+        }
+    }
+}
+
+/// What was known before an instruction, for what it computes.
+struct Before<'r, 'a> {
+    registers: &'r mut Registers<'a>,
+    index: u64,
+    depth: u32,
+}
+
+impl Inputs for Before<'_, '_> {
+    fn part(&mut self, part: Part) -> Option<u64> {
+        let known = self.registers.before(part, self.index, self.depth);
+        known.map(|(value, _)| value)
+    }
+
+    fn memory(&mut self, at: u64, size: usize) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.registers.constants.read(Avma(at), bytes.get_mut(..size)?)?;
+        Some(u64::from_le_bytes(bytes))
+    }
+}
+
+/// A system call gives back all registers but these (System V ABI AMD64, section A.2.1).
+fn is_changed_by_the_kernel(register: Register) -> bool {
+    matches!(register, Register::RAX | Register::RCX | Register::R11)
+}
+
+/// What `PTWRITE` told of a part of a register.
+fn told(instruction: &iced_x86::Instruction, part: Part, value: u64) -> Option<u64> {
+    let of_it = instruction.mnemonic() == Mnemonic::Ptwrite
+        && Part::operand(instruction, 0)
+            .is_some_and(|used| used.register == part.register && used.bits >= part.bits);
+    of_it.then(|| part.of(value))
+}
+
+/// Where an instruction copies a part of a register to.
+fn copied(instruction: &iced_x86::Instruction, part: Part) -> Option<Part> {
+    let moves = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd
+    );
+    let registers = instruction.op0_kind() == OpKind::Register && instruction.op1_kind() == OpKind::Register;
+    if !moves || !registers {
+        return None;
+    }
+    let from = Part::operand(instruction, 1)?;
+    let to = Part::operand(instruction, 0)?;
+    let all = from.register == part.register && from.bits >= part.bits && to.bits >= part.bits;
+    all.then_some(Part {
+        register: to.register,
+        bits: part.bits,
+    })
+}
+
+fn core_register(core: &CoreRegisters, register: Register) -> Option<u64> {
+    Some(match register {
+        Register::RAX => core.rax,
+        Register::RBX => core.rbx,
+        Register::RCX => core.rcx,
+        Register::RDX => core.rdx,
+        Register::RSI => core.rsi,
+        Register::RDI => core.rdi,
+        Register::RBP => core.rbp,
+        Register::RSP => core.rsp,
+        Register::R8 => core.r8,
+        Register::R9 => core.r9,
+        Register::R10 => core.r10,
+        Register::R11 => core.r11,
+        Register::R12 => core.r12,
+        Register::R13 => core.r13,
+        Register::R14 => core.r14,
+        Register::R15 => core.r15,
+        _ => return None,
+    })
+}
