@@ -3,16 +3,18 @@
 mod condition;
 mod scan;
 
-pub use condition::Condition;
+pub use condition::{Condition, Truth};
 
 use crate::error::{Error, Result};
 use crate::latency::Span;
 use crate::lines::LineStarts;
 use crate::step::Direction;
 use backtrail_decoder::PcSet;
-use backtrail_pt::Pid;
+use backtrail_pt::{Avma, Pid};
 use scan::Scan;
+use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Where a location hits in a thread's history.
 #[derive(Clone, Debug, Default)]
@@ -106,6 +108,12 @@ impl Hits {
         Ok(count)
     }
 
+    /// An address of it, to look names up at.
+    #[must_use]
+    pub fn address(&self) -> Option<Avma> {
+        self.sets().find_map(|(pcs, _)| pcs.first())
+    }
+
     /// The addresses first.
     fn sets(&self) -> impl Iterator<Item = (&PcSet, Rule)> {
         let fixed = [(&self.addresses, Rule::Always), (&self.line, Rule::LineStart)];
@@ -154,8 +162,45 @@ pub struct Breakpoint {
     pub ignore: u64,
     /// How often it was hit, in both directions.
     pub count: u64,
+    /// The hits of which nobody can tell whether its condition holds; they were passed.
+    pub untold: Option<Untold>,
     /// What to do where it stops a move.
     pub commands: Vec<String>,
+}
+
+/// Hits that were passed because nobody can tell whether a condition holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Untold {
+    /// The number of the breakpoint.
+    pub breakpoint: u32,
+    /// How many.
+    pub hits: u64,
+    /// Why, the first time.
+    pub why: String,
+}
+
+impl Untold {
+    /// One more in `all`.
+    fn add(all: &mut Option<Self>, breakpoint: u32, why: &str) {
+        let none = || Self {
+            breakpoint,
+            hits: 0,
+            why: why.to_owned(),
+        };
+        let all = all.get_or_insert_with(none);
+        all.hits = all.hits.saturating_add(1);
+    }
+}
+
+impl fmt::Display for Untold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hits = if self.hits == 1 { "hit" } else { "hits" };
+        write!(
+            f,
+            "passed {} {hits} where it is unknown whether to stop: {}",
+            self.hits, self.why
+        )
+    }
 }
 
 /// All breakpoints.
@@ -167,6 +212,8 @@ pub struct Breakpoints {
     pub due: Vec<String>,
     /// The one for which commands are being typed.
     pub taking_commands: Option<u32>,
+    /// What the last move passed without knowing.
+    untold: Option<Untold>,
 }
 
 impl Breakpoints {
@@ -189,6 +236,7 @@ impl Breakpoints {
             condition: None,
             ignore: 0,
             count: 0,
+            untold: None,
             commands: Vec::new(),
         });
         self.last
@@ -217,6 +265,21 @@ impl Breakpoints {
         self.get_mut(number)?;
         self.all.retain(|breakpoint| breakpoint.number != number);
         Ok(())
+    }
+
+    /// Takes note of a hit that was passed because nobody can tell whether the condition holds.
+    ///
+    /// # Errors
+    /// When there is none of this number.
+    pub fn passes_untold(&mut self, number: u32, why: &str) -> Result<()> {
+        Untold::add(&mut self.get_mut(number)?.untold, number, why);
+        Untold::add(&mut self.untold, number, why);
+        Ok(())
+    }
+
+    /// What was passed so since this was asked last; of several breakpoints the first is named.
+    pub fn take_untold(&mut self) -> Option<Untold> {
+        self.untold.take()
     }
 
     /// The number of the last one that was made.

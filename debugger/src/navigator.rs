@@ -5,7 +5,7 @@ mod locate;
 mod run;
 mod visit;
 
-use crate::breakpoint::Breakpoints;
+use crate::breakpoint::{Breakpoints, Untold};
 use crate::disassembly::Flavor;
 use crate::error::{Error, Result};
 use crate::session::{Process, Session, Thread};
@@ -28,6 +28,20 @@ pub struct Stop {
     pub reason: StopReason,
     /// A gap on the way: why history is missing there.
     pub crossed_gap: Option<String>,
+    /// Hits that were passed because nobody can tell whether a condition holds.
+    pub untold: Option<Untold>,
+}
+
+/// Which arguments a stack shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FrameArguments {
+    /// None of them.
+    None,
+    /// Numbers and pointers; of others that there are some.
+    #[default]
+    Scalars,
+    /// All of them.
+    All,
 }
 
 /// Moves in a session: positions and every verb. It knows no terminal and no protocol.
@@ -52,6 +66,8 @@ pub struct Navigator {
     pub displays: Vec<Display>,
     /// Records are shown with a line for each member.
     pub pretty: bool,
+    /// Which arguments a stack shows.
+    pub(crate) frame_arguments: FrameArguments,
     /// What was printed, `$1` first.
     pub(crate) printed: Vec<Value>,
 }
@@ -100,6 +116,7 @@ impl Navigator {
             listed: None,
             displays: Vec::new(),
             pretty: false,
+            frame_arguments: FrameArguments::default(),
             printed: Vec::new(),
         })
     }
@@ -257,6 +274,7 @@ impl Navigator {
             to: self.position(),
             reason: StopReason::Done,
             crossed_gap: None,
+            untold: None,
         }
     }
 

@@ -12,6 +12,7 @@ use backtrail_decoder::{CallId, Entered, Forest, Left, Watch};
 use backtrail_pt::Avma;
 use outwards::Outwards;
 use serde::Serialize;
+use std::fmt;
 
 /// What a frame is known from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -63,6 +64,21 @@ pub struct StackFrame {
     /// `pc` is the start of a line's code: GDB leaves the address out then.
     #[serde(skip)]
     pub at_line_start: bool,
+    /// What it was called with; absent where that was not looked for, or no debug information tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Vec<Argument>>,
+}
+
+/// What a parameter of a function is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Argument {
+    /// The parameter.
+    pub name: String,
+    /// Its value; `None`: unknown.
+    pub value: Option<String>,
+    /// Why it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
 }
 
 /// A stack, as far as it is known.
@@ -312,6 +328,7 @@ impl StackFrame {
             origin: Origin::Trace,
             called_through_bad_pointer: false,
             at_line_start: false,
+            arguments: None,
         }
     }
 
@@ -331,15 +348,43 @@ impl StackFrame {
         text
     }
 
-    /// `main ()`, `ns::f(int)`, `??`.
+    /// `main ()`, `ns::f(int)`, `??`; with arguments `ns::f (count=3, next=?)`.
     #[must_use]
     pub fn signature(&self) -> String {
-        match &self.function {
-            Some(name) if has_parameters(name) => name.clone(),
-            Some(name) => format!("{name} ()"),
-            None => "?? ()".to_owned(),
+        let name = self.function.as_deref().unwrap_or("??");
+        match &self.arguments {
+            Some(arguments) => {
+                let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+                format!("{} ({})", without_parameters(name), arguments.join(", "))
+            }
+            None if has_parameters(name) => name.to_owned(),
+            None => format!("{name} ()"),
         }
     }
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.value.as_deref().unwrap_or("?"))
+    }
+}
+
+/// A name of C++ without its parameters and what stands behind them.
+fn without_parameters(name: &str) -> &str {
+    if !has_parameters(name) {
+        return name;
+    }
+    let mut open = 0usize;
+    let parenthesis = name.char_indices().rev().find(|(_, c)| {
+        match c {
+            ')' => open += 1,
+            '(' => open = open.saturating_sub(1),
+            _ => return false,
+        }
+        open == 0 && *c == '('
+    });
+    let base = parenthesis.and_then(|(at, _)| name.get(..at)).map(str::trim_end);
+    base.filter(|base| !base.is_empty()).unwrap_or(name)
 }
 
 /// A name of C++ is with its parameters, and what may stand behind them. Rust has parentheses in the names of types:
@@ -374,6 +419,17 @@ mod tests {
             "A::operator()(int)",
         ] {
             assert_eq!(signature(whole), whole);
+        }
+        for (whole, base) in [
+            ("main", "main"),
+            ("ns::f(int)", "ns::f"),
+            ("A::size() const", "A::size"),
+            ("f(int) [clone .cold]", "f"),
+            ("A::operator()(int (*)(char))", "A::operator()"),
+            ("(anonymous namespace)::g(int)", "(anonymous namespace)::g"),
+            (rust, rust),
+        ] {
+            assert_eq!(without_parameters(whole), base);
         }
     }
 }

@@ -46,6 +46,12 @@ impl PcSet {
         Self::from_ranges(inside.map(|own| own.start.max(range.start)..own.end.min(range.end)))
     }
 
+    /// The lowest address.
+    #[must_use]
+    pub fn first(&self) -> Option<Avma> {
+        self.ranges.first().map(|range| range.start)
+    }
+
     /// The ranges, ascending.
     pub(crate) fn ranges(&self) -> &[Range<Avma>] {
         &self.ranges

@@ -177,6 +177,7 @@ pub const PROGRAMS: &[Program] = &[
     program("shapes", "shapes.cpp", &["-O0"], STATIC, Ending::Signal(SIGSEGV)),
     program("shapes_optimized", "shapes.cpp", &["-O2"], STATIC, Ending::Signal(SIGSEGV)),
     program("jumps", "jumps.c", &["-O1"], STATIC, OK),
+    program("past", "past.c", &["-O2"], STATIC, Ending::Signal(SIGSEGV)),
     program("bare", "bare.S", &[], STATIC, OK),
 ];
 

@@ -1,4 +1,4 @@
-//! Conditions of breakpoints: what can be known at any position of a trace.
+//! Conditions of breakpoints: of what a trace knows at any position, and of values of the program.
 
 use super::Hit;
 use crate::error::{Error, Result};
@@ -6,11 +6,11 @@ use crate::latency::Span;
 use crate::time::parse_nanos;
 use std::fmt;
 
-/// A condition: comparisons of `hits`, `thread`, `caller`, `duration` and `instructions`, joined by `&&`; each may be written with
-/// GDB's `$`.
+/// A condition: comparisons of `hits`, `thread`, `caller`, `duration` and `instructions`, and expressions of the program,
+/// joined by `&&`; those words may be written with GDB's `$`.
 ///
-/// The last two are of the call that was hit, all of it. The time that it took lies between two bounds, and a comparison
-/// holds only where it does for all that is between.
+/// `duration` and `instructions` are of the call that was hit, all of it. The time that it took lies between two bounds, and a
+/// comparison holds only where it does for all that is between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     text: String,
@@ -28,6 +28,17 @@ enum Term {
     /// In nanoseconds.
     Duration(Comparison, u64),
     Instructions(Comparison, u64),
+    /// An expression of the program.
+    Value(String),
+}
+
+/// Whether a condition holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Truth {
+    /// It does, or does not.
+    Known(bool),
+    /// For this reason nobody can tell.
+    Unknown(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,30 +86,47 @@ impl Comparison {
 }
 
 impl Condition {
-    /// Reads a condition.
+    /// Reads a condition. Expressions of the program are not looked at.
     ///
     /// # Errors
-    /// When it asks for anything that a trace does not know at every position.
+    /// When something is missing, or is no number or time where one is needed.
     pub fn parse(text: &str) -> Result<Self> {
-        let terms = text
-            .split("&&")
-            .map(|term| parse_term(term.trim()))
-            .collect::<Result<_>>()?;
+        let terms = terms(text).map(parse_term).collect::<Result<_>>()?;
         Ok(Self {
             text: text.trim().to_owned(),
             terms,
         })
     }
 
-    /// Whether the hit counts.
-    #[must_use]
-    pub fn holds(&self, hit: &Hit<'_>) -> bool {
-        self.terms.iter().all(|term| match term {
+    /// Whether the hit counts; `value` tells whether an expression of the program is true.
+    ///
+    /// # Errors
+    /// Those of `value`, which is asked only where the rest holds.
+    pub fn holds(&self, hit: &Hit<'_>, value: &mut dyn FnMut(&str) -> Result<Truth>) -> Result<Truth> {
+        let rest = self.terms.iter().all(|term| match term {
             Term::Hits(comparison, number) => comparison.holds(hit.count, *number),
             Term::Thread(comparison, number) => comparison.holds(u64::from(hit.tid), *number),
             Term::Caller { name, equal } => (hit.caller == Some(name.as_str())) == *equal,
             Term::Duration(comparison, ns) => comparison.is_certain(hit.duration, *ns),
             Term::Instructions(comparison, number) => comparison.is_certain(hit.instructions, *number),
+            Term::Value(_) => true,
+        });
+        let mut all = Truth::Known(rest);
+        for expression in self.values().filter(|_| rest) {
+            match value(expression)? {
+                Truth::Known(true) => {}
+                Truth::Known(false) => return Ok(Truth::Known(false)),
+                unknown => all = unknown,
+            }
+        }
+        Ok(all)
+    }
+
+    /// The expressions of the program in it.
+    pub fn values(&self) -> impl Iterator<Item = &str> {
+        self.terms.iter().filter_map(|term| match term {
+            Term::Value(expression) => Some(expression.as_str()),
+            _ => None,
         })
     }
 
@@ -123,20 +151,53 @@ impl Condition {
     }
 }
 
+/// What `&&` joins, outside of parentheses and quotes.
+fn terms(text: &str) -> impl Iterator<Item = &str> {
+    let mut cuts = vec![0];
+    let (mut depth, mut quote, mut last) = (0usize, None, ' ');
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            (Some(open), _) if c == open && last != '\\' => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '(' | '[') => depth += 1,
+            (None, ')' | ']') => depth = depth.saturating_sub(1),
+            (None, '&') if depth == 0 && last == '&' => cuts.extend([at - 1, at + 1]),
+            _ => {}
+        }
+        last = if last == '&' && c == '&' { ' ' } else { c };
+    }
+    cuts.push(text.len());
+    let pieces: Vec<&str> = cuts
+        .chunks(2)
+        .filter_map(|piece| text.get(*piece.first()?..*piece.last()?))
+        .collect();
+    pieces.into_iter().map(str::trim)
+}
+
 fn parse_term(term: &str) -> Result<Term> {
-    let refuse = || {
-        Error::Cannot(format!(
-            "the condition \"{term}\" needs a value that the trace does not have at every position; \
-             use $hits, $thread, $caller, $duration or $instructions, for example `$caller == main && $duration > 5ms`"
-        ))
-    };
-    let (operator, comparison) = OPERATORS
+    if term.is_empty() {
+        return Err(Error::Cannot(
+            "a condition lacks a part; an example is `$caller == main && $duration > 5ms`".to_owned(),
+        ));
+    }
+    let value = || Ok(Term::Value(term.to_owned()));
+    let found = OPERATORS
         .into_iter()
-        .find(|(operator, _)| term.contains(operator))
-        .ok_or_else(refuse)?;
-    let (left, right) = term.split_once(operator).ok_or_else(refuse)?;
-    let (left, right) = (left.trim(), right.trim().trim_matches('"'));
-    let number = || right.parse().map_err(|_| refuse());
+        .find(|(operator, _)| term.contains(operator));
+    let Some((left, comparison, right)) = found
+        .and_then(|(operator, comparison)| Some((term.split_once(operator)?, comparison)))
+        .map(|((left, right), comparison)| (left.trim(), comparison, right.trim().trim_matches('"')))
+    else {
+        return value();
+    };
+    let number = || {
+        right.parse().map_err(|_| {
+            Error::Cannot(format!(
+                "\"{right}\" is no number, which \"{left}\" is compared with"
+            ))
+        })
+    };
     match (left.trim_start_matches('$'), comparison) {
         ("hits", _) => Ok(Term::Hits(comparison, number()?)),
         ("thread" | "_thread", _) => Ok(Term::Thread(comparison, number()?)),
@@ -154,7 +215,10 @@ fn parse_term(term: &str) -> Result<Term> {
             name: right.to_owned(),
             equal: comparison == Comparison::Equal,
         }),
-        _ => Err(refuse()),
+        ("caller", _) => Err(Error::Cannot(
+            "a caller is compared by == or !=: `$caller == main`".to_owned(),
+        )),
+        _ => value(),
     }
 }
 
@@ -168,6 +232,11 @@ impl fmt::Display for Condition {
 mod tests {
     use super::*;
 
+    fn holds(condition: &Condition, hit: &Hit<'_>) -> bool {
+        let told = condition.holds(hit, &mut |expression| panic!("{expression} is a value"));
+        told.unwrap() == Truth::Known(true)
+    }
+
     #[test]
     fn what_the_trace_knows_can_be_asked() {
         let condition = Condition::parse("$hits >= 2 && $caller == main").unwrap();
@@ -178,10 +247,10 @@ mod tests {
             duration: None,
             instructions: None,
         };
-        assert!(condition.holds(&hit(2, Some("main"))));
-        assert!(!condition.holds(&hit(1, Some("main"))));
-        assert!(!condition.holds(&hit(2, Some("start"))));
-        assert!(Condition::parse("thread != 7").unwrap().holds(&hit(1, None)));
+        assert!(holds(&condition, &hit(2, Some("main"))));
+        assert!(!holds(&condition, &hit(1, Some("main"))));
+        assert!(!holds(&condition, &hit(2, Some("start"))));
+        assert!(holds(&Condition::parse("thread != 7").unwrap(), &hit(1, None)));
     }
 
     #[test]
@@ -193,7 +262,7 @@ mod tests {
             duration: duration.map(|(least, most)| Span { least, most }),
             instructions: Some(Span::exactly(100)),
         };
-        let holds = |text: &str, duration| Condition::parse(text).unwrap().holds(&hit(duration));
+        let holds = |text: &str, duration| holds(&Condition::parse(text).unwrap(), &hit(duration));
         let five_ms = 5_000_000;
         assert!(holds("duration > 5ms", Some((five_ms + 1, five_ms + 9))));
         assert!(!holds("duration > 5ms", Some((five_ms - 1, five_ms + 9))));
@@ -207,9 +276,34 @@ mod tests {
     }
 
     #[test]
-    fn values_of_the_program_are_refused_with_a_way_out() {
-        let error = Condition::parse("x == 3").unwrap_err().to_string();
-        assert!(error.contains("$hits"), "{error}");
-        assert!(Condition::parse("").is_err());
+    fn values_of_the_program_are_asked_where_the_rest_holds() {
+        let condition = Condition::parse("n == 3 && $hits > 1 && (a && b[\"&&\"]) && c").unwrap();
+        let values: Vec<_> = condition.values().collect();
+        assert_eq!(values, ["n == 3", "(a && b[\"&&\"])", "c"]);
+        let hit = |count| Hit {
+            tid: 1,
+            count,
+            caller: None,
+            duration: None,
+            instructions: None,
+        };
+        let unknown = || Truth::Unknown("why".to_owned());
+        let told = |n: Truth, c: bool| {
+            condition.holds(&hit(2), &mut |expression| {
+                Ok(match expression {
+                    "n == 3" => n.clone(),
+                    "c" => Truth::Known(c),
+                    _ => Truth::Known(true),
+                })
+            })
+        };
+        assert_eq!(told(Truth::Known(true), true).unwrap(), Truth::Known(true));
+        assert_eq!(told(unknown(), true).unwrap(), unknown());
+        assert_eq!(told(unknown(), false).unwrap(), Truth::Known(false));
+        let nothing = condition.holds(&hit(1), &mut |_| panic!("the rest does not hold"));
+        assert_eq!(nothing.unwrap(), Truth::Known(false));
+        for wrong in ["", "a &&", "hits == many", "caller > main"] {
+            assert!(Condition::parse(wrong).is_err(), "{wrong}");
+        }
     }
 }

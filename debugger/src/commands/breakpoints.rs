@@ -1,11 +1,14 @@
 //! Breakpoints.
 
 use super::Context;
-use crate::breakpoint::{Breakpoint, Condition};
+use crate::breakpoint::{Breakpoint, Condition, Hits};
 use crate::error::{Error, Result};
 use crate::functions::regex;
 use crate::location;
+use crate::navigator::Navigator;
 use crate::output::{BreakpointView, Output};
+use crate::values::check;
+use backtrail_pt::Pid;
 use std::collections::BTreeMap;
 
 /// `rbreak` sets no more at once.
@@ -19,6 +22,7 @@ fn view(breakpoint: &Breakpoint) -> BreakpointView {
         temporary: breakpoint.temporary,
         enabled: breakpoint.enabled,
         condition: breakpoint.condition.as_ref().map(ToString::to_string),
+        untold: breakpoint.untold.clone(),
         ignore: breakpoint.ignore,
         hits: breakpoint.count,
         commands: breakpoint.commands.clone(),
@@ -26,12 +30,16 @@ fn view(breakpoint: &Breakpoint) -> BreakpointView {
 }
 
 fn set(context: &mut Context<'_>, arguments: &str, temporary: bool) -> Result<Output> {
-    let (location, condition) = match arguments.split_once(" if ") {
-        Some((location, condition)) => (location.trim(), Some(Condition::parse(condition)?)),
-        None => (arguments, None),
+    let (location, condition) = match (arguments.split_once(" if "), arguments.strip_suffix(" if")) {
+        (Some((location, condition)), _) => (location.trim(), Some(condition)),
+        (None, Some(location)) => (location.trim(), Some("")),
+        (None, None) => (arguments, None),
     };
     let location = if location.is_empty() { "*$pc" } else { location };
     let (hits, places) = context.navigator.resolve_everywhere(location, context.watch)?;
+    let condition = condition
+        .map(|text| parsed(context.navigator, text, &hits))
+        .transpose()?;
     let number = context
         .navigator
         .breakpoints
@@ -41,6 +49,16 @@ fn set(context: &mut Context<'_>, arguments: &str, temporary: bool) -> Result<Ou
     Ok(Output::Breakpoint {
         breakpoint: view(breakpoint),
     })
+}
+
+/// A condition, whose expressions of the program make sense at the breakpoint.
+fn parsed(navigator: &Navigator, text: &str, hits: &BTreeMap<Pid, Hits>) -> Result<Condition> {
+    let condition = Condition::parse(text)?;
+    let here = hits.get(&navigator.process()?.pid);
+    for expression in condition.values().filter(|_| here.is_some()) {
+        check(navigator, here.and_then(Hits::address), expression)?;
+    }
+    Ok(condition)
 }
 
 pub(super) fn set_breakpoint(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
@@ -142,16 +160,16 @@ pub(super) fn condition(context: &mut Context<'_>, arguments: &str) -> Result<Ou
     let (number, text) = arguments
         .split_once(char::is_whitespace)
         .unwrap_or((arguments, ""));
+    let number = breakpoint_number(number)?;
     let condition = if text.trim().is_empty() {
         None
     } else {
-        Some(Condition::parse(text)?)
+        let hits = context.navigator.breakpoints.get_mut(number)?.hits.clone();
+        Some(parsed(context.navigator, text, &hits)?)
     };
-    let breakpoint = context
-        .navigator
-        .breakpoints
-        .get_mut(breakpoint_number(number)?)?;
+    let breakpoint = context.navigator.breakpoints.get_mut(number)?;
     breakpoint.condition = condition;
+    breakpoint.untold = None;
     Ok(Output::Breakpoint {
         breakpoint: view(breakpoint),
     })

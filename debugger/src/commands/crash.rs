@@ -1,6 +1,6 @@
 //! `crash`: the opening view.
 
-use super::{Context, info, stack};
+use super::{Context, arguments, info, stack};
 use crate::calls::{CallView, Calls};
 use crate::error::Result;
 use crate::navigator::Navigator;
@@ -33,6 +33,7 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
     let thread = navigator.thread()?;
     let crash = session.crash_of(thread.tid);
     let mut stack = navigator.known_stack(FRAMES + 1, watch)?;
+    arguments::fill(navigator, &mut stack.frames, watch)?;
     let more_frames = stack::cut(&mut stack, FRAMES);
     let (calls, history) = if thread.history.is_empty() {
         (Vec::new(), HistoryView::default())

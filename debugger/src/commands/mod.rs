@@ -1,6 +1,7 @@
 //! The command table: the one place that knows every command. It feeds the REPL, its help and
 //! completion, `--batch`, `--json`, and whoever else lets a user type commands.
 
+mod arguments;
 mod breakpoints;
 mod calls;
 mod compare;

@@ -1,6 +1,6 @@
 //! The verbs that move by steps, calls and breakpoints.
 
-use super::{Context, number};
+use super::{Context, arguments, number};
 use crate::breakpoint::Hits;
 use crate::error::Result;
 use crate::output::Output;
@@ -23,6 +23,9 @@ fn repeat(context: &mut Context<'_>, motion: &Motion, direction: Direction, time
     let mut view = views::stop(context.navigator, last, context.watch)?;
     if matches!(motion, Motion::Instruction | Motion::NextInstruction) {
         view.place.instruction = views::instruction(context.navigator);
+    }
+    if let (StopReason::Breakpoint { .. }, Some(frame)) = (&view.reason, &mut view.place.frame) {
+        arguments::fill(context.navigator, std::slice::from_mut(frame), context.watch)?;
     }
     Ok(Output::Stop(Box::new(view)))
 }

@@ -3,6 +3,7 @@
 use super::Context;
 use crate::disassembly::Flavor;
 use crate::error::{Error, Result};
+use crate::navigator::FrameArguments;
 use crate::output::Output;
 
 pub(super) fn disassembly_flavor(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
@@ -40,24 +41,40 @@ pub(super) fn substitute_path(context: &mut Context<'_>, arguments: &str) -> Res
     )))
 }
 
-/// `set print pretty [on|off]`.
+/// `set print pretty [on|off]`, `set print frame-arguments none|scalars|all`.
 pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let words: Vec<&str> = arguments.split_whitespace().collect();
-    let pretty = match words[..] {
-        ["pretty"] | ["pretty", "on" | "1"] => true,
-        ["pretty", "off" | "0"] => false,
+    let navigator = &mut *context.navigator;
+    let said = match words[..] {
+        ["pretty"] | ["pretty", "on" | "1"] => {
+            navigator.pretty = true;
+            "Each member of a value stands in a line of its own."
+        }
+        ["pretty", "off" | "0"] => {
+            navigator.pretty = false;
+            "Values stand in one line."
+        }
+        ["frame-arguments", "none"] => {
+            navigator.frame_arguments = FrameArguments::None;
+            "A stack shows no arguments."
+        }
+        ["frame-arguments", "scalars"] => {
+            navigator.frame_arguments = FrameArguments::Scalars;
+            "A stack shows the arguments that are numbers or pointers."
+        }
+        ["frame-arguments", "all"] => {
+            navigator.frame_arguments = FrameArguments::All;
+            "A stack shows all arguments."
+        }
         _ => {
             return Err(Error::Cannot(
-                "of GDB's `set print`, `pretty on` and `pretty off` are here; `print/r` shows a library's type as it is inside"
+                "of GDB's `set print`, `pretty on|off` and `frame-arguments none|scalars|all` are here; `print/r` shows a \
+                 library's type as it is inside"
                     .to_owned(),
             ));
         }
     };
-    context.navigator.pretty = pretty;
-    Ok(Output::message(match pretty {
-        true => "Each member of a value stands in a line of its own.",
-        false => "Values stand in one line.",
-    }))
+    Ok(Output::message(said))
 }
 
 /// Settings of GDB that have no effect here: nothing is paged, asked back or cut to a width.

@@ -1,6 +1,6 @@
 //! The stack: `backtrace`, `frame`, `up`, `down`.
 
-use super::{Context, number, values};
+use super::{Context, arguments, number, values};
 use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::stack::Stack;
@@ -28,6 +28,7 @@ pub(super) fn backtrace(context: &mut Context<'_>, arguments: &str) -> Result<Ou
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut stack = context.navigator.stack(limit.saturating_add(1), context.watch)?;
+    arguments::fill(context.navigator, &mut stack.frames, context.watch)?;
     let more = cut(&mut stack, limit);
     if let Some((count, true)) = count {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
@@ -97,7 +98,8 @@ pub(super) fn down(context: &mut Context<'_>, arguments: &str) -> Result<Output>
 fn select(context: &mut Context<'_>, to: u64) -> Result<Output> {
     let to = usize::try_from(to).unwrap_or(usize::MAX);
     context.navigator.select_frame(to, context.watch)?;
-    let stack = context.navigator.stack(to.saturating_add(1), context.watch)?;
+    let mut stack = context.navigator.stack(to.saturating_add(1), context.watch)?;
+    arguments::fill(context.navigator, &mut stack.frames, context.watch)?;
     let gone = || Error::Cannot("the frame is gone".to_owned());
     let frame = stack.frames.into_iter().nth(to).ok_or_else(gone)?;
     let source = views::line_of(context.navigator, &frame);

@@ -1,7 +1,7 @@
 //! Moving by verbs, and the breakpoints that stop a move on its way.
 
 use super::{Navigator, Stop};
-use crate::breakpoint::{self, Condition, Hit};
+use crate::breakpoint::{self, Condition, Hit, Truth};
 use crate::error::{Error, Result};
 use crate::latency::{Gauge, Span, Unit};
 use crate::lines::LineStarts;
@@ -9,6 +9,7 @@ use crate::signal;
 use crate::stack;
 use crate::step::{Direction, Motion, Steps};
 use crate::stop::StopReason;
+use crate::values;
 use backtrail_decoder::{Stage, Watch};
 use backtrail_pt::Pid;
 
@@ -46,6 +47,7 @@ impl Navigator {
     pub fn run(&mut self, motion: &Motion, direction: Direction, watch: &Watch<'_>) -> Result<Stop> {
         let from = self.index();
         let process = self.process()?.pid;
+        self.breakpoints.take_untold();
         let target = self.with_steps(watch, |steps| steps.target(motion, direction, from))?;
         let (index, reason) = match self.breakpoint_on_the_way(process, direction, target.index, watch)? {
             Some((index, number)) => (index, StopReason::Breakpoint { number }),
@@ -67,6 +69,7 @@ impl Navigator {
         Ok(Stop {
             reason,
             crossed_gap,
+            untold: self.breakpoints.take_untold(),
             ..stop
         })
     }
@@ -141,9 +144,26 @@ impl Navigator {
             instructions,
         };
         breakpoint.count = count;
-        if condition.is_some_and(|condition| !condition.holds(&hit)) {
-            return Ok(false);
+        if let Some(condition) = condition {
+            let mut value = |expression: &str| {
+                self.visiting(self.current, index, |navigator| {
+                    values::truth(navigator, expression, watch)
+                })
+            };
+            let named = |error| match error {
+                Error::Cannot(why) => Error::Cannot(format!("the condition of breakpoint {number}: {why}")),
+                other => other,
+            };
+            match condition.holds(&hit, &mut value).map_err(named)? {
+                Truth::Known(true) => {}
+                Truth::Known(false) => return Ok(false),
+                Truth::Unknown(why) => {
+                    self.breakpoints.passes_untold(number, &why)?;
+                    return Ok(false);
+                }
+            }
         }
+        let breakpoint = self.breakpoints.get_mut(number)?;
         if breakpoint.ignore > 0 {
             breakpoint.ignore -= 1;
             return Ok(false);

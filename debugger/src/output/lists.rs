@@ -1,6 +1,7 @@
 //! Lists: threads, modules, gaps, breakpoints, functions, registers.
 
 use super::{Paint, Text};
+use crate::breakpoint::Untold;
 use crate::registers::Register;
 use crate::source::short;
 use serde::Serialize;
@@ -84,6 +85,9 @@ pub struct BreakpointView {
     pub enabled: bool,
     /// Its condition.
     pub condition: Option<String>,
+    /// The hits that it passed because nobody can tell whether the condition holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub untold: Option<Untold>,
     /// How many hits it passes yet.
     pub ignore: u64,
     /// How often it was hit.
@@ -222,6 +226,9 @@ pub(super) fn render_breakpoints(breakpoints: &[BreakpointView], to: &mut Text) 
         }
         if let Some(condition) = &breakpoint.condition {
             to.line(format!("    stop only if {condition}"));
+        }
+        if let Some(untold) = &breakpoint.untold {
+            to.line(format!("    {untold}"));
         }
         if breakpoint.ignore > 0 {
             to.line(match breakpoint.ignore {

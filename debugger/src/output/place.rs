@@ -1,6 +1,7 @@
 //! Places: a stop, a frame, a stack, source lines, disassembly.
 
 use super::{Paint, Text};
+use crate::breakpoint::Untold;
 use crate::disassembly;
 use crate::source::short;
 use crate::stack::{Origin, Stack, StackFrame};
@@ -36,6 +37,9 @@ pub struct StopView {
     pub from: String,
     /// Why history is missing on the way, if it is.
     pub crossed_gap: Option<String>,
+    /// Hits that were passed because nobody can tell whether a condition holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub untold: Option<Untold>,
     /// Where it stopped.
     pub place: Place,
     /// What `display` asked for.
@@ -83,6 +87,9 @@ impl StopView {
     pub(super) fn render(&self, to: &mut Text) {
         if let Some(cause) = &self.crossed_gap {
             to.line(to.paint(Paint::Alarm, format!("Crossed a gap in history: {cause}.")));
+        }
+        if let Some(untold) = &self.untold {
+            to.line(format!("Breakpoint {} {untold}.", untold.breakpoint));
         }
         let mut prefix = String::new();
         match &self.reason {

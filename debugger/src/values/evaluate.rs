@@ -427,7 +427,8 @@ impl Scene<'_> {
         }
     }
 
-    fn is_true(&self, expression: &Expression) -> Evaluated<bool> {
+    /// Whether it is true, as C has it.
+    pub fn is_true(&self, expression: &Expression) -> Evaluated<bool> {
         let value = self.evaluate(expression)?;
         let value = self.without_reference(value)?;
         if self.target(&value).is_some() {

@@ -25,44 +25,44 @@ impl<'a> SelectedFrame<'a> {
     /// The frame that is selected.
     pub fn of(navigator: &'a Navigator, watch: &Watch<'_>) -> Result<Self> {
         let selected = navigator.selected_frame();
-        let frames = known(navigator, selected, watch)?;
-        let place = Place::find(&frames, selected);
-        let pc = frames.get(selected).and_then(|frame| frame.pc);
+        Self::in_stack(navigator, &known(navigator, selected, watch)?, selected, watch)
+    }
+
+    /// A frame of the stack where the navigator stands, which has at least the frames up to the physical frame that it is in.
+    pub fn in_stack(
+        navigator: &'a Navigator,
+        frames: &[StackFrame],
+        number: usize,
+        watch: &Watch<'_>,
+    ) -> Result<Self> {
+        let place = Place::find(frames, number);
         let thread = navigator.thread()?;
+        let known = Self {
+            look_up: place.look_up(frames),
+            pc: frames.get(number).and_then(|frame| frame.pc),
+            level: place.level,
+            source: Box::new(NoSource::because("no core has the state of this thread")),
+        };
+        let session = navigator.session();
         if !navigator.is_at_end() {
+            let moment = place.moment(frames, navigator, watch)?;
+            let source = PastSource::new(session, navigator.process()?, thread, moment);
             return Ok(Self {
-                look_up: place.look_up(&frames),
-                pc,
-                level: place.level,
-                source: Box::new(PastSource::new(
-                    navigator.session(),
-                    navigator.process()?,
-                    thread,
-                    place.moment(&frames, navigator, watch)?,
-                )),
+                source: Box::new(source),
+                ..known
             });
         }
-        let Some(unwound) = unwound(navigator.session(), thread) else {
-            return Ok(Self {
-                look_up: place.look_up(&frames),
-                pc,
-                level: place.level,
-                source: Box::new(NoSource::because("no core has the state of this thread")),
-            });
+        let Some(unwound) = unwound(session, thread) else {
+            return Ok(known);
         };
-        let number = place.physical(&frames, &unwound.frames);
+        let number = place.physical(frames, &unwound.frames);
         let physical = number.and_then(|number| unwound.frames.get(number));
-        let source = CoreSource::new(navigator.session(), thread, &unwound.frames, number);
+        let look_up = physical.map(PhysicalFrame::look_up).or(known.look_up);
+        let source = CoreSource::new(session, thread, &unwound.frames, number);
         Ok(Self {
-            look_up: physical
-                .map(PhysicalFrame::look_up)
-                .or_else(|| place.look_up(&frames)),
-            pc,
-            level: place.level,
-            source: match source {
-                Some(source) => Box::new(source),
-                None => Box::new(NoSource::because("no core has the state of this thread")),
-            },
+            look_up,
+            source: source.map_or(known.source, |source| Box::new(source)),
+            ..known
         })
     }
 }

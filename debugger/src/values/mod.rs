@@ -23,6 +23,7 @@ mod scene;
 mod show;
 mod source;
 mod text;
+mod truth;
 mod types;
 mod value;
 
@@ -36,5 +37,6 @@ pub(crate) use parser::{Expression, parse};
 pub(crate) use scalar::lettered;
 pub(crate) use scene::Scene;
 pub(crate) use show::Shower;
+pub(crate) use truth::{check, truth};
 pub(crate) use types::Ty;
 pub(crate) use value::Value;

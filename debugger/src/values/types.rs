@@ -312,6 +312,14 @@ impl Ty {
         )
     }
 
+    /// A number or a pointer, or a reference to one: what fits into a line among others.
+    pub fn is_simple(&self) -> bool {
+        match self.shape() {
+            Shape::Pointer(kind, target) if kind != PointerKind::Pointer => target.is_scalar(),
+            _ => self.is_scalar(),
+        }
+    }
+
     /// The language that it is written in.
     pub fn language(&self) -> Option<Language> {
         self.described().map(|(_, described)| described.language)

@@ -128,6 +128,7 @@ fn every_call_is_followed_and_the_stack_is_gdbs() {
     assert!(calls > 100_000, "{calls} calls");
     if have_gdb() {
         crash.stack_is_gdbs();
+        crash.arguments_are_gdbs();
     }
 }
 

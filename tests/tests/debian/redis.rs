@@ -161,7 +161,14 @@ pub const WALK: &[Step] = &[
     ("break incrCommand if $hits == 20", &["incrCommand"]),
     ("continue", &["Breakpoint 2, ", "in incrCommand ()"]),
     ("finish", &["in call ()"]),
-    ("info registers rip rax", &["rax            <unknown", "rip "]),
+    (
+        "info registers rip rax",
+        &[
+            "rax            0x0",
+            "by the comparison before the branch at t",
+            "rip ",
+        ],
+    ),
 ];
 
 #[test]

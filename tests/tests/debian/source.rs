@@ -187,6 +187,7 @@ fn sqlite_with_debug_symbols() {
     if have_gdb() {
         values_are_gdbs(&crash);
         crash.stack_is_gdbs();
+        crash.arguments_are_gdbs();
         crash.variables_are_gdbs(9);
     }
 }
@@ -250,6 +251,7 @@ fn redis_with_debug_symbols() {
     );
     if have_gdb() {
         crash.stack_is_gdbs();
+        crash.arguments_are_gdbs();
         crash.variables_are_gdbs(9);
     }
 }

@@ -217,6 +217,7 @@ fn stack_and_values_are_gdbs() {
     };
     values_are_gdbs(crash);
     crash.stack_is_gdbs();
+    crash.arguments_are_gdbs();
 }
 
 /// Values of the extension at the crash.

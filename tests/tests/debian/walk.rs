@@ -38,10 +38,12 @@ impl Crash {
     /// Each command of a walk is answered with what it must be, and none fails.
     #[track_caller]
     pub fn walk(&self, steps: &[Step]) {
-        let commands: Vec<&str> = steps.iter().map(|(command, _)| *command).collect();
+        // What functions were called with is looked at elsewhere.
+        let mut commands = vec!["set print frame-arguments none"];
+        commands.extend(steps.iter().map(|(command, _)| *command));
         let answers = self.answers(&commands);
         let mut wrong = String::new();
-        for ((_, wanted), answer) in steps.iter().zip(&answers) {
+        for ((_, wanted), answer) in steps.iter().zip(&answers[1..]) {
             let missing: Vec<&&str> = wanted.iter().filter(|part| !answer.contains(**part)).collect();
             if !missing.is_empty() {
                 wrong += &format!("{answer}is without {missing:?}\n\n");
@@ -97,16 +99,11 @@ impl Crash {
     #[track_caller]
     pub fn frames(&self) -> Vec<Frame> {
         let stack = &self.ask(&["backtrace"])[0];
-        let frames = stack["frames"].as_array().unwrap();
-        // Inlined copies stand before the function that they are in.
-        let functions = frames.split_inclusive(|frame| frame["inlined"] == false);
-        let real =
-            functions.filter(|frames| frames.last().is_some_and(|frame| frame["tail_caller"] == false));
         let named = |frame: &Value| {
             let function = frame["function"].as_str().unwrap_or_default();
             (frame["number"].to_string(), function.to_owned())
         };
-        real.flatten().map(named).collect()
+        on_stack(stack).map(named).collect()
     }
 
     /// GDB's frames on the same core, without the mark of a signal.
@@ -138,6 +135,38 @@ impl Crash {
         let (ours, theirs) = (functions(self.frames()), functions(self.gdb_frames()));
         assert!(theirs.len() > 3, "{theirs:?}");
         assert_eq!(ours.get(..theirs.len()), Some(&theirs[..]), "{ours:?}");
+    }
+
+    /// What the frames of our stack were called with is what GDB shows, where it is known.
+    #[track_caller]
+    pub fn arguments_are_gdbs(&self) {
+        let stack = &self.ask(&["backtrace"])[0];
+        let commands = ["disable pretty-printer", "backtrace"];
+        let theirs = &by_gdb(&self.executable, &self.bundle, &commands)[1].1;
+        let theirs: Vec<&String> = theirs
+            .iter()
+            .filter(|line| line.starts_with('#') && !line.contains("<signal handler called>"))
+            .collect();
+        let mut compared = 0;
+        for (frame, theirs) in on_stack(stack).zip(theirs) {
+            for argument in frame["arguments"].as_array().into_iter().flatten() {
+                let Some(value) = argument["value"].as_str() else {
+                    continue;
+                };
+                let name = argument["name"].as_str().unwrap();
+                let is = |at_entry: &str, value: &str| theirs.contains(&format!("{name}{at_entry}={value}"));
+                // What the caller states of its call GDB does not always find.
+                if is("", "<optimized out>") {
+                    continue;
+                }
+                assert!(
+                    is("", value) || is("@entry", value),
+                    "{name}={value} is in GDB: {theirs}"
+                );
+                compared += 1;
+            }
+        }
+        assert!(compared > 5, "only {compared} arguments were compared");
     }
 
     /// Arguments and variables of the inner frames are those of GDB, where ours are known.
@@ -173,6 +202,15 @@ impl Crash {
         }
         assert!(compared > frames, "only {compared} values were compared");
     }
+}
+
+/// The frames of a stack but for those that jumped to their callees.
+fn on_stack(stack: &Value) -> impl Iterator<Item = &Value> {
+    let frames = stack["frames"].as_array().unwrap();
+    // Inlined copies stand before the function that they are in.
+    let functions = frames.split_inclusive(|frame| frame["inlined"] == false);
+    let real = functions.filter(|frames| frames.last().is_some_and(|frame| frame["tail_caller"] == false));
+    real.flatten()
 }
 
 /// The last `frame` command.

@@ -26,7 +26,7 @@ pub(super) enum By {
     Code(Position),
     /// An indirect branch went there.
     Branch(Position),
-    /// A conditional branch went as it does when the comparison before it finds this value.
+    /// The comparison before this conditional branch, which went as it does for this value.
     Comparison(Position),
     /// The program told it by `PTWRITE`.
     Ptwrite(Position),
@@ -39,7 +39,7 @@ impl fmt::Display for By {
         match self {
             Self::Code(at) => write!(f, "by the code at {at}"),
             Self::Branch(at) => write!(f, "the branch at {at} went there"),
-            Self::Comparison(at) => write!(f, "the branch at {at} went as after that value"),
+            Self::Comparison(at) => write!(f, "by the comparison before the branch at {at}"),
             Self::Ptwrite(at) => write!(f, "PTWRITE at {at} told it"),
             Self::Crash => write!(f, "it stayed so until the crash"),
         }
