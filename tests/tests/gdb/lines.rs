@@ -58,7 +58,12 @@ const LINES: &[(&str, Check)] = &[
     ("p list->at", Gdb),
     ("info locals", Gdb),
     ("set print pretty off", Says(&["one line"])),
-    ("set print elements 5", Instead("`pretty on`")),
+    ("set print frame-arguments all", Says(&["all arguments"])),
+    (
+        "set print frame-arguments scalars",
+        Says(&["numbers or pointers"]),
+    ),
+    ("set print elements 5", Instead("`pretty on|off`")),
     ("p/x $xmm0", Says(&["$"])),
     ("p $xmm99", Instead("no register")),
     ("info symbol main", Says(&["main of ", "values"])),
@@ -131,7 +136,7 @@ const LINES: &[(&str, Check)] = &[
     ),
     (
         "b fall if depth == 1",
-        Instead("needs a value that the trace does not have"),
+        Says(&["Breakpoint 4: 0x", " in fall at values.c:57"]),
     ),
     ("condition 1 $hits > 0", Says(&["Breakpoint 1"])),
     ("condition 1", Says(&["Breakpoint 1"])),
