@@ -147,3 +147,40 @@ fn a_condition_that_makes_no_sense_is_refused_at_once() {
         assert!(said.contains(why) && said.contains("No breakpoints."), "{said}");
     }
 }
+
+/// Writes a value into the trace of a bundle, as if the first instruction were PTWRITE: behind the TIP.PGE that tells its
+/// address a PTW with a FUP (Intel SDM, volume 3, chapter "Intel Processor Trace").
+fn write_into_trace(bundle: &Bundle, value: u64, first: u64) {
+    let mut traces = std::fs::read_dir(bundle.path.join("traces")).unwrap();
+    let path = traces.next().unwrap().unwrap().path();
+    let mut trace = std::fs::read(&path).unwrap();
+    let address = first.to_le_bytes();
+    let enabled = trace
+        .windows(5)
+        .position(|bytes| bytes[0] == 0x51 && bytes[1..] == address[..4])
+        .unwrap();
+    let mut packets = vec![0x02, 0xb2];
+    packets.extend(value.to_le_bytes());
+    packets.push(0xdd);
+    packets.extend(address);
+    trace.splice(enabled + 5..enabled + 5, packets);
+    std::fs::write(&path, trace).unwrap();
+}
+
+#[test]
+fn what_the_program_writes_into_its_trace_is_shown() {
+    let bundle = bundle();
+    says(
+        &bundle,
+        &["info ptwrites"],
+        &["The program wrote nothing into the trace"],
+    );
+    let first = bundle.addresses()[0];
+    write_into_trace(&bundle, 0xfeed_f00d, first);
+    says(
+        &bundle,
+        &["info ptwrites"],
+        &["0x00000000feedf00d  _start  [t", "#1, "],
+    );
+    says(&bundle, &["goto start", "info ptwrites"], &["wrote nothing"]);
+}

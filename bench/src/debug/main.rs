@@ -32,6 +32,8 @@ const AT_A_PLACE: &[&str] = &[
     "calls",
     "history",
     "info threads",
+    "info registers",
+    "info locals",
 ];
 
 /// Verbs that go to breakpoints, of which there is one at a function that was called so often: about.

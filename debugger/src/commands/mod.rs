@@ -15,6 +15,7 @@ mod latency;
 mod list;
 mod motion;
 mod printf;
+mod ptwrites;
 mod search;
 mod settings;
 mod several;

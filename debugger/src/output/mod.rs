@@ -8,6 +8,7 @@ mod flow;
 mod latency;
 mod lists;
 mod place;
+mod ptwrites;
 mod several;
 mod text;
 mod values;
@@ -17,6 +18,7 @@ pub use flow::{FileHit, HistoryStep, HistoryView, LineHit, SearchView};
 pub use latency::{LatencyView, SlowCall, SlowestView, UnmeasuredView};
 pub use lists::{BreakpointView, FunctionView, GapView, ModuleView, NowView, SourceFileView, ThreadView};
 pub use place::{Place, SourceView, StopView, WhenView};
+pub use ptwrites::PtwriteView;
 pub use several::Answer;
 pub use text::{Paint, Text};
 pub use values::{MemoryLine, NamedValue};
@@ -127,6 +129,13 @@ pub enum Output {
     Modules { modules: Vec<ModuleView> },
     /// `info gaps`.
     Gaps { gaps: Vec<GapView> },
+    /// `info ptwrites`.
+    Ptwrites {
+        /// In order.
+        writes: Vec<PtwriteView>,
+        /// How many came before these.
+        older: usize,
+    },
     /// `info functions`.
     Functions {
         functions: Vec<FunctionView>,
@@ -207,6 +216,7 @@ impl Output {
             Self::Displays { displays } => values::render_displays(displays, to),
             Self::Modules { modules } => lists::render_modules(modules, to),
             Self::Gaps { gaps } => lists::render_gaps(gaps, to),
+            Self::Ptwrites { writes, older } => ptwrites::render(writes, *older, to),
             Self::Functions { functions, more } => lists::render_functions(functions, *more, to),
             Self::SourceFile(view) => view.render(to),
             Self::Bookmarks { bookmarks } => {

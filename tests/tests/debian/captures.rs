@@ -11,6 +11,7 @@ pub const COMMANDS: &[&str] = &[
     "info threads",
     "info sharedlibrary",
     "info gaps",
+    "info ptwrites",
     "info registers rip rsp rax",
     "backtrace",
     "up 2",

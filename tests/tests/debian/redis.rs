@@ -119,6 +119,7 @@ pub const WALK: &[Step] = &[
     ("info threads", &["* ", "\"redis-server\"", "crashed"]),
     ("thread apply all backtrace 1", &["Thread ", "#0  "]),
     ("info sharedlibrary", &["/usr/bin/redis-"]),
+    ("info ptwrites", &["wrote nothing into the trace"]),
     ("count debugCommand", &["debugCommand: 1 call\n"]),
     ("count incrCommand", &["incrCommand: 20 calls\n"]),
     ("break debugCommand", &["in debugCommand"]),

@@ -1,7 +1,7 @@
 //! Commands that tell of all of the history, and of the session.
 
 use crate::commands::{Command, Completion, Group};
-use crate::commands::{calls, compare, crash, goto, help, info, latency, search, settings};
+use crate::commands::{calls, compare, crash, goto, help, info, latency, ptwrites, search, settings};
 
 /// These, in the order of help.
 pub(super) static TELLING: &[Command] = &[
@@ -124,6 +124,16 @@ pub(super) static TELLING: &[Command] = &[
         completion: Completion::None,
         repeats: false,
         run: info::gaps,
+    },
+    Command {
+        name: "info ptwrites",
+        aliases: &[],
+        args: "[N]",
+        group: Group::Session,
+        help: "The last N values (20) that the program wrote into its trace by PTWRITE before the position.",
+        completion: Completion::None,
+        repeats: false,
+        run: ptwrites::info,
     },
     Command {
         name: "info functions",
