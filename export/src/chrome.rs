@@ -47,8 +47,18 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
     for track in timeline.tracks() {
         list.push(&name(track, "process_name", timeline.program_of(track)))?;
         list.push(&name(track, "thread_name", track.label()))?;
+        let mut open = Vec::new();
         timeline.tell(track, &mut functions, watch, &mut |functions, event| {
-            list.push(&line(track, functions, &event))
+            let function = match &event.kind {
+                Kind::Enter(function) => {
+                    open.push(*function);
+                    Some(*function)
+                }
+                Kind::Leave => open.pop(),
+                Kind::Moment(_) => None,
+            };
+            let function = function.and_then(|function| functions.get(function));
+            list.push(&line(track, function, &event))
         })?;
     }
     let other = serde_json::json!({
@@ -74,20 +84,14 @@ fn name(track: &Track<'_>, what: &'static str, name: String) -> Line<'static> {
     }
 }
 
-fn line<'a>(track: &Track<'_>, functions: &'a Functions, event: &'a Event) -> Line<'a> {
-    let (ph, name, s) = match &event.kind {
-        Kind::Enter(function) => (
-            "B",
-            functions.get(*function).map(|function| &*function.name),
-            None,
-        ),
-        Kind::Leave => ("E", None, None),
-        Kind::Moment(what) => ("i", Some(&**what), Some("t")),
-    };
-    let module = |function: &'a Function| function.module.as_deref();
-    let cat = match &event.kind {
-        Kind::Enter(function) => functions.get(*function).and_then(module),
-        Kind::Leave | Kind::Moment(_) => None,
+/// `function`: the one that is entered or left. What is left has its name too: speedscope finds ends by it.
+fn line<'a>(track: &Track<'_>, function: Option<&'a Function>, event: &'a Event) -> Line<'a> {
+    let name = function.map(|function| &*function.name);
+    let module = function.and_then(|function| function.module.as_deref());
+    let (ph, name, cat, s) = match &event.kind {
+        Kind::Enter(_) => ("B", name, module, None),
+        Kind::Leave => ("E", name, None, None),
+        Kind::Moment(what) => ("i", Some(&**what), None, Some("t")),
     };
     let position = || track.thread.position(event.index).to_string();
     Line {

@@ -88,13 +88,19 @@ fn add_functions(
     profile: &mut Profile,
 ) {
     let mut mappings = FxHashMap::default();
-    for (id, function) in functions.iter() {
-        let process = timeline
-            .session()
-            .processes()
-            .iter()
-            .find(|process| process.pid == function.pid);
-        let module = process.and_then(|process| process.symbols.module_at(function.entry));
+    let session = timeline.session();
+    let module_of = |function: &crate::Function| {
+        let mut processes = session.processes().iter();
+        let process = processes.find(|process| process.pid == function.pid)?;
+        process.symbols.module_at(function.entry)
+    };
+    let mut list: Vec<_> = functions
+        .iter()
+        .map(|(id, function)| (id, function, module_of(function)))
+        .collect();
+    // By the format, the first mapping is the program's own file.
+    list.sort_by_key(|(_, _, module)| module.is_none_or(|module| Some(&*module.name) != session.program()));
+    for (id, function, module) in list {
         let mapping_id = module.map_or(0, |module| {
             let next = profile.mapping.len() as u64 + 1;
             let id = *mappings.entry((function.pid, module.range.start)).or_insert(next);

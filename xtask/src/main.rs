@@ -1,4 +1,4 @@
-//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `tidy`, `fuzz`, `guard`, `bench`.
+//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `readers`, `tidy`, `fuzz`, `guard`, `bench`.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -7,7 +7,7 @@ mod demo;
 mod fuzz;
 mod guard;
 mod packages;
-mod python;
+mod readers;
 mod shell;
 mod test;
 mod tidy;
@@ -21,6 +21,7 @@ const USAGE: &str = "\
 cargo xtask demo [--program c|rust]   build Backtrail, record a crash, and walk back to its cause
 cargo xtask test                      install what the tests need, and run every check and test
 cargo xtask test-all                  the same with the long fuzzing, the whole program matrix, and real programs
+cargo xtask readers                   install what the tests open exports with, and print how cargo test finds it
 cargo xtask tidy                      the invariants of ARCHITECTURE.md
 cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
 cargo xtask guard [--accept]          machine instructions that decoding costs: no more than the bounds, or new bounds
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         ["demo", "--program", name] => demo::Demo::named(name).and_then(demo::run),
         ["test"] => test::run(test::Extent::Usual),
         ["test-all"] => test::run(test::Extent::All),
+        ["readers"] => readers::run(),
         ["tidy"] => tidy::run(),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", "--seconds", seconds] => match seconds.parse() {

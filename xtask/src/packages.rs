@@ -99,6 +99,7 @@ pub const TEST: &[Need] = &[
         Sign::Tool("/usr/bin/python3-dbg"),
         "its debug symbols",
     ),
+    wish("python3-pip", Sign::Tool("pip3"), "installs what opens exports"),
     wish(
         "linux-perf",
         Sign::Tool("perf"),
@@ -121,6 +122,20 @@ pub const SOURCES: &[Need] = &[
     ),
     wish("tcl", Sign::Tool("tclsh"), "puts the source of sqlite3 together"),
 ];
+
+/// What installs the readers of exports.
+pub const READERS: &[Need] = &[wish(
+    "python3-pip",
+    Sign::Tool("pip3"),
+    "installs what opens exports",
+)];
+
+/// What opens exports and takes hundreds of megabytes: the long tests have it.
+pub const HEAVY_READERS: &[Need] = &[wish(
+    "golang-go",
+    Sign::Tool("go"),
+    "pprof, which reads our profiles",
+)];
 
 /// What the benchmarks compare with.
 pub const BENCH: &[Need] = &[wish(

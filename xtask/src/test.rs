@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change goes in.
 
-use crate::{Failure, guard, packages, python, shell, tidy};
+use crate::{Failure, guard, packages, readers, shell, tidy};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,9 +13,15 @@ pub enum Extent {
 
 /// Installs what is needed, then checks format, lints and invariants, builds, tests, and counts what decoding costs.
 pub fn run(extent: Extent) -> Result<(), Failure> {
-    packages::ensure(&[packages::BUILD, packages::ORACLE, packages::TEST, packages::COUNT])?;
+    packages::ensure(&[
+        packages::BUILD,
+        packages::ORACLE,
+        packages::TEST,
+        packages::READERS,
+        packages::COUNT,
+    ])?;
     if extent == Extent::All {
-        packages::ensure(&[packages::SOURCES, &packages::programs()])?;
+        packages::ensure(&[packages::SOURCES, packages::HEAVY_READERS, &packages::programs()])?;
     }
     shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
     tidy::run()?;
@@ -28,9 +34,7 @@ pub fn run(extent: Extent) -> Result<(), Failure> {
     tests
         .args(["test", "--workspace"])
         .env("BACKTRAIL_BIN", shell::target().join("debug/backtrail"));
-    if let Some(python) = python::packages() {
-        tests.env("PYTHONPATH", python);
-    }
+    tests.envs(readers::install().variables());
     if extent == Extent::All {
         tests.args(["--", "--include-ignored"]);
     }

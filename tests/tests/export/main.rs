@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod protobuf;
+mod readers;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -142,7 +143,7 @@ fn chrome() {
                     calls.entry(tid).or_default().push(call);
                 }
             }
-            "E" => drop(stack.leave()),
+            "E" => assert_eq!(stack.leave(), event["name"].as_str().unwrap()),
             other => assert_eq!(other, "i"),
         }
         stack.at(moment);
@@ -305,6 +306,9 @@ fn pprof() {
             ("time", "nanoseconds")
         ]
     );
+    // Readers take the first one for that of the program.
+    let mapping = profile.message(3).unwrap();
+    assert!(text(mapping.number(5)).contains("threads"));
     let functions: BTreeMap<u64, &str> = profile
         .messages(5)
         .map(|function| (function.number(1).unwrap(), text(function.number(2))))
