@@ -6,6 +6,9 @@
 
 pub mod gauge;
 pub mod histogram;
+pub(crate) mod moments;
+#[cfg(test)]
+pub(crate) mod recording;
 pub mod spread;
 
 pub use gauge::{Gauge, Span, Split, Unit, Unmeasured};

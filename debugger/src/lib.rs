@@ -35,6 +35,7 @@ pub mod stack;
 pub mod step;
 mod stop;
 pub mod time;
+pub mod timeline;
 mod unwind;
 pub mod values;
 pub mod views;

@@ -17,6 +17,9 @@ use backtrail_decoder::{Position, Watch};
 use backtrail_pt::{Avma, Tid};
 use std::collections::BTreeMap;
 
+/// The columns of an answer where there is no terminal.
+const WIDTH: usize = 100;
+
 /// A move that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
@@ -68,6 +71,8 @@ pub struct Navigator {
     pub pretty: bool,
     /// Which arguments a stack shows.
     pub(crate) frame_arguments: FrameArguments,
+    /// How many columns the terminal has, or whatever else shows the answers.
+    pub width: usize,
     /// What was printed, `$1` first.
     pub(crate) printed: Vec<Value>,
 }
@@ -117,6 +122,7 @@ impl Navigator {
             displays: Vec::new(),
             pretty: false,
             frame_arguments: FrameArguments::default(),
+            width: WIDTH,
             printed: Vec::new(),
         })
     }

@@ -119,6 +119,9 @@ fn converse(
             Err(error) => return Err(error),
         };
         last = repeated(&line);
+        if let Some((columns, _)) = editor.dimensions() {
+            navigator.borrow_mut().width = usize::from(columns);
+        }
         if !line.trim().is_empty() && obey(navigator, &line, watch, options.color) {
             return Ok(());
         }

@@ -90,6 +90,9 @@ const SCRIPTS: &[&[&str]] = &[
         "last main",
         "latency main",
         "slowest /^m/ 3",
+        "timeline main",
+        "timeline --from @-1us",
+        "timeline main --from @-1us --to crash",
         "thread apply all backtrace 2",
     ],
     &[

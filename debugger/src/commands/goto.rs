@@ -27,7 +27,7 @@ pub(super) fn go_to(context: &mut Context<'_>, arguments: &str) -> Result<Output
 }
 
 /// Reads what `goto` takes.
-fn position(context: &mut Context<'_>, text: &str) -> Result<Position> {
+pub(super) fn position(context: &Context<'_>, text: &str) -> Result<Position> {
     let navigator = &*context.navigator;
     let thread = navigator.thread()?;
     if let Some(&bookmark) = navigator.bookmarks.get(text) {

@@ -21,6 +21,7 @@ mod settings;
 mod several;
 mod stack;
 mod table;
+mod timeline;
 mod values;
 mod x;
 

@@ -1,9 +1,10 @@
 //! Lengths of calls, between the least and the most that the trace allows, and where the time of one went.
 
+use super::moments::{Away, Moment, Moments, Stretch};
 use crate::session::Thread;
 use crate::time::Timebase;
-use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left, Mark, MarkKind, TimeEstimate};
-use backtrail_pt::{Tsc, TscConversion};
+use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left};
+use backtrail_pt::TscConversion;
 use serde::Serialize;
 use std::fmt;
 
@@ -71,20 +72,6 @@ pub struct Gauge<'a> {
     conversion: Option<TscConversion>,
 }
 
-/// A point in time, or in the count of instructions: not before the one, not after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Moment {
-    earliest: u64,
-    latest: u64,
-}
-
-/// From one moment to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
-    begin: Moment,
-    end: Moment,
-}
-
 /// The length of what is covered by stretches that come in the order of their beginnings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cover {
@@ -147,15 +134,6 @@ impl Span {
             difference(self.most, other.least),
             difference(self.least, other.most),
         ]
-    }
-}
-
-impl Moment {
-    fn exactly(at: u64) -> Self {
-        Self {
-            earliest: at,
-            latest: at,
-        }
     }
 }
 
@@ -244,22 +222,16 @@ impl<'a> Gauge<'a> {
             });
         }
         Some(Stretch {
-            begin: self.moment(self.history.departure(first)?)?,
-            end: self.moment(self.history.arrival(end)?)?,
+            begin: self.moments().moment(self.history.departure(first)?)?,
+            end: self.moments().moment(self.history.arrival(end)?)?,
         })
     }
 
-    fn moment(&self, estimate: TimeEstimate) -> Option<Moment> {
-        Some(Moment {
-            earliest: self.convert(estimate.tsc),
-            latest: self.convert(estimate.latest()?),
-        })
-    }
-
-    fn convert(&self, tsc: Tsc) -> u64 {
-        self.conversion.map_or(tsc.0, |conversion| {
-            conversion.nanos(tsc).0.wrapping_sub(conversion.nanos(Tsc(0)).0)
-        })
+    fn moments(&self) -> Moments<'a> {
+        Moments {
+            history: self.history,
+            conversion: self.conversion,
+        }
     }
 
     /// How long a call took without what it called; its waiting is in it.
@@ -319,66 +291,11 @@ impl<'a> Gauge<'a> {
 
     /// When the thread was out of the traced code between its instructions `first` and `end`.
     fn away(&self, first: u64, end: u64) -> impl Iterator<Item = Away> + '_ {
-        let marks = match self.unit {
-            Unit::Instructions => &[],
-            Unit::Ns | Unit::Ticks => self.history.marks_in(first.saturating_add(1)..end),
+        let range = match self.unit {
+            Unit::Instructions => 0..0,
+            Unit::Ns | Unit::Ticks => first.saturating_add(1)..end,
         };
-        // A system call during which the thread was off the processor has two marks.
-        let groups = marks.chunk_by(|one, next| one.index == next.index);
-        groups.filter_map(Away::of)
-    }
-
-    fn stretch_away(&self, away: &Away) -> Option<Stretch> {
-        let left = self.moment(self.history.arrival(away.index)?)?;
-        let back = self.moment(self.history.departure(away.index)?)?;
-        let left = Moment {
-            earliest: away.left.map_or(left.earliest, |left| self.convert(left)),
-            ..left
-        };
-        let back = Moment {
-            earliest: away.back.map_or(left.earliest, |back| self.convert(back)),
-            ..back
-        };
-        Some(Stretch {
-            begin: left,
-            end: back,
-        })
-    }
-}
-
-/// A time out of the traced code.
-struct Away {
-    /// The instruction before which it was.
-    index: u64,
-    /// The last time stamp before it.
-    left: Option<Tsc>,
-    /// The last one when it was over.
-    back: Option<Tsc>,
-}
-
-impl Away {
-    /// What the marks before one instruction say; `None`: the thread did not leave.
-    fn of(marks: &[Mark]) -> Option<Self> {
-        let mut known: Option<Self> = None;
-        for mark in marks {
-            let back = match mark.kind {
-                MarkKind::LeftUser { back, .. }
-                | MarkKind::Interrupted { back, .. }
-                | MarkKind::Descheduled { back } => back,
-                MarkKind::Gap(_) | MarkKind::Ptwrite(_) => continue,
-            };
-            match &mut known {
-                Some(known) => known.back = known.back.max(back),
-                None => {
-                    known = Some(Self {
-                        index: mark.index,
-                        left: mark.tsc,
-                        back,
-                    });
-                }
-            }
-        }
-        known
+        self.moments().aways(range)
     }
 }
 
@@ -405,7 +322,7 @@ impl Parts<'_> {
     }
 
     fn away(&mut self, away: &Away, in_callee: bool) {
-        let Some(stretch) = self.gauge.stretch_away(away) else {
+        let Some(stretch) = self.gauge.moments().stretch(away) else {
             return;
         };
         let least = stretch.span().least;

@@ -11,6 +11,7 @@ mod place;
 mod ptwrites;
 mod several;
 mod text;
+mod timeline;
 mod values;
 
 pub use crash::{CrashView, HandlerView};
@@ -21,6 +22,10 @@ pub use place::{Place, SourceView, StopView, WhenView};
 pub use ptwrites::PtwriteView;
 pub use several::Answer;
 pub use text::{Paint, Text};
+pub(crate) use timeline::label;
+pub use timeline::{
+    CallSpan, CallsRow, CrashMoment, MomentView, SignalView, SpanView, ThreadRow, TimelineView,
+};
 pub use values::{MemoryLine, NamedValue};
 
 use crate::calls::{CallTree, Caller};
@@ -96,6 +101,8 @@ pub enum Output {
     Slowest(SlowestView),
     /// `compare`.
     Comparison(Box<Comparison>),
+    /// `timeline`.
+    Timeline(Box<TimelineView>),
     /// `crash`.
     Crash(Box<CrashView>),
     /// `info breakpoints`.
@@ -200,6 +207,7 @@ impl Output {
             Self::Latency(view) => view.render(to),
             Self::Slowest(view) => view.render(to),
             Self::Comparison(view) => view.render(to),
+            Self::Timeline(view) => view.render(to),
             Self::Crash(view) => view.render(to),
             Self::Breakpoints { breakpoints } => lists::render_breakpoints(breakpoints, to),
             Self::Breakpoint { breakpoint } => breakpoint.render_new(to),

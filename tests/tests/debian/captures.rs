@@ -76,6 +76,8 @@ pub const COMMANDS: &[&str] = &[
     "latency /^__/",
     "slowest /./ 3",
     "compare c7 c8",
+    "timeline",
+    "timeline memcpy --to crash --columns 40",
     "tbreak memcpy",
     "disable",
     "enable",

@@ -151,6 +151,16 @@ pub const WALK: &[Step] = &[
         &["processCommand from processInputBuffer"],
     ),
     (
+        "timeline incrCommand",
+        &[
+            "\"redis-server\"",
+            "░",
+            "incrCommand: 20 calls",
+            "S signal",
+            "X SIGSEGV",
+        ],
+    ),
+    (
         "search ^(rpush|set|lrange)Command$",
         &[
             "       1  lrangeCommand",

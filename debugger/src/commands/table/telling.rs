@@ -1,7 +1,7 @@
 //! Commands that tell of all of the history, and of the session.
 
 use crate::commands::{Command, Completion, Group};
-use crate::commands::{calls, compare, crash, goto, help, info, latency, ptwrites, search, settings};
+use crate::commands::{calls, compare, crash, goto, help, info, latency, ptwrites, search, settings, timeline};
 
 /// These, in the order of help.
 pub(super) static TELLING: &[Command] = &[
@@ -84,6 +84,16 @@ pub(super) static TELLING: &[Command] = &[
         completion: Completion::Function,
         repeats: false,
         run: latency::slowest,
+    },
+    Command {
+        name: "timeline",
+        aliases: &[],
+        args: "[FUNCTION|/REGEX/] [--from PLACE] [--to PLACE] [--columns N]",
+        group: Group::Latency,
+        help: "What each thread did when: ran, was off the processor, or unknown, and where calls of FUNCTION ran; PLACE is what goto takes.",
+        completion: Completion::Function,
+        repeats: false,
+        run: timeline::timeline,
     },
     Command {
         name: "compare",

@@ -1,55 +1,8 @@
 //! Calls in a small history with few time stamps, and time off the processor.
 
 use super::*;
-use backtrail_decoder::{Event, HistoryBuilder, Sink, Stamp, Watch};
-use backtrail_pt::{Avma, Cofi, Tid};
-
-struct Recording(HistoryBuilder);
-
-impl Recording {
-    fn new() -> Self {
-        Self(HistoryBuilder::new(Tid(1)))
-    }
-
-    fn run(&mut self, at: u64, count: u64) -> &mut Self {
-        for more in 0..count {
-            self.0.instruction(Avma(at + 2 * more), 2, Cofi::Sequential);
-        }
-        self
-    }
-
-    fn call(&mut self, at: u64, target: u64) -> &mut Self {
-        let target = Avma(target);
-        self.0.instruction(Avma(at), 2, Cofi::Call { target });
-        self
-    }
-
-    fn ret(&mut self, at: u64) -> &mut Self {
-        self.0.instruction(Avma(at), 2, Cofi::Return);
-        self
-    }
-
-    fn syscall(&mut self, at: u64, [left, back]: [u64; 2]) -> &mut Self {
-        self.0.instruction(Avma(at), 2, Cofi::FarTransfer);
-        self.time(left);
-        self.0.event(Event::Disabled { from: None, to: None });
-        self.time(back);
-        self.0.event(Event::Enabled {
-            at: Avma(at + 2),
-            status: false,
-        });
-        self
-    }
-
-    fn time(&mut self, tsc: u64) -> &mut Self {
-        self.0.event(Event::Time(Stamp {
-            tsc: Tsc(tsc),
-            lost_mtc: 0,
-            lost_cyc: 0,
-        }));
-        self
-    }
-}
+use crate::latency::recording::Recording;
+use backtrail_decoder::Watch;
 
 fn measured<T>(recording: Recording, unit: Unit, with: impl FnOnce(&Gauge<'_>, &[CallId]) -> T) -> T {
     let history = recording.0.finish();

@@ -1,0 +1,390 @@
+//! What a thread did when: in its code, off the processor, or in a gap, each with its beginning and end as exactly as the
+//! time stamps tell.
+//!
+//! Nothing is walked but the marks between instructions, so a history without system calls takes no time however long it is.
+
+pub mod grid;
+
+use crate::error::Result;
+use crate::latency::moments::{Away, Moment, Moments};
+use crate::session::{Session, Thread};
+use backtrail_decoder::{Entered, Forest, History, Mark, MarkKind, Resumed, Stage, TimeEstimate, Watch};
+use backtrail_pt::{Avma, Cofi, Tsc};
+use serde::Serialize;
+
+/// What a thread did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It executed the instructions of its history.
+    Ran,
+    /// It was out of the traced code: in the kernel, or waiting for something or for a processor.
+    OffCpu,
+    /// History is missing.
+    Gap,
+    /// It was there, and nothing tells what it did.
+    Unknown,
+}
+
+/// A thread in one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The state.
+    pub state: State,
+    /// When it began.
+    pub from: TimeEstimate,
+    /// When it ended; not bounded where the trace ends before.
+    pub to: TimeEstimate,
+    /// The first instruction of it, or that it came before.
+    pub first: u64,
+    /// One past its last instruction; `first` where none ran.
+    pub end: u64,
+}
+
+/// From one time stamp to another, in TSC ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// What ends before this is left out.
+    pub from: Tsc,
+    /// What begins after this is left out.
+    pub to: Tsc,
+}
+
+/// Marks between two looks at whether to stop.
+const OFTEN: usize = 4096;
+
+impl Window {
+    /// All that the trace has a time for; `None`: it has none.
+    #[must_use]
+    pub fn whole(session: &Session) -> Option<Self> {
+        let histories = || session.threads().iter().map(|thread| &thread.history);
+        let from = histories().filter_map(|history| history.first_stamp()).min()?;
+        // A stamp behind the last instruction is of what came then, such as the saving of the core.
+        let ends = histories().filter_map(|history| history.arrival(history.len()));
+        let to = ends.map(|end| end.tsc).chain(session.times().zero).max()?;
+        Some(Self {
+            from,
+            to: to.max(from),
+        })
+    }
+}
+
+impl Span {
+    fn new(state: State, from: TimeEstimate, to: TimeEstimate, first: u64, end: u64) -> Self {
+        Self {
+            state,
+            from,
+            to,
+            first,
+            end,
+        }
+    }
+}
+
+/// Tells the states of a thread in a window, in order of time. What is before its first time stamp is left out, and so is
+/// what comes after its last instruction where nothing says that the thread was still there.
+///
+/// # Errors
+/// Those of `hear`; when canceled; when it depends on history that is not decoded yet.
+pub fn tell(
+    session: &Session,
+    thread: &Thread,
+    window: Window,
+    watch: &Watch<'_>,
+    hear: &mut dyn FnMut(Span) -> Result<()>,
+) -> Result<()> {
+    let history = &thread.history;
+    let Some(begin) = history.first_stamp() else {
+        return thread.needs_beginning();
+    };
+    // A stamp that tells nothing new is left out, so the same time may have been before this one.
+    if window.from <= begin {
+        thread.needs_beginning()?;
+    }
+    let teller = Teller {
+        // The recorder's single-stepping engine writes of a system call when it has returned.
+        dated_late: session
+            .made_by()
+            .is_some_and(|command| command.contains("--engine step")),
+        ..Teller::new(history, window)
+    };
+    states(teller, || End::of(session, thread), watch, hear)
+}
+
+/// The states of a history, and `end` after it.
+fn states(
+    mut teller: Teller<'_>,
+    end: impl FnOnce() -> End,
+    watch: &Watch<'_>,
+    hear: &mut dyn FnMut(Span) -> Result<()>,
+) -> Result<()> {
+    let history = teller.moments.history;
+    let marks = history.marks_in(teller.ran_from..history.len());
+    for (number, group) in marks.chunk_by(|one, next| one.index == next.index).enumerate() {
+        let Some(mark) = group.first() else { continue };
+        if number % OFTEN == 0 {
+            watch.report(Stage::Search, mark.index, history.len())?;
+        }
+        teller.between(group, hear)?;
+        if teller.is_over {
+            return Ok(());
+        }
+    }
+    teller.end(end(), hear)
+}
+
+/// What is known of a thread after its last instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct End {
+    /// What it did then.
+    state: State,
+    /// How long it was there; `None`: nobody knows.
+    until: Option<Tsc>,
+    /// It was what crashed.
+    crashed: bool,
+}
+
+impl End {
+    fn of(session: &Session, thread: &Thread) -> Self {
+        let history = &thread.history;
+        let last = history.marks_in(history.len()..u64::MAX);
+        let last_executed = history
+            .len()
+            .checked_sub(1)
+            .and_then(|last| history.instruction(last));
+        let is_gap = last.iter().any(|mark| is_gap(mark, 0));
+        let state = match Away::of(last) {
+            _ if is_gap => State::Gap,
+            Some(_) => State::OffCpu,
+            // A system call that did not return.
+            None if last_executed.is_some_and(|last| last.cofi == Cofi::FarTransfer) => State::OffCpu,
+            None => State::Unknown,
+        };
+        Self {
+            state,
+            until: there_until(session, thread),
+            crashed: session.crash_of(thread.tid).is_some(),
+        }
+    }
+}
+
+/// When a thread came before an instruction; at the end of its history, when the last one had run. `None`: no time stamp
+/// tells.
+#[must_use]
+pub fn reached(thread: &Thread, index: u64) -> Option<TimeEstimate> {
+    let history = &thread.history;
+    match index < history.len() {
+        true => history.time(index),
+        false => history.arrival(history.len()),
+    }
+}
+
+/// Until when a thread was surely there: until the crash, if the core lists it; `None`: nobody knows.
+#[must_use]
+pub fn there_until(session: &Session, thread: &Thread) -> Option<Tsc> {
+    let listed = session.core()?.thread(thread.tid).is_some();
+    session.times().zero.filter(|_| listed)
+}
+
+/// History is missing in the middle: what is missing before instruction `start` is before history.
+fn is_gap(mark: &Mark, start: u64) -> bool {
+    matches!(mark.kind, MarkKind::Gap(_)) && mark.index > start
+}
+
+/// Goes through the marks of a thread.
+struct Teller<'t> {
+    moments: Moments<'t>,
+    window: Window,
+    /// The first instruction that has run since.
+    ran_from: u64,
+    /// When it did; `None`: that is before the window.
+    since: Option<TimeEstimate>,
+    /// That the thread left has the time stamp of when it was back: only what came before is certain.
+    dated_late: bool,
+    /// Something began after the window.
+    is_over: bool,
+}
+
+impl<'t> Teller<'t> {
+    /// Begins at the last mark before the window.
+    fn new(history: &'t History, window: Window) -> Self {
+        let first = history.first_stamp().and_then(|first| history.index_at(first));
+        let reached = history.index_at(window.from);
+        let before = reached.and_then(|reached| history.marks_in(0..reached).last());
+        let start = first.unwrap_or(0);
+        let before = before.map(|mark| mark.index).filter(|&index| index > start);
+        Self {
+            moments: Moments {
+                history,
+                conversion: None,
+            },
+            window,
+            ran_from: before.unwrap_or(start),
+            since: match before {
+                Some(_) => None,
+                None => history.arrival(start),
+            },
+            dated_late: false,
+            is_over: false,
+        }
+    }
+
+    fn hear(&mut self, span: Span, hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+        if span.from.tsc > self.window.to {
+            self.is_over = true;
+            return Ok(());
+        }
+        match span.to.latest().is_some_and(|latest| latest < self.window.from) {
+            true => Ok(()),
+            false => hear(span),
+        }
+    }
+
+    /// The instructions up to a mark, and what the marks before one instruction say.
+    fn between(&mut self, group: &[Mark], hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+        let Some(mark) = group.first() else { return Ok(()) };
+        let missing = group.iter().any(|mark| is_gap(mark, 0));
+        let state = match Away::of(group) {
+            _ if missing => State::Gap,
+            Some(_) => State::OffCpu,
+            None => return Ok(()),
+        };
+        let departure = self.moments.history.departure(mark.index);
+        // What is missing is all up to the next instruction, whatever the thread did.
+        let gap = Away {
+            index: mark.index,
+            left: mark.tsc,
+            back: departure.map(|departure| departure.tsc),
+        };
+        let away = Away::of(group).filter(|_| !missing).unwrap_or(gap);
+        self.away(state, away, hear)
+    }
+
+    /// The instructions up to one, and the time before it.
+    fn away(&mut self, state: State, away: Away, hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+        let index = away.index;
+        let history = self.moments.history;
+        let ends = match self.moments.stretch(&away) {
+            Some(stretch) => Some((estimate(stretch.begin), estimate(stretch.end))),
+            // No time stamp follows: how long it took, nobody knows.
+            None => history.arrival(index).zip(history.departure(index)),
+        };
+        let Some((mut left, back)) = ends else {
+            return Ok(());
+        };
+        if self.dated_late && state == State::OffCpu {
+            let exit = index.checked_sub(1).and_then(|exit| history.departure(exit));
+            let earliest = exit.map_or(left.tsc, |exit| exit.tsc.min(left.tsc));
+            left = left.latest().map_or(left, |latest| between(earliest, latest));
+        }
+        self.ran(left, index, hear)?;
+        self.hear(Span::new(state, left, back, index, index), hear)?;
+        (self.ran_from, self.since) = (index, Some(back));
+        Ok(())
+    }
+
+    /// The instructions up to one, if there are any.
+    fn ran(&mut self, to: TimeEstimate, end: u64, hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+        let since = self
+            .since
+            .or_else(|| self.moments.history.departure(self.ran_from));
+        match since.filter(|_| self.ran_from < end) {
+            Some(since) => self.hear(Span::new(State::Ran, since, to, self.ran_from, end), hear),
+            None => Ok(()),
+        }
+    }
+
+    /// The last instructions, and what came then.
+    fn end(&mut self, end: End, hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+        let history = self.moments.history;
+        let len = history.len();
+        let Some(left) = history.arrival(len) else {
+            return Ok(());
+        };
+        // Nothing ran after the crash: it bounds what has no later time stamp.
+        let left = match (left.latest(), end.until) {
+            (None, Some(until)) if until >= left.tsc => between(left.tsc, until),
+            _ => left,
+        };
+        self.ran(left, len, hear)?;
+        match end.until.filter(|&until| !end.crashed && until > left.tsc) {
+            Some(until) => self.hear(Span::new(end.state, left, between(until, until), len, len), hear),
+            None => Ok(()),
+        }
+    }
+}
+
+fn estimate(moment: Moment) -> TimeEstimate {
+    between(Tsc(moment.earliest), Tsc(moment.latest))
+}
+
+fn between(from: Tsc, to: Tsc) -> TimeEstimate {
+    TimeEstimate {
+        tsc: from,
+        uncertainty: to.0.saturating_sub(from.0),
+    }
+}
+
+/// A signal that was delivered to a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The first instruction of its handler.
+    pub index: u64,
+    /// An address in the handler.
+    pub handler: Avma,
+    /// When that ran.
+    pub at: TimeEstimate,
+}
+
+/// The signals whose handlers a thread ran in a window, in order of time.
+///
+/// # Errors
+/// When canceled.
+pub fn signals(
+    session: &Session,
+    thread: &Thread,
+    window: Window,
+    watch: &Watch<'_>,
+) -> Result<Vec<Delivery>> {
+    let history = &thread.history;
+    let from = history.index_at(window.from).unwrap_or(0);
+    let mut forest: Option<&Forest> = None;
+    let mut found = Vec::new();
+    for (number, mark) in history.marks_in(from..u64::MAX).iter().enumerate() {
+        if number % OFTEN == 0 {
+            watch.report(Stage::Search, mark.index, history.len())?;
+        }
+        let elsewhere = match mark.kind {
+            MarkKind::Interrupted { from, .. } => history.pc(mark.index).is_some_and(|at| at != from),
+            MarkKind::LeftUser { resumed, .. } => matches!(resumed, Resumed::Elsewhere(_)),
+            MarkKind::Gap(_) | MarkKind::Descheduled { .. } | MarkKind::Ptwrite(_) => false,
+        };
+        let Some(at) = history.departure(mark.index).filter(|_| elsewhere) else {
+            continue;
+        };
+        if at.tsc > window.to {
+            break;
+        }
+        // Whether it was a handler that it came to, the call forest knows.
+        let forest = match forest {
+            Some(forest) => forest,
+            None => *forest.insert(session.forest(thread, watch)?),
+        };
+        let call = forest.call_at(mark.index).map(|id| forest.call(id));
+        let is_handler = |call: &backtrail_decoder::Call| {
+            call.first == mark.index && matches!(call.entered, Entered::Signal { .. })
+        };
+        if let Some(call) = call.filter(is_handler) {
+            found.push(Delivery {
+                index: mark.index,
+                handler: call.function,
+                at,
+            });
+        }
+    }
+    found.dedup_by_key(|delivery| delivery.index);
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;
