@@ -1,7 +1,9 @@
 //! Commands that tell of all of the history, and of the session.
 
 use crate::commands::{Command, Completion, Group};
-use crate::commands::{calls, compare, crash, goto, help, info, latency, ptwrites, search, settings, timeline};
+use crate::commands::{
+    calls, compare, crash, goto, help, info, latency, ptwrites, search, settings, timeline,
+};
 
 /// These, in the order of help.
 pub(super) static TELLING: &[Command] = &[
