@@ -170,6 +170,8 @@ pub const PROGRAMS: &[Program] = &[
     program("values", "values.c", &["-O0"], ALL, Ending::Signal(SIGSEGV)),
     program("values_optimized", "values.c", &["-O2"], ALL, Ending::Signal(SIGSEGV)),
     program("containers", "containers.cpp", &["-O0", "-std=c++17"], ALL, Ending::Signal(SIGSEGV)),
+    program("wide", "wide.cpp", &["-O0", "-std=c++20"], DYNAMIC, Ending::Signal(SIGSEGV)),
+    program("wide_c", "wide_c.c", &["-O0"], DYNAMIC, Ending::Signal(SIGSEGV)),
     timed(program("owned", "owned.rs", &["-Cpanic=abort"], RUST, Ending::Signal(SIGABRT))),
     program("orders", "orders.rs", &["-Cpanic=abort"], RUST, Ending::Signal(SIGABRT)),
     program("verbs", "verbs.c", &["-O0"], STATIC, Ending::Signal(SIGSEGV)),

@@ -4,41 +4,8 @@
 
 mod support;
 
-use backtrail_tests::programs::{Variant, find};
 use std::collections::BTreeMap;
-use support::Bundle;
-use support::gdb::{by_gdb, have_gdb, ours};
-
-fn recorded(name: &str) -> Bundle {
-    Bundle::recorded(find(name).unwrap(), Variant::Pie, &["--full"]).0
-}
-
-/// Every answer is GDB's, or the one that `otherwise` has for it.
-fn compare(name: &str, commands: &[&str], otherwise: &[(&str, &str)]) {
-    if !have_gdb() {
-        return;
-    }
-    let bundle = recorded(name);
-    let executable = backtrail_tests::built(name, Variant::Pie).unwrap();
-    let (ours, theirs) = (ours(&bundle, commands), by_gdb(&executable, &bundle, commands));
-    assert_eq!(ours.len(), commands.len());
-    let otherwise: BTreeMap<&str, &str> = otherwise.iter().copied().collect();
-    let mut differences = Vec::new();
-    for ((command, our), (_, their)) in ours.iter().zip(&theirs) {
-        // What a frame's heading looks like is no value.
-        if command.starts_with("frame") || command.starts_with("up") {
-            continue;
-        }
-        let expected = match otherwise.get(command.as_str()) {
-            Some(text) => text.lines().map(str::to_owned).collect(),
-            None => their.clone(),
-        };
-        if *our != expected {
-            differences.push(format!("{command}\n  ours: {our:#?}\n  expected: {expected:#?}"));
-        }
-    }
-    assert!(differences.is_empty(), "{name}\n{}", differences.join("\n"));
-}
+use support::gdb::{compare, ours, recorded};
 
 #[test]
 fn variables_of_c_are_gdbs() {

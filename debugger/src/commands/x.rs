@@ -5,7 +5,7 @@ use super::{Context, list};
 use crate::error::{Error, Result};
 use crate::navigator::Navigator;
 use crate::output::{MemoryLine, Output};
-use crate::values::{Failure, Number, Scene, Shower, integer, lettered, parse};
+use crate::values::{Failure, Number, Scene, Shower, Units, integer, lettered, parse};
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::types::Encoding;
@@ -158,7 +158,7 @@ fn strings(scene: &Scene<'_>, start: u64, format: &Format) -> Vec<MemoryLine> {
     let mut at = start;
     let mut lines = Vec::new();
     for _ in 0..format.count {
-        let (text, length) = shower.string_and_length(at);
+        let (text, length) = shower.string_and_length(at, Units::of_size(format.size));
         lines.push(MemoryLine {
             address: at,
             label: label(scene, at),

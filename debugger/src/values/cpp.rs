@@ -4,8 +4,9 @@ use super::members::{address, number, path};
 use super::names::short;
 use super::scene::Scene;
 use super::show::{Shower, Shown, ShownMember, listed, text};
-use super::text::{MAX_ELEMENTS, quoted};
+use super::text::MAX_ELEMENTS;
 use super::types::{RecordShape, Shape, Ty};
+use super::units::Units;
 use super::value::Value;
 use backtrail_symbolizer::types::PointerKind;
 
@@ -19,9 +20,9 @@ pub(crate) fn show(shower: &Shower<'_>, value: &Value, record: &RecordShape, dep
     match template {
         "basic_string" => string(shower, value),
         "basic_string_view" => {
-            let at = address(shower.scene, &path(shower.scene, value, &["_M_str"])?)?;
+            let pointer = path(shower.scene, value, &["_M_str"])?;
             let length = path(shower.scene, value, &["_M_len"])?;
-            characters(shower, at, number(shower.scene, &length)?)
+            characters(shower, &pointer, number(shower.scene, &length)?)
         }
         "vector" => vector(shower, value, record, depth),
         "map" | "multimap" => tree(shower, value, record, template, true, depth),
@@ -41,27 +42,27 @@ pub(crate) fn show(shower: &Shower<'_>, value: &Value, record: &RecordShape, dep
 fn string(shower: &Shower<'_>, value: &Value) -> Option<Shown> {
     let scene = shower.scene;
     let pointer = path(scene, value, &["_M_dataplus", "_M_p"])?;
+    let length = path(scene, value, &["_M_string_length"])?;
+    characters(shower, &pointer, number(scene, &length)?)
+}
+
+/// So many characters behind a pointer, of its type.
+fn characters(shower: &Shower<'_>, pointer: &Value, length: i128) -> Option<Shown> {
     let Shape::Pointer(_, element) = pointer.ty.shape() else {
         return None;
     };
-    if element.size() != Some(1) {
-        return None;
-    }
-    let length = path(scene, value, &["_M_string_length"])?;
-    characters(shower, address(scene, &pointer)?, number(scene, &length)?)
-}
-
-fn characters(shower: &Shower<'_>, at: u64, length: i128) -> Option<Shown> {
+    let units = Units::of(&element)?;
+    let at = address(shower.scene, pointer)?;
     let length = u64::try_from(length).ok()?;
     let shown = length.min(MAX_ELEMENTS as u64);
-    let mut bytes = vec![0; usize::try_from(shown).ok()?];
+    let mut bytes = vec![0; usize::try_from(shown * units.size).ok()?];
     if let Err(why) = shower.scene.source.memory(at, &mut bytes) {
         return Some(Shown {
             unknown: Some(why.to_string()),
             ..text(format!("<unknown: {why}>"))
         });
     }
-    Some(text(quoted(&bytes, length > shown)))
+    Some(text(units.quoted(&bytes, length > shown)))
 }
 
 /// `std::vector of length 2 = {1, 2}`.

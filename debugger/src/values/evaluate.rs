@@ -57,6 +57,10 @@ impl Scene<'_> {
                 let count = bytes.len() as u64;
                 Ok(Value::new(Ty::Array(Arc::new(Ty::char()), count), bytes))
             }
+            Expression::WideCharacter(letter, character) => {
+                Ok(Value::number(wide(*letter), i128::from(u32::from(*character))))
+            }
+            Expression::WideText(letter, text) => Ok(wide_text(*letter, text)),
             Expression::Name(name) => self.name(name),
             Expression::InFile(file, name) => Ok(self.named_in_file(file, name)?),
             Expression::Dollar(name) => self.dollar(name),
@@ -491,6 +495,33 @@ impl Scene<'_> {
 
 fn boolean() -> Ty {
     Ty::base("bool", 1, Encoding::Boolean)
+}
+
+/// The type of characters with a letter before them.
+fn wide(letter: char) -> Ty {
+    match letter {
+        'L' => Ty::base("wchar_t", 4, Encoding::Signed),
+        'u' => Ty::base("char16_t", 2, Encoding::Utf),
+        _ => Ty::base("char32_t", 4, Encoding::Utf),
+    }
+}
+
+fn wide_text(letter: char, text: &str) -> Value {
+    let element = wide(letter);
+    let bytes: Vec<u8> = match letter {
+        'u' => text
+            .encode_utf16()
+            .chain([0])
+            .flat_map(u16::to_le_bytes)
+            .collect(),
+        _ => text
+            .chars()
+            .chain(['\0'])
+            .flat_map(|found| u32::from(found).to_le_bytes())
+            .collect(),
+    };
+    let count = bytes.len() as u64 / element.size().unwrap_or(1);
+    Value::new(Ty::Array(Arc::new(element), count), bytes)
 }
 
 /// The type of a literal is the first that holds it.

@@ -20,6 +20,10 @@ pub(crate) enum Token {
     Character(u8),
     /// A string.
     Text(String),
+    /// A character of a wide type, by the letter before it.
+    WideCharacter(char, char),
+    /// A string of a wide type, by the letter before it.
+    WideText(char, String),
     /// Something in single quotes that is no character: a name.
     Quoted(String),
     /// An operator.
@@ -60,6 +64,22 @@ fn is_name(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
+/// A token in quotes with a letter before it. Bytes that are written as numbers are no characters of a wide type.
+fn wide(letter: char, token: Token) -> Result<Token> {
+    let is_lossy = |text: &str| text.contains(char::REPLACEMENT_CHARACTER);
+    match token {
+        Token::Text(text) if !is_lossy(&text) => Ok(Token::WideText(letter, text)),
+        Token::Character(byte) if byte.is_ascii() => Ok(Token::WideCharacter(letter, byte.into())),
+        Token::Quoted(text) if text.chars().count() == 1 && !is_lossy(&text) => Ok(Token::WideCharacter(
+            letter,
+            text.chars().next().unwrap_or_default(),
+        )),
+        _ => Err(Error::Cannot(format!(
+            "what stands in quotes behind {letter} is no character of it; write it as itself"
+        ))),
+    }
+}
+
 impl<'a> Lexer<'a> {
     fn skip_space(&mut self) -> bool {
         self.rest = self.rest.trim_start();
@@ -91,6 +111,12 @@ impl<'a> Lexer<'a> {
             && !self.follows_value();
         if first.is_ascii_digit() || fraction {
             return self.number();
+        }
+        if let Some(rest) = self.rest.strip_prefix(['L', 'u', 'U'])
+            && let Some(quote) = rest.chars().next().filter(|quote| matches!(quote, '\'' | '"'))
+        {
+            self.rest = rest;
+            return wide(first, self.quoted(quote)?);
         }
         if is_name(first) {
             return Ok(Token::Name(self.take(is_name).to_owned()));
@@ -254,6 +280,9 @@ mod tests {
         assert_eq!(tokens("1.5e-3").unwrap(), [Token::Float(0.0015, String::new())]);
         assert_eq!(tokens("1.5f").unwrap(), [Token::Float(1.5, "f".into())]);
         assert_eq!(tokens("'a' '\\n' '\\0'").unwrap().len(), 3);
+        assert_eq!(tokens("L'é'").unwrap(), [Token::WideCharacter('L', 'é')]);
+        assert_eq!(tokens("u\"a\"").unwrap(), [Token::WideText('u', "a".into())]);
+        assert!(tokens("U'ab'").is_err() && tokens("U'\\xe9'").is_err());
         assert_eq!(
             tokens("'a.c'::x").unwrap().first(),
             Some(&Token::Quoted("a.c".into()))

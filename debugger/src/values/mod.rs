@@ -25,6 +25,7 @@ mod source;
 mod text;
 mod truth;
 mod types;
+mod units;
 mod value;
 
 pub use show::{Shown, ShownMember};
@@ -39,4 +40,5 @@ pub(crate) use scene::Scene;
 pub(crate) use show::Shower;
 pub(crate) use truth::{check, truth};
 pub(crate) use types::Ty;
+pub(crate) use units::Units;
 pub(crate) use value::Value;

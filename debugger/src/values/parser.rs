@@ -17,6 +17,10 @@ pub(crate) enum Expression {
     Character(u8),
     /// A string.
     Text(String),
+    /// A character of the wide type that has this letter.
+    WideCharacter(char, char),
+    /// A string of the wide type that has this letter.
+    WideText(char, String),
     /// A variable, enumerator or function, maybe with a path.
     Name(String),
     /// A name in a source file.
@@ -260,6 +264,8 @@ impl Parser<'_> {
             Token::Float(number, suffix) => Expression::Float(number, suffix),
             Token::Character(byte) => Expression::Character(byte),
             Token::Text(text) => Expression::Text(text),
+            Token::WideCharacter(letter, character) => Expression::WideCharacter(letter, character),
+            Token::WideText(letter, text) => Expression::WideText(letter, text),
             Token::Dollar(name) => Expression::Dollar(name),
             Token::Name(name) => Expression::Name(self.path(name)?),
             Token::Quoted(name) => {

@@ -24,15 +24,10 @@ pub(crate) fn base(bytes: &[u8], encoding: Encoding, bits: u64, language: Langua
         Encoding::Utf => {
             let number = whole(false);
             let found = u32::try_from(number).ok().and_then(char::from_u32);
-            let quote = match bytes.len() {
-                1 => "u8",
-                2 => "u",
-                _ => "U",
-            };
-            match (found, language) {
-                (Some(found), Language::Rust) => format!("{number} '{}'", wide(found, '\'')),
-                (Some(found), _) => format!("{number} {quote}'{}'", wide(found, '\'')),
-                (None, _) => number.to_string(),
+            match found {
+                Some(_) if bytes.len() == 1 => format!("{number} '{}'", character(number as u8, '\'')),
+                Some(found) => format!("{number} '{}'", wide(found, '\'')),
+                None => number.to_string(),
             }
         }
         Encoding::Float => match float(bytes) {

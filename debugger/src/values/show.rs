@@ -1,13 +1,14 @@
 //! Values as text, as GDB writes it, and as a tree of what they are made of.
 
-use super::arithmetic::integer;
+use super::arithmetic::{integer, is_signed};
 use super::evaluate::Failure;
 use super::members;
 use super::registers;
 use super::scalar;
 use super::scene::Scene;
-use super::text::{MAX_ELEMENTS, REPEATS, quoted};
+use super::text::{MAX_ELEMENTS, REPEATS};
 use super::types::{ArrayCount, Base, RecordShape, Shape, Ty};
+use super::units::Units;
 use super::value::{Gap, MAX_SIZE, Value};
 use super::{cpp, rust};
 use backtrail_symbolizer::VariableLocation;
@@ -185,6 +186,10 @@ impl<'a> Shower<'a> {
         if bytes.is_empty() {
             return Ok("()".to_owned());
         }
+        if let Some(units) = Units::of(&value.ty).filter(|units| units.is_wide()) {
+            let signed = is_signed(base.encoding);
+            return Ok(units.alone(integer(&bytes, signed, bits).unwrap_or_default()));
+        }
         Ok(scalar::base(&bytes, base.encoding, bits, self.scene.language()))
     }
 
@@ -208,37 +213,41 @@ impl<'a> Shower<'a> {
             }
         }
         let shown = self.with_symbol(at);
-        if at == 0 || !is_text(target) || value.ty.language() == Some(Language::Rust) {
-            return Ok(shown);
-        }
-        Ok(format!("{shown} {}", self.string_at(at)))
+        let units = Units::of(target).filter(|_| at != 0 && value.ty.language() != Some(Language::Rust));
+        Ok(match units {
+            Some(units) => format!("{shown} {}", self.string_and_length(at, units).0),
+            None => shown,
+        })
     }
 
-    /// The string at an address, to its end.
+    /// The string of bytes at an address, to its end.
     pub fn string_at(&self, at: u64) -> String {
-        self.string_and_length(at).0
+        self.string_and_length(at, Units::BYTES).0
     }
 
-    /// The same, and how many bytes it takes with what ends it, or as far as it is shown; `None`: memory ends before it.
-    pub fn string_and_length(&self, at: u64) -> (String, Option<u64>) {
+    /// The string at an address, and how many bytes it takes with what ends it, or as far as it is shown; `None`: memory
+    /// ends before it.
+    pub fn string_and_length(&self, at: u64, units: Units) -> (String, Option<u64>) {
+        let limit = units.size * MAX_ELEMENTS as u64;
         let mut bytes = Vec::new();
         // A string may end just before memory does.
-        for offset in 0..=MAX_ELEMENTS as u64 {
-            let mut byte = [0];
-            if let Err(why) = self.scene.source.memory(at.wrapping_add(offset), &mut byte) {
+        for offset in (0..=limit).step_by(units.size as usize) {
+            let mut wide = [0; 4];
+            let unit = wide.get_mut(..units.size as usize).unwrap_or_default();
+            if let Err(why) = self.scene.source.memory(at.wrapping_add(offset), unit) {
                 let read = match bytes.is_empty() {
                     true => String::new(),
-                    false => quoted(&bytes, false),
+                    false => units.quoted(&bytes, false),
                 };
                 return (format!("{read}<unknown: {why}>"), None);
             }
-            match byte {
-                [0] => return (quoted(&bytes, false), Some(bytes.len() as u64 + 1)),
-                [byte] => bytes.push(byte),
+            if unit.iter().all(|byte| *byte == 0) {
+                return (units.quoted(&bytes, false), Some(offset + units.size));
             }
+            bytes.extend_from_slice(unit);
         }
-        let shown = bytes.get(..MAX_ELEMENTS).unwrap_or(&bytes);
-        (quoted(shown, true), Some(MAX_ELEMENTS as u64))
+        let shown = bytes.get(..limit as usize).unwrap_or(&bytes);
+        (units.quoted(shown, true), Some(limit))
     }
 
     fn reference(&self, value: &Value, target: &Ty, depth: u32) -> Result<Shown, Gap> {
@@ -367,16 +376,17 @@ impl<'a> Shower<'a> {
             self.is_there(value)?;
         }
         let size = element.size().unwrap_or(0);
-        if is_text(element)
-            && matches!(self.letter, None | Some('s'))
-            && value.ty.language() != Some(Language::Rust)
-        {
+        let units = Units::of(element).filter(|_| {
+            matches!(self.letter, None | Some('s')) && value.ty.language() != Some(Language::Rust)
+        });
+        if let Some(units) = units {
             let wanted = count.min(MAX_ELEMENTS as u64 + 1);
-            let mut bytes = value.read(self.scene.source, wanted)?;
-            if count <= MAX_ELEMENTS as u64 && bytes.last() == Some(&0) {
-                bytes.pop();
+            let mut bytes = value.read(self.scene.source, wanted * units.size)?;
+            let last = bytes.len().saturating_sub(units.size as usize);
+            if count <= MAX_ELEMENTS as u64 && bytes.iter().skip(last).all(|byte| *byte == 0) {
+                bytes.truncate(last);
             }
-            return Ok(text(quoted(&bytes, false)));
+            return Ok(text(units.quoted(&bytes, false)));
         }
         let elements = (0..count).map(|number| {
             let element = value.part(element.clone(), number.saturating_mul(size));
@@ -471,19 +481,7 @@ pub(crate) fn text(text: impl Into<String>) -> Shown {
     }
 }
 
-/// Its elements make strings.
-fn is_text(ty: &Ty) -> bool {
-    matches!(
-        ty.shape(),
-        Shape::Base(Base {
-            encoding: Encoding::SignedChar | Encoding::UnsignedChar,
-            size: 1,
-            ..
-        })
-    )
-}
-
-/// `char`, with qualifiers or without, by this very name.
+/// `char`, with qualifiers or without, by this very name, or a wide character.
 fn is_plain_char(ty: &Ty) -> bool {
     let mut ty = ty.clone();
     for _ in 0..4 {
@@ -491,6 +489,9 @@ fn is_plain_char(ty: &Ty) -> bool {
             Some((Some(_), below)) => ty = below,
             _ => break,
         }
+    }
+    if Units::has_letter(&ty) {
+        return true;
     }
     match &ty {
         Ty::Base(base) => *base.name == *"char",

@@ -221,6 +221,14 @@ impl Ty {
         }
     }
 
+    /// The name that it has itself; `None`: it has none.
+    pub fn own_name(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Base(base) => Some(Arc::clone(&base.name)),
+            _ => self.described()?.1.name.clone(),
+        }
+    }
+
     /// What its typedef or qualifier stands before; `None`: it is neither.
     pub fn below(&self) -> Option<(Option<Qualifier>, Self)> {
         let (module, described) = self.described()?;

@@ -243,6 +243,8 @@ fn encoding(entry: &Entry<'_, '_>) -> Encoding {
     };
     match encoding {
         gimli::DW_ATE_signed => Encoding::Signed,
+        // Compilers differ in what they take this one for.
+        gimli::DW_ATE_unsigned if entry.text(gimli::DW_AT_name) == Some(b"char8_t") => Encoding::Utf,
         gimli::DW_ATE_unsigned => Encoding::Unsigned,
         gimli::DW_ATE_signed_char => Encoding::SignedChar,
         gimli::DW_ATE_unsigned_char => Encoding::UnsignedChar,

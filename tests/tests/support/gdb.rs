@@ -1,6 +1,8 @@
 //! Our answers and GDB's on the same core.
 
 use super::Bundle;
+use backtrail_tests::programs::{Variant, find};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -52,4 +54,36 @@ pub fn by_gdb(executable: &Path, bundle: &Bundle, commands: &[&str]) -> Vec<(Str
     }
     let output = gdb.output().unwrap();
     answers(&String::from_utf8_lossy(&output.stdout), MARK)
+}
+
+/// The bundle of a program of the table, with all of its history.
+pub fn recorded(name: &str) -> Bundle {
+    Bundle::recorded(find(name).unwrap(), Variant::Pie, &["--full"]).0
+}
+
+/// Every answer is GDB's, or the one that `otherwise` has for it.
+pub fn compare(name: &str, commands: &[&str], otherwise: &[(&str, &str)]) {
+    if !have_gdb() {
+        return;
+    }
+    let bundle = recorded(name);
+    let executable = backtrail_tests::built(name, Variant::Pie).unwrap();
+    let (ours, theirs) = (ours(&bundle, commands), by_gdb(&executable, &bundle, commands));
+    assert_eq!(ours.len(), commands.len());
+    let otherwise: BTreeMap<&str, &str> = otherwise.iter().copied().collect();
+    let mut differences = Vec::new();
+    for ((command, our), (_, their)) in ours.iter().zip(&theirs) {
+        // What a frame's heading looks like is no value.
+        if command.starts_with("frame") || command.starts_with("up") {
+            continue;
+        }
+        let expected = match otherwise.get(command.as_str()) {
+            Some(text) => text.lines().map(str::to_owned).collect(),
+            None => their.clone(),
+        };
+        if *our != expected {
+            differences.push(format!("{command}\n  ours: {our:#?}\n  expected: {expected:#?}"));
+        }
+    }
+    assert!(differences.is_empty(), "{name}\n{}", differences.join("\n"));
 }
