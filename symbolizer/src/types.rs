@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Names an entry in the debug information of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryId {
-    /// From the start of `.debug_info`.
+    /// From the start of `.debug_info`; `.debug_types` is taken to stand behind it.
     pub(crate) offset: usize,
     /// Of the supplementary file.
     pub(crate) supplementary: bool,
@@ -73,7 +73,7 @@ pub enum TypeKind {
     /// A function.
     Function {
         result: Option<EntryId>,
-        parameters: Vec<Option<EntryId>>,
+        parameters: Vec<Parameter>,
         /// It takes more arguments, or it is not stated which.
         variadic: bool,
         prototyped: bool,
@@ -82,6 +82,15 @@ pub enum TypeKind {
     Unspecified,
     /// A pointer to a member, and what else is not understood.
     Other(&'static str),
+}
+
+/// A parameter of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its type.
+    pub entry: Option<EntryId>,
+    /// The compiler added it, as `this`.
+    pub artificial: bool,
 }
 
 /// How many elements a dimension of an array has.
@@ -146,8 +155,38 @@ pub struct Record {
     pub variants: Option<Variants>,
     /// The types that it was instantiated with.
     pub arguments: Vec<TemplateArgument>,
-    /// It has member functions.
-    pub methods: bool,
+    /// Its member functions, as they are declared.
+    pub methods: Vec<Method>,
+    /// The typedefs in it.
+    pub typedefs: Vec<MemberTypedef>,
+    /// Other types are declared in it.
+    pub nested: bool,
+}
+
+/// A member function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Method {
+    /// What it is called, without the scopes around it.
+    pub name: Arc<str>,
+    /// It as a type.
+    pub entry: EntryId,
+    /// It is called by what the object is.
+    pub is_virtual: bool,
+    /// The compiler added it.
+    pub artificial: bool,
+    /// Who may name it.
+    pub access: Access,
+}
+
+/// A typedef in a record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemberTypedef {
+    /// What it is called, without the scopes around it.
+    pub name: Arc<str>,
+    /// What it stands for.
+    pub target: Option<EntryId>,
+    /// Who may name it.
+    pub access: Access,
 }
 
 /// What a record is declared with.
@@ -182,6 +221,8 @@ pub struct Member {
     pub place: MemberPlace,
     /// It is a base class.
     pub base: bool,
+    /// It is a virtual base: all bases that have it share one.
+    pub is_virtual: bool,
     /// The alignment that the source asks for.
     pub alignment: Option<u64>,
     /// The compiler added it.
@@ -211,8 +252,10 @@ pub enum MemberPlace {
         /// How many.
         size: u64,
     },
-    /// It depends on the object: that of a virtual base.
-    Dynamic,
+    /// Where the expression says, of the object's address: that of a virtual base.
+    Computed(LocationExpression),
+    /// It is not stated in a way that is understood.
+    Unknown,
     /// Not in the record: static, by the entry that declares it.
     Static(EntryId),
 }

@@ -92,6 +92,22 @@ impl SymbolFile {
         })
     }
 
+    /// The address of a member of the object at an address, where the member's place depends on the object.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub fn member_at(
+        &self,
+        expression: &LocationExpression,
+        object: u64,
+        frame: &dyn FrameState,
+    ) -> Result<u64, Unknown> {
+        self.cell.with_dependent(|_, tables| {
+            let debug = tables.debug().ok_or("the file has no DWARF")?;
+            debug.member_at(expression, object, frame)
+        })
+    }
+
     /// The call that returns to `at`, as its caller describes it.
     #[must_use]
     pub fn call_site(&self, at: Svma) -> Option<CallSite> {

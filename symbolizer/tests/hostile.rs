@@ -89,7 +89,13 @@ fn follow(symbols: &SymbolFile, entry: Option<EntryId>, depth: u32) {
                 if let MemberPlace::Static(declaration) = member.place {
                     let _ = symbols.definition_of(declaration);
                 }
+                if let MemberPlace::Computed(expression) = &member.place {
+                    let _ = symbols.member_at(expression, 0x1000, &AllKnown);
+                }
                 follow(symbols, member.entry, depth + 2);
+            }
+            for method in record.methods.iter().take(10) {
+                follow(symbols, Some(method.entry), depth + 2);
             }
         }
         TypeKind::Array {
@@ -105,7 +111,12 @@ fn follow(symbols: &SymbolFile, entry: Option<EntryId>, depth: u32) {
         TypeKind::Function {
             result, parameters, ..
         } => {
-            for parameter in parameters.iter().take(10).chain([result]) {
+            for parameter in parameters
+                .iter()
+                .take(10)
+                .map(|parameter| &parameter.entry)
+                .chain([result])
+            {
                 follow(symbols, *parameter, depth + 2);
             }
         }

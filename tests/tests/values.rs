@@ -355,7 +355,7 @@ fn containers_of_cpp_are_gdbs() {
         "whatis doubles",
         "whatis size",
         "whatis words",
-        "ptype item",
+        "ptype/r item",
         "ptype size",
         "p size",
         "p (shop::Size)0",

@@ -473,6 +473,9 @@ impl Scene<'_> {
 
     fn cast(&self, value: Value, ty: Ty) -> Evaluated {
         let value = self.without_reference(value)?;
+        if let Some(found) = self.cast_class(&value, &ty)? {
+            return Ok(found);
+        }
         match ty.shape() {
             Shape::Base(_) | Shape::Enumeration(..) | Shape::Pointer(PointerKind::Pointer, _) => {
                 if self.target(&value).is_some() {

@@ -1,11 +1,11 @@
 //! Types with what they are made of, as `ptype` shows them.
 
+use super::expanded_class::{self, Labels, word};
+use super::expanded_rust;
 use super::names::{Spell, Word, declare_with};
 use super::scalar::path_of;
 use super::types::{RecordShape, Shape, Ty};
-use backtrail_symbolizer::types::{
-    Access, Enumeration, Keyword, Language, Member, MemberPlace, Type, TypeKind,
-};
+use backtrail_symbolizer::types::{Enumeration, Language, Member, MemberPlace, Type, TypeKind};
 
 /// More members and enumerators are left out.
 const MAX_SHOWN: usize = 4096;
@@ -23,6 +23,9 @@ pub(crate) fn expanded(ty: &Ty) -> String {
 fn spelled(ty: &Ty, show: i32, level: usize) -> Option<String> {
     if ty.below().is_some() {
         return None;
+    }
+    if ty.language() == Some(Language::Rust) {
+        return (show > 0).then(|| expanded_rust::spelled(ty)).flatten();
     }
     match ty.shape() {
         Shape::Record(record) if show > 0 || show == 0 && record.described.name.is_none() => {
@@ -79,14 +82,10 @@ fn record_text(record: &RecordShape, show: i32, level: usize) -> String {
         .iter()
         .filter(|member| member.base)
         .map(|member| {
-            let dynamic = if member.place == MemberPlace::Dynamic {
-                "virtual "
-            } else {
-                ""
-            };
+            let dynamic = if member.is_virtual { "virtual " } else { "" };
             format!(
                 "{} {dynamic}{}",
-                access(member.access),
+                word(member.access),
                 record.ty(member.entry).name()
             )
         })
@@ -99,17 +98,11 @@ fn record_text(record: &RecordShape, show: i32, level: usize) -> String {
     if described.declaration {
         text.push_str(&line("<incomplete type>", level + 4));
     }
-    let sections = needs_sections(record);
-    let mut section = None;
+    let mut labels = Labels::new(record, level);
     let own = described.members.iter().filter(|member| !member.base);
-    let mut empty = true;
     for member in own.filter(|member| !is_hidden(member)).take(MAX_SHOWN) {
-        empty = false;
-        if sections && section != Some(member.access) {
-            text.push_str(&line(&format!("{}:", access(member.access)), level + 2));
-            section = Some(member.access);
-        }
-        let word = if matches!(member.place, MemberPlace::Static(_)) {
+        text.push_str(&labels.before(member.access));
+        let storage = if matches!(member.place, MemberPlace::Static(_)) {
             "static "
         } else {
             ""
@@ -124,16 +117,13 @@ fn record_text(record: &RecordShape, show: i32, level: usize) -> String {
             body: &|base| spelled(base, show - 1, level + 4),
         };
         let declared = declare_with(&record.ty(member.entry), name.to_owned(), spell);
-        text.push_str(&line(&format!("{word}{declared}{bits};"), level + 4));
+        text.push_str(&line(&format!("{storage}{declared}{bits};"), level + 4));
     }
-    if empty && !described.declaration && described.variants.is_none() {
+    text.push_str(&expanded_class::methods(record, &mut labels, level));
+    text.push_str(&expanded_class::typedefs(record, &mut labels, level));
+    let empty = described.members.is_empty() && described.methods.is_empty() && described.typedefs.is_empty();
+    if empty && !described.declaration {
         text.push_str(&line("<no data fields>", level + 4));
-    }
-    for variant in described.variants.iter().flat_map(|variants| &variants.variants) {
-        for member in &variant.members {
-            let name = member.name.as_deref().unwrap_or_default();
-            text.push_str(&line(&format!("{name},"), level + 4));
-        }
     }
     text.push_str(&" ".repeat(level));
     text.push('}');
@@ -149,30 +139,7 @@ fn is_hidden(member: &Member) -> bool {
             .is_some_and(|name| name.starts_with("_vptr"))
 }
 
-fn line(text: &str, indent: usize) -> String {
+/// A line, indented.
+pub(super) fn line(text: &str, indent: usize) -> String {
     format!("{}{text}\n", " ".repeat(indent))
-}
-
-/// Who may name the members is said where it is not the same for all, or not what the keyword says.
-fn needs_sections(record: &RecordShape) -> bool {
-    if record.described.language != Language::Cpp {
-        return false;
-    }
-    let described = record.record();
-    let mut own = described
-        .members
-        .iter()
-        .filter(|member| !member.base && !is_hidden(member));
-    match described.keyword {
-        Keyword::Class => own.any(|member| member.access != Access::Private),
-        _ => own.any(|member| member.access != Access::Public),
-    }
-}
-
-fn access(access: Access) -> &'static str {
-    match access {
-        Access::Public => "public",
-        Access::Protected => "protected",
-        Access::Private => "private",
-    }
 }

@@ -4,7 +4,7 @@
 use super::arithmetic::{integer, is_signed};
 use super::scene::Scene;
 use super::types::{RecordShape, Shape};
-use super::value::{Bits, Gap, Value};
+use super::value::{Bits, Data, Gap, Value};
 use backtrail_symbolizer::types::{Encoding, Member, MemberPlace};
 
 /// Records in records are searched this deep.
@@ -23,7 +23,21 @@ pub(crate) fn value_of(scene: &Scene<'_>, record: &RecordShape, whole: &Value, m
             });
             part
         }
-        MemberPlace::Dynamic => Value::gap(ty, Gap::Unknown("where a virtual base is, is not read".into())),
+        MemberPlace::Computed(expression) => match (whole.address(), &whole.data) {
+            (Some(object), _) => match scene.member_at(expression, object, &record.module) {
+                Ok(at) => Value::at(ty, at),
+                Err(why) => Value::gap(ty, Gap::Unknown(why)),
+            },
+            (None, Data::Gap(gap)) => Value::gap(ty, gap.clone()),
+            (None, _) => {
+                let why = "where a virtual base is depends on where the object is, and it is not in memory";
+                Value::gap(ty, Gap::Unknown(why.into()))
+            }
+        },
+        MemberPlace::Unknown => {
+            let why = "where it is in its object is not stated in a way that is understood";
+            Value::gap(ty, Gap::Unknown(why.into()))
+        }
         MemberPlace::Static(declaration) => match record.module.file.definition_of(*declaration) {
             Some(variable) => scene.value_of(&variable, &record.module),
             None => Value::gap(ty, Gap::OptimizedOut),

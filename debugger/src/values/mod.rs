@@ -4,9 +4,12 @@
 //! core at the crash, and before it what the code gives away. A value that is not certain is `<unknown: why>`.
 
 mod arithmetic;
+mod casts;
 mod cpp;
 mod evaluate;
 mod expanded;
+mod expanded_class;
+mod expanded_rust;
 mod float;
 mod frame;
 mod layout;

@@ -156,7 +156,7 @@ fn declare(ty: &Ty, inner: String, depth: u32, spell: Spell<'_>) -> String {
         } => {
             let mut names: Vec<String> = parameters
                 .iter()
-                .map(|parameter| declare(&target(*parameter), String::new(), depth + 1, PLAIN))
+                .map(|parameter| declare(&target(parameter.entry), String::new(), depth + 1, PLAIN))
                 .collect();
             if *variadic && !names.is_empty() {
                 names.push("...".to_owned());

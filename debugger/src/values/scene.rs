@@ -281,6 +281,20 @@ impl<'a> Scene<'a> {
         module.file.evaluate(expression, frame_base, &state)
     }
 
+    /// The address of a member of an object, where it depends on the object.
+    pub fn member_at(
+        &self,
+        expression: &LocationExpression,
+        object: u64,
+        module: &Arc<ModuleRef>,
+    ) -> std::result::Result<u64, Unknown> {
+        let state = ModuleState {
+            source: self.source,
+            module,
+        };
+        module.file.member_at(expression, object, &state)
+    }
+
     fn assembled(&self, pieces: &[Piece], ty: Ty) -> Value {
         if let [
             Piece {

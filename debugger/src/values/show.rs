@@ -14,7 +14,7 @@ use super::{cpp, rust};
 use backtrail_symbolizer::VariableLocation;
 use backtrail_symbolizer::types::{Encoding, Language, MemberPlace, PointerKind, TypeKind};
 use serde::Serialize;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 /// Records in records are shown this deep.
 const MAX_DEPTH: u32 = 20;
@@ -82,6 +82,10 @@ pub(crate) struct Shower<'a> {
     /// Types of libraries are shown as they are inside.
     pub raw: bool,
     parts: Cell<usize>,
+    /// The virtual bases of the object that is shown, each of which is shown once.
+    virtual_bases: RefCell<Vec<String>>,
+    /// What is shown next is a base of the object.
+    base_next: Cell<bool>,
 }
 
 impl<'a> Shower<'a> {
@@ -92,6 +96,8 @@ impl<'a> Shower<'a> {
             letter: letter.filter(|letter| *letter != 's'),
             raw: false,
             parts: Cell::new(0),
+            virtual_bases: RefCell::default(),
+            base_next: Cell::new(false),
         }
     }
 
@@ -288,6 +294,25 @@ impl<'a> Shower<'a> {
     }
 
     fn record(&self, value: &Value, record: &RecordShape, depth: u32) -> Result<Shown, Gap> {
+        if self.base_next.take() {
+            return self.record_or_base(value, record, depth);
+        }
+        let outer = self.virtual_bases.take();
+        let shown = self.record_or_base(value, record, depth);
+        self.virtual_bases.replace(outer);
+        shown
+    }
+
+    /// The virtual base is to be shown: no other base of the object has shown it.
+    fn is_first(&self, base: &Ty) -> bool {
+        let name = base.name();
+        let mut bases = self.virtual_bases.borrow_mut();
+        let first = !bases.contains(&name);
+        bases.push(name);
+        first
+    }
+
+    fn record_or_base(&self, value: &Value, record: &RecordShape, depth: u32) -> Result<Shown, Gap> {
         self.is_there(value)?;
         if record.record().declaration {
             return Ok(text("<incomplete type>"));
@@ -309,7 +334,11 @@ impl<'a> Shower<'a> {
             return rust::record(self, value, record, depth);
         }
         let mut shown: Vec<ShownMember> = Vec::new();
-        for member in &record.record().members {
+        let members = &record.record().members;
+        for member in members {
+            if member.is_virtual && !self.is_first(&record.ty(member.entry)) {
+                continue;
+            }
             let inner = members::value_of(self.scene, record, value, member);
             let is_static = matches!(member.place, MemberPlace::Static(_));
             let name = match (&member.name, member.base) {
@@ -325,23 +354,27 @@ impl<'a> Shower<'a> {
                 shown.text = "...".to_owned();
                 shown
             } else {
-                self.show(&inner, depth + 1)
+                self.base_next.set(member.base);
+                // A number's form is not that of a pointer to a table of virtual functions.
+                let plain = name.starts_with("_vptr").then(|| Shower::new(self.scene, None));
+                let inner = plain.as_ref().unwrap_or(self).show(&inner, depth + 1);
+                self.base_next.set(false);
+                inner
             };
             shown.push(ShownMember::new(name, inner));
         }
-        let parts: Vec<String> = shown
+        let mut parts: Vec<String> = shown
             .iter()
             .map(|member| match member.name.as_str() {
                 "" => member.value.text.clone(),
                 name => format!("{name} = {}", member.value.text),
             })
             .collect();
-        let body = match parts.is_empty() {
-            true => "<No data fields>".to_owned(),
-            false => parts.join(", "),
-        };
+        if members.iter().all(|member| member.base) {
+            parts.push("<No data fields>".to_owned());
+        }
         Ok(Shown {
-            text: format!("{{{body}}}"),
+            text: format!("{{{}}}", parts.join(", ")),
             members: shown,
             ..Shown::default()
         })

@@ -140,7 +140,9 @@ impl RecordShape {
             members: Vec::new(),
             variants: None,
             arguments: Vec::new(),
-            methods: false,
+            methods: Vec::new(),
+            typedefs: Vec::new(),
+            nested: false,
         };
         match &self.described.kind {
             TypeKind::Record(record) => record,

@@ -22,6 +22,8 @@ const DAMAGED: Unknown = Unknown::Borrowed("its location expression is malformed
 struct Surroundings<'a> {
     frame_base: Option<&'a LocationExpression>,
     frame: &'a dyn FrameState,
+    /// What is on the stack before the first operation.
+    object: Option<u64>,
     depth: u32,
 }
 
@@ -36,9 +38,34 @@ impl<'d> DebugInfo<'d> {
         let around = Surroundings {
             frame_base,
             frame,
+            object: None,
             depth: 0,
         };
         self.evaluate_in(expression, around)
+    }
+
+    /// The address of a member of the object at an address (DWARF 5, section 5.7.6).
+    pub fn member_at(
+        &self,
+        expression: &LocationExpression,
+        object: u64,
+        frame: &dyn FrameState,
+    ) -> Result<u64, Unknown> {
+        let around = Surroundings {
+            frame_base: None,
+            frame,
+            object: Some(object),
+            depth: 0,
+        };
+        match self.evaluate_in(expression, around)?.as_slice() {
+            [
+                Piece {
+                    place: Place::Memory(address),
+                    ..
+                },
+            ] => Ok(*address),
+            _ => Err(DAMAGED),
+        }
     }
 
     fn evaluate_in(
@@ -54,6 +81,9 @@ impl<'d> DebugInfo<'d> {
         let code = gimli::Expression(Slice::new(&expression.code, LittleEndian));
         let mut evaluation = code.evaluation(unit.encoding());
         evaluation.set_max_iterations(MAX_OPERATIONS);
+        if let Some(object) = around.object {
+            evaluation.set_initial_value(object);
+        }
         let malformed = |_| DAMAGED;
         let mut state = evaluation.evaluate().map_err(malformed)?;
         for _ in 0..MAX_QUESTIONS {
@@ -123,6 +153,7 @@ impl<'d> DebugInfo<'d> {
             .ok_or("the function does not state its frame, or has not set it up yet")?;
         let inner = Surroundings {
             frame_base: None,
+            object: None,
             depth: around.depth + 1,
             ..around
         };

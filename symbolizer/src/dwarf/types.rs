@@ -4,8 +4,8 @@ use super::entry::{Entry, budget};
 use super::index::NameKind;
 use super::{Budget, DebugInfo};
 use crate::types::{
-    Access, Count, Encoding, EntryId, Enumeration, Keyword, Language, Member, MemberPlace, PointerKind,
-    Qualifier, Record, TemplateArgument, Type, TypeKind, Variant, Variants,
+    Access, Count, Encoding, EntryId, Enumeration, Keyword, Language, Member, MemberPlace, MemberTypedef,
+    Method, Parameter, PointerKind, Qualifier, Record, TemplateArgument, Type, TypeKind, Variant, Variants,
 };
 use gimli::{AttributeValue, DwTag};
 
@@ -13,6 +13,7 @@ impl<'d> DebugInfo<'d> {
     /// The type that an entry describes.
     pub fn type_at(&self, id: EntryId) -> Option<Type> {
         let entry = self.entry(id)?;
+        let entry = self.in_type_unit(&entry).unwrap_or(entry);
         let budget = budget();
         let kind = self.type_kind(&entry, &budget)?;
         let name = match kind {
@@ -26,6 +27,11 @@ impl<'d> DebugInfo<'d> {
             alignment: entry.number(gimli::DW_AT_alignment),
             language: language(&entry),
         })
+    }
+
+    /// The description of a type that is only declared where it is used, in the unit of its signature (DWARF 5, section 7.32).
+    fn in_type_unit(&self, entry: &Entry<'_, 'd>) -> Option<Entry<'_, 'd>> {
+        self.entry(entry.reference(gimli::DW_AT_signature)?)
     }
 
     /// The definition of the type of this name; `None` also where units define several that are not the same, and that
@@ -124,7 +130,16 @@ impl<'d> DebugInfo<'d> {
                     entry: child.reference(gimli::DW_AT_type),
                     value: constant(&child),
                 }),
-                gimli::DW_TAG_subprogram => record.methods |= !child.flag(gimli::DW_AT_artificial),
+                gimli::DW_TAG_subprogram => record.methods.extend(method(&child, default)),
+                gimli::DW_TAG_typedef => record.typedefs.extend(child.name().map(|name| MemberTypedef {
+                    name,
+                    target: child.reference(gimli::DW_AT_type),
+                    access: access(&child, default),
+                })),
+                gimli::DW_TAG_structure_type
+                | gimli::DW_TAG_class_type
+                | gimli::DW_TAG_union_type
+                | gimli::DW_TAG_enumeration_type => record.nested = true,
                 _ => {}
             }
         }
@@ -195,7 +210,10 @@ impl<'d> DebugInfo<'d> {
         let parameters = children
             .iter()
             .filter(|child| child.tag() == gimli::DW_TAG_formal_parameter)
-            .map(|child| child.reference(gimli::DW_AT_type))
+            .map(|child| Parameter {
+                entry: child.reference(gimli::DW_AT_type),
+                artificial: child.flag(gimli::DW_AT_artificial),
+            })
             .collect();
         TypeKind::Function {
             result: described.reference(gimli::DW_AT_type),
@@ -317,15 +335,41 @@ fn member(entry: &Entry<'_, '_>, default: Access) -> Option<Member> {
             member_place(entry)
         },
         base,
+        is_virtual: base && is_virtual(entry),
         alignment: entry.number(gimli::DW_AT_alignment),
         artificial: entry.flag(gimli::DW_AT_artificial),
-        access: match entry.value(gimli::DW_AT_accessibility) {
-            Some(AttributeValue::Accessibility(gimli::DW_ACCESS_public)) => Access::Public,
-            Some(AttributeValue::Accessibility(gimli::DW_ACCESS_protected)) => Access::Protected,
-            Some(AttributeValue::Accessibility(gimli::DW_ACCESS_private)) => Access::Private,
-            _ => default,
-        },
+        access: access(entry, default),
     })
+}
+
+/// Who may name an entry (DWARF 5, section 2.9).
+fn access(entry: &Entry<'_, '_>, default: Access) -> Access {
+    match entry.value(gimli::DW_AT_accessibility) {
+        Some(AttributeValue::Accessibility(gimli::DW_ACCESS_public)) => Access::Public,
+        Some(AttributeValue::Accessibility(gimli::DW_ACCESS_protected)) => Access::Protected,
+        Some(AttributeValue::Accessibility(gimli::DW_ACCESS_private)) => Access::Private,
+        _ => default,
+    }
+}
+
+/// A member function (DWARF 5, section 5.7.7).
+fn method(entry: &Entry<'_, '_>, default: Access) -> Option<Method> {
+    Some(Method {
+        name: entry.name()?,
+        entry: entry.id(),
+        is_virtual: is_virtual(entry),
+        artificial: entry.flag(gimli::DW_AT_artificial),
+        access: access(entry, default),
+    })
+}
+
+fn is_virtual(entry: &Entry<'_, '_>) -> bool {
+    matches!(
+        entry.value(gimli::DW_AT_virtuality),
+        Some(AttributeValue::Virtuality(
+            gimli::DW_VIRTUALITY_virtual | gimli::DW_VIRTUALITY_pure_virtual
+        ))
+    )
 }
 
 fn member_place(entry: &Entry<'_, '_>) -> MemberPlace {
@@ -334,9 +378,14 @@ fn member_place(entry: &Entry<'_, '_>) -> MemberPlace {
         Some(value) => match number(value).or_else(|| plain_offset(value)) {
             Some(offset) => match u64::try_from(offset) {
                 Ok(offset) => offset,
-                Err(_) => return MemberPlace::Dynamic,
+                Err(_) => return MemberPlace::Unknown,
             },
-            None => return MemberPlace::Dynamic,
+            // Of an object's address (DWARF 5, section 5.7.6).
+            None => {
+                return entry
+                    .location_expression(value)
+                    .map_or(MemberPlace::Unknown, MemberPlace::Computed);
+            }
         },
     };
     let Some(size) = entry.number(gimli::DW_AT_bit_size) else {
@@ -357,7 +406,7 @@ fn member_place(entry: &Entry<'_, '_>) -> MemberPlace {
         .number(gimli::DW_AT_byte_size)
         .and_then(|storage| storage.checked_mul(8));
     let offset = storage.and_then(|storage| start.checked_add(storage)?.checked_sub(bits.checked_add(size)?));
-    offset.map_or(MemberPlace::Dynamic, |offset| MemberPlace::Bits { offset, size })
+    offset.map_or(MemberPlace::Unknown, |offset| MemberPlace::Bits { offset, size })
 }
 
 /// `DW_OP_plus_uconst N`, which older producers write.

@@ -45,7 +45,7 @@ pub fn by_gdb(executable: &Path, bundle: &Bundle, commands: &[&str]) -> Vec<(Str
     let mut gdb = Command::new("gdb");
     gdb.args(["-nx", "-q", "-batch", "-iex", "set debuginfod enabled off"])
         .args(["-iex", "set auto-load safe-path /"])
-        .args(["-ex", "set print type methods off", "-ex"])
+        .arg("-ex")
         .arg(format!("file {}", executable.display()))
         .arg("-ex")
         .arg(format!("core-file {}", bundle.path.join("core").display()));
