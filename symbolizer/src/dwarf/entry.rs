@@ -152,6 +152,9 @@ impl<'i, 'd> Entry<'i, 'd> {
             }
             AttributeValue::DebugInfoRef(offset) => (offset.0, self.supplementary),
             AttributeValue::DebugInfoRefSup(offset) => (offset.0, true),
+            AttributeValue::DebugTypesRef(signature) => {
+                (*self.info.signatures.get(&signature.0)?, self.supplementary)
+            }
             _ => return None,
         };
         Some(EntryId {

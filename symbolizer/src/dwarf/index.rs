@@ -134,13 +134,12 @@ impl<'d> UnitIndex<'d> {
         let flag = |name| matches!(die.attr_value(name), Some(gimli::AttributeValue::Flag(true)));
         let mut name = text(gimli::DW_AT_name);
         let mut scope = around.scope;
-        if let (None, Some(gimli::AttributeValue::UnitRef(origin))) =
-            (name, die.attr_value(gimli::DW_AT_specification))
+        if let Some(gimli::AttributeValue::UnitRef(origin)) = die.attr_value(gimli::DW_AT_specification)
+            && let Some(declared) = self.named_at(origin.0)
         {
             // What is defined outside of its scope is declared in it, before.
-            let declared = self.named_at(origin.0);
-            name = declared.map(|declared| declared.name);
-            scope = declared.and_then(|declared| declared.scope);
+            name = name.or(Some(declared.name));
+            scope = declared.scope;
         }
         if die.tag() == gimli::DW_TAG_namespace {
             name = name.or(Some(b"(anonymous namespace)"));

@@ -19,10 +19,11 @@ use crate::range_map::RangeMap;
 use crate::source::{Elf, Source};
 use crate::{LineRow, SourceLocation};
 use dies::{InlinedCall, PhysicalFunction, UnitFunctions};
-use gimli::LittleEndian;
+use gimli::{LittleEndian, UnitType};
 use index::UnitIndex;
 use lines::{LineProgram, LineTable};
 use named::AllNames;
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -38,8 +39,10 @@ type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
 /// All units of a file.
 pub(crate) struct DebugInfo<'d> {
     dwarf: Dwarf<'d>,
-    /// In the order of the section.
+    /// In the order of the sections: `.debug_types` is taken to stand behind `.debug_info`.
     units: Vec<LazyUnit<'d>>,
+    /// Where the type is that a signature names.
+    signatures: FxHashMap<u64, usize>,
     programs: Vec<LineProgram<'d>>,
     /// Numbers in `units` by address.
     map: RangeMap,
@@ -54,7 +57,7 @@ pub(crate) struct DebugInfo<'d> {
 
 struct LazyUnit<'d> {
     unit: Unit<'d>,
-    /// Where it is in `.debug_info`.
+    /// Where it is in `.debug_info`, and behind that in `.debug_types`.
     extent: Range<usize>,
     /// Number in `programs`.
     program: Option<usize>,
@@ -102,6 +105,11 @@ impl<'d> DebugInfo<'d> {
         while let Ok(Some(header)) = all.next() {
             headers.push(header);
         }
+        let types = source.section(elf, ".debug_info").len();
+        let mut all = dwarf.type_units();
+        while let Ok(Some(header)) = all.next() {
+            headers.push(header);
+        }
         if headers.is_empty() {
             return None;
         }
@@ -110,7 +118,10 @@ impl<'d> DebugInfo<'d> {
         let units: Vec<_> = headers
             .into_iter()
             .filter_map(|header| {
-                let start = header.debug_info_offset()?.0;
+                let start = match header.debug_info_offset() {
+                    Some(offset) => offset.0,
+                    None => types.checked_add(header.debug_types_offset()?.0)?,
+                };
                 let extent = start..start.checked_add(header.length_including_self())?;
                 let unit = Unit::open(&dwarf, header, &tables, &budget)?;
                 Some(LazyUnit {
@@ -122,9 +133,23 @@ impl<'d> DebugInfo<'d> {
                 })
             })
             .collect();
+        let mut signatures = FxHashMap::default();
+        for unit in &units {
+            if let UnitType::Type {
+                type_signature,
+                type_offset,
+            } = unit.unit.gimli.header.type_()
+            {
+                // All units of one signature describe the same type.
+                signatures
+                    .entry(type_signature.0)
+                    .or_insert(unit.extent.start.saturating_add(type_offset.0));
+            }
+        }
         let mut info = Self {
             dwarf,
             units,
+            signatures,
             programs: Vec::new(),
             map: RangeMap::default(),
             code,

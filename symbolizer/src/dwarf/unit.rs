@@ -48,16 +48,18 @@ impl AbbreviationTables {
 }
 
 impl<'d> Unit<'d> {
-    /// Reads the root entry. `None` for units without code (types) and damaged ones.
+    /// Reads the root entry. `None` for damaged units and those of files that were split off.
     pub fn open(
         dwarf: &Dwarf<'d>,
         header: UnitHeader<Slice<'d>>,
         tables: &AbbreviationTables,
         budget: &Budget,
     ) -> Option<Self> {
-        if matches!(header.type_(), UnitType::Type { .. } | UnitType::SplitType { .. }) {
+        if matches!(header.type_(), UnitType::SplitType { .. }) {
             return None;
         }
+        // A type unit has no code, and shares the line program of another unit for the names of files.
+        let is_type = matches!(header.type_(), UnitType::Type { .. });
         let abbreviations = tables.0.get(&header.debug_abbrev_offset().0)?.clone()?;
         let (encoding, file_type) = (header.encoding(), dwarf.file_type);
         let mut unit = gimli::Unit {
@@ -98,7 +100,9 @@ impl<'d> Unit<'d> {
                 ) => {
                     unit.rnglists_base = base;
                 }
-                (gimli::DW_AT_stmt_list, AttributeValue::DebugLineRef(offset)) => line_program = Some(offset),
+                (gimli::DW_AT_stmt_list, AttributeValue::DebugLineRef(offset)) if !is_type => {
+                    line_program = Some(offset);
+                }
                 (gimli::DW_AT_GNU_dwo_name, _) => split = true,
                 _ => {}
             }
