@@ -11,7 +11,7 @@ use backtrail_symbolizer::{
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{C, CPP, build};
+use support::{C, CLASSES, CPP, build};
 
 /// A small generator (splitmix64), so that a failure can be had again.
 struct Random(u64);
@@ -176,7 +176,17 @@ fn ask_everything(bytes: Vec<u8>) {
         let _ = (symbols.makes_no_tail_calls(at), symbols.data_at(at));
         follow(&symbols, symbols.function_type(at), 0);
     }
-    for name in ["counter", "sink", "ns::x", "table", "main", "int", "a::b<c>::d"] {
+    for name in [
+        "counter",
+        "sink",
+        "ns::x",
+        "table",
+        "main",
+        "int",
+        "a::b<c>::d",
+        "ns::Duck",
+        "Animal",
+    ] {
         for global in symbols.globals_named(name, None) {
             match global {
                 Global::Variable(variable) => look_at(&symbols, &variable, None),
@@ -253,6 +263,16 @@ fn damaged_c_plus_plus() {
         return;
     };
     mutate(&std::fs::read(&built.program).unwrap(), 3, 200);
+}
+
+#[test]
+fn damaged_type_units() {
+    for (seed, version) in [(6, "-gdwarf-4"), (7, "-gdwarf-5")] {
+        let Some(built) = build("c++", "cc", CLASSES, &[version, "-fdebug-types-section"]) else {
+            return;
+        };
+        mutate(&std::fs::read(&built.program).unwrap(), seed, 300);
+    }
 }
 
 /// Only `.eh_frame_hdr` and `.eh_frame`, asked at every address.

@@ -76,6 +76,25 @@ int main(int argc, char **)
 }
 "#;
 
+/// A C++ program with a virtual base, member functions and types in types.
+pub const CLASSES: &str = r#"namespace ns {
+struct Animal { int legs = 4; virtual ~Animal() {} static int made; };
+int Animal::made = 1;
+class Duck : public virtual Animal {
+public:
+    typedef int Age;
+    struct Nest { Age since; };
+    int age() const { return own + nest.since; }
+    static Duck *make() { return nullptr; }
+private:
+    Age own = 3;
+    Nest nest = {5};
+};
+}
+
+int main() { ns::Duck duck; return duck.age() + (ns::Duck::make() == nullptr); }
+"#;
+
 /// A Rust program with a module, a trait, a generic function and a closure.
 pub const RUST: &str = r#"
 mod shapes {
