@@ -26,6 +26,7 @@ mod scene;
 mod show;
 mod source;
 mod text;
+mod thread_local;
 mod truth;
 mod types;
 mod units;

@@ -3,6 +3,7 @@
 use super::frame::SelectedFrame;
 use super::parser::Names;
 use super::source::ValueSource;
+use super::thread_local::Linker;
 use super::types::{ModuleRef, Ty};
 use super::value::{Bytes, Data, Gap, MAX_SIZE, Value};
 use crate::error::{Error, Result};
@@ -276,6 +277,7 @@ impl<'a> Scene<'a> {
         };
         let state = ModuleState {
             source: self.source,
+            modules: &self.modules,
             module,
         };
         module.file.evaluate(expression, frame_base, &state)
@@ -290,6 +292,7 @@ impl<'a> Scene<'a> {
     ) -> std::result::Result<u64, Unknown> {
         let state = ModuleState {
             source: self.source,
+            modules: &self.modules,
             module,
         };
         module.file.member_at(expression, object, &state)
@@ -478,6 +481,7 @@ impl Names for Scene<'_> {
 /// What expressions of a module's variables ask.
 struct ModuleState<'a> {
     source: &'a dyn ValueSource,
+    modules: &'a [Arc<ModuleRef>],
     module: &'a ModuleRef,
 }
 
@@ -503,9 +507,7 @@ impl FrameState for ModuleState<'_> {
         let executable =
             entry.is_some_and(|entry| self.module.file.contains_code(entry.to_svma(self.module.bias)));
         if !executable {
-            return Err(
-                "where a shared library's thread-local data is, only its dynamic linker knows".into(),
-            );
+            return Linker::new(self.source, self.modules)?.address(self.module, pointer, offset);
         }
         let block = self.module.file.thread_local_block();
         let size = block.ok_or("the module has no thread-local data")?;
