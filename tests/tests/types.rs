@@ -3,7 +3,8 @@
 
 mod support;
 
-use support::gdb::{compare, ours, recorded};
+use backtrail_tests::programs::{Program, find};
+use support::gdb::{compare, compare_built, ours, recorded};
 
 #[test]
 fn characters_of_every_width_are_gdbs() {
@@ -127,9 +128,17 @@ fn objects_with_virtual_bases_and_casts_between_classes_are_gdbs() {
 /// Types in units of their own (`-fdebug-types-section`), of DWARF 4 and of DWARF 5, are as any others.
 #[test]
 fn types_in_units_of_their_own_are_gdbs() {
-    for name in ["classes_types4", "classes_types5"] {
-        compare(name, &CLASSES, &[]);
-        compare(name, &OBJECTS, &[]);
+    let built = |name: &str, flags: &'static [&'static str]| Program {
+        flags,
+        ..*find(name).unwrap()
+    };
+    let classes: [&[&str]; 2] = [
+        &["-O0", "-std=c++17", "-gdwarf-4", "-fdebug-types-section"],
+        &["-O0", "-std=c++17", "-gdwarf-5", "-fdebug-types-section"],
+    ];
+    for flags in classes {
+        let commands = [&CLASSES[..], &OBJECTS].concat();
+        compare_built(&built("classes", flags), &commands, &[]);
     }
     let commands = [
         "info args",
@@ -143,7 +152,8 @@ fn types_in_units_of_their_own_are_gdbs() {
         "ptype/r item",
         "p sizeof(item)",
     ];
-    compare("containers_types", &commands, &[]);
+    let flags = &["-O0", "-std=c++17", "-fdebug-types-section"];
+    compare_built(&built("containers", flags), &commands, &[]);
 }
 
 const OBJECTS: [&str; 57] = [

@@ -1,7 +1,7 @@
 //! Our answers and GDB's on the same core.
 
 use super::Bundle;
-use backtrail_tests::programs::{Variant, find};
+use backtrail_tests::programs::{Program, Variant, find};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -63,11 +63,17 @@ pub fn recorded(name: &str) -> Bundle {
 
 /// Every answer is GDB's, or the one that `otherwise` has for it.
 pub fn compare(name: &str, commands: &[&str], otherwise: &[(&str, &str)]) {
+    compare_built(find(name).unwrap(), commands, otherwise);
+}
+
+/// The same of a program that the table does not have.
+pub fn compare_built(program: &Program, commands: &[&str], otherwise: &[(&str, &str)]) {
     if !have_gdb() {
         return;
     }
-    let bundle = recorded(name);
-    let executable = backtrail_tests::built(name, Variant::Pie).unwrap();
+    let name = program.name;
+    let bundle = Bundle::recorded(program, Variant::Pie, &["--full"]).0;
+    let executable = backtrail_tests::build(program, Variant::Pie).unwrap();
     let (ours, theirs) = (ours(&bundle, commands), by_gdb(&executable, &bundle, commands));
     assert_eq!(ours.len(), commands.len());
     let otherwise: BTreeMap<&str, &str> = otherwise.iter().copied().collect();
