@@ -23,6 +23,7 @@ mod plt;
 mod range_map;
 mod search;
 mod source;
+mod split;
 mod symbolizer;
 mod symbols;
 mod tables;

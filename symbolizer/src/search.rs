@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 /// The places where debug files are looked for; nothing is opened outside them.
 #[derive(Clone, Debug)]
 pub struct DebugSearch {
-    /// Debug roots (`/usr/lib/debug`): `.build-id/xx/yyyy.debug` and `.dwz/` are looked up below each.
+    /// Debug roots (`/usr/lib/debug`): `.build-id/xx/yyyy.debug` and `.dwz/` are looked up below each, and what was split off
+    /// the DWARF (`.dwo`, `.build-id/xx/yyyy.dwp`).
     pub roots: Vec<PathBuf>,
     /// Directories that may hold the file named by `.gnu_debuglink`, directly or in `.debug/`.
     pub beside: Vec<PathBuf>,
+    /// Packages of DWARF that was split off (`program.dwp`) that may be the module's.
+    pub packages: Vec<PathBuf>,
     /// The largest file opened, in bytes.
     pub max_file_size: u64,
 }
@@ -23,6 +26,7 @@ impl DebugSearch {
         Self {
             roots: Vec::new(),
             beside: Vec::new(),
+            packages: Vec::new(),
             max_file_size: 8 << 30,
         }
     }
@@ -37,6 +41,11 @@ impl DebugSearch {
         if let Ok(below_root) = directory.strip_prefix("/") {
             let mirrored: Vec<_> = self.roots.iter().map(|root| root.join(below_root)).collect();
             self.beside.extend(mirrored);
+        }
+        if let Some(name) = path.file_name() {
+            let mut package = name.to_owned();
+            package.push(".dwp");
+            self.packages.push(directory.join(package));
         }
         self.beside.push(directory);
         self

@@ -1,5 +1,6 @@
 //! The bytes of the files that symbols come from: the module, its debug file, and the file both share.
 
+use crate::split::SplitFile;
 use crate::{DebugSearch, Error};
 use object::read::elf::ElfFile64;
 use object::{Architecture, CompressionFormat, LittleEndian, Object, ObjectKind, ObjectSection};
@@ -23,7 +24,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    fn load(bytes: FileBytes) -> Result<Self, Error> {
+    pub fn load(bytes: FileBytes) -> Result<Self, Error> {
         let inflated = inflate(&parse((*bytes).as_ref())?);
         Ok(Self { bytes, inflated })
     }
@@ -38,6 +39,17 @@ impl Source {
             return data;
         }
         plain_section(elf, name).unwrap_or_default()
+    }
+
+    /// The contents of all sections of a name: an object file has one for each type that it describes.
+    pub fn sections<'d>(&'d self, elf: &Elf<'d>, name: &str) -> Vec<&'d [u8]> {
+        let inflated = self.inflated.iter().filter(|(inflated, _)| inflated == name);
+        let plain = elf.sections().filter(|section| section.name() == Ok(name));
+        let plain = plain.filter_map(|section| {
+            let data = section.compressed_data().ok()?;
+            (data.format == CompressionFormat::None).then_some(data.data)
+        });
+        inflated.map(|(_, data)| data.as_slice()).chain(plain).collect()
     }
 
     /// The bytes of all debug sections together.
@@ -62,6 +74,8 @@ pub(crate) struct Sources {
     pub debug: Option<Source>,
     /// What `dwz` moved out of several debug files (`.gnu_debugaltlink`).
     pub supplementary: Option<Source>,
+    /// What was split off the DWARF.
+    pub split: Vec<SplitFile>,
     /// A debug file was named, and this is why it is not here.
     pub missing: Option<String>,
 }
@@ -74,6 +88,7 @@ impl Sources {
             module,
             debug: None,
             supplementary: None,
+            split: Vec::new(),
             missing: None,
         };
         let elf = sources.module.elf()?;
@@ -98,6 +113,8 @@ impl Sources {
             }
             sources.supplementary = found;
         }
+        let id = elf.build_id().ok().flatten().and_then(backtrail_pt::BuildId::new);
+        sources.split = crate::split::find(sources.dwarf_holder(), id.as_ref(), search);
         Ok(sources)
     }
 

@@ -57,6 +57,8 @@ impl<'d> Tables<'d> {
         let open = || {
             let holder = self.sources.dwarf_holder();
             let mut info = DebugInfo::new(holder, &holder.elf().ok()?, self.code.clone())?;
+            info.add_split(&self.sources.split);
+            info.complete(holder.section(&holder.elf().ok()?, ".debug_line"));
             if let Some(supplementary) = &self.sources.supplementary {
                 info.set_supplementary(supplementary, &supplementary.elf().ok()?);
             }
@@ -73,7 +75,7 @@ impl<'d> Tables<'d> {
             return Some("the file has no DWARF".into());
         };
         let split = debug.split_units();
-        (split > 0).then(|| format!("{split} units keep their DWARF in .dwo files, which are not read"))
+        (split > 0).then(|| format!("{split} units keep their DWARF in .dwo files, which were not found"))
     }
 
     pub fn function_at(&self, at: u64) -> Option<Function> {

@@ -284,6 +284,7 @@ fn split_dwarf_is_reported_and_lines_still_work() {
     let Some(built) = build("cc", "c", C, &["-g", "-O0", "-gsplit-dwarf"]) else {
         return;
     };
+    std::fs::remove_file(built.path("program-source.dwo")).unwrap();
     let symbols = built.open();
     assert!(
         symbols.debug_gap().unwrap().contains(".dwo"),

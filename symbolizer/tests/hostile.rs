@@ -11,7 +11,7 @@ use backtrail_symbolizer::{
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{C, CLASSES, CPP, build};
+use support::{C, CLASSES, CPP, build, have, run};
 
 /// A small generator (splitmix64), so that a failure can be had again.
 struct Random(u64);
@@ -151,9 +151,13 @@ fn evaluate(row: &UnwindRow) {
 /// Asks everything; the answers do not matter, that they come does.
 fn ask_everything(bytes: Vec<u8>) {
     let started = Instant::now();
-    let Ok(symbols) = SymbolFile::from_bytes(Arc::new(bytes), &DebugSearch::none()) else {
-        return;
-    };
+    if let Ok(symbols) = SymbolFile::from_bytes(Arc::new(bytes), &DebugSearch::none()) {
+        ask(&symbols);
+    }
+    assert!(started.elapsed() < Duration::from_secs(20));
+}
+
+fn ask(symbols: &SymbolFile) {
     for at in (0x1000..0x1800).step_by(7).map(Svma) {
         let _ = symbols.function_at(at);
         let _ = symbols.frames_at(at);
@@ -165,7 +169,7 @@ fn ask_everything(bytes: Vec<u8>) {
     for at in (0x1000..0x1800).step_by(127).map(Svma) {
         for level in 0..2 {
             if let Some(scope) = symbols.scope_at(at, level) {
-                variables(&symbols, &scope);
+                variables(symbols, &scope);
             }
         }
         if let Some(site) = symbols.call_site(at) {
@@ -174,7 +178,7 @@ fn ask_everything(bytes: Vec<u8>) {
             }
         }
         let _ = (symbols.makes_no_tail_calls(at), symbols.data_at(at));
-        follow(&symbols, symbols.function_type(at), 0);
+        follow(symbols, symbols.function_type(at), 0);
     }
     for name in [
         "counter",
@@ -189,11 +193,11 @@ fn ask_everything(bytes: Vec<u8>) {
     ] {
         for global in symbols.globals_named(name, None) {
             match global {
-                Global::Variable(variable) => look_at(&symbols, &variable, None),
-                Global::Enumerator { entry, .. } => follow(&symbols, Some(entry), 0),
+                Global::Variable(variable) => look_at(symbols, &variable, None),
+                Global::Enumerator { entry, .. } => follow(symbols, Some(entry), 0),
             }
         }
-        follow(&symbols, symbols.type_named(name, None), 0);
+        follow(symbols, symbols.type_named(name, None), 0);
         let _ = symbols.data_named(name);
     }
     let _ = (symbols.thread_local_block(), symbols.unit_of_file("source.c"));
@@ -208,10 +212,13 @@ fn ask_everything(bytes: Vec<u8>) {
     let _ = symbols.addresses_of_line("source.c", 18);
     let _ = symbols.lines_in(Svma(0)..Svma(u64::MAX));
     let _ = (symbols.source_files(), symbols.debug_gap(), symbols.build_id());
-    assert!(started.elapsed() < Duration::from_secs(20));
 }
 
 fn mutate(original: &[u8], seed: u64, rounds: usize) {
+    mutated(original, seed, rounds, ask_everything);
+}
+
+fn mutated(original: &[u8], seed: u64, rounds: usize, mut look: impl FnMut(Vec<u8>)) {
     let mut random = Random(seed);
     for _ in 0..rounds {
         let mut bytes = original.to_vec();
@@ -237,7 +244,7 @@ fn mutate(original: &[u8], seed: u64, rounds: usize) {
                 bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
             }
         }
-        ask_everything(bytes);
+        look(bytes);
     }
 }
 
@@ -272,6 +279,35 @@ fn damaged_type_units() {
             return;
         };
         mutate(&std::fs::read(&built.program).unwrap(), seed, 300);
+    }
+}
+
+/// What was split off, and packages of it.
+#[test]
+fn damaged_split_dwarf() {
+    for (seed, version, tool) in [(8, "-gdwarf-4", Some("dwp")), (9, "-gdwarf-5", None)] {
+        let arguments = [version, "-gsplit-dwarf", "-fdebug-types-section"];
+        let Some(built) = build("c++", "cc", CLASSES, &arguments) else {
+            return;
+        };
+        let look_with = |name: &str| {
+            let path = built.path(name);
+            mutated(&std::fs::read(&path).unwrap(), seed, 200, |bytes| {
+                std::fs::write(&path, bytes).unwrap();
+                let started = Instant::now();
+                ask(&built.open());
+                assert!(started.elapsed() < Duration::from_secs(20));
+            });
+        };
+        if let Some(tool) = tool.filter(|tool| have(tool)) {
+            run(&built, tool, &["-e", "program", "-o", "program.dwp"]);
+            let split = built.path("program-source.dwo");
+            std::fs::rename(&split, built.path("kept")).unwrap();
+            look_with("program.dwp");
+            std::fs::remove_file(built.path("program.dwp")).unwrap();
+            std::fs::rename(built.path("kept"), split).unwrap();
+        }
+        look_with("program-source.dwo");
     }
 }
 

@@ -3,10 +3,10 @@
 
 mod support;
 
-use backtrail_symbolizer::SymbolFile;
 use backtrail_symbolizer::types::{Access, MemberPlace, Record, Type, TypeKind};
+use backtrail_symbolizer::{DebugSearch, SymbolFile};
 use std::sync::Arc;
-use support::{CLASSES, build};
+use support::{CLASSES, build, have, run};
 
 fn named(symbols: &SymbolFile, name: &str) -> Arc<Type> {
     let entry = symbols
@@ -75,4 +75,106 @@ fn classes_in_any_unit() {
         assert_eq!(nest.name.as_deref(), Some("ns::Duck::Nest"), "{arguments:?}");
         assert_eq!(nest.size, Some(4));
     }
+}
+
+/// What of the class can be told, where its DWARF was split off.
+fn look_at_duck(symbols: &SymbolFile, case: &str) {
+    let duck = named(symbols, "ns::Duck");
+    assert_eq!(duck.size, Some(32), "{case}");
+    assert_eq!(
+        record(&duck).members.iter().filter(|member| member.base).count(),
+        1
+    );
+    let age = symbols.functions_named("ns::Duck::age");
+    assert_eq!(age.len(), 1, "{case}");
+    let scope = symbols.scope_at(age[0].entry, 0).unwrap();
+    assert_eq!(&*scope.parameters[0].name, "this", "{case}");
+    assert!(
+        symbols.line_at(age[0].entry).unwrap().file.ends_with("source.cc"),
+        "{case}"
+    );
+    let made = symbols.globals_named("ns::Animal::made", None);
+    assert_eq!(made.len(), 1, "{case}");
+    assert_eq!(symbols.debug_gap(), None, "{case}");
+}
+
+#[test]
+fn dwarf_that_was_split_off_is_found() {
+    for arguments in [
+        &["-gdwarf-4", "-gsplit-dwarf", "-Wl,--build-id"][..],
+        &["-gdwarf-5", "-gsplit-dwarf", "-Wl,--build-id"],
+        &[
+            "-gdwarf-4",
+            "-gsplit-dwarf",
+            "-Wl,--build-id",
+            "-fdebug-types-section",
+        ],
+        &[
+            "-gdwarf-5",
+            "-gsplit-dwarf",
+            "-Wl,--build-id",
+            "-fdebug-types-section",
+        ],
+        &["-gdwarf-5", "-gsplit-dwarf", "-Wl,--build-id", "-gz=zlib"],
+    ] {
+        let case = format!("{arguments:?}");
+        let Some(built) = build("c++", "cc", CLASSES, arguments) else {
+            return;
+        };
+        look_at_duck(&built.open(), &case);
+        let bytes = Arc::new(std::fs::read(&built.program).unwrap());
+        let below = |root: &str| DebugSearch {
+            roots: vec![built.path(root)],
+            ..DebugSearch::none()
+        };
+        look_at_duck(
+            &SymbolFile::from_bytes(bytes.clone(), &below(".")).unwrap(),
+            &case,
+        );
+
+        // In a package, which has the name of the program or of its build id.
+        let split = built.path("program-source.dwo");
+        // The tool of binutils knows DWARF 4 only.
+        let tool = arguments.contains(&"-gdwarf-4").then_some("dwp");
+        if let Some(tool) = tool.filter(|tool| have(tool)) {
+            run(&built, tool, &["-e", "program", "-o", "program.dwp"]);
+            std::fs::remove_file(&split).unwrap();
+            look_at_duck(&built.open(), &case);
+            let id = built.open().build_id().unwrap().to_string();
+            let directory = built.path("root/.build-id").join(&id[..2]);
+            std::fs::create_dir_all(&directory).unwrap();
+            let package = directory.join(format!("{}.dwp", &id[2..]));
+            std::fs::rename(built.path("program.dwp"), package).unwrap();
+            look_at_duck(
+                &SymbolFile::from_bytes(bytes.clone(), &below("root")).unwrap(),
+                &case,
+            );
+        }
+
+        // Without it the lines are there, and what is missing is said.
+        let _ = std::fs::remove_file(&split);
+        let symbols = built.open();
+        let gap = symbols.debug_gap().unwrap();
+        assert!(gap.contains(".dwo files, which were not found"), "{gap}");
+        assert!(symbols.type_named("ns::Duck", None).is_none());
+        let entry = symbols.functions_named("main")[0].entry;
+        assert!(symbols.line_at(entry).is_some(), "{case}");
+    }
+}
+
+/// A file that stands in the place of another is told by its id.
+#[test]
+fn dwarf_of_another_build_is_left_out() {
+    let arguments = ["-gdwarf-5", "-gsplit-dwarf"];
+    let Some(built) = build("c++", "cc", CLASSES, &arguments) else {
+        return;
+    };
+    let changed = CLASSES.replace("Duck", "Swan");
+    let Some(other) = build("c++", "cc", &changed, &arguments) else {
+        return;
+    };
+    std::fs::copy(other.path("program-source.dwo"), built.path("program-source.dwo")).unwrap();
+    let symbols = built.open();
+    assert!(symbols.debug_gap().is_some());
+    assert!(symbols.type_named("ns::Swan", None).is_none());
 }

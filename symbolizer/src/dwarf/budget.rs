@@ -12,6 +12,12 @@ impl Budget {
         Self(AtomicU64::new(bytes.saturating_mul(16).saturating_add(1 << 20)))
     }
 
+    /// More, for as many bytes of sections beside those.
+    pub fn add(&self, bytes: u64) {
+        let more = |left: u64| Some(left.saturating_add(bytes.saturating_mul(16)));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    }
+
     /// For one question.
     pub fn of(amount: u64) -> Self {
         Self(AtomicU64::new(amount))

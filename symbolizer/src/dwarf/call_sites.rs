@@ -80,7 +80,7 @@ fn find<'i, 'd>(around: &Entry<'i, 'd>, at: u64, budget: &Budget, depth: u32) ->
             .value(gimli::DW_AT_call_return_pc)
             .or_else(|| child.value(gimli::DW_AT_low_pc));
         let returns_to = returns_to.filter(|_| is_call_site(&child))?;
-        let address = child.info.dwarf.attr_address(&child.unit.unit.gimli, returns_to);
+        let address = child.sections().attr_address(&child.unit.unit.gimli, returns_to);
         (address.ok()?? == at).then_some(child)
     })
 }

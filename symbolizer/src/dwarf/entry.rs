@@ -1,7 +1,7 @@
 //! Entries of the debug information, and ways from one to others, bounded on hostile input.
 
 use super::budget::Budget;
-use super::{DebugInfo, LazyUnit, Slice};
+use super::{DebugInfo, Dwarf, LazyUnit, Slice};
 use crate::types::EntryId;
 use gimli::{AttributeValue, DebuggingInformationEntry, DwAt, DwTag};
 use std::sync::Arc;
@@ -110,6 +110,11 @@ impl<'i, 'd> Entry<'i, 'd> {
         self.die.offset().0
     }
 
+    /// Where it is.
+    pub fn sections(&self) -> &Dwarf<'d> {
+        self.info.sections(self.unit)
+    }
+
     pub fn tag(&self) -> DwTag {
         self.die.tag()
     }
@@ -132,8 +137,7 @@ impl<'i, 'd> Entry<'i, 'd> {
 
     pub fn text(&self, name: DwAt) -> Option<&'d [u8]> {
         let text = self
-            .info
-            .dwarf
+            .sections()
             .attr_string(&self.unit.unit.gimli, self.value(name)?)
             .ok()?;
         (!text.is_empty()).then(|| text.slice())
@@ -150,7 +154,9 @@ impl<'i, 'd> Entry<'i, 'd> {
             AttributeValue::UnitRef(offset) => {
                 (self.unit.extent.start.checked_add(offset.0)?, self.supplementary)
             }
-            AttributeValue::DebugInfoRef(offset) => (offset.0, self.supplementary),
+            AttributeValue::DebugInfoRef(offset) => {
+                (self.unit.base.checked_add(offset.0)?, self.supplementary)
+            }
             AttributeValue::DebugInfoRefSup(offset) => (offset.0, true),
             AttributeValue::DebugTypesRef(signature) => {
                 (*self.info.signatures.get(&signature.0)?, self.supplementary)

@@ -130,7 +130,7 @@ impl<'d> DebugInfo<'d> {
                     evaluation.resume_with_relocated_address(address.wrapping_add(around.frame.bias()))
                 }
                 EvaluationResult::RequiresIndexedAddress { index, relocate } => {
-                    let address = owner.info.dwarf.address(unit, index).map_err(malformed)?;
+                    let address = owner.sections().address(unit, index).map_err(malformed)?;
                     let bias = if relocate { around.frame.bias() } else { 0 };
                     evaluation.resume_with_indexed_address(address.wrapping_add(bias))
                 }

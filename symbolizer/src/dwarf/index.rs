@@ -125,7 +125,7 @@ impl<'d> UnitIndex<'d> {
         };
         let text = |name| {
             let text = info
-                .dwarf
+                .sections(unit)
                 .attr_string(&unit.unit.gimli, die.attr_value(name)?)
                 .ok()?;
             info.budget.spend(text.len())?;

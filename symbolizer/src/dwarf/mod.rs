@@ -11,6 +11,7 @@ mod named;
 mod paths;
 mod resolve;
 mod scopes;
+mod split;
 mod types;
 mod unit;
 
@@ -32,6 +33,7 @@ use unit::{AbbreviationTables, Unit};
 pub(crate) use budget::Budget;
 pub(crate) use dies::ResolvedName;
 pub(crate) use lines::Prologue;
+pub(crate) use split::{Skeleton, skeletons};
 
 type Slice<'d> = gimli::EndianSlice<'d, LittleEndian>;
 type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
@@ -57,6 +59,10 @@ pub(crate) struct DebugInfo<'d> {
 
 struct LazyUnit<'d> {
     unit: Unit<'d>,
+    /// The sections that it was split off into; `None`: those of the file.
+    split: Option<Arc<Dwarf<'d>>>,
+    /// Where the `.debug_info` is taken to begin that it is in.
+    base: usize,
     /// Where it is in `.debug_info`, and behind that in `.debug_types`.
     extent: Range<usize>,
     /// Number in `programs`.
@@ -126,6 +132,8 @@ impl<'d> DebugInfo<'d> {
                 let unit = Unit::open(&dwarf, header, &tables, &budget)?;
                 Some(LazyUnit {
                     unit,
+                    split: None,
+                    base: 0,
                     extent,
                     program: None,
                     functions: OnceLock::new(),
@@ -133,23 +141,10 @@ impl<'d> DebugInfo<'d> {
                 })
             })
             .collect();
-        let mut signatures = FxHashMap::default();
-        for unit in &units {
-            if let UnitType::Type {
-                type_signature,
-                type_offset,
-            } = unit.unit.gimli.header.type_()
-            {
-                // All units of one signature describe the same type.
-                signatures
-                    .entry(type_signature.0)
-                    .or_insert(unit.extent.start.saturating_add(type_offset.0));
-            }
-        }
         let mut info = Self {
             dwarf,
             units,
-            signatures,
+            signatures: FxHashMap::default(),
             programs: Vec::new(),
             map: RangeMap::default(),
             code,
@@ -158,15 +153,43 @@ impl<'d> DebugInfo<'d> {
             names: OnceLock::new(),
             with_file: OnceLock::new(),
         };
-        info.find_programs(source.section(elf, ".debug_line"));
-        info.map_addresses();
+        info.sign(0);
         Some(info)
+    }
+
+    /// Notes the types that the units from this one on describe.
+    fn sign(&mut self, from: usize) {
+        for unit in self.units.get(from..).unwrap_or_default() {
+            if let UnitType::Type {
+                type_signature,
+                type_offset,
+            }
+            | UnitType::SplitType {
+                type_signature,
+                type_offset,
+            } = unit.unit.gimli.header.type_()
+            {
+                // All units of one signature describe the same type.
+                self.signatures
+                    .entry(type_signature.0)
+                    .or_insert(unit.extent.start.saturating_add(type_offset.0));
+            }
+        }
+    }
+
+    /// Once all units are there: finds their line programs, and which addresses they cover.
+    pub fn complete(&mut self, lines: &'d [u8]) {
+        self.find_programs(lines);
+        self.map_addresses();
     }
 
     /// Lets names be found in a supplementary file.
     pub fn set_supplementary(&mut self, source: &'d Source, elf: &Elf<'d>) {
         self.dwarf.set_sup(load(source, elf));
-        self.supplementary = Self::new(source, elf, CodeRanges::default()).map(Box::new);
+        self.supplementary = Self::new(source, elf, CodeRanges::default()).map(|mut info| {
+            info.complete(source.section(elf, ".debug_line"));
+            Box::new(info)
+        });
     }
 
     /// Gives each line program the bytes up to where the next one starts, and its units its number.
@@ -218,9 +241,14 @@ impl<'d> DebugInfo<'d> {
         self.map = RangeMap::new(ranges);
     }
 
-    /// How many units keep their entries in other files (`.dwo`), which are not read.
+    /// How many units keep their entries in other files (`.dwo`) that were not found.
     pub fn split_units(&self) -> usize {
         self.units.iter().filter(|unit| unit.unit.split).count()
+    }
+
+    /// Where the entries of a unit are.
+    fn sections<'i>(&'i self, unit: &'i LazyUnit<'d>) -> &'i Dwarf<'d> {
+        unit.split.as_deref().unwrap_or(&self.dwarf)
     }
 
     fn unit_at(&self, at: u64) -> Option<&LazyUnit<'d>> {
@@ -281,7 +309,7 @@ impl<'d> DebugInfo<'d> {
 
     fn functions_of<'i>(&'i self, unit: &'i LazyUnit<'d>) -> &'i UnitFunctions<'d> {
         unit.functions
-            .get_or_init(|| UnitFunctions::new(&self.dwarf, &unit.unit, &self.code, &self.budget))
+            .get_or_init(|| UnitFunctions::new(self.sections(unit), &unit.unit, &self.code, &self.budget))
     }
 
     fn program<'i>(&'i self, unit: &LazyUnit<'d>) -> Option<(&'i LineTable, &'i [Arc<str>])> {

@@ -56,7 +56,7 @@ impl<'i, 'd> Place<'i, 'd> {
     fn origin(self) -> Option<Self> {
         match self.entry.origin()? {
             Origin::Unit(offset) => self.info.place_in(self.unit, offset),
-            Origin::File(offset) => self.info.place_at(offset),
+            Origin::File(offset) => self.info.place_at(self.unit.base.checked_add(offset)?),
             Origin::Supplementary(offset) => self.info.supplementary.as_deref()?.place_at(offset),
         }
     }

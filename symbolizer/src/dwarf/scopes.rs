@@ -131,7 +131,7 @@ impl<'d> DebugInfo<'d> {
                 gimli::DW_TAG_variable => variables.extend(self.variable(&child, Some(at))),
                 gimli::DW_TAG_lexical_block | gimli::DW_TAG_try_block | gimli::DW_TAG_catch_block => {
                     let gimli = &child.unit.unit.gimli;
-                    let ranges = unit::ranges(&child.info.dwarf, gimli, child.attributes(), budget);
+                    let ranges = unit::ranges(child.sections(), gimli, child.attributes(), budget);
                     if inner.is_none() && ranges.iter().any(|range| range.contains(&at)) {
                         inner = Some(child);
                     }
@@ -242,7 +242,7 @@ impl<'d> Entry<'_, 'd> {
         if let Some(expression) = value.exprloc_value() {
             return self.expression(expression);
         }
-        let (dwarf, unit) = (&self.info.dwarf, &self.unit.unit.gimli);
+        let (dwarf, unit) = (self.sections(), &self.unit.unit.gimli);
         let Ok(Some(mut list)) = dwarf.attr_locations(unit, value) else {
             return VariableLocation::Unknown("a location list that is damaged");
         };

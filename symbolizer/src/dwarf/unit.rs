@@ -20,6 +20,10 @@ pub(crate) struct Unit<'d> {
     pub ranges: Vec<Range<u64>>,
     /// The entries are in another file (`.dwo`).
     pub split: bool,
+    /// What names the unit that is in another file, both here and there.
+    pub id: Option<u64>,
+    /// The path of that file (`DW_AT_dwo_name`).
+    pub file: Option<Slice<'d>>,
 }
 
 /// Abbreviation tables, each parsed once and only up to where the next one starts: a hostile file
@@ -48,18 +52,15 @@ impl AbbreviationTables {
 }
 
 impl<'d> Unit<'d> {
-    /// Reads the root entry. `None` for damaged units and those of files that were split off.
+    /// Reads the root entry. `None` for damaged units.
     pub fn open(
         dwarf: &Dwarf<'d>,
         header: UnitHeader<Slice<'d>>,
         tables: &AbbreviationTables,
         budget: &Budget,
     ) -> Option<Self> {
-        if matches!(header.type_(), UnitType::SplitType { .. }) {
-            return None;
-        }
         // A type unit has no code, and shares the line program of another unit for the names of files.
-        let is_type = matches!(header.type_(), UnitType::Type { .. });
+        let is_type = matches!(header.type_(), UnitType::Type { .. } | UnitType::SplitType { .. });
         let abbreviations = tables.0.get(&header.debug_abbrev_offset().0)?.clone()?;
         let (encoding, file_type) = (header.encoding(), dwarf.file_type);
         let mut unit = gimli::Unit {
@@ -82,6 +83,10 @@ impl<'d> Unit<'d> {
         entries.read_attributes(root.attributes(), &mut attributes).ok()?;
 
         // The bases first: forms before them may be indexes that count from them.
+        let mut id = match header.type_() {
+            UnitType::Skeleton(id) | UnitType::SplitCompilation(id) => Some(id.0),
+            _ => None,
+        };
         let (mut line_program, mut split) = (None, matches!(header.type_(), UnitType::Skeleton(_)));
         for attribute in &attributes {
             match (attribute.name(), attribute.value()) {
@@ -104,11 +109,16 @@ impl<'d> Unit<'d> {
                     line_program = Some(offset);
                 }
                 (gimli::DW_AT_GNU_dwo_name, _) => split = true,
+                (gimli::DW_AT_GNU_dwo_id, AttributeValue::DwoId(stated)) => id = Some(stated.0),
                 _ => {}
             }
         }
+        let mut file = None;
         for attribute in &attributes {
             match attribute.name() {
+                gimli::DW_AT_dwo_name | gimli::DW_AT_GNU_dwo_name => {
+                    file = dwarf.attr_string(&unit, attribute.value()).ok();
+                }
                 gimli::DW_AT_name => unit.name = dwarf.attr_string(&unit, attribute.value()).ok(),
                 gimli::DW_AT_comp_dir => unit.comp_dir = dwarf.attr_string(&unit, attribute.value()).ok(),
                 gimli::DW_AT_low_pc => {
@@ -127,6 +137,8 @@ impl<'d> Unit<'d> {
             line_program,
             ranges,
             split,
+            id,
+            file,
         })
     }
 }

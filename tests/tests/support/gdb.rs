@@ -40,6 +40,14 @@ pub fn ours(bundle: &Bundle, commands: &[&str]) -> Vec<(String, Vec<String>)> {
     answers(&bundle.debug(commands), "(backtrail) ")
 }
 
+/// The same, with debug files below a folder.
+pub fn ours_with(bundle: &Bundle, symfs: &Path, commands: &[&str]) -> Vec<(String, Vec<String>)> {
+    let folder = symfs.display().to_string();
+    let mut options = vec!["--batch", "--symfs", &folder];
+    options.extend(commands.iter().flat_map(|command| ["-e", command]));
+    answers(&bundle.run(&["debug"], &options).stdout, "(backtrail) ")
+}
+
 /// What GDB answers on the core of the bundle.
 pub fn by_gdb(executable: &Path, bundle: &Bundle, commands: &[&str]) -> Vec<(String, Vec<String>)> {
     let mut gdb = Command::new("gdb");
