@@ -74,9 +74,7 @@ impl<'d> DebugInfo<'d> {
                     let loaded = Dwarf::load(|id| {
                         Ok::<_, std::convert::Infallible>(Slice::new(units_or_other(id), LittleEndian))
                     });
-                    let mut dwarf = match loaded {
-                        Ok(dwarf) => dwarf,
-                    };
+                    let Ok(mut dwarf) = loaded;
                     dwarf.make_dwo(&self.dwarf);
                     self.add_units(dwarf, skeletons);
                 }
