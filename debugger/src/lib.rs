@@ -39,6 +39,7 @@ pub mod timeline;
 mod unwind;
 pub mod values;
 pub mod views;
+pub mod virtual_call;
 
 pub use error::{Error, Result};
 pub use navigator::{Navigator, Stop};

@@ -55,6 +55,19 @@ impl<'d> ObjectTable<'d> {
         inside.then(|| (readable(object.linkage), object.start, object.size))
     }
 
+    /// The tables of virtual functions: the class of each, start and size.
+    pub fn vtables(&self) -> impl Iterator<Item = (Arc<str>, u64, u64)> {
+        let tables = self
+            .objects
+            .iter()
+            .filter(|object| object.linkage.starts_with(b"_ZTV"));
+        tables.filter_map(|object| {
+            let class = readable(object.linkage);
+            let class = class.strip_prefix("vtable for ")?;
+            Some((class.into(), object.start, object.size))
+        })
+    }
+
     /// Where the data called `name` starts, and its size.
     pub fn named(&self, name: &str) -> Option<(u64, u64)> {
         let found = self

@@ -138,6 +138,18 @@ impl SymbolFile {
         })
     }
 
+    /// The tables of virtual functions (Itanium C++ ABI, section 2.5), by the symbol tables, each with the name of its class.
+    #[must_use]
+    pub fn vtables(&self) -> Vec<DataSymbol<Svma>> {
+        let table = |(name, start, size)| DataSymbol {
+            name,
+            start: Svma(start),
+            size,
+        };
+        self.cell
+            .with_dependent(|_, tables| tables.objects().vtables().map(table).collect())
+    }
+
     /// The data with this linkage name, by the symbol tables: where it starts, and its size.
     #[must_use]
     pub fn data_named(&self, name: &str) -> Option<(Svma, u64)> {

@@ -184,3 +184,31 @@ fn what_the_program_writes_into_its_trace_is_shown() {
     );
     says(&bundle, &["goto start", "info ptwrites"], &["wrote nothing"]);
 }
+
+#[test]
+fn a_virtual_call_tells_the_class() {
+    for (program, variant) in [
+        ("shapes", Variant::Static),
+        ("shapes", Variant::Pie),
+        ("shapes_optimized", Variant::Pie),
+    ] {
+        let program = find(program).unwrap();
+        let (bundle, _) = Bundle::recorded(program, variant, &["--full"]);
+        for class in ["Square", "Oblong"] {
+            says(
+                &bundle,
+                &[&format!("last {class}::area"), "info frame"],
+                &[
+                    "called at t",
+                    "returns to 0x",
+                    &format!("a virtual call, of function 0 in the table of {class}\n"),
+                ],
+            );
+        }
+        let direct = last_answer(&bundle, &["last measure", "info frame"]);
+        assert!(
+            direct.contains("returns to 0x") && !direct.contains("virtual"),
+            "{direct}"
+        );
+    }
+}

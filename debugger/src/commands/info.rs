@@ -1,6 +1,6 @@
 //! `info …`.
 
-use super::{Context, stack};
+use super::Context;
 use crate::error::{Error, Result};
 use crate::functions::regex;
 use crate::meanwhile::{Meanwhile, meanwhile};
@@ -137,10 +137,6 @@ pub(super) fn functions(context: &mut Context<'_>, arguments: &str) -> Result<Ou
         })
         .collect();
     Ok(Output::Functions { functions, more })
-}
-
-pub(super) fn frame(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    stack::frame(context, arguments)
 }
 
 /// Where the code of a line is, or of the current position.

@@ -8,6 +8,7 @@ mod compare;
 mod crash;
 mod display;
 mod foreign;
+mod frame_info;
 mod goto;
 mod help;
 mod info;

@@ -107,5 +107,6 @@ fn select(context: &mut Context<'_>, to: u64) -> Result<Output> {
         number: to,
         frame,
         source,
+        called: None,
     })
 }

@@ -2,6 +2,7 @@
 //!
 //! The JSON schema is `backtrail-debug/1`: see [`crate::batch`].
 
+mod called;
 mod compare;
 mod crash;
 mod flow;
@@ -14,6 +15,7 @@ mod text;
 mod timeline;
 mod values;
 
+pub use called::CalledView;
 pub use crash::{CrashView, HandlerView};
 pub use flow::{FileHit, HistoryStep, HistoryView, LineHit, SearchView};
 pub use latency::{LatencyView, SlowCall, SlowestView, UnmeasuredView};
@@ -50,6 +52,9 @@ pub enum Output {
         number: usize,
         frame: crate::stack::StackFrame,
         source: Option<SourceView>,
+        /// How it was called, where `info frame` asks and it is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        called: Option<CalledView>,
     },
     /// `backtrace`.
     Backtrace {
@@ -178,10 +183,14 @@ impl Output {
                 number,
                 frame,
                 source,
+                called,
             } => {
                 place::render_frame(*number, frame, to);
                 if let Some(source) = source {
                     source.render(to);
+                }
+                if let Some(called) = called {
+                    called.render(to);
                 }
             }
             Self::Backtrace { stack, more } => place::render_backtrace(stack, &[], *more, to),

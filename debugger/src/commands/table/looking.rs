@@ -1,7 +1,7 @@
 //! Commands that look at a place.
 
 use crate::commands::{Command, Completion, Group};
-use crate::commands::{display, info, list, printf, stack, values, x};
+use crate::commands::{display, frame_info, info, list, printf, stack, values, x};
 
 /// These, in the order of help.
 pub(super) static LOOKING: &[Command] = &[
@@ -203,7 +203,7 @@ pub(super) static LOOKING: &[Command] = &[
         help: "The selected frame.",
         completion: Completion::None,
         repeats: false,
-        run: info::frame,
+        run: frame_info::info,
     },
     Command {
         name: "info symbol",

@@ -1,0 +1,161 @@
+//! Which class a virtual call meant: whose table of virtual functions has, where the call took it from, what was called.
+
+use crate::session::{Process, Session, Thread};
+use crate::unwind::Memory;
+use backtrail_pt::Avma;
+use iced_x86::{
+    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+    UsedRegister,
+};
+use serde::Serialize;
+
+/// No more words of tables are looked at.
+const MAX_WORDS: usize = 1 << 20;
+/// No more classes are named.
+const MAX_CLASSES: usize = 16;
+const WORD: u64 = 8;
+/// A call through a register is of what was loaded into it so many instructions before, at most.
+const LOAD_WITHIN: u64 = 16;
+
+/// A call through a table of virtual functions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VirtualCall {
+    /// The function's number in the table.
+    pub slot: u64,
+    /// The classes whose tables have that function there, as far as symbols tell: the object is of one of them.
+    pub classes: Vec<String>,
+}
+
+/// What the call or jump at an index of a thread's history called, if that is a virtual function by the tables of classes.
+pub fn virtual_call(session: &Session, process: &Process, thread: &Thread, site: u64) -> Option<VirtualCall> {
+    let offset = offset_of(process, thread, site)?;
+    let function = thread.history.pc(site.checked_add(1)?)?;
+    let mut tables = Tables {
+        session,
+        process,
+        left: MAX_WORDS,
+    };
+    let mut classes = tables.with(function, offset);
+    classes.sort();
+    classes.dedup();
+    classes.truncate(MAX_CLASSES);
+    (!classes.is_empty()).then_some(VirtualCall {
+        slot: offset / WORD,
+        classes,
+    })
+}
+
+/// How far from what a register points to the call at an index takes the function's address, itself or by a load before it.
+fn offset_of(process: &Process, thread: &Thread, site: u64) -> Option<u64> {
+    let call = instruction_at(process, thread, site)?;
+    if !call.is_call_near_indirect() && !call.is_jmp_near_indirect() {
+        return None;
+    }
+    if call.op0_kind() == OpKind::Memory {
+        return table_offset(&call);
+    }
+    let mut info = InstructionInfoFactory::new();
+    for index in (site.saturating_sub(LOAD_WITHIN)..site).rev() {
+        let before = instruction_at(process, thread, index)?;
+        let loads = before.mnemonic() == Mnemonic::Mov && before.op1_kind() == OpKind::Memory;
+        if loads && before.op0_register() == call.op0_register() {
+            return table_offset(&before);
+        }
+        let mut used = info.info(&before).used_registers().iter();
+        let same = |used: &UsedRegister| used.register().full_register() == call.op0_register();
+        if used.any(|used| same(used) && used.access() != OpAccess::Read) {
+            return None;
+        }
+    }
+    None
+}
+
+/// The displacement of a memory operand that may be one of a table of functions.
+fn table_offset(instruction: &Instruction) -> Option<u64> {
+    let may_be = !instruction.is_ip_rel_memory_operand()
+        && instruction.memory_base() != Register::None
+        && instruction.memory_base() != Register::RSP
+        && instruction.memory_index() == Register::None
+        && instruction.segment_prefix() == Register::None;
+    let offset = instruction.memory_displacement64();
+    (may_be && offset.is_multiple_of(WORD) && offset < u64::from(u16::MAX)).then_some(offset)
+}
+
+fn instruction_at(process: &Process, thread: &Thread, index: u64) -> Option<Instruction> {
+    let executed = thread.history.instruction(index)?;
+    let mut code = [0; 15];
+    let code = code.get_mut(..usize::from(executed.len))?;
+    let read = process.read(thread.history.version(index), executed.pc, code);
+    let decode = || Decoder::with_ip(64, code, executed.pc.0, DecoderOptions::NONE).decode();
+    (read == code.len()).then(decode)
+}
+
+/// The tables of the classes of a process (Itanium C++ ABI, section 2.5.2): to where objects point, the functions;
+/// before it, what type of object, and how far from the object's start.
+struct Tables<'a> {
+    session: &'a Session,
+    process: &'a Process,
+    left: usize,
+}
+
+impl Tables<'_> {
+    /// The classes whose tables have a function so far behind where objects point.
+    fn with(&mut self, function: Avma, offset: u64) -> Vec<String> {
+        let mut classes = Vec::new();
+        let mut seen: Vec<*const backtrail_symbolizer::SymbolFile> = Vec::new();
+        for module in self.process.symbols.modules() {
+            let Some(file) = &module.file else { continue };
+            let this = std::sync::Arc::as_ptr(file);
+            if seen.contains(&this) {
+                continue;
+            }
+            seen.push(this);
+            for table in file.vtables() {
+                let start = table.start.to_avma(module.bias);
+                if self.has(start, table.size, function, offset) {
+                    classes.push(table.name.to_string());
+                }
+            }
+        }
+        classes
+    }
+
+    /// A table, or one of the tables of its bases that follow, has the function there.
+    fn has(&mut self, start: Avma, size: u64, function: Avma, offset: u64) -> bool {
+        let first = 2 * WORD;
+        let Some(of_type) = self.word(start + WORD) else {
+            return false;
+        };
+        // Where one of the same type begins, the one before ends.
+        let mut point = first;
+        for next in (first + WORD..=size).step_by(WORD as usize) {
+            let Some(left) = self.left.checked_sub(1) else {
+                return false;
+            };
+            self.left = left;
+            let begins = of_type != 0 && self.word(start + (next - WORD)) == Some(of_type);
+            if begins || next + WORD > size {
+                let end = if begins { next - first } else { size };
+                if point + offset < end && self.word(start + (point + offset)) == Some(function.0) {
+                    return true;
+                }
+                point = next;
+            }
+        }
+        false
+    }
+
+    fn word(&self, at: Avma) -> Option<u64> {
+        let core = self.session.core();
+        let saved = core.and_then(|core| Memory::new(core, &self.process.image).word(at));
+        saved.or_else(|| {
+            let module = self.process.symbols.module_at(at)?;
+            let mut word = [0; WORD as usize];
+            let read = module
+                .file
+                .as_ref()?
+                .read_constant(at.to_svma(module.bias), &mut word);
+            (read == word.len()).then(|| u64::from_le_bytes(word))
+        })
+    }
+}
