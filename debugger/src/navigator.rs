@@ -12,7 +12,7 @@ use crate::session::{Process, Session, Thread};
 use crate::source::SourceFinder;
 use crate::stack::{self, Stack};
 use crate::stop::StopReason;
-use crate::values::Value;
+use crate::values::{ELEMENTS, Value};
 use backtrail_decoder::{Position, Watch};
 use backtrail_pt::{Avma, Tid};
 use std::collections::BTreeMap;
@@ -69,6 +69,8 @@ pub struct Navigator {
     pub displays: Vec<Display>,
     /// Records are shown with a line for each member.
     pub pretty: bool,
+    /// Of a string or an array, so many elements are shown.
+    pub(crate) elements: usize,
     /// Which arguments a stack shows.
     pub(crate) frame_arguments: FrameArguments,
     /// How many columns the terminal has, or whatever else shows the answers.
@@ -121,6 +123,7 @@ impl Navigator {
             listed: None,
             displays: Vec::new(),
             pretty: false,
+            elements: ELEMENTS,
             frame_arguments: FrameArguments::default(),
             width: WIDTH,
             printed: Vec::new(),

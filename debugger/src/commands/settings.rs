@@ -5,6 +5,7 @@ use crate::disassembly::Flavor;
 use crate::error::{Error, Result};
 use crate::navigator::FrameArguments;
 use crate::output::Output;
+use crate::values::MAX_ELEMENTS;
 
 pub(super) fn disassembly_flavor(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     context.navigator.flavor = match arguments {
@@ -41,7 +42,7 @@ pub(super) fn substitute_path(context: &mut Context<'_>, arguments: &str) -> Res
     )))
 }
 
-/// `set print pretty [on|off]`, `set print frame-arguments none|scalars|all`.
+/// `set print pretty [on|off]`, `set print frame-arguments none|scalars|all`, `set print elements N`.
 pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let words: Vec<&str> = arguments.split_whitespace().collect();
     let navigator = &mut *context.navigator;
@@ -66,9 +67,21 @@ pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output
             navigator.frame_arguments = FrameArguments::All;
             "A stack shows all arguments."
         }
+        ["elements", count] => {
+            let wanted = match count {
+                "unlimited" | "0" => Some(MAX_ELEMENTS),
+                count => count.parse().ok(),
+            };
+            let none = || Error::Cannot(format!("\"{count}\" is no number of elements"));
+            navigator.elements = wanted.ok_or_else(none)?.min(MAX_ELEMENTS);
+            return Ok(Output::message(format!(
+                "Of strings and arrays {} elements are shown.",
+                navigator.elements
+            )));
+        }
         _ => {
             return Err(Error::Cannot(
-                "of GDB's `set print`, `pretty on|off` and `frame-arguments none|scalars|all` are here; `print/r` shows a \
+                "of GDB's `set print`, `pretty on|off`, `elements N` and `frame-arguments none|scalars|all` are here; `print/r` shows a \
                  library's type as it is inside"
                     .to_owned(),
             ));

@@ -21,7 +21,8 @@ pub(super) fn with_scene<T>(
 ) -> Result<T> {
     let frame = SelectedFrame::of(navigator, watch)?;
     let process = navigator.process()?;
-    let scene = Scene::new(&process.symbols, &frame, &navigator.printed);
+    let mut scene = Scene::new(&process.symbols, &frame, &navigator.printed);
+    scene.elements = navigator.elements;
     look(&scene)
 }
 

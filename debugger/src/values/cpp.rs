@@ -4,14 +4,10 @@ use super::members::{address, number, path};
 use super::names::short;
 use super::scene::Scene;
 use super::show::{Shower, Shown, ShownMember, listed, text};
-use super::text::MAX_ELEMENTS;
 use super::types::{RecordShape, Shape, Ty};
 use super::units::Units;
 use super::value::Value;
 use backtrail_symbolizer::types::PointerKind;
-
-/// Nodes of lists and trees are followed this far.
-const MAX_NODES: usize = MAX_ELEMENTS + 1;
 
 /// A container as what it holds; `None`: it is none, or its insides are not as they are known.
 pub(crate) fn show(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) -> Option<Shown> {
@@ -54,7 +50,7 @@ fn characters(shower: &Shower<'_>, pointer: &Value, length: i128) -> Option<Show
     let units = Units::of(&element)?;
     let at = address(shower.scene, pointer)?;
     let length = u64::try_from(length).ok()?;
-    let shown = length.min(MAX_ELEMENTS as u64);
+    let shown = length.min(shower.scene.elements as u64);
     let mut bytes = vec![0; usize::try_from(shown * units.size).ok()?];
     if let Err(why) = shower.scene.source.memory(at, &mut bytes) {
         return Some(Shown {
@@ -62,7 +58,7 @@ fn characters(shower: &Shower<'_>, pointer: &Value, length: i128) -> Option<Show
             ..text(format!("<unknown: {why}>"))
         });
     }
-    Some(text(units.quoted(&bytes, length > shown)))
+    Some(text(units.quoted(&bytes, length > shown, shower.scene.elements)))
 }
 
 /// `std::vector of length 2 = {1, 2}`.
@@ -96,7 +92,7 @@ fn vector(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) 
         let limit = address(scene, &end("_M_end_of_storage")?)?;
         let length = words.checked_mul(8)?.checked_add(bits)?;
         let capacity = limit.checked_sub(start)?.checked_mul(8)?;
-        let mut bytes = vec![0; usize::try_from(length.div_ceil(8).min(MAX_ELEMENTS as u64)).ok()?];
+        let mut bytes = vec![0; usize::try_from(length.div_ceil(8).min(scene.elements as u64)).ok()?];
         scene.source.memory(start, &mut bytes).ok()?;
         let bit = |number: u64| {
             let byte = bytes.get((number / 8) as usize).copied().unwrap_or(0);
@@ -179,11 +175,11 @@ fn tree(
     let offset = behind(32, &element)?;
     let mut node = address(scene, &path(scene, &header, &["_M_left"])?)?;
     let mut values = Vec::new();
-    while node != end && (values.len() as u64) < count && values.len() < MAX_NODES {
+    while node != end && (values.len() as u64) < count && values.len() <= scene.elements {
         values.push(Value::at(element.clone(), node.wrapping_add(offset)));
         node = successor(scene, node)?;
     }
-    if (values.len() as u64) < count && values.len() < MAX_NODES {
+    if (values.len() as u64) < count && values.len() <= scene.elements {
         return None;
     }
     let title = format!("std::{template} with {count} element{}", plural(count));
@@ -283,7 +279,7 @@ fn hash_table(
         &path(scene, value, &["_M_h", "_M_before_begin", "_M_nxt"])?,
     )?;
     let mut values = Vec::new();
-    while node != 0 && (values.len() as u64) < count && values.len() < MAX_NODES {
+    while node != 0 && (values.len() as u64) < count && values.len() <= scene.elements {
         values.push(Value::at(element.clone(), node.wrapping_add(offset)));
         node = word(scene, node)?;
     }
@@ -301,7 +297,7 @@ fn list(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) ->
     let end = path(scene, value, &["_M_impl", "_M_node"])?.address()?;
     let mut node = word(scene, end)?;
     let mut values = Vec::new();
-    while node != end && values.len() < MAX_NODES {
+    while node != end && values.len() <= scene.elements {
         values.push(Value::at(element.clone(), node.wrapping_add(offset)));
         node = word(scene, node)?;
     }
@@ -335,7 +331,7 @@ fn deque(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) -
     };
     let mut values = Vec::new();
     let (mut at, mut limit, mut node) = (first, last, start_node);
-    while (values.len() as u64) < count && values.len() < MAX_NODES {
+    while (values.len() as u64) < count && values.len() <= scene.elements {
         if at == limit {
             node = node.checked_add(8)?;
             at = word(scene, node)?;

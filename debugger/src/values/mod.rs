@@ -42,6 +42,7 @@ pub(crate) use parser::{Expression, parse};
 pub(crate) use scalar::lettered;
 pub(crate) use scene::Scene;
 pub(crate) use show::Shower;
+pub(crate) use text::{ELEMENTS, MAX_ELEMENTS};
 pub(crate) use truth::{check, truth};
 pub(crate) use types::Ty;
 pub(crate) use units::Units;

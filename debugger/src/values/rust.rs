@@ -4,7 +4,7 @@ use super::evaluate::{Evaluated, wrong};
 use super::members::{self, active, address, number, path};
 use super::scene::Scene;
 use super::show::{Shower, Shown, ShownMember, listed, text};
-use super::text::{MAX_ELEMENTS, quoted};
+use super::text::quoted;
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Gap, Value};
 use backtrail_symbolizer::types::MemberPlace;
@@ -195,7 +195,7 @@ fn vector(scene: &Scene<'_>, value: &Value) -> Option<Row> {
 }
 
 fn string(shower: &Shower<'_>, row: &Row) -> Option<Shown> {
-    let shown = row.count.min(MAX_ELEMENTS as u64);
+    let shown = row.count.min(shower.scene.elements as u64);
     let mut bytes = vec![0; usize::try_from(shown).ok()?];
     if let Err(why) = shower.scene.source.memory(row.at, &mut bytes) {
         return Some(Shown {
@@ -203,7 +203,7 @@ fn string(shower: &Shower<'_>, row: &Row) -> Option<Shown> {
             ..text(format!("<unknown: {why}>"))
         });
     }
-    Some(text(quoted(&bytes, row.count > shown)))
+    Some(text(quoted(&bytes, row.count > shown, shower.scene.elements)))
 }
 
 fn elements(shower: &Shower<'_>, row: &Row, name: &str, depth: u32) -> Shown {
@@ -304,7 +304,7 @@ fn hash_map(shower: &Shower<'_>, value: &Value, to: &[&str], set: bool, depth: u
     let taken = (1u64..).zip(&controls).filter(|(_, byte)| **byte < 0x80);
     let pairs: Vec<Value> = taken
         .map(|(slot, _)| Value::at(pair.clone(), control.wrapping_sub(slot.wrapping_mul(size))))
-        .take(MAX_ELEMENTS)
+        .take(scene.elements)
         .collect();
     let more = count > pairs.len() as u64;
     let mut shown = Vec::new();

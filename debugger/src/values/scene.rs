@@ -3,6 +3,7 @@
 use super::frame::SelectedFrame;
 use super::parser::Names;
 use super::source::ValueSource;
+use super::text::ELEMENTS;
 use super::thread_local::Linker;
 use super::types::{ModuleRef, Ty};
 use super::value::{Bytes, Data, Gap, MAX_SIZE, Value};
@@ -39,6 +40,8 @@ pub(crate) struct Scene<'a> {
     pub modules: Vec<Arc<ModuleRef>>,
     /// What was printed before, `$1` first.
     pub history: &'a [Value],
+    /// Of a string or an array, so many elements are shown.
+    pub elements: usize,
 }
 
 impl<'a> Scene<'a> {
@@ -74,6 +77,7 @@ impl<'a> Scene<'a> {
             here,
             modules,
             history,
+            elements: ELEMENTS,
         }
     }
 

@@ -6,7 +6,7 @@ use super::members;
 use super::registers;
 use super::scalar;
 use super::scene::Scene;
-use super::text::{MAX_ELEMENTS, REPEATS};
+use super::text::REPEATS;
 use super::types::{ArrayCount, Base, RecordShape, Shape, Ty};
 use super::units::Units;
 use super::value::{Gap, MAX_SIZE, Value};
@@ -234,7 +234,8 @@ impl<'a> Shower<'a> {
     /// The string at an address, and how many bytes it takes with what ends it, or as far as it is shown; `None`: memory
     /// ends before it.
     pub fn string_and_length(&self, at: u64, units: Units) -> (String, Option<u64>) {
-        let limit = units.size * MAX_ELEMENTS as u64;
+        let elements = self.scene.elements;
+        let limit = units.size * elements as u64;
         let mut bytes = Vec::new();
         // A string may end just before memory does.
         for offset in (0..=limit).step_by(units.size as usize) {
@@ -243,17 +244,17 @@ impl<'a> Shower<'a> {
             if let Err(why) = self.scene.source.memory(at.wrapping_add(offset), unit) {
                 let read = match bytes.is_empty() {
                     true => String::new(),
-                    false => units.quoted(&bytes, false),
+                    false => units.quoted(&bytes, false, elements),
                 };
                 return (format!("{read}<unknown: {why}>"), None);
             }
             if unit.iter().all(|byte| *byte == 0) {
-                return (units.quoted(&bytes, false), Some(offset + units.size));
+                return (units.quoted(&bytes, false, elements), Some(offset + units.size));
             }
             bytes.extend_from_slice(unit);
         }
         let shown = bytes.get(..limit as usize).unwrap_or(&bytes);
-        (units.quoted(shown, true), Some(limit))
+        (units.quoted(shown, true, elements), Some(limit))
     }
 
     fn reference(&self, value: &Value, target: &Ty, depth: u32) -> Result<Shown, Gap> {
@@ -413,13 +414,14 @@ impl<'a> Shower<'a> {
             matches!(self.letter, None | Some('s')) && value.ty.language() != Some(Language::Rust)
         });
         if let Some(units) = units {
-            let wanted = count.min(MAX_ELEMENTS as u64 + 1);
+            let limit = self.scene.elements;
+            let wanted = count.min(limit as u64 + 1);
             let mut bytes = value.read(self.scene.source, wanted * units.size)?;
             let last = bytes.len().saturating_sub(units.size as usize);
-            if count <= MAX_ELEMENTS as u64 && bytes.iter().skip(last).all(|byte| *byte == 0) {
+            if count <= limit as u64 && bytes.iter().skip(last).all(|byte| *byte == 0) {
                 bytes.truncate(last);
             }
-            return Ok(text(units.quoted(&bytes, false)));
+            return Ok(text(units.quoted(&bytes, false, limit)));
         }
         let elements = (0..count).map(|number| {
             let element = value.part(element.clone(), number.saturating_mul(size));
@@ -445,6 +447,7 @@ impl<'a> Shower<'a> {
     ) -> (Vec<ShownMember>, bool) {
         let mut shown: Vec<ShownMember> = Vec::new();
         let mut last: Option<Vec<u8>> = None;
+        let limit = self.scene.elements;
         let mut printed = 0;
         let mut looked_at = 0u64;
         for (name, element) in elements {
@@ -462,7 +465,7 @@ impl<'a> Shower<'a> {
                 continue;
             }
             printed += shown.last().map_or(0, |run| printed_as(run.repeats));
-            if printed >= MAX_ELEMENTS {
+            if printed >= limit {
                 return (shown, true);
             }
             last = bytes;
@@ -470,10 +473,10 @@ impl<'a> Shower<'a> {
         }
         // A run at the end may have more than are shown.
         printed += shown.last().map_or(0, |run| printed_as(run.repeats));
-        if printed > MAX_ELEMENTS
+        if printed > limit
             && let Some(run) = shown.last_mut().filter(|run| run.repeats < REPEATS as u64)
         {
-            run.repeats = run.repeats.saturating_sub((printed - MAX_ELEMENTS) as u64);
+            run.repeats = run.repeats.saturating_sub((printed - limit) as u64);
             return (shown, true);
         }
         (shown, false)

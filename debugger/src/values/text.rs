@@ -2,14 +2,16 @@
 
 use super::scalar::character;
 
-/// Of a string or an array, no more elements are shown.
-pub(crate) const MAX_ELEMENTS: usize = 200;
+/// Of a string or an array, no more elements are shown unless more are asked for.
+pub(crate) const ELEMENTS: usize = 200;
+/// No more can be asked for.
+pub(crate) const MAX_ELEMENTS: usize = 1 << 16;
 /// So many elements that are the same are shown as one.
 pub(crate) const REPEATS: usize = 10;
 
-/// `"text"`, runs of one character as `'x' <repeats 20 times>`, and `...` behind what was cut.
-pub(crate) fn quoted(bytes: &[u8], cut: bool) -> String {
-    let shown = bytes.get(..MAX_ELEMENTS).unwrap_or(bytes);
+/// `"text"`, runs of one character as `'x' <repeats 20 times>`, and `...` behind what was cut; of `limit` bytes at most.
+pub(crate) fn quoted(bytes: &[u8], cut: bool, limit: usize) -> String {
+    let shown = bytes.get(..limit).unwrap_or(bytes);
     let cut = cut || shown.len() < bytes.len();
     let mut parts = Vec::new();
     let mut open = String::new();
@@ -69,6 +71,10 @@ fn escaped(piece: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn quoted(bytes: &[u8], cut: bool) -> String {
+        super::quoted(bytes, cut, ELEMENTS)
+    }
 
     #[test]
     fn runs_are_told_apart_and_long_ones_cut() {

@@ -1,7 +1,7 @@
 //! Characters and strings of every width: `97 L'a'`, `u"text"`, as GDB writes them.
 
 use super::scalar::character;
-use super::text::{MAX_ELEMENTS, REPEATS, quoted};
+use super::text::{REPEATS, quoted};
 use super::types::{Base, Shape, Ty};
 use backtrail_symbolizer::types::{Encoding, Language};
 
@@ -77,9 +77,9 @@ impl Units {
     }
 
     /// The string that little-endian bytes make, runs of one character shortened, and `...` behind what was cut.
-    pub fn quoted(self, bytes: &[u8], cut: bool) -> String {
+    pub fn quoted(self, bytes: &[u8], cut: bool, limit: usize) -> String {
         if !self.is_wide() {
-            return quoted(bytes, cut);
+            return quoted(bytes, cut, limit);
         }
         let units: Vec<u32> = match self.size {
             2 => bytes
@@ -95,7 +95,7 @@ impl Units {
                 .map(|unit| u32::from_le_bytes(*unit))
                 .collect(),
         };
-        let shown = units.get(..MAX_ELEMENTS).unwrap_or(&units);
+        let shown = units.get(..limit).unwrap_or(&units);
         let cut = cut || shown.len() < units.len();
         let text = parts(&self.characters(shown)).join(", ");
         let more = if cut { "..." } else { "" };
@@ -225,29 +225,35 @@ mod tests {
     #[test]
     fn strings_are_gdbs() {
         let text = |text: &str| wide(&text.chars().map(u32::from).collect::<Vec<_>>());
-        assert_eq!(WIDE.quoted(&text("a \"b\"\n"), false), "L\"a \\\"b\\\"\\n\"");
-        assert_eq!(WIDE.quoted(&[], false), "L\"\"");
-        assert_eq!(WIDE.quoted(&text("é\0\0"), true), "L\"é\\000\\000\"...");
+        assert_eq!(WIDE.quoted(&text("a \"b\"\n"), false, 200), "L\"a \\\"b\\\"\\n\"");
+        assert_eq!(WIDE.quoted(&[], false, 200), "L\"\"");
+        assert_eq!(WIDE.quoted(&text("é\0\0"), true, 200), "L\"é\\000\\000\"...");
         assert_eq!(
-            WIDE.quoted(&text("xxxxxxxxxxxy"), false),
+            WIDE.quoted(&text("xxxxxxxxxxxy"), false, 200),
             "L'x' <repeats 11 times>, \"y\""
         );
         assert_eq!(
-            WIDE.quoted(&wide(&[120, 0x110000, 55, 0x80, 103]), false),
+            WIDE.quoted(&wide(&[120, 0x110000, 55, 0x80, 103]), false, 200),
             "L\"x\\x110000\\067\\200g\""
         );
-        assert!(WIDE.quoted(&text(&"ab".repeat(101)), false).ends_with("ab\"..."));
+        assert!(
+            WIDE.quoted(&text(&"ab".repeat(101)), false, 200)
+                .ends_with("ab\"...")
+        );
     }
 
     #[test]
     fn surrogates_make_one_character_in_pairs_alone() {
-        assert_eq!(HALF.quoted(&half(&[0xd83d, 0xde00, 0x21]), false), "u\"😀!\"");
         assert_eq!(
-            HALF.quoted(&half(&[97, 0xd83d, 98, 0xde00]), false),
+            HALF.quoted(&half(&[0xd83d, 0xde00, 0x21]), false, 200),
+            "u\"😀!\""
+        );
+        assert_eq!(
+            HALF.quoted(&half(&[97, 0xd83d, 98, 0xde00]), false, 200),
             "u\"a\\xd83d\\142\\xde00\""
         );
         assert_eq!(
-            WIDE.quoted(&wide(&[0xd83d, 0xde00]), false),
+            WIDE.quoted(&wide(&[0xd83d, 0xde00]), false, 200),
             "L\"\\xd83d\\xde00\""
         );
     }

@@ -63,7 +63,11 @@ const LINES: &[(&str, Check)] = &[
         "set print frame-arguments scalars",
         Says(&["numbers or pointers"]),
     ),
-    ("set print elements 5", Instead("`pretty on|off`")),
+    ("set print elements 4", Says(&["4 elements"])),
+    ("p list->name", Gdb),
+    ("p table", Gdb),
+    ("set print elements 200", Says(&["200 elements"])),
+    ("set print union off", Instead("`pretty on|off`")),
     ("p/x $xmm0", Says(&["$"])),
     ("p $xmm99", Instead("no register")),
     ("info symbol main", Says(&["main of ", "values"])),
@@ -297,7 +301,7 @@ fn lines_of_gdb_users_work() {
 fn selects_frame(command: &str) -> bool {
     let first = command.split(' ').next();
     let frame = matches!(first, Some("f" | "frame" | "up" | "down")) && !command.ends_with("nobody");
-    frame || command.starts_with("set print pretty")
+    frame || command.starts_with("set print pretty") || command.starts_with("set print elements")
 }
 
 #[test]
