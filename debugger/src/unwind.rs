@@ -118,7 +118,7 @@ pub(crate) fn unwind(
     let mut frame = PhysicalFrame {
         pc: registers.pc(),
         cfa: None,
-        registers: by_number(registers),
+        registers: by_number(registers).map(Some),
         interrupted: true,
         signal_frame: false,
         bad_pointer: false,
@@ -140,7 +140,8 @@ pub(crate) fn unwind(
     Unwound { frames, end }
 }
 
-fn by_number(registers: &Registers) -> Known {
+/// The general registers by their DWARF numbers (System V ABI AMD64, section 3.6.2).
+pub(crate) fn by_number(registers: &Registers) -> [u64; 16] {
     [
         registers.rax,
         registers.rdx,
@@ -159,7 +160,6 @@ fn by_number(registers: &Registers) -> Known {
         registers.r14,
         registers.r15,
     ]
-    .map(Some)
 }
 
 /// rbx, rbp, rsp and r12 to r15.

@@ -3,10 +3,7 @@
 use crate::session::{Process, Session, Thread};
 use crate::unwind::Memory;
 use backtrail_pt::Avma;
-use iced_x86::{
-    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
-    UsedRegister,
-};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedRegister};
 use serde::Serialize;
 
 /// No more words of tables are looked at.
@@ -47,7 +44,7 @@ pub fn virtual_call(session: &Session, process: &Process, thread: &Thread, site:
 
 /// How far from what a register points to the call at an index takes the function's address, itself or by a load before it.
 fn offset_of(process: &Process, thread: &Thread, site: u64) -> Option<u64> {
-    let call = instruction_at(process, thread, site)?;
+    let call = process.decoded(thread, site)?;
     if !call.is_call_near_indirect() && !call.is_jmp_near_indirect() {
         return None;
     }
@@ -56,7 +53,7 @@ fn offset_of(process: &Process, thread: &Thread, site: u64) -> Option<u64> {
     }
     let mut info = InstructionInfoFactory::new();
     for index in (site.saturating_sub(LOAD_WITHIN)..site).rev() {
-        let before = instruction_at(process, thread, index)?;
+        let before = process.decoded(thread, index)?;
         let loads = before.mnemonic() == Mnemonic::Mov && before.op1_kind() == OpKind::Memory;
         if loads && before.op0_register() == call.op0_register() {
             return table_offset(&before);
@@ -79,15 +76,6 @@ fn table_offset(instruction: &Instruction) -> Option<u64> {
         && instruction.segment_prefix() == Register::None;
     let offset = instruction.memory_displacement64();
     (may_be && offset.is_multiple_of(WORD) && offset < u64::from(u16::MAX)).then_some(offset)
-}
-
-fn instruction_at(process: &Process, thread: &Thread, index: u64) -> Option<Instruction> {
-    let executed = thread.history.instruction(index)?;
-    let mut code = [0; 15];
-    let code = code.get_mut(..usize::from(executed.len))?;
-    let read = process.read(thread.history.version(index), executed.pc, code);
-    let decode = || Decoder::with_ip(64, code, executed.pc.0, DecoderOptions::NONE).decode();
-    (read == code.len()).then(decode)
 }
 
 /// The tables of the classes of a process (Itanium C++ ABI, section 2.5.2): to where objects point, the functions;

@@ -19,7 +19,7 @@ fn last_answer(bundle: &Bundle, commands: &[&str]) -> String {
     transcript.rsplit_once(&prompt).unwrap().1.to_owned()
 }
 
-/// A command from the last call of a function is answered with each of `parts`.
+/// The last of these commands is answered with each of `parts`.
 #[track_caller]
 fn says(bundle: &Bundle, commands: &[&str], parts: &[&str]) {
     let answer = last_answer(bundle, commands);

@@ -20,6 +20,7 @@ use backtrail_symbolizer::{Function, Symbolizer};
 pub use call_name::CallName;
 use decoding::Earlier;
 pub use functions::SymbolFunctions;
+use iced_x86::{Decoder, DecoderOptions};
 pub use load::Prepared;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -297,6 +298,23 @@ impl Process {
     /// Copies code bytes from `at`, as they were in a version, and says how many there are.
     pub fn read(&self, version: Version, at: Avma, out: &mut [u8]) -> usize {
         self.image.read_version(version, at, out)
+    }
+
+    /// Instruction `index` of a thread's history, decoded; `None`: its bytes are not known.
+    pub(crate) fn decoded(&self, thread: &Thread, index: u64) -> Option<iced_x86::Instruction> {
+        let executed = thread.history.instruction(index)?;
+        self.decoded_at(thread.history.version(index), executed.pc, executed.len)
+    }
+
+    /// The instruction of so many bytes at an address, in a version of the code.
+    pub(crate) fn decoded_at(&self, version: Version, pc: Avma, len: u8) -> Option<iced_x86::Instruction> {
+        let mut code = [0; 15];
+        let code = code.get_mut(..usize::from(len))?;
+        if self.read(version, pc, code) < code.len() {
+            return None;
+        }
+        let instruction = Decoder::with_ip(64, code, pc.0, DecoderOptions::NONE).decode();
+        (!instruction.is_invalid()).then_some(instruction)
     }
 
     /// What stepping by lines asks.

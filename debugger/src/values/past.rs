@@ -13,7 +13,7 @@ mod registers;
 
 use super::source::{BEFORE, ValueSource};
 use crate::session::{Process, Session, Thread};
-use backtrail_bundle::core::Registers as CoreRegisters;
+use crate::unwind::by_number;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::Unknown;
 use constants::Constants;
@@ -71,10 +71,10 @@ impl<'a> PastSource<'a> {
 }
 
 /// The registers that a core saved of a thread, where it stands at the end of the history.
-fn at_end<'a>(session: &'a Session, thread: &Thread) -> Option<&'a CoreRegisters> {
-    let registers = &session.core()?.thread(thread.tid)?.registers;
+fn at_end(session: &Session, thread: &Thread) -> Option<[u64; 16]> {
+    let registers = session.end_registers(thread.tid)?;
     let end = thread.history.pc(thread.history.len())?;
-    (registers.pc() == end).then_some(registers)
+    (registers.pc() == end).then(|| by_number(registers))
 }
 
 impl ValueSource for PastSource<'_> {

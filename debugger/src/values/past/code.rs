@@ -4,7 +4,7 @@ use super::part::Part;
 use crate::session::{Process, Thread};
 use backtrail_decoder::Version;
 use backtrail_pt::Avma;
-use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess};
+use iced_x86::{Instruction, InstructionInfoFactory, OpAccess};
 use rustc_hash::FxHashMap;
 
 /// No more are kept.
@@ -57,15 +57,7 @@ impl<'a> Code<'a> {
     }
 
     fn decode(&mut self, version: Version, pc: Avma, len: u8) -> Option<Step> {
-        let mut code = [0; 15];
-        let code = code.get_mut(..usize::from(len))?;
-        if self.process.read(version, pc, code) < code.len() {
-            return None;
-        }
-        let instruction = Decoder::with_ip(64, code, pc.0, DecoderOptions::NONE).decode();
-        if instruction.is_invalid() {
-            return None;
-        }
+        let instruction = self.process.decoded_at(version, pc, len)?;
         let writes = |access| {
             matches!(
                 access,

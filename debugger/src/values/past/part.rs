@@ -77,10 +77,14 @@ impl Part {
         )
     }
 
+    /// The DWARF number of the whole register.
+    pub fn number(self) -> Option<usize> {
+        REGISTERS.iter().position(|register| *register == self.register)
+    }
+
     /// One bit of sixteen, for a set of whole registers.
     pub fn bit(self) -> u16 {
-        let number = REGISTERS.iter().position(|register| *register == self.register);
-        number.map_or(0, |number| 1 << number)
+        self.number().map_or(0, |number| 1 << number)
     }
 }
 

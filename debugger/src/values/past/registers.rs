@@ -5,7 +5,6 @@ use super::constants::Constants;
 use super::operation::{self, Inputs};
 use super::part::Part;
 use crate::session::{Process, Thread};
-use backtrail_bundle::core::Registers as CoreRegisters;
 use backtrail_decoder::{Mark, MarkKind, Position, Resumed};
 use backtrail_pt::{Avma, Cofi};
 use iced_x86::{Mnemonic, OpKind, Register};
@@ -51,18 +50,18 @@ pub(super) struct Registers<'a> {
     thread: &'a Thread,
     code: Code<'a>,
     constants: Constants<'a>,
-    /// At the end of the history.
-    at_end: Option<&'a CoreRegisters>,
+    /// At the end of the history, by their DWARF numbers.
+    at_end: Option<[u64; 16]>,
     left: u32,
 }
 
 impl<'a> Registers<'a> {
-    /// `constants`: read-only memory; `at_end`: the registers at the end of the history, if a core has them.
+    /// `constants`: read-only memory; `at_end`: the registers at the end of the history by their DWARF numbers, if a core has them.
     pub fn new(
         process: &'a Process,
         thread: &'a Thread,
         constants: Constants<'a>,
-        at_end: Option<&'a CoreRegisters>,
+        at_end: Option<[u64; 16]>,
     ) -> Self {
         Self {
             thread,
@@ -188,7 +187,7 @@ impl<'a> Registers<'a> {
         let kept = last != Some(Cofi::FarTransfer) || !is_changed_by_the_kernel(part.register);
         let marks = history.marks_in(end..end.saturating_add(1));
         let kept = kept && !marks.iter().any(|mark| matches!(mark.kind, MarkKind::Gap(_)));
-        let value = core_register(self.at_end.filter(|_| kept)?, part.register)?;
+        let value = self.at_end.filter(|_| kept)?.get(part.number()?).copied()?;
         Some((part.of(value), By::Crash))
     }
 
@@ -283,27 +282,5 @@ fn copied(instruction: &iced_x86::Instruction, part: Part) -> Option<Part> {
     all.then_some(Part {
         register: to.register,
         bits: part.bits,
-    })
-}
-
-fn core_register(core: &CoreRegisters, register: Register) -> Option<u64> {
-    Some(match register {
-        Register::RAX => core.rax,
-        Register::RBX => core.rbx,
-        Register::RCX => core.rcx,
-        Register::RDX => core.rdx,
-        Register::RSI => core.rsi,
-        Register::RDI => core.rdi,
-        Register::RBP => core.rbp,
-        Register::RSP => core.rsp,
-        Register::R8 => core.r8,
-        Register::R9 => core.r9,
-        Register::R10 => core.r10,
-        Register::R11 => core.r11,
-        Register::R12 => core.r12,
-        Register::R13 => core.r13,
-        Register::R14 => core.r14,
-        Register::R15 => core.r15,
-        _ => return None,
     })
 }
