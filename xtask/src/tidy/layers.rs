@@ -12,6 +12,7 @@ const USES: &[(&str, &[&str])] = &[
     ("recorder", &["pt", "bundle"]),
     ("debugger", &["pt", "bundle", "decoder", "symbolizer"]),
     ("export", &["pt", "decoder", "symbolizer", "debugger"]),
+    ("dap-adapter", &["pt", "decoder", "debugger"]),
     (
         "cli",
         &[
@@ -23,6 +24,7 @@ const USES: &[(&str, &[&str])] = &[
             "symbolizer",
             "debugger",
             "export",
+            "dap",
         ],
     ),
     ("tests", &[]),
