@@ -1,0 +1,2 @@
+/** The latency view's page. */
+export {};

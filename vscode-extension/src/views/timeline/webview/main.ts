@@ -1,0 +1,2 @@
+/** The timeline's drawing. */
+export {};
