@@ -43,7 +43,7 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
   private readonly view: vscode.TreeView<Node>;
   private readonly disposables: vscode.Disposable[];
   /** The calls that history begins with. */
-  private root: Pages<CallNode> | undefined;
+  private root = new Pages<CallNode>(CALLS_AT_ONCE);
   private session: Session | undefined;
   private threadId: number | undefined;
   private lastPosition: string | undefined;
@@ -73,12 +73,11 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
       this.view,
       this.changed,
       sessions.onDidChangeActive(() => this.restart()),
-      sessions.onDidStart((session) => {
+      sessions.onDidMove((session) => {
         // Unfolds the view the first time; from then on it is as the user left it.
         void this.follow(session, !memory.get(SHOWN, false));
         void memory.update(SHOWN, true);
       }),
-      sessions.onDidMove((session) => void this.follow(session, false)),
       vscode.debug.onDidChangeActiveStackItem(() => this.changeThread()),
       this.view.onDidChangeVisibility(({ visible }) => {
         if (visible && this.session !== undefined) {
@@ -131,7 +130,7 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
       call.children > 0 ? vscode.TreeItemCollapsibleState.Collapsed : vscode.TreeItemCollapsibleState.None,
     );
     item.contextValue = 'call';
-    item.iconPath = new vscode.ThemeIcon(isHere ? 'debug-stackframe' : isAround ? 'chevron-down' : 'symbol-method');
+    item.iconPath = new vscode.ThemeIcon(isHere ? 'debug-stackframe' : isAround ? 'debug-stackframe-dot' : 'symbol-method');
     item.command = { command: 'backtrail.calls.go', title: 'Go There', arguments: [node] };
     item.description = [
       call.duration?.text ?? `${call.instructions.toLocaleString()} instructions`,
@@ -152,32 +151,25 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
     if (session === undefined) {
       throw new Error('The session is over.');
     }
-    const known = node === undefined ? this.root : node.pages;
-    if (known?.has(page) === true) {
-      return known;
+    if (node !== undefined) {
+      node.pages ??= new Pages<CallNode>(CALLS_AT_ONCE);
     }
-    const round = this.round;
-    const { calls, total } = await session.request('backtrail/calls', {
-      ...(this.threadId === undefined ? {} : { threadId: this.threadId }),
-      ...(node === undefined ? {} : { parent: node.call.call }),
-      start: page * CALLS_AT_ONCE,
-      count: CALLS_AT_ONCE,
+    const pages = node?.pages ?? this.root;
+    await pages.load(page, async () => {
+      const { calls, total } = await session.request('backtrail/calls', {
+        ...(this.threadId === undefined ? {} : { threadId: this.threadId }),
+        ...(node === undefined ? {} : { parent: node.call.call }),
+        start: page * CALLS_AT_ONCE,
+        count: CALLS_AT_ONCE,
+      });
+      return { items: calls.map((call) => new CallNode(call, node)), total };
     });
-    const pages = (node === undefined ? this.root : node.pages) ?? new Pages<CallNode>(CALLS_AT_ONCE);
-    if (!pages.has(page) || round !== this.round) {
-      pages.add(page, calls.map((call) => new CallNode(call, node)), total);
-    }
-    if (node === undefined) {
-      this.root = pages;
-    } else {
-      node.pages = pages;
-    }
     return pages;
   }
 
   private forget(): void {
     this.round += 1;
-    this.root = undefined;
+    this.root = new Pages<CallNode>(CALLS_AT_ONCE);
     this.path = [];
     this.changed.fire(undefined);
   }

@@ -9,6 +9,7 @@ export type Slot<Item> =
 /** Pages of a list. */
 export class Pages<Item> {
   private readonly items = new Map<number, Item[]>();
+  private readonly pending = new Map<number, Promise<void>>();
   total = 0;
 
   constructor(readonly pageSize: number) {}
@@ -17,6 +18,21 @@ export class Pages<Item> {
   add(page: number, items: Item[], total: number): void {
     this.items.set(page, items);
     this.total = total;
+  }
+
+  /** Loads a page, once. */
+  async load(page: number, ask: () => Promise<{ items: Item[]; total: number }>): Promise<void> {
+    if (this.has(page)) {
+      return;
+    }
+    let asked = this.pending.get(page);
+    if (asked === undefined) {
+      asked = ask()
+        .then(({ items, total }) => this.add(page, items, total))
+        .finally(() => this.pending.delete(page));
+      this.pending.set(page, asked);
+    }
+    await asked;
   }
 
   /** The page on which the item of that number is. */

@@ -57,7 +57,7 @@ export const BODY = `
     <button type="button" id="next" class="plain">Next</button>
     <button type="button" id="compare" disabled>Compare the two selected</button>
   </nav>
+  <section id="comparison" aria-labelledby="comparison-title" hidden><h2 id="comparison-title">Compared</h2><pre id="text" tabindex="0"></pre></section>
   <table id="rows" aria-labelledby="rows-title"></table>
 </div>
-<section id="comparison" aria-labelledby="comparison-title" hidden><h2 id="comparison-title">Compared</h2><pre id="text" tabindex="0"></pre></section>
 `;

@@ -170,7 +170,7 @@ function rowOf(row: LatencyRow, unit: Latency['unit']): HTMLTableRowElement {
   }
   made.append(make('td', row.time?.text ?? '', 'number'), make('td', String(row.threadId), 'number'), make('td', row.caller ?? ''));
   made.addEventListener('click', (event) => {
-    if (event.target !== box) {
+    if (!boxed.contains(event.target as Node)) {
       event.preventDefault();
       vscode.postMessage({ type: 'goto', to: row.position });
     }
@@ -242,7 +242,7 @@ window.addEventListener('message', ({ data }: MessageEvent<ToPage>) => {
     case 'compared':
       comparison.hidden = false;
       element('text').textContent = data.text;
-      comparison.scrollIntoView({ block: 'start' });
+      comparison.scrollIntoView({ block: 'nearest' });
       break;
   }
 });
