@@ -62,7 +62,7 @@ test('ticks are round and not too close', () => {
 });
 
 test('times are told with their units', () => {
-  assert.equal(told(-1_500_000, 'ns'), '-1.50 ms');
+  assert.equal(told(-1_500_000, 'ns'), '-1.500 ms');
   assert.equal(told(0, 'ns'), '0 ns');
   assert.equal(told(2_000_000_000, 'ns', 1e9), '2 s');
   assert.equal(told(1234567, 'ticks'), '1,234,567 ticks');

