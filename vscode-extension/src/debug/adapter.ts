@@ -2,6 +2,7 @@
 
 import * as vscode from 'vscode';
 import { DEBUG_TYPE } from '../session';
+import { openSetting } from '../settings';
 import { locate } from './locate';
 
 /** The program's path; else the user is told, and offered the way to the setting. */
@@ -14,7 +15,7 @@ export async function program(): Promise<string | undefined> {
   const open = 'Open Settings';
   void vscode.window.showErrorMessage(`Backtrail cannot start. ${located.problem}`, open).then((chosen) => {
     if (chosen === open) {
-      void vscode.commands.executeCommand('workbench.action.openSettings', 'backtrail.path');
+      void openSetting('backtrail.path');
     }
   });
   return undefined;

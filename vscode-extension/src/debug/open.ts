@@ -132,19 +132,34 @@ export class TraceEditor implements vscode.CustomReadonlyEditorProvider {
     return { uri, dispose: () => undefined };
   }
 
-  async resolveCustomEditor(document: vscode.CustomDocument, panel: vscode.WebviewPanel): Promise<void> {
+  resolveCustomEditor(document: vscode.CustomDocument, panel: vscode.WebviewPanel): void {
     const name = path.basename(document.uri.path);
     panel.webview.options = { enableScripts: false, enableCommandUris: ['backtrail.debugResource'] };
-    panel.webview.html = page(name, 'Opening in the debugger…');
     if (document.uri.scheme !== 'file') {
       panel.webview.html = page(name, 'Only files of this machine can be opened.');
       return;
     }
-    if (await this.traces.debug(document.uri.fsPath)) {
-      panel.dispose();
+    panel.webview.html = page(name, 'Opening in the debugger…');
+    // Not before VS Code has the editor: it cannot be closed while it opens.
+    void this.start(document.uri, (text) => {
+      panel.webview.html = page(name, text);
+    });
+  }
+
+  /** Starts the session; then the editor has nothing more to say and is closed. */
+  private async start(uri: vscode.Uri, say: (text: string) => void): Promise<void> {
+    const isOpen = await this.traces.debug(uri.fsPath);
+    const tab = vscode.window.tabGroups.all
+      .flatMap((group) => group.tabs)
+      .find(({ input }) => input instanceof vscode.TabInputCustom && input.uri.toString() === uri.toString());
+    if (tab === undefined) {
+      return;
+    }
+    if (isOpen) {
+      await vscode.window.tabGroups.close(tab, true);
     } else {
-      const again = `command:backtrail.debugResource?${encodeURIComponent(JSON.stringify([document.uri.toString()]))}`;
-      panel.webview.html = page(name, `It was not opened. <a href="${again.replaceAll('"', '&quot;')}">Try again</a>`);
+      const again = `command:backtrail.debugResource?${encodeURIComponent(JSON.stringify([uri.toString()]))}`;
+      say(`It was not opened. <a href="${again.replaceAll('"', '&quot;')}">Try again</a>`);
     }
   }
 }

@@ -5,6 +5,7 @@ import * as vscode from 'vscode';
 import type { Traces } from '../debug/open';
 import { size } from '../debug/traces';
 import { DEBUG_TYPE } from '../session';
+import { openSetting } from '../settings';
 import { digestOf, download } from './download';
 import { type Link, addressOf, fileNameOf, isAllowed, parseLink } from './parse';
 
@@ -62,7 +63,7 @@ async function refuse(link: Link): Promise<void> {
     open,
   );
   if (chosen === open) {
-    await vscode.commands.executeCommand('workbench.action.openSettings', 'backtrail.allowedOrigins');
+    await openSetting('backtrail.allowedOrigins');
   }
 }
 

@@ -129,6 +129,8 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
       call.function,
       call.children > 0 ? vscode.TreeItemCollapsibleState.Collapsed : vscode.TreeItemCollapsibleState.None,
     );
+    // Many calls have the same name: by it alone VS Code would not tell them apart.
+    item.id = `${this.threadId}:${node.parent?.call.call}>${call.call}:${call.number}`;
     item.contextValue = 'call';
     item.iconPath = new vscode.ThemeIcon(isHere ? 'debug-stackframe' : isAround ? 'debug-stackframe-dot' : 'symbol-method');
     item.command = { command: 'backtrail.calls.go', title: 'Go There', arguments: [node] };
