@@ -5,6 +5,7 @@ import { BookmarkStore } from './bookmarks/store';
 import { BookmarksView } from './bookmarks/view';
 import { registerCommands } from './commands';
 import { AdapterFactory, AdapterWatch } from './debug/adapter';
+import { watchBundles } from './debug/bundles';
 import { ConfigurationProvider } from './debug/configuration';
 import { Traces, registerOpening } from './debug/open';
 import { Coverage } from './editor/coverage';
@@ -36,6 +37,7 @@ export function activate(context: vscode.ExtensionContext): void {
     vscode.debug.registerDebugAdapterDescriptorFactory(DEBUG_TYPE, new AdapterFactory()),
     vscode.debug.registerDebugAdapterTrackerFactory(DEBUG_TYPE, new AdapterWatch()),
     registerOpening(traces),
+    watchBundles(),
     registerCommands(sessions),
     vscode.window.registerUriHandler(new LinkHandler(context, traces)),
     store,
