@@ -150,7 +150,10 @@ function position(sessions: Sessions): vscode.Disposable {
       return;
     }
     item.text = `$(history) ${[where.position, where.time?.text].filter((part) => part !== undefined).join('  ')}`;
-    item.tooltip = described(where);
+    const trace = sessions.active?.trace;
+    item.tooltip = [trace?.program, trace?.crash?.text, described(where), ...(trace?.notes ?? [])]
+      .filter((line) => line !== undefined)
+      .join('\n');
     item.accessibilityInformation = { label: `Position in the trace: ${described(where)}. Go to a position` };
     item.show();
   };

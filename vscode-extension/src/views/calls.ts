@@ -142,7 +142,7 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
       .join(', ');
     item.tooltip = tooltip(call);
     const place = isHere ? ', the position is in it' : isAround ? ', the position is below it' : '';
-    const made = call.children === 0 ? '' : `, made ${call.children} call${call.children === 1 ? '' : 's'}`;
+    const made = call.children === 0 ? '' : `, made ${callsMade(call)}`;
     item.accessibilityInformation = { label: `${call.function}, ${item.description}${made}${place}` };
     return item;
   }
@@ -304,6 +304,10 @@ function moreItem(node: MoreNode): vscode.TreeItem {
   return item;
 }
 
+function callsMade({ children }: Call): string {
+  return `${children.toLocaleString()} call${children === 1 ? '' : 's'}`;
+}
+
 /** All that is known of a call, a line each. */
 function tooltip(call: Call): string {
   const source = call.file === undefined ? undefined : `${call.file}:${call.line ?? '?'}`;
@@ -312,7 +316,7 @@ function tooltip(call: Call): string {
     source,
     call.time === undefined ? undefined : `began at ${call.time.text}`,
     call.duration === undefined ? undefined : `took ${call.duration.text}`,
-    `${call.instructions.toLocaleString()} instructions, ${call.children.toLocaleString()} calls`,
+    `${call.instructions.toLocaleString()} instructions, ${callsMade(call)}`,
     call.entered === undefined ? undefined : `entered: ${call.entered}`,
     call.left === undefined ? undefined : `left: ${call.left}`,
   ]

@@ -26,7 +26,6 @@ export class TimelineView implements vscode.WebviewViewProvider, vscode.Disposab
       sessions.onDidChangeActive(() => this.reset()),
       sessions.onDidStart(() => this.reset()),
       sessions.onDidMove(() => this.tell({ type: 'moved' })),
-      vscode.debug.onDidChangeActiveStackItem(() => this.tell({ type: 'moved' })),
       command('zoomIn', 'zoomIn'),
       command('zoomOut', 'zoomOut'),
       command('fit', 'fit'),

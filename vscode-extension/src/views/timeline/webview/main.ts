@@ -106,7 +106,9 @@ function take(next: Timeline, isNewest: boolean): void {
   const before = timeline;
   timeline = next;
   all = tracks(next);
-  if (span === undefined || before === undefined) {
+  const sawAll = span === undefined || before === undefined || span.to - span.from >= (before.end - before.begin);
+  if (span === undefined || sawAll) {
+    // All is still all when more of it is decoded.
     span = limits(next);
   }
   span = within(span, limits(next));
