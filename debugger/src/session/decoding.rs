@@ -122,7 +122,9 @@ impl Earlier {
 
     /// It is decoded.
     pub fn is_ready(&self) -> bool {
-        self.ahead.as_ref().is_some_and(|ahead| ahead.thread.is_finished())
+        self.ahead
+            .as_ref()
+            .is_some_and(|ahead| ahead.thread.is_finished())
     }
 
     /// Gives it once it is decoded. Canceled, it can be asked for again.
