@@ -1,4 +1,4 @@
-//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `readers`, `package-extension`, `tidy`, `fuzz`, `guard`, `bench`.
+//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `readers`, `package-extension`, `protocol`, `tidy`, `fuzz`, `guard`, `bench`.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -7,7 +7,9 @@ mod demo;
 mod extension;
 mod fuzz;
 mod guard;
+mod node;
 mod packages;
+mod protocol;
 mod readers;
 mod shell;
 mod test;
@@ -24,6 +26,7 @@ cargo xtask test                      install what the tests need, and run every
 cargo xtask test-all                  the same with the long fuzzing, the whole program matrix, and real programs
 cargo xtask readers                   install what the tests open exports with, and print how cargo test finds it
 cargo xtask package-extension         check, test and package the extension for VS Code: target/backtrail.vsix
+cargo xtask protocol [--check]        the schema of the Debug Adapter Protocol anew, and the Rust types out of it
 cargo xtask tidy                      the invariants of ARCHITECTURE.md
 cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
 cargo xtask guard [--accept]          machine instructions that decoding costs: no more than the bounds, or new bounds
@@ -50,6 +53,8 @@ fn main() -> ExitCode {
         ["test-all"] => test::run(test::Extent::All),
         ["readers"] => readers::run(),
         ["package-extension"] => extension::run(),
+        ["protocol"] => protocol::run(),
+        ["protocol", "--check"] => protocol::check(),
         ["tidy"] => tidy::run(),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", "--seconds", seconds] => match seconds.parse() {
