@@ -166,10 +166,7 @@ export class BookmarkStore implements vscode.Disposable {
       return;
     }
     const { remove, set } = difference(this.told, after);
-    const { bookmarks } = await session.request('backtrail/bookmarks', {
-      ...(remove.length === 0 ? {} : { remove }),
-      ...(set.length === 0 ? {} : { set: set.map(({ name, position }) => ({ name, position })) }),
-    });
+    const bookmarks = await send(session, remove, set);
     if (session === this.session) {
       this.told = bookmarks;
       this.changed.fire();
@@ -205,4 +202,25 @@ export class BookmarkStore implements vscode.Disposable {
     }
     return parsed.file;
   }
+}
+
+/** Removes and sets bookmarks; where some cannot be set, they are told and the others are. */
+async function send(session: Session, remove: string[], set: readonly Mark[]): Promise<Bookmark[]> {
+  const bare = set.map(({ name, position }) => ({ name, position }));
+  const removal = remove.length === 0 ? {} : { remove };
+  try {
+    return (await session.request('backtrail/bookmarks', { ...removal, ...(bare.length === 0 ? {} : { set: bare }) })).bookmarks;
+  } catch (error) {
+    if (bare.length < 2) {
+      throw error;
+    }
+  }
+  for (const mark of bare) {
+    try {
+      await session.request('backtrail/bookmarks', { set: [mark] });
+    } catch (error) {
+      report(`Bookmark ${mark.name}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+  return (await session.request('backtrail/bookmarks', removal)).bookmarks;
 }

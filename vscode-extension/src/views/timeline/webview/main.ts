@@ -355,6 +355,12 @@ canvas.addEventListener('focus', () => {
 
 // What the extension tells.
 
+const NOTICES = {
+  closed: 'The threads of a trace on one clock, as soon as one is open.',
+  decoding: 'Older history is being decoded: the timeline comes as soon as it is.',
+  open: 'Reading the trace…',
+};
+
 window.addEventListener('message', ({ data }: MessageEvent<ToPage>) => {
   switch (data.type) {
     case 'reset':
@@ -365,8 +371,8 @@ window.addEventListener('message', ({ data }: MessageEvent<ToPage>) => {
       scroll = 0;
       follows = false;
       notice.hidden = false;
-      notice.textContent = data.isOpen ? 'Reading the trace…' : 'The threads of a trace on one clock, as soon as one is open.';
-      if (data.isOpen) {
+      notice.textContent = NOTICES[data.state];
+      if (data.state === 'open') {
         want(0);
       }
       redraw();
