@@ -1,5 +1,6 @@
 /** Keeps the bookmarks of the active session in the workspace's file and in the adapter, and both the same. */
 
+import * as path from 'node:path';
 import * as vscode from 'vscode';
 import type { Bookmark } from '../protocol';
 import { type Session, type Sessions, report } from '../session';
@@ -178,7 +179,7 @@ export class BookmarkStore implements vscode.Disposable {
     const before = trace === undefined ? undefined : await this.read();
     this.kept = marks;
     if (trace !== undefined && before !== undefined) {
-      const text = printMarks(withMarks(before, trace.id, trace.name, marks));
+      const text = printMarks(withMarks(before, trace.id, path.basename(trace.name), marks));
       if (text !== printMarks(before)) {
         await vscode.workspace.fs.writeFile(this.file, Buffer.from(text));
       }

@@ -143,7 +143,15 @@ function described(found: Hit): string {
   const unit = timeline?.unit ?? 'ns';
   const { thread } = found.track;
   const place = `thread ${thread.threadId} ${thread.name}${thread.current ? ', the current one' : ''}`;
-  const stretch = ({ from, to }: Span) => `${told(to - from, unit)}, from ${told(from, unit, (to - from) / 100)} to ${told(to, unit, (to - from) / 100)}`;
+  // What reaches beyond what was asked for is told cut off.
+  const begins = timeline !== undefined && timeline.from > timeline.begin ? timeline.from : -Infinity;
+  const ends = timeline !== undefined && timeline.to < timeline.end ? timeline.to : Infinity;
+  const stretch = ({ from, to }: Span) => {
+    const [before, after] = [from <= begins ? 'before ' : '', to >= ends ? 'after ' : ''];
+    const least = before === '' && after === '' ? '' : 'more than ';
+    const exact = (to - from) / 100;
+    return `${least}${told(to - from, unit)}, from ${before}${told(from, unit, exact)} to ${after}${told(to, unit, exact)}`;
+  };
   switch (found.kind) {
     case 'call': {
       const { call } = found;
