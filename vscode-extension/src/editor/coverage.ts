@@ -23,7 +23,6 @@ export class Coverage implements vscode.Disposable {
     this.disposables = [
       this.mark,
       vscode.window.onDidChangeVisibleTextEditors(() => this.show()),
-      vscode.debug.onDidChangeActiveStackItem(() => this.show()),
       sessions.onDidChangeActive(() => this.show()),
       sessions.onDidMove(() => this.show()),
       sessions.onDidDecode(() => {
@@ -50,7 +49,8 @@ export class Coverage implements vscode.Disposable {
 
   private show(): void {
     const session = this.sessions.active;
-    const threadId = session?.threadId;
+    // The thread that moved last, and no other that is only looked at: its lines are told.
+    const threadId = session?.where?.threadId;
     if (session !== this.session || threadId !== this.threadId) {
       this.known.clear();
     }

@@ -5,6 +5,9 @@ import { CALLS_AT_ONCE, type Call } from '../protocol';
 import { type Session, type Sessions, report } from '../session';
 import { Pages } from './pages';
 
+/** How long the debugger must stand still before the view follows, in milliseconds. */
+const STILL = 120;
+
 /** Whether the view was unfolded once. */
 const SHOWN = 'backtrail.callsShown';
 
@@ -230,6 +233,13 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
     const { round } = this;
     try {
       const given = threadId === undefined ? {} : { threadId };
+      if (!isAsked) {
+        // Steps in quick succession are not kept waiting by a question after each.
+        await new Promise((resolve) => setTimeout(resolve, STILL));
+        if (round !== this.round) {
+          return;
+        }
+      }
       const { path } = await session.request('backtrail/callPath', given);
       const nodes = round === this.round ? await this.nodesOf(path, round) : undefined;
       if (nodes === undefined) {

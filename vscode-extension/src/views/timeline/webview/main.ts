@@ -112,6 +112,9 @@ function take(next: Timeline, isNewest: boolean): void {
     span = limits(next);
   }
   span = within(span, limits(next));
+  if (before === undefined) {
+    scrollTo(all.find(({ thread }) => thread.current)?.top);
+  }
   if (follows && isNewest && next.here !== undefined) {
     const moved = show(span, { from: next.here.at, to: next.here.at }, limits(next));
     if (moved.from !== span.from) {
@@ -270,13 +273,22 @@ canvas.addEventListener(
 
 // The keys.
 
+/** The part of the window that keeps its place when keys zoom: the chosen call if all of it is seen, else the position. */
+function stillAt({ from, to }: Span): number {
+  const isSeen = (at: number | undefined) => at !== undefined && at >= from && at <= to;
+  const here = timeline?.here?.at;
+  const middle =
+    chosen !== undefined && isSeen(chosen.from) && isSeen(chosen.to) && chosen.to - chosen.from < (to - from) * 0.9
+      ? (chosen.from + chosen.to) / 2
+      : here;
+  return middle !== undefined && isSeen(middle) ? (middle - from) / (to - from) : 0.5;
+}
+
 function zoomBy(factor: number): void {
   if (span === undefined || timeline === undefined) {
     return;
   }
-  const middle = chosen === undefined ? timeline.here?.at : (Math.max(chosen.from, span.from) + Math.min(chosen.to, span.to)) / 2;
-  const fraction = middle === undefined ? 0.5 : (middle - span.from) / (span.to - span.from);
-  setSpan(zoom(span, fraction >= 0 && fraction <= 1 ? fraction : 0.5, factor, limits(timeline)));
+  setSpan(zoom(span, stillAt(span), factor, limits(timeline)));
   say(`The window is ${told(span.to - span.from, timeline.unit)} long.`);
 }
 
