@@ -85,7 +85,7 @@ fn of_frame(
 
 /// A value of a frame for the client.
 pub fn variable(debuggee: &mut Debuggee, frame: FrameKey, node: Node) -> Variable {
-    let address = node.shown.address.map(|address| format!("{address:#x}"));
+    let memory = node.memory.map(|address| format!("{address:#x}"));
     let indexed = match node.children {
         Children::Indexed(count) => Some(count),
         Children::None | Children::Named => None,
@@ -105,7 +105,7 @@ pub fn variable(debuggee: &mut Debuggee, frame: FrameKey, node: Node) -> Variabl
         value,
         r#type: Some(node.shown.type_name.clone()).filter(|name| !name.is_empty()),
         evaluate_name: node.expression.clone(),
-        memory_reference: address,
+        memory_reference: memory,
         indexed_variables: indexed.map(|count| i64::try_from(count).unwrap_or(i64::MAX)),
         presentation_hint: Some(read_only()),
         ..Variable::default()
@@ -131,7 +131,10 @@ fn register(register: &Register) -> Variable {
         name: register.name.clone(),
         value,
         evaluate_name: register.value.map(|_| format!("${}", register.name)),
-        memory_reference: register.value.map(|value| format!("{value:#x}")),
+        memory_reference: register
+            .value
+            .filter(|_| matches!(&*register.name, "rsp" | "rbp" | "rip"))
+            .map(|value| format!("{value:#x}")),
         presentation_hint: Some(read_only()),
         ..Variable::default()
     }
