@@ -1,9 +1,10 @@
-//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `readers`, `protocol`, `tidy`, `fuzz`, `guard`, `bench`.
+//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `readers`, `package-extension`, `protocol`, `tidy`, `fuzz`, `guard`, `bench`.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod cachegrind;
 mod demo;
+mod extension;
 mod fuzz;
 mod guard;
 mod node;
@@ -24,6 +25,7 @@ cargo xtask demo [--program c|rust]   build Backtrail, record a crash, and walk 
 cargo xtask test                      install what the tests need, and run every check and test
 cargo xtask test-all                  the same with the long fuzzing, the whole program matrix, and real programs
 cargo xtask readers                   install what the tests open exports with, and print how cargo test finds it
+cargo xtask package-extension         check, test and package the extension for VS Code: target/backtrail.vsix
 cargo xtask protocol [--check]        the schema of the Debug Adapter Protocol anew, and the Rust types out of it
 cargo xtask tidy                      the invariants of ARCHITECTURE.md
 cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(test::Extent::Usual),
         ["test-all"] => test::run(test::Extent::All),
         ["readers"] => readers::run(),
+        ["package-extension"] => extension::run(),
         ["protocol"] => protocol::run(),
         ["protocol", "--check"] => protocol::check(),
         ["tidy"] => tidy::run(),
