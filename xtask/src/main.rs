@@ -1,4 +1,4 @@
-//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `readers`, `tidy`, `fuzz`, `guard`, `bench`.
+//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `readers`, `protocol`, `tidy`, `fuzz`, `guard`, `bench`.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -6,7 +6,9 @@ mod cachegrind;
 mod demo;
 mod fuzz;
 mod guard;
+mod node;
 mod packages;
+mod protocol;
 mod readers;
 mod shell;
 mod test;
@@ -22,6 +24,7 @@ cargo xtask demo [--program c|rust]   build Backtrail, record a crash, and walk 
 cargo xtask test                      install what the tests need, and run every check and test
 cargo xtask test-all                  the same with the long fuzzing, the whole program matrix, and real programs
 cargo xtask readers                   install what the tests open exports with, and print how cargo test finds it
+cargo xtask protocol [--check]        the schema of the Debug Adapter Protocol anew, and the Rust types out of it
 cargo xtask tidy                      the invariants of ARCHITECTURE.md
 cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
 cargo xtask guard [--accept]          machine instructions that decoding costs: no more than the bounds, or new bounds
@@ -47,6 +50,8 @@ fn main() -> ExitCode {
         ["test"] => test::run(test::Extent::Usual),
         ["test-all"] => test::run(test::Extent::All),
         ["readers"] => readers::run(),
+        ["protocol"] => protocol::run(),
+        ["protocol", "--check"] => protocol::check(),
         ["tidy"] => tidy::run(),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", "--seconds", seconds] => match seconds.parse() {

