@@ -192,6 +192,20 @@ describe('breakpoints', () => {
     assert.ok(lines.at(-1).includes(`hit ${calls}`), lines.at(-1));
   });
 
+  it('may be set on lines that are listed', async () => {
+    const { breakpoints } = await client().ask('breakpointLocations', {
+      source: { path: file('ledger.c') },
+      line: settled() - 3,
+      endLine: settled() + 3,
+    });
+    const lines = breakpoints.map((location) => location.line);
+    assert.ok(lines.includes(settled()), `${lines}`);
+    assert.ok(lines.every((one) => one >= settled() - 3 && one <= settled() + 3));
+    for (const verified of await set(...lines.map((one) => ({ line: one })))) {
+      assert.ok(verified.verified && lines.includes(verified.line), JSON.stringify(verified));
+    }
+  });
+
   it('for exceptions may be set as they are offered', async () => {
     const offered = client().capabilities.exceptionBreakpointFilters ?? [];
     const body = await client().ask('setExceptionBreakpoints', { filters: offered.map(({ filter }) => filter) });

@@ -237,11 +237,13 @@ describe('at a position', () => {
     it('replace what was typed', async () => {
       const typed = 'break sett';
       const target = (await complete(typed)).find(({ label, text }) => (text ?? label).includes('settle'));
-      // Without a start, it is the word before the cursor.
-      const start = target.start ?? typed.lastIndexOf(' ') + 1;
-      const length = target.start === undefined ? typed.length - start : (target.length ?? 0);
-      const line = typed.slice(0, start) + (target.text ?? target.label) + typed.slice(start + length);
+      // Columns are counted from 1, as this client asked for.
+      const start = target.start - 1;
+      const line = typed.slice(0, start) + (target.text ?? target.label) + typed.slice(start + target.length);
       assert.equal(line.trim(), 'break settle');
+      const odd = 'print "🧪" == order_c';
+      const behind = (await complete(odd)).find(({ label, text }) => (text ?? label).includes('order_count'));
+      assert.equal(odd.slice(behind.start - 1, behind.start - 1 + behind.length), 'order_c');
     });
 
     it('of nonsense are none', async () => {

@@ -191,6 +191,16 @@ describe('moves', () => {
     assert.equal(await index(), last);
   });
 
+  it('begin a frame again', async () => {
+    const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
+    const caller = stackFrames[1];
+    assert.match(caller.name, /^end_of_day/);
+    await client().move('restartFrame', { frameId: caller.id });
+    const begun = await client().frame();
+    assert.match(begun.name, /^end_of_day/);
+    assert.equal(begun.line, line('ledger.c', 'static void end_of_day(void)') + 1);
+  });
+
   it('pause without harm', async () => {
     await client().ask('pause', { threadId: client().threadId });
     assert.equal((await client().ask('threads')).threads.length, 1);

@@ -54,7 +54,6 @@ describe('a session', () => {
       'supportsSetVariable',
       'supportsSetExpression',
       'supportsWriteMemoryRequest',
-      'supportsRestartFrame',
       'supportsDataBreakpoints',
     ]) {
       assert.ok(!capabilities[name], name);
@@ -82,6 +81,19 @@ describe('a session', () => {
     assert.ok(answered('configurationDone') < happened('stopped'));
     assert.equal(client.messages.filter(({ event }) => event === 'initialized').length, 1);
     assert.equal(client.messages.filter(({ event }) => event === 'stopped').length, 1);
+  });
+
+  it('counts lines and columns from 0 where the client does', async () => {
+    await client.launch({ bundle }, { initialize: { linesStartAt1: false, columnsStartAt1: false } });
+    assert.equal((await client.frame()).line, line('ledger.c', 'account->balance += amount;') - 1);
+    const settle = line('ledger.c', 'if (account->balance < account->minimum)') - 1;
+    const { breakpoints } = await client.ask('setBreakpoints', {
+      source: { path: file('ledger.c') },
+      breakpoints: [{ line: settle }],
+    });
+    assert.equal(breakpoints[0].line, settle);
+    await client.move('reverseContinue', { threadId: client.threadId });
+    assert.equal((await client.frame()).line, settle);
   });
 
   it('takes attach for launch', async () => {

@@ -49,30 +49,11 @@ describe('threads', () => {
 describe('a stack', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
 
-  it('is the same in pages as it is at once', async () => {
-    const { threadId } = client();
-    const all = await client().ask('stackTrace', { threadId });
-    const names = all.stackFrames.map(({ name }) => name.split(' ')[0]);
-    assert.match(names[0], /^post/);
-    assert.match(names[1], /^end_of_day/);
-    assert.match(names[2], /^main/);
-    assert.equal(new Set(all.stackFrames.map(({ id }) => id)).size, all.stackFrames.length);
-    const paged = [];
-    for (let startFrame = 0; ; startFrame += 2) {
-      const page = await client().ask('stackTrace', { threadId, startFrame, levels: 2 });
-      assert.ok(page.stackFrames.length <= 2);
-      // More frames than are shown means that there are more to ask for.
-      assert.ok(page.totalFrames === undefined || page.totalFrames >= startFrame + page.stackFrames.length);
-      if (page.stackFrames.length === 0) {
-        break;
-      }
-      paged.push(...page.stackFrames);
-    }
-    assert.deepEqual(paged, all.stackFrames);
-    const zero = await client().ask('stackTrace', { threadId, startFrame: 1, levels: 0 });
-    assert.deepEqual(zero.stackFrames, all.stackFrames.slice(1));
-    const beyond = await client().ask('stackTrace', { threadId, startFrame: 1000, levels: 5 });
-    assert.deepEqual(beyond.stackFrames, []);
+  it('begins with the innermost', async () => {
+    const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
+    assert.match(stackFrames[0].name, /^post/);
+    assert.match(stackFrames[1].name, /^end_of_day/);
+    assert.match(stackFrames[2].name, /^main/);
   });
 
   it('tells where each frame is', async () => {
@@ -116,6 +97,45 @@ describe('a stack', () => {
     assert.ok(await client().refused('variables', { variablesReference: 123456789 }));
   });
 });
+
+// A whole one, one whose end is unknown, one of an endless recursion.
+for (const [name, size] of [
+  ['LEDGER', 2],
+  ['SMASH', 1],
+  ['SMASH', 2],
+  ['DEEP', 50],
+]) {
+  describe(`the stack of ${name}`, () => {
+    const client = clients(() => ({ bundle: process.env[name] }));
+
+    it(`is the same in pages of ${size} as it is at once`, async () => {
+      const { threadId } = client();
+      const paged = [];
+      let total = Infinity;
+      for (let startFrame = 0; startFrame < total; startFrame += size) {
+        const page = await client().ask('stackTrace', { threadId, startFrame, levels: size });
+        assert.ok(page.stackFrames.length <= size);
+        assert.ok(page.stackFrames.length > 0, `frames from ${startFrame} on, of ${page.totalFrames}`);
+        // What is told of the number of frames may grow while one looks, as an editor shows it: never is it too small.
+        assert.ok(page.totalFrames >= startFrame + page.stackFrames.length);
+        total = page.totalFrames;
+        paged.push(...page.stackFrames);
+      }
+      assert.equal(new Set(paged.map(({ id }) => id)).size, paged.length);
+      assert.equal(paged.length, total);
+      const all = await client().ask('stackTrace', { threadId });
+      assert.deepEqual(paged.slice(0, all.stackFrames.length), all.stackFrames);
+      const zero = await client().ask('stackTrace', { threadId, startFrame: 1, levels: 0 });
+      assert.deepEqual(zero.stackFrames.slice(0, 5), paged.slice(1, 6));
+      const beyond = await client().ask('stackTrace', { threadId, startFrame: total, levels: 5 });
+      assert.deepEqual(beyond.stackFrames, []);
+      if (name === 'SMASH') {
+        assert.match(paged.at(-1).name, /history begins/);
+        assert.equal(paged.at(-1).presentationHint, 'label');
+      }
+    });
+  });
+}
 
 describe('variables', () => {
   const client = clients(() => ({ bundle: process.env.VALUES }));

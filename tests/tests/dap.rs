@@ -5,7 +5,7 @@
 
 mod support;
 
-use backtrail_tests::backtrail::binary;
+use backtrail_tests::backtrail::{backtrail, binary};
 use backtrail_tests::programs::{Ending, Program, Variant, find};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -61,6 +61,8 @@ fn run(file: &str, bundles: &[(&str, &Path)]) {
 static LEDGER: OnceLock<Bundle> = OnceLock::new();
 static VALUES: OnceLock<Bundle> = OnceLock::new();
 static THREADS: OnceLock<Bundle> = OnceLock::new();
+static SMASH: OnceLock<Bundle> = OnceLock::new();
+static DEEP: OnceLock<Bundle> = OnceLock::new();
 
 fn run_on_ours(file: &str) {
     if node().is_none() {
@@ -70,6 +72,8 @@ fn run_on_ours(file: &str) {
         ("LEDGER", recorded("ledger", &LEDGER)),
         ("VALUES", recorded("values", &VALUES)),
         ("THREADS", recorded("thread_crash", &THREADS)),
+        ("SMASH", recorded("crash_smash", &SMASH)),
+        ("DEEP", recorded("crash_stack", &DEEP)),
     ];
     run(file, &bundles);
 }
@@ -87,6 +91,19 @@ fn packets_and_requests_in_odd_forms_are_survived() {
 #[test]
 fn a_session_begins_and_ends_as_the_protocol_has_it() {
     run_on_ours("session.test.js");
+}
+
+#[test]
+fn all_that_can_be_opened_is() {
+    if node().is_none() {
+        return;
+    }
+    let ledger = recorded("ledger", &LEDGER);
+    let folder = tempfile::tempdir().unwrap();
+    let packed = folder.path().join("ledger.btz");
+    let pack = ["pack".as_ref(), ledger.as_os_str(), "-o".as_ref(), packed.as_os_str()];
+    let _ = backtrail(pack).unwrap().exited(0);
+    run("opened.test.js", &[("LEDGER", ledger), ("PACKED", &packed)]);
 }
 
 #[test]

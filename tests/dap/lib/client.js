@@ -109,7 +109,7 @@ class Client extends DebugClient {
   }
 
   /** Begins a session as VS Code does, and stands where it stops first. */
-  async launch(args, { breakpoints, functions, exceptions, request = 'launch' } = {}) {
+  async launch(args, { breakpoints, functions, exceptions, initialize, request = 'launch' } = {}) {
     const initialized = this.event('initialized');
     this.capabilities = await this.ask('initialize', {
       clientID: 'test',
@@ -124,6 +124,7 @@ class Client extends DebugClient {
       supportsInvalidatedEvent: true,
       supportsMemoryEvent: true,
       locale: 'en',
+      ...initialize,
     });
     const launched = this.ask(request, args);
     await Promise.race([initialized, launched.then(() => initialized)]);
