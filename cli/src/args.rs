@@ -1,6 +1,7 @@
 //! The command line as types: every command, its arguments and their help.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Reverse debugging of crashes: what the program did before it crashed.
@@ -38,6 +39,8 @@ pub enum Command {
     Dump(Dump),
     /// Walk through a recording, forward and backward
     Debug(Debug),
+    /// Let an editor drive the debugger, by the Debug Adapter Protocol
+    Dap(Dap),
     /// How long the calls of functions took, and where the time went
     Latency(Latency),
     /// Write calls and their times for another tool: Perfetto, Chrome, Firefox, speedscope, flame graphs, pprof, LLDB
@@ -51,6 +54,14 @@ pub enum Command {
     /// Say what became of a program when its recorder was killed
     #[command(hide = true)]
     LastWord(LastWord),
+}
+
+/// `backtrail dap`.
+#[derive(Debug, Args)]
+pub struct Dap {
+    /// Listen there (127.0.0.1:0 for any free port, which is printed) instead of speaking over standard input and output
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
 }
 
 /// `backtrail last-word`.

@@ -33,6 +33,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Check(args) => command::check::run(&args),
         Command::Dump(args) => command::dump::run(&args),
         Command::Debug(args) => command::debug::run(&args),
+        Command::Dap(args) => command::dap::run(&args),
         Command::Latency(args) => command::latency::run(&args),
         Command::Export(args) => command::export::run(&args),
         Command::Pack(args) => command::pack::pack(&args),

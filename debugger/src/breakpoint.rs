@@ -1,9 +1,11 @@
 //! Breakpoints: where they hit, which hits count, and the table of them.
 
 mod condition;
+mod log;
 mod scan;
 
 pub use condition::{Condition, Truth};
+pub use log::{Log, Logged, Message};
 
 use crate::error::{Error, Result};
 use crate::latency::Span;
@@ -166,6 +168,8 @@ pub struct Breakpoint {
     pub untold: Option<Untold>,
     /// What to do where it stops a move.
     pub commands: Vec<String>,
+    /// It stops no move; instead its hits are logged so.
+    pub message: Option<Message>,
 }
 
 /// Hits that were passed because nobody can tell whether a condition holds.
@@ -214,6 +218,8 @@ pub struct Breakpoints {
     pub taking_commands: Option<u32>,
     /// What the last move passed without knowing.
     untold: Option<Untold>,
+    /// What moves have logged.
+    pub log: Log,
 }
 
 impl Breakpoints {
@@ -238,6 +244,7 @@ impl Breakpoints {
             count: 0,
             untold: None,
             commands: Vec::new(),
+            message: None,
         });
         self.last
     }

@@ -131,3 +131,54 @@ pub fn disassemble(
     }
     lines
 }
+
+/// Up to `count` instructions that stand before `at`, the last one ending there; fewer where the code is unknown.
+///
+/// Instructions of x86 cannot be read backward: they are read forward from the start of a function, or from the first byte near
+/// by from which one of them ends at `at`.
+#[must_use]
+pub fn disassemble_before(
+    process: &Process,
+    version: Version,
+    at: Avma,
+    count: usize,
+    flavor: Flavor,
+) -> Vec<Line> {
+    let mut found: Vec<Line> = Vec::new();
+    let mut end = at;
+    while found.len() < count {
+        let piece = piece_before(process, version, end, flavor);
+        let Some(first) = piece.first() else { break };
+        end = Avma(first.address);
+        found.splice(0..0, piece);
+    }
+    let more = found.len().saturating_sub(count);
+    found.drain(..more);
+    found
+}
+
+/// Some instructions of which the last one ends at `end`.
+fn piece_before(process: &Process, version: Version, end: Avma, flavor: Flavor) -> Vec<Line> {
+    /// So many bytes back, whatever stands there is read as it was meant.
+    const NEAR: u64 = 64;
+    let from = |start: Avma| {
+        let lines = disassemble(process, version, start..end, usize::MAX, flavor, None);
+        let last = lines
+            .last()
+            .map(|line| line.address + line.bytes.len() as u64 / 2);
+        let whole = lines.iter().all(|line| line.text != "(bad)");
+        (last == Some(end.0) && whole).then_some(lines)
+    };
+    let Some(before) = end.0.checked_sub(1) else {
+        return Vec::new();
+    };
+    let function = process.symbols.function_at(Avma(before));
+    let start = function.map(|function| function.range.start);
+    if let Some(lines) = start.and_then(from) {
+        return lines;
+    }
+    let nearest = end.0.saturating_sub(NEAR);
+    (nearest..end.0)
+        .find_map(|start| from(Avma(start)))
+        .unwrap_or_default()
+}

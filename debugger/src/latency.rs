@@ -7,6 +7,7 @@
 pub mod gauge;
 pub mod histogram;
 pub(crate) mod moments;
+pub mod question;
 #[cfg(test)]
 pub(crate) mod recording;
 pub mod spread;
@@ -133,14 +134,19 @@ impl Latencies {
         self.measured.len() as u64 + self.unmeasured.values().sum::<u64>()
     }
 
-    /// The calls that took longest, the longest first: by the middle between least and most.
-    #[must_use]
-    pub fn slowest(mut self, count: usize) -> Vec<Measured> {
+    /// The longest first: by the middle between least and most.
+    pub fn sort_by_length(&mut self) {
         let rank = |measured: &Measured| {
             let Span { least, most } = measured.span;
             std::cmp::Reverse(u128::from(least) + u128::from(most))
         };
         self.measured.sort_by_key(rank);
+    }
+
+    /// The calls that took longest, the longest first.
+    #[must_use]
+    pub fn slowest(mut self, count: usize) -> Vec<Measured> {
+        self.sort_by_length();
         self.measured.truncate(count);
         self.measured
     }

@@ -1,5 +1,6 @@
 //! The navigator: a session, a position in it, and what the user set.
 
+mod breakpoints;
 mod earlier;
 mod locate;
 mod run;

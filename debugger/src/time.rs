@@ -87,6 +87,14 @@ impl Timebase {
     }
 }
 
+impl Time {
+    /// TSC ticks from the crash (or the end), negative before it.
+    #[must_use]
+    pub fn ticks(&self) -> i64 {
+        self.ticks
+    }
+}
+
 /// A length of time, between a shortest and a longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Duration {

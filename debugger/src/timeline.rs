@@ -3,6 +3,7 @@
 //!
 //! Nothing is walked but the marks between instructions, so a history without system calls takes no time however long it is.
 
+pub mod flame;
 pub mod grid;
 
 use crate::error::Result;

@@ -16,6 +16,8 @@ pub struct Progress {
 /// The kinds of long work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// Fetching the trace from elsewhere; the unit is a byte.
+    Fetch,
     /// Decoding; the unit is a byte of trace.
     Decode,
     /// Building call forests; the unit is an instruction.
@@ -37,6 +39,7 @@ impl Stage {
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
+            Self::Fetch => "downloading",
             Self::Decode => "decoding",
             Self::Forest => "finding calls",
             Self::Index => "indexing",

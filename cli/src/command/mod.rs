@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod completions;
+pub mod dap;
 pub mod debug;
 pub mod doctor;
 pub mod dump;

@@ -10,7 +10,7 @@ use std::fmt;
 /// joined by `&&`; those words may be written with GDB's `$`.
 ///
 /// `duration` and `instructions` are of the call that was hit, all of it. The time that it took lies between two bounds, and a
-/// comparison holds only where it does for all that is between.
+/// comparison holds only where it does for all that is between. `hits % 3` holds at every third hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     text: String,
@@ -49,16 +49,19 @@ enum Comparison {
     AtMost,
     Above,
     Below,
+    /// A multiple of it.
+    Every,
 }
 
 /// Longer operators first, so that `>=` is not read as `>`.
-const OPERATORS: [(&str, Comparison); 6] = [
+const OPERATORS: [(&str, Comparison); 7] = [
     ("==", Comparison::Equal),
     ("!=", Comparison::NotEqual),
     (">=", Comparison::AtLeast),
     ("<=", Comparison::AtMost),
     (">", Comparison::Above),
     ("<", Comparison::Below),
+    ("%", Comparison::Every),
 ];
 
 impl Comparison {
@@ -70,6 +73,7 @@ impl Comparison {
             Self::AtMost => left <= right,
             Self::Above => left > right,
             Self::Below => left < right,
+            Self::Every => left.is_multiple_of(right),
         }
     }
 
@@ -80,6 +84,7 @@ impl Comparison {
         };
         match self {
             Self::NotEqual => right < least || most < right,
+            Self::Every => least == most && self.holds(least, right),
             _ => self.holds(least, right) && self.holds(most, right),
         }
     }
@@ -199,6 +204,7 @@ fn parse_term(term: &str) -> Result<Term> {
         })
     };
     match (left.trim_start_matches('$'), comparison) {
+        (_, Comparison::Every) if left.trim_start_matches('$') != "hits" => value(),
         ("hits", _) => Ok(Term::Hits(comparison, number()?)),
         ("thread" | "_thread", _) => Ok(Term::Thread(comparison, number()?)),
         ("instructions", _) => Ok(Term::Instructions(comparison, number()?)),
@@ -251,6 +257,10 @@ mod tests {
         assert!(!holds(&condition, &hit(1, Some("main"))));
         assert!(!holds(&condition, &hit(2, Some("start"))));
         assert!(holds(&Condition::parse("thread != 7").unwrap(), &hit(1, None)));
+        let third = Condition::parse("hits % 3").unwrap();
+        let counts: Vec<u64> = (1..8).filter(|&count| holds(&third, &hit(count, None))).collect();
+        assert_eq!(counts, [3, 6]);
+        assert!(!holds(&Condition::parse("hits % 0").unwrap(), &hit(1, None)));
     }
 
     #[test]

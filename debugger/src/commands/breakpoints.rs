@@ -1,14 +1,11 @@
 //! Breakpoints.
 
 use super::Context;
-use crate::breakpoint::{Breakpoint, Condition, Hits};
+use crate::breakpoint::Breakpoint;
 use crate::error::{Error, Result};
 use crate::functions::regex;
 use crate::location;
-use crate::navigator::Navigator;
 use crate::output::{BreakpointView, Output};
-use crate::values::check;
-use backtrail_pt::Pid;
 use std::collections::BTreeMap;
 
 /// `rbreak` sets no more at once.
@@ -36,29 +33,11 @@ fn set(context: &mut Context<'_>, arguments: &str, temporary: bool) -> Result<Ou
         (None, None) => (arguments, None),
     };
     let location = if location.is_empty() { "*$pc" } else { location };
-    let (hits, places) = context.navigator.resolve_everywhere(location, context.watch)?;
-    let condition = condition
-        .map(|text| parsed(context.navigator, text, &hits))
-        .transpose()?;
-    let number = context
-        .navigator
-        .breakpoints
-        .add(location.to_owned(), places, hits, temporary);
-    let breakpoint = context.navigator.breakpoints.get_mut(number)?;
-    breakpoint.condition = condition;
+    let navigator = &mut *context.navigator;
+    let number = navigator.set_breakpoint(location, condition, temporary, context.watch)?;
     Ok(Output::Breakpoint {
-        breakpoint: view(breakpoint),
+        breakpoint: view(navigator.breakpoints.get_mut(number)?),
     })
-}
-
-/// A condition, whose expressions of the program make sense at the breakpoint.
-fn parsed(navigator: &Navigator, text: &str, hits: &BTreeMap<Pid, Hits>) -> Result<Condition> {
-    let condition = Condition::parse(text)?;
-    let here = hits.get(&navigator.process()?.pid);
-    for expression in condition.values().filter(|_| here.is_some()) {
-        check(navigator, here.and_then(Hits::address), expression)?;
-    }
-    Ok(condition)
 }
 
 pub(super) fn set_breakpoint(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
@@ -165,7 +144,7 @@ pub(super) fn condition(context: &mut Context<'_>, arguments: &str) -> Result<Ou
         None
     } else {
         let hits = context.navigator.breakpoints.get_mut(number)?.hits.clone();
-        Some(parsed(context.navigator, text, &hits)?)
+        Some(context.navigator.condition(text, &hits)?)
     };
     let breakpoint = context.navigator.breakpoints.get_mut(number)?;
     breakpoint.condition = condition;

@@ -2,12 +2,10 @@
 
 use super::{Context, find};
 use crate::error::Result;
-use crate::functions;
 use crate::latency::histogram::histogram;
-use crate::latency::{Latencies, Measured, Spread, Unit, Unmeasured};
-use crate::output::{LatencyView, Output, SlowCall, SlowestView, UnmeasuredView};
-use crate::session::{Session, Thread};
-use backtrail_decoder::{Entered, Watch};
+use crate::latency::question::{described, measure};
+use crate::latency::{Spread, Unmeasured};
+use crate::output::{LatencyView, Output, SlowestView, UnmeasuredView};
 use std::collections::BTreeMap;
 
 /// How many calls `slowest` shows.
@@ -48,32 +46,6 @@ impl<'a> Question<'a> {
     }
 }
 
-/// The threads of the current process.
-fn threads<'a>(context: &'a Context<'_>) -> Result<impl Iterator<Item = &'a Thread>> {
-    let session = context.navigator.session();
-    let pid = context.navigator.process()?.pid;
-    let of_process =
-        move |thread: &&Thread| session.process(thread).is_some_and(|process| process.pid == pid);
-    Ok(session.threads().iter().filter(of_process))
-}
-
-/// The lengths of all calls, in instructions where those of the calls have no time; says whether that is so.
-fn measure(context: &Context<'_>, question: &Question<'_>) -> Result<(Latencies, bool)> {
-    let navigator = &*context.navigator;
-    let session = navigator.session();
-    let entries = functions::entries(navigator.process()?, &question.function)?;
-    let of = |unit| Latencies::of(session, threads(context)?, &entries, unit, context.watch);
-    if question.instructions {
-        return Ok((of(Unit::Instructions)?, false));
-    }
-    let by_time = of(Unit::of_time(session.times()))?;
-    let without = by_time.unmeasured.contains_key(&Unmeasured::NoTime);
-    match by_time.measured.is_empty() && without {
-        true => Ok((of(Unit::Instructions)?, true)),
-        false => Ok((by_time, false)),
-    }
-}
-
 fn unmeasured(counts: &BTreeMap<Unmeasured, u64>) -> Vec<UnmeasuredView> {
     let counts = counts.iter();
     counts
@@ -83,7 +55,12 @@ fn unmeasured(counts: &BTreeMap<Unmeasured, u64>) -> Vec<UnmeasuredView> {
 
 pub(super) fn latency(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let question = Question::read("latency", arguments)?;
-    let (latencies, no_time) = measure(context, &question)?;
+    let (latencies, no_time) = measure(
+        context.navigator,
+        &question.function,
+        question.instructions,
+        context.watch,
+    )?;
     let spans = latencies.measured.iter().map(|measured| measured.span);
     Ok(Output::Latency(LatencyView {
         function: question.function,
@@ -102,7 +79,12 @@ pub(super) fn latency(context: &mut Context<'_>, arguments: &str) -> Result<Outp
 pub(super) fn slowest(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let mut question = Question::read("slowest", arguments)?;
     let count = question.number().unwrap_or(SLOWEST).min(MAX_SLOWEST);
-    let (latencies, no_time) = measure(context, &question)?;
+    let (latencies, no_time) = measure(
+        context.navigator,
+        &question.function,
+        question.instructions,
+        context.watch,
+    )?;
     let (unit, calls, unmeasured) = (
         latencies.unit,
         latencies.calls(),
@@ -112,7 +94,7 @@ pub(super) fn slowest(context: &mut Context<'_>, arguments: &str) -> Result<Outp
     let slowest = latencies
         .slowest(count)
         .into_iter()
-        .map(|measured| slow_call(session, measured, context.watch))
+        .map(|measured| described(session, measured, context.watch))
         .collect::<Result<_>>()?;
     Ok(Output::Slowest(SlowestView {
         function: question.function,
@@ -122,32 +104,6 @@ pub(super) fn slowest(context: &mut Context<'_>, arguments: &str) -> Result<Outp
         unmeasured,
         slowest,
     }))
-}
-
-fn slow_call(session: &Session, measured: Measured, watch: &Watch<'_>) -> Result<SlowCall> {
-    let thread = session.thread(measured.tid)?;
-    let forest = session.forest(thread, watch)?;
-    let call = forest.call(measured.call);
-    let process = session.process(thread);
-    let site = match call.entered {
-        Entered::Call { site } | Entered::TailCall { site } => thread.history.pc(site),
-        _ => None,
-    };
-    let caller = process.zip(site).and_then(|(process, site)| {
-        let frames = process.symbols.frames_at(site);
-        frames.into_iter().next()
-    });
-    let function = process.and_then(|process| process.symbols.function_at(call.function));
-    Ok(SlowCall {
-        length: measured.span,
-        instructions: call.end.saturating_sub(call.first),
-        call: thread.name_of(forest, measured.call).map(|name| name.to_string()),
-        position: thread.position(call.first).to_string(),
-        function: function.map_or_else(|| call.function.to_string(), |function| function.name.to_string()),
-        caller: caller.map(|frame| frame.function.to_string()),
-        thread: thread.tid.0,
-        thread_name: thread.name.clone(),
-    })
 }
 
 #[cfg(test)]

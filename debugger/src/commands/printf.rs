@@ -1,10 +1,10 @@
 //! `echo`, `output` and `printf`.
 
 use super::Context;
-use super::values::{evaluated, format_of, with_scene};
+use super::values::{evaluated, format_of};
 use crate::error::{Error, Result};
 use crate::output::Output;
-use crate::values::{Failure, Number, Scene, Shower, Value, parse};
+use crate::values::{Failure, Number, Scene, Shower, Value, parse, with_scene};
 
 /// No field of `printf` is made wider.
 const MAX_WIDTH: usize = 1000;

@@ -5,26 +5,13 @@ use crate::error::{Error, Result};
 use crate::navigator::{Display, Navigator};
 use crate::output::{NamedValue, Output, Text};
 use crate::values::{
-    Evaluated, Expression, Failure, Scene, SelectedFrame, Shower, Shown, ShownMember, Value, expanded, parse,
+    Evaluated, Expression, Failure, Scene, Shower, Shown, ShownMember, Value, expanded, parse, with_scene,
 };
 use backtrail_decoder::Watch;
 use backtrail_symbolizer::Variable;
 
 /// The letters of `print/F`.
 const LETTERS: &str = "xduotacfsz";
-
-/// Calls `look` with the selected frame.
-pub(super) fn with_scene<T>(
-    navigator: &Navigator,
-    watch: &Watch<'_>,
-    look: impl FnOnce(&Scene<'_>) -> Result<T>,
-) -> Result<T> {
-    let frame = SelectedFrame::of(navigator, watch)?;
-    let process = navigator.process()?;
-    let mut scene = Scene::new(&process.symbols, &frame, &navigator.printed);
-    scene.elements = navigator.elements;
-    look(&scene)
-}
 
 /// Splits `/x NAME` into the letters and the rest.
 pub(super) fn format_of(arguments: &str) -> (&str, &str) {

@@ -1,11 +1,10 @@
 //! `x`: memory at an address.
 
-use super::values::with_scene;
 use super::{Context, list};
 use crate::error::{Error, Result};
 use crate::navigator::Navigator;
 use crate::output::{MemoryLine, Output};
-use crate::values::{Failure, Number, Scene, Shower, Units, integer, lettered, parse};
+use crate::values::{Failure, Number, Scene, Shower, Units, integer, lettered, parse, with_scene};
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::types::Encoding;

@@ -44,6 +44,18 @@ impl Spread {
             max: at(100)?,
         })
     }
+
+    /// The figures with their names, from the shortest to the longest.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, Span); 5] {
+        [
+            ("min", self.min),
+            ("p50", self.p50),
+            ("p90", self.p90),
+            ("p99", self.p99),
+            ("max", self.max),
+        ]
+    }
 }
 
 /// The smallest value that so many in a hundred are not above.

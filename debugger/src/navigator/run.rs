@@ -1,7 +1,7 @@
 //! Moving by verbs, and the breakpoints that stop a move on its way.
 
 use super::{Navigator, Stop};
-use crate::breakpoint::{self, Condition, Hit, Truth};
+use crate::breakpoint::{self, Condition, Hit, Logged, Message, Truth};
 use crate::error::{Error, Result};
 use crate::latency::{Gauge, Span, Unit};
 use crate::lines::LineStarts;
@@ -10,6 +10,7 @@ use crate::stack;
 use crate::step::{Direction, Motion, Steps};
 use crate::stop::StopReason;
 use crate::values;
+use crate::values::tree::{self, Format};
 use backtrail_decoder::{Stage, Watch};
 use backtrail_pt::Pid;
 
@@ -168,12 +169,40 @@ impl Navigator {
             breakpoint.ignore -= 1;
             return Ok(false);
         }
+        if let Some(message) = breakpoint.message.clone() {
+            self.log(index, number, &message, watch)?;
+            return Ok(false);
+        }
         let (temporary, due) = (breakpoint.temporary, breakpoint.commands.clone());
         self.breakpoints.due = due;
         if temporary {
             self.breakpoints.delete(number)?;
         }
         Ok(true)
+    }
+
+    /// Logs a hit.
+    fn log(&mut self, index: u64, number: u32, message: &Message, watch: &Watch<'_>) -> Result<()> {
+        let text = match self.breakpoints.log.is_full() {
+            true => String::new(),
+            false => self.visiting(self.current, index, |navigator| {
+                message.told(&mut |expression| {
+                    let told = tree::evaluated(navigator, expression, Format::default(), watch);
+                    match told {
+                        Ok(node) => Ok(node.shown.text),
+                        Err(error @ (Error::Canceled | Error::Earlier)) => Err(error),
+                        Err(error) => Ok(format!("<error: {error}>")),
+                    }
+                })
+            })?,
+        };
+        let position = self.thread()?.position(index).to_string();
+        self.breakpoints.log.add(Logged {
+            number,
+            position,
+            text,
+        });
+        Ok(())
     }
 
     /// How long the call around an instruction took; `None`: that is not known.

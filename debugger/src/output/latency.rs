@@ -81,6 +81,14 @@ pub struct SlowestView {
 /// How wide a bar is.
 const BAR: usize = 40;
 
+impl Span {
+    /// With its unit: `3.200 µs`, `< 40 instructions`, `2 – 5 ticks`.
+    #[must_use]
+    pub fn describe(self, unit: Unit) -> String {
+        length(unit, self)
+    }
+}
+
 /// A length with its unit.
 pub(super) fn length(unit: Unit, span: Span) -> String {
     let one = |length: u64| amount(unit, length);
@@ -130,18 +138,13 @@ impl LatencyView {
         }
         render_unmeasured(&self.unmeasured, to);
         let Some(spread) = &self.spread else { return };
-        let figures = [
-            ("min", spread.min),
-            ("p50", spread.p50),
-            ("p90", spread.p90),
-            ("p99", spread.p99),
-            ("max", spread.max),
+        let rest = [
             ("total", self.total),
             ("self", self.split.own),
             ("callees", self.split.callees),
             ("off-CPU", self.split.off_cpu),
         ];
-        for (name, span) in figures {
+        for (name, span) in spread.named().into_iter().chain(rest) {
             if name == "off-CPU" && self.unit == Unit::Instructions {
                 continue;
             }

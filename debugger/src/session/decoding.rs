@@ -120,6 +120,13 @@ impl Earlier {
         });
     }
 
+    /// It is decoded.
+    pub fn is_ready(&self) -> bool {
+        self.ahead
+            .as_ref()
+            .is_some_and(|ahead| ahead.thread.is_finished())
+    }
+
     /// Gives it once it is decoded. Canceled, it can be asked for again.
     pub fn wait(&mut self, watch: &Watch<'_>) -> Result<Decoded, Canceled> {
         let Some(ahead) = &self.ahead else {

@@ -4,6 +4,7 @@
 mod call_name;
 mod decoding;
 mod functions;
+mod identity;
 mod load;
 mod modules;
 mod thread;
@@ -256,6 +257,12 @@ impl Session {
         if let Some(earlier) = &mut self.earlier {
             earlier.begin();
         }
+    }
+
+    /// Older history has been decoded in the background and can be had at once.
+    #[must_use]
+    pub fn is_decoded_ahead(&self) -> bool {
+        self.earlier.as_ref().is_some_and(Earlier::is_ready)
     }
 
     /// Decodes what was left out at first: histories get longer at their beginnings.

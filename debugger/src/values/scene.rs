@@ -8,6 +8,8 @@ use super::thread_local::Linker;
 use super::types::{ModuleRef, Ty};
 use super::value::{Bytes, Data, Gap, MAX_SIZE, Value};
 use crate::error::{Error, Result};
+use crate::navigator::Navigator;
+use backtrail_decoder::Watch;
 use backtrail_pt::{Avma, Svma};
 use backtrail_symbolizer::types::{Language, TypeKind};
 use backtrail_symbolizer::{
@@ -19,6 +21,19 @@ use std::sync::Arc;
 
 /// The DWARF numbers of xmm0 to xmm15 begin here (System V ABI AMD64, section 3.6.2).
 const XMM0: u16 = 17;
+
+/// Calls `look` with the selected frame.
+pub(crate) fn with_scene<T>(
+    navigator: &Navigator,
+    watch: &Watch<'_>,
+    look: impl FnOnce(&Scene<'_>) -> Result<T>,
+) -> Result<T> {
+    let frame = SelectedFrame::of(navigator, watch)?;
+    let process = navigator.process()?;
+    let mut scene = Scene::new(&process.symbols, &frame, &navigator.printed);
+    scene.elements = navigator.elements;
+    look(&scene)
+}
 
 /// A frame with its names, types and values.
 pub(crate) struct Scene<'a> {

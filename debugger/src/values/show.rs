@@ -15,6 +15,8 @@ use backtrail_symbolizer::VariableLocation;
 use backtrail_symbolizer::types::{Encoding, Language, MemberPlace, PointerKind, TypeKind};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::ops::Range;
 
 /// Records in records are shown this deep.
 const MAX_DEPTH: u32 = 20;
@@ -44,6 +46,27 @@ pub struct Shown {
     /// It is of a library's type, and shown as what it holds.
     #[serde(skip)]
     pub(crate) pretty: bool,
+    /// What is shown.
+    #[serde(skip)]
+    pub(crate) of: Whole,
+}
+
+/// The value that is shown, for who opens it further; it makes no difference between two that are shown alike.
+#[derive(Clone, Default)]
+pub(crate) struct Whole(pub Option<Value>);
+
+impl PartialEq for Whole {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Whole {}
+
+impl fmt::Debug for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Whole" } else { "Nothing" })
+    }
 }
 
 /// A part of a value.
@@ -81,6 +104,12 @@ pub(crate) struct Shower<'a> {
     pub letter: Option<char>,
     /// Types of libraries are shown as they are inside.
     pub raw: bool,
+    /// Records in records are shown this deep.
+    pub depth: u32,
+    /// Of what is shown, these elements are listed, each by itself.
+    pub window: Option<Range<u64>>,
+    /// How many elements what is shown has, where that is known.
+    pub total: Cell<Option<u64>>,
     parts: Cell<usize>,
     /// The virtual bases of the object that is shown, each of which is shown once.
     virtual_bases: RefCell<Vec<String>>,
@@ -95,6 +124,9 @@ impl<'a> Shower<'a> {
             scene,
             letter: letter.filter(|letter| *letter != 's'),
             raw: false,
+            depth: MAX_DEPTH,
+            window: None,
+            total: Cell::new(None),
             parts: Cell::new(0),
             virtual_bases: RefCell::default(),
             base_next: Cell::new(false),
@@ -120,7 +152,8 @@ impl<'a> Shower<'a> {
     pub fn show(&self, value: &Value, depth: u32) -> Shown {
         let parts = self.parts.get();
         self.parts.set(parts.saturating_add(1));
-        let mut shown = if depth > MAX_DEPTH || parts > MAX_PARTS {
+        let too_deep = depth > MAX_DEPTH || depth > self.depth && !value.ty.is_scalar();
+        let mut shown = if too_deep || parts > MAX_PARTS {
             Shown {
                 text: "{...}".to_owned(),
                 ..Shown::default()
@@ -137,6 +170,7 @@ impl<'a> Shower<'a> {
         };
         shown.type_name = value.ty.name();
         shown.address = value.address();
+        shown.of = Whole(Some(value.clone()));
         shown
     }
 
@@ -445,6 +479,14 @@ impl<'a> Shower<'a> {
         elements: impl Iterator<Item = (String, Value)>,
         depth: u32,
     ) -> (Vec<ShownMember>, bool) {
+        if depth == 0 {
+            let (least, most) = elements.size_hint();
+            self.total
+                .set(most.filter(|most| *most == least).map(|most| most as u64));
+            if let Some(window) = &self.window {
+                return self.listed_alone(elements, window, depth);
+            }
+        }
         let mut shown: Vec<ShownMember> = Vec::new();
         let mut last: Option<Vec<u8>> = None;
         let limit = self.scene.elements;
@@ -479,6 +521,23 @@ impl<'a> Shower<'a> {
             run.repeats = run.repeats.saturating_sub((printed - limit) as u64);
             return (shown, true);
         }
+        (shown, false)
+    }
+
+    /// Some of the elements, each by itself.
+    fn listed_alone(
+        &self,
+        elements: impl Iterator<Item = (String, Value)>,
+        window: &Range<u64>,
+        depth: u32,
+    ) -> (Vec<ShownMember>, bool) {
+        let count = window.end.saturating_sub(window.start);
+        let skipped = elements.skip(usize::try_from(window.start).unwrap_or(usize::MAX));
+        let wanted = skipped.take(usize::try_from(count).unwrap_or(usize::MAX));
+        let shown = wanted
+            .take_while(|_| self.parts.get() <= MAX_PARTS)
+            .map(|(name, element)| ShownMember::new(name, self.show(&element, depth + 1)))
+            .collect();
         (shown, false)
     }
 }

@@ -1,0 +1,134 @@
+//! The trace that is open: where the debugger stands in it, and what the client was told of it.
+
+use crate::failure::{Failure, Result};
+use crate::handles::{FrameKey, Handles};
+use crate::requests::breakpoints::Table;
+use crate::sources::Sources;
+use backtrail_debugger::meanwhile::{Meanwhile, meanwhile};
+use backtrail_debugger::session::Thread;
+use backtrail_debugger::{Error, Navigator};
+use backtrail_decoder::{Position, Watch};
+use backtrail_pt::Tid;
+use tempfile::TempPath;
+
+/// An open trace.
+pub struct Debuggee {
+    /// The debugger.
+    pub navigator: Navigator,
+    /// Numbers that the client has for frames and values.
+    pub handles: Handles,
+    /// Source files.
+    pub sources: Sources,
+    /// Which of the breakpoints the client set how.
+    pub breakpoints: Table,
+    /// Where it stood at first.
+    pub home: Position,
+    /// The measured calls that were asked for last.
+    pub latencies: Option<crate::own::latency::Kept>,
+    /// What was downloaded lives as long as this.
+    pub _downloaded: Option<TempPath>,
+}
+
+/// Where a thread is, as seen from the current position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Now {
+    /// Here.
+    At(Position),
+    /// Its history begins later.
+    NotBegun,
+    /// The trace has no time to tell it by: it is shown where it was left.
+    LeftAt(Position),
+}
+
+impl Debuggee {
+    /// The thread of a number that the client gave; none means the current one.
+    ///
+    /// # Errors
+    /// When there is no such thread.
+    pub fn tid(&self, number: Option<i64>) -> Result<Tid> {
+        let Some(number) = number else {
+            return Ok(self.navigator.position().tid());
+        };
+        let none = || Failure::Debugger(Error::NoThread(number.to_string()));
+        let tid = Tid(u32::try_from(number).map_err(|_| none())?);
+        self.navigator.session().thread(tid).map_err(|_| none())?;
+        Ok(tid)
+    }
+
+    /// Where a thread is now: the current one where it stands, the others by time.
+    ///
+    /// # Errors
+    /// When canceled.
+    pub fn now(&mut self, tid: Tid, watch: &Watch<'_>) -> Result<Now> {
+        let now = self.navigator.with_earlier(watch, |navigator| {
+            if navigator.position().tid() == tid {
+                return Ok(Now::At(navigator.position()));
+            }
+            let session = navigator.session();
+            let there: &Thread = session.thread(tid)?;
+            let at = meanwhile(session, navigator.thread()?, navigator.index(), there)?;
+            Ok(match at {
+                Meanwhile::Between(index, _) => Now::At(there.position(index)),
+                Meanwhile::NotBegun => Now::NotBegun,
+                Meanwhile::Unknown => Now::LeftAt(navigator.position_of(tid)),
+            })
+        });
+        Ok(now?)
+    }
+
+    /// Makes a thread the current one, where it is now.
+    ///
+    /// # Errors
+    /// When its history begins later; when canceled.
+    pub fn select(&mut self, tid: Tid, watch: &Watch<'_>) -> Result<()> {
+        if self.navigator.position().tid() == tid {
+            return Ok(());
+        }
+        match self.now(tid, watch)? {
+            Now::At(position) | Now::LeftAt(position) => {
+                self.navigator.go_to(position)?;
+                Ok(())
+            }
+            Now::NotBegun => Err(Failure::Cannot(format!(
+                "the history of thread {tid} begins later; `goto start` in it goes there"
+            ))),
+        }
+    }
+
+    /// Looks from a frame, and comes back.
+    ///
+    /// # Errors
+    /// Those of `look`; when there is no such frame; when canceled.
+    pub fn from_frame<T>(
+        &mut self,
+        frame: FrameKey,
+        watch: &Watch<'_>,
+        mut look: impl FnMut(&mut Navigator) -> backtrail_debugger::Result<T>,
+    ) -> Result<T> {
+        let tid = frame.position.tid();
+        let looked = self.navigator.with_earlier(watch, |navigator| {
+            let index = navigator.session().thread(tid)?.index_of(frame.position)?;
+            navigator.visiting(tid, index, |navigator| {
+                if frame.number > 0 {
+                    navigator.select_frame(frame.number, watch)?;
+                }
+                look(navigator)
+            })
+        });
+        Ok(looked?)
+    }
+
+    /// The frame of a number; without one, the innermost of the current thread.
+    ///
+    /// # Errors
+    /// When the number is of an earlier stop.
+    pub fn frame(&self, number: Option<i64>) -> Result<FrameKey> {
+        match number {
+            Some(number) => self.handles.frame_of(number),
+            None => Ok(FrameKey {
+                position: self.navigator.position(),
+                number: self.navigator.selected_frame(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Which function does which request: the protocol's own first, then ours.
+
+use crate::adapter::Adapter;
+use crate::failure::{Failure, Result};
+use crate::protocol::message::Request;
+use crate::{own, requests};
+use backtrail_decoder::Watch;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Does a request.
+///
+/// # Errors
+/// What its function fails with; when there is none, or its arguments are not what it takes.
+pub fn dispatch(adapter: &mut Adapter, request: &Request, watch: &Watch<'_>) -> Result<Value> {
+    use own::{bookmarks, calls, compare, coverage, functions, latency, locals, place, timeline};
+    use requests::{
+        breakpoints, completions, disassemble, evaluate, exception, goto, launch, lifecycle, memory, modules,
+        motion, scopes, source, stack, threads, variables,
+    };
+    let mut call = Call {
+        adapter,
+        request,
+        watch,
+    };
+    match &*request.command {
+        "initialize" => call.of(lifecycle::initialize),
+        "launch" | "attach" => call.of(launch::launch),
+        "configurationDone" => call.of(lifecycle::configuration_done),
+        "restart" => call.of(lifecycle::restart),
+        "terminate" => call.of(lifecycle::terminate),
+        "disconnect" => call.of(lifecycle::disconnect),
+        "setBreakpoints" => call.of(breakpoints::set_source),
+        "setFunctionBreakpoints" => call.of(breakpoints::set_function),
+        "setInstructionBreakpoints" => call.of(breakpoints::set_instruction),
+        "setExceptionBreakpoints" => call.of(breakpoints::set_exception),
+        "setDataBreakpoints" => call.of(breakpoints::set_data),
+        "breakpointLocations" => call.of(breakpoints::locations),
+        "threads" => call.of(threads::threads),
+        "stackTrace" => call.of(stack::stack_trace),
+        "scopes" => call.of(scopes::scopes),
+        "variables" => call.of(variables::variables),
+        "source" => call.of(source::source),
+        "continue" => call.of(motion::go_on),
+        "next" => call.of(motion::next),
+        "stepIn" => call.of(motion::step_in),
+        "stepOut" => call.of(motion::step_out),
+        "stepBack" => call.of(motion::step_back),
+        "reverseContinue" => call.of(motion::reverse_continue),
+        "restartFrame" => call.of(goto::restart_frame),
+        "gotoTargets" => call.of(goto::targets),
+        "goto" => call.of(goto::go),
+        "disassemble" => call.of(disassemble::disassemble),
+        "readMemory" => call.of(memory::read),
+        "evaluate" => call.of(evaluate::evaluate),
+        "completions" => call.of(completions::completions),
+        "exceptionInfo" => call.of(exception::info),
+        "modules" => call.of(modules::modules),
+        "loadedSources" => call.of(modules::sources),
+        "backtrail/reverseStepIn" => call.of(motion::reverse_step_in),
+        "backtrail/reverseNext" => call.of(motion::step_back),
+        "backtrail/reverseStepOut" => call.of(motion::reverse_step_out),
+        "backtrail/goto" => call.of(own::motion::goto),
+        "backtrail/back" => call.of(own::motion::back),
+        "backtrail/forward" => call.of(own::motion::forward),
+        "backtrail/runToCall" => call.of(own::motion::run_to_call),
+        "backtrail/trace" => call.of(place::trace),
+        "backtrail/where" => call.of(place::place),
+        "backtrail/calls" => call.of(calls::calls),
+        "backtrail/callPath" => call.of(calls::path),
+        "backtrail/timeline" => call.of(timeline::timeline),
+        "backtrail/latency" => call.of(latency::latency),
+        "backtrail/compare" => call.of(compare::compare),
+        "backtrail/bookmarks" => call.of(bookmarks::bookmarks),
+        "backtrail/functions" => call.of(functions::functions),
+        "backtrail/coverage" => call.of(coverage::coverage),
+        "backtrail/locals" => call.of(locals::locals),
+        other => Err(Failure::Unknown(other.to_owned())),
+    }
+}
+
+struct Call<'a, 'w> {
+    adapter: &'a mut Adapter,
+    request: &'a Request,
+    watch: &'a Watch<'w>,
+}
+
+impl Call<'_, '_> {
+    fn of<A: DeserializeOwned, B: Serialize>(
+        &mut self,
+        function: impl FnOnce(&mut Adapter, A, &Watch<'_>) -> Result<B>,
+    ) -> Result<Value> {
+        let wrong = |error: serde_json::Error| Failure::Arguments {
+            command: self.request.command.clone(),
+            problem: error.to_string(),
+        };
+        let arguments = A::deserialize(&self.request.arguments).map_err(wrong)?;
+        let body = function(self.adapter, arguments, self.watch)?;
+        serde_json::to_value(body).map_err(|error| Failure::Cannot(error.to_string()))
+    }
+}

@@ -1,0 +1,386 @@
+//! A packed trace by its address: HTTPS, or HTTP on this machine's loopback; never from another origin than the one that was given.
+
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+use tempfile::{NamedTempFile, TempPath};
+use ureq::http::Uri;
+
+/// No more is fetched.
+const MAX_SIZE: u64 = 32 << 30;
+/// No more redirects are followed.
+const MAX_REDIRECTS: usize = 5;
+/// A server that does not answer for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at whether to stop.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// Why it cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is no address that is fetched from.
+    #[error("{address} cannot be fetched: {problem}")]
+    Address {
+        /// As given.
+        address: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// It leads elsewhere.
+    #[error("{from} redirects to {to}, which is another origin; give that address if you trust it")]
+    Redirected {
+        /// The address.
+        from: String,
+        /// Where it leads.
+        to: String,
+    },
+    /// The server said no.
+    #[error("{address} cannot be fetched: the server answers {status}")]
+    Refused {
+        /// The address.
+        address: String,
+        /// The status with its meaning.
+        status: String,
+    },
+    /// The connection failed.
+    #[error("{address} cannot be fetched: {problem}")]
+    Connection {
+        /// The address.
+        address: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// It is not the file that was meant.
+    #[error("what {address} gives has the SHA-256 {found}, not {wanted}: it is not the file that was meant")]
+    Digest {
+        /// The address.
+        address: String,
+        /// Of what came.
+        found: String,
+        /// As given.
+        wanted: String,
+    },
+    /// It was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// The text is an address, not a path.
+#[must_use]
+pub fn is_address(text: &str) -> bool {
+    let scheme = text
+        .split_once("://")
+        .map(|(scheme, _)| scheme.to_ascii_lowercase());
+    matches!(scheme.as_deref(), Some("http" | "https"))
+}
+
+/// What a download tells while it goes on.
+enum News {
+    Size { done: u64, total: Option<u64> },
+    Done(Result<TempPath, Error>),
+}
+
+/// Fetches a file; `tell` hears how many bytes of how many are there.
+///
+/// # Errors
+/// When it cannot be had, is not what was meant, or is cancelled.
+pub fn fetch(
+    address: &str,
+    sha256: Option<&str>,
+    cancel: &AtomicBool,
+    tell: &dyn Fn(u64, Option<u64>),
+) -> Result<TempPath, Error> {
+    let (sender, receiver) = channel();
+    let download = Download {
+        address: address.to_owned(),
+        sha256: sha256.map(str::to_ascii_lowercase),
+    };
+    // A server that says nothing must not keep the user from cancelling: what it keeps waiting is left to its patience.
+    std::thread::spawn(move || {
+        let done = download.run(&sender);
+        let _ = sender.send(News::Done(done));
+    });
+    wait(&receiver, address, cancel, tell)
+}
+
+fn wait(
+    receiver: &Receiver<News>,
+    address: &str,
+    cancel: &AtomicBool,
+    tell: &dyn Fn(u64, Option<u64>),
+) -> Result<TempPath, Error> {
+    loop {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled);
+        }
+        match receiver.recv_timeout(PERIOD) {
+            Ok(News::Size { done, total }) => tell(done, total),
+            Ok(News::Done(done)) => return done,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::Connection {
+                    address: address.to_owned(),
+                    problem: "the download broke off".to_owned(),
+                });
+            }
+        }
+    }
+}
+
+struct Download {
+    address: String,
+    /// In small letters.
+    sha256: Option<String>,
+}
+
+impl Download {
+    fn run(&self, news: &Sender<News>) -> Result<TempPath, Error> {
+        let mut at = allowed(&self.address)?;
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .http_status_as_error(false)
+            .timeout_connect(Some(PATIENCE))
+            .timeout_recv_response(Some(PATIENCE))
+            .user_agent(concat!("backtrail/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .into();
+        for _ in 0..=MAX_REDIRECTS {
+            let response = agent.get(&at).call().map_err(|error| self.failed(&error))?;
+            let status = response.status();
+            if status.is_success() {
+                return self.save(response, news);
+            }
+            let location = response.headers().get("location").and_then(|to| to.to_str().ok());
+            match location.filter(|_| status.is_redirection()) {
+                Some(to) => at = self.redirected(&at, to)?,
+                None => {
+                    return Err(Error::Refused {
+                        address: self.address.clone(),
+                        status: status.to_string(),
+                    });
+                }
+            }
+        }
+        Err(Error::Address {
+            address: self.address.clone(),
+            problem: "it redirects too often",
+        })
+    }
+
+    fn failed(&self, problem: &dyn std::fmt::Display) -> Error {
+        Error::Connection {
+            address: self.address.clone(),
+            problem: problem.to_string(),
+        }
+    }
+
+    /// Where a redirect leads, if that is the same origin.
+    fn redirected(&self, from: &Uri, to: &str) -> Result<Uri, Error> {
+        let elsewhere = || Error::Redirected {
+            from: self.address.clone(),
+            to: to.to_owned(),
+        };
+        let absolute = match to.starts_with('/') && !to.starts_with("//") {
+            true => format!("{}{to}", origin(from).ok_or_else(elsewhere)?),
+            false => to.to_owned(),
+        };
+        let to = allowed(&absolute).map_err(|_| elsewhere())?;
+        match origin(&to) == origin(from) {
+            true => Ok(to),
+            false => Err(elsewhere()),
+        }
+    }
+
+    fn save(
+        &self,
+        response: ureq::http::Response<ureq::Body>,
+        news: &Sender<News>,
+    ) -> Result<TempPath, Error> {
+        let length = response.headers().get("content-length");
+        let total: Option<u64> = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        let too_large = || Error::Address {
+            address: self.address.clone(),
+            problem: "it is larger than 32 GiB, which is the most",
+        };
+        if total.is_some_and(|total| total > MAX_SIZE) {
+            return Err(too_large());
+        }
+        let mut file = NamedTempFile::with_suffix(".btz").map_err(|error| self.failed(&error))?;
+        let mut body = response.into_body().into_with_config().limit(u64::MAX).reader();
+        let mut digest = Sha256::new();
+        let mut piece = vec![0; 1 << 16];
+        let mut done = 0;
+        loop {
+            let read = body.read(&mut piece).map_err(|error| self.failed(&error))?;
+            let Some(read) = piece.get(..read).filter(|read| !read.is_empty()) else {
+                break;
+            };
+            done += read.len() as u64;
+            if done > MAX_SIZE {
+                return Err(too_large());
+            }
+            digest.update(read);
+            file.write_all(read).map_err(|error| self.failed(&error))?;
+            // Nobody waits any more.
+            if news.send(News::Size { done, total }).is_err() {
+                return Err(Error::Cancelled);
+            }
+        }
+        let found = hex(&digest.finalize());
+        match &self.sha256 {
+            Some(wanted) if *wanted != found => Err(Error::Digest {
+                address: self.address.clone(),
+                found,
+                wanted: wanted.clone(),
+            }),
+            _ => Ok(file.into_temp_path()),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// An address that may be fetched from: over TLS, or on this machine.
+fn allowed(address: &str) -> Result<Uri, Error> {
+    let refuse = |problem| Error::Address {
+        address: address.to_owned(),
+        problem,
+    };
+    let uri: Uri = address.parse().map_err(|_| refuse("it is no address"))?;
+    let authority = uri.authority().ok_or_else(|| refuse("it names no host"))?;
+    if authority.as_str().contains('@') {
+        return Err(refuse("it has a user's name in it"));
+    }
+    match uri.scheme_str() {
+        Some("https") => Ok(uri),
+        Some("http") if is_loopback(authority.host()) => Ok(uri),
+        Some("http") => Err(refuse("HTTP is for this machine alone; give an HTTPS address")),
+        _ => Err(refuse("it is no HTTPS address")),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<std::net::IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Scheme, host and port.
+fn origin(uri: &Uri) -> Option<String> {
+    let scheme = uri.scheme_str()?;
+    let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
+    Some(format!("{scheme}://{}:{port}", uri.host()?.to_ascii_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// Answers each connection with the next of these.
+    fn serve(answers: Vec<String>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request);
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        address
+    }
+
+    fn ok(body: &str) -> String {
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    fn moved(to: &str) -> String {
+        format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    }
+
+    fn fetched(address: &str, sha256: Option<&str>) -> Result<String, String> {
+        let never = AtomicBool::new(false);
+        let path = fetch(address, sha256, &never, &|_, _| {}).map_err(|error| error.to_string())?;
+        Ok(std::fs::read_to_string(path).unwrap())
+    }
+
+    #[test]
+    fn a_file_is_fetched_and_checked() {
+        let digest = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+        let address = serve(vec![ok("hello"), ok("hello"), ok("other")]);
+        assert_eq!(fetched(&address, None).as_deref(), Ok("hello"));
+        assert_eq!(
+            fetched(&address, Some(&digest.to_uppercase())).as_deref(),
+            Ok("hello")
+        );
+        let error = fetched(&address, Some(digest)).unwrap_err();
+        assert!(error.contains("not the file that was meant"), "{error}");
+    }
+
+    #[test]
+    fn a_redirect_is_followed_to_the_same_origin_alone() {
+        let address = serve(vec![moved("/there"), ok("hello")]);
+        assert_eq!(fetched(&address, None).as_deref(), Ok("hello"));
+        for elsewhere in [
+            "http://127.0.0.2:1/x",
+            "https://127.0.0.1/x",
+            "//127.0.0.2/x",
+            "file:///etc/passwd",
+            "there",
+        ] {
+            let address = serve(vec![moved(elsewhere)]);
+            let error = fetched(&address, None).unwrap_err();
+            assert!(error.contains("another origin"), "{error}");
+        }
+        let endless = serve(vec![moved("/there"); 8]);
+        assert!(fetched(&endless, None).unwrap_err().contains("too often"));
+    }
+
+    #[test]
+    fn what_the_server_refuses_is_told() {
+        let answer = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        let address = serve(vec![answer.to_owned()]);
+        assert!(fetched(&address, None).unwrap_err().contains("404 Not Found"));
+        let cut = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\nConnection: close\r\n\r\nhalf";
+        assert!(fetched(&serve(vec![cut.to_owned()]), None).is_err());
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_is_left_when_the_user_cancels() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let cancelled = AtomicBool::new(true);
+        let error = fetch(&address, None, &cancelled, &|_, _| {}).unwrap_err();
+        assert!(matches!(error, Error::Cancelled));
+    }
+
+    #[test]
+    fn addresses_are_refused_before_anything_is_sent() {
+        for wrong in [
+            "http://example.com/a.btz",
+            "https://user:word@example.com/a.btz",
+            "https:///a.btz",
+            "http://127.0.0.1.example.com/a",
+        ] {
+            assert!(is_address(wrong) && allowed(wrong).is_err(), "{wrong}");
+        }
+        assert!(allowed("https://example.com/a.btz").is_ok());
+        assert!(allowed("http://[::1]:8080/a.btz").is_ok() && allowed("http://localhost/a").is_ok());
+        assert!(!is_address("/tmp/a.btz") && !is_address("C:\\a.btz") && !is_address("file:///a"));
+    }
+}

@@ -1,0 +1,101 @@
+//! What goes out to the client: numbered in the order in which it was put in.
+
+use crate::codec;
+use crate::protocol::message::{Event, Outgoing, Request, Response};
+use serde::Serialize;
+use serde_json::Value;
+use std::io;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Puts messages in; any thread may.
+#[derive(Clone, Debug)]
+pub struct Outbox(UnboundedSender<Outgoing>);
+
+/// The other end of it.
+pub struct Outgoings(UnboundedReceiver<Outgoing>);
+
+/// An outbox, and what takes the messages out of it.
+#[must_use]
+pub fn outbox() -> (Outbox, Outgoings) {
+    let (sender, receiver) = unbounded_channel();
+    (Outbox(sender), Outgoings(receiver))
+}
+
+impl Outbox {
+    /// Answers a request.
+    pub fn respond(&self, request: &Request, answer: Result<Value, String>) {
+        let (body, message) = match answer {
+            Ok(body) => (Some(body).filter(|body| !body.is_null()), None),
+            Err(message) => (None, Some(message)),
+        };
+        self.put(Outgoing::Response(Response {
+            request_seq: request.seq,
+            success: message.is_none(),
+            command: request.command.clone(),
+            body,
+            message,
+        }));
+    }
+
+    /// Fails a request with what the client may show.
+    pub fn fail(&self, request: &Request, message: &str, shown: Option<Value>) {
+        self.put(Outgoing::Response(Response {
+            request_seq: request.seq,
+            success: false,
+            command: request.command.clone(),
+            message: Some(message.to_owned()),
+            body: shown.map(|error| serde_json::json!({ "error": error })),
+        }));
+    }
+
+    /// Tells an event.
+    pub fn event(&self, event: &str, body: impl Serialize) {
+        let body = serde_json::to_value(body).ok().filter(|body| !body.is_null());
+        self.put(Outgoing::Event(Event {
+            event: event.to_owned(),
+            body,
+        }));
+    }
+
+    fn put(&self, message: Outgoing) {
+        // A client that is gone hears nothing.
+        let _ = self.0.send(message);
+    }
+}
+
+#[derive(Serialize)]
+struct Numbered<'a> {
+    seq: u64,
+    #[serde(flatten)]
+    message: &'a Outgoing,
+}
+
+impl Outgoings {
+    /// Writes all messages until the last outbox is gone.
+    ///
+    /// # Errors
+    /// When the stream cannot be written.
+    pub async fn write_to(mut self, mut output: impl AsyncWrite + Unpin) -> io::Result<()> {
+        let mut seq = 0;
+        while let Some(message) = self.0.recv().await {
+            seq += 1;
+            let message = Numbered {
+                seq,
+                message: &message,
+            };
+            output.write_all(&codec::encode(&message)?).await?;
+            output.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// The messages that are there now, for tests.
+    #[cfg(test)]
+    pub fn drain(&mut self) -> Vec<Value> {
+        let messages = std::iter::from_fn(|| self.0.try_recv().ok());
+        messages
+            .map(|message| serde_json::to_value(message).unwrap())
+            .collect()
+    }
+}

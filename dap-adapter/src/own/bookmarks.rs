@@ -1,0 +1,72 @@
+//! Places with names.
+
+use crate::adapter::Adapter;
+use crate::failure::{Failure, Result};
+use backtrail_decoder::{Position, Watch};
+use serde::{Deserialize, Serialize};
+
+/// A place with a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bookmark {
+    /// The name.
+    pub name: String,
+    /// The place, as `goto` takes it.
+    pub position: String,
+}
+
+/// What `backtrail/bookmarks` takes.
+#[derive(Debug, Deserialize)]
+pub struct Arguments {
+    #[serde(default)]
+    set: Vec<Bookmark>,
+    #[serde(default)]
+    remove: Vec<String>,
+}
+
+/// All of them.
+#[derive(Debug, Serialize)]
+pub struct All {
+    bookmarks: Vec<Bookmark>,
+}
+
+/// `backtrail/bookmarks`.
+pub fn bookmarks(adapter: &mut Adapter, arguments: Arguments, _: &Watch<'_>) -> Result<All> {
+    let navigator = &mut adapter.debuggee()?.navigator;
+    let mut set = Vec::new();
+    for Bookmark { name, position } in arguments.set {
+        let wrong = || Failure::Cannot(format!("\"{position}\" is no position"));
+        let parsed: Position = position.parse().map_err(|_| wrong())?;
+        navigator.session().thread(parsed.tid())?;
+        set.push((name, parsed));
+    }
+    let changes = !set.is_empty() || !arguments.remove.is_empty();
+    navigator.bookmarks.extend(set);
+    for name in &arguments.remove {
+        navigator.bookmarks.remove(name);
+    }
+    if changes {
+        tell(adapter)?;
+    }
+    all(adapter)
+}
+
+fn all(adapter: &mut Adapter) -> Result<All> {
+    let bookmarks = adapter.debuggee()?.navigator.bookmarks.iter();
+    let bookmarks = bookmarks.map(|(name, position)| Bookmark {
+        name: name.clone(),
+        position: position.to_string(),
+    });
+    Ok(All {
+        bookmarks: bookmarks.collect(),
+    })
+}
+
+/// Tells the client that some were set or removed.
+///
+/// # Errors
+/// When nothing is open.
+pub fn tell(adapter: &mut Adapter) -> Result<()> {
+    let all = all(adapter)?;
+    adapter.outbox.event("backtrail/bookmarksChanged", all);
+    Ok(())
+}

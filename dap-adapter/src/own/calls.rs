@@ -1,0 +1,202 @@
+//! The call tree, page by page.
+
+use super::time::{Length, Moment};
+use crate::adapter::Adapter;
+use crate::debuggee::Debuggee;
+use crate::failure::{Failure, Result};
+use backtrail_debugger::calls::Calls;
+use backtrail_debugger::session::Thread;
+use backtrail_debugger::{Error, Navigator};
+use backtrail_decoder::{CallId, Watch};
+use backtrail_pt::Tid;
+use serde::{Deserialize, Serialize};
+
+/// No more calls are told at once.
+const MOST: usize = 500;
+
+/// `Call` of `docs/dap.md`.
+#[derive(Debug, Serialize)]
+pub struct Call {
+    call: String,
+    function: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    position: String,
+    instructions: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<Moment>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration: Option<Length>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entered: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left: Option<String>,
+    children: usize,
+    number: usize,
+    around: bool,
+}
+
+/// What `backtrail/calls` takes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallsArguments {
+    #[serde(default)]
+    thread_id: Option<f64>,
+    #[serde(default)]
+    parent: Option<String>,
+    #[serde(default)]
+    start: Option<usize>,
+    #[serde(default)]
+    count: Option<usize>,
+}
+
+/// A page of calls.
+#[derive(Debug, Serialize)]
+pub struct Page {
+    calls: Vec<Call>,
+    total: usize,
+}
+
+/// `backtrail/calls`.
+pub fn calls(adapter: &mut Adapter, arguments: CallsArguments, watch: &Watch<'_>) -> Result<Page> {
+    let debuggee = adapter.debuggee()?;
+    let tid = debuggee.tid(arguments.thread_id.map(|id| id as i64))?;
+    let page = debuggee.navigator.with_earlier(watch, |navigator| {
+        let tree = Tree::new(navigator, tid, watch)?;
+        let parent = arguments
+            .parent
+            .as_deref()
+            .map(|parent| tree.named(parent))
+            .transpose()?;
+        let count = arguments.count.unwrap_or(MOST).min(MOST);
+        let start = arguments.start.unwrap_or(0);
+        let page = tree.siblings(parent).skip(start).take(count).enumerate();
+        let calls = page.map(|(at, id)| tree.call(id, start + at));
+        Ok(Page {
+            calls: calls.collect::<backtrail_debugger::Result<_>>()?,
+            total: tree.siblings(parent).count(),
+        })
+    });
+    Ok(page?)
+}
+
+/// What `backtrail/callPath` takes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PathArguments {
+    #[serde(default)]
+    thread_id: Option<f64>,
+}
+
+/// The calls around a position.
+#[derive(Debug, Serialize)]
+pub struct Path {
+    path: Vec<Call>,
+}
+
+/// `backtrail/callPath`.
+pub fn path(adapter: &mut Adapter, arguments: PathArguments, watch: &Watch<'_>) -> Result<Path> {
+    let debuggee = adapter.debuggee()?;
+    let tid = debuggee.tid(arguments.thread_id.map(|id| id as i64))?;
+    let path = debuggee.navigator.with_earlier(watch, |navigator| {
+        let tree = Tree::new(navigator, tid, watch)?;
+        let mut ids = tree.around.clone();
+        ids.reverse();
+        let mut parent = None;
+        let mut path = Vec::new();
+        for id in ids {
+            let number = tree
+                .siblings(parent)
+                .position(|sibling| sibling == id)
+                .unwrap_or(0);
+            path.push(tree.call(id, number)?);
+            parent = Some(id);
+        }
+        Ok(Path { path })
+    });
+    Ok(path?)
+}
+
+/// The calls of a thread, as seen from where it is.
+struct Tree<'a> {
+    calls: Calls<'a>,
+    thread: &'a Thread,
+    /// The calls around the position, the innermost first.
+    around: Vec<CallId>,
+}
+
+impl<'a> Tree<'a> {
+    fn new(navigator: &'a Navigator, tid: Tid, watch: &Watch<'_>) -> backtrail_debugger::Result<Self> {
+        let thread = navigator.session().thread(tid)?;
+        let calls = Calls::of_all(navigator.session(), thread, watch)?;
+        let forest = calls.forest();
+        let at = forest.call_at(navigator.index_of(tid));
+        let around = at
+            .map(|call| forest.ancestors(call).collect())
+            .unwrap_or_default();
+        Ok(Self {
+            calls,
+            thread,
+            around,
+        })
+    }
+
+    fn named(&self, name: &str) -> backtrail_debugger::Result<CallId> {
+        named(self.thread, &self.calls, name)
+    }
+
+    /// The calls that one made; without one, those that history begins with.
+    fn siblings(&self, parent: Option<CallId>) -> Box<dyn Iterator<Item = CallId> + '_> {
+        let forest = self.calls.forest();
+        match parent {
+            Some(parent) => Box::new(forest.children(parent)),
+            None => Box::new(forest.roots()),
+        }
+    }
+
+    fn call(&self, id: CallId, number: usize) -> backtrail_debugger::Result<Call> {
+        let view = self.calls.view(id, 0)?;
+        Ok(Call {
+            call: view.call,
+            function: view.function,
+            file: view.file,
+            line: view.line,
+            position: view.position,
+            instructions: view.instructions,
+            time: view.time.map(Moment::from),
+            duration: view.duration.map(Length::from),
+            entered: view.entered,
+            left: view.left,
+            children: self.calls.forest().children(id).count(),
+            number,
+            around: self.around.contains(&id),
+        })
+    }
+}
+
+/// The call of a name.
+///
+/// # Errors
+/// When the thread has none of this name.
+pub fn named(thread: &Thread, calls: &Calls<'_>, name: &str) -> backtrail_debugger::Result<CallId> {
+    let none = || Error::Cannot(format!("thread {} has no call {name}", thread.tid));
+    let parsed = name.parse().map_err(|()| none())?;
+    thread.call_named(calls.forest(), parsed)?.ok_or_else(none)
+}
+
+/// The function, file and line at which a thread's calls begin are the debugger's; here is only who asks.
+impl Debuggee {
+    /// The call of a name in the current thread, or the innermost that begins at a position of any.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn call_or_position(&self, text: &str) -> Result<String> {
+        let is_call = text.starts_with('c') && text.parse::<backtrail_debugger::session::CallName>().is_ok();
+        match is_call || text.parse::<backtrail_decoder::Position>().is_ok() {
+            true => Ok(text.to_owned()),
+            false => Err(Failure::Cannot(format!("\"{text}\" is no call and no position"))),
+        }
+    }
+}

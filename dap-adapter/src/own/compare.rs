@@ -1,0 +1,41 @@
+//! Two calls side by side.
+
+use crate::adapter::Adapter;
+use crate::failure::{Failure, Result};
+use backtrail_debugger::output::Text;
+use backtrail_debugger::{Output, commands};
+use backtrail_decoder::Watch;
+use serde::{Deserialize, Serialize};
+
+/// What `backtrail/compare` takes.
+#[derive(Debug, Deserialize)]
+pub struct Arguments {
+    calls: [String; 2],
+}
+
+/// Its answer.
+#[derive(Debug, Serialize)]
+pub struct Answer {
+    text: String,
+    comparison: Output,
+}
+
+/// `backtrail/compare`.
+pub fn compare(adapter: &mut Adapter, arguments: Arguments, watch: &Watch<'_>) -> Result<Answer> {
+    let debuggee = adapter.debuggee()?;
+    let [one, other] = arguments.calls;
+    let (one, other) = (
+        debuggee.call_or_position(&one)?,
+        debuggee.call_or_position(&other)?,
+    );
+    let output = commands::execute(&mut debuggee.navigator, &format!("compare {one} {other}"), watch)?;
+    let Output::Comparison(_) = &output else {
+        return Err(Failure::Cannot("these cannot be compared".to_owned()));
+    };
+    let mut text = Text::plain();
+    output.render(&mut text);
+    Ok(Answer {
+        text: text.into_string(),
+        comparison: output,
+    })
+}

@@ -1,0 +1,50 @@
+//! The lines of a file that ran.
+
+use crate::adapter::Adapter;
+use crate::failure::Result;
+use crate::requests::breakpoints::by_path;
+use backtrail_decoder::Watch;
+use serde::{Deserialize, Serialize};
+
+/// What `backtrail/coverage` takes.
+#[derive(Debug, Deserialize)]
+pub struct Arguments {
+    path: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    line: u32,
+    executions: u64,
+}
+
+/// Its answer.
+#[derive(Debug, Default, Serialize)]
+pub struct Lines {
+    lines: Vec<Line>,
+}
+
+/// `backtrail/coverage`.
+pub fn coverage(adapter: &mut Adapter, arguments: Arguments, watch: &Watch<'_>) -> Result<Lines> {
+    let debuggee = adapter.debuggee()?;
+    let Some(file) = debuggee
+        .sources
+        .file_of(&debuggee.navigator, &by_path(&arguments.path))
+    else {
+        return Ok(Lines::default());
+    };
+    let lines = debuggee.navigator.with_earlier(watch, |navigator| {
+        let thread = navigator.thread()?;
+        let coverage = navigator.session().coverage(thread, watch)?;
+        let mut files = coverage.files();
+        let ran = files.find(|(name, _)| ***name == *file);
+        let lines = ran.into_iter().flat_map(|(_, lines)| lines);
+        Ok(lines
+            .map(|(&line, count)| Line {
+                line,
+                executions: count.count,
+            })
+            .collect())
+    })?;
+    Ok(Lines { lines })
+}

@@ -1,0 +1,65 @@
+//! Functions by a part of their names.
+
+use crate::adapter::Adapter;
+use crate::failure::{Failure, Result};
+use backtrail_decoder::Watch;
+use serde::{Deserialize, Serialize};
+
+/// No more are told at once.
+const MOST: usize = 1000;
+
+/// What `backtrail/functions` takes.
+#[derive(Debug, Deserialize)]
+pub struct Arguments {
+    #[serde(default)]
+    filter: String,
+    #[serde(default)]
+    count: Option<usize>,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+struct Function {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+}
+
+/// Its answer.
+#[derive(Debug, Serialize)]
+pub struct Found {
+    functions: Vec<Function>,
+    more: bool,
+}
+
+/// `backtrail/functions`.
+pub fn functions(adapter: &mut Adapter, arguments: Arguments, _: &Watch<'_>) -> Result<Found> {
+    let navigator = &adapter.debuggee()?.navigator;
+    let pattern = regex::escape(&arguments.filter);
+    let pattern = regex::RegexBuilder::new(&pattern).case_insensitive(true).build();
+    let pattern = pattern.map_err(|_| Failure::Cannot("the filter is too long".to_owned()))?;
+    let found = navigator.process()?.symbols.functions_matching(&pattern);
+    let mut functions: Vec<Function> = found
+        .into_iter()
+        .map(|function| {
+            let (file, line) = function.declared.unzip();
+            Function {
+                name: function.name.to_string(),
+                file: file.map(|file| file.to_string()),
+                line,
+            }
+        })
+        .collect();
+    // What begins with the filter is meant rather than what has it somewhere.
+    let filter = arguments.filter.to_lowercase();
+    functions.sort_by_cached_key(|function| {
+        let begins = function.name.to_lowercase().starts_with(&filter);
+        (!begins, function.name.clone())
+    });
+    functions.dedup();
+    let count = arguments.count.unwrap_or(MOST).min(MOST);
+    let more = functions.len() > count;
+    functions.truncate(count);
+    Ok(Found { functions, more })
+}

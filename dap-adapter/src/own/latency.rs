@@ -1,0 +1,180 @@
+//! How long the calls of a function took, call by call.
+
+use super::time::{Length, Moment};
+use crate::adapter::Adapter;
+use crate::failure::Result;
+use backtrail_debugger::latency::histogram::{Row, histogram};
+use backtrail_debugger::latency::question::{described, measure};
+use backtrail_debugger::latency::{Latencies, Spread, Unit};
+use backtrail_debugger::views;
+use backtrail_decoder::Watch;
+use serde::{Deserialize, Serialize};
+
+/// No more calls are told at once.
+const MOST: usize = 1000;
+
+/// The calls that were asked for last: a client turns their pages.
+pub struct Kept {
+    function: String,
+    instructions: bool,
+    order: Order,
+    no_time: bool,
+    latencies: Latencies,
+}
+
+/// What `backtrail/latency` takes.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Arguments {
+    function: String,
+    #[serde(default)]
+    instructions: bool,
+    #[serde(default)]
+    sort: Order,
+    #[serde(default)]
+    start: Option<usize>,
+    #[serde(default)]
+    count: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    /// In order of time, thread by thread.
+    #[default]
+    Time,
+    /// The longest first.
+    Length,
+}
+
+#[derive(Debug, Serialize)]
+struct Unmeasured {
+    reason: String,
+    calls: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Named {
+    name: &'static str,
+    length: Length,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Measured {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<String>,
+    position: String,
+    thread_id: u32,
+    length: Length,
+    instructions: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<Moment>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<String>,
+}
+
+/// `Latency` of `docs/dap.md`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Latency {
+    function: String,
+    unit: Unit,
+    no_time: bool,
+    calls: u64,
+    measured: u64,
+    unmeasured: Vec<Unmeasured>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spread: Option<Vec<Named>>,
+    histogram: Vec<Row>,
+    rows: Vec<Measured>,
+}
+
+/// `backtrail/latency`.
+pub fn latency(adapter: &mut Adapter, arguments: Arguments, watch: &Watch<'_>) -> Result<Latency> {
+    let debuggee = adapter.debuggee()?;
+    let is_it = |kept: &Kept| {
+        (&kept.function, kept.instructions, kept.order)
+            == (&arguments.function, arguments.instructions, arguments.sort)
+    };
+    let kept = match debuggee.latencies.take().filter(is_it) {
+        Some(kept) => kept,
+        None => debuggee.navigator.with_earlier(watch, |navigator| {
+            let (mut latencies, no_time) =
+                measure(navigator, &arguments.function, arguments.instructions, watch)?;
+            if arguments.sort == Order::Length {
+                latencies.sort_by_length();
+            }
+            Ok(Kept {
+                function: arguments.function.clone(),
+                instructions: arguments.instructions,
+                order: arguments.sort,
+                no_time,
+                latencies,
+            })
+        })?,
+    };
+    let answer = told(debuggee, &arguments, &kept, watch);
+    debuggee.latencies = Some(kept);
+    answer
+}
+
+fn told(
+    debuggee: &crate::debuggee::Debuggee,
+    arguments: &Arguments,
+    kept: &Kept,
+    watch: &Watch<'_>,
+) -> Result<Latency> {
+    let navigator = &debuggee.navigator;
+    let latencies = &kept.latencies;
+    let unit = latencies.unit;
+    let spans = latencies.measured.iter().map(|measured| measured.span);
+    let count = arguments.count.unwrap_or(MOST).min(MOST);
+    let page = latencies
+        .measured
+        .iter()
+        .skip(arguments.start.unwrap_or(0))
+        .take(count);
+    let mut rows = Vec::new();
+    for &measured in page {
+        let call = described(navigator.session(), measured, watch)?;
+        let thread = navigator.session().thread(measured.tid)?;
+        let forest = navigator.session().forest(thread, watch)?;
+        let first = forest.call(measured.call).first;
+        rows.push(Measured {
+            call: call.call,
+            position: call.position,
+            thread_id: call.thread,
+            length: Length::of(unit, call.length),
+            instructions: call.instructions,
+            time: views::time(navigator, thread, first).map(Moment::from),
+            caller: call.caller,
+        });
+    }
+    Ok(Latency {
+        function: kept.function.clone(),
+        unit,
+        no_time: kept.no_time,
+        calls: latencies.calls(),
+        measured: latencies.measured.len() as u64,
+        unmeasured: latencies
+            .unmeasured
+            .iter()
+            .map(|(reason, &calls)| Unmeasured {
+                reason: reason.to_string(),
+                calls,
+            })
+            .collect(),
+        spread: Spread::of(spans.clone()).map(|spread| {
+            let named = spread.named();
+            named
+                .into_iter()
+                .map(|(name, span)| Named {
+                    name,
+                    length: Length::of(unit, span),
+                })
+                .collect()
+        }),
+        histogram: histogram(spans),
+        rows,
+    })
+}

@@ -1,0 +1,118 @@
+//! Moves that the protocol has no words for.
+
+use crate::adapter::{Adapter, Then};
+use crate::failure::{Failure, Result};
+use crate::requests::Ignored;
+use crate::stopped::Why;
+use backtrail_debugger::{Navigator, Output, commands, functions};
+use backtrail_decoder::{Position, Watch};
+use serde::Deserialize;
+
+/// What `backtrail/goto` takes.
+#[derive(Debug, Deserialize)]
+pub struct Goto {
+    to: String,
+}
+
+/// `backtrail/goto`.
+pub fn goto(adapter: &mut Adapter, arguments: Goto, watch: &Watch<'_>) -> Result<()> {
+    go_to(&mut adapter.debuggee()?.navigator, &arguments.to, watch)?;
+    went(adapter)
+}
+
+/// Goes wherever `goto` does.
+///
+/// # Errors
+/// When that is no place; when canceled.
+pub fn go_to(navigator: &mut Navigator, place: &str, watch: &Watch<'_>) -> Result<()> {
+    if place.contains(['\n', '\r']) {
+        return Err(Failure::Cannot("a place is one line".to_owned()));
+    }
+    match commands::execute(navigator, &format!("goto {place}"), watch)? {
+        Output::Stop(_) => Ok(()),
+        _ => Err(Failure::Cannot(format!("\"{place}\" is no place"))),
+    }
+}
+
+fn went(adapter: &mut Adapter) -> Result<()> {
+    adapter.then.push(Then::Stopped(Why::Went));
+    Ok(())
+}
+
+/// `backtrail/back`.
+pub fn back(adapter: &mut Adapter, _: Ignored, watch: &Watch<'_>) -> Result<()> {
+    let navigator = &mut adapter.debuggee()?.navigator;
+    navigator.with_earlier(watch, Navigator::back)?;
+    went(adapter)
+}
+
+/// `backtrail/forward`.
+pub fn forward(adapter: &mut Adapter, _: Ignored, watch: &Watch<'_>) -> Result<()> {
+    let navigator = &mut adapter.debuggee()?.navigator;
+    navigator.with_earlier(watch, Navigator::forward)?;
+    went(adapter)
+}
+
+/// What `backtrail/runToCall` takes.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunToCall {
+    function: String,
+    #[serde(default)]
+    direction: Way,
+    #[serde(default)]
+    thread_id: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Way {
+    #[default]
+    Backward,
+    Forward,
+}
+
+/// `backtrail/runToCall`.
+pub fn run_to_call(adapter: &mut Adapter, arguments: RunToCall, watch: &Watch<'_>) -> Result<()> {
+    let debuggee = adapter.debuggee()?;
+    let tid = debuggee.tid(arguments.thread_id.map(|id| id as i64))?;
+    debuggee.select(tid, watch)?;
+    let RunToCall {
+        function, direction, ..
+    } = &arguments;
+    let found = debuggee.navigator.with_earlier(watch, |navigator| {
+        nearest_call(navigator, function, *direction, watch)
+    })?;
+    let none = || {
+        let side = match direction {
+            Way::Backward => "before",
+            Way::Forward => "after",
+        };
+        Failure::Cannot(format!("there is no call of {function} {side} this place"))
+    };
+    let position = found.ok_or_else(none)?;
+    debuggee.navigator.go_to(position)?;
+    went(adapter)
+}
+
+fn nearest_call(
+    navigator: &Navigator,
+    function: &str,
+    way: Way,
+    watch: &Watch<'_>,
+) -> backtrail_debugger::Result<Option<Position>> {
+    let entries = functions::entries(navigator.process()?, function)?;
+    let thread = navigator.thread()?;
+    let calls = backtrail_debugger::calls::Calls::of_all(navigator.session(), thread, watch)?;
+    let all = calls.of(&entries, watch)?;
+    let here = navigator.index();
+    let first = |id| calls.forest().call(id).first;
+    let found = match way {
+        Way::Backward => {
+            let before = all.partition_point(|&id| first(id) < here);
+            before.checked_sub(1).and_then(|at| all.get(at))
+        }
+        Way::Forward => all.get(all.partition_point(|&id| first(id) <= here)),
+    };
+    Ok(found.map(|&id| thread.position(first(id))))
+}

@@ -1,0 +1,132 @@
+//! Long work told to the client: begun after a moment, updated now and then, ended.
+
+use crate::outbox::Outbox;
+use crate::pending::{Cancel, Pending};
+use crate::protocol::types::{ProgressEndEventBody, ProgressStartEventBody, ProgressUpdateEventBody};
+use backtrail_decoder::{Progress, Watch};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What is over sooner is not told of.
+const PATIENCE: Duration = Duration::from_millis(400);
+/// Between two updates.
+const PERIOD: Duration = Duration::from_millis(150);
+
+/// Every progress has a number of its own.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// Tells of the work for a request.
+pub struct Teller {
+    outbox: Outbox,
+    pending: Arc<Pending>,
+    cancel: Cancel,
+    /// The client wants to hear of it.
+    wanted: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    since: Instant,
+    told: Option<Told>,
+}
+
+struct Told {
+    id: String,
+    at: Instant,
+    message: String,
+}
+
+impl Teller {
+    /// Of work that begins now.
+    #[must_use]
+    pub fn new(outbox: Outbox, pending: Arc<Pending>, cancel: Cancel, wanted: bool) -> Self {
+        Self {
+            outbox,
+            pending,
+            cancel,
+            wanted,
+            state: Mutex::new(State {
+                since: Instant::now(),
+                told: None,
+            }),
+        }
+    }
+
+    /// Work of the debugger is so far.
+    pub fn hear(&self, progress: Progress) {
+        self.tell(progress.stage.describe(), Some((progress.done, progress.total)));
+    }
+
+    /// Does work, watched.
+    pub fn watch<T>(&self, work: impl FnOnce(&Watch<'_>) -> T) -> T {
+        let progress = |progress: Progress| self.hear(progress);
+        work(&Watch {
+            cancel: &self.cancel,
+            progress: &progress,
+        })
+    }
+
+    /// What is being done, and how much of how much is.
+    pub fn tell(&self, what: &str, of: Option<(u64, u64)>) {
+        if !self.wanted {
+            return;
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let percentage = of
+            .filter(|(_, total)| *total > 0)
+            .map(|(done, total)| (u128::from(done.min(total)) * 100 / u128::from(total)) as f64);
+        let is_long = state.since.elapsed() >= PATIENCE;
+        match &mut state.told {
+            None if !is_long => {}
+            None => {
+                let id = format!("backtrail-{}", LAST.fetch_add(1, Ordering::Relaxed));
+                self.pending.shows(&self.cancel, &id);
+                self.outbox.event(
+                    "progressStart",
+                    ProgressStartEventBody {
+                        progress_id: id.clone(),
+                        title: "Backtrail".to_owned(),
+                        message: Some(what.to_owned()),
+                        cancellable: Some(true),
+                        percentage,
+                        ..ProgressStartEventBody::default()
+                    },
+                );
+                state.told = Some(Told {
+                    id,
+                    at: Instant::now(),
+                    message: what.to_owned(),
+                });
+            }
+            Some(told) if told.at.elapsed() >= PERIOD || told.message != what => {
+                told.at = Instant::now();
+                what.clone_into(&mut told.message);
+                self.outbox.event(
+                    "progressUpdate",
+                    ProgressUpdateEventBody {
+                        progress_id: told.id.clone(),
+                        message: Some(what.to_owned()),
+                        percentage,
+                    },
+                );
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(told) = state.told.take() {
+            self.outbox.event(
+                "progressEnd",
+                ProgressEndEventBody {
+                    progress_id: told.id,
+                    message: None,
+                },
+            );
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Breakpoints: each request says all of its kind that there shall be.
+
+use crate::adapter::Adapter;
+use crate::debuggee::Debuggee;
+use crate::failure::{Failure, Result};
+use crate::protocol::types::{
+    Breakpoint, BreakpointLocation, BreakpointLocationsArguments, BreakpointLocationsResponseBody,
+    FunctionBreakpoint, InstructionBreakpoint, SetBreakpointsArguments, SetBreakpointsResponseBody,
+    SetFunctionBreakpointsArguments, SetInstructionBreakpointsArguments, Source, SourceBreakpoint,
+};
+use backtrail_debugger::breakpoint::Message;
+use backtrail_decoder::Watch;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// What a breakpoint is set on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A line of this file, as the debug information names it.
+    Source(String),
+    /// A function.
+    Function,
+    /// An instruction.
+    Instruction,
+}
+
+/// The breakpoints that the client set, by number; all others were typed.
+#[derive(Debug, Default)]
+pub struct Table(BTreeMap<u32, Kind>);
+
+impl Table {
+    /// What a breakpoint is set on; `None`: it was typed.
+    #[must_use]
+    pub fn kind(&self, number: u32) -> Option<&Kind> {
+        self.0.get(&number)
+    }
+}
+
+/// A breakpoint as it is asked for.
+struct Wanted<'a> {
+    location: String,
+    condition: Option<&'a str>,
+    hits: Option<&'a str>,
+    message: Option<&'a str>,
+    kind: Kind,
+}
+
+/// `setBreakpoints`.
+pub fn set_source(
+    adapter: &mut Adapter,
+    arguments: SetBreakpointsArguments,
+    watch: &Watch<'_>,
+) -> Result<SetBreakpointsResponseBody> {
+    let lines = Lines::of(adapter);
+    let debuggee = adapter.debuggee()?;
+    let file = debuggee.sources.file_of(&debuggee.navigator, &arguments.source);
+    let Some(file) = file else {
+        let asked = arguments.breakpoints.unwrap_or_default();
+        let refused = asked
+            .iter()
+            .map(|_| refused("no module has code of this file".to_owned()));
+        return Ok(SetBreakpointsResponseBody {
+            breakpoints: refused.collect(),
+        });
+    };
+    clear(debuggee, &Kind::Source(file.clone()));
+    let old = arguments
+        .lines
+        .unwrap_or_default()
+        .into_iter()
+        .map(|line| SourceBreakpoint {
+            line,
+            ..SourceBreakpoint::default()
+        });
+    let asked = arguments.breakpoints.unwrap_or_else(|| old.collect());
+    let mut breakpoints = Vec::new();
+    for one in &asked {
+        let Some(line) = lines.read(one.line) else {
+            breakpoints.push(refused("there is no such line".to_owned()));
+            continue;
+        };
+        let set = set(
+            debuggee,
+            &Wanted {
+                location: format!("{file}:{line}"),
+                condition: one.condition.as_deref(),
+                hits: one.hit_condition.as_deref(),
+                message: one.log_message.as_deref(),
+                kind: Kind::Source(file.clone()),
+            },
+            watch,
+        )?;
+        let at = || line_with_code(debuggee, &file, line);
+        let mut answer = answer(set, |breakpoint| {
+            breakpoint.line = at().map(|line| lines.write(line));
+        });
+        answer.source = Some(debuggee.sources.describe(&debuggee.navigator, &file));
+        breakpoints.push(answer);
+    }
+    Ok(SetBreakpointsResponseBody { breakpoints })
+}
+
+/// `setFunctionBreakpoints`.
+pub fn set_function(
+    adapter: &mut Adapter,
+    arguments: SetFunctionBreakpointsArguments,
+    watch: &Watch<'_>,
+) -> Result<SetBreakpointsResponseBody> {
+    let debuggee = adapter.debuggee()?;
+    clear(debuggee, &Kind::Function);
+    let mut breakpoints = Vec::new();
+    for FunctionBreakpoint {
+        name,
+        condition,
+        hit_condition,
+        ..
+    } in &arguments.breakpoints
+    {
+        let wanted = Wanted {
+            location: name.clone(),
+            condition: condition.as_deref(),
+            hits: hit_condition.as_deref(),
+            message: None,
+            kind: Kind::Function,
+        };
+        breakpoints.push(answer(set(debuggee, &wanted, watch)?, |_| {}));
+    }
+    Ok(SetBreakpointsResponseBody { breakpoints })
+}
+
+/// `setInstructionBreakpoints`.
+pub fn set_instruction(
+    adapter: &mut Adapter,
+    arguments: SetInstructionBreakpointsArguments,
+    watch: &Watch<'_>,
+) -> Result<SetBreakpointsResponseBody> {
+    let debuggee = adapter.debuggee()?;
+    clear(debuggee, &Kind::Instruction);
+    let mut breakpoints = Vec::new();
+    for InstructionBreakpoint {
+        instruction_reference,
+        offset,
+        condition,
+        hit_condition,
+        ..
+    } in &arguments.breakpoints
+    {
+        let Some(at) = super::memory::address(instruction_reference, *offset) else {
+            breakpoints.push(refused(format!("\"{instruction_reference}\" is no address")));
+            continue;
+        };
+        let wanted = Wanted {
+            location: format!("*{at:#x}"),
+            condition: condition.as_deref(),
+            hits: hit_condition.as_deref(),
+            message: None,
+            kind: Kind::Instruction,
+        };
+        let reference = format!("{at:#x}");
+        breakpoints.push(answer(set(debuggee, &wanted, watch)?, |breakpoint| {
+            breakpoint.instruction_reference = Some(reference);
+        }));
+    }
+    Ok(SetBreakpointsResponseBody { breakpoints })
+}
+
+/// `setExceptionBreakpoints`: there are none to choose from; the crash stops always.
+pub fn set_exception(_: &mut Adapter, _: Value, _: &Watch<'_>) -> Result<Value> {
+    Ok(json!({ "breakpoints": [] }))
+}
+
+/// `setDataBreakpoints`: a trace has no writes to memory; clients send an empty set.
+pub fn set_data(_: &mut Adapter, asked: Value, _: &Watch<'_>) -> Result<Value> {
+    let asked = asked
+        .get("breakpoints")
+        .and_then(Value::as_array)
+        .map_or(0, Vec::len);
+    let why = "the trace does not tell what was written to memory";
+    let refused: Vec<Value> = (0..asked)
+        .map(|_| json!({ "verified": false, "message": why }))
+        .collect();
+    Ok(json!({ "breakpoints": refused }))
+}
+
+/// `breakpointLocations`: the lines that have code.
+pub fn locations(
+    adapter: &mut Adapter,
+    arguments: BreakpointLocationsArguments,
+    _: &Watch<'_>,
+) -> Result<BreakpointLocationsResponseBody> {
+    /// No more lines are looked at.
+    const MOST: u32 = 2000;
+    let lines = Lines::of(adapter);
+    let debuggee = adapter.debuggee()?;
+    let file = debuggee.sources.file_of(&debuggee.navigator, &arguments.source);
+    let first = lines.read(arguments.line).unwrap_or(1);
+    let last = arguments
+        .end_line
+        .and_then(|line| lines.read(line))
+        .unwrap_or(first);
+    let mut breakpoints = Vec::new();
+    for line in first..=last.min(first.saturating_add(MOST)) {
+        let has_code = |file| line_with_code(debuggee, file, line) == Some(line);
+        if file.as_deref().is_some_and(has_code) {
+            breakpoints.push(BreakpointLocation {
+                line: lines.write(line),
+                ..BreakpointLocation::default()
+            });
+        }
+    }
+    Ok(BreakpointLocationsResponseBody { breakpoints })
+}
+
+/// Where a breakpoint on a line comes to lie: there, or at the next line with code.
+pub fn line_with_code(debuggee: &Debuggee, file: &str, line: u32) -> Option<u32> {
+    let processes = debuggee.navigator.session().processes().iter();
+    let found = processes.flat_map(|process| process.symbols.addresses_of_line(file, line));
+    found.map(|found| found.line).min()
+}
+
+/// Deletes all that the client set on a kind of thing.
+fn clear(debuggee: &mut Debuggee, kind: &Kind) {
+    let gone: Vec<u32> = debuggee
+        .breakpoints
+        .0
+        .iter()
+        .filter(|(_, known)| *known == kind)
+        .map(|(number, _)| *number)
+        .collect();
+    for number in gone {
+        debuggee.breakpoints.0.remove(&number);
+        // It may have been deleted in the console.
+        let _ = debuggee.navigator.breakpoints.delete(number);
+    }
+}
+
+/// Sets one; why not, where it cannot be.
+fn set(
+    debuggee: &mut Debuggee,
+    wanted: &Wanted<'_>,
+    watch: &Watch<'_>,
+) -> Result<std::result::Result<u32, String>> {
+    let set = try_set(debuggee, wanted, watch);
+    match set {
+        Ok(number) => {
+            debuggee.breakpoints.0.insert(number, wanted.kind.clone());
+            Ok(Ok(number))
+        }
+        Err(failure) if failure.is_cancelled() => Err(failure),
+        Err(failure) => Ok(Err(failure.to_string())),
+    }
+}
+
+fn try_set(debuggee: &mut Debuggee, wanted: &Wanted<'_>, watch: &Watch<'_>) -> Result<u32> {
+    let hits = wanted.hits.map(hit_condition).transpose()?;
+    let conditions: Vec<&str> = wanted.condition.into_iter().chain(hits.as_deref()).collect();
+    let condition = conditions.join(" && ");
+    let condition = Some(&*condition).filter(|condition| !condition.trim().is_empty());
+    let message = wanted.message.filter(|message| !message.is_empty());
+    let message = message.map(Message::parse).transpose()?;
+    let number = debuggee.navigator.with_earlier(watch, |navigator| {
+        navigator.set_breakpoint(&wanted.location, condition, false, watch)
+    })?;
+    debuggee.navigator.breakpoints.get_mut(number)?.message = message;
+    Ok(number)
+}
+
+/// The client's way of saying which hits count, as a condition: a number alone is that hit; `> 3`, `% 5`.
+fn hit_condition(text: &str) -> Result<String> {
+    let text = text.trim();
+    let operator = ["==", ">=", "<=", "!=", ">", "<", "%"]
+        .into_iter()
+        .find(|operator| text.starts_with(operator));
+    let number = text.strip_prefix(operator.unwrap_or("")).unwrap_or(text).trim();
+    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Failure::Cannot(format!(
+            "\"{text}\" is no number of hits; give one like 3, > 3 or % 3"
+        )));
+    }
+    Ok(format!("hits {} {number}", operator.unwrap_or("==")))
+}
+
+fn answer(set: std::result::Result<u32, String>, more: impl FnOnce(&mut Breakpoint)) -> Breakpoint {
+    match set {
+        Ok(number) => {
+            let mut breakpoint = Breakpoint {
+                id: Some(i64::from(number)),
+                verified: true,
+                ..Breakpoint::default()
+            };
+            more(&mut breakpoint);
+            breakpoint
+        }
+        Err(why) => refused(why),
+    }
+}
+
+fn refused(why: String) -> Breakpoint {
+    Breakpoint {
+        verified: false,
+        message: Some(why),
+        ..Breakpoint::default()
+    }
+}
+
+/// How the client counts lines.
+#[derive(Clone, Copy)]
+pub struct Lines {
+    from_zero: bool,
+}
+
+impl Lines {
+    /// Of this client.
+    pub fn of(adapter: &Adapter) -> Self {
+        Self {
+            from_zero: adapter.client.lines_start_at1 == Some(false),
+        }
+    }
+
+    /// A line from 1; `None`: it is none.
+    pub fn read(self, line: i64) -> Option<u32> {
+        let line = u32::try_from(line.checked_add(i64::from(self.from_zero))?).ok()?;
+        (line > 0).then_some(line)
+    }
+
+    /// A line as the client counts.
+    pub fn write(self, line: u32) -> i64 {
+        i64::from(line) - i64::from(self.from_zero)
+    }
+}
+
+/// Takes note of what was set and deleted in the console, and tells the client.
+pub fn follow_console(adapter: &mut Adapter, before: &[u32]) {
+    let Some(debuggee) = &mut adapter.debuggee else {
+        return;
+    };
+    let now: Vec<(u32, String)> = debuggee
+        .navigator
+        .breakpoints
+        .all()
+        .iter()
+        .map(|breakpoint| (breakpoint.number, breakpoint.location.clone()))
+        .collect();
+    let told = |number: u32, message: Option<String>| Breakpoint {
+        id: Some(i64::from(number)),
+        verified: true,
+        message,
+        ..Breakpoint::default()
+    };
+    for &gone in before
+        .iter()
+        .filter(|number| now.iter().all(|(known, _)| known != *number))
+    {
+        debuggee.breakpoints.0.remove(&gone);
+        let body = json!({ "reason": "removed", "breakpoint": told(gone, None) });
+        adapter.outbox.event("breakpoint", body);
+    }
+    for (new, location) in now.iter().filter(|(number, _)| !before.contains(number)) {
+        let body = json!({ "reason": "new", "breakpoint": told(*new, Some(location.clone())) });
+        adapter.outbox.event("breakpoint", body);
+    }
+}
+
+/// A source by its path alone, for tests and for what the client did not say more of.
+#[must_use]
+pub fn by_path(path: &str) -> Source {
+    Source {
+        path: Some(path.to_owned()),
+        ..Source::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hits_are_counted_as_clients_say_it() {
+        let read = |text| hit_condition(text).ok();
+        assert_eq!(read("3").as_deref(), Some("hits == 3"));
+        assert_eq!(read(" >= 3 ").as_deref(), Some("hits >= 3"));
+        assert_eq!(read("%2").as_deref(), Some("hits % 2"));
+        for wrong in ["", "x", "> ", "-3", "3 4"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn lines_are_counted_from_one_or_from_zero() {
+        let (one, zero) = (Lines { from_zero: false }, Lines { from_zero: true });
+        assert_eq!((one.read(5), zero.read(5)), (Some(5), Some(6)));
+        assert_eq!((one.write(5), zero.write(5)), (5, 4));
+        assert_eq!(
+            (one.read(0), zero.read(-1), one.read(i64::MAX)),
+            (None, None, None)
+        );
+    }
+}

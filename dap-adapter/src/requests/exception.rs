@@ -1,0 +1,40 @@
+//! `exceptionInfo`: the crash.
+
+use super::Ignored;
+use crate::adapter::Adapter;
+use crate::failure::{Failure, Result};
+use crate::protocol::types::{ExceptionBreakMode, ExceptionDetails, ExceptionInfoResponseBody};
+use backtrail_debugger::output::Text;
+use backtrail_debugger::{commands, signal};
+use backtrail_decoder::Watch;
+
+/// The signal, the address, and why, with all that the opening view tells.
+pub fn info(adapter: &mut Adapter, _: Ignored, watch: &Watch<'_>) -> Result<ExceptionInfoResponseBody> {
+    let debuggee = adapter.debuggee()?;
+    let tid = debuggee.navigator.position().tid();
+    let session = debuggee.navigator.session();
+    let crash = session
+        .crash_of(tid)
+        .copied()
+        .filter(|_| debuggee.navigator.is_at_end());
+    let none = || Failure::Cannot("nothing crashed here; `goto crash` goes to the crash".to_owned());
+    let crash = crash.ok_or_else(none)?;
+    let cause = signal::cause(crash.signal, crash.code);
+    let described = signal::describe(&crash);
+    let mut text = Text::plain();
+    commands::execute(&mut debuggee.navigator, "crash", watch)?.render(&mut text);
+    Ok(ExceptionInfoResponseBody {
+        exception_id: signal::name(crash.signal),
+        break_mode: ExceptionBreakMode::Always,
+        description: Some(match cause {
+            Some(cause) => format!("{described}: {cause}"),
+            None => described,
+        }),
+        details: Some(ExceptionDetails {
+            message: cause.map(str::to_owned),
+            type_name: Some(signal::name(crash.signal)),
+            stack_trace: Some(text.into_string()),
+            ..ExceptionDetails::default()
+        }),
+    })
+}

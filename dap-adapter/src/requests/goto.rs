@@ -1,0 +1,117 @@
+//! `goto`, to the times at which a line ran; and back to where a frame was entered.
+
+use super::breakpoints::{Lines, line_with_code};
+use crate::adapter::{Adapter, Then};
+use crate::failure::{Failure, Result};
+use crate::protocol::types::{
+    GotoArguments, GotoTarget, GotoTargetsArguments, GotoTargetsResponseBody, RestartFrameArguments,
+};
+use crate::stopped::Why;
+use backtrail_debugger::{Navigator, views};
+use backtrail_decoder::{Position, Watch};
+
+/// `gotoTargets`: the last time a line ran before here, the next, the first and the last.
+pub fn targets(
+    adapter: &mut Adapter,
+    arguments: GotoTargetsArguments,
+    watch: &Watch<'_>,
+) -> Result<GotoTargetsResponseBody> {
+    let lines = Lines::of(adapter);
+    let debuggee = adapter.debuggee()?;
+    let none = || Failure::Cannot("no module has code of this file".to_owned());
+    let file = debuggee
+        .sources
+        .file_of(&debuggee.navigator, &arguments.source)
+        .ok_or_else(none)?;
+    let line = lines.read(arguments.line).ok_or_else(none)?;
+    let location = format!("{file}:{line}");
+    let found = debuggee
+        .navigator
+        .with_earlier(watch, |navigator| times(navigator, &location, watch))?;
+    let shown = line_with_code(debuggee, &file, line).map_or(arguments.line, |line| lines.write(line));
+    let thread = debuggee.navigator.thread()?;
+    let mut targets = Vec::new();
+    for (label, position) in found {
+        targets.push(GotoTarget {
+            id: id_of(thread.index_of(position)?),
+            label: format!("{label}, {position}"),
+            line: shown,
+            ..GotoTarget::default()
+        });
+    }
+    Ok(GotoTargetsResponseBody { targets })
+}
+
+/// When a location ran in the current thread.
+fn times(
+    navigator: &Navigator,
+    location: &str,
+    watch: &Watch<'_>,
+) -> backtrail_debugger::Result<Vec<(String, Position)>> {
+    let thread = navigator.thread()?;
+    // The first time may be in what is not decoded yet.
+    thread.needs_beginning()?;
+    let hits = navigator.resolve(location, watch)?.hits;
+    let (here, len) = (navigator.index(), thread.history.len());
+    let found = navigator.with_steps(watch, |steps| {
+        let lines = &steps.lines;
+        let first = match hits.at(lines, 0)? {
+            true => Some(0),
+            false => hits.next(lines, 0, len)?,
+        };
+        Ok([
+            ("the last time before here", hits.previous(lines, here, 0)?),
+            ("the next time after here", hits.next(lines, here, len)?),
+            ("the first time", first),
+            ("the last time", hits.previous(lines, len, 0)?),
+        ])
+    })?;
+    let mut targets: Vec<(String, u64)> = Vec::new();
+    for (label, index) in found {
+        if let Some(index) = index.filter(|index| targets.iter().all(|(_, known)| known != index)) {
+            targets.push((label.to_owned(), index));
+        }
+    }
+    let targets = targets.into_iter().map(|(label, index)| {
+        let time = views::time(navigator, thread, index);
+        let label = time.map_or(label.clone(), |time| format!("{label}, {time}"));
+        (label, thread.position(index))
+    });
+    Ok(targets.collect())
+}
+
+/// Positions have numbers of 53 bits for the client.
+fn id_of(index: u64) -> i64 {
+    i64::try_from(index).unwrap_or(i64::MAX)
+}
+
+/// `goto`.
+pub fn go(adapter: &mut Adapter, arguments: GotoArguments, _: &Watch<'_>) -> Result<()> {
+    let debuggee = adapter.debuggee()?;
+    let none = || Failure::Cannot("there is no such target; ask for `gotoTargets` again".to_owned());
+    let index = u64::try_from(arguments.target_id).map_err(|_| none())?;
+    let position = debuggee.navigator.thread()?.position(index);
+    debuggee.navigator.go_to(position)?;
+    adapter.then.push(Then::Stopped(Why::Went));
+    Ok(())
+}
+
+/// `restartFrame`: to the first instruction of the frame's call.
+pub fn restart_frame(
+    adapter: &mut Adapter,
+    arguments: RestartFrameArguments,
+    watch: &Watch<'_>,
+) -> Result<()> {
+    let debuggee = adapter.debuggee()?;
+    let frame = debuggee.handles.frame_of(arguments.frame_id)?;
+    let call = debuggee.from_frame(frame, watch, |navigator| {
+        let frames = navigator.known_stack(frame.number + 1, watch)?.frames;
+        Ok(frames.into_iter().nth(frame.number).and_then(|frame| frame.call))
+    })?;
+    let call =
+        call.ok_or_else(|| Failure::Cannot("the call of this frame is not in the history".to_owned()))?;
+    debuggee.select(frame.position.tid(), watch)?;
+    crate::own::motion::go_to(&mut debuggee.navigator, &call, watch)?;
+    adapter.then.push(Then::Stopped(Why::Went));
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Opening a trace.
+
+use crate::adapter::{Adapter, Then};
+use crate::debuggee::Debuggee;
+use crate::failure::{Failure, Result};
+use crate::fetch;
+use crate::handles::Handles;
+use crate::own::bookmarks::Bookmark;
+use crate::own::motion;
+use crate::sources::Sources;
+use crate::stopped;
+use backtrail_debugger::{Navigator, OpenOptions, Session};
+use backtrail_decoder::{Position, Watch};
+use serde::Deserialize;
+use std::path::PathBuf;
+use tempfile::TempPath;
+
+/// What `launch` and `attach` take: see `docs/dap.md`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LaunchArguments {
+    bundle: Option<String>,
+    sha256: Option<String>,
+    position: Option<String>,
+    /// In MiB.
+    last: Option<u64>,
+    #[serde(default)]
+    source_paths: Vec<PathBuf>,
+    #[serde(default)]
+    debug_roots: Vec<PathBuf>,
+    #[serde(default)]
+    bookmarks: Vec<Bookmark>,
+}
+
+/// Opens a trace.
+pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'_>) -> Result<()> {
+    let missing = || {
+        Failure::Cannot(
+            "`bundle` is missing: a bundle's folder, a .btz file, a core, or an address of a .btz file"
+                .to_owned(),
+        )
+    };
+    let bundle = arguments
+        .bundle
+        .filter(|bundle| !bundle.is_empty())
+        .ok_or_else(missing)?;
+    let mut options = OpenOptions {
+        last: arguments.last.map(|last| last.saturating_mul(1 << 20)),
+        first: Some(OpenOptions::FIRST),
+        main_calls: true,
+        ..OpenOptions::default()
+    };
+    options.source_paths = arguments.source_paths;
+    options.debug_roots = arguments.debug_roots;
+    let (path, downloaded) = found(&bundle, arguments.sha256.as_deref(), watch)?;
+    let mut navigator = Navigator::new(Session::open(&path, &options, watch)?)?;
+    navigator.decode_ahead();
+    for Bookmark { name, position } in arguments.bookmarks {
+        // One that is no position is of another trace; it does no harm.
+        if let Ok(position) = position.parse::<Position>() {
+            navigator.bookmarks.insert(name, position);
+        }
+    }
+    if let Some(position) = &arguments.position {
+        motion::go_to(&mut navigator, position, watch)?;
+    }
+    let notes = navigator.session().notes().to_vec();
+    adapter.debuggee = Some(Debuggee {
+        home: navigator.position(),
+        navigator,
+        handles: Handles::default(),
+        sources: Sources::default(),
+        breakpoints: crate::requests::breakpoints::Table::default(),
+        latencies: None,
+        _downloaded: downloaded,
+    });
+    for note in notes {
+        stopped::say(adapter, &note);
+    }
+    adapter.then.push(Then::Initialized);
+    Ok(())
+}
+
+/// Where the trace lies, and what of it was downloaded.
+fn found(bundle: &str, sha256: Option<&str>, watch: &Watch<'_>) -> Result<(PathBuf, Option<TempPath>)> {
+    if !fetch::is_address(bundle) {
+        return Ok((PathBuf::from(bundle), None));
+    }
+    let tell = |done: u64, total: Option<u64>| {
+        (watch.progress)(backtrail_decoder::Progress {
+            stage: backtrail_decoder::Stage::Fetch,
+            done,
+            total: total.unwrap_or(0),
+        });
+    };
+    let file = fetch::fetch(bundle, sha256, watch.cancel, &tell)?;
+    Ok((file.to_path_buf(), Some(file)))
+}

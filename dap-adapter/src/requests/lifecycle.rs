@@ -1,0 +1,75 @@
+//! The beginning and the end of a session.
+
+use super::Ignored;
+use crate::adapter::{Adapter, Then};
+use crate::failure::Result;
+use crate::protocol::types::{Capabilities, InitializeRequestArguments};
+use crate::stopped::Why;
+use backtrail_decoder::Watch;
+use serde_json::Value;
+
+/// What the client said of itself is kept; what this adapter can do is answered.
+pub fn initialize(adapter: &mut Adapter, client: Value, _: &Watch<'_>) -> Result<Capabilities> {
+    // A client that says nothing of itself, or says it oddly, is served all the same.
+    adapter.client = serde_json::from_value(client).unwrap_or_else(|_| InitializeRequestArguments::default());
+    let yes = Some(true);
+    Ok(Capabilities {
+        completion_trigger_characters: Some(vec![" ".to_owned()]),
+        exception_breakpoint_filters: Some(Vec::new()),
+        supports_ansi_styling: Some(false),
+        supports_breakpoint_locations_request: yes,
+        supports_cancel_request: yes,
+        supports_clipboard_context: yes,
+        supports_completions_request: yes,
+        supports_conditional_breakpoints: yes,
+        supports_configuration_done_request: yes,
+        supports_delayed_stack_trace_loading: yes,
+        supports_disassemble_request: yes,
+        supports_evaluate_for_hovers: yes,
+        supports_exception_info_request: yes,
+        supports_function_breakpoints: yes,
+        supports_goto_targets_request: yes,
+        supports_hit_conditional_breakpoints: yes,
+        supports_instruction_breakpoints: yes,
+        supports_loaded_sources_request: yes,
+        supports_log_points: yes,
+        supports_modules_request: yes,
+        supports_read_memory_request: yes,
+        supports_restart_frame: yes,
+        supports_restart_request: yes,
+        supports_step_back: yes,
+        supports_stepping_granularity: yes,
+        supports_terminate_request: yes,
+        supports_value_formatting_options: yes,
+        ..Capabilities::default()
+    })
+}
+
+/// All is configured: the client hears where it stands.
+pub fn configuration_done(adapter: &mut Adapter, _: Ignored, _: &Watch<'_>) -> Result<()> {
+    adapter.debuggee()?;
+    adapter.configured = true;
+    adapter.then.push(Then::Stopped(Why::Opened));
+    Ok(())
+}
+
+/// Back to where the session began.
+pub fn restart(adapter: &mut Adapter, _: Ignored, _: &Watch<'_>) -> Result<()> {
+    let debuggee = adapter.debuggee()?;
+    let home = debuggee.home;
+    debuggee.navigator.go_to(home)?;
+    adapter.then.push(Then::Stopped(Why::Opened));
+    Ok(())
+}
+
+/// A trace does not run; the session is over.
+pub fn terminate(adapter: &mut Adapter, _: Ignored, _: &Watch<'_>) -> Result<()> {
+    adapter.then.push(Then::Terminated);
+    Ok(())
+}
+
+/// The client goes.
+pub fn disconnect(adapter: &mut Adapter, _: Ignored, _: &Watch<'_>) -> Result<()> {
+    adapter.then.push(Then::End);
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! `scopes`: what a frame has to show.
+
+use crate::adapter::Adapter;
+use crate::failure::Result;
+use crate::handles::{Container, FrameKey};
+use crate::protocol::types::{Scope, ScopePresentationHint, ScopesArguments, ScopesResponseBody};
+use backtrail_decoder::Watch;
+
+/// The scopes of a frame.
+pub fn scopes(
+    adapter: &mut Adapter,
+    arguments: ScopesArguments,
+    _: &Watch<'_>,
+) -> Result<ScopesResponseBody> {
+    let debuggee = adapter.debuggee()?;
+    let frame = debuggee.handles.frame_of(arguments.frame_id)?;
+    type Make = fn(FrameKey) -> Container;
+    let all: [(&str, Option<ScopePresentationHint>, Make, bool); 4] = [
+        (
+            "Locals",
+            Some(ScopePresentationHint::Locals),
+            Container::Locals,
+            false,
+        ),
+        (
+            "Arguments",
+            Some(ScopePresentationHint::Arguments),
+            Container::Arguments,
+            false,
+        ),
+        (
+            "Registers",
+            Some(ScopePresentationHint::Registers),
+            Container::Registers,
+            true,
+        ),
+        ("Trace", None, Container::Trace, true),
+    ];
+    let scopes = all.into_iter().map(|(name, hint, make, expensive)| Scope {
+        name: name.to_owned(),
+        presentation_hint: hint,
+        variables_reference: debuggee.handles.container(make(frame)),
+        expensive,
+        ..Scope::default()
+    });
+    Ok(ScopesResponseBody {
+        scopes: scopes.collect(),
+    })
+}

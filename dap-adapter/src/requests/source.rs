@@ -1,0 +1,38 @@
+//! `source`: the text of a file that the client cannot read.
+
+use crate::adapter::Adapter;
+use crate::failure::{Failure, Result};
+use crate::protocol::types::{SourceArguments, SourceResponseBody};
+use backtrail_decoder::Watch;
+
+/// The text of a source file.
+pub fn source(
+    adapter: &mut Adapter,
+    arguments: SourceArguments,
+    _: &Watch<'_>,
+) -> Result<SourceResponseBody> {
+    let debuggee = adapter.debuggee()?;
+    let by_number = debuggee
+        .sources
+        .numbered(arguments.source_reference)
+        .map(str::to_owned);
+    let by_name = || {
+        let source = arguments.source.as_ref()?;
+        debuggee.sources.file_of(&debuggee.navigator, source)
+    };
+    let file = by_number
+        .or_else(by_name)
+        .ok_or_else(|| Failure::Cannot("no such source file is known".to_owned()))?;
+    let missing = || {
+        Failure::Cannot(format!(
+            "the source file {file} was not found; `sourcePaths` names folders to look in"
+        ))
+    };
+    let path = debuggee.navigator.sources.find(&file).ok_or_else(missing)?;
+    let text =
+        std::fs::read(path).map_err(|error| Failure::Cannot(format!("cannot read {file}: {error}")))?;
+    Ok(SourceResponseBody {
+        content: String::from_utf8_lossy(&text).into_owned(),
+        mime_type: None,
+    })
+}

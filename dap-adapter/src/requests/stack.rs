@@ -1,0 +1,124 @@
+//! `stackTrace`.
+
+use crate::adapter::Adapter;
+use crate::debuggee::Now;
+use crate::failure::Result;
+use crate::handles::FrameKey;
+use crate::protocol::lenient::IntegerOrString;
+use crate::protocol::types::{
+    StackFrame, StackFramePresentationHint, StackTraceArguments, StackTraceResponseBody,
+};
+use backtrail_debugger::stack::Origin;
+use backtrail_decoder::Watch;
+
+/// No more frames are told at once.
+const MOST: usize = 1000;
+
+/// Frames of a thread where it is now, inlined ones among them.
+pub fn stack_trace(
+    adapter: &mut Adapter,
+    arguments: StackTraceArguments,
+    watch: &Watch<'_>,
+) -> Result<StackTraceResponseBody> {
+    let debuggee = adapter.debuggee()?;
+    let tid = debuggee.tid(Some(arguments.thread_id))?;
+    let start = usize::try_from(arguments.start_frame.unwrap_or(0)).unwrap_or(0);
+    let levels = usize::try_from(arguments.levels.unwrap_or(0)).unwrap_or(0);
+    let levels = if levels == 0 { MOST } else { levels.min(MOST) };
+    let (position, left) = match debuggee.now(tid, watch)? {
+        Now::At(position) => (position, false),
+        Now::LeftAt(position) => (position, true),
+        Now::NotBegun => {
+            let text = "the history of this thread begins later".to_owned();
+            return Ok(StackTraceResponseBody {
+                stack_frames: vec![label(
+                    debuggee.handles.frame(FrameKey {
+                        position: debuggee.navigator.position_of(tid),
+                        number: 0,
+                    }),
+                    text,
+                )],
+                total_frames: Some(1),
+            });
+        }
+    };
+    let wanted = start.saturating_add(levels);
+    let index = debuggee.navigator.session().thread(tid)?.index_of(position)?;
+    let stack = debuggee
+        .navigator
+        .visiting(tid, index, |navigator| navigator.known_stack(wanted + 1, watch))?;
+    let more = stack.frames.len() > wanted;
+    let mut frames = Vec::new();
+    for frame in stack.frames.iter().take(wanted).skip(start) {
+        let id = debuggee.handles.frame(FrameKey {
+            position,
+            number: frame.number,
+        });
+        let source = frame
+            .file
+            .as_deref()
+            .map(|file| debuggee.sources.describe(&debuggee.navigator, file));
+        frames.push(StackFrame {
+            id,
+            name: name_of(frame),
+            line: frame.line.map_or(0, i64::from),
+            column: 0,
+            instruction_pointer_reference: frame.pc.map(|pc| format!("{pc:#x}")),
+            module_id: frame.module.clone().map(IntegerOrString::String),
+            presentation_hint: source.is_none().then_some(StackFramePresentationHint::Subtle),
+            can_restart: Some(frame.call.is_some()),
+            source,
+            ..StackFrame::default()
+        });
+    }
+    let mut total = start + frames.len() + usize::from(more);
+    let beyond = match (&stack.unknown_beyond, left) {
+        (_, true) => Some("where it was at this time is unknown: this is where it was left".to_owned()),
+        (Some(why), _) => Some(why.clone()),
+        (None, _) => None,
+    };
+    if let Some(why) = beyond.filter(|_| !more && frames.len() < levels) {
+        let id = debuggee.handles.frame(FrameKey {
+            position,
+            number: stack.frames.len(),
+        });
+        frames.push(label(id, why));
+        total += 1;
+    }
+    Ok(StackTraceResponseBody {
+        stack_frames: frames,
+        total_frames: Some(total as i64),
+    })
+}
+
+/// What the stack has to say between its frames.
+fn label(id: i64, text: String) -> StackFrame {
+    StackFrame {
+        id,
+        name: text,
+        presentation_hint: Some(StackFramePresentationHint::Label),
+        can_restart: Some(false),
+        ..StackFrame::default()
+    }
+}
+
+/// The function, with how it came to be there where that is no call.
+fn name_of(frame: &backtrail_debugger::stack::StackFrame) -> String {
+    let mut name = match (&frame.function, frame.pc) {
+        (Some(function), _) => function.clone(),
+        (None, Some(pc)) => format!("{pc:#x}"),
+        (None, None) => "??".to_owned(),
+    };
+    for (holds, note) in [
+        (frame.inlined, "inlined"),
+        (frame.signal_handler, "signal handler"),
+        (frame.tail_caller, "jumped to its callee"),
+        (frame.called_through_bad_pointer, "called through a bad pointer"),
+        (frame.origin == Origin::Core, "by the core"),
+    ] {
+        if holds {
+            name = format!("{name} [{note}]");
+        }
+    }
+    name
+}

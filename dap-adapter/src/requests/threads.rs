@@ -1,0 +1,31 @@
+//! `threads`.
+
+use super::Ignored;
+use crate::adapter::Adapter;
+use crate::failure::Result;
+use crate::protocol::types::{Thread, ThreadsResponseBody};
+use backtrail_decoder::Watch;
+
+/// All threads, the one that crashed first, then by id.
+pub fn threads(adapter: &mut Adapter, _: Ignored, _: &Watch<'_>) -> Result<ThreadsResponseBody> {
+    let session = adapter.debuggee()?.navigator.session();
+    let mut all: Vec<_> = session.threads().iter().collect();
+    all.sort_by_key(|thread| session.crash_of(thread.tid).is_none());
+    let threads = all.into_iter().map(|thread| {
+        let crashed = if session.crash_of(thread.tid).is_some() {
+            ", crashed"
+        } else if thread.history.is_empty() {
+            ", no history"
+        } else {
+            ""
+        };
+        let name = thread.name.as_deref().unwrap_or("thread");
+        Thread {
+            id: i64::from(thread.tid.0),
+            name: format!("{name} ({}{crashed})", thread.tid),
+        }
+    });
+    Ok(ThreadsResponseBody {
+        threads: threads.collect(),
+    })
+}

@@ -1,0 +1,156 @@
+//! `variables`: what a scope or a value is made of, level by level.
+
+use crate::adapter::Adapter;
+use crate::debuggee::Debuggee;
+use crate::failure::Result;
+use crate::handles::{Container, FrameKey};
+use crate::own::place;
+use crate::protocol::types::{
+    Variable, VariablePresentationHint, VariablePresentationHintAttributes, VariablesArguments,
+    VariablesFilter, VariablesResponseBody,
+};
+use backtrail_debugger::registers::{self, Register};
+use backtrail_debugger::values::tree::{self, Children, Format, Node, Which};
+use backtrail_decoder::Watch;
+
+/// No more elements are told at once.
+const MOST: u64 = 2000;
+
+/// What a number opens.
+pub fn variables(
+    adapter: &mut Adapter,
+    arguments: VariablesArguments,
+    watch: &Watch<'_>,
+) -> Result<VariablesResponseBody> {
+    let debuggee = adapter.debuggee()?;
+    let format = Format {
+        hex: arguments.format.is_some_and(|format| format.hex == Some(true)),
+    };
+    let start = u64::try_from(arguments.start.unwrap_or(0)).unwrap_or(0);
+    let count = u64::try_from(arguments.count.unwrap_or(0)).unwrap_or(0);
+    let window = start..start.saturating_add(if count == 0 { MOST } else { count.min(MOST) });
+    let container = debuggee
+        .handles
+        .container_of(arguments.variables_reference)?
+        .clone();
+    let variables = match container {
+        Container::Locals(frame) => of_frame(debuggee, frame, Which::Locals, format, watch)?,
+        Container::Arguments(frame) => of_frame(debuggee, frame, Which::Arguments, format, watch)?,
+        Container::Registers(frame) => {
+            let all = debuggee.from_frame(frame, watch, |navigator| registers::all(navigator, watch))?;
+            all.iter().map(register).collect()
+        }
+        Container::Trace(frame) => place::variables(debuggee, frame, watch)?,
+        Container::Parts(frame, node) => {
+            let names = arguments.filter == Some(VariablesFilter::Named);
+            if names && matches!(node.children, Children::Indexed(_)) {
+                return Ok(VariablesResponseBody {
+                    variables: Vec::new(),
+                });
+            }
+            let nodes = debuggee.from_frame(frame, watch, |navigator| {
+                tree::children(navigator, &node, window.clone(), format, watch)
+            })?;
+            nodes
+                .into_iter()
+                .map(|node| variable(debuggee, frame, node))
+                .collect()
+        }
+    };
+    Ok(VariablesResponseBody { variables })
+}
+
+fn of_frame(
+    debuggee: &mut Debuggee,
+    frame: FrameKey,
+    which: Which,
+    format: Format,
+    watch: &Watch<'_>,
+) -> Result<Vec<Variable>> {
+    let found = debuggee.from_frame(frame, watch, |navigator| {
+        match tree::variables(navigator, which, format, watch) {
+            Err(backtrail_debugger::Error::Cannot(why)) => Ok(Err(why)),
+            Ok(nodes) => Ok(Ok(nodes)),
+            Err(error) => Err(error),
+        }
+    })?;
+    Ok(match found {
+        Ok(nodes) => nodes
+            .into_iter()
+            .map(|node| variable(debuggee, frame, node))
+            .collect(),
+        Err(why) => vec![note("(none)", &why)],
+    })
+}
+
+/// A value of a frame for the client.
+pub fn variable(debuggee: &mut Debuggee, frame: FrameKey, node: Node) -> Variable {
+    let address = node.shown.address.map(|address| format!("{address:#x}"));
+    let indexed = match node.children {
+        Children::Indexed(count) => Some(count),
+        Children::None | Children::Named => None,
+    };
+    let mut value = node.shown.text.clone();
+    // A value of before the crash says what it is known from.
+    if let Some(origin) = node
+        .shown
+        .origins
+        .first()
+        .filter(|_| node.shown.unknown.is_none())
+    {
+        value = format!("{value}  ({origin})");
+    }
+    let mut variable = Variable {
+        name: node.name.clone(),
+        value,
+        r#type: Some(node.shown.type_name.clone()).filter(|name| !name.is_empty()),
+        evaluate_name: node.expression.clone(),
+        memory_reference: address,
+        indexed_variables: indexed.map(|count| i64::try_from(count).unwrap_or(i64::MAX)),
+        presentation_hint: Some(read_only()),
+        ..Variable::default()
+    };
+    if node.children != Children::None {
+        variable.variables_reference = debuggee
+            .handles
+            .container(Container::Parts(frame, Box::new(node)));
+    }
+    variable
+}
+
+fn register(register: &Register) -> Variable {
+    let value = match (&register.value, &register.unknown) {
+        (Some(value), _) => match &register.origin {
+            Some(origin) => format!("{value:#x}  ({origin})"),
+            None => format!("{value:#x}"),
+        },
+        (None, Some(why)) => format!("<unknown: {why}>"),
+        (None, None) => "<unknown>".to_owned(),
+    };
+    Variable {
+        name: register.name.clone(),
+        value,
+        evaluate_name: register.value.map(|_| format!("${}", register.name)),
+        memory_reference: register.value.map(|value| format!("{value:#x}")),
+        presentation_hint: Some(read_only()),
+        ..Variable::default()
+    }
+}
+
+/// What was recorded cannot be changed.
+fn read_only() -> VariablePresentationHint {
+    VariablePresentationHint {
+        attributes: Some(vec![VariablePresentationHintAttributes::ReadOnly]),
+        ..VariablePresentationHint::default()
+    }
+}
+
+/// A line that is no value of the program.
+pub fn note(name: &str, value: &str) -> Variable {
+    Variable {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        presentation_hint: Some(read_only()),
+        ..Variable::default()
+    }
+}

@@ -1,0 +1,198 @@
+//! Sessions over streams: a task reads and answers what cannot wait, one thread works, a task writes.
+//!
+//! What cannot wait is what ends work that goes on: `cancel` and `pause`; `disconnect` and `terminate` end it too, and
+//! then wait for their turn.
+
+use crate::adapter::Adapter;
+use crate::codec::{Decoder, Frame};
+use crate::outbox::{Outbox, outbox};
+use crate::pending::{Cancel, Pending};
+use crate::protocol::message::{Incoming, Request};
+use crate::protocol::types::{CancelArguments, OutputEventBody, OutputEventCategory};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+/// Between two looks at what is decoded in the background.
+const IDLE: Duration = Duration::from_millis(100);
+/// Debug information nests deeply.
+const STACK: usize = 64 << 20;
+
+/// A request and how it is cancelled.
+type Job = (Request, Cancel);
+
+/// Speaks over standard input and output until the client disconnects or its end is closed.
+///
+/// # Errors
+/// When the streams fail.
+pub fn standard() -> io::Result<()> {
+    let runtime = runtime()?;
+    let served = runtime.block_on(serve(tokio::io::stdin(), tokio::io::stdout()));
+    // Reading standard input cannot be broken off.
+    runtime.shutdown_background();
+    served
+}
+
+/// Speaks over TCP to one client after the other, or to several at once, each with a session of its own; first prints where.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub fn listen(address: SocketAddr) -> io::Result<()> {
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(address).await?;
+        println!("listening on {}", listener.local_addr()?);
+        io::stdout().flush()?;
+        loop {
+            let (stream, _) = listener.accept().await?;
+            tokio::spawn(async move {
+                let (input, output) = stream.into_split();
+                // A client that goes away is no failure of ours.
+                let _ = serve(input, output).await;
+            });
+        }
+    })
+}
+
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+/// Speaks over a pair of streams until the client disconnects or closes its end.
+///
+/// # Errors
+/// When the streams fail, or no thread can be had.
+pub async fn serve(
+    input: impl AsyncRead + Unpin,
+    output: impl AsyncWrite + Unpin + Send + 'static,
+) -> io::Result<()> {
+    let (outbox, outgoings) = outbox();
+    let pending = Arc::new(Pending::default());
+    let (jobs, queue) = channel();
+    let (over, ended) = oneshot::channel();
+    let adapter = (outbox.clone(), Arc::clone(&pending));
+    std::thread::Builder::new()
+        .name("requests".to_owned())
+        .stack_size(STACK)
+        .spawn(move || {
+            let (outbox, pending) = adapter;
+            work(&mut Adapter::new(outbox, pending), &queue);
+            let _ = over.send(());
+        })?;
+    let writer = tokio::spawn(outgoings.write_to(output));
+    let reader = Reader {
+        outbox,
+        pending: Arc::clone(&pending),
+        jobs,
+    };
+    tokio::pin!(ended);
+    tokio::select! {
+        read = reader.read(input) => {
+            read?;
+            // The client has gone without a word.
+            pending.cancel_all();
+            let _ = ended.await;
+        }
+        _ = &mut ended => {}
+    }
+    writer.await?
+}
+
+/// Works at requests until there are no more, or the client disconnects.
+fn work(adapter: &mut Adapter, queue: &Receiver<Job>) {
+    while !adapter.ended {
+        match queue.recv_timeout(IDLE) {
+            Ok((request, cancel)) => adapter.work(&request, &cancel),
+            Err(RecvTimeoutError::Timeout) => adapter.idle(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+struct Reader {
+    outbox: Outbox,
+    pending: Arc<Pending>,
+    jobs: Sender<Job>,
+}
+
+impl Reader {
+    /// Reads to the end.
+    async fn read(self, mut input: impl AsyncRead + Unpin) -> io::Result<()> {
+        let mut decoder = Decoder::default();
+        let mut piece = vec![0; 1 << 16];
+        loop {
+            let read = input.read(&mut piece).await?;
+            if read == 0 {
+                return Ok(());
+            }
+            decoder.feed(piece.get(..read).unwrap_or_default());
+            while let Some(frame) = decoder.next_frame() {
+                match frame {
+                    Frame::Message(message) => self.take(Incoming::read(message)),
+                    Frame::Bad(why) => self.complain(&why),
+                }
+            }
+        }
+    }
+
+    fn take(&self, incoming: Incoming) {
+        match incoming {
+            Incoming::Request(request) => self.take_request(request),
+            Incoming::Other => {}
+            Incoming::Bad(why, None) => self.complain(&why),
+            Incoming::Bad(why, Some(seq)) => {
+                let request = Request {
+                    seq,
+                    command: String::new(),
+                    arguments: serde_json::Value::Null,
+                };
+                self.outbox.fail(&request, &why, None);
+            }
+        }
+    }
+
+    fn take_request(&self, request: Request) {
+        match &*request.command {
+            "cancel" => return self.cancel(&request),
+            "pause" => {
+                self.pending.cancel_running();
+                return self.outbox.respond(&request, Ok(serde_json::Value::Null));
+            }
+            "disconnect" | "terminate" => self.pending.cancel_all(),
+            _ => {}
+        }
+        let cancel = self.pending.add(request.seq);
+        // When nobody works any more, the session is over.
+        let _ = self.jobs.send((request, cancel));
+    }
+
+    fn cancel(&self, request: &Request) {
+        let arguments: CancelArguments =
+            serde_json::from_value(request.arguments.clone()).unwrap_or_default();
+        // What is over already cannot be cancelled, and that is no failure.
+        if let Some(seq) = arguments.request_id {
+            self.pending.cancel_request(seq);
+        }
+        if let Some(id) = &arguments.progress_id {
+            self.pending.cancel_progress(id);
+        }
+        self.outbox.respond(request, Ok(serde_json::Value::Null));
+    }
+
+    fn complain(&self, why: &str) {
+        self.outbox.event(
+            "output",
+            OutputEventBody {
+                category: Some(OutputEventCategory::Stderr),
+                output: format!("{why}\n"),
+                ..OutputEventBody::default()
+            },
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! Tells the client where the debugger stands, and why there.
+
+use crate::adapter::Adapter;
+use crate::failure::{Failure, Result};
+use crate::own::place::Where;
+use crate::protocol::types::{OutputEventBody, OutputEventCategory, StoppedEventBody, StoppedEventReason};
+use crate::requests::breakpoints::Kind;
+use backtrail_debugger::{Navigator, Stop, StopReason, signal};
+use backtrail_decoder::Watch;
+
+/// Why it stands there.
+#[derive(Clone, Debug)]
+pub enum Why {
+    /// The session begins.
+    Opened,
+    /// It was gone to.
+    Went,
+    /// A move ended.
+    Moved(Box<Stop>),
+    /// A move was stopped by the user, and is undone.
+    Paused,
+}
+
+/// Tells it; what the client knew of frames and values is over.
+///
+/// # Errors
+/// When canceled.
+pub fn tell(adapter: &mut Adapter, why: Why, watch: &Watch<'_>) -> Result<()> {
+    let debuggee = adapter.debuggee()?;
+    debuggee.handles.forget();
+    let navigator = &debuggee.navigator;
+    let mut body = StoppedEventBody {
+        thread_id: Some(i64::from(navigator.position().tid().0)),
+        all_threads_stopped: Some(true),
+        ..StoppedEventBody::default()
+    };
+    body.reason = match &why {
+        Why::Opened => StoppedEventReason::Entry,
+        Why::Went => StoppedEventReason::Goto,
+        Why::Paused => StoppedEventReason::Pause,
+        Why::Moved(_) => StoppedEventReason::Step,
+    };
+    let mut lines = Vec::new();
+    if let Why::Moved(stop) = &why {
+        if let StopReason::Breakpoint { number } = stop.reason {
+            body.reason = match debuggee.breakpoints.kind(number) {
+                Some(Kind::Function) => StoppedEventReason::FunctionBreakpoint,
+                Some(Kind::Instruction) => StoppedEventReason::InstructionBreakpoint,
+                Some(Kind::Source(_)) | None => StoppedEventReason::Breakpoint,
+            };
+            body.hit_breakpoint_ids = Some(vec![i64::from(number)]);
+        }
+        edge(stop, &mut body, &mut lines);
+    }
+    if let Some(crash) = crash_here(navigator) {
+        body.reason = StoppedEventReason::Exception;
+        body.description = Some(format!("Crashed: {crash}"));
+        body.text = Some(crash);
+    }
+    for line in lines {
+        say(adapter, &line);
+    }
+    adapter.outbox.event("stopped", body);
+    tell_place(adapter, watch);
+    Ok(())
+}
+
+/// What the edges of history, and what a move passed, are to the user.
+fn edge(stop: &Stop, body: &mut StoppedEventBody, lines: &mut Vec<String>) {
+    let mut at_edge = |reason: &str, description: &str, text: String| {
+        body.reason = StoppedEventReason::Other(reason.to_owned());
+        body.description = Some(description.to_owned());
+        lines.push(text.clone());
+        body.text = Some(text);
+    };
+    match &stop.reason {
+        StopReason::HistoryStart => at_edge(
+            "history start",
+            "Start of history",
+            "The history of this thread begins here: what ran before was not recorded.".to_owned(),
+        ),
+        StopReason::HistoryEnd { crash: None } => at_edge(
+            "history end",
+            "End of history",
+            "The history of this thread ends here.".to_owned(),
+        ),
+        StopReason::Gap { cause } => at_edge(
+            "gap",
+            "Gap in the trace",
+            format!("History is missing before this place: {cause}."),
+        ),
+        StopReason::Canceled => body.reason = StoppedEventReason::Pause,
+        StopReason::HistoryEnd { crash: Some(_) } | StopReason::Done | StopReason::Breakpoint { .. } => {}
+    }
+    if let Some(cause) = &stop.crossed_gap {
+        lines.push(format!("History is missing on the way: {cause}."));
+    }
+    if let Some(untold) = &stop.untold {
+        lines.push(format!("Breakpoint {}: {untold}.", untold.breakpoint));
+    }
+}
+
+/// The crash, if it is here.
+fn crash_here(navigator: &Navigator) -> Option<String> {
+    let crash = navigator.session().crash_of(navigator.position().tid());
+    crash.filter(|_| navigator.is_at_end()).map(signal::describe)
+}
+
+/// A line in the console.
+pub fn say(adapter: &Adapter, line: &str) {
+    output(adapter, OutputEventCategory::Console, line);
+}
+
+fn output(adapter: &Adapter, category: OutputEventCategory, line: &str) {
+    adapter.outbox.event(
+        "output",
+        OutputEventBody {
+            category: Some(category),
+            output: format!("{line}\n"),
+            ..OutputEventBody::default()
+        },
+    );
+}
+
+/// What was to follow a request failed: nothing moved, and the client, which thinks it runs, is told so.
+pub fn tell_failure(adapter: &mut Adapter, failure: &Failure) {
+    let text = match failure.is_cancelled() {
+        true => "Cancelled; nothing moved.".to_owned(),
+        false => failure.to_string(),
+    };
+    output(adapter, OutputEventCategory::Stderr, &text);
+    let Some(debuggee) = &mut adapter.debuggee else {
+        return;
+    };
+    debuggee.handles.forget();
+    let body = StoppedEventBody {
+        reason: StoppedEventReason::Pause,
+        thread_id: Some(i64::from(debuggee.navigator.position().tid().0)),
+        all_threads_stopped: Some(true),
+        text: Some(text),
+        ..StoppedEventBody::default()
+    };
+    adapter.outbox.event("stopped", body);
+    tell_place(adapter, &Watch::none());
+}
+
+/// Tells those who follow the position.
+pub fn tell_place(adapter: &mut Adapter, watch: &Watch<'_>) {
+    if let Some(debuggee) = &mut adapter.debuggee
+        && let Ok(place) = Where::of(&mut debuggee.navigator, watch)
+    {
+        adapter.outbox.event("backtrail/moved", place);
+    }
+}

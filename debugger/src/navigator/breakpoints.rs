@@ -1,0 +1,42 @@
+//! Setting breakpoints where the navigator stands.
+
+use super::Navigator;
+use crate::breakpoint::{Condition, Hits};
+use crate::error::Result;
+use crate::values::check;
+use backtrail_decoder::Watch;
+use backtrail_pt::Pid;
+use std::collections::BTreeMap;
+
+impl Navigator {
+    /// Sets a breakpoint in every process that has code for a location, and gives its number.
+    ///
+    /// # Errors
+    /// When none has, or the condition makes no sense there.
+    pub fn set_breakpoint(
+        &mut self,
+        location: &str,
+        condition: Option<&str>,
+        temporary: bool,
+        watch: &Watch<'_>,
+    ) -> Result<u32> {
+        let (hits, places) = self.resolve_everywhere(location, watch)?;
+        let condition = condition.map(|text| self.condition(text, &hits)).transpose()?;
+        let number = self.breakpoints.add(location.to_owned(), places, hits, temporary);
+        self.breakpoints.get_mut(number)?.condition = condition;
+        Ok(number)
+    }
+
+    /// A condition, whose expressions of the program make sense where a breakpoint hits.
+    ///
+    /// # Errors
+    /// When it is none, or they do not.
+    pub fn condition(&self, text: &str, hits: &BTreeMap<Pid, Hits>) -> Result<Condition> {
+        let condition = Condition::parse(text)?;
+        let here = hits.get(&self.process()?.pid);
+        for expression in condition.values().filter(|_| here.is_some()) {
+            check(self, here.and_then(Hits::address), expression)?;
+        }
+        Ok(condition)
+    }
+}

@@ -1,0 +1,305 @@
+//! Values as a tree that opens level by level, for whoever shows it so: variables, their members, the members of those.
+
+use super::show::{Shower, Shown};
+use super::types::{RecordShape, Shape, Ty};
+use super::units::Units;
+use super::value::Value;
+use super::{Scene, parse, with_scene};
+use crate::error::{Error, Result};
+use crate::navigator::Navigator;
+use backtrail_decoder::Watch;
+use backtrail_symbolizer::Variable;
+use backtrail_symbolizer::types::{Language, PointerKind};
+use std::ops::Range;
+
+/// In the line of a value, records in records are shown this deep.
+const DEPTH: u32 = 1;
+
+/// Which variables of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// What the function was called with.
+    Arguments,
+    /// All others, those of the innermost block first.
+    Locals,
+}
+
+/// How values are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Format {
+    /// Numbers are hexadecimal.
+    pub hex: bool,
+}
+
+/// A variable, a part of one, or what an expression means.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it is called: a variable's or member's name, `[0]`, `<Base>`.
+    pub name: String,
+    /// Its value in one line, with its type and place.
+    pub shown: Shown,
+    /// An expression that means it; `None`: none is known to.
+    pub expression: Option<String>,
+    /// What it is made of.
+    pub children: Children,
+    /// What the names of its parts stand behind.
+    path: Option<String>,
+}
+
+/// What a value is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Children {
+    /// Nothing.
+    None,
+    /// Members with names.
+    Named,
+    /// So many elements, from 0.
+    Indexed(u64),
+}
+
+/// The variables of the selected frame.
+///
+/// # Errors
+/// When canceled; when no debug information tells them.
+pub fn variables(
+    navigator: &Navigator,
+    which: Which,
+    format: Format,
+    watch: &Watch<'_>,
+) -> Result<Vec<Node>> {
+    with_scene(navigator, watch, |scene| {
+        let opener = Opener { scene, format };
+        let (Some(scope), Some(here)) = (&scene.scope, &scene.here) else {
+            return Err(Error::Cannot(
+                "no debug information tells the variables here".to_owned(),
+            ));
+        };
+        let node = |variable: &Variable| {
+            let value = scene.value_of(variable, here);
+            opener.node(variable.name.to_string(), &value, Some(variable.name.to_string()))
+        };
+        Ok(match which {
+            Which::Arguments => scope.parameters.iter().map(node).collect(),
+            Which::Locals => {
+                let variables = scope.blocks.iter().flatten();
+                variables
+                    .filter(|variable| !variable.artificial)
+                    .map(node)
+                    .collect()
+            }
+        })
+    })
+}
+
+/// What an expression means in the selected frame.
+///
+/// # Errors
+/// When it is none; when canceled.
+pub fn evaluated(navigator: &Navigator, expression: &str, format: Format, watch: &Watch<'_>) -> Result<Node> {
+    with_scene(navigator, watch, |scene| {
+        let opener = Opener { scene, format };
+        match scene.evaluate(&parse(expression, scene)?) {
+            Ok(value) => {
+                let mut node = opener.node(expression.to_owned(), &value, Some(expression.to_owned()));
+                node.shown.text = opener.shower().top(&value).text;
+                node.shown.origins = scene.source.origins();
+                Ok(node)
+            }
+            Err(failure) => Ok(Node {
+                name: expression.to_owned(),
+                shown: Shower::failed(failure)?,
+                expression: Some(expression.to_owned()),
+                children: Children::None,
+                path: None,
+            }),
+        }
+    })
+}
+
+/// What a node of the selected frame is made of; of elements, those in the window.
+///
+/// # Errors
+/// When canceled.
+pub fn children(
+    navigator: &Navigator,
+    node: &Node,
+    window: Range<u64>,
+    format: Format,
+    watch: &Watch<'_>,
+) -> Result<Vec<Node>> {
+    let Some(value) = &node.shown.of.0 else {
+        return Ok(Vec::new());
+    };
+    with_scene(navigator, watch, |scene| {
+        Ok(Opener { scene, format }.children(value, node.path.as_deref(), window))
+    })
+}
+
+/// Opens values of a frame.
+struct Opener<'a> {
+    scene: &'a Scene<'a>,
+    format: Format,
+}
+
+impl<'a> Opener<'a> {
+    fn shower(&self) -> Shower<'a> {
+        let mut shower = Shower::new(self.scene, self.format.hex.then_some('x'));
+        shower.depth = DEPTH;
+        shower
+    }
+
+    /// A value by its name; `path`: what may mean it.
+    fn node(&self, name: String, value: &Value, path: Option<String>) -> Node {
+        let shower = self.shower();
+        let mut shown = shower.show(value, 0);
+        shown.origins = self.scene.source.origins();
+        let total = shower.total.get();
+        let has_value = shown.unknown.is_none() || !shown.members.is_empty();
+        let children = match value.ty.shape() {
+            _ if !has_value => Children::None,
+            Shape::Pointer(PointerKind::Pointer, target) if !shown.pretty => {
+                match opens(value, &target, self.scene) {
+                    true => Children::Named,
+                    false => Children::None,
+                }
+            }
+            // A string is shown in its line, and opens all the same.
+            Shape::Array { count, .. } => match shower.count(count) {
+                Ok(0) | Err(_) => Children::None,
+                Ok(count) => Children::Indexed(count),
+            },
+            _ => match (total, shown.members.is_empty()) {
+                (Some(0), _) | (None, true) => Children::None,
+                (Some(total), _) => Children::Indexed(total),
+                (None, false) => Children::Named,
+            },
+        };
+        // Only this level is shown with it.
+        shown.members.clear();
+        let expression = path.clone().filter(|path| self.means(path, value));
+        Node {
+            name,
+            shown,
+            expression,
+            children,
+            path,
+        }
+    }
+
+    /// An expression is evaluated to this very value.
+    fn means(&self, expression: &str, value: &Value) -> bool {
+        let Ok(parsed) = parse(expression, self.scene) else {
+            return false;
+        };
+        let Ok(found) = self.scene.evaluate(&parsed) else {
+            // Where nothing is known of it, its name means it as well.
+            return value.address().is_none() && expression.chars().all(|c| c.is_alphanumeric() || c == '_');
+        };
+        let source = self.scene.source;
+        found.ty.name() == value.ty.name()
+            && found.address() == value.address()
+            && (found.address().is_some() || found.bytes(source).ok() == value.bytes(source).ok())
+    }
+
+    fn children(&self, value: &Value, path: Option<&str>, window: Range<u64>) -> Vec<Node> {
+        let base = path.map(grouped);
+        if let Shape::Pointer(PointerKind::Pointer, target) = value.ty.shape() {
+            let Ok(bytes) = value.read(self.scene.source, 8) else {
+                return Vec::new();
+            };
+            let at = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+            let target_value = Value::at(target.clone(), at);
+            let deref = base.as_ref().map(|base| format!("*{base}"));
+            return match target.shape() {
+                Shape::Record(record) if !is_rust_value(&record) => self.parts(
+                    &target_value,
+                    deref.map(|deref| format!("({deref})")),
+                    base,
+                    window,
+                ),
+                _ => vec![self.node(
+                    deref.clone().unwrap_or_else(|| "*".to_owned()),
+                    &target_value,
+                    deref,
+                )],
+            };
+        }
+        if let Shape::Array { element, count, .. } = value.ty.shape() {
+            let count = self.shower().count(count).unwrap_or(0);
+            let size = element.size().unwrap_or(0);
+            let numbers = window.start.min(count)..window.end.min(count);
+            return numbers
+                .map(|number| {
+                    let part = value.part(element.clone(), number.saturating_mul(size));
+                    let path = base.as_ref().map(|base| format!("{base}[{number}]"));
+                    self.node(format!("[{number}]"), &part, path)
+                })
+                .collect();
+        }
+        self.parts(value, base, None, window)
+    }
+
+    /// The parts of a record; `pointer`: an expression that points to it.
+    fn parts(
+        &self,
+        value: &Value,
+        base: Option<String>,
+        pointer: Option<String>,
+        window: Range<u64>,
+    ) -> Vec<Node> {
+        let mut shower = self.shower();
+        shower.window = Some(window);
+        let members = shower.show(value, 0).members;
+        let parts = members.into_iter().filter_map(|member| {
+            let part = member.value.of.0?;
+            let is_name = member.name.chars().all(|c| c.is_alphanumeric() || c == '_');
+            let path = match (member.name.as_str(), &base, &pointer) {
+                // The members of a base, and of what has no name, are the object's own.
+                ("", base, _) => base.clone(),
+                (name, base, _) if name.starts_with('<') => base.clone(),
+                (name, Some(base), _) if name.starts_with('[') => Some(format!("{base}{name}")),
+                (name, _, Some(pointer)) if is_name && value.ty.language() != Some(Language::Rust) => {
+                    Some(format!("{pointer}->{name}"))
+                }
+                (name, Some(base), _) if is_name => {
+                    // The members of a tuple are called `__0` in the debug information.
+                    Some(format!("{base}.{}", name.strip_prefix("__").unwrap_or(name)))
+                }
+                _ => None,
+            };
+            Some(self.node(member.name, &part, path))
+        });
+        parts.collect()
+    }
+}
+
+/// What a pointer points to can be shown below it.
+fn opens(pointer: &Value, target: &Ty, scene: &Scene<'_>) -> bool {
+    let Ok(bytes) = pointer.read(scene.source, 8) else {
+        return false;
+    };
+    let is_null = bytes.iter().all(|byte| *byte == 0);
+    let is_string = Units::of(target).is_some() && pointer.ty.language() != Some(Language::Rust);
+    !is_null && !is_string && !matches!(target.shape(), Shape::Void | Shape::Function | Shape::Other(_))
+}
+
+/// Its members make no sense alone: an enumeration of Rust.
+fn is_rust_value(record: &RecordShape) -> bool {
+    record.record().variants.is_some()
+}
+
+/// An expression that something can stand behind.
+fn grouped(expression: &str) -> String {
+    let is_simple = expression
+        .replace("->", ".")
+        .chars()
+        .all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | ':' | '$'));
+    let inside = expression
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'));
+    let is_grouped = inside.is_some_and(|inside| !inside.contains(['(', ')']));
+    match is_simple || is_grouped {
+        true => expression.to_owned(),
+        false => format!("({expression})"),
+    }
+}
