@@ -24,7 +24,7 @@ const USAGE: &str = "\
 cargo xtask demo [--program c|rust]   build Backtrail, record a crash, and walk back to its cause
 cargo xtask test                      install what the tests need, and run every check and test
 cargo xtask test-all                  the same with the long fuzzing, the whole program matrix, and real programs
-cargo xtask readers                   install what the tests open exports with, and print how cargo test finds it
+cargo xtask readers                   install what the tests open exports and drive the adapter with, and print how cargo test finds it
 cargo xtask package-extension         check, test and package the extension for VS Code: target/backtrail.vsix
 cargo xtask protocol [--check]        the schema of the Debug Adapter Protocol anew, and the Rust types out of it
 cargo xtask tidy                      the invariants of ARCHITECTURE.md

@@ -37,7 +37,7 @@ pub fn variables(
         Container::Locals(frame) => of_frame(debuggee, frame, Which::Locals, format, watch)?,
         Container::Arguments(frame) => of_frame(debuggee, frame, Which::Arguments, format, watch)?,
         Container::Registers(frame) => {
-            let all = debuggee.from_frame(frame, watch, |navigator| registers::all(navigator, watch))?;
+            let all = debuggee.look_from(frame, watch, |navigator| registers::all(navigator, watch))?;
             all.iter().map(register).collect()
         }
         Container::Trace(frame) => place::variables(debuggee, frame, watch)?,
@@ -48,7 +48,7 @@ pub fn variables(
                     variables: Vec::new(),
                 });
             }
-            let nodes = debuggee.from_frame(frame, watch, |navigator| {
+            let nodes = debuggee.look_from(frame, watch, |navigator| {
                 tree::children(navigator, &node, window.clone(), format, watch)
             })?;
             nodes
@@ -67,7 +67,7 @@ fn of_frame(
     format: Format,
     watch: &Watch<'_>,
 ) -> Result<Vec<Variable>> {
-    let found = debuggee.from_frame(frame, watch, |navigator| {
+    let found = debuggee.look_from(frame, watch, |navigator| {
         match tree::variables(navigator, which, format, watch) {
             Err(backtrail_debugger::Error::Cannot(why)) => Ok(Err(why)),
             Ok(nodes) => Ok(Ok(nodes)),
