@@ -37,7 +37,8 @@ cargo xtask bench decode [PROGRAM…]   recorded streams decoded by our engines,
                                       [--quick] [--json] [--fresh] [--cpu] [--seconds N] [--runs N] [--limit N]
                                       [--no-whole] [--no-open] [--instructions] [--searches]
 cargo xtask bench debug               how long the debugger's commands take on a history of 100 million instructions
-                                      [--quick] [--json] [--fresh] [--places N]";
+                                      [--quick] [--json] [--fresh] [--places N]
+cargo xtask bench adapter [BUNDLE]    how long the debug adapter takes to open the last 64 MiB of a trace, and to answer";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -72,6 +73,8 @@ fn main() -> ExitCode {
         ["bench", "decode", options @ ..] => {
             bench::DecodeOptions::parse(options).and_then(|options| bench::decode(&options))
         }
+        ["bench", "adapter"] => bench::adapter(None),
+        ["bench", "adapter", bundle] => bench::adapter(Some(bundle)),
         ["bench", "debug", options @ ..] => {
             bench::DebugOptions::parse(options).and_then(|options| bench::debug(&options))
         }
