@@ -1,5 +1,5 @@
-//! What tests open exports with, in folders of our own: packages for Python, among them a Node.js, and packages for
-//! JavaScript that it runs.
+//! What tests open exports with and drive the debug adapter by, in folders of our own: packages for Python, among them a
+//! Node.js, and packages for JavaScript that it runs.
 
 use crate::node::{self, Node};
 use crate::{Failure, packages, shell};
@@ -13,26 +13,35 @@ const PYTHON: [(&str, &str); 3] = [
     (node::WHEEL, node::WHEEL_FOLDER),
 ];
 
-/// The folder that names the packages for JavaScript.
-const JAVASCRIPT: &str = "tests/readers";
+/// The folder that names the packages for JavaScript which open exports, and its name where they are installed.
+const EXPORTS: (&str, &str) = ("tests/readers", "readers");
+/// The same of those that drive the debug adapter.
+const DAP: (&str, &str) = ("tests/dap", "dap-client");
 
 /// Where the readers are; `None`: they cannot be had, and the tests that need them are skipped and say so.
 pub struct Readers {
     /// Packages for Python, for `PYTHONPATH`.
     pub python: Option<PathBuf>,
-    /// The program `node`, and the folder with its packages.
-    pub node: Option<(PathBuf, PathBuf)>,
+    /// The program `node`.
+    pub node: Option<PathBuf>,
+    /// The folder with the packages that open exports.
+    pub exports: Option<PathBuf>,
+    /// The folder with the packages that drive the debug adapter.
+    pub dap: Option<PathBuf>,
 }
 
 impl Readers {
     /// The variables of the environment by which tests find them.
     pub fn variables(&self) -> Vec<(&'static str, &Path)> {
-        let python = self.python.iter().map(|folder| ("PYTHONPATH", &**folder));
-        let node = self.node.iter().flat_map(|(node, packages)| {
-            let (node, packages): (&Path, &Path) = (node, packages);
-            [("BACKTRAIL_NODE", node), ("BACKTRAIL_READERS", packages)]
-        });
-        python.chain(node).collect()
+        [
+            ("PYTHONPATH", &self.python),
+            ("BACKTRAIL_NODE", &self.node),
+            ("BACKTRAIL_READERS", &self.exports),
+            ("BACKTRAIL_DAP_CLIENT", &self.dap),
+        ]
+        .into_iter()
+        .filter_map(|(name, path)| Some((name, path.as_deref()?)))
+        .collect()
     }
 }
 
@@ -48,12 +57,15 @@ pub fn run() -> Result<(), Failure> {
 /// Installs what is not there yet.
 pub fn install() -> Readers {
     let python = or_without(python());
-    let node = python.as_ref().and_then(|python| {
-        let node = Node::among(python);
-        let packages = or_without(node.install(JAVASCRIPT, "readers"))?;
-        Some((node.program(), packages))
-    });
-    Readers { python, node }
+    let node = python.as_ref().map(|python| Node::among(python));
+    let packages = |(wanted, name)| or_without(node.as_ref()?.install(wanted, name));
+    let (exports, dap) = (packages(EXPORTS), packages(DAP));
+    Readers {
+        python,
+        node: node.map(|node| node.program()),
+        exports,
+        dap,
+    }
 }
 
 fn or_without<T>(installed: Result<T, Failure>) -> Option<T> {

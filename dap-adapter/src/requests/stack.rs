@@ -1,5 +1,6 @@
 //! `stackTrace`.
 
+use super::breakpoints::Lines;
 use crate::adapter::Adapter;
 use crate::debuggee::Now;
 use crate::failure::Result;
@@ -20,6 +21,8 @@ pub fn stack_trace(
     arguments: StackTraceArguments,
     watch: &Watch<'_>,
 ) -> Result<StackTraceResponseBody> {
+    let lines = Lines::of(adapter);
+    let first_column = i64::from(adapter.client.columns_start_at1 != Some(false));
     let debuggee = adapter.debuggee()?;
     let tid = debuggee.tid(Some(arguments.thread_id))?;
     let start = usize::try_from(arguments.start_frame.unwrap_or(0)).unwrap_or(0);
@@ -61,8 +64,8 @@ pub fn stack_trace(
         frames.push(StackFrame {
             id,
             name: name_of(frame),
-            line: frame.line.map_or(0, i64::from),
-            column: 0,
+            line: frame.line.map_or(0, |line| lines.write(line)),
+            column: frame.line.map_or(0, |_| first_column),
             instruction_pointer_reference: frame.pc.map(|pc| format!("{pc:#x}")),
             module_id: frame.module.clone().map(IntegerOrString::String),
             presentation_hint: source.is_none().then_some(StackFramePresentationHint::Subtle),

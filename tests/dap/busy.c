@@ -1,0 +1,16 @@
+/* Calls one function a million times, then crashes: what is asked of all the calls takes its time. */
+#include <stddef.h>
+
+__attribute__((noinline)) static unsigned step(unsigned value)
+{
+    return value * 1664525 + 1013904223;
+}
+
+int main(void)
+{
+    volatile unsigned value = 1;
+    for (int round = 0; round < 1000000; round++)
+        value = step(value);
+    *(volatile unsigned *)NULL = value;
+    return 0;
+}

@@ -1,0 +1,99 @@
+// Requests that take long, taken back.
+'use strict';
+
+const assert = require('node:assert/strict');
+const { Raw, packet } = require('./lib/raw');
+
+const bundle = process.env.BUSY;
+
+/** What is asked of each of a million calls, none of which answers. */
+const LONG = 'break step if value == 12345678';
+
+describe('a long request', () => {
+  let raw, threadId;
+  beforeEach(async () => {
+    raw = new Raw();
+    ({ threadId } = await raw.launch({ bundle }));
+    const set = await raw.ask('evaluate', { expression: LONG, context: 'repl' });
+    assert.equal(set.success, true, JSON.stringify(set));
+  });
+  afterEach(async function () {
+    if (this.currentTest.isFailed()) {
+      raw.program.kill();
+    } else {
+      await raw.end();
+    }
+  });
+
+  /** Time enough for a request to have begun. */
+  const begun = () => new Promise((resolve) => setTimeout(resolve, 100));
+  const long = () => raw.request('evaluate', { expression: 'reverse-continue', context: 'repl' });
+  const cancel = (request) => raw.request('cancel', { requestId: request.seq });
+
+  it('is cancelled while it runs', async () => {
+    const request = long();
+    raw.write(packet(request));
+    await begun();
+    assert.ok(!raw.messages.some((message) => message.request_seq === request.seq), 'it has not ended yet');
+    const back = cancel(request);
+    raw.write(packet(back));
+    const [response] = await Promise.all([raw.answer(request), raw.answer(back)]);
+    assert.equal(response.success, false, JSON.stringify(response));
+    assert.equal(response.message, 'cancelled');
+    // Nothing has moved.
+    const { body } = await raw.ask('stackTrace', { threadId });
+    assert.match(body.stackFrames[0].name, /^main/);
+  });
+
+  it('is cancelled while it waits', async () => {
+    const first = long();
+    const queued = raw.request('evaluate', { expression: 'reverse-step', context: 'repl' });
+    const last = raw.request('stackTrace', { threadId });
+    raw.write(packet(first), packet(queued), packet(last));
+    await begun();
+    const [backQueued, backFirst] = [cancel(queued), cancel(first)];
+    raw.write(packet(backQueued), packet(backFirst));
+    const answers = await Promise.all([first, queued, last, backQueued, backFirst].map((request) => raw.answer(request)));
+    assert.equal(answers[0].message, 'cancelled', JSON.stringify(answers[0]));
+    assert.equal(answers[1].message, 'cancelled', JSON.stringify(answers[1]));
+    assert.equal(answers[2].success, true);
+    assert.match(answers[2].body.stackFrames[0].name, /^main/);
+  });
+
+  it('stops where a pause finds it', async () => {
+    const run = raw.request('reverseContinue', { threadId });
+    const stops = () => raw.messages.filter(({ event }) => event === 'stopped').length;
+    const before = stops();
+    raw.write(packet(run));
+    await begun();
+    const pause = raw.request('pause', { threadId });
+    raw.write(packet(pause));
+    await Promise.all([raw.answer(run), raw.answer(pause)]);
+    let seen = 0;
+    await raw.wait((message) => message.event === 'stopped' && ++seen > before, 'the stop');
+  });
+
+  it('that is over cannot be cancelled, nor one that never was', async () => {
+    const done = raw.request('threads');
+    raw.write(packet(done));
+    await raw.answer(done);
+    for (const args of [{ requestId: done.seq }, { requestId: 123456 }, { progressId: 'none' }, {}]) {
+      await raw.ask('cancel', args);
+    }
+    assert.equal((await raw.ask('threads')).success, true);
+  });
+
+  it('does not hold up the end', async () => {
+    raw.checker.open.clear();
+    const request = long();
+    raw.write(packet(request));
+    await begun();
+    const begin = Date.now();
+    const bye = raw.request('disconnect', {});
+    raw.write(packet(bye));
+    await raw.answer(bye);
+    assert.equal(await raw.exited, 0);
+    console.log(`      disconnect took ${Date.now() - begin} ms`);
+    raw.end = async () => {};
+  });
+});

@@ -1,0 +1,271 @@
+// What is asked of one position: code, memory, expressions, commands, the crash.
+'use strict';
+
+const assert = require('node:assert/strict');
+const { clients } = require('./lib/client');
+
+describe('at a position', () => {
+  const client = clients(() => ({ bundle: process.env.LEDGER }));
+
+  const go = (command, more) => client().move(command, { threadId: client().threadId, ...more });
+  const evaluate = (expression, context, more) => client().ask('evaluate', { expression, context, ...more });
+  const repl = async (expression) => (await evaluate(expression, 'repl')).result;
+  const position = async () => (await client().ask('backtrail/where')).position;
+
+  describe('code', () => {
+    it('is disassembled from before an instruction on', async () => {
+      const pc = (await client().frame()).instructionPointerReference;
+      const { instructions } = await client().ask('disassemble', {
+        memoryReference: pc,
+        instructionOffset: -10,
+        instructionCount: 30,
+        resolveSymbols: true,
+      });
+      assert.equal(instructions.length, 30);
+      assert.equal(BigInt(instructions[10].address), BigInt(pc));
+      for (let at = 1; at < instructions.length; at++) {
+        assert.ok(BigInt(instructions[at].address) > BigInt(instructions[at - 1].address));
+      }
+      assert.match(instructions[10].instruction, /^add/);
+      assert.ok(instructions.slice(8, 12).some(({ line }) => line > 0));
+      assert.match(instructions[10].instructionBytes ?? '48', /^[0-9a-fA-F]{2}( ?[0-9a-fA-F]{2})*$/);
+      // Ahead alone, it is the same.
+      const ahead = await client().ask('disassemble', { memoryReference: pc, instructionCount: 5 });
+      assert.deepEqual(
+        ahead.instructions.map(({ address, instruction }) => [address, instruction]),
+        instructions.slice(10, 15).map(({ address, instruction }) => [address, instruction]),
+      );
+      const bytes = await client().ask('disassemble', {
+        memoryReference: `0x${(BigInt(pc) - 32n).toString(16)}`,
+        offset: 32,
+        instructionCount: 1,
+      });
+      assert.equal(BigInt(bytes.instructions[0].address), BigInt(pc));
+    });
+
+    it('fills up what is no code', async () => {
+      for (const args of [
+        { memoryReference: '0x0', instructionOffset: -5, instructionCount: 10 },
+        { memoryReference: '0xffffffffffffffff', instructionOffset: 0, instructionCount: 10 },
+        { memoryReference: '0x7fffffffffff', instructionOffset: -200, instructionCount: 400 },
+      ]) {
+        const response = await client().request('disassemble', args);
+        if (response.success) {
+          assert.equal(response.body.instructions.length, args.instructionCount, JSON.stringify(args));
+        }
+      }
+    });
+
+    it('of an empty reference does no harm', async () => {
+      for (const memoryReference of ['', 'rip', '0xzz']) {
+        const args = { memoryReference, offset: 0, instructionOffset: -50, instructionCount: 100 };
+        const response = await client().request('disassemble', args);
+        assert.ok(!response.success || Array.isArray(response.body.instructions));
+      }
+      assert.equal((await client().ask('threads')).threads.length, 1);
+    });
+
+    it('of a count beyond reason is bounded', async () => {
+      const pc = (await client().frame()).instructionPointerReference;
+      const args = { memoryReference: pc, instructionOffset: -(2 ** 40), instructionCount: 2 ** 40 };
+      const response = await client().request('disassemble', args);
+      assert.ok(!response.success || response.body.instructions.length < 2 ** 24);
+    });
+  });
+
+  describe('memory', () => {
+    it('is read where the core has it', async () => {
+      const owner = await repl('print opening[1].owner');
+      const [, address] = /(0x[0-9a-f]+)/.exec(owner);
+      const { address: at, data, unreadableBytes } = await client().ask('readMemory', {
+        memoryReference: address,
+        count: 6,
+      });
+      assert.equal(BigInt(at), BigInt(address));
+      assert.equal(Buffer.from(data, 'base64').toString(), 'birch\0');
+      assert.ok(!unreadableBytes);
+      const shifted = await client().ask('readMemory', { memoryReference: address, offset: 2, count: 3 });
+      assert.equal(Buffer.from(shifted.data, 'base64').toString(), 'rch');
+      assert.equal(BigInt(shifted.address), BigInt(address) + 2n);
+      const before = `0x${(BigInt(address) + 10n).toString(16)}`;
+      const back = await client().ask('readMemory', { memoryReference: before, offset: -10, count: 5 });
+      assert.equal(Buffer.from(back.data, 'base64').toString(), 'birch');
+    });
+
+    it('is told to be unreadable where there is none', async () => {
+      for (const memoryReference of ['0x0', '0xffffffffffffffff']) {
+        const response = await client().request('readMemory', { memoryReference, count: 16 });
+        if (response.success) {
+          assert.ok(!response.body.data, JSON.stringify(response));
+          assert.ok(response.body.unreadableBytes > 0);
+        }
+      }
+      const nothing = await client().request('readMemory', { memoryReference: '0x10', count: 0 });
+      assert.ok(!nothing.success || !nothing.body.data);
+      assert.ok(await client().refused('readMemory', { memoryReference: '', count: 4 }));
+      const much = await client().request('readMemory', { memoryReference: '0x0', count: 2 ** 50 });
+      assert.ok(!much.success || !much.body.data);
+    });
+
+    it('is not that of the crash in the past', async () => {
+      const rsp = (await repl('print/x $rsp')).match(/0x[0-9a-f]+/)[0];
+      const now = await client().ask('readMemory', { memoryReference: rsp, count: 8 });
+      assert.equal(Buffer.from(now.data, 'base64').length, 8);
+      await go('backtrail/goto', { to: 'start' });
+      const then = await client().request('readMemory', { memoryReference: rsp, count: 8 });
+      assert.ok(!then.success || !then.body.data, JSON.stringify(then));
+    });
+  });
+
+  describe('expressions', () => {
+    it('have values in a frame', async () => {
+      const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
+      const [post, end] = stackFrames;
+      const amount = await evaluate('amount', 'hover', { frameId: post.id });
+      assert.equal(amount.result, '-10');
+      assert.equal(amount.variablesReference, 0);
+      const from = await evaluate('orders[3].from', 'watch', { frameId: end.id });
+      assert.equal(from.result, '6');
+      assert.equal(from.type, 'int');
+      const order = await evaluate('orders[3]', 'watch', { frameId: end.id });
+      const { variables } = await client().ask('variables', { variablesReference: order.variablesReference });
+      assert.deepEqual(
+        variables.map(({ name, value }) => [name, value]),
+        [
+          ['from', '6'],
+          ['to', '0'],
+          ['amount', '10'],
+          ['active', '1'],
+        ],
+      );
+      assert.ok(await client().refused('evaluate', { expression: 'amount', context: 'watch', frameId: end.id }));
+    });
+
+    it('that have none say why', async () => {
+      const { id } = await client().frame();
+      for (const expression of ['no_such_name', '1 +', '', '*account', 'post(1)']) {
+        const response = await client().request('evaluate', { expression, context: 'watch', frameId: id });
+        if (response.success) {
+          assert.match(response.body.result, /unknown/, expression);
+        } else {
+          assert.ok(response.body.error.format, expression);
+        }
+      }
+      await go('backtrail/goto', { to: 'start' });
+      const then = await client().request('evaluate', { expression: 'order_count', context: 'watch' });
+      assert.ok(!then.success || /unknown/.test(then.body.result), JSON.stringify(then));
+    });
+
+    it('are no commands where values are asked for', async () => {
+      const before = await position();
+      const { id } = await client().frame();
+      for (const context of ['watch', 'hover', 'variables', 'clipboard']) {
+        for (const expression of ['reverse-step', 'goto start', 'back']) {
+          await client().request('evaluate', { expression, context, frameId: id });
+        }
+      }
+      assert.equal(await position(), before);
+    });
+  });
+
+  describe('commands', () => {
+    it('answer as in the debugger', async () => {
+      assert.match(await repl('backtrace'), /#1 .*end_of_day/);
+      assert.match(await repl('print orders[3].from'), /6/);
+      assert.match(await repl('help'), /reverse-step/);
+      assert.match(await repl('count settle'), /settle: \d+ calls/);
+      assert.ok(await client().refused('evaluate', { expression: 'makecoffee', context: 'repl' }));
+    });
+
+    it('that move send the stop', async () => {
+      const stopped = client().event('stopped');
+      await evaluate('reverse-next', 'repl');
+      assert.equal((await stopped).threadId, client().threadId);
+      assert.match((await client().frame()).name, /^end_of_day/);
+    });
+
+    it('that do not move send none', async () => {
+      const stops = () => client().messages.filter(({ event }) => event === 'stopped').length;
+      const before = stops();
+      await repl('backtrace');
+      await repl('info registers');
+      await client().ask('threads');
+      assert.equal(stops(), before);
+    });
+
+    it('cannot end the program', async () => {
+      await client().request('evaluate', { expression: 'quit', context: 'repl' });
+    });
+
+    it('and breakpoints of theirs work', async () => {
+      await repl('break settle');
+      const stop = await go('reverseContinue');
+      assert.match((await client().frame()).name, /^settle/);
+      assert.ok(['breakpoint', 'function breakpoint'].includes(stop.reason));
+    });
+  });
+
+  describe('completions', () => {
+    const complete = async (text, column = text.length + 1) => {
+      const frameId = (await client().frame()).id;
+      const { targets } = await client().ask('completions', { text, column, frameId });
+      return targets;
+    };
+
+    it('are of commands', async () => {
+      const targets = await complete('backt');
+      assert.ok(
+        targets.some(({ text, label }) => (text ?? label).startsWith('backtrace')),
+        JSON.stringify(targets),
+      );
+    });
+
+    it('are of functions and names', async () => {
+      for (const [text, wanted] of [
+        ['break sett', 'settle'],
+        ['print order_c', 'order_count'],
+      ]) {
+        const targets = await complete(text);
+        const texts = targets.map((target) => target.text ?? target.label);
+        assert.ok(
+          texts.some((found) => found.includes(wanted)),
+          `${text}: ${texts}`,
+        );
+      }
+    });
+
+    it('replace what was typed', async () => {
+      const typed = 'break sett';
+      const target = (await complete(typed)).find(({ label, text }) => (text ?? label).includes('settle'));
+      // Columns are counted from 1, as this client asked for.
+      const start = target.start - 1;
+      const line = typed.slice(0, start) + (target.text ?? target.label) + typed.slice(start + target.length);
+      assert.equal(line.trim(), 'break settle');
+      const odd = 'print "🧪" == order_c';
+      const behind = (await complete(odd)).find(({ label, text }) => (text ?? label).includes('order_count'));
+      assert.equal(odd.slice(behind.start - 1, behind.start - 1 + behind.length), 'order_c');
+    });
+
+    it('of nonsense are none', async () => {
+      assert.deepEqual(await complete('zzzz qqqq'), []);
+      for (const column of [0, -1, 1_000_000]) {
+        await client().request('completions', { text: 'backt', column });
+      }
+    });
+  });
+
+  describe('the crash', () => {
+    it('is told', async () => {
+      const info = await client().ask('exceptionInfo', { threadId: client().threadId });
+      assert.match(info.exceptionId, /SIGSEGV/);
+      assert.match(info.description, /0x[0-9a-f]+/);
+      assert.ok(info.breakMode);
+    });
+
+    it('is not told of another place', async () => {
+      await go('backtrail/goto', { to: 'start' });
+      const response = await client().request('exceptionInfo', { threadId: client().threadId });
+      assert.ok(!response.success || !/SIGSEGV/.test(response.body.exceptionId), JSON.stringify(response));
+    });
+  });
+});

@@ -1,0 +1,183 @@
+// An editor, as far as the adapter can tell: VS Code's client for tests of adapters, with every message checked.
+'use strict';
+
+const assert = require('node:assert/strict');
+const { DebugClient } = require('@vscode/debugadapter-testsupport');
+const { Checker } = require('./messages');
+
+/** How long anything may take before it is taken for lost. No test is about time. */
+const LOST = 60_000;
+
+class Client extends DebugClient {
+  constructor() {
+    super(process.env.BACKTRAIL_BIN, 'dap', 'backtrail', { env: { ...process.env, RUST_BACKTRACE: '0' } }, true);
+    this.checker = new Checker();
+    /** All that came, in order. */
+    this.messages = [];
+    this.defaultTimeout = LOST;
+  }
+
+  /** Starts the program, or connects to one that listens on this port. */
+  async start(port) {
+    await super.start(port);
+    const program = this._adapterProcess;
+    if (program) {
+      this.exited = new Promise((resolve) => program.on('exit', (code, signal) => resolve(signal ?? code)));
+    }
+    return this;
+  }
+
+  /** Sees what is sent. */
+  connect(readable, writable) {
+    const send = (packet) => {
+      const message = JSON.parse(packet.slice(packet.indexOf('\r\n\r\n') + 4));
+      this.checker.sent(message, !this.isOdd);
+      writable.write(packet, 'utf8');
+    };
+    super.connect(readable, { write: send });
+  }
+
+  /** Sees what is received. */
+  dispatch(packet) {
+    const message = JSON.parse(packet);
+    this.checker.received(message);
+    this.messages.push(message);
+    this.emit('*', message);
+    super.dispatch(packet);
+  }
+
+  /** The whole response, whether it is a success or not. */
+  request(command, args) {
+    return new Promise((resolve, reject) => {
+      const lost = setTimeout(() => reject(new Error(`no answer to ${command}`)), LOST);
+      this.doSend(command, args, (response) => {
+        clearTimeout(lost);
+        resolve(response);
+      });
+    });
+  }
+
+  /** The body of a successful response. */
+  async ask(command, args) {
+    const response = await this.request(command, args);
+    assert.ok(response.success, `${command} ${JSON.stringify(args)}: ${JSON.stringify(response)}`);
+    return response.body;
+  }
+
+  /** The sentence that a request is refused with. */
+  async refused(command, args) {
+    const response = await this.request(command, args);
+    assert.equal(response.success, false, `${command}: ${JSON.stringify(response)}`);
+    const error = response.body?.error;
+    const text = error?.format.replace(/\{(\w+)\}/g, (whole, name) => error.variables?.[name] ?? whole);
+    return text ?? response.message;
+  }
+
+  /** Asks for what the protocol does not have. */
+  async odd(ask) {
+    this.isOdd = true;
+    try {
+      return await ask();
+    } finally {
+      this.isOdd = false;
+    }
+  }
+
+  /** The first event of this name from now on that holds; the body. */
+  event(name, holds = () => true) {
+    return new Promise((resolve, reject) => {
+      const lost = setTimeout(() => reject(new Error(`no event ${name}`)), LOST);
+      const listener = (event) => {
+        if (holds(event.body)) {
+          clearTimeout(lost);
+          this.off(name, listener);
+          resolve(event.body);
+        }
+      };
+      this.on(name, listener);
+    });
+  }
+
+  /** Asks for a move: the answer comes first, then the stop, whose body this is. */
+  async move(command, args) {
+    const stopped = this.event('stopped');
+    const [body, stop] = await Promise.all([this.ask(command, args), stopped]);
+    const kinds = this.messages.map((message) => message.event ?? message.command);
+    assert.ok(kinds.lastIndexOf(command) < kinds.lastIndexOf('stopped'), `${command} is answered before the stop`);
+    this.moveBody = body;
+    return stop;
+  }
+
+  /** Begins a session as VS Code does, and stands where it stops first. */
+  async launch(args, { breakpoints, functions, exceptions, initialize, request = 'launch' } = {}) {
+    const initialized = this.event('initialized');
+    this.capabilities = await this.ask('initialize', {
+      clientID: 'test',
+      adapterID: 'backtrail',
+      pathFormat: 'path',
+      linesStartAt1: true,
+      columnsStartAt1: true,
+      supportsVariableType: true,
+      supportsVariablePaging: true,
+      supportsMemoryReferences: true,
+      supportsProgressReporting: true,
+      supportsInvalidatedEvent: true,
+      supportsMemoryEvent: true,
+      locale: 'en',
+      ...initialize,
+    });
+    const launched = this.ask(request, args);
+    await Promise.race([initialized, launched.then(() => initialized)]);
+    for (const one of breakpoints ?? []) {
+      await this.ask('setBreakpoints', one);
+    }
+    await this.ask('setFunctionBreakpoints', { breakpoints: functions ?? [] });
+    await this.ask('setInstructionBreakpoints', { breakpoints: [] });
+    await this.ask('setExceptionBreakpoints', { filters: exceptions ?? [] });
+    const stopped = this.event('stopped');
+    await this.ask('configurationDone');
+    await launched;
+    this.first = await stopped;
+    this.threadId = this.first.threadId;
+    return this.first;
+  }
+
+  /** The innermost frame. */
+  async frame(threadId = this.threadId) {
+    const { stackFrames } = await this.ask('stackTrace', { threadId, startFrame: 0, levels: 1 });
+    return stackFrames[0];
+  }
+
+  /** Ends the session, and sees the program end as it should. */
+  async end() {
+    if (!this.isOver && this.exited) {
+      await this.ask('disconnect', {});
+      assert.equal(await this.exited, 0, 'exit status');
+    }
+    this.isOver = true;
+    this.stopAdapter();
+    assert.deepEqual(this.checker.faults, []);
+    assert.deepEqual([...this.checker.open.values()], [], 'requests without an answer');
+  }
+}
+
+/** Each test of the suite has a client of its own, which is ended and checked behind it. */
+function clients(context, launch) {
+  let client;
+  beforeEach(async function () {
+    client = await new Client().start();
+    if (launch) {
+      await client.launch(launch());
+    }
+  });
+  afterEach(async function () {
+    if (this.currentTest.isFailed()) {
+      client.stopAdapter();
+    } else {
+      await client.end();
+    }
+  });
+  return () => client;
+}
+
+module.exports = { Client, clients };

@@ -1,0 +1,160 @@
+// The requests of our own, whose bodies docs/dap.md has: every answer is held to that.
+'use strict';
+
+const assert = require('node:assert/strict');
+const { clients } = require('./lib/client');
+const { file, line } = require('./lib/source');
+
+describe('of our own requests', () => {
+  const client = clients(() => ({ bundle: process.env.LEDGER, bookmarks: [{ name: 'begin', position: 'start' }] }));
+  const ask = (name, args = {}) => client().ask(`backtrail/${name}`, args);
+
+  it('trace tells what was opened', async () => {
+    const trace = await ask('trace');
+    assert.match(trace.program, /ledger/);
+    assert.equal(trace.crash.threadId, client().threadId);
+    assert.equal(trace.crash.signal, 'SIGSEGV');
+    assert.equal(trace.isPartial, false);
+    assert.deepEqual(await ask('trace'), trace);
+  });
+
+  it('where tells the position', async () => {
+    const where = await ask('where');
+    assert.equal(where.threadId, client().threadId);
+    assert.match(where.function, /^post/);
+    assert.ok(where.file.endsWith('ledger.c'));
+    assert.equal(where.line, line('ledger.c', 'account->balance += amount;'));
+    assert.match(where.end, /^at the crash: .*SIGSEGV/);
+    assert.equal(where.time.uncertainty === undefined || where.time.uncertainty >= 0, true);
+  });
+
+  it('calls go from the outermost to the innermost, in pages', async () => {
+    const roots = await ask('calls');
+    assert.equal(roots.total, roots.calls.length);
+    const { path } = await ask('callPath');
+    const names = path.map((call) => call.function);
+    assert.match(names.at(-1), /^post/);
+    assert.match(names.at(-2), /^end_of_day/);
+    assert.equal(path[0].call, roots.calls.find(({ around }) => around).call);
+    const main = path.find((call) => call.function === 'main');
+    const all = await ask('calls', { parent: main.call });
+    assert.equal(all.total, main.children);
+    assert.ok(all.calls.some((call) => call.function === 'apply'));
+    assert.deepEqual(
+      all.calls.map(({ number }) => number),
+      all.calls.map((_, at) => at),
+    );
+    assert.equal(all.calls.filter(({ around }) => around).length, 1);
+    const page = await ask('calls', { parent: main.call, start: 3, count: 2 });
+    assert.deepEqual(page.calls, all.calls.slice(3, 5));
+    assert.equal(page.total, all.total);
+    assert.ok(await client().refused('backtrail/calls', { parent: 'c99999999' }));
+  });
+
+  it('timeline is within what was asked', async () => {
+    const whole = await ask('timeline', { width: 200, depth: 4 });
+    assert.equal(whole.threads.length, 1);
+    assert.ok(whole.begin <= whole.from && whole.from < whole.to && whole.to <= whole.end);
+    assert.equal(whole.crash.signal, 'SIGSEGV');
+    const [thread] = whole.threads;
+    assert.ok(thread.current && thread.crashed && thread.timed);
+    assert.ok(thread.calls.length > 0 && thread.calls.every(({ level }) => level < 4));
+    assert.ok(thread.calls.length <= 4 * 201, `${thread.calls.length} calls`);
+    const middle = (whole.from + whole.to) / 2;
+    const half = await ask('timeline', { from: middle, to: whole.to, width: 100 });
+    assert.ok(half.from >= middle - 1 && half.to <= whole.to + 1);
+    for (const { from, to } of half.threads[0].states) {
+      assert.ok(from <= to);
+    }
+    for (const args of [{ from: 5, to: 5 }, { from: 10, to: -10 }, { width: 0 }, { width: 2 ** 40 }, { depth: -1 }]) {
+      await client().request('backtrail/timeline', args);
+    }
+  });
+
+  it('latency counts every call', async () => {
+    const latency = await ask('latency', { function: 'settle' });
+    assert.equal(latency.function, 'settle');
+    assert.equal(latency.calls, latency.measured + latency.unmeasured.reduce((sum, { calls }) => sum + calls, 0));
+    const counted = latency.histogram.reduce((sum, { calls }) => sum + calls, 0);
+    assert.equal(counted, latency.measured);
+    const rows = await ask('latency', { function: 'settle', instructions: true, sort: 'length' });
+    assert.equal(rows.unit, 'instructions');
+    const lengths = rows.rows.map(({ length }) => length.most);
+    assert.ok(lengths.length > 1);
+    assert.deepEqual(
+      lengths,
+      lengths.toSorted((a, b) => b - a),
+    );
+    const page = await ask('latency', { function: 'settle', instructions: true, sort: 'length', start: 1, count: 1 });
+    assert.deepEqual(page.rows, rows.rows.slice(1, 2));
+    assert.ok(await client().refused('backtrail/latency', { function: 'no_such_function' }));
+  });
+
+  it('compare tells what two calls differ in', async () => {
+    const { rows } = await ask('latency', { function: 'settle', instructions: true, sort: 'length' });
+    const calls = [rows[0].position, rows.at(-1).position];
+    const { text } = await ask('compare', { calls });
+    assert.match(text, /settle/);
+    assert.ok(await client().refused('backtrail/compare', { calls: ['c1'] }));
+  });
+
+  it('bookmarks are kept, gone to, and removed', async () => {
+    assert.deepEqual((await ask('bookmarks')).bookmarks.map(({ name }) => name), ['begin']);
+    const { position } = await ask('where');
+    const changed = client().event('backtrail/bookmarksChanged');
+    const { bookmarks } = await ask('bookmarks', { set: [{ name: 'here', position }] });
+    assert.deepEqual(
+      bookmarks.find(({ name }) => name === 'here'),
+      { name: 'here', position },
+    );
+    assert.deepEqual((await changed).bookmarks, bookmarks);
+    await client().move('backtrail/goto', { to: 'begin' });
+    assert.match((await ask('where')).position, /#0$/);
+    await client().move('backtrail/goto', { to: 'here' });
+    assert.equal((await ask('where')).position, position);
+    const after = await ask('bookmarks', { remove: ['begin', 'nothing'] });
+    assert.deepEqual(after.bookmarks, [{ name: 'here', position }]);
+  });
+
+  it('functions are found by a part of their names', async () => {
+    const { functions } = await ask('functions', { filter: 'sett' });
+    const settle = functions.find(({ name }) => name === 'settle');
+    assert.ok(settle.file.endsWith('ledger.c'));
+    assert.ok(settle.line > 0);
+    assert.ok(functions.every(({ name }) => name.toLowerCase().includes('sett')));
+    const few = await ask('functions', { count: 2 });
+    assert.equal(few.functions.length, 2);
+    assert.equal(few.more, true);
+    assert.deepEqual(await ask('functions', { filter: 'no_such_function' }), { functions: [], more: false });
+  });
+
+  it('coverage counts the executions of lines', async () => {
+    const { lines } = await ask('coverage', { path: file('ledger.c') });
+    const of = (text) => lines.find((one) => one.line === line('ledger.c', text))?.executions;
+    const { result } = await client().ask('evaluate', { expression: 'count settle', context: 'repl' });
+    assert.equal(of('if (account->balance < account->minimum)'), Number(/(\d+) call/.exec(result)[1]));
+    assert.equal(of('puts("the day is closed");') ?? 0, 0);
+    const other = await client().request('backtrail/coverage', { path: '/nowhere/else.c' });
+    assert.ok(!other.success || other.body.lines.length === 0);
+  });
+
+  it('locals are those of a frame', async () => {
+    const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
+    const locals = await ask('locals', { frameId: stackFrames[0].id });
+    assert.equal(locals.path, file('ledger.c'));
+    assert.deepEqual(
+      locals.variables.map(({ name, value, unknown }) => [name, value, unknown]),
+      [
+        ['account', '0x0', false],
+        ['amount', '-10', false],
+      ],
+    );
+    assert.ok(await client().refused('backtrail/locals', { frameId: 123456789 }));
+  });
+
+  it('none that needs arguments does without', async () => {
+    for (const name of ['goto', 'runToCall', 'latency', 'compare', 'coverage', 'locals']) {
+      assert.ok(await client().refused(`backtrail/${name}`, {}), name);
+    }
+  });
+});
