@@ -93,6 +93,8 @@ describe('moves', () => {
     }
     await go('backtrail/reverseStepOut');
     assert.match((await client().frame()).name, /^main/);
+    // It is in the middle of a line, at the call: from there on, by lines.
+    await go('next');
     const over = await position();
     await go('next');
     await go('backtrail/reverseNext');

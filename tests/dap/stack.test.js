@@ -67,7 +67,7 @@ describe('a stack', () => {
       // Without a line, both are 0.
       assert.ok(frame.line > 0 ? frame.column >= 0 : frame.line === 0 && frame.column === 0, JSON.stringify(frame));
     }
-    const { modules } = await client().ask('modules', {});
+    const { modules } = await client().ask('modules', { startModule: 0 });
     const ids = new Set(modules.map(({ id }) => id));
     assert.ok(stackFrames.some(({ moduleId }) => moduleId !== undefined));
     assert.ok(stackFrames.every(({ moduleId }) => moduleId === undefined || ids.has(moduleId)));
@@ -219,7 +219,8 @@ describe('variables', () => {
       if (evaluateName) {
         tried += 1;
         const again = await client().ask('evaluate', { expression: evaluateName, frameId: frame.id, context: 'watch' });
-        assert.equal(again.result, value, name);
+        // As in GDB, a pointer says its type where it is asked for alone.
+        assert.equal(again.result.replace(/^\(.*\*.*\) (?=0x)/, ''), value, name);
       }
     }
     assert.ok(tried > 5, `${tried} have one`);
@@ -285,7 +286,7 @@ describe('sources', () => {
   });
 
   it('come with their modules', async () => {
-    const { modules, totalModules } = await client().ask('modules', {});
+    const { modules, totalModules } = await client().ask('modules', { startModule: 0 });
     assert.equal(totalModules, modules.length);
     const program = modules.find(({ name }) => name.includes('ledger'));
     assert.ok(program.path.endsWith('/ledger'), JSON.stringify(program));

@@ -123,7 +123,8 @@ describe('packets', () => {
     }
     raw.program.stdin.end();
     const status = await raw.exited;
-    assert.ok(status === 0 || status === 3, `exit status ${status}`);
+    // It may complain that its words are lost.
+    assert.ok(status === 0 || status === 1, `exit status ${status}`);
     assert.ok(!raw.errors.includes('panicked'), raw.errors);
   });
 });

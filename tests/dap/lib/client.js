@@ -161,14 +161,12 @@ class Client extends DebugClient {
   }
 }
 
-/** Each test of the suite has a client of its own, which is ended and checked behind it. */
-function clients(context, launch) {
+/** Each test of the suite has a client of its own, launched so, which is ended and checked behind it. */
+function clients(launch) {
   let client;
   beforeEach(async function () {
     client = await new Client().start();
-    if (launch) {
-      await client.launch(launch());
-    }
+    await client.launch(launch());
   });
   afterEach(async function () {
     if (this.currentTest.isFailed()) {
