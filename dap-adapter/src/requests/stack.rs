@@ -1,5 +1,6 @@
 //! `stackTrace`.
 
+use super::breakpoints::Lines;
 use crate::adapter::Adapter;
 use crate::debuggee::Now;
 use crate::failure::Result;
@@ -20,6 +21,7 @@ pub fn stack_trace(
     arguments: StackTraceArguments,
     watch: &Watch<'_>,
 ) -> Result<StackTraceResponseBody> {
+    let lines = Lines::of(adapter);
     let debuggee = adapter.debuggee()?;
     let tid = debuggee.tid(Some(arguments.thread_id))?;
     let start = usize::try_from(arguments.start_frame.unwrap_or(0)).unwrap_or(0);
@@ -61,7 +63,7 @@ pub fn stack_trace(
         frames.push(StackFrame {
             id,
             name: name_of(frame),
-            line: frame.line.map_or(0, i64::from),
+            line: frame.line.map_or(0, |line| lines.write(line)),
             column: 0,
             instruction_pointer_reference: frame.pc.map(|pc| format!("{pc:#x}")),
             module_id: frame.module.clone().map(IntegerOrString::String),
@@ -71,19 +73,23 @@ pub fn stack_trace(
             ..StackFrame::default()
         });
     }
-    let mut total = start + frames.len() + usize::from(more);
     let beyond = match (&stack.unknown_beyond, left) {
         (_, true) => Some("where it was at this time is unknown: this is where it was left".to_owned()),
         (Some(why), _) => Some(why.clone()),
         (None, _) => None,
     };
-    if let Some(why) = beyond.filter(|_| !more && frames.len() < levels) {
-        let id = debuggee.handles.frame(FrameKey {
-            position,
-            number: stack.frames.len(),
-        });
-        frames.push(label(id, why));
+    // The last line of the stack says why there are no more frames; it counts as one of them.
+    let last = stack.frames.len();
+    let mut total = last;
+    if let Some(why) = beyond.filter(|_| !more) {
         total += 1;
+        if (start..wanted).contains(&last) {
+            let id = debuggee.handles.frame(FrameKey {
+                position,
+                number: last,
+            });
+            frames.push(label(id, why));
+        }
     }
     Ok(StackTraceResponseBody {
         stack_frames: frames,
