@@ -101,7 +101,12 @@ fn all_that_can_be_opened_is() {
     let ledger = recorded("ledger", &LEDGER);
     let folder = tempfile::tempdir().unwrap();
     let packed = folder.path().join("ledger.btz");
-    let pack = ["pack".as_ref(), ledger.as_os_str(), "-o".as_ref(), packed.as_os_str()];
+    let pack = [
+        "pack".as_ref(),
+        ledger.as_os_str(),
+        "-o".as_ref(),
+        packed.as_os_str(),
+    ];
     let _ = backtrail(pack).unwrap().exited(0);
     run("opened.test.js", &[("LEDGER", ledger), ("PACKED", &packed)]);
 }
