@@ -7,6 +7,7 @@ const { file, line } = require('./lib/source');
 
 describe('breakpoints', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
+  const { it } = client;
 
   const go = (command, more) => client().move(command, { threadId: client().threadId, ...more });
   const name = async () => (await client().frame()).name.split(/[ (]/)[0];

@@ -6,6 +6,7 @@ const { clients } = require('./lib/client');
 
 describe('at a position', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
+  const { it } = client;
 
   const go = (command, more) => client().move(command, { threadId: client().threadId, ...more });
   const evaluate = (expression, context, more) => client().ask('evaluate', { expression, context, ...more });

@@ -9,6 +9,7 @@ const source = () => ({ path: file('ledger.c') });
 
 describe('moves', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
+  const { it } = client;
 
   const go = (command, more) => client().move(command, { threadId: client().threadId, ...more });
   const position = async () => (await client().ask('backtrail/where')).position;

@@ -7,6 +7,7 @@ const { file, line } = require('./lib/source');
 
 describe('of our own requests', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
+  const { it } = client;
   const ask = (name, args = {}) => client().ask(`backtrail/${name}`, args);
 
   it('trace tells what was opened', async () => {

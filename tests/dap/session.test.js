@@ -6,22 +6,17 @@ const fs = require('node:fs');
 const net = require('node:net');
 const { spawn } = require('node:child_process');
 const { Client } = require('./lib/client');
+const { scenarios } = require('./lib/scenario');
 const { file, line } = require('./lib/source');
 
 const bundle = process.env.LEDGER;
 
 describe('a session', () => {
   let client;
-  beforeEach(async () => {
-    client = await new Client().start();
-  });
-  afterEach(async function () {
-    if (this.currentTest.isFailed()) {
-      client.stopAdapter();
-    } else {
-      await client.end();
-    }
-  });
+  const it = scenarios(
+    () => new Client().start(),
+    (begun) => (client = begun),
+  );
 
   it('tells at initialize what it can do', async () => {
     const begin = process.hrtime.bigint();

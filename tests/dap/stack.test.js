@@ -8,6 +8,7 @@ const { file, line } = require('./lib/source');
 
 describe('threads', () => {
   const client = clients(() => ({ bundle: process.env.THREADS }));
+  const { it } = client;
 
   it('are all there, with the one that crashed stopped at', async () => {
     const { threads } = await client().ask('threads');
@@ -48,6 +49,7 @@ describe('threads', () => {
 
 describe('a stack', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
+  const { it } = client;
 
   it('begins with the innermost', async () => {
     const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
@@ -107,6 +109,7 @@ for (const [name, size] of [
 ]) {
   describe(`the stack of ${name}`, () => {
     const client = clients(() => ({ bundle: process.env[name] }));
+    const { it } = client;
 
     it(`is the same in pages of ${size} as it is at once`, async () => {
       const { threadId } = client();
@@ -139,6 +142,7 @@ for (const [name, size] of [
 
 describe('variables', () => {
   const client = clients(() => ({ bundle: process.env.VALUES }));
+  const { it } = client;
 
   async function scope(name) {
     const frame = await client().frame();
@@ -265,6 +269,7 @@ describe('variables', () => {
 
 describe('sources', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
+  const { it } = client;
 
   it('are listed', async () => {
     const { sources } = await client().ask('loadedSources', {});
