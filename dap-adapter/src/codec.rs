@@ -165,11 +165,11 @@ mod tests {
     }
 
     fn messages(frames: &[Frame]) -> Vec<&Value> {
-        let message = |frame| match frame {
-            &Frame::Message(ref message) => Some(message),
+        let messages = frames.iter().filter_map(|frame| match frame {
+            Frame::Message(message) => Some(message),
             Frame::Bad(_) => None,
-        };
-        frames.iter().filter_map(message).collect()
+        });
+        messages.collect()
     }
 
     #[test]

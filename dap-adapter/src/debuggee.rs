@@ -99,7 +99,7 @@ impl Debuggee {
     ///
     /// # Errors
     /// Those of `look`; when there is no such frame; when canceled.
-    pub fn from_frame<T>(
+    pub fn look_from<T>(
         &mut self,
         frame: FrameKey,
         watch: &Watch<'_>,

@@ -96,7 +96,7 @@ impl Outgoings {
     pub fn drain(&mut self) -> Vec<Value> {
         let messages = std::iter::from_fn(|| self.0.try_recv().ok());
         messages
-            .map(|message| serde_json::to_value(message).unwrap())
+            .filter_map(|message| serde_json::to_value(message).ok())
             .collect()
     }
 }

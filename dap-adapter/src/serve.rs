@@ -9,7 +9,7 @@ use crate::outbox::{Outbox, outbox};
 use crate::pending::{Cancel, Pending};
 use crate::protocol::message::{Incoming, Request};
 use crate::protocol::types::{CancelArguments, OutputEventBody, OutputEventCategory};
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -39,16 +39,16 @@ pub fn standard() -> io::Result<()> {
     served
 }
 
-/// Speaks over TCP to one client after the other, or to several at once, each with a session of its own; first prints where.
+/// Speaks over TCP to one client after the other, or to several at once, each with a session of its own; `announce` hears where it
+/// listens, before the first can come.
 ///
 /// # Errors
 /// When the address cannot be listened on.
-pub fn listen(address: SocketAddr) -> io::Result<()> {
+pub fn listen(address: SocketAddr, announce: impl FnOnce(SocketAddr) -> io::Result<()>) -> io::Result<()> {
     let runtime = runtime()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(address).await?;
-        println!("listening on {}", listener.local_addr()?);
-        io::stdout().flush()?;
+        announce(listener.local_addr()?)?;
         loop {
             let (stream, _) = listener.accept().await?;
             tokio::spawn(async move {

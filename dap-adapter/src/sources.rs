@@ -90,9 +90,11 @@ impl Sources {
             let modules = navigator.session().processes().iter();
             let modules = modules.flat_map(|process| process.symbols.modules());
             for file in modules.filter_map(|module| module.file.as_ref()) {
-                for source in file.source_files() {
+                let files = file.source_files();
+                // `<built-in>` is no file.
+                for source in files.iter().filter(|file| !short(file).starts_with('<')) {
                     known
-                        .entry(short(&source).to_owned())
+                        .entry(short(source).to_owned())
                         .or_default()
                         .push(source.to_string());
                 }

@@ -2,6 +2,7 @@
 //!
 //! The tables are Markdown, to be pasted into `docs/benchmarks.md` and `docs/programs.md`.
 
+mod adapter;
 mod debug;
 mod decode;
 mod machine;
@@ -47,6 +48,17 @@ pub fn debug(options: &DebugOptions) -> Result<(), Failure> {
     let binary = release()?;
     on_two_cores()?;
     debug::run(options, &binary)
+}
+
+/// `bench adapter`: how long the debug adapter takes to open a trace, and to answer, as its client sees it.
+pub fn adapter(bundle: Option<&str>) -> Result<(), Failure> {
+    let binary = release()?;
+    on_two_cores()?;
+    let bundle = match bundle {
+        Some(bundle) => PathBuf::from(bundle),
+        None => debug::recorded(&DebugOptions::default(), &folder("bench/debug")?, &binary)?,
+    };
+    adapter::run(&binary, &bundle)
 }
 
 /// The release build of `backtrail`, or what `BACKTRAIL_BIN` names.

@@ -1,9 +1,10 @@
-//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `readers`, `protocol`, `tidy`, `fuzz`, `guard`, `bench`.
+//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `readers`, `package-extension`, `protocol`, `tidy`, `fuzz`, `guard`, `bench`.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod cachegrind;
 mod demo;
+mod extension;
 mod fuzz;
 mod guard;
 mod node;
@@ -24,6 +25,7 @@ cargo xtask demo [--program c|rust]   build Backtrail, record a crash, and walk 
 cargo xtask test                      install what the tests need, and run every check and test
 cargo xtask test-all                  the same with the long fuzzing, the whole program matrix, and real programs
 cargo xtask readers                   install what the tests open exports and drive the adapter with, and print how cargo test finds it
+cargo xtask package-extension         check, test and package the extension for VS Code: target/backtrail.vsix
 cargo xtask protocol [--check]        the schema of the Debug Adapter Protocol anew, and the Rust types out of it
 cargo xtask tidy                      the invariants of ARCHITECTURE.md
 cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
@@ -35,7 +37,8 @@ cargo xtask bench decode [PROGRAM…]   recorded streams decoded by our engines,
                                       [--quick] [--json] [--fresh] [--cpu] [--seconds N] [--runs N] [--limit N]
                                       [--no-whole] [--no-open] [--instructions] [--searches]
 cargo xtask bench debug               how long the debugger's commands take on a history of 100 million instructions
-                                      [--quick] [--json] [--fresh] [--places N]";
+                                      [--quick] [--json] [--fresh] [--places N]
+cargo xtask bench adapter [BUNDLE]    how long the debug adapter takes to open the last 64 MiB of a trace, and to answer";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(test::Extent::Usual),
         ["test-all"] => test::run(test::Extent::All),
         ["readers"] => readers::run(),
+        ["package-extension"] => extension::run(),
         ["protocol"] => protocol::run(),
         ["protocol", "--check"] => protocol::check(),
         ["tidy"] => tidy::run(),
@@ -69,6 +73,8 @@ fn main() -> ExitCode {
         ["bench", "decode", options @ ..] => {
             bench::DecodeOptions::parse(options).and_then(|options| bench::decode(&options))
         }
+        ["bench", "adapter"] => bench::adapter(None),
+        ["bench", "adapter", bundle] => bench::adapter(Some(bundle)),
         ["bench", "debug", options @ ..] => {
             bench::DebugOptions::parse(options).and_then(|options| bench::debug(&options))
         }

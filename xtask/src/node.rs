@@ -31,6 +31,20 @@ impl Node {
         self.wheel.join("bin/node")
     }
 
+    /// The npm that belongs to it. Scripts of packages start `node` by its name, and find this one first.
+    pub fn npm(&self) -> Result<Command, Failure> {
+        let folder =
+            std::path::absolute(self.wheel.join("bin")).map_err(|error| format!("no Node.js: {error}"))?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(folder).chain(std::env::split_paths(&path));
+        let path =
+            std::env::join_paths(folders).map_err(|error| format!("cannot put Node.js on PATH: {error}"))?;
+        let mut npm = Command::new(self.program());
+        npm.arg(self.wheel.join("lib/node_modules/npm/bin/npm-cli.js"))
+            .env("PATH", path);
+        Ok(npm)
+    }
+
     /// Installs what the lists in the repository's folder `wanted` name in a folder of that name; gives the whole path of that.
     pub fn install(&self, wanted: &str, name: &str) -> Result<PathBuf, Failure> {
         let folder = folder(name)?;
@@ -54,8 +68,8 @@ impl Node {
         for file in LISTS {
             fs::copy(wanted.join(file), folder.join(file)).map_err(failed)?;
         }
-        let mut npm = Command::new(self.program());
-        npm.arg(self.wheel.join("lib/node_modules/npm/bin/npm-cli.js"))
+        let mut npm = self.npm()?;
+        npm
             // No package runs code of its own when it is installed.
             .args([
                 "ci",

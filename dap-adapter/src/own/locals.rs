@@ -39,7 +39,7 @@ pub struct Locals {
 pub fn locals(adapter: &mut Adapter, arguments: Arguments, watch: &Watch<'_>) -> Result<Locals> {
     let debuggee = adapter.debuggee()?;
     let frame = debuggee.frame(arguments.frame_id.map(|id| id as i64))?;
-    let (place, declared, nodes) = debuggee.from_frame(frame, watch, |navigator| {
+    let (place, declared, nodes) = debuggee.look_from(frame, watch, |navigator| {
         let frames = navigator.known_stack(frame.number + 1, watch)?.frames;
         let place = frames.into_iter().nth(frame.number);
         let pc = place.as_ref().and_then(|place| place.pc);

@@ -114,7 +114,7 @@ pub fn place(adapter: &mut Adapter, _: Ignored, watch: &Watch<'_>) -> Result<Whe
 /// The scope "Trace" of a frame: what the trace knows of the place.
 pub fn variables(debuggee: &mut Debuggee, frame: FrameKey, watch: &Watch<'_>) -> Result<Vec<Variable>> {
     let place = FrameKey { number: 0, ..frame };
-    debuggee.from_frame(place, watch, |navigator| {
+    debuggee.look_from(place, watch, |navigator| {
         let thread = navigator.thread()?;
         let index = navigator.index();
         let session = navigator.session();

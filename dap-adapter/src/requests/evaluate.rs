@@ -42,7 +42,7 @@ fn value(
 ) -> Result<EvaluateResponseBody> {
     let debuggee = adapter.debuggee()?;
     let (expression, format) = formatted(expression, format);
-    let node = debuggee.from_frame(frame, watch, |navigator| {
+    let node = debuggee.look_from(frame, watch, |navigator| {
         tree::evaluated(navigator, expression, format, watch)
     })?;
     let shown = variable(debuggee, frame, node);
@@ -119,7 +119,7 @@ fn command(
     // A value can be opened.
     if let Output::Value { expression, .. } = &output {
         let debuggee = adapter.debuggee()?;
-        let node = debuggee.from_frame(frame, watch, |navigator| {
+        let node = debuggee.look_from(frame, watch, |navigator| {
             tree::evaluated(navigator, expression, Format::default(), watch)
         });
         if let Ok(node) = node {

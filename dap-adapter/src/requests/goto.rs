@@ -104,7 +104,7 @@ pub fn restart_frame(
 ) -> Result<()> {
     let debuggee = adapter.debuggee()?;
     let frame = debuggee.handles.frame_of(arguments.frame_id)?;
-    let call = debuggee.from_frame(frame, watch, |navigator| {
+    let call = debuggee.look_from(frame, watch, |navigator| {
         let frames = navigator.known_stack(frame.number + 1, watch)?.frames;
         Ok(frames.into_iter().nth(frame.number).and_then(|frame| frame.call))
     })?;

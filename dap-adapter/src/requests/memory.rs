@@ -22,7 +22,7 @@ pub fn read(
         position: debuggee.navigator.position(),
         number: 0,
     };
-    let read = debuggee.from_frame(here, watch, |navigator| memory::read(navigator, at, count, watch))?;
+    let read = debuggee.look_from(here, watch, |navigator| memory::read(navigator, at, count, watch))?;
     let missing = count.saturating_sub(read.bytes.len() as u64);
     Ok(ReadMemoryResponseBody {
         address: format!("{at:#x}"),

@@ -22,6 +22,7 @@ pub fn stack_trace(
     watch: &Watch<'_>,
 ) -> Result<StackTraceResponseBody> {
     let lines = Lines::of(adapter);
+    let first_column = i64::from(adapter.client.columns_start_at1 != Some(false));
     let debuggee = adapter.debuggee()?;
     let tid = debuggee.tid(Some(arguments.thread_id))?;
     let start = usize::try_from(arguments.start_frame.unwrap_or(0)).unwrap_or(0);
@@ -64,7 +65,7 @@ pub fn stack_trace(
             id,
             name: name_of(frame),
             line: frame.line.map_or(0, |line| lines.write(line)),
-            column: 0,
+            column: frame.line.map_or(0, |_| first_column),
             instruction_pointer_reference: frame.pc.map(|pc| format!("{pc:#x}")),
             module_id: frame.module.clone().map(IntegerOrString::String),
             presentation_hint: source.is_none().then_some(StackFramePresentationHint::Subtle),

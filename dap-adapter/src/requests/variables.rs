@@ -37,7 +37,7 @@ pub fn variables(
         Container::Locals(frame) => of_frame(debuggee, frame, Which::Locals, format, watch)?,
         Container::Arguments(frame) => of_frame(debuggee, frame, Which::Arguments, format, watch)?,
         Container::Registers(frame) => {
-            let all = debuggee.from_frame(frame, watch, |navigator| registers::all(navigator, watch))?;
+            let all = debuggee.look_from(frame, watch, |navigator| registers::all(navigator, watch))?;
             all.iter().map(register).collect()
         }
         Container::Trace(frame) => place::variables(debuggee, frame, watch)?,
@@ -48,7 +48,7 @@ pub fn variables(
                     variables: Vec::new(),
                 });
             }
-            let nodes = debuggee.from_frame(frame, watch, |navigator| {
+            let nodes = debuggee.look_from(frame, watch, |navigator| {
                 tree::children(navigator, &node, window.clone(), format, watch)
             })?;
             nodes
@@ -67,7 +67,7 @@ fn of_frame(
     format: Format,
     watch: &Watch<'_>,
 ) -> Result<Vec<Variable>> {
-    let found = debuggee.from_frame(frame, watch, |navigator| {
+    let found = debuggee.look_from(frame, watch, |navigator| {
         match tree::variables(navigator, which, format, watch) {
             Err(backtrail_debugger::Error::Cannot(why)) => Ok(Err(why)),
             Ok(nodes) => Ok(Ok(nodes)),
@@ -85,7 +85,7 @@ fn of_frame(
 
 /// A value of a frame for the client.
 pub fn variable(debuggee: &mut Debuggee, frame: FrameKey, node: Node) -> Variable {
-    let address = node.shown.address.map(|address| format!("{address:#x}"));
+    let memory = node.memory.map(|address| format!("{address:#x}"));
     let indexed = match node.children {
         Children::Indexed(count) => Some(count),
         Children::None | Children::Named => None,
@@ -105,7 +105,7 @@ pub fn variable(debuggee: &mut Debuggee, frame: FrameKey, node: Node) -> Variabl
         value,
         r#type: Some(node.shown.type_name.clone()).filter(|name| !name.is_empty()),
         evaluate_name: node.expression.clone(),
-        memory_reference: address,
+        memory_reference: memory,
         indexed_variables: indexed.map(|count| i64::try_from(count).unwrap_or(i64::MAX)),
         presentation_hint: Some(read_only()),
         ..Variable::default()
@@ -131,7 +131,10 @@ fn register(register: &Register) -> Variable {
         name: register.name.clone(),
         value,
         evaluate_name: register.value.map(|_| format!("${}", register.name)),
-        memory_reference: register.value.map(|value| format!("{value:#x}")),
+        memory_reference: register
+            .value
+            .filter(|_| matches!(&*register.name, "rsp" | "rbp" | "rip"))
+            .map(|value| format!("{value:#x}")),
         presentation_hint: Some(read_only()),
         ..Variable::default()
     }

@@ -9,7 +9,7 @@ use crate::session::{Session, Thread};
 use backtrail_decoder::{Entered, Watch};
 
 /// The threads of the current process.
-fn threads<'a>(navigator: &'a Navigator) -> Result<impl Iterator<Item = &'a Thread>> {
+fn threads(navigator: &Navigator) -> Result<impl Iterator<Item = &Thread>> {
     let session = navigator.session();
     let pid = navigator.process()?.pid;
     let of_process =

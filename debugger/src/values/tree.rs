@@ -42,6 +42,8 @@ pub struct Node {
     pub expression: Option<String>,
     /// What it is made of.
     pub children: Children,
+    /// Memory worth looking at: what a pointer points to, else where the value is.
+    pub memory: Option<u64>,
     /// What the names of its parts stand behind.
     path: Option<String>,
 }
@@ -110,6 +112,7 @@ pub fn evaluated(navigator: &Navigator, expression: &str, format: Format, watch:
                 shown: Shower::failed(failure)?,
                 expression: Some(expression.to_owned()),
                 children: Children::None,
+                memory: None,
                 path: None,
             }),
         }
@@ -149,9 +152,11 @@ impl<'a> Opener<'a> {
     }
 
     /// A value by its name; `path`: what may mean it.
-    fn node(&self, name: String, value: &Value, path: Option<String>) -> Node {
+    fn node(&self, name: String, named: &Value, path: Option<String>) -> Node {
         let shower = self.shower();
+        let value = &referred(named, self.scene);
         let mut shown = shower.show(value, 0);
+        shown.type_name = named.ty.name();
         shown.origins = self.scene.source.origins();
         let total = shower.total.get();
         let has_value = shown.unknown.is_none() || !shown.members.is_empty();
@@ -176,13 +181,25 @@ impl<'a> Opener<'a> {
         };
         // Only this level is shown with it.
         shown.members.clear();
-        let expression = path.clone().filter(|path| self.means(path, value));
+        let expression = path.clone().filter(|path| self.means(path, named));
         Node {
             name,
+            memory: self.memory(value),
             shown,
             expression,
             children,
             path,
+        }
+    }
+
+    fn memory(&self, value: &Value) -> Option<u64> {
+        match value.ty.shape() {
+            Shape::Pointer(..) => {
+                let bytes = value.read(self.scene.source, 8).ok()?;
+                let target = u64::from_le_bytes(bytes.try_into().ok()?);
+                Some(target).filter(|target| *target != 0)
+            }
+            _ => value.address(),
         }
     }
 
@@ -270,6 +287,19 @@ impl<'a> Opener<'a> {
             Some(self.node(member.name, &part, path))
         });
         parts.collect()
+    }
+}
+
+/// What a reference refers to, where that is known; all else is itself.
+fn referred(value: &Value, scene: &Scene<'_>) -> Value {
+    let Shape::Pointer(kind, target) = value.ty.shape() else {
+        return value.clone();
+    };
+    match value.read(scene.source, 8) {
+        Ok(bytes) if kind != PointerKind::Pointer => {
+            Value::at(target, u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
+        }
+        _ => value.clone(),
     }
 }
 

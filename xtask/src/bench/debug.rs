@@ -101,7 +101,7 @@ pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
 }
 
 /// The bundle of a run of the compute program, built with debug information; the one that is there unless another is asked for.
-fn recorded(options: &Options, folder: &Path, backtrail: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn recorded(options: &Options, folder: &Path, backtrail: &Path) -> Result<PathBuf, Failure> {
     let bundle = folder.join("bundle");
     if bundle.is_dir() && !options.fresh {
         return Ok(bundle);

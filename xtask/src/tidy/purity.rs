@@ -38,6 +38,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ),
     ("perf", &["std::net", "println!", "eprintln!"]),
     ("recorder", &["std::net", "println!", "eprintln!"]),
+    ("dap-adapter", &["std::process", "println!", "eprintln!"]),
     (
         "export",
         &["std::net", "std::process", "std::env", "println!", "eprintln!"],

@@ -67,6 +67,9 @@ fn without_comment(line: &str) -> &str {
         .map_or(line, |(at, _)| &line[..at])
 }
 
+/// What is no source: what building, git and npm leave. In a worktree `.git` is a file.
+const BUILT: &[&str] = &["target", ".git", "node_modules", "dist"];
+
 /// Every text file of the repository but what building leaves there.
 pub fn all() -> io::Result<Vec<Source>> {
     let mut sources = Vec::new();
@@ -86,11 +89,10 @@ fn read(folder: &Path, sources: &mut Vec<Source>) -> io::Result<()> {
         let name = entry.file_name();
         let path = folder.join(&name);
         let kind = entry.file_type()?;
-        // In a worktree `.git` is a file.
-        if name == ".git" {
+        if BUILT.iter().any(|built| name == *built) {
             continue;
         }
-        if kind.is_dir() && name != "target" {
+        if kind.is_dir() {
             read(&path, sources)?;
         } else if kind.is_file()
             && name != "Cargo.lock"

@@ -8,6 +8,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ("cli", FORBIDDEN),
     ("xtask", FORBIDDEN),
     ("debugger", FORBIDDEN),
+    ("dap-adapter", FORBIDDEN),
     // Only the oracle is not ours.
     (
         "decoder",

@@ -1,0 +1,54 @@
+/** Starts the debug adapter: `backtrail dap`. */
+
+import * as vscode from 'vscode';
+import { DEBUG_TYPE } from '../session';
+import { openSetting } from '../settings';
+import { locate } from './locate';
+
+/** The program's path; else the user is told, and offered the way to the setting. */
+export async function program(): Promise<string | undefined> {
+  const setting = vscode.workspace.getConfiguration(DEBUG_TYPE).get<string>('path', '');
+  const located = await locate(setting, process.env);
+  if ('path' in located) {
+    return located.path;
+  }
+  const open = 'Open Settings';
+  void vscode.window.showErrorMessage(`Backtrail cannot start. ${located.problem}`, open).then((chosen) => {
+    if (chosen === open) {
+      void openSetting('backtrail.path');
+    }
+  });
+  return undefined;
+}
+
+/** Makes the adapter of each session. */
+export class AdapterFactory implements vscode.DebugAdapterDescriptorFactory {
+  async createDebugAdapterDescriptor(session: vscode.DebugSession): Promise<vscode.DebugAdapterDescriptor> {
+    const path = await program();
+    if (path === undefined) {
+      // Shown in a dialog of its own, too: the session must not seem to start.
+      throw new Error('The program backtrail was not found.');
+    }
+    const cwd = session.workspaceFolder?.uri.fsPath;
+    return new vscode.DebugAdapterExecutable(path, ['dap'], cwd === undefined ? {} : { cwd });
+  }
+}
+
+/** Explains an adapter that ends before it answers: one from before there was `backtrail dap`. */
+export class AdapterWatch implements vscode.DebugAdapterTrackerFactory {
+  createDebugAdapterTracker(): vscode.DebugAdapterTracker {
+    let hasAnswered = false;
+    return {
+      onDidSendMessage: () => {
+        hasAnswered = true;
+      },
+      onExit: (code) => {
+        if (!hasAnswered && code !== undefined && code !== 0) {
+          void vscode.window.showErrorMessage(
+            `backtrail dap ended with status ${code} before it answered. Is the program older than this extension?`,
+          );
+        }
+      },
+    };
+  }
+}

@@ -1,0 +1,71 @@
+/** Completes launch configurations. */
+
+import * as path from 'node:path';
+import * as vscode from 'vscode';
+import { DEBUG_TYPE, report } from '../session';
+import { program } from './adapter';
+import type { Traces } from './open';
+import { tracesIn } from './traces';
+
+/** Fills in what a configuration leaves out. */
+export class ConfigurationProvider implements vscode.DebugConfigurationProvider {
+  constructor(private readonly traces: Traces) {}
+
+  /** Offers the traces in the workspace as configurations, without a launch.json. */
+  async provideDebugConfigurations(folder: vscode.WorkspaceFolder | undefined): Promise<vscode.DebugConfiguration[]> {
+    const traces = folder?.uri.scheme === 'file' ? await tracesIn(folder.uri.fsPath) : [];
+    return traces.map((trace) => ({
+      type: DEBUG_TYPE,
+      request: 'launch',
+      name: `Reverse debug ${path.basename(trace.path)}`,
+      bundle: `\${workspaceFolder}/${path.basename(trace.path)}`,
+    }));
+  }
+
+  async resolveDebugConfiguration(
+    _folder: vscode.WorkspaceFolder | undefined,
+    given: vscode.DebugConfiguration,
+  ): Promise<vscode.DebugConfiguration | undefined> {
+    const configuration: vscode.DebugConfiguration = { ...given };
+    // F5 without a launch.json gives an empty configuration.
+    if (!configuration.type) {
+      configuration.type = DEBUG_TYPE;
+      configuration.request = 'launch';
+      const bundle = await this.traces.implied();
+      if (bundle !== undefined) {
+        configuration['bundle'] = bundle;
+      }
+    }
+    if (configuration['bundle'] === undefined || configuration['bundle'] === '') {
+      const bundle = await this.traces.askRecent();
+      if (bundle === undefined) {
+        return undefined;
+      }
+      configuration['bundle'] = bundle;
+    }
+    if (typeof configuration['bundle'] !== 'string') {
+      report("The launch configuration's bundle must be a path or an address.");
+      return undefined;
+    }
+    configuration.name ||= `Backtrail: ${path.basename(configuration['bundle'])}`;
+    return configuration;
+  }
+
+  /** Here `${workspaceFolder}` and the like are replaced already. */
+  async resolveDebugConfigurationWithSubstitutedVariables(
+    folder: vscode.WorkspaceFolder | undefined,
+    given: vscode.DebugConfiguration,
+  ): Promise<vscode.DebugConfiguration | undefined> {
+    if (typeof given['debugServer'] !== 'number' && (await program()) === undefined) {
+      return undefined;
+    }
+    const configuration: vscode.DebugConfiguration = { ...given };
+    const bundle = String(configuration['bundle']);
+    if (!/^https?:/i.test(bundle)) {
+      const root = folder?.uri.scheme === 'file' ? folder.uri.fsPath : undefined;
+      configuration['bundle'] = root === undefined ? path.resolve(bundle) : path.resolve(root, bundle);
+      await this.traces.remember(String(configuration['bundle']));
+    }
+    return configuration;
+  }
+}

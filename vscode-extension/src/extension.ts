@@ -1,0 +1,52 @@
+/** Wires the parts of the extension together. */
+
+import * as vscode from 'vscode';
+import { BookmarkStore } from './bookmarks/store';
+import { BookmarksView } from './bookmarks/view';
+import { registerCommands } from './commands';
+import { AdapterFactory, AdapterWatch } from './debug/adapter';
+import { watchBundles } from './debug/bundles';
+import { ConfigurationProvider } from './debug/configuration';
+import { Traces, registerOpening } from './debug/open';
+import { Coverage } from './editor/coverage';
+import { InlineValues } from './editor/inlineValues';
+import { LinkHandler } from './link/open';
+import { DEBUG_TYPE, Sessions } from './session';
+import { CallsView } from './views/calls';
+import { Comparisons } from './views/compare';
+import { LatencyView } from './views/latency/provider';
+import { TimelineView } from './views/timeline/provider';
+
+/** VS Code calls it once, when something of ours is wanted first. */
+export function activate(context: vscode.ExtensionContext): void {
+  const sessions = new Sessions();
+  const traces = new Traces(context);
+  const store = new BookmarkStore(sessions, context);
+  const comparisons = new Comparisons();
+  const latency = new LatencyView(sessions, context.extensionUri);
+  const actions = {
+    latency: (name: string) => latency.latency(name),
+    compare: comparisons.compare.bind(comparisons),
+  };
+  const configurations = new ConfigurationProvider(traces);
+  const dynamic = vscode.DebugConfigurationProviderTriggerKind.Dynamic;
+  context.subscriptions.push(
+    sessions,
+    vscode.debug.registerDebugConfigurationProvider(DEBUG_TYPE, configurations),
+    vscode.debug.registerDebugConfigurationProvider(DEBUG_TYPE, configurations, dynamic),
+    vscode.debug.registerDebugAdapterDescriptorFactory(DEBUG_TYPE, new AdapterFactory()),
+    vscode.debug.registerDebugAdapterTrackerFactory(DEBUG_TYPE, new AdapterWatch()),
+    registerOpening(traces),
+    watchBundles(),
+    registerCommands(sessions),
+    vscode.window.registerUriHandler(new LinkHandler(context, traces)),
+    store,
+    new BookmarksView(sessions, store),
+    comparisons,
+    latency,
+    new CallsView(sessions, actions, context.globalState),
+    new TimelineView(sessions, context.extensionUri),
+    new InlineValues(sessions),
+    new Coverage(sessions, context.extensionUri),
+  );
+}

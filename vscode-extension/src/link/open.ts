@@ -1,0 +1,112 @@
+/** Opens links: asks, downloads, and starts the session. */
+
+import * as path from 'node:path';
+import * as vscode from 'vscode';
+import type { Traces } from '../debug/open';
+import { size } from '../debug/traces';
+import { DEBUG_TYPE } from '../session';
+import { openSetting } from '../settings';
+import { digestOf, download } from './download';
+import { type Link, addressOf, fileNameOf, isAllowed, parseLink } from './parse';
+
+/** Handles `vscode://backtrail.backtrail/…`. */
+export class LinkHandler implements vscode.UriHandler {
+  constructor(
+    private readonly context: vscode.ExtensionContext,
+    private readonly traces: Traces,
+  ) {}
+
+  async handleUri(uri: vscode.Uri): Promise<void> {
+    const parsed = parseLink(uri.path, uri.query);
+    if ('problem' in parsed) {
+      void vscode.window.showErrorMessage(`Backtrail does not open this link: ${parsed.problem}.`);
+      return;
+    }
+    const { link } = parsed;
+    const allowed = vscode.workspace.getConfiguration(DEBUG_TYPE).get<unknown>('allowedOrigins');
+    if (!isAllowed(link.origin, allowed)) {
+      await refuse(link);
+    } else if (await agreed(link)) {
+      await this.open(link);
+    }
+  }
+
+  private async open(link: Link): Promise<void> {
+    const folder = vscode.Uri.joinPath(this.context.globalStorageUri, 'crashes').fsPath;
+    const file = path.join(folder, fileNameOf(link));
+    try {
+      // What a digest names need not be fetched again; without one the server may have another file by now.
+      if (link.sha256 === undefined || (await digestOf(file)) !== link.sha256) {
+        await fetched(link, file);
+      }
+    } catch (error) {
+      if (!(error instanceof Error && error.name === 'AbortError')) {
+        const reason = error instanceof Error ? error.message : String(error);
+        void vscode.window.showErrorMessage(`Crash ${link.crash} cannot be had from ${link.origin}: ${reason}.`);
+      }
+      return;
+    }
+    const position = link.at === undefined ? {} : { position: link.at };
+    await this.traces.debug(file, { name: `Backtrail: ${link.crash}`, ...position });
+  }
+}
+
+/** Names the origin, and offers the way to the setting; nothing is fetched. */
+async function refuse(link: Link): Promise<void> {
+  const open = 'Open Settings';
+  const chosen = await vscode.window.showWarningMessage(
+    `Crashes from ${link.origin} are not opened.`,
+    {
+      modal: true,
+      detail: `A link asks for crash ${link.crash} from there, and the setting backtrail.allowedOrigins does not have this origin. If you trust it, add it there and follow the link again.`,
+    },
+    open,
+  );
+  if (chosen === open) {
+    await openSetting('backtrail.allowedOrigins');
+  }
+}
+
+async function agreed(link: Link): Promise<boolean> {
+  const open = 'Open';
+  const at = link.at === undefined ? '' : ` It asks to stand at ${link.at}.`;
+  const chosen = await vscode.window.showInformationMessage(
+    `Open crash ${link.crash} from ${link.origin}?`,
+    { modal: true, detail: `A link asks for it. The trace is downloaded, and opened in the debugger.${at}` },
+    open,
+  );
+  return chosen === open;
+}
+
+function fetched(link: Link, file: string): Thenable<void> {
+  const limit = vscode.workspace.getConfiguration(DEBUG_TYPE).get<number>('downloadLimit', 2048) * 2 ** 20;
+  const options = {
+    location: vscode.ProgressLocation.Notification,
+    title: `Downloading crash ${link.crash}`,
+    cancellable: true,
+  };
+  return vscode.window.withProgress(options, async (progress, token) => {
+    const abort = new AbortController();
+    token.onCancellationRequested(() => abort.abort());
+    let shown = 0;
+    let reportedAt = 0;
+    await download({
+      address: addressOf(link),
+      file,
+      limit,
+      ...(link.sha256 === undefined ? {} : { sha256: link.sha256 }),
+      signal: abort.signal,
+      progress: (bytes, total) => {
+        const now = Date.now();
+        if (now - reportedAt < 100) {
+          return;
+        }
+        reportedAt = now;
+        const percent = total === undefined || total === 0 ? 0 : (100 * bytes) / total;
+        const message = total === undefined ? size(bytes) : `${size(bytes)} of ${size(total)}`;
+        progress.report({ message, increment: percent - shown });
+        shown = percent;
+      },
+    });
+  });
+}

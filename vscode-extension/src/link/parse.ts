@@ -1,0 +1,158 @@
+/**
+ * Links to crashes: `vscode://backtrail.backtrail/open?j=<base64url of JSON>`.
+ *
+ * A link comes from anybody. It names a crash on a server, never a path of this machine or a command; whatever
+ * is not exactly as described is refused as a whole.
+ */
+
+/** What a link says. */
+export interface Link {
+  /** Scheme, host and port, as `https://crash.example.com`. */
+  origin: string;
+  /** Which crash of that server. */
+  crash: string;
+  /** Where to stand. */
+  at?: string;
+  /** The digest of the file, in lower case. */
+  sha256?: string;
+}
+
+/** A link, or the sentence that says why it is none. */
+export type Parsed = { link: Link } | { problem: string };
+
+/** The longest JSON that is looked at, in bytes. */
+const LONGEST = 4096;
+const KEYS = new Set(['v', 'origin', 'crash', 'at', 'sha256']);
+const CRASH = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+const POSITION = /^[A-Za-z0-9@#.+:_-]{1,64}$/;
+const SHA256 = /^[0-9a-fA-F]{64}$/;
+const BASE64URL = /^[A-Za-z0-9_-]*$/;
+
+/** Reads the path and the query of a link, as VS Code hands them over: the query is decoded once already. */
+export function parseLink(path: string, query: string): Parsed {
+  if (path !== '/open') {
+    return { problem: 'it does not ask to open anything' };
+  }
+  if (query.length > 2 * LONGEST) {
+    return { problem: 'it is too long' };
+  }
+  const found = /^j=([^&=]*)={0,2}$/.exec(query);
+  const encoded = found?.[1];
+  if (encoded === undefined || encoded === '') {
+    return { problem: 'it has no single value j' };
+  }
+  return parseValue(encoded);
+}
+
+/** Reads the value `j`. */
+function parseValue(encoded: string): Parsed {
+  if (!BASE64URL.test(encoded)) {
+    return { problem: 'its value is no base64url' };
+  }
+  const bytes = Buffer.from(encoded, 'base64url');
+  if (bytes.length > LONGEST) {
+    return { problem: 'it is too long' };
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes));
+  } catch {
+    return { problem: 'its value is no JSON' };
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    return { problem: 'its value is no JSON object' };
+  }
+  return parseObject(new Map(Object.entries(value)));
+}
+
+function parseObject(value: Map<string, unknown>): Parsed {
+  // Its version first: a later one may have other keys.
+  if (value.get('v') !== 1) {
+    return { problem: 'it is of a version that this extension does not know' };
+  }
+  for (const key of value.keys()) {
+    if (!KEYS.has(key)) {
+      return { problem: 'it has a key that this extension does not know' };
+    }
+  }
+  const origin = value.get('origin');
+  const problem = originProblem(origin);
+  if (problem !== undefined || typeof origin !== 'string') {
+    return { problem: `its origin ${problem ?? 'is no text'}` };
+  }
+  const crash = value.get('crash');
+  if (typeof crash !== 'string' || !CRASH.test(crash)) {
+    return { problem: 'it names no crash' };
+  }
+  const at = value.get('at');
+  if (at !== undefined && (typeof at !== 'string' || !POSITION.test(at))) {
+    return { problem: 'its position is none' };
+  }
+  const sha256 = value.get('sha256');
+  if (sha256 !== undefined && (typeof sha256 !== 'string' || !SHA256.test(sha256))) {
+    return { problem: 'its digest is no SHA-256' };
+  }
+  return {
+    link: {
+      origin,
+      crash,
+      ...(at === undefined ? {} : { at }),
+      ...(sha256 === undefined ? {} : { sha256: sha256.toLowerCase() }),
+    },
+  };
+}
+
+/** Why a text is no origin that may be fetched from; `undefined`: it is one. */
+export function originProblem(origin: unknown): string | undefined {
+  if (typeof origin !== 'string' || origin.length > 300) {
+    return 'is no text';
+  }
+  // Before it is read as a URL: the reader drops tabs and newlines, and takes backslashes for slashes.
+  if (!/^[\x21-\x7e]+$/.test(origin) || origin.includes('\\')) {
+    return 'has characters that an origin cannot have';
+  }
+  let url: URL;
+  try {
+    url = new URL(origin);
+  } catch {
+    return 'is no address';
+  }
+  if (url.protocol !== 'https:' && url.protocol !== 'http:') {
+    return 'is neither https nor http';
+  }
+  // As it is spelt, it must be what the reader of URLs makes of it: no user, no path, no query, no default port,
+  // no upper case, no other spelling of an address in numbers.
+  if (url.origin !== origin) {
+    return 'is not written as scheme, host and port alone';
+  }
+  if (url.protocol === 'http:' && !isLoopback(url.hostname)) {
+    return 'is not https';
+  }
+  return undefined;
+}
+
+/** Whether a host of a URL, as its reader spells it, is this machine. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '[::1]' || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
+}
+
+/** Whether the user's setting allows an origin. Entries that are none count for nothing. */
+export function isAllowed(origin: string, allowed: unknown): boolean {
+  if (!Array.isArray(allowed) || originProblem(origin) !== undefined) {
+    return false;
+  }
+  // An entry may have been written with a slash at its end.
+  return allowed.some((entry) => typeof entry === 'string' && entry.trim().replace(/\/$/, '') === origin);
+}
+
+/** Where a link's crash is fetched from. */
+export function addressOf(link: Link): string {
+  return `${link.origin}/crash/${encodeURIComponent(link.crash)}.btz`;
+}
+
+/** The name of the file it is kept in; files of two origins never share one. */
+export function fileNameOf(link: Link): string {
+  const host = link.origin.replace(/^https?:\/\//, '').replace(/[^A-Za-z0-9.-]/g, '_');
+  const scheme = link.origin.startsWith('https:') ? 's' : 'p';
+  return `${host}_${scheme}_${link.crash}.btz`;
+}

@@ -1,0 +1,196 @@
+/** What the debug adapter `backtrail dap` takes and gives beside DAP: the types of docs/dap.md. */
+
+/** A time. Its numbers count nanoseconds or TSC ticks; 0 is the crash, or the end. */
+export interface Moment {
+  at: number;
+  /** Absent: not bounded. */
+  uncertainty?: number;
+  unit: 'ns' | 'ticks';
+  text: string;
+}
+
+/** A length: not less than `least`, not more than `most`. */
+export interface Length {
+  least: number;
+  most: number;
+  unit: Unit;
+  text: string;
+}
+
+export type Unit = 'ns' | 'ticks' | 'instructions';
+
+export interface Trace {
+  /** The same for every copy of this trace, and for no other. */
+  id: string;
+  name: string;
+  program?: string;
+  crash?: { threadId: number; signal: string; text: string };
+  notes: string[];
+  /** Older history is there and not decoded yet. */
+  isPartial: boolean;
+}
+
+export interface Where {
+  threadId: number;
+  position: string;
+  time?: Moment;
+  cpu?: number;
+  call?: string;
+  function?: string;
+  file?: string;
+  line?: number;
+  /** Says which end, where the position is at one. */
+  end?: string;
+}
+
+export interface Call {
+  call: string;
+  function: string;
+  file?: string;
+  line?: number;
+  /** Its first instruction. */
+  position: string;
+  instructions: number;
+  time?: Moment;
+  duration?: Length;
+  entered?: string;
+  left?: string;
+  /** How many calls it made. */
+  children: number;
+  /** Which of its parent's calls it is, from 0. */
+  number: number;
+  /** The position is in it, or in a call that it made. */
+  around: boolean;
+}
+
+export type ThreadState = 'ran' | 'offCpu' | 'both' | 'unknown' | 'gap';
+
+export interface TimelineSpan {
+  state: ThreadState;
+  from: number;
+  to: number;
+  cause?: string;
+}
+
+export interface TimelineCall {
+  level: number;
+  from: number;
+  to: number;
+  function: string;
+  call?: string;
+  position: string;
+  /** Stands for several calls, each shorter than a column. */
+  several: boolean;
+}
+
+export interface TimelineThread {
+  threadId: number;
+  name: string;
+  current: boolean;
+  crashed: boolean;
+  timed: boolean;
+  states: TimelineSpan[];
+  calls: TimelineCall[];
+  levels: number;
+}
+
+export interface Timeline {
+  unit: Unit;
+  /** Of the trace. */
+  begin: number;
+  end: number;
+  /** Of this answer. */
+  from: number;
+  to: number;
+  here?: { threadId: number; at: number };
+  crash?: { threadId: number; at: number; signal: string };
+  threads: TimelineThread[];
+}
+
+export interface LatencyBar {
+  from: number;
+  to: number;
+  calls: number;
+  uncertain: number;
+}
+
+export interface LatencyRow {
+  call?: string;
+  position: string;
+  threadId: number;
+  length: Length;
+  instructions: number;
+  time?: Moment;
+  caller?: string;
+}
+
+export interface Latency {
+  function: string;
+  unit: Unit;
+  /** Instructions are counted because the trace has no time for these calls. */
+  noTime: boolean;
+  calls: number;
+  measured: number;
+  unmeasured: { reason: string; calls: number }[];
+  spread?: { name: string; length: Length }[];
+  histogram: LatencyBar[];
+  rows: LatencyRow[];
+}
+
+export interface Bookmark {
+  name: string;
+  position: string;
+}
+
+export interface FunctionName {
+  name: string;
+  file?: string;
+  line?: number;
+}
+
+export interface Local {
+  name: string;
+  value: string;
+  unknown: boolean;
+}
+
+export interface Locals {
+  path?: string;
+  firstLine?: number;
+  line?: number;
+  variables: Local[];
+}
+
+type Step = { threadId?: number; granularity?: 'statement' | 'line' | 'instruction' };
+type Nothing = Record<string, never>;
+
+/** Every request of our own: what it takes, and what it gives. */
+export interface Requests {
+  'backtrail/reverseStepIn': [Step, Nothing];
+  'backtrail/reverseNext': [Step, Nothing];
+  'backtrail/reverseStepOut': [Step, Nothing];
+  'backtrail/goto': [{ to: string }, Nothing];
+  'backtrail/back': [Nothing, Nothing];
+  'backtrail/forward': [Nothing, Nothing];
+  'backtrail/runToCall': [{ function: string; direction?: 'backward' | 'forward'; threadId?: number }, Nothing];
+  'backtrail/trace': [Nothing, Trace];
+  'backtrail/where': [Nothing, Where];
+  'backtrail/calls': [
+    { threadId?: number; parent?: string; start?: number; count?: number },
+    { calls: Call[]; total: number },
+  ];
+  'backtrail/callPath': [{ threadId?: number }, { path: Call[] }];
+  'backtrail/timeline': [{ from?: number; to?: number; width?: number; depth?: number }, Timeline];
+  'backtrail/latency': [
+    { function: string; instructions?: boolean; sort?: 'time' | 'length'; start?: number; count?: number },
+    Latency,
+  ];
+  'backtrail/compare': [{ calls: [string, string] }, { text: string; comparison: object }];
+  'backtrail/bookmarks': [{ set?: Bookmark[]; remove?: string[] }, { bookmarks: Bookmark[] }];
+  'backtrail/functions': [{ filter?: string; count?: number }, { functions: FunctionName[]; more: boolean }];
+  'backtrail/coverage': [{ path: string }, { lines: { line: number; executions: number }[] }];
+  'backtrail/locals': [{ frameId: number }, Locals];
+}
+
+/** The most calls that one request for calls gives. */
+export const CALLS_AT_ONCE = 500;

@@ -1,0 +1,148 @@
+/** The Backtrail sessions that run, and which of them the user looks at. */
+
+import * as vscode from 'vscode';
+import type { Bookmark, Requests, Trace, Where } from './protocol';
+
+/** The debug type, as package.json registers it. */
+export const DEBUG_TYPE = 'backtrail';
+
+/** One debug session of ours. */
+export class Session {
+  /** What the adapter said of the trace, once it did. */
+  trace: Trace | undefined;
+  /** Where it last said that it stands. */
+  where: Where | undefined;
+
+  constructor(readonly debug: vscode.DebugSession) {}
+
+  /** Sends a request of our own. */
+  async request<Name extends keyof Requests>(name: Name, ...[given]: [Requests[Name][0]]): Promise<Requests[Name][1]> {
+    return (await this.debug.customRequest(name, given)) as Requests[Name][1];
+  }
+
+  /** The thread that the user looks at: that of the selected frame, else the one that moved last. */
+  get threadId(): number | undefined {
+    const item = vscode.debug.activeStackItem;
+    return item !== undefined && item.session.id === this.debug.id ? item.threadId : this.where?.threadId;
+  }
+}
+
+/** Knows every session of ours, and tells what happens in the active one. */
+export class Sessions implements vscode.Disposable {
+  private readonly sessions = new Map<string, Session>();
+  private readonly disposables: vscode.Disposable[] = [];
+  private shown: Session | undefined;
+
+  private readonly activeEmitter = new vscode.EventEmitter<Session | undefined>();
+  private readonly movedEmitter = new vscode.EventEmitter<Session>();
+  private readonly startedEmitter = new vscode.EventEmitter<Session>();
+  private readonly endedEmitter = new vscode.EventEmitter<Session>();
+  private readonly bookmarksEmitter = new vscode.EventEmitter<{ session: Session; bookmarks: Bookmark[] }>();
+
+  /** Another session is looked at now, or none. */
+  readonly onDidChangeActive = this.activeEmitter.event;
+  /** The active session stands elsewhere, or more of its history is decoded. */
+  readonly onDidMove = this.movedEmitter.event;
+  /** A session stopped for the first time: everything can be asked of it. */
+  readonly onDidStart = this.startedEmitter.event;
+  readonly onDidEnd = this.endedEmitter.event;
+  readonly onDidChangeBookmarks = this.bookmarksEmitter.event;
+
+  constructor() {
+    this.disposables.push(
+      this.activeEmitter,
+      this.movedEmitter,
+      this.startedEmitter,
+      this.endedEmitter,
+      this.bookmarksEmitter,
+      vscode.debug.onDidStartDebugSession((debug) => this.add(debug)),
+      vscode.debug.onDidTerminateDebugSession((debug) => this.remove(debug)),
+      vscode.debug.onDidChangeActiveDebugSession(() => this.choose()),
+      vscode.debug.onDidReceiveDebugSessionCustomEvent((event) => this.receive(event)),
+    );
+    if (vscode.debug.activeDebugSession !== undefined) {
+      this.add(vscode.debug.activeDebugSession);
+    }
+  }
+
+  /** The session that the user looks at. */
+  get active(): Session | undefined {
+    return this.shown;
+  }
+
+  dispose(): void {
+    vscode.Disposable.from(...this.disposables).dispose();
+  }
+
+  private add(debug: vscode.DebugSession): Session | undefined {
+    if (debug.type !== DEBUG_TYPE) {
+      return undefined;
+    }
+    let session = this.sessions.get(debug.id);
+    if (session === undefined) {
+      session = new Session(debug);
+      this.sessions.set(debug.id, session);
+      this.choose();
+    }
+    return session;
+  }
+
+  private remove(debug: vscode.DebugSession): void {
+    const session = this.sessions.get(debug.id);
+    if (session !== undefined) {
+      this.sessions.delete(debug.id);
+      this.endedEmitter.fire(session);
+      this.choose();
+    }
+  }
+
+  /** A session of ours that is active; else, when none is active at all, the newest of ours. */
+  private choose(): void {
+    const active = vscode.debug.activeDebugSession;
+    const chosen = active === undefined ? [...this.sessions.values()].at(-1) : this.sessions.get(active.id);
+    if (chosen !== this.shown) {
+      this.shown = chosen;
+      void vscode.commands.executeCommand('setContext', 'backtrail.active', chosen !== undefined);
+      this.activeEmitter.fire(chosen);
+    }
+  }
+
+  private receive(event: vscode.DebugSessionCustomEvent): void {
+    const session = this.add(event.session);
+    if (session === undefined) {
+      return;
+    }
+    if (event.event === 'backtrail/moved') {
+      const isFirst = session.where === undefined;
+      session.where = event.body as Where;
+      if (isFirst) {
+        void this.start(session);
+      } else if (session === this.shown) {
+        this.movedEmitter.fire(session);
+      }
+    } else if (event.event === 'backtrail/bookmarksChanged') {
+      const { bookmarks } = event.body as { bookmarks: Bookmark[] };
+      this.bookmarksEmitter.fire({ session, bookmarks });
+    }
+  }
+
+  private async start(session: Session): Promise<void> {
+    try {
+      session.trace = await session.request('backtrail/trace', {});
+    } catch {
+      // The views that need it do without.
+    }
+    this.startedEmitter.fire(session);
+    if (session === this.shown) {
+      this.movedEmitter.fire(session);
+    }
+  }
+}
+
+/** Says what a request failed with, unless the session is simply over. */
+export function report(error: unknown): void {
+  const text = error instanceof Error ? error.message : String(error);
+  if (text !== '' && !/^(Canceled|cancelled)$/i.test(text)) {
+    void vscode.window.showErrorMessage(text);
+  }
+}

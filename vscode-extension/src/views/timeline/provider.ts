@@ -1,0 +1,112 @@
+/** The timeline's view: hands the page what it asks the adapter for, the newest wish only. */
+
+import * as vscode from 'vscode';
+import { type Sessions, report } from '../../session';
+import { setPage } from '../html';
+import { DEPTH, type FromPage, type ToPage } from './messages';
+import { BODY, STYLE } from './page';
+
+type Wish = Extract<FromPage, { type: 'want' }>;
+
+/** Fills the view when it is shown. */
+export class TimelineView implements vscode.WebviewViewProvider, vscode.Disposable {
+  private view: vscode.WebviewView | undefined;
+  private wish: Wish | undefined;
+  private isAsking = false;
+  private readonly disposables: vscode.Disposable[];
+
+  constructor(
+    private readonly sessions: Sessions,
+    private readonly extension: vscode.Uri,
+  ) {
+    const command = (name: string, told: Extract<ToPage, { type: 'command' }>['command']) =>
+      vscode.commands.registerCommand(`backtrail.timeline.${name}`, () => this.tell({ type: 'command', command: told }));
+    this.disposables = [
+      vscode.window.registerWebviewViewProvider('backtrail.timeline', this, { webviewOptions: { retainContextWhenHidden: true } }),
+      sessions.onDidChangeActive(() => this.reset()),
+      sessions.onDidStart(() => this.reset()),
+      sessions.onDidMove(() => this.tell({ type: 'moved' })),
+      command('zoomIn', 'zoomIn'),
+      command('zoomOut', 'zoomOut'),
+      command('fit', 'fit'),
+      command('here', 'here'),
+    ];
+  }
+
+  dispose(): void {
+    vscode.Disposable.from(...this.disposables).dispose();
+  }
+
+  resolveWebviewView(view: vscode.WebviewView): void {
+    this.view = view;
+    view.onDidDispose(() => {
+      this.view = undefined;
+    });
+    view.onDidChangeVisibility(() => this.tell({ type: 'moved' }));
+    view.webview.onDidReceiveMessage((message: FromPage) => this.receive(message));
+    setPage(view.webview, this.extension, { title: 'Timeline', script: 'timeline.js', style: STYLE, body: BODY });
+  }
+
+  private tell(message: ToPage): void {
+    // A page that nobody sees asks again when it is seen.
+    if (this.view !== undefined && (this.view.visible || message.type === 'reset')) {
+      void this.view.webview.postMessage(message);
+    }
+  }
+
+  private reset(): void {
+    this.wish = undefined;
+    this.tell({ type: 'reset', isOpen: this.sessions.active?.where !== undefined });
+  }
+
+  private receive(message: FromPage): void {
+    switch (message.type) {
+      case 'ready':
+        this.reset();
+        break;
+      case 'want':
+        this.wish = message;
+        void this.ask();
+        break;
+      case 'goto':
+        this.sessions.active?.request('backtrail/goto', { to: message.to }).catch(report);
+        break;
+    }
+  }
+
+  /** Asks for one window at a time: wishes that are out of date before their turn are never sent. */
+  private async ask(): Promise<void> {
+    if (this.isAsking) {
+      return;
+    }
+    this.isAsking = true;
+    try {
+      for (let wish = this.wish; wish !== undefined; wish = this.wish) {
+        this.wish = undefined;
+        await this.answer(wish);
+      }
+    } finally {
+      this.isAsking = false;
+    }
+  }
+
+  private async answer({ request, from, to, width }: Wish): Promise<void> {
+    const session = this.sessions.active;
+    if (session?.where === undefined) {
+      return;
+    }
+    try {
+      const timeline = await session.request('backtrail/timeline', {
+        ...(from === undefined ? {} : { from }),
+        ...(to === undefined ? {} : { to }),
+        width,
+        depth: DEPTH,
+      });
+      if (session === this.sessions.active) {
+        this.tell({ type: 'data', request, timeline });
+      }
+    } catch (error) {
+      this.tell({ type: 'failed', request, text: error instanceof Error ? error.message : String(error) });
+    }
+  }
+}

@@ -1,0 +1,429 @@
+/** The timeline's page: keeps what the adapter told, draws it, and follows pointer and keys. */
+
+import type { Timeline } from '../../../protocol';
+import {
+  type Chosen,
+  type Direction,
+  type Hit,
+  LEVEL,
+  NAMES,
+  RULER,
+  type Track,
+  firstChosen,
+  heightOf,
+  hit,
+  neighbour,
+  tracks,
+} from '../layout';
+import type { FromPage, ToPage } from '../messages';
+import { type Span, bounds, pan, show, told, within, zoom } from '../window';
+import { draw } from './draw';
+import { STATE_NAMES, drawState, paint } from './paint';
+
+declare function acquireVsCodeApi(): { postMessage(message: FromPage): void };
+
+const vscode = acquireVsCodeApi();
+const element = <Kind extends HTMLElement>(id: string) => document.getElementById(id) as Kind;
+const stage = element<HTMLDivElement>('stage');
+const canvas = element<HTMLCanvasElement>('canvas');
+const context = canvas.getContext('2d') as CanvasRenderingContext2D;
+const tip = element<HTMLDivElement>('tip');
+const notice = element<HTMLDivElement>('notice');
+const spoken = element<HTMLDivElement>('spoken');
+
+/** How long the window must be still before it is asked for. */
+const STILL = 60;
+
+let colours = paint();
+let timeline: Timeline | undefined;
+let all: readonly Track[] = [];
+let span: Span | undefined;
+let scroll = 0;
+let chosen: Chosen | undefined;
+let request = 0;
+/** The request whose answer is shown. */
+let answered = 0;
+let timer: ReturnType<typeof setTimeout> | undefined;
+let frame = 0;
+/** Follow the position when it moves: until the user looks elsewhere. */
+let follows = false;
+/** Choose a call once its part of the trace is there. */
+let wanted: { threadId: number; time: number } | undefined;
+
+const inner = () => Math.max(stage.clientWidth - NAMES, 1);
+const limits = (of: Timeline) => bounds(of.begin, of.end);
+
+/** Asks for the window with half of it more at both sides, so that panning has something to show. */
+function want(delay: number): void {
+  clearTimeout(timer);
+  timer = setTimeout(() => {
+    request += 1;
+    const width = Math.min(inner(), 4096);
+    if (span === undefined || timeline === undefined) {
+      vscode.postMessage({ type: 'want', request, width });
+      return;
+    }
+    const half = (span.to - span.from) / 2;
+    const from = Math.max(Math.floor(span.from - half), timeline.begin);
+    const to = Math.min(Math.ceil(span.to + half), timeline.end);
+    const columns = Math.max(1, Math.round((width * (to - from)) / (span.to - span.from)));
+    vscode.postMessage({ type: 'want', request, from, to: Math.max(to, from + 1), width: columns });
+  }, delay);
+}
+
+function redraw(): void {
+  cancelAnimationFrame(frame);
+  frame = requestAnimationFrame(() => {
+    const scale = window.devicePixelRatio || 1;
+    const width = stage.clientWidth;
+    const height = stage.clientHeight;
+    if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
+      canvas.width = Math.round(width * scale);
+      canvas.height = Math.round(height * scale);
+    }
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    if (timeline === undefined || span === undefined) {
+      context.clearRect(0, 0, width, height);
+    } else {
+      draw(context, { timeline, tracks: all, span, scroll, chosen, width, height }, colours);
+    }
+  });
+}
+
+function setSpan(next: Span): void {
+  span = next;
+  want(STILL);
+  redraw();
+}
+
+function setScroll(next: number): void {
+  const most = Math.max(0, heightOf(all) + 12 - (stage.clientHeight - RULER));
+  scroll = Math.min(Math.max(next, 0), most);
+  redraw();
+}
+
+function take(next: Timeline, isNewest: boolean): void {
+  const before = timeline;
+  timeline = next;
+  all = tracks(next);
+  const sawAll = span === undefined || before === undefined || span.to - span.from >= (before.end - before.begin);
+  if (span === undefined || sawAll) {
+    // All is still all when more of it is decoded.
+    span = limits(next);
+  }
+  span = within(span, limits(next));
+  if (follows && isNewest && next.here !== undefined) {
+    const moved = show(span, { from: next.here.at, to: next.here.at }, limits(next));
+    if (moved.from !== span.from) {
+      span = moved;
+      want(0);
+    }
+    scrollTo(all.find(({ thread }) => thread.threadId === next.here?.threadId)?.top);
+    follows = false;
+  }
+  if (wanted !== undefined && isNewest) {
+    choose(firstChosen(all, wanted.threadId, wanted.time));
+    wanted = undefined;
+  }
+  setScroll(scroll);
+  notice.hidden = true;
+  redraw();
+}
+
+function scrollTo(top: number | undefined): void {
+  const seen = stage.clientHeight - RULER;
+  if (top !== undefined && (top < scroll || top + 2 * LEVEL > scroll + seen)) {
+    setScroll(top - seen / 3);
+  }
+}
+
+// What is said, in the tip and to screen readers.
+
+function described(found: Hit): string {
+  const unit = timeline?.unit ?? 'ns';
+  const { thread } = found.track;
+  const place = `thread ${thread.threadId} ${thread.name}${thread.current ? ', the current one' : ''}`;
+  const stretch = ({ from, to }: Span) => `${told(to - from, unit)}, from ${told(from, unit, (to - from) / 100)} to ${told(to, unit, (to - from) / 100)}`;
+  switch (found.kind) {
+    case 'call': {
+      const { call } = found;
+      const name = call.several ? `several calls, among them ${call.function}` : call.function;
+      return `${name}\n${stretch(call)}\n${place}, level ${call.level}${call.call === undefined ? '' : `, ${call.call}`} ${call.position}`;
+    }
+    case 'state':
+      return `${STATE_NAMES[found.span.state]}${found.span.cause === undefined ? '' : `: ${found.span.cause}`}\n${stretch(found.span)}\n${place}`;
+    case 'thread':
+      return place;
+  }
+}
+
+function say(text: string): void {
+  spoken.textContent = text;
+}
+
+function choose(next: Chosen | undefined): void {
+  chosen = next;
+  if (next === undefined || timeline === undefined || span === undefined) {
+    redraw();
+    return;
+  }
+  const track = all.find(({ thread }) => thread.threadId === next.threadId);
+  const call = track?.thread.calls.find(({ position, level }) => position === next.position && level === next.level);
+  if (track !== undefined && call !== undefined) {
+    say(`${described({ kind: 'call', track, call }).replaceAll('\n', ', ')}. Enter goes there.`);
+    scrollTo(track.calls + next.level * LEVEL);
+  }
+  const shown = show(span, next, limits(timeline));
+  if (shown.from !== span.from) {
+    setSpan(shown);
+  }
+  redraw();
+}
+
+// The pointer.
+
+let drag: { x: number; y: number; span: Span; scroll: number; moved: boolean } | undefined;
+
+function under(event: PointerEvent | WheelEvent): Hit | undefined {
+  const x = event.offsetX - NAMES;
+  const y = event.offsetY - RULER;
+  return span === undefined || x < 0 || y < 0 ? undefined : hit(all, x, y + scroll, span, inner());
+}
+
+canvas.addEventListener('pointerdown', (event) => {
+  if (span !== undefined && event.button === 0) {
+    drag = { x: event.clientX, y: event.clientY, span, scroll, moved: false };
+    canvas.setPointerCapture(event.pointerId);
+  }
+});
+
+canvas.addEventListener('pointermove', (event) => {
+  if (drag !== undefined && timeline !== undefined) {
+    const dx = event.clientX - drag.x;
+    const dy = event.clientY - drag.y;
+    if (drag.moved || Math.hypot(dx, dy) > 4) {
+      drag.moved = true;
+      tip.hidden = true;
+      canvas.style.cursor = 'grabbing';
+      setSpan(pan(drag.span, -dx / inner(), limits(timeline)));
+      setScroll(drag.scroll - dy);
+    }
+    return;
+  }
+  const found = under(event);
+  canvas.style.cursor = found?.kind === 'call' ? 'pointer' : 'default';
+  tip.hidden = found === undefined;
+  if (found !== undefined) {
+    tip.textContent = described(found);
+    const left = Math.min(event.offsetX + 12, stage.clientWidth - tip.offsetWidth - 4);
+    const below = event.offsetY + 18;
+    const fits = below + tip.offsetHeight < stage.clientHeight;
+    tip.style.left = `${Math.max(left, 0)}px`;
+    tip.style.top = `${fits ? below : Math.max(event.offsetY - tip.offsetHeight - 8, 0)}px`;
+  }
+});
+
+canvas.addEventListener('pointerup', (event) => {
+  const ended = drag;
+  drag = undefined;
+  canvas.style.cursor = 'default';
+  const found = under(event);
+  if (ended !== undefined && !ended.moved && found?.kind === 'call') {
+    const { call, track } = found;
+    choose({ threadId: track.thread.threadId, position: call.position, level: call.level, from: call.from, to: call.to });
+    vscode.postMessage({ type: 'goto', to: call.position });
+  }
+});
+
+canvas.addEventListener('pointercancel', () => (drag = undefined));
+canvas.addEventListener('pointerleave', () => (tip.hidden = true));
+
+canvas.addEventListener(
+  'wheel',
+  (event) => {
+    event.preventDefault();
+    if (span === undefined || timeline === undefined) {
+      return;
+    }
+    tip.hidden = true;
+    const lines = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
+    const down = event.deltaY * lines;
+    if (event.altKey || event.offsetX < NAMES) {
+      setScroll(scroll + down);
+    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      setSpan(pan(span, (event.deltaX * lines || down) / inner(), limits(timeline)));
+    } else {
+      const factor = Math.exp(Math.min(Math.max(down, -300), 300) / 400);
+      setSpan(zoom(span, (event.offsetX - NAMES) / inner(), factor, limits(timeline)));
+    }
+  },
+  { passive: false },
+);
+
+// The keys.
+
+function zoomBy(factor: number): void {
+  if (span === undefined || timeline === undefined) {
+    return;
+  }
+  const middle = chosen === undefined ? timeline.here?.at : (Math.max(chosen.from, span.from) + Math.min(chosen.to, span.to)) / 2;
+  const fraction = middle === undefined ? 0.5 : (middle - span.from) / (span.to - span.from);
+  setSpan(zoom(span, fraction >= 0 && fraction <= 1 ? fraction : 0.5, factor, limits(timeline)));
+  say(`The window is ${told(span.to - span.from, timeline.unit)} long.`);
+}
+
+function lookHere(): void {
+  if (timeline?.here !== undefined && span !== undefined) {
+    const { at, threadId } = timeline.here;
+    setSpan(show(span, { from: at, to: at }, limits(timeline)));
+    scrollTo(all.find(({ thread }) => thread.threadId === threadId)?.top);
+    wanted = { threadId, time: at };
+    say(`The position is at ${told(at, timeline.unit)}.`);
+  }
+}
+
+function lookAt(end: 'begin' | 'end'): void {
+  if (timeline !== undefined && span !== undefined) {
+    const time = timeline[end];
+    setSpan(within({ from: time - (span.to - span.from) / 2, to: time + (span.to - span.from) / 2 }, limits(timeline)));
+    say(`The ${end === 'begin' ? 'beginning' : 'end'} of the trace, ${told(time, timeline.unit)}.`);
+  }
+}
+
+function arrow(direction: Direction): void {
+  if (timeline === undefined || span === undefined) {
+    return;
+  }
+  if (chosen === undefined) {
+    const threadId = timeline.here?.threadId;
+    const at = timeline.here?.at;
+    const time = at !== undefined && at >= span.from && at <= span.to ? at : (span.from + span.to) / 2;
+    choose(firstChosen(all, threadId, time));
+    return;
+  }
+  const next = neighbour(all, chosen, direction);
+  if (next !== undefined) {
+    choose(next);
+  } else if (direction === 'left' || direction === 'right') {
+    setSpan(pan(span, direction === 'left' ? -0.25 : 0.25, limits(timeline)));
+    say('No more calls here: the window is moved.');
+  } else {
+    say('No call there.');
+  }
+}
+
+const KEYS: Record<string, () => void> = {
+  ArrowLeft: () => arrow('left'),
+  ArrowRight: () => arrow('right'),
+  ArrowUp: () => arrow('up'),
+  ArrowDown: () => arrow('down'),
+  '+': () => zoomBy(0.5),
+  '=': () => zoomBy(0.5),
+  '-': () => zoomBy(2),
+  0: () => timeline && setSpan(limits(timeline)),
+  Home: () => lookAt('begin'),
+  End: () => lookAt('end'),
+  h: lookHere,
+  PageUp: () => setScroll(scroll - stage.clientHeight / 2),
+  PageDown: () => setScroll(scroll + stage.clientHeight / 2),
+  Enter: () => chosen && vscode.postMessage({ type: 'goto', to: chosen.position }),
+  Escape: () => choose(undefined),
+};
+
+canvas.addEventListener('keydown', (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) {
+    return;
+  }
+  const isArrow = event.key === 'ArrowLeft' || event.key === 'ArrowRight';
+  if (event.shiftKey && isArrow && span !== undefined && timeline !== undefined) {
+    setSpan(pan(span, event.key === 'ArrowLeft' ? -0.1 : 0.1, limits(timeline)));
+  } else {
+    const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (act === undefined) {
+      return;
+    }
+    act();
+  }
+  event.preventDefault();
+  event.stopPropagation();
+});
+
+canvas.addEventListener('focus', () => {
+  const current = all.find(({ thread }) => thread.current)?.thread;
+  say(`Timeline with ${all.length} thread${all.length === 1 ? '' : 's'}${current === undefined ? '' : `, now in thread ${current.threadId} ${current.name}`}.`);
+});
+
+// What the extension tells.
+
+window.addEventListener('message', ({ data }: MessageEvent<ToPage>) => {
+  switch (data.type) {
+    case 'reset':
+      timeline = undefined;
+      span = undefined;
+      chosen = undefined;
+      all = [];
+      scroll = 0;
+      follows = false;
+      notice.hidden = false;
+      notice.textContent = data.isOpen ? 'Reading the trace…' : 'The threads of a trace on one clock, as soon as one is open.';
+      if (data.isOpen) {
+        want(0);
+      }
+      redraw();
+      break;
+    case 'data':
+      // An answer that is not the newest is good enough until that comes.
+      if (data.request > answered) {
+        answered = data.request;
+        take(data.timeline, data.request === request);
+      }
+      break;
+    case 'failed':
+      if (data.request === request) {
+        timeline = undefined;
+        notice.hidden = false;
+        notice.textContent = data.text;
+        redraw();
+      }
+      break;
+    case 'moved':
+      follows = true;
+      want(0);
+      break;
+    case 'command':
+      ({ zoomIn: () => zoomBy(0.5), zoomOut: () => zoomBy(2), fit: () => timeline && setSpan(limits(timeline)), here: lookHere })[data.command]();
+      break;
+  }
+});
+
+function legend(): void {
+  const place = element<HTMLDivElement>('legend');
+  place.replaceChildren();
+  for (const state of ['ran', 'offCpu', 'both', 'unknown', 'gap'] as const) {
+    const sample = document.createElement('canvas');
+    sample.className = 'sample';
+    sample.width = 44;
+    sample.height = 24;
+    sample.setAttribute('aria-hidden', 'true');
+    const drawing = sample.getContext('2d');
+    if (drawing !== null) {
+      drawing.scale(2, 2);
+      drawState(drawing, state, 0, 0, 22, 12, colours);
+    }
+    const label = document.createElement('span');
+    label.append(sample, STATE_NAMES[state]);
+    place.append(label);
+  }
+}
+
+new ResizeObserver(() => {
+  want(STILL);
+  setScroll(scroll);
+}).observe(stage);
+new MutationObserver(() => {
+  colours = paint();
+  legend();
+  redraw();
+}).observe(document.body, { attributes: true, attributeFilter: ['class', 'data-vscode-theme-id'] });
+legend();
+vscode.postMessage({ type: 'ready' });

@@ -1,0 +1,112 @@
+/** The colours and patterns of the timeline, out of VS Code's theme. */
+
+import type { ThreadState } from '../../../protocol';
+
+/** What is drawn with. */
+export interface Paint {
+  text: string;
+  dim: string;
+  background: string;
+  line: string;
+  cursor: string;
+  crash: string;
+  focus: string;
+  /** Set where the theme wants every box to have an edge. */
+  edge: string | undefined;
+  calls: string[];
+  states: Record<ThreadState, string>;
+  font: string;
+}
+
+/** Reads the theme as it is now. */
+export function paint(): Paint {
+  const style = getComputedStyle(document.body);
+  const colour = (name: string, otherwise: string) => style.getPropertyValue(`--vscode-${name}`).trim() || otherwise;
+  const text = colour('foreground', '#888');
+  const edge = style.getPropertyValue('--vscode-contrastBorder').trim();
+  const blue = colour('charts-blue', '#3794ff');
+  const green = colour('charts-green', '#89d185');
+  return {
+    text,
+    dim: colour('descriptionForeground', text),
+    background: colour('panel-background', colour('editor-background', 'transparent')),
+    line: colour('editorIndentGuide-background1', colour('panel-border', '#8884')),
+    cursor: colour('charts-orange', '#d18616'),
+    crash: colour('charts-red', '#f14c4c'),
+    focus: colour('focusBorder', '#007fd4'),
+    edge: edge === '' ? undefined : edge,
+    calls: [blue, green, colour('charts-yellow', '#cca700'), colour('charts-purple', '#b180d7'), colour('charts-orange', '#d18616')],
+    states: {
+      ran: green,
+      offCpu: blue,
+      both: green,
+      unknown: colour('descriptionForeground', '#888'),
+      gap: colour('charts-red', '#f14c4c'),
+    },
+    font: `${style.getPropertyValue('--vscode-font-size') || '13px'} ${style.getPropertyValue('--vscode-font-family') || 'sans-serif'}`,
+  };
+}
+
+/** What a state is called. */
+export const STATE_NAMES: Record<ThreadState, string> = {
+  ran: 'ran',
+  offCpu: 'off the processor',
+  both: 'ran and waited',
+  unknown: 'unknown: no time stamp tells',
+  gap: 'history is missing',
+};
+
+/** Draws a state: each has a shape of its own beside its colour. */
+export function drawState(context: CanvasRenderingContext2D, state: ThreadState, x: number, y: number, width: number, height: number, with_: Paint): void {
+  const colour = with_.states[state];
+  context.save();
+  context.beginPath();
+  context.rect(x, y, width, height);
+  context.clip();
+  context.fillStyle = colour;
+  context.strokeStyle = colour;
+  context.lineWidth = 1;
+  switch (state) {
+    case 'ran':
+      context.fillRect(x, y, width, height);
+      break;
+    case 'offCpu':
+      context.fillRect(x, y + height - 4, width, 4);
+      break;
+    case 'both':
+      context.fillRect(x, y + height - 4, width, 4);
+      slanted(context, x, y, width, height, 5, 1);
+      break;
+    case 'unknown':
+      context.setLineDash([2, 3]);
+      context.beginPath();
+      context.moveTo(x, y + height / 2);
+      context.lineTo(x + width, y + height / 2);
+      context.stroke();
+      break;
+    case 'gap':
+      slanted(context, x, y, width, height, 6, 1);
+      slanted(context, x, y, width, height, 6, -1);
+      break;
+  }
+  context.restore();
+}
+
+function slanted(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, apart: number, way: 1 | -1): void {
+  context.beginPath();
+  // The pattern hangs at the page, not at the box: neighbours join.
+  for (let at = Math.floor((x - height) / apart) * apart; at < x + width + height; at += apart) {
+    context.moveTo(at, way > 0 ? y + height : y);
+    context.lineTo(at + height, way > 0 ? y : y + height);
+  }
+  context.stroke();
+}
+
+/** The colour of a function's calls: always the same for a name. */
+export function callColour(name: string, with_: Paint): string {
+  let hash = 2166136261;
+  for (let index = 0; index < name.length; index += 1) {
+    hash = Math.imul(hash ^ name.charCodeAt(index), 16777619);
+  }
+  return with_.calls[(hash >>> 0) % with_.calls.length] ?? with_.text;
+}

@@ -1,0 +1,119 @@
+/** The timeline's maths: its window, and where things are drawn. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Timeline, TimelineCall } from '../src/protocol';
+import { LEVEL, STATES, firstChosen, hit, neighbour, tracks } from '../src/views/timeline/layout';
+import { SHORTEST, bounds, pan, pixel, show, ticks, timeAt, told, within, zoom } from '../src/views/timeline/window';
+
+const LIMITS = { from: -1000, to: 1000 };
+
+test('zooming keeps the time under the pointer where it is', () => {
+  const before = { from: -400, to: 400 };
+  for (const fraction of [0, 0.25, 0.5, 1]) {
+    for (const factor of [0.5, 0.9, 1.1]) {
+      const after = zoom(before, fraction, factor, LIMITS);
+      const time = (span: { from: number; to: number }) => span.from + fraction * (span.to - span.from);
+      assert.ok(Math.abs(time(after) - time(before)) < 1e-9);
+      assert.ok(Math.abs(after.to - after.from - 800 * factor) < 1e-9);
+    }
+  }
+});
+
+test('no window leaves the trace or is shorter than can be seen', () => {
+  assert.deepEqual(zoom({ from: -400, to: 400 }, 0.5, 100, LIMITS), LIMITS);
+  assert.equal(Math.round(zoom({ from: 0, to: 10 }, 0.5, 1e-9, LIMITS).to - zoom({ from: 0, to: 10 }, 0.5, 1e-9, LIMITS).from), SHORTEST);
+  assert.deepEqual(pan({ from: 0, to: 500 }, 10, LIMITS), { from: 500, to: 1000 });
+  assert.deepEqual(pan({ from: 0, to: 500 }, -10, LIMITS), { from: -1000, to: -500 });
+  const tiny = within({ from: 5, to: 5 }, { from: 5, to: 5 });
+  assert.ok(tiny.to > tiny.from);
+  const whole = bounds(7, 7);
+  assert.ok(whole.to > whole.from);
+});
+
+test('zooming in and out a thousand times at random stays within bounds', () => {
+  let span = { ...LIMITS };
+  for (let round = 0; round < 1000; round += 1) {
+    span = round % 3 === 0 ? pan(span, Math.sin(round), LIMITS) : zoom(span, Math.abs(Math.cos(round)), round % 2 === 0 ? 0.3 : 2.5, LIMITS);
+    assert.ok(span.from >= LIMITS.from - 1e-6 && span.to <= LIMITS.to + 1e-6 && span.to - span.from >= SHORTEST - 1e-6);
+  }
+});
+
+test('the window moves only when what is wanted is not in it', () => {
+  const span = { from: 0, to: 100 };
+  assert.equal(show(span, { from: 50, to: 50 }, LIMITS), span);
+  assert.equal(show(span, { from: 20, to: 60 }, LIMITS), span);
+  const moved = show(span, { from: 500, to: 510 }, LIMITS);
+  assert.ok(moved.from < 500 && moved.to > 510 && moved.to - moved.from === 100);
+});
+
+test('pixels and times are each other’s inverse', () => {
+  const span = { from: -3, to: 17 };
+  assert.equal(pixel(timeAt(123, span, 500), span, 500), 123);
+});
+
+test('ticks are round and not too close', () => {
+  for (const length of [9, 1000, 12345, 7.7e11]) {
+    const span = { from: -length, to: 0 };
+    const { at, step } = ticks(span, 1000, 100);
+    assert.ok(at.length >= 2 && at.length <= 11, `${length}: ${at.length}`);
+    assert.match(String(step), /^[125]0*$|^0\.0*[125]$/);
+  }
+});
+
+test('times are told with their units', () => {
+  assert.equal(told(-1_500_000, 'ns'), '-1.500 ms');
+  assert.equal(told(0, 'ns'), '0 ns');
+  assert.equal(told(2_000_000_000, 'ns', 1e9), '2 s');
+  assert.equal(told(1234567, 'ticks'), '1,234,567 ticks');
+  assert.equal(told(12, 'instructions'), '12 instr.');
+});
+
+const call = (level: number, from: number, to: number, name = 'f'): TimelineCall => ({
+  level, from, to, function: name, position: `t1#${from + 1000}`, several: false,
+});
+
+const TIMELINE: Timeline = {
+  unit: 'ns', begin: -1000, end: 0, from: -1000, to: 0,
+  threads: [
+    { threadId: 1, name: 'a', current: true, crashed: true, timed: true, levels: 2,
+      states: [{ state: 'ran', from: -1000, to: -500 }, { state: 'gap', from: -500, to: 0, cause: 'overflow' }],
+      calls: [call(0, -1000, 0, 'main'), call(1, -900, -800), call(1, -700, -600), call(1, -400, -399.5)] },
+    { threadId: 2, name: 'b', current: false, crashed: false, timed: true, levels: 1, states: [], calls: [call(0, -300, -100, 'worker')] },
+  ],
+};
+
+test('what is under the pointer is found', () => {
+  const all = tracks(TIMELINE);
+  const span = { from: -1000, to: 0 };
+  const first = all[0];
+  assert.ok(first !== undefined);
+  const kind = (x: number, y: number) => hit(all, x, y, span, 1000)?.kind;
+  assert.equal(kind(10, 3), 'state');
+  const found = hit(all, 150, first.calls + LEVEL + 2, span, 1000);
+  assert.ok(found?.kind === 'call' && found.call.from === -900);
+  const thin = hit(all, 601.5, first.calls + LEVEL + 2, span, 1000);
+  assert.ok(thin?.kind === 'call' && thin.call.from === -400);
+  assert.equal(kind(250, first.calls + LEVEL + 2), 'thread');
+  assert.equal(kind(10, 10_000), undefined);
+  assert.ok(first.calls > STATES);
+});
+
+test('arrow keys go from call to call, and from thread to thread', () => {
+  const all = tracks(TIMELINE);
+  const start = firstChosen(all, 1, -850);
+  assert.equal(start?.from, -900);
+  assert.ok(start !== undefined);
+  const right = neighbour(all, start, 'right');
+  assert.equal(right?.from, -700);
+  assert.equal(neighbour(all, start, 'left'), undefined);
+  const up = neighbour(all, start, 'up');
+  assert.deepEqual([up?.level, up?.from], [0, -1000]);
+  assert.ok(up !== undefined);
+  assert.equal(neighbour(all, up, 'up'), undefined);
+  assert.equal(neighbour(all, up, 'down')?.level, 1);
+  const below = neighbour(all, start, 'down');
+  assert.deepEqual([below?.threadId, below?.level], [2, 0]);
+  assert.equal(firstChosen(all, 9, -200)?.threadId, 1);
+  assert.equal(firstChosen([], 1, 0), undefined);
+});

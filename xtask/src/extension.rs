@@ -1,0 +1,59 @@
+//! `cargo xtask package-extension`: checks, tests and packages the extension for VS Code.
+
+use crate::node::Node;
+use crate::{Failure, packages, readers, shell};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where its sources are.
+const FOLDER: &str = "vscode-extension";
+/// The lock file by which npm has installed there, and the one to install by.
+const INSTALLED: &str = "vscode-extension/node_modules/.xtask-lock.json";
+const LOCK: &str = "vscode-extension/package-lock.json";
+
+/// Leaves the package at `target/backtrail.vsix`, and says so.
+pub fn run() -> Result<(), Failure> {
+    packages::ensure(&[packages::READERS])?;
+    let package = package()?;
+    println!("The extension is at {}.", package.display());
+    Ok(())
+}
+
+/// Makes the package.
+pub fn package() -> Result<PathBuf, Failure> {
+    let node = Node::among(&readers::python()?);
+    install(&node)?;
+    for script in ["check", "test", "bundle"] {
+        npm(&node, &["run", "--silent", script])?;
+    }
+    let made = Path::new(FOLDER).join("dist/backtrail.vsix");
+    let package = shell::target().join("backtrail.vsix");
+    fs::create_dir_all(shell::target())
+        .and_then(|()| fs::copy(&made, &package))
+        .map_err(|error| format!("cannot copy {} to {}: {error}", made.display(), package.display()))?;
+    Ok(package)
+}
+
+/// Installs exactly what the lock file says, unless that is there.
+fn install(node: &Node) -> Result<(), Failure> {
+    let wanted = fs::read(LOCK).map_err(|error| format!("cannot read {LOCK}: {error}"))?;
+    if fs::read(INSTALLED).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    // No package runs code of its own when it is installed.
+    npm(
+        node,
+        &[
+            "ci",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--loglevel=error",
+        ],
+    )?;
+    fs::write(INSTALLED, wanted).map_err(|error| format!("cannot write {INSTALLED}: {error}"))
+}
+
+fn npm(node: &Node, arguments: &[&str]) -> Result<(), Failure> {
+    shell::run(node.npm()?.args(arguments).current_dir(FOLDER))
+}
