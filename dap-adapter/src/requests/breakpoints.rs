@@ -232,7 +232,7 @@ fn has_code(debuggee: &mut Debuggee, at: u64, watch: &Watch<'_>) -> Result<bool>
         return Ok(true);
     }
     let here = debuggee.frame(None)?;
-    let read = debuggee.from_frame(here, watch, |navigator| memory::read(navigator, at, 1, watch))?;
+    let read = debuggee.look_from(here, watch, |navigator| memory::read(navigator, at, 1, watch))?;
     Ok(!read.bytes.is_empty())
 }
 
