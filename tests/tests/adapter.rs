@@ -3,13 +3,13 @@
 
 mod support;
 
-use backtrail_tests::backtrail::command;
+use backtrail_tests::backtrail::{backtrail, command};
 use backtrail_tests::programs::{Variant, find};
 use backtrail_tests::random::Random;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use support::Bundle;
@@ -207,7 +207,12 @@ struct Adapter {
 
 impl Adapter {
     fn start() -> Self {
+        Self::start_with(|command| command)
+    }
+
+    fn start_with(prepare: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let mut command = command().unwrap();
+        prepare(&mut command);
         command.arg("dap").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -376,4 +381,83 @@ fn what_is_no_trace_is_refused_in_a_sentence() {
         assert_eq!(adapter.ask("threads", json!({}))["success"], false);
     }
     adapter.end();
+}
+
+/// Serves the folder over TLS, and prints the port.
+const SERVER: &str = "
+import http.server, ssl
+server = http.server.HTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain('server.pem', 'server.key')
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print(server.server_port, flush=True)
+server.serve_forever()
+";
+
+/// An authority, and a server's certificate by it.
+const CERTIFICATES: &str = "
+openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=authority \
+    -addext basicConstraints=critical,CA:TRUE
+openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost
+printf 'subjectAltName=DNS:localhost\\nextendedKeyUsage=serverAuth\\n' > names
+openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 2 -extfile names
+";
+
+#[test]
+fn a_trace_is_fetched_over_https_from_who_is_trusted() {
+    let there = |program: &str| Command::new(program).arg("--help").output().is_ok();
+    if !there("openssl") || !there("python3") {
+        eprintln!("skipped: no openssl or no python3");
+        return;
+    }
+    let bundle = Bundle::recorded(find("ledger").unwrap(), Variant::Pie, &["--full"]).0;
+    let folder = tempfile::tempdir().unwrap();
+    let packed = folder.path().join("ledger.btz");
+    let pack = [
+        "pack".as_ref(),
+        bundle.path.as_os_str(),
+        "-o".as_ref(),
+        packed.as_os_str(),
+    ];
+    let _ = backtrail(pack).unwrap().exited(0);
+    let made = Command::new("sh")
+        .args(["-ec", CERTIFICATES])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let mut server = Command::new("python3");
+    server.args(["-c", SERVER]).current_dir(folder.path());
+    server.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut server = server.spawn().unwrap();
+    let mut port = String::new();
+    BufReader::new(server.stdout.take().unwrap())
+        .read_line(&mut port)
+        .unwrap();
+    let address = format!("https://localhost:{}/ledger.btz", port.trim());
+    let launch = |authority: Option<&str>, bundle: &str| {
+        let mut adapter = Adapter::start_with(|command| match authority {
+            Some(file) => command.env("SSL_CERT_FILE", folder.path().join(file)),
+            None => command.env_remove("SSL_CERT_FILE"),
+        });
+        let answer = adapter.ask("launch", json!({ "bundle": bundle }));
+        adapter.end();
+        answer
+    };
+    let unknown = launch(None, &address);
+    let known = launch(Some("ca.pem"), &address);
+    let other = launch(Some("ca.pem"), &address.replace("localhost", "127.0.0.1"));
+    let missing = launch(Some("ca.pem"), &format!("{address}.no"));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(known["success"], true, "{known}");
+    assert!(
+        unknown["message"].as_str().unwrap().contains("UnknownIssuer"),
+        "{unknown}"
+    );
+    assert!(
+        other["message"].as_str().unwrap().contains("certificate"),
+        "{other}"
+    );
+    assert!(missing["message"].as_str().unwrap().contains("404"), "{missing}");
 }

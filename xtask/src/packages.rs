@@ -101,6 +101,11 @@ pub const TEST: &[Need] = &[
     ),
     wish("python3-pip", Sign::Tool("pip3"), "installs what opens exports"),
     wish(
+        "openssl",
+        Sign::Tool("openssl"),
+        "makes certificates: a trace is fetched over HTTPS",
+    ),
+    wish(
         "linux-perf",
         Sign::Tool("perf"),
         "records and reads perf.data files",

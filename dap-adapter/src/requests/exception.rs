@@ -8,7 +8,10 @@ use backtrail_debugger::output::Text;
 use backtrail_debugger::{commands, signal};
 use backtrail_decoder::Watch;
 
-/// The signal, the address, and why, with all that the opening view tells.
+/// As many frames as are shown below what happened.
+const FRAMES: usize = 20;
+
+/// The signal, the address, and why, with the stack; the source is in the client's editor already.
 pub fn info(adapter: &mut Adapter, _: Ignored, watch: &Watch<'_>) -> Result<ExceptionInfoResponseBody> {
     let debuggee = adapter.debuggee()?;
     let tid = debuggee.navigator.position().tid();
@@ -22,7 +25,8 @@ pub fn info(adapter: &mut Adapter, _: Ignored, watch: &Watch<'_>) -> Result<Exce
     let cause = signal::cause(crash.signal, crash.code);
     let described = signal::describe(&crash);
     let mut text = Text::plain();
-    commands::execute(&mut debuggee.navigator, "crash", watch)?.render(&mut text);
+    let backtrace = format!("backtrace {FRAMES}");
+    commands::execute(&mut debuggee.navigator, &backtrace, watch)?.render(&mut text);
     Ok(ExceptionInfoResponseBody {
         exception_id: signal::name(crash.signal),
         break_mode: ExceptionBreakMode::Always,
