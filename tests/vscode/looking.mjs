@@ -73,7 +73,7 @@ export const looking = [
       await here.first().waitFor();
       const before = await bench.position();
       await here.first().click();
-      const after = await bench.moves(() => bench.page.keyboard.press('Control+F11'));
+      const after = await bench.moves(() => bench.page.keyboard.press('Shift+F11'));
       const index = (position) => Number(position.split('#')[1]);
       assert.equal(index(after), index(before) - 1);
       await bench.picture('disassembly-back');

@@ -25,10 +25,10 @@ export const moving = [
       await bench.at(first);
       await bench.tool('Step Back');
       await bench.at(call);
-      await bench.page.keyboard.press('Control+F10');
+      await bench.page.keyboard.press('Shift+F10');
       await bench.at(lineOf('at < ORDERS; at++'));
       // Before that line came the end of the call before.
-      await bench.page.keyboard.press('Control+F11');
+      await bench.page.keyboard.press('Shift+F11');
       await bench.at(lineOf('return checksum(bread->name);') + 1);
       await bench.tool('Reverse Step Into');
       await bench.at(lineOf('return sum & 1023;') + 1);
@@ -43,7 +43,7 @@ export const moving = [
       assert.equal(await until('the crash', () => bench.position(), (now) => now === atCrash), atCrash);
       await bench.tool('Back: Undo Move');
       await bench.at(lineOf('at < ORDERS; at++'));
-      await bench.page.keyboard.press('Control+Alt+F11');
+      await bench.page.keyboard.press('Alt+Shift+F11');
       await bench.at(crash);
       assert.notEqual(beginning, atCrash);
     },
