@@ -3,7 +3,7 @@
 use crate::codec;
 use crate::protocol::message::{Event, Outgoing, Request, Response};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -45,7 +45,8 @@ impl Outbox {
             success: false,
             command: request.command.clone(),
             message: Some(message.to_owned()),
-            body: shown.map(|error| serde_json::json!({ "error": error })),
+            // The protocol has a body in every failure.
+            body: Some(shown.map_or_else(|| json!({}), |error| json!({ "error": error }))),
         }));
     }
 

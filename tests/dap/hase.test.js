@@ -6,6 +6,7 @@ const { clients } = require('./lib/client');
 
 describe('a crash from hardware', () => {
   const client = clients(() => ({ bundle: process.env.HASE }));
+  const { it } = client;
 
   const go = (command, more) => client().move(command, { threadId: client().threadId, ...more });
 

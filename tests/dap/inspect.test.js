@@ -6,6 +6,7 @@ const { clients } = require('./lib/client');
 
 describe('at a position', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
+  const { it } = client;
 
   const go = (command, more) => client().move(command, { threadId: client().threadId, ...more });
   const evaluate = (expression, context, more) => client().ask('evaluate', { expression, context, ...more });
@@ -223,7 +224,7 @@ describe('at a position', () => {
     it('are of functions and names', async () => {
       for (const [text, wanted] of [
         ['break sett', 'settle'],
-        ['print order_c', 'order_count'],
+        ['run-to-call 1 of medi', 'median_balance'],
       ]) {
         const targets = await complete(text);
         const texts = targets.map((target) => target.text ?? target.label);
@@ -241,9 +242,9 @@ describe('at a position', () => {
       const start = target.start - 1;
       const line = typed.slice(0, start) + (target.text ?? target.label) + typed.slice(start + target.length);
       assert.equal(line.trim(), 'break settle');
-      const odd = 'print "🧪" == order_c';
-      const behind = (await complete(odd)).find(({ label, text }) => (text ?? label).includes('order_count'));
-      assert.equal(odd.slice(behind.start - 1, behind.start - 1 + behind.length), 'order_c');
+      const odd = 'break 🧪 sett';
+      const behind = (await complete(odd)).find(({ label, text }) => (text ?? label).includes('settle'));
+      assert.equal(odd.slice(behind.start - 1, behind.start - 1 + behind.length), 'sett');
     });
 
     it('of nonsense are none', async () => {

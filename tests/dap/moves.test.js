@@ -9,6 +9,7 @@ const source = () => ({ path: file('ledger.c') });
 
 describe('moves', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
+  const { it } = client;
 
   const go = (command, more) => client().move(command, { threadId: client().threadId, ...more });
   const position = async () => (await client().ask('backtrail/where')).position;
@@ -93,6 +94,8 @@ describe('moves', () => {
     }
     await go('backtrail/reverseStepOut');
     assert.match((await client().frame()).name, /^main/);
+    // It is in the middle of a line, at the call: from there on, by lines.
+    await go('next');
     const over = await position();
     await go('next');
     await go('backtrail/reverseNext');

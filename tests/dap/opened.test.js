@@ -7,22 +7,17 @@ const fs = require('node:fs');
 const http = require('node:http');
 const path = require('node:path');
 const { Client } = require('./lib/client');
+const { scenarios } = require('./lib/scenario');
 
 const packed = fs.readFileSync(process.env.PACKED);
 const sha256 = crypto.createHash('sha256').update(packed).digest('hex');
 
 describe('opened', () => {
   let client;
-  beforeEach(async () => {
-    client = await new Client().start();
-  });
-  afterEach(async function () {
-    if (this.currentTest.isFailed()) {
-      client.stopAdapter();
-    } else {
-      await client.end();
-    }
-  });
+  const it = scenarios(
+    () => new Client().start(),
+    (begun) => (client = begun),
+  );
 
   it('is a packed trace, the same as the bundle', async () => {
     await client.launch({ bundle: process.env.PACKED });
@@ -95,7 +90,7 @@ describe('opened', () => {
       const bundle = (name) => `${origin}/${name}.btz`;
       for (const [args, expected] of [
         [{ bundle: bundle('ledger'), sha256: '0'.repeat(64) }, /SHA-256|digest/i],
-        [{ bundle: bundle('ledger'), sha256: 'many' }, /sha256|digits/i],
+        [{ bundle: bundle('ledger'), sha256: 'many' }, /many/],
         [{ bundle: bundle('elsewhere') }, /example\.com/],
         [{ bundle: bundle('round') }, /redirect/i],
         [{ bundle: bundle('nowhere') }, /404/],

@@ -6,22 +6,17 @@ const fs = require('node:fs');
 const net = require('node:net');
 const { spawn } = require('node:child_process');
 const { Client } = require('./lib/client');
+const { scenarios } = require('./lib/scenario');
 const { file, line } = require('./lib/source');
 
 const bundle = process.env.LEDGER;
 
 describe('a session', () => {
   let client;
-  beforeEach(async () => {
-    client = await new Client().start();
-  });
-  afterEach(async function () {
-    if (this.currentTest.isFailed()) {
-      client.stopAdapter();
-    } else {
-      await client.end();
-    }
-  });
+  const it = scenarios(
+    () => new Client().start(),
+    (begun) => (client = begun),
+  );
 
   it('tells at initialize what it can do', async () => {
     const begin = process.hrtime.bigint();
@@ -144,9 +139,7 @@ describe('a session', () => {
 
   it('begins again where it began', async () => {
     await client.launch({ bundle });
-    if (!client.capabilities.supportsRestartRequest) {
-      return;
-    }
+    assert.equal(client.capabilities.supportsRestartRequest, true);
     await client.move('stepBack', { threadId: client.threadId });
     const stop = await client.move('restart', {});
     assert.equal(stop.reason, client.first.reason);
@@ -155,7 +148,7 @@ describe('a session', () => {
 
   it('terminates, and says so once', async () => {
     await client.launch({ bundle });
-    assert.equal(client.capabilities.supportsTerminateRequest ?? false, true);
+    assert.equal(client.capabilities.supportsTerminateRequest, true);
     const terminated = client.event('terminated');
     await client.ask('terminate', {});
     await terminated;

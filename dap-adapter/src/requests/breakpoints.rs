@@ -9,7 +9,9 @@ use crate::protocol::types::{
     SetFunctionBreakpointsArguments, SetInstructionBreakpointsArguments, Source, SourceBreakpoint,
 };
 use backtrail_debugger::breakpoint::Message;
+use backtrail_debugger::values::memory;
 use backtrail_decoder::Watch;
+use backtrail_pt::Avma;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -149,6 +151,10 @@ pub fn set_instruction(
             breakpoints.push(refused(format!("\"{instruction_reference}\" is no address")));
             continue;
         };
+        if !has_code(debuggee, at, watch)? {
+            breakpoints.push(refused(format!("there is no code at {at:#x}")));
+            continue;
+        }
         let wanted = Wanted {
             location: format!("*{at:#x}"),
             condition: condition.as_deref(),
@@ -216,6 +222,18 @@ pub fn line_with_code(debuggee: &Debuggee, file: &str, line: u32) -> Option<u32>
     let processes = debuggee.navigator.session().processes().iter();
     let found = processes.flat_map(|process| process.symbols.addresses_of_line(file, line));
     found.map(|found| found.line).min()
+}
+
+/// Whether something can have been executed at an address: in a module, or in what a program wrote itself.
+fn has_code(debuggee: &mut Debuggee, at: u64, watch: &Watch<'_>) -> Result<bool> {
+    let processes = debuggee.navigator.session().processes().iter();
+    let mut modules = processes.filter_map(|process| process.symbols.module_at(Avma(at)));
+    if modules.next().is_some() {
+        return Ok(true);
+    }
+    let here = debuggee.frame(None)?;
+    let read = debuggee.look_from(here, watch, |navigator| memory::read(navigator, at, 1, watch))?;
+    Ok(!read.bytes.is_empty())
 }
 
 /// Deletes all that the client set on a kind of thing.

@@ -20,17 +20,45 @@ pub fn completions(
         .line
         .map_or(0, |line| usize::try_from(line.saturating_sub(1)).unwrap_or(0));
     let text = arguments.text.split('\n').nth(line).unwrap_or(&arguments.text);
-    let before: String = text.chars().take(column).collect();
-    let (begin, found) = complete(&debuggee.navigator, &before);
-    let start = before.get(..begin).map_or(0, |word| word.chars().count());
-    let length = before.chars().count().saturating_sub(start);
+    let before = cut(text, column);
+    let (begin, found) = complete(&debuggee.navigator, before);
+    let start = before.get(..begin).map_or(0, units);
+    let length = units(before).saturating_sub(start);
     let targets = found.into_iter().map(|label| CompletionItem {
         label,
-        start: Some(start as i64),
+        start: Some(start as i64 + first),
         length: Some(length as i64),
         ..CompletionItem::default()
     });
     Ok(CompletionsResponseBody {
         targets: targets.collect(),
     })
+}
+
+/// How long the protocol says that a text is: in code units of UTF-16.
+fn units(text: &str) -> usize {
+    text.encode_utf16().count()
+}
+
+/// The text before a column, from 0.
+fn cut(text: &str, column: usize) -> &str {
+    let mut length = 0;
+    let end = text.char_indices().find(|&(_, letter)| {
+        length += letter.len_utf16();
+        length > column
+    });
+    text.get(..end.map_or(text.len(), |(at, _)| at)).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_count_units_of_utf16() {
+        for (column, before) in [(0, ""), (1, "a"), (2, "a"), (3, "a🧪"), (4, "a🧪b"), (9, "a🧪b")] {
+            assert_eq!(cut("a🧪b", column), before);
+        }
+        assert_eq!(units("a🧪b"), 4);
+    }
 }

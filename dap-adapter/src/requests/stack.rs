@@ -74,19 +74,23 @@ pub fn stack_trace(
             ..StackFrame::default()
         });
     }
-    let mut total = start + frames.len() + usize::from(more);
     let beyond = match (&stack.unknown_beyond, left) {
         (_, true) => Some("where it was at this time is unknown: this is where it was left".to_owned()),
         (Some(why), _) => Some(why.clone()),
         (None, _) => None,
     };
-    if let Some(why) = beyond.filter(|_| !more && frames.len() < levels) {
-        let id = debuggee.handles.frame(FrameKey {
-            position,
-            number: stack.frames.len(),
-        });
-        frames.push(label(id, why));
+    // The last line of the stack says why there are no more frames; it counts as one of them.
+    let last = stack.frames.len();
+    let mut total = last;
+    if let Some(why) = beyond.filter(|_| !more) {
         total += 1;
+        if (start..wanted).contains(&last) {
+            let id = debuggee.handles.frame(FrameKey {
+                position,
+                number: last,
+            });
+            frames.push(label(id, why));
+        }
     }
     Ok(StackTraceResponseBody {
         stack_frames: frames,

@@ -4,6 +4,7 @@
 const assert = require('node:assert/strict');
 const { DebugClient } = require('@vscode/debugadapter-testsupport');
 const { Checker } = require('./messages');
+const { scenarios } = require('./scenario');
 
 /** How long anything may take before it is taken for lost. No test is about time. */
 const LOST = 60_000;
@@ -155,29 +156,27 @@ class Client extends DebugClient {
       assert.equal(await this.exited, 0, 'exit status');
     }
     this.isOver = true;
-    this.stopAdapter();
     assert.deepEqual(this.checker.faults, []);
     assert.deepEqual([...this.checker.open.values()], [], 'requests without an answer');
   }
+
+  /** Whatever happened, nothing of it is left. */
+  kill() {
+    this.stopAdapter();
+  }
 }
 
-/** Each test of the suite has a client of its own, which is ended and checked behind it. */
-function clients(context, launch) {
+/** The client of the test that runs, launched so; tests are made by its `it`. */
+function clients(launch) {
   let client;
-  beforeEach(async function () {
-    client = await new Client().start();
-    if (launch) {
-      await client.launch(launch());
-    }
-  });
-  afterEach(async function () {
-    if (this.currentTest.isFailed()) {
-      client.stopAdapter();
-    } else {
-      await client.end();
-    }
-  });
-  return () => client;
+  const begin = async () => {
+    const begun = await new Client().start();
+    await begun.launch(launch());
+    return begun;
+  };
+  const current = () => client;
+  current.it = scenarios(begin, (begun) => (client = begun));
+  return current;
 }
 
 module.exports = { Client, clients };

@@ -118,16 +118,20 @@ class Raw {
     return stop.body;
   }
 
+  /** Ends the session, unless that has ended by itself. */
   async end() {
-    await this.ask('disconnect', {});
-    assert.equal(await this.exited, 0, 'exit status');
-    this.check();
-  }
-
-  check() {
+    if (!this.isOver) {
+      await this.ask('disconnect', {});
+      assert.equal(await this.exited, 0, 'exit status');
+    }
+    this.isOver = true;
     assert.deepEqual(this.checker.faults, []);
     assert.deepEqual([...this.checker.open.values()], [], 'requests without an answer');
     assert.equal(this.errors, '');
+  }
+
+  kill() {
+    this.program.kill();
   }
 }
 
