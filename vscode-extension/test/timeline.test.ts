@@ -3,8 +3,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Timeline, TimelineCall } from '../src/protocol';
+import { described } from '../src/views/timeline/describe';
 import { LEVEL, STATES, firstChosen, hit, neighbour, tracks } from '../src/views/timeline/layout';
-import { SHORTEST, bounds, pan, pixel, show, ticks, timeAt, told, within, zoom } from '../src/views/timeline/window';
+import { SHORTEST, bounds, pan, pixel, show, stillAt, ticks, timeAt, told, within, zoom } from '../src/views/timeline/window';
 
 const LIMITS = { from: -1000, to: 1000 };
 
@@ -37,6 +38,15 @@ test('zooming in and out a thousand times at random stays within bounds', () => 
     span = round % 3 === 0 ? pan(span, Math.sin(round), LIMITS) : zoom(span, Math.abs(Math.cos(round)), round % 2 === 0 ? 0.3 : 2.5, LIMITS);
     assert.ok(span.from >= LIMITS.from - 1e-6 && span.to <= LIMITS.to + 1e-6 && span.to - span.from >= SHORTEST - 1e-6);
   }
+});
+
+test('keys zoom around what is chosen, the position, or the middle', () => {
+  const span = { from: 0, to: 100 };
+  assert.equal(stillAt(span, { from: 10, to: 30 }, 50), 0.2);
+  assert.equal(stillAt(span, { from: -10, to: 30 }, 40), 0.4);
+  assert.equal(stillAt(span, { from: 0, to: 100 }, 40), 0.4);
+  assert.equal(stillAt(span, undefined, 101), 0.5);
+  assert.equal(stillAt(span, undefined, undefined), 0.5);
 });
 
 test('the window moves only when what is wanted is not in it', () => {
@@ -116,4 +126,13 @@ test('arrow keys go from call to call, and from thread to thread', () => {
   assert.deepEqual([below?.threadId, below?.level], [2, 0]);
   assert.equal(firstChosen(all, 9, -200)?.threadId, 1);
   assert.equal(firstChosen([], 1, 0), undefined);
+});
+
+test('what reaches out of the window is told as cut off', () => {
+  const [track] = tracks(TIMELINE);
+  const [main] = TIMELINE.threads[0]?.calls ?? [];
+  assert.ok(track !== undefined && main !== undefined);
+  const found = { kind: 'call' as const, track, call: main };
+  assert.match(described(found, TIMELINE), /^main\n1\.000 µs, from -1\.00 µs to 0 ns\nthread 1 a, the current one, level 0 t1#0$/);
+  assert.match(described(found, { ...TIMELINE, begin: -5000, end: 70 }), /more than 1\.000 µs, from before -1\.00 µs to after 0 ns/);
 });

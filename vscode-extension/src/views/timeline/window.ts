@@ -33,6 +33,16 @@ export function zoom(span: Span, fraction: number, factor: number, limits: Span)
   return within({ from: still - fraction * length, to: still + (1 - fraction) * length }, limits);
 }
 
+/** The part of the window that keeps its place when keys zoom: what is chosen if all of it is seen, else the position. */
+export function stillAt(span: Span, chosen: Span | undefined, here: number | undefined): number {
+  const length = span.to - span.from;
+  const isSeen = (at: number | undefined) => at !== undefined && at >= span.from && at <= span.to;
+  const isChosen =
+    chosen !== undefined && isSeen(chosen.from) && isSeen(chosen.to) && chosen.to - chosen.from < length * 0.9;
+  const middle = isChosen ? (chosen.from + chosen.to) / 2 : here;
+  return middle !== undefined && isSeen(middle) ? (middle - span.from) / length : 0.5;
+}
+
 /** Moves the window by a part of its length. */
 export function pan(span: Span, fraction: number, limits: Span): Span {
   const by = fraction * (span.to - span.from);

@@ -15,10 +15,12 @@ import {
   neighbour,
   tracks,
 } from '../layout';
+import { described } from '../describe';
 import type { FromPage, ToPage } from '../messages';
-import { type Span, bounds, pan, show, told, within, zoom } from '../window';
+import { type Span, bounds, pan, show, stillAt, told, within, zoom } from '../window';
 import { draw } from './draw';
-import { STATE_NAMES, drawState, paint } from './paint';
+import { legend } from './legend';
+import { paint } from './paint';
 
 declare function acquireVsCodeApi(): { postMessage(message: FromPage): void };
 
@@ -142,32 +144,6 @@ function scrollTo(top: number | undefined): void {
 
 // What is said, in the tip and to screen readers.
 
-function described(found: Hit): string {
-  const unit = timeline?.unit ?? 'ns';
-  const { thread } = found.track;
-  const place = `thread ${thread.threadId} ${thread.name}${thread.current ? ', the current one' : ''}`;
-  // What reaches beyond what was asked for is told cut off.
-  const begins = timeline !== undefined && timeline.from > timeline.begin ? timeline.from : -Infinity;
-  const ends = timeline !== undefined && timeline.to < timeline.end ? timeline.to : Infinity;
-  const stretch = ({ from, to }: Span) => {
-    const [before, after] = [from <= begins ? 'before ' : '', to >= ends ? 'after ' : ''];
-    const least = before === '' && after === '' ? '' : 'more than ';
-    const exact = (to - from) / 100;
-    return `${least}${told(to - from, unit)}, from ${before}${told(from, unit, exact)} to ${after}${told(to, unit, exact)}`;
-  };
-  switch (found.kind) {
-    case 'call': {
-      const { call } = found;
-      const name = call.several ? `several calls, among them ${call.function}` : call.function;
-      return `${name}\n${stretch(call)}\n${place}, level ${call.level}${call.call === undefined ? '' : `, ${call.call}`} ${call.position}`;
-    }
-    case 'state':
-      return `${STATE_NAMES[found.span.state]}${found.span.cause === undefined ? '' : `: ${found.span.cause}`}\n${stretch(found.span)}\n${place}`;
-    case 'thread':
-      return place;
-  }
-}
-
 function say(text: string): void {
   spoken.textContent = text;
 }
@@ -181,7 +157,7 @@ function choose(next: Chosen | undefined): void {
   const track = all.find(({ thread }) => thread.threadId === next.threadId);
   const call = track?.thread.calls.find(({ position, level }) => position === next.position && level === next.level);
   if (track !== undefined && call !== undefined) {
-    say(`${described({ kind: 'call', track, call }).replaceAll('\n', ', ')}. Enter goes there.`);
+    say(`${described({ kind: 'call', track, call }, timeline).replaceAll('\n', ', ')}. Enter goes there.`);
     scrollTo(track.calls + next.level * LEVEL);
   }
   const shown = show(span, next, limits(timeline));
@@ -225,7 +201,7 @@ canvas.addEventListener('pointermove', (event) => {
   canvas.style.cursor = found?.kind === 'call' ? 'pointer' : 'default';
   tip.hidden = found === undefined;
   if (found !== undefined) {
-    tip.textContent = described(found);
+    tip.textContent = timeline === undefined ? '' : described(found, timeline);
     const left = Math.min(event.offsetX + 12, stage.clientWidth - tip.offsetWidth - 4);
     const below = event.offsetY + 18;
     const fits = below + tip.offsetHeight < stage.clientHeight;
@@ -273,22 +249,11 @@ canvas.addEventListener(
 
 // The keys.
 
-/** The part of the window that keeps its place when keys zoom: the chosen call if all of it is seen, else the position. */
-function stillAt({ from, to }: Span): number {
-  const isSeen = (at: number | undefined) => at !== undefined && at >= from && at <= to;
-  const here = timeline?.here?.at;
-  const middle =
-    chosen !== undefined && isSeen(chosen.from) && isSeen(chosen.to) && chosen.to - chosen.from < (to - from) * 0.9
-      ? (chosen.from + chosen.to) / 2
-      : here;
-  return middle !== undefined && isSeen(middle) ? (middle - from) / (to - from) : 0.5;
-}
-
 function zoomBy(factor: number): void {
   if (span === undefined || timeline === undefined) {
     return;
   }
-  setSpan(zoom(span, stillAt(span), factor, limits(timeline)));
+  setSpan(zoom(span, stillAt(span, chosen, timeline.here?.at), factor, limits(timeline)));
   say(`The window is ${told(span.to - span.from, timeline.unit)} long.`);
 }
 
@@ -422,34 +387,14 @@ window.addEventListener('message', ({ data }: MessageEvent<ToPage>) => {
   }
 });
 
-function legend(): void {
-  const place = element<HTMLDivElement>('legend');
-  place.replaceChildren();
-  for (const state of ['ran', 'offCpu', 'both', 'unknown', 'gap'] as const) {
-    const sample = document.createElement('canvas');
-    sample.className = 'sample';
-    sample.width = 44;
-    sample.height = 24;
-    sample.setAttribute('aria-hidden', 'true');
-    const drawing = sample.getContext('2d');
-    if (drawing !== null) {
-      drawing.scale(2, 2);
-      drawState(drawing, state, 0, 0, 22, 12, colours);
-    }
-    const label = document.createElement('span');
-    label.append(sample, STATE_NAMES[state]);
-    place.append(label);
-  }
-}
-
 new ResizeObserver(() => {
   want(STILL);
   setScroll(scroll);
 }).observe(stage);
 new MutationObserver(() => {
   colours = paint();
-  legend();
+  legend(colours);
   redraw();
 }).observe(document.body, { attributes: true, attributeFilter: ['class', 'data-vscode-theme-id'] });
-legend();
+legend(colours);
 vscode.postMessage({ type: 'ready' });

@@ -47,15 +47,6 @@ export function paint(): Paint {
   };
 }
 
-/** What a state is called. */
-export const STATE_NAMES: Record<ThreadState, string> = {
-  ran: 'ran',
-  offCpu: 'off the processor',
-  both: 'ran and waited',
-  unknown: 'unknown: no time stamp tells',
-  gap: 'history is missing',
-};
-
 /** Draws a state: each has a shape of its own beside its colour. */
 export function drawState(context: CanvasRenderingContext2D, state: ThreadState, x: number, y: number, width: number, height: number, with_: Paint): void {
   const colour = with_.states[state];

@@ -1,0 +1,45 @@
+/** What is said of a place in the timeline, in its tip and to screen readers. */
+
+import type { ThreadState, Timeline } from '../../protocol';
+import type { Hit } from './layout';
+import { type Span, told } from './window';
+
+/** What a state is called. */
+export const STATE_NAMES: Record<ThreadState, string> = {
+  ran: 'ran',
+  offCpu: 'off the processor',
+  both: 'ran and waited',
+  unknown: 'unknown: no time stamp tells',
+  gap: 'history is missing',
+};
+
+/** Some lines on what was found. */
+export function described(found: Hit, timeline: Timeline): string {
+  const { thread } = found.track;
+  const place = `thread ${thread.threadId} ${thread.name}${thread.current ? ', the current one' : ''}`;
+  switch (found.kind) {
+    case 'call': {
+      const { call } = found;
+      const name = call.several ? `several calls, among them ${call.function}` : call.function;
+      const named = call.call === undefined ? '' : `, ${call.call}`;
+      return `${name}\n${stretch(call, timeline)}\n${place}, level ${call.level}${named} ${call.position}`;
+    }
+    case 'state': {
+      const { span } = found;
+      const cause = span.cause === undefined ? '' : `: ${span.cause}`;
+      return `${STATE_NAMES[span.state]}${cause}\n${stretch(span, timeline)}\n${place}`;
+    }
+    case 'thread':
+      return place;
+  }
+}
+
+/** What reaches beyond what was asked for is told cut off. */
+function stretch({ from, to }: Span, timeline: Timeline): string {
+  const before = timeline.from > timeline.begin && from <= timeline.from ? 'before ' : '';
+  const after = timeline.to < timeline.end && to >= timeline.to ? 'after ' : '';
+  const least = before === '' && after === '' ? '' : 'more than ';
+  const exact = (to - from) / 100;
+  const { unit } = timeline;
+  return `${least}${told(to - from, unit)}, from ${before}${told(from, unit, exact)} to ${after}${told(to, unit, exact)}`;
+}
