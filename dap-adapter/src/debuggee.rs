@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::handles::{FrameKey, Handles};
+use crate::own::siblings::Siblings;
 use crate::requests::breakpoints::Table;
 use crate::sources::Sources;
 use backtrail_debugger::meanwhile::{Meanwhile, meanwhile};
@@ -25,6 +26,8 @@ pub struct Debuggee {
     pub home: Position,
     /// The measured calls that were asked for last.
     pub latencies: Option<crate::own::latency::Kept>,
+    /// Lists of calls that were asked for.
+    pub siblings: Siblings,
     /// What was downloaded lives as long as this.
     pub _downloaded: Option<TempPath>,
 }

@@ -7,7 +7,7 @@ use crate::{own, requests};
 use backtrail_decoder::Watch;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Does a request.
 ///
@@ -97,6 +97,11 @@ impl Call<'_, '_> {
         };
         let arguments = A::deserialize(&self.request.arguments).map_err(wrong)?;
         let body = function(self.adapter, arguments, self.watch)?;
-        serde_json::to_value(body).map_err(|error| Failure::Cannot(error.to_string()))
+        let body = serde_json::to_value(body).map_err(|error| Failure::Cannot(error.to_string()))?;
+        // Our own requests always have a body.
+        Ok(match body {
+            Value::Null if self.request.command.starts_with("backtrail/") => json!({}),
+            body => body,
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! The call tree, page by page.
 
+use super::siblings::Siblings;
 use super::time::{Length, Moment};
 use crate::adapter::Adapter;
 use crate::debuggee::Debuggee;
@@ -10,6 +11,7 @@ use backtrail_debugger::{Error, Navigator};
 use backtrail_decoder::{CallId, Watch};
 use backtrail_pt::Tid;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// No more calls are told at once.
 const MOST: usize = 500;
@@ -63,8 +65,9 @@ pub struct Page {
 pub fn calls(adapter: &mut Adapter, arguments: CallsArguments, watch: &Watch<'_>) -> Result<Page> {
     let debuggee = adapter.debuggee()?;
     let tid = debuggee.tid(arguments.thread_id.map(|id| id as i64))?;
+    let siblings = &debuggee.siblings;
     let page = debuggee.navigator.with_earlier(watch, |navigator| {
-        let tree = Tree::new(navigator, tid, watch)?;
+        let tree = Tree::new(navigator, siblings, tid, watch)?;
         let parent = arguments
             .parent
             .as_deref()
@@ -72,11 +75,12 @@ pub fn calls(adapter: &mut Adapter, arguments: CallsArguments, watch: &Watch<'_>
             .transpose()?;
         let count = arguments.count.unwrap_or(MOST).min(MOST);
         let start = arguments.start.unwrap_or(0);
-        let page = tree.siblings(parent).skip(start).take(count).enumerate();
-        let calls = page.map(|(at, id)| tree.call(id, start + at));
+        let all = tree.siblings(parent);
+        let page = all.iter().enumerate().skip(start).take(count);
+        let calls = page.map(|(number, &id)| tree.call(id, number));
         Ok(Page {
             calls: calls.collect::<backtrail_debugger::Result<_>>()?,
-            total: tree.siblings(parent).count(),
+            total: all.len(),
         })
     });
     Ok(page?)
@@ -100,17 +104,16 @@ pub struct Path {
 pub fn path(adapter: &mut Adapter, arguments: PathArguments, watch: &Watch<'_>) -> Result<Path> {
     let debuggee = adapter.debuggee()?;
     let tid = debuggee.tid(arguments.thread_id.map(|id| id as i64))?;
+    let siblings = &debuggee.siblings;
     let path = debuggee.navigator.with_earlier(watch, |navigator| {
-        let tree = Tree::new(navigator, tid, watch)?;
+        let tree = Tree::new(navigator, siblings, tid, watch)?;
         let mut ids = tree.around.clone();
         ids.reverse();
         let mut parent = None;
         let mut path = Vec::new();
         for id in ids {
-            let number = tree
-                .siblings(parent)
-                .position(|sibling| sibling == id)
-                .unwrap_or(0);
+            // In order, as all calls are.
+            let number = tree.siblings(parent).binary_search(&id).unwrap_or(0);
             path.push(tree.call(id, number)?);
             parent = Some(id);
         }
@@ -122,13 +125,19 @@ pub fn path(adapter: &mut Adapter, arguments: PathArguments, watch: &Watch<'_>) 
 /// The calls of a thread, as seen from where it is.
 struct Tree<'a> {
     calls: Calls<'a>,
+    lists: &'a Siblings,
     thread: &'a Thread,
     /// The calls around the position, the innermost first.
     around: Vec<CallId>,
 }
 
 impl<'a> Tree<'a> {
-    fn new(navigator: &'a Navigator, tid: Tid, watch: &Watch<'_>) -> backtrail_debugger::Result<Self> {
+    fn new(
+        navigator: &'a Navigator,
+        lists: &'a Siblings,
+        tid: Tid,
+        watch: &Watch<'_>,
+    ) -> backtrail_debugger::Result<Self> {
         let thread = navigator.session().thread(tid)?;
         let calls = Calls::of_all(navigator.session(), thread, watch)?;
         let forest = calls.forest();
@@ -138,6 +147,7 @@ impl<'a> Tree<'a> {
             .unwrap_or_default();
         Ok(Self {
             calls,
+            lists,
             thread,
             around,
         })
@@ -148,12 +158,8 @@ impl<'a> Tree<'a> {
     }
 
     /// The calls that one made; without one, those that history begins with.
-    fn siblings(&self, parent: Option<CallId>) -> Box<dyn Iterator<Item = CallId> + '_> {
-        let forest = self.calls.forest();
-        match parent {
-            Some(parent) => Box::new(forest.children(parent)),
-            None => Box::new(forest.roots()),
-        }
+    fn siblings(&self, parent: Option<CallId>) -> Arc<[CallId]> {
+        self.lists.of(self.thread.tid, self.calls.forest(), parent)
     }
 
     fn call(&self, id: CallId, number: usize) -> backtrail_debugger::Result<Call> {
@@ -169,7 +175,7 @@ impl<'a> Tree<'a> {
             duration: view.duration.map(Length::from),
             entered: view.entered,
             left: view.left,
-            children: self.calls.forest().children(id).count(),
+            children: self.siblings(Some(id)).len(),
             number,
             around: self.around.contains(&id),
         })

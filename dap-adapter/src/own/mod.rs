@@ -9,5 +9,6 @@ pub mod latency;
 pub mod locals;
 pub mod motion;
 pub mod place;
+pub mod siblings;
 pub mod time;
 pub mod timeline;

@@ -7,6 +7,7 @@ use crate::fetch;
 use crate::handles::Handles;
 use crate::own::bookmarks::Bookmark;
 use crate::own::motion;
+use crate::own::siblings::Siblings;
 use crate::sources::Sources;
 use crate::stopped;
 use backtrail_debugger::{Navigator, OpenOptions, Session};
@@ -72,6 +73,7 @@ pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'
         sources: Sources::default(),
         breakpoints: crate::requests::breakpoints::Table::default(),
         latencies: None,
+        siblings: Siblings::default(),
         _downloaded: downloaded,
     });
     for note in notes {
