@@ -44,6 +44,8 @@ fn run(file: &str, bundles: &[(&str, &Path)]) {
             "120000",
             "--reporter",
             "spec",
+            // A test that failed may leave a session behind.
+            "--exit",
         ])
         .arg(scenarios)
         .env("NODE_PATH", packages.join("node_modules"))
