@@ -15,6 +15,16 @@ export class Session {
 
   constructor(readonly debug: vscode.DebugSession) {}
 
+  /**
+   * Older history is being decoded in the background.
+   *
+   * A request that needs all of it would keep the adapter from everything else until it is there: what nobody has asked
+   * for waits.
+   */
+  get isPartial(): boolean {
+    return this.trace?.isPartial === true;
+  }
+
   /** Sends a request of our own. */
   async request<Name extends keyof Requests>(name: Name, ...[given]: [Requests[Name][0]]): Promise<Requests[Name][1]> {
     return (await this.debug.customRequest(name, given)) as Requests[Name][1];
@@ -35,6 +45,7 @@ export class Sessions implements vscode.Disposable {
 
   private readonly activeEmitter = new vscode.EventEmitter<Session | undefined>();
   private readonly movedEmitter = new vscode.EventEmitter<Session>();
+  private readonly decodedEmitter = new vscode.EventEmitter<Session>();
   private readonly startedEmitter = new vscode.EventEmitter<Session>();
   private readonly endedEmitter = new vscode.EventEmitter<Session>();
   private readonly bookmarksEmitter = new vscode.EventEmitter<{ session: Session; bookmarks: Bookmark[] }>();
@@ -43,6 +54,8 @@ export class Sessions implements vscode.Disposable {
   readonly onDidChangeActive = this.activeEmitter.event;
   /** The active session stands elsewhere, or more of its history is decoded. */
   readonly onDidMove = this.movedEmitter.event;
+  /** All history of the active session is decoded now; calls may have other names. */
+  readonly onDidDecode = this.decodedEmitter.event;
   /** A session stopped for the first time: everything can be asked of it. */
   readonly onDidStart = this.startedEmitter.event;
   readonly onDidEnd = this.endedEmitter.event;
@@ -52,6 +65,7 @@ export class Sessions implements vscode.Disposable {
     this.disposables.push(
       this.activeEmitter,
       this.movedEmitter,
+      this.decodedEmitter,
       this.startedEmitter,
       this.endedEmitter,
       this.bookmarksEmitter,
@@ -120,18 +134,33 @@ export class Sessions implements vscode.Disposable {
       } else if (session === this.shown) {
         this.movedEmitter.fire(session);
       }
+      if (!isFirst && session.isPartial) {
+        void this.lookAgain(session);
+      }
     } else if (event.event === 'backtrail/bookmarksChanged') {
       const { bookmarks } = event.body as { bookmarks: Bookmark[] };
       this.bookmarksEmitter.fire({ session, bookmarks });
     }
   }
 
-  private async start(session: Session): Promise<void> {
+  /** Whether all is decoded by now. */
+  private async lookAgain(session: Session): Promise<void> {
+    await this.readTrace(session);
+    if (!session.isPartial && session === this.shown) {
+      this.decodedEmitter.fire(session);
+    }
+  }
+
+  private async readTrace(session: Session): Promise<void> {
     try {
       session.trace = await session.request('backtrail/trace', {});
     } catch {
       // The views that need it do without.
     }
+  }
+
+  private async start(session: Session): Promise<void> {
+    await this.readTrace(session);
     this.startedEmitter.fire(session);
     if (session === this.shown) {
       this.movedEmitter.fire(session);

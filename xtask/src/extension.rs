@@ -35,7 +35,7 @@ pub fn package() -> Result<PathBuf, Failure> {
 }
 
 /// Installs exactly what the lock file says, unless that is there.
-fn install(node: &Node) -> Result<(), Failure> {
+pub fn install(node: &Node) -> Result<(), Failure> {
     let wanted = fs::read(LOCK).map_err(|error| format!("cannot read {LOCK}: {error}"))?;
     if fs::read(INSTALLED).is_ok_and(|installed| installed == wanted) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `readers`, `package-extension`, `protocol`, `tidy`, `fuzz`, `guard`, `bench`.
+//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `readers`, `package-extension`, `protocol`, `vscode`, `screenshots`, `tidy`, `fuzz`, `guard`, `bench`.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -11,9 +11,11 @@ mod node;
 mod packages;
 mod protocol;
 mod readers;
+mod screenshots;
 mod shell;
 mod test;
 mod tidy;
+mod vscode;
 
 use std::process::ExitCode;
 
@@ -27,6 +29,8 @@ cargo xtask test-all                  the same with the long fuzzing, the whole 
 cargo xtask readers                   install what the tests open exports and drive the adapter with, and print how cargo test finds it
 cargo xtask package-extension         check, test and package the extension for VS Code: target/backtrail.vsix
 cargo xtask protocol [--check]        the schema of the Debug Adapter Protocol anew, and the Rust types out of it
+cargo xtask vscode                    install the VS Code that the tests drive, package our extension, and print how cargo test finds them
+cargo xtask screenshots               the pictures of docs/images anew
 cargo xtask tidy                      the invariants of ARCHITECTURE.md
 cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
 cargo xtask guard [--accept]          machine instructions that decoding costs: no more than the bounds, or new bounds
@@ -56,6 +60,8 @@ fn main() -> ExitCode {
         ["package-extension"] => extension::run(),
         ["protocol"] => protocol::run(),
         ["protocol", "--check"] => protocol::check(),
+        ["vscode"] => vscode::run(),
+        ["screenshots"] => screenshots::run(),
         ["tidy"] => tidy::run(),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", "--seconds", seconds] => match seconds.parse() {

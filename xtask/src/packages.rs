@@ -135,6 +135,24 @@ pub const READERS: &[Need] = &[wish(
     "installs what opens exports",
 )];
 
+/// The editors that the tests drive, or what shows them.
+pub const EDITORS: &[Need] = &[
+    wish("chromium", Sign::Tool("chromium"), "shows VS Code to the tests"),
+    wish("emacs-nox", Sign::Tool("emacs"), "an editor that debugs with us"),
+    wish(
+        "elpa-dap-mode",
+        Sign::Tool("/usr/share/doc/elpa-dap-mode/copyright"),
+        "its client of debug adapters",
+    ),
+];
+
+/// What puts pictures together.
+pub const PICTURES: &[Need] = &[need(
+    "webp",
+    Sign::Tool("img2webp"),
+    "makes an animation of screenshots",
+)];
+
 /// What opens exports and takes hundreds of megabytes: the long tests have it.
 pub const HEAVY_READERS: &[Need] = &[wish(
     "golang-go",

@@ -68,7 +68,8 @@ pub fn install() -> Readers {
     }
 }
 
-fn or_without<T>(installed: Result<T, Failure>) -> Option<T> {
+/// What was installed; else it is said that it was not.
+pub fn or_without<T>(installed: Result<T, Failure>) -> Option<T> {
     installed
         .map_err(|error| println!("{error}; going on without: the tests that need it are skipped."))
         .ok()

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change goes in.
 
-use crate::{Failure, guard, packages, readers, shell, tidy};
+use crate::{Failure, guard, packages, readers, shell, tidy, vscode};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,7 @@ pub fn run(extent: Extent) -> Result<(), Failure> {
         packages::ORACLE,
         packages::TEST,
         packages::READERS,
+        packages::EDITORS,
         packages::COUNT,
     ])?;
     if extent == Extent::All {
@@ -35,6 +36,7 @@ pub fn run(extent: Extent) -> Result<(), Failure> {
         .args(["test", "--workspace"])
         .env("BACKTRAIL_BIN", shell::target().join("debug/backtrail"));
     tests.envs(readers::install().variables());
+    tests.envs(vscode::install()?.variables());
     if extent == Extent::All {
         tests.args(["--", "--include-ignored"]);
     }

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod decoders;
+pub mod editor;
 pub mod gdb;
 
 use backtrail_tests::backtrail::{Run, backtrail};

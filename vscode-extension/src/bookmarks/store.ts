@@ -1,5 +1,6 @@
 /** Keeps the bookmarks of the active session in the workspace's file and in the adapter, and both the same. */
 
+import * as path from 'node:path';
 import * as vscode from 'vscode';
 import type { Bookmark } from '../protocol';
 import { type Session, type Sessions, report } from '../session';
@@ -166,10 +167,7 @@ export class BookmarkStore implements vscode.Disposable {
       return;
     }
     const { remove, set } = difference(this.told, after);
-    const { bookmarks } = await session.request('backtrail/bookmarks', {
-      ...(remove.length === 0 ? {} : { remove }),
-      ...(set.length === 0 ? {} : { set: set.map(({ name, position }) => ({ name, position })) }),
-    });
+    const bookmarks = await send(session, remove, set);
     if (session === this.session) {
       this.told = bookmarks;
       this.changed.fire();
@@ -181,7 +179,7 @@ export class BookmarkStore implements vscode.Disposable {
     const before = trace === undefined ? undefined : await this.read();
     this.kept = marks;
     if (trace !== undefined && before !== undefined) {
-      const text = printMarks(withMarks(before, trace.id, trace.name, marks));
+      const text = printMarks(withMarks(before, trace.id, path.basename(trace.name), marks));
       if (text !== printMarks(before)) {
         await vscode.workspace.fs.writeFile(this.file, Buffer.from(text));
       }
@@ -205,4 +203,25 @@ export class BookmarkStore implements vscode.Disposable {
     }
     return parsed.file;
   }
+}
+
+/** Removes and sets bookmarks; where some cannot be set, they are told and the others are. */
+async function send(session: Session, remove: string[], set: readonly Mark[]): Promise<Bookmark[]> {
+  const bare = set.map(({ name, position }) => ({ name, position }));
+  const removal = remove.length === 0 ? {} : { remove };
+  try {
+    return (await session.request('backtrail/bookmarks', { ...removal, ...(bare.length === 0 ? {} : { set: bare }) })).bookmarks;
+  } catch (error) {
+    if (bare.length < 2) {
+      throw error;
+    }
+  }
+  for (const mark of bare) {
+    try {
+      await session.request('backtrail/bookmarks', { set: [mark] });
+    } catch (error) {
+      report(`Bookmark ${mark.name}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+  return (await session.request('backtrail/bookmarks', removal)).bookmarks;
 }

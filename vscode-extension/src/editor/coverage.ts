@@ -11,8 +11,6 @@ export class Coverage implements vscode.Disposable {
   private readonly known = new Map<string, Promise<Map<number, number> | undefined>>();
   private session: Session | undefined;
   private threadId: number | undefined;
-  private position: string | undefined;
-  private isPartial = false;
 
   constructor(private readonly sessions: Sessions, extension: vscode.Uri) {
     const icon = (name: string) => vscode.Uri.joinPath(extension, 'media', name);
@@ -25,9 +23,12 @@ export class Coverage implements vscode.Disposable {
     this.disposables = [
       this.mark,
       vscode.window.onDidChangeVisibleTextEditors(() => this.show()),
-      vscode.debug.onDidChangeActiveStackItem(() => this.show()),
       sessions.onDidChangeActive(() => this.show()),
       sessions.onDidMove(() => this.show()),
+      sessions.onDidDecode(() => {
+        this.known.clear();
+        this.show();
+      }),
       vscode.workspace.onDidChangeConfiguration((event) => {
         if (event.affectsConfiguration('backtrail.coverage')) {
           this.show();
@@ -48,20 +49,16 @@ export class Coverage implements vscode.Disposable {
 
   private show(): void {
     const session = this.sessions.active;
-    const position = session?.where?.position;
-    const threadId = session?.threadId;
-    // The same position told again: more history is decoded.
-    const isDecoded = this.isPartial && session?.where !== undefined && position === this.position;
-    if (session !== this.session || threadId !== this.threadId || isDecoded) {
+    // The thread that moved last, and no other that is only looked at: its lines are told.
+    const threadId = session?.where?.threadId;
+    if (session !== this.session || threadId !== this.threadId) {
       this.known.clear();
     }
     this.session = session;
     this.threadId = threadId;
-    this.position = position;
-    this.isPartial = session?.trace?.isPartial === true;
     const isWanted = vscode.workspace.getConfiguration(DEBUG_TYPE).get('coverage', true);
     for (const editor of vscode.window.visibleTextEditors) {
-      if (isWanted && session?.where !== undefined && editor.document.uri.scheme === 'file') {
+      if (isWanted && session?.where !== undefined && !session.isPartial && editor.document.uri.scheme === 'file') {
         void this.fill(editor, session);
       } else {
         editor.setDecorations(this.mark, []);

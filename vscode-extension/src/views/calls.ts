@@ -5,6 +5,9 @@ import { CALLS_AT_ONCE, type Call } from '../protocol';
 import { type Session, type Sessions, report } from '../session';
 import { Pages } from './pages';
 
+/** How long the debugger must stand still before the view follows, in milliseconds. */
+const STILL = 120;
+
 /** Whether the view was unfolded once. */
 const SHOWN = 'backtrail.callsShown';
 
@@ -46,7 +49,8 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
   private root = new Pages<CallNode>(CALLS_AT_ONCE);
   private session: Session | undefined;
   private threadId: number | undefined;
-  private lastPosition: string | undefined;
+  /** Nothing is asked for until older history is decoded. */
+  private waits = false;
   private path: CallNode[] = [];
   /** Grows with each move: what was asked before is out of date. */
   private round = 0;
@@ -78,6 +82,11 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
         void this.follow(session, !memory.get(SHOWN, false));
         void memory.update(SHOWN, true);
       }),
+      sessions.onDidDecode((session) => {
+        this.forget();
+        this.wait(false);
+        void this.follow(session, false);
+      }),
       vscode.debug.onDidChangeActiveStackItem(() => this.changeThread()),
       this.view.onDidChangeVisibility(({ visible }) => {
         if (visible && this.session !== undefined) {
@@ -102,7 +111,7 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
   }
 
   async getChildren(node?: Node): Promise<Node[]> {
-    if (this.session?.where === undefined || (node !== undefined && !(node instanceof CallNode))) {
+    if (this.waits || this.session?.where === undefined || (node !== undefined && !(node instanceof CallNode))) {
       return [];
     }
     const round = this.round;
@@ -179,13 +188,21 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
   private restart(): void {
     this.session = undefined;
     this.threadId = undefined;
-    this.lastPosition = undefined;
+    this.wait(false);
     this.view.description = '';
     this.forget();
     const active = this.sessions.active;
     if (active?.where !== undefined) {
       void this.follow(active, false);
     }
+  }
+
+  private wait(waits: boolean): void {
+    if (waits !== this.waits) {
+      this.waits = waits;
+      this.changed.fire(undefined);
+    }
+    this.view.message = waits ? 'Older history is being decoded. The target above shows the calls as soon as it is.' : '';
   }
 
   private changeThread(): void {
@@ -201,23 +218,28 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
     if (session !== this.sessions.active || where === undefined) {
       return;
     }
-    // The same position told again: more history is decoded, and calls may have other names.
-    const isDecoded = where.position === this.lastPosition && !isAsked && where.threadId === threadId;
-    if (session !== this.session || threadId !== this.threadId || isDecoded) {
+    if (session !== this.session || threadId !== this.threadId) {
       this.session = session;
       this.threadId = threadId;
       this.forget();
     }
-    this.lastPosition = where.position;
+    this.wait(session.isPartial && (this.waits || this.path.length === 0) && !isAsked);
     this.view.description = threadId === undefined ? '' : `thread ${threadId}`;
-    if (!this.view.visible && !isAsked) {
-      // Nobody looks: it is asked for when somebody does.
+    if (this.waits || (!this.view.visible && !isAsked)) {
+      // When nobody looks, it is asked for when somebody does.
       return;
     }
     this.round += 1;
     const { round } = this;
     try {
       const given = threadId === undefined ? {} : { threadId };
+      if (!isAsked) {
+        // Steps in quick succession are not kept waiting by a question after each.
+        await new Promise((resolve) => setTimeout(resolve, STILL));
+        if (round !== this.round) {
+          return;
+        }
+      }
       const { path } = await session.request('backtrail/callPath', given);
       const nodes = round === this.round ? await this.nodesOf(path, round) : undefined;
       if (nodes === undefined) {

@@ -5,7 +5,7 @@ import type { Timeline } from '../../protocol';
 /** To the page. */
 export type ToPage =
   /** Another trace, or none. */
-  | { type: 'reset'; isOpen: boolean }
+  | { type: 'reset'; state: 'closed' | 'decoding' | 'open' }
   | { type: 'data'; request: number; timeline: Timeline }
   | { type: 'failed'; request: number; text: string }
   /** The position or the history changed. */

@@ -25,6 +25,7 @@ export class TimelineView implements vscode.WebviewViewProvider, vscode.Disposab
       vscode.window.registerWebviewViewProvider('backtrail.timeline', this, { webviewOptions: { retainContextWhenHidden: true } }),
       sessions.onDidChangeActive(() => this.reset()),
       sessions.onDidStart(() => this.reset()),
+      sessions.onDidDecode(() => this.reset()),
       sessions.onDidMove(() => this.tell({ type: 'moved' })),
       command('zoomIn', 'zoomIn'),
       command('zoomOut', 'zoomOut'),
@@ -56,7 +57,9 @@ export class TimelineView implements vscode.WebviewViewProvider, vscode.Disposab
 
   private reset(): void {
     this.wish = undefined;
-    this.tell({ type: 'reset', isOpen: this.sessions.active?.where !== undefined });
+    const session = this.sessions.active;
+    const state = session?.where === undefined ? 'closed' : session.isPartial ? 'decoding' : 'open';
+    this.tell({ type: 'reset', state });
   }
 
   private receive(message: FromPage): void {
@@ -92,7 +95,7 @@ export class TimelineView implements vscode.WebviewViewProvider, vscode.Disposab
 
   private async answer({ request, from, to, width }: Wish): Promise<void> {
     const session = this.sessions.active;
-    if (session?.where === undefined) {
+    if (session?.where === undefined || session.isPartial) {
       return;
     }
     try {

@@ -112,6 +112,9 @@ function take(next: Timeline, isNewest: boolean): void {
     span = limits(next);
   }
   span = within(span, limits(next));
+  if (before === undefined) {
+    scrollTo(all.find(({ thread }) => thread.current)?.top);
+  }
   if (follows && isNewest && next.here !== undefined) {
     const moved = show(span, { from: next.here.at, to: next.here.at }, limits(next));
     if (moved.from !== span.from) {
@@ -143,7 +146,15 @@ function described(found: Hit): string {
   const unit = timeline?.unit ?? 'ns';
   const { thread } = found.track;
   const place = `thread ${thread.threadId} ${thread.name}${thread.current ? ', the current one' : ''}`;
-  const stretch = ({ from, to }: Span) => `${told(to - from, unit)}, from ${told(from, unit, (to - from) / 100)} to ${told(to, unit, (to - from) / 100)}`;
+  // What reaches beyond what was asked for is told cut off.
+  const begins = timeline !== undefined && timeline.from > timeline.begin ? timeline.from : -Infinity;
+  const ends = timeline !== undefined && timeline.to < timeline.end ? timeline.to : Infinity;
+  const stretch = ({ from, to }: Span) => {
+    const [before, after] = [from <= begins ? 'before ' : '', to >= ends ? 'after ' : ''];
+    const least = before === '' && after === '' ? '' : 'more than ';
+    const exact = (to - from) / 100;
+    return `${least}${told(to - from, unit)}, from ${before}${told(from, unit, exact)} to ${after}${told(to, unit, exact)}`;
+  };
   switch (found.kind) {
     case 'call': {
       const { call } = found;
@@ -262,13 +273,22 @@ canvas.addEventListener(
 
 // The keys.
 
+/** The part of the window that keeps its place when keys zoom: the chosen call if all of it is seen, else the position. */
+function stillAt({ from, to }: Span): number {
+  const isSeen = (at: number | undefined) => at !== undefined && at >= from && at <= to;
+  const here = timeline?.here?.at;
+  const middle =
+    chosen !== undefined && isSeen(chosen.from) && isSeen(chosen.to) && chosen.to - chosen.from < (to - from) * 0.9
+      ? (chosen.from + chosen.to) / 2
+      : here;
+  return middle !== undefined && isSeen(middle) ? (middle - from) / (to - from) : 0.5;
+}
+
 function zoomBy(factor: number): void {
   if (span === undefined || timeline === undefined) {
     return;
   }
-  const middle = chosen === undefined ? timeline.here?.at : (Math.max(chosen.from, span.from) + Math.min(chosen.to, span.to)) / 2;
-  const fraction = middle === undefined ? 0.5 : (middle - span.from) / (span.to - span.from);
-  setSpan(zoom(span, fraction >= 0 && fraction <= 1 ? fraction : 0.5, factor, limits(timeline)));
+  setSpan(zoom(span, stillAt(span), factor, limits(timeline)));
   say(`The window is ${told(span.to - span.from, timeline.unit)} long.`);
 }
 
@@ -355,6 +375,12 @@ canvas.addEventListener('focus', () => {
 
 // What the extension tells.
 
+const NOTICES = {
+  closed: 'The threads of a trace on one clock, as soon as one is open.',
+  decoding: 'Older history is being decoded: the timeline comes as soon as it is.',
+  open: 'Reading the trace…',
+};
+
 window.addEventListener('message', ({ data }: MessageEvent<ToPage>) => {
   switch (data.type) {
     case 'reset':
@@ -365,8 +391,8 @@ window.addEventListener('message', ({ data }: MessageEvent<ToPage>) => {
       scroll = 0;
       follows = false;
       notice.hidden = false;
-      notice.textContent = data.isOpen ? 'Reading the trace…' : 'The threads of a trace on one clock, as soon as one is open.';
-      if (data.isOpen) {
+      notice.textContent = NOTICES[data.state];
+      if (data.state === 'open') {
         want(0);
       }
       redraw();

@@ -1,0 +1,50 @@
+//! What the tests of editors share: a program that crashes among its sources, recorded.
+
+use backtrail_tests::backtrail::{backtrail, repository};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The path in a variable of the environment.
+pub fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from)
+}
+
+/// Builds the bakery in `folder`, beside its source, and records its crash there; gives the bundle's folder.
+pub fn bakery(folder: &Path) -> PathBuf {
+    fs::create_dir_all(folder).unwrap();
+    fs::copy(
+        repository().join("tests/vscode/bakery.c"),
+        folder.join("bakery.c"),
+    )
+    .unwrap();
+    let output = Command::new("cc")
+        .current_dir(folder)
+        .args([
+            "-g",
+            "-O0",
+            "-pthread",
+            "-Wl,--build-id=sha1",
+            "-o",
+            "bakery",
+            "bakery.c",
+        ])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let (bundle, program) = (folder.join("crash.bundle"), folder.join("bakery"));
+    let record: [&OsStr; 5] = [
+        "record".as_ref(),
+        "-o".as_ref(),
+        bundle.as_ref(),
+        "--".as_ref(),
+        program.as_ref(),
+    ];
+    let _ = backtrail(record).unwrap().exited(0);
+    bundle
+}

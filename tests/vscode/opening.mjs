@@ -1,0 +1,60 @@
+/** Opening a crash: by a launch configuration, by its file, and by links. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { follow, link } from './links.mjs';
+import { until } from './workbench.mjs';
+
+/** The line that crashes. */
+const CRASH = 'int total = bread->price';
+
+export const opening = [
+  {
+    name: 'F5 opens the crash of the launch configuration',
+    async walk({ bench, lineOf }) {
+      await bench.ready();
+      await bench.start();
+      await bench.at(lineOf(CRASH));
+      const tools = await bench.tools();
+      for (const wanted of ['Step Back', 'Reverse', 'Reverse Step Into', 'Reverse Step Out']) {
+        assert(tools.some((label) => label?.startsWith(wanted)), `${wanted} is not among ${tools}`);
+      }
+      await bench.stop();
+    },
+  },
+  {
+    name: 'a file in the Explorer opens',
+    async walk({ bench, lineOf }) {
+      await bench.command('View: Show Explorer');
+      await bench.page.locator('.explorer-folders-view .monaco-list-row[aria-label="crash.btz"]').click();
+      await bench.at(lineOf(CRASH));
+      await bench.stop();
+    },
+  },
+  {
+    name: 'a link to a stranger is refused',
+    async walk({ bench, stranger, origins }) {
+      await follow(bench, link({ origin: origins.stranger, crash: 'bakery' }));
+      const text = await bench.dialog('Cancel', `Crashes from ${origins.stranger} are not opened`);
+      assert(text.includes('backtrail.allowedOrigins'), text);
+      assert.deepEqual(stranger.log, []);
+      assert(await bench.page.locator('.debug-toolbar').isHidden());
+    },
+  },
+  {
+    name: 'a link opens the crash where it says',
+    async walk({ bench, allowed, origins, lineOf, packed }) {
+      const sha256 = createHash('sha256').update(readFileSync(packed)).digest('hex');
+      await follow(bench, link({ origin: origins.allowed, crash: 'bakery', at: '#-40', sha256 }));
+      const text = await bench.dialog('Open', `Open crash bakery from ${origins.allowed}?`);
+      assert(text.includes('#-40'), text);
+      await bench.page.waitForSelector('.debug-toolbar');
+      const position = await until('a position', () => bench.position());
+      assert.deepEqual(allowed.log, ['GET /crash/bakery.btz']);
+      // Not at the crash, which is where one stands without a link's word.
+      const line = await until('a line', () => bench.line());
+      assert.notEqual(line, lineOf(CRASH), position);
+      await bench.stop();
+    },
+  },
+];

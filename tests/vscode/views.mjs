@@ -1,0 +1,134 @@
+/** The extension's own views: call history, timeline, latency and bookmarks; and a download that is cancelled. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { follow, link } from './links.mjs';
+import { until } from './workbench.mjs';
+
+export const views = [
+  {
+    name: 'the call history unfolds and leads to calls',
+    async walk({ bench, lineOf }) {
+      const calls = await bench.section('Call History');
+      const call = (label) => calls.locator(`.monaco-list-row[aria-label^="${label}"]`);
+      // It shows the call that one stands in.
+      await calls.locator('.monaco-list-row[aria-label*="the position is in it"]').waitFor();
+      await until('the calls of work', () => call('serve, ').count(), (count) => count >= 6);
+      // The fourth order took the last loaf.
+      const fourth = call('serve, ').nth(3);
+      await until('the calls of the fourth order', async () => {
+        if ((await fourth.getAttribute('aria-expanded')) === 'false') {
+          await fourth.locator('.monaco-tl-twistie').click();
+        }
+        return call('strike, ').count();
+      });
+      await bench.moves(() => call('strike, ').first().click());
+      await bench.at(lineOf('static void strike') + 1);
+      await bench.image('calls');
+      await bench.crash(lineOf('int total = bread->price'));
+    },
+  },
+  {
+    name: 'the timeline shows threads and calls',
+    async walk({ bench, lineOf }) {
+      await bench.command('Backtrail: Focus on Timeline View');
+      const frame = await bench.frameWith('#canvas');
+      await frame.locator('#notice').waitFor({ state: 'hidden' });
+      const spoken = (what, pattern) => until(what, () => frame.locator('#spoken').innerText(), (text) => pattern.test(text));
+      await frame.locator('#canvas').focus();
+      await spoken('its threads', /Timeline with 3 threads, now in thread \d+ baker-west/);
+      // By keys: a call, its caller, and there.
+      await bench.page.keyboard.press('ArrowLeft');
+      await spoken('a call', /thread \d+ baker-west.*Enter goes there/s);
+      await bench.moves(() => bench.page.keyboard.press('Enter'));
+      const whole = await windowLength(bench, frame, spoken, '-');
+      const half = await windowLength(bench, frame, spoken, '+');
+      assert.notEqual(half, whole);
+      // By the pointer: a bar under it, and there.
+      const box = await frame.locator('#canvas').boundingBox();
+      const found = await search(bench, frame, box);
+      await bench.moves(() => bench.page.mouse.click(found.x, found.y));
+      await bench.wide(() => bench.image('timeline'));
+      await bench.crash(lineOf('int total = bread->price'));
+    },
+  },
+  {
+    name: 'the latency of a function leads to its slow calls',
+    async walk({ bench, lineOf }) {
+      await bench.command('Backtrail: Show Latency of Function');
+      await bench.answer('serve');
+      const frame = await bench.frameWith('#histogram');
+      await until('the calls', () => frame.locator('#status').innerText(), (text) => /^serve: \d+ calls, \d+ of them measured/.test(text));
+      assert((await frame.locator('#histogram tr').count()) > 1);
+      const rows = frame.locator('#rows tbody tr');
+      assert((await rows.count()) >= 6);
+      // The longest first: it waited for the oven for 3 ms.
+      assert.match(await rows.first().innerText(), / ms/);
+      await bench.moves(() => rows.first().locator('a').click());
+      await bench.at(lineOf('static int serve') + 1);
+      await rows.nth(0).locator('input').check();
+      await rows.nth(4).locator('input').check();
+      await frame.locator('#compare').click();
+      await until('what one did and the other did not', () => frame.locator('#text').innerText(), (text) => /bake/.test(text));
+      await bench.wide(() => bench.image('latency'));
+      await bench.crash(lineOf('int total = bread->price'));
+    },
+  },
+  {
+    name: 'a bookmark is kept and leads back',
+    async walk({ bench, lineOf, workspace }) {
+      const crash = lineOf('int total = bread->price');
+      const marked = await bench.position();
+      await bench.command('Backtrail: Add Bookmark');
+      await bench.answer('no such bread');
+      const bookmarks = await bench.section('Bookmarks');
+      const mark = bookmarks.locator('.monaco-list-row[aria-label^="Bookmark no such bread"]');
+      await mark.waitFor();
+      await bench.moves(() => bench.command('Backtrail: Go to Start'));
+      await mark.click();
+      await bench.at(crash);
+      assert.equal(await until('the bookmark', () => bench.position(), (now) => now === marked), marked);
+      const file = JSON.parse(readFileSync(path.join(workspace, '.backtrail', 'bookmarks.json'), 'utf8'));
+      const kept = Object.values(file.traces).flatMap((trace) => trace.bookmarks);
+      assert.deepEqual(kept, [{ name: 'no such bread', position: marked }]);
+      await bench.stop();
+    },
+  },
+  {
+    name: 'a download is cancelled',
+    async walk({ bench, allowed, origins }) {
+      let resume;
+      allowed.pause = () => new Promise((resolve) => (resume = resolve));
+      await follow(bench, link({ origin: origins.allowed, crash: 'bakery' }));
+      await bench.dialog('Open', 'Open crash bakery');
+      const toast = bench.page.locator('.notifications-toasts .notification-toast', { hasText: 'Downloading crash bakery' });
+      await toast.locator('.monaco-button', { hasText: 'Cancel' }).click();
+      await toast.waitFor({ state: 'detached' });
+      resume?.();
+      allowed.pause = async () => {};
+      assert(await bench.page.locator('.debug-toolbar').isHidden());
+    },
+  },
+];
+
+/** Zooms by a key; gives how long the window then is. */
+async function windowLength(bench, frame, spoken, key) {
+  await frame.locator('#canvas').focus();
+  await bench.page.keyboard.press(key);
+  return spoken('the length of the window', /^The window is/);
+}
+
+/** Looks with the pointer for a call in the timeline. */
+async function search(bench, frame, { x, y, width, height }) {
+  for (let down = 30; down < height - 5; down += 6) {
+    for (let right = 0.98; right > 0.2; right -= 0.02) {
+      const at = { x: x + width * right, y: y + down };
+      await bench.page.mouse.move(at.x, at.y);
+      const tip = await frame.locator('#tip').evaluate((element) => (element.hidden ? '' : element.textContent));
+      if (/level \d+/.test(tip)) {
+        return at;
+      }
+    }
+  }
+  throw new Error('no call is under the pointer anywhere');
+}

@@ -1,0 +1,70 @@
+//! `cargo xtask screenshots`: the pictures of `docs/images`, which the test of VS Code makes on its way.
+
+use crate::node;
+use crate::{Failure, packages, readers, shell, vscode};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Where the pictures are kept.
+const KEPT: &str = "docs/images";
+/// How long the animation shows each of its pictures, in milliseconds.
+const PAUSE: &str = "1400";
+
+/// Runs the test, and keeps what it leaves.
+pub fn run() -> Result<(), Failure> {
+    packages::ensure(&[
+        packages::BUILD,
+        packages::ORACLE,
+        packages::READERS,
+        packages::EDITORS,
+        packages::PICTURES,
+    ])?;
+    let made = node::folder("vscode-images")?;
+    let _ = fs::remove_dir_all(&made);
+    let failed = |error| format!("cannot keep the pictures of {}: {error}", made.display());
+    fs::create_dir_all(&made).map_err(failed)?;
+    shell::run(shell::cargo().args(["build", "--package", "backtrail"]))?;
+    let mut test = shell::cargo();
+    test.args([
+        "test",
+        "--package",
+        "backtrail-tests",
+        "--test",
+        "vscode",
+        "--",
+        "--nocapture",
+    ])
+    .env("BACKTRAIL_BIN", shell::target().join("debug/backtrail"))
+    .env("BACKTRAIL_IMAGES", &made)
+    .envs(readers::install().variables())
+    .envs(vscode::install()?.variables());
+    shell::run(&mut test)?;
+
+    fs::create_dir_all(KEPT).map_err(failed)?;
+    let mut frames = Vec::new();
+    for entry in fs::read_dir(&made).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else {
+            continue;
+        };
+        if name.starts_with("frame-") {
+            frames.push(path);
+        } else {
+            let kept = Path::new(KEPT).join(name);
+            fs::copy(&path, &kept).map_err(failed)?;
+            println!("{}", kept.display());
+        }
+    }
+    if frames.is_empty() {
+        return Err("the test made no pictures: was it skipped?".to_owned());
+    }
+    frames.sort();
+    shell::run(
+        Command::new("img2webp")
+            .args(["-loop", "0", "-lossy", "-q", "60", "-m", "6", "-d", PAUSE])
+            .args(frames)
+            .arg("-o")
+            .arg(Path::new(KEPT).join("walk.webp")),
+    )
+}
