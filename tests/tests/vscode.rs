@@ -171,6 +171,8 @@ fn a_crash_is_walked_in_vs_code() {
         &home.join("user/User/settings.json"),
         &json!({
             "chat.disableAIFeatures": true,
+            // Keys that are pressed while it stops would go into the source.
+            "debug.focusEditorOnBreak": false,
             "editor.minimap.enabled": false,
             "extensions.ignoreRecommendations": true,
             "files.autoSave": "off",
@@ -182,7 +184,7 @@ fn a_crash_is_walked_in_vs_code() {
         }),
     );
 
-    let (_server, address) = start(&installed, home);
+    let (server, address) = start(&installed, home);
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
     let shots = target.join("vscode-shots");
@@ -194,6 +196,7 @@ fn a_crash_is_walked_in_vs_code() {
         .env("BACKTRAIL_CHROMIUM", &installed.browser)
         .env("BACKTRAIL_BIN", binary().unwrap())
         .env("BACKTRAIL_ADDRESS", address)
+        .env("BACKTRAIL_SERVER", server.0.id().to_string())
         .env("BACKTRAIL_WORKSPACE", &workspace)
         .env("BACKTRAIL_FILES", files.to_string())
         .env("BACKTRAIL_SHOTS", &shots)

@@ -44,6 +44,15 @@ const world = {
   },
 };
 
+// When the test is ended from outside, nothing of it stays.
+const parent = process.ppid;
+setInterval(() => {
+  if (process.ppid !== parent) {
+    process.kill(-Number(process.env.BACKTRAIL_SERVER), 'SIGTERM');
+    process.kill(-process.pid, 'SIGKILL');
+  }
+}, 1000).unref();
+
 let current = 'opening the workspace';
 try {
   await bench.open(BACKTRAIL_ADDRESS, BACKTRAIL_WORKSPACE);

@@ -61,20 +61,24 @@ export class Workbench {
     await this.page.screenshot({ path: path.join(this.shots, `${name}.png`) });
   }
 
+  /** Whether pictures for the documentation are to be made on the way. */
+  get wantsImages() {
+    return process.env.BACKTRAIL_IMAGES !== undefined;
+  }
+
   /** Makes a picture for the documentation, if such are wanted. */
   async image(name) {
-    const folder = process.env.BACKTRAIL_IMAGES;
-    if (folder !== undefined) {
+    if (this.wantsImages) {
       // Without the pointer's hints.
       await this.page.mouse.move(700, 858);
       await new Promise((resolve) => setTimeout(resolve, 800));
-      await this.page.screenshot({ path: path.join(folder, `${name}.png`) });
+      await this.page.screenshot({ path: path.join(process.env.BACKTRAIL_IMAGES, `${name}.png`) });
     }
   }
 
   /** Does something while the panel has all the room, if pictures are wanted. */
   async wide(act) {
-    if (process.env.BACKTRAIL_IMAGES !== undefined) {
+    if (this.wantsImages) {
       await this.command('View: Toggle Maximized Panel');
       await act();
       await this.command('View: Toggle Maximized Panel');

@@ -150,7 +150,7 @@ pub const EDITORS: &[Need] = &[
 pub const PICTURES: &[Need] = &[need(
     "webp",
     Sign::Tool("img2webp"),
-    "makes an animation of screenshots",
+    "keeps screenshots small, and moves them",
 )];
 
 /// What opens exports and takes hundreds of megabytes: the long tests have it.

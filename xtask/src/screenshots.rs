@@ -51,9 +51,14 @@ pub fn run() -> Result<(), Failure> {
         if name.starts_with("frame-") {
             frames.push(path);
         } else {
-            let kept = Path::new(KEPT).join(name);
-            fs::copy(&path, &kept).map_err(failed)?;
-            println!("{}", kept.display());
+            let kept = Path::new(KEPT).join(name).with_extension("webp");
+            shell::run(
+                Command::new("cwebp")
+                    .args(["-quiet", "-lossless", "-z", "9"])
+                    .arg(&path)
+                    .arg("-o")
+                    .arg(kept),
+            )?;
         }
     }
     if frames.is_empty() {
@@ -62,7 +67,7 @@ pub fn run() -> Result<(), Failure> {
     frames.sort();
     shell::run(
         Command::new("img2webp")
-            .args(["-loop", "0", "-lossy", "-q", "60", "-m", "6", "-d", PAUSE])
+            .args(["-loop", "0", "-lossless", "-m", "6", "-d", PAUSE])
             .args(frames)
             .arg("-o")
             .arg(Path::new(KEPT).join("walk.webp")),
