@@ -58,6 +58,24 @@ describe('a long request', () => {
     assert.match(answers[2].body.stackFrames[0].name, /^main/);
   });
 
+  it('shows its progress, by which it is cancelled', async () => {
+    await raw.ask('initialize', { adapterID: 'backtrail', supportsProgressReporting: true });
+    const request = long();
+    raw.write(packet(request));
+    const { body } = await raw.wait(({ event }) => event === 'progressStart', 'the progress');
+    assert.equal(body.cancellable, true);
+    assert.ok(body.title);
+    raw.write(packet(raw.request('cancel', { progressId: body.progressId })));
+    assert.equal((await raw.answer(request)).message, 'cancelled');
+    const end = ({ event, body: { progressId } = {} }) => event === 'progressEnd' && progressId === body.progressId;
+    await raw.wait(end, 'the end of the progress');
+    await raw.ask('threads');
+    for (const { body: update } of raw.messages.filter(({ event }) => event === 'progressUpdate')) {
+      assert.equal(update.progressId, body.progressId);
+      assert.ok(update.percentage === undefined || (update.percentage >= 0 && update.percentage <= 100));
+    }
+  });
+
   it('stops where a pause finds it', async () => {
     const run = raw.request('reverseContinue', { threadId });
     const stops = () => raw.messages.filter(({ event }) => event === 'stopped').length;

@@ -95,17 +95,15 @@ describe('at a position', () => {
 
     it('is told to be unreadable where there is none', async () => {
       for (const memoryReference of ['0x0', '0xffffffffffffffff']) {
-        const response = await client().request('readMemory', { memoryReference, count: 16 });
-        if (response.success) {
-          assert.ok(!response.body.data, JSON.stringify(response));
-          assert.ok(response.body.unreadableBytes > 0);
-        }
+        const read = await client().ask('readMemory', { memoryReference, count: 16 });
+        assert.equal(read.data ?? '', '');
+        assert.equal(read.unreadableBytes, 16);
       }
-      const nothing = await client().request('readMemory', { memoryReference: '0x10', count: 0 });
-      assert.ok(!nothing.success || !nothing.body.data);
+      const nothing = await client().ask('readMemory', { memoryReference: '0x10', count: 0 });
+      assert.equal(nothing.data ?? '', '');
       assert.ok(await client().refused('readMemory', { memoryReference: '', count: 4 }));
       const much = await client().request('readMemory', { memoryReference: '0x0', count: 2 ** 50 });
-      assert.ok(!much.success || !much.body.data);
+      assert.ok(!much.success || !(much.body.data || much.body.unreadableBytes > 2 ** 40), JSON.stringify(much));
     });
 
     it('is not that of the crash in the past', async () => {
@@ -196,6 +194,7 @@ describe('at a position', () => {
 
     it('cannot end the program', async () => {
       await client().request('evaluate', { expression: 'quit', context: 'repl' });
+      assert.equal((await client().ask('threads')).threads.length, 1);
     });
 
     it('and breakpoints of theirs work', async () => {
@@ -265,8 +264,7 @@ describe('at a position', () => {
 
     it('is not told of another place', async () => {
       await go('backtrail/goto', { to: 'start' });
-      const response = await client().request('exceptionInfo', { threadId: client().threadId });
-      assert.ok(!response.success || !/SIGSEGV/.test(response.body.exceptionId), JSON.stringify(response));
+      assert.match(await client().refused('exceptionInfo', { threadId: client().threadId }), /crash/);
     });
   });
 });

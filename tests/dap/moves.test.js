@@ -73,8 +73,10 @@ describe('moves', () => {
   });
 
   it('by statements are those by lines', async () => {
+    const crash = await position();
     await go('stepBack', { granularity: 'statement' });
     const statement = await position();
+    assert.notEqual(statement, crash);
     await go('backtrail/goto', { to: 'crash' });
     await go('stepBack', { granularity: 'line' });
     assert.equal(await position(), statement);
@@ -141,6 +143,7 @@ describe('moves', () => {
     const crash = await position();
     await go('stepBack');
     const before = await position();
+    assert.notEqual(before, crash);
     await client().move('backtrail/back', {});
     assert.equal(await position(), crash);
     await client().move('backtrail/forward', {});
@@ -163,11 +166,11 @@ describe('moves', () => {
   });
 
   it('have no targets where no code is', async () => {
-    const nothing = line('ledger.c', '* Demo crash, C:') + 1;
-    const response = await client().request('gotoTargets', { source: source(), line: 100_000 });
-    assert.ok(!response.success || response.body.targets.length === 0);
-    const comment = await client().request('gotoTargets', { source: source(), line: nothing });
-    assert.ok(comment.success || comment.body.error);
+    for (const wanted of [100_000, line('ledger.c', 'puts("the day is closed");')]) {
+      const response = await client().request('gotoTargets', { source: source(), line: wanted });
+      assert.ok(response.success ? response.body.targets.length === 0 : response.body.error.format, `line ${wanted}`);
+    }
+    assert.ok(await client().refused('gotoTargets', { source: { path: '/nowhere/else.c' }, line: 1 }));
     assert.ok(await client().refused('goto', { threadId: client().threadId, targetId: 123456789 }));
   });
 

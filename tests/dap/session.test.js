@@ -4,6 +4,8 @@
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
 const net = require('node:net');
+const os = require('node:os');
+const path = require('node:path');
 const { spawn } = require('node:child_process');
 const { Client } = require('./lib/client');
 const { scenarios } = require('./lib/scenario');
@@ -107,7 +109,7 @@ describe('a session', () => {
   it('refuses a bundle that is not there, and goes on', async () => {
     await client.ask('initialize', { adapterID: 'backtrail' });
     assert.match(await client.refused('launch', { bundle: '/nowhere/at.all' }), /\/nowhere\/at\.all/);
-    const folder = fs.mkdtempSync('/tmp/backtrail-dap-');
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'backtrail-dap-'));
     assert.ok(await client.refused('launch', { bundle: folder }));
     fs.rmdirSync(folder);
     assert.ok(await client.refused('launch', { bundle: file('ledger.c') }));

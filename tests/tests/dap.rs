@@ -30,6 +30,19 @@ fn recorded(name: &'static str, bundle: &'static OnceLock<Bundle>) -> &'static P
     &bundle.get_or_init(record).path
 }
 
+/// The recording of a program that only one file of scenarios has.
+fn recorded_beside(name: &'static str, source: &'static str) -> Bundle {
+    let program = Program {
+        name,
+        source,
+        flags: &["-O1"],
+        variants: &[Variant::Pie],
+        ending: Ending::Signal(11),
+        deterministic: true,
+    };
+    Bundle::recorded(&program, Variant::Pie, &["--full"]).0
+}
+
 /// Runs a file of scenarios, with bundles in variables of the environment.
 #[track_caller]
 fn run(file: &str, bundles: &[(&str, &Path)]) {
@@ -44,6 +57,8 @@ fn run(file: &str, bundles: &[(&str, &Path)]) {
             "120000",
             "--reporter",
             "spec",
+            // A test that failed may leave a session behind.
+            "--exit",
         ])
         .arg(scenarios)
         .env("NODE_PATH", packages.join("node_modules"))
@@ -141,16 +156,17 @@ fn a_long_request_can_be_cancelled() {
     if node().is_none() {
         return;
     }
-    const BUSY: Program = Program {
-        name: "busy",
-        source: "../dap/busy.c",
-        flags: &["-O1"],
-        variants: &[Variant::Pie],
-        ending: Ending::Signal(11),
-        deterministic: true,
-    };
-    let bundle = Bundle::recorded(&BUSY, Variant::Pie, &["--full"]).0;
+    let bundle = recorded_beside("busy", "../dap/busy.c");
     run("cancel.test.js", &[("BUSY", &bundle.path)]);
+}
+
+#[test]
+fn a_long_trace_is_there_at_once() {
+    if node().is_none() {
+        return;
+    }
+    let bundle = recorded_beside("large", "../dap/large.c");
+    run("partial.test.js", &[("LARGE", &bundle.path)]);
 }
 
 #[test]

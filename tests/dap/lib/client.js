@@ -99,13 +99,16 @@ class Client extends DebugClient {
     });
   }
 
-  /** Asks for a move: the answer comes first, then the stop, whose body this is. */
+  /** Asks for a move: the answer comes first, then the stop, whose body this is, and with it where it is. */
   async move(command, args) {
-    const stopped = this.event('stopped');
-    const [body, stop] = await Promise.all([this.ask(command, args), stopped]);
+    const [, stop, where] = await Promise.all([
+      this.ask(command, args),
+      this.event('stopped'),
+      this.event('backtrail/moved'),
+    ]);
+    assert.equal(where.threadId, stop.threadId);
     const kinds = this.messages.map((message) => message.event ?? message.command);
     assert.ok(kinds.lastIndexOf(command) < kinds.lastIndexOf('stopped'), `${command} is answered before the stop`);
-    this.moveBody = body;
     return stop;
   }
 
@@ -135,10 +138,10 @@ class Client extends DebugClient {
     await this.ask('setFunctionBreakpoints', { breakpoints: functions ?? [] });
     await this.ask('setInstructionBreakpoints', { breakpoints: [] });
     await this.ask('setExceptionBreakpoints', { filters: exceptions ?? [] });
-    const stopped = this.event('stopped');
+    const stopped = Promise.all([this.event('stopped'), this.event('backtrail/moved')]);
     await this.ask('configurationDone');
     await launched;
-    this.first = await stopped;
+    [this.first] = await stopped;
     this.threadId = this.first.threadId;
     return this.first;
   }
