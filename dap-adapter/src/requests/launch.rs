@@ -25,12 +25,9 @@ pub struct LaunchArguments {
     position: Option<String>,
     /// In MiB.
     last: Option<u64>,
-    #[serde(default)]
-    source_paths: Vec<PathBuf>,
-    #[serde(default)]
-    debug_roots: Vec<PathBuf>,
-    #[serde(default)]
-    bookmarks: Vec<Bookmark>,
+    source_paths: Option<Vec<PathBuf>>,
+    debug_roots: Option<Vec<PathBuf>>,
+    bookmarks: Option<Vec<Bookmark>>,
 }
 
 /// Opens a trace.
@@ -51,12 +48,12 @@ pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'
         main_calls: true,
         ..OpenOptions::default()
     };
-    options.source_paths = arguments.source_paths;
-    options.debug_roots = arguments.debug_roots;
+    options.source_paths = arguments.source_paths.unwrap_or_default();
+    options.debug_roots = arguments.debug_roots.unwrap_or_default();
     let (path, downloaded) = found(&bundle, arguments.sha256.as_deref(), watch)?;
     let mut navigator = Navigator::new(Session::open(&path, &options, watch)?)?;
     navigator.decode_ahead();
-    for Bookmark { name, position } in arguments.bookmarks {
+    for Bookmark { name, position } in arguments.bookmarks.unwrap_or_default() {
         // One that is no position is of another trace; it does no harm.
         if let Ok(position) = position.parse::<Position>() {
             navigator.bookmarks.insert(name, position);

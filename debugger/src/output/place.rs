@@ -223,7 +223,7 @@ pub(super) fn render_frame(number: usize, frame: &StackFrame, to: &mut Text) {
         (false, true) => " (tail call)",
         (false, false) => "",
     };
-    to.line(format!("#{number:<3}{}{note}", describe(frame, to)));
+    to.line(format!("#{number:<2} {}{note}", describe(frame, to)));
 }
 
 /// With the variables of each frame, where there are some.
