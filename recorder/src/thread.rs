@@ -37,6 +37,8 @@ pub(crate) enum Following {
 pub(crate) struct Thread {
     pub(crate) tid: RawTid,
     pub(crate) pid: RawTid,
+    /// Its name when the core was written: of a thread that a crash ends nobody can ask for it later.
+    pub(crate) name: Option<String>,
     pub(crate) run: Run,
     /// The signal to deliver on resuming.
     pub(crate) signal: Option<SigInfo>,
@@ -65,6 +67,7 @@ impl Thread {
         Self {
             tid,
             pid,
+            name: None,
             run: Run::Stopped,
             signal: None,
             following,

@@ -77,6 +77,9 @@ impl Session<'_> {
     fn save_core(&mut self, pid: RawTid, first: RawTid, limit: u64) -> Result<()> {
         let mut tids = self.tids(|thread| thread.pid == pid && thread.run == Run::Stopped);
         tids.sort_by_key(|tid| (*tid != first, *tid));
+        for (tid, thread) in self.threads.iter_mut().filter(|(tid, _)| tids.contains(tid)) {
+            thread.name = process::thread_name(pid, *tid);
+        }
         let threads: Vec<StoppedThread> = tids
             .into_iter()
             .filter_map(|tid| {

@@ -198,7 +198,7 @@ impl Session<'_> {
         };
         process.recorded.push(Recorded {
             tid,
-            name,
+            name: name.or(thread.name),
             file,
             packets: finished.packets,
             dropped: finished.dropped,

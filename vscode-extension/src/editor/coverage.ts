@@ -1,7 +1,11 @@
-/** Marks at the source lines that the current thread executed, with how often on hover. */
+/** Marks at the source lines that the current thread executed, with how often. */
 
 import * as vscode from 'vscode';
 import { DEBUG_TYPE, type Session, type Sessions } from '../session';
+
+/** How lines are marked, as the setting says. */
+type Mode = 'bars' | 'counts' | 'off';
+const MODES: readonly Mode[] = ['bars', 'counts', 'off'];
 
 /** Marks the editors that are seen. */
 export class Coverage implements vscode.Disposable {
@@ -35,10 +39,10 @@ export class Coverage implements vscode.Disposable {
         }
       }),
       vscode.commands.registerCommand('backtrail.toggleCoverage', async () => {
+        const next = MODES[(MODES.indexOf(mode()) + 1) % MODES.length] ?? 'bars';
         const configuration = vscode.workspace.getConfiguration(DEBUG_TYPE);
-        const isShown = configuration.get('coverage', true);
-        await configuration.update('coverage', !isShown, vscode.ConfigurationTarget.Global);
-        vscode.window.setStatusBarMessage(`Executed lines are ${isShown ? 'no longer' : 'now'} marked`, 3000);
+        await configuration.update('coverage', next, vscode.ConfigurationTarget.Global);
+        vscode.window.setStatusBarMessage(`Marks at executed lines: ${next}`, 3000);
       }),
     ];
   }
@@ -56,7 +60,7 @@ export class Coverage implements vscode.Disposable {
     }
     this.session = session;
     this.threadId = threadId;
-    const isWanted = vscode.workspace.getConfiguration(DEBUG_TYPE).get('coverage', true);
+    const isWanted = mode() !== 'off';
     for (const editor of vscode.window.visibleTextEditors) {
       if (isWanted && session?.where !== undefined && !session.isPartial && editor.document.uri.scheme === 'file') {
         void this.fill(editor, session);
@@ -80,12 +84,24 @@ export class Coverage implements vscode.Disposable {
     if (session !== this.sessions.active || this.known.get(path) !== asked) {
       return;
     }
+    const withCounts = mode() === 'counts';
     const marks = [...(lines ?? [])]
       .filter(([line, executions]) => executions > 0 && line >= 1 && line <= editor.document.lineCount)
-      .map(([line, executions]) => ({
-        range: editor.document.lineAt(line - 1).range,
-        hoverMessage: `Executed ${executions.toLocaleString()} time${executions === 1 ? '' : 's'} by this thread`,
-      }));
+      .map(([line, executions]) => {
+        const after = { contentText: `${executions.toLocaleString()}×`, margin: '0 0 0 2em', color: COUNT_COLOUR };
+        return {
+          range: editor.document.lineAt(line - 1).range,
+          hoverMessage: `Executed ${executions.toLocaleString()} time${executions === 1 ? '' : 's'} by this thread`,
+          ...(withCounts ? { renderOptions: { after } } : {}),
+        };
+      });
     editor.setDecorations(this.mark, marks);
   }
+}
+
+const COUNT_COLOUR = new vscode.ThemeColor('editorCodeLens.foreground');
+
+function mode(): Mode {
+  const set = vscode.workspace.getConfiguration(DEBUG_TYPE).get<string>('coverage', 'bars');
+  return MODES.find((known) => known === set) ?? 'bars';
 }
