@@ -30,6 +30,9 @@ pub enum Error {
         /// What is wrong.
         problem: &'static str,
     },
+    /// What it is to be checked by is no digest.
+    #[error("\"{0}\" is no SHA-256: it has 64 hexadecimal digits")]
+    NoDigest(String),
     /// It leads elsewhere.
     #[error("{from} redirects to {to}, which is another origin; give that address if you trust it")]
     Redirected {
@@ -94,6 +97,10 @@ pub fn fetch(
     cancel: &AtomicBool,
     tell: &dyn Fn(u64, Option<u64>),
 ) -> Result<TempPath, Error> {
+    let is_digest = |text: &&str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if let Some(wrong) = sha256.filter(|text| !is_digest(text)) {
+        return Err(Error::NoDigest(wrong.to_owned()));
+    }
     let (sender, receiver) = channel();
     let download = Download {
         address: address.to_owned(),
@@ -334,6 +341,8 @@ mod tests {
             fetched(&address, Some(&digest.to_uppercase())).as_deref(),
             Ok("hello")
         );
+        let error = fetched(&address, Some("2cf24")).unwrap_err();
+        assert!(error.contains("is no SHA-256"), "{error}");
         let error = fetched(&address, Some(digest)).unwrap_err();
         assert!(error.contains("not the file that was meant"), "{error}");
     }

@@ -3,8 +3,7 @@
 use super::siblings::Siblings;
 use super::time::{Length, Moment};
 use crate::adapter::Adapter;
-use crate::debuggee::Debuggee;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use backtrail_debugger::calls::Calls;
 use backtrail_debugger::session::Thread;
 use backtrail_debugger::{Error, Navigator};
@@ -190,19 +189,4 @@ pub fn named(thread: &Thread, calls: &Calls<'_>, name: &str) -> backtrail_debugg
     let none = || Error::Cannot(format!("thread {} has no call {name}", thread.tid));
     let parsed = name.parse().map_err(|()| none())?;
     thread.call_named(calls.forest(), parsed)?.ok_or_else(none)
-}
-
-/// The function, file and line at which a thread's calls begin are the debugger's; here is only who asks.
-impl Debuggee {
-    /// The call of a name in the current thread, or the innermost that begins at a position of any.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn call_or_position(&self, text: &str) -> Result<String> {
-        let is_call = text.starts_with('c') && text.parse::<backtrail_debugger::session::CallName>().is_ok();
-        match is_call || text.parse::<backtrail_decoder::Position>().is_ok() {
-            true => Ok(text.to_owned()),
-            false => Err(Failure::Cannot(format!("\"{text}\" is no call and no position"))),
-        }
-    }
 }

@@ -3,8 +3,9 @@
 use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
 use backtrail_debugger::output::Text;
+use backtrail_debugger::session::CallName;
 use backtrail_debugger::{Output, commands};
-use backtrail_decoder::Watch;
+use backtrail_decoder::{Position, Watch};
 use serde::{Deserialize, Serialize};
 
 /// What `backtrail/compare` takes.
@@ -23,11 +24,8 @@ pub struct Answer {
 /// `backtrail/compare`.
 pub fn compare(adapter: &mut Adapter, arguments: Arguments, watch: &Watch<'_>) -> Result<Answer> {
     let debuggee = adapter.debuggee()?;
-    let [one, other] = arguments.calls;
-    let (one, other) = (
-        debuggee.call_or_position(&one)?,
-        debuggee.call_or_position(&other)?,
-    );
+    let [one, other] = &arguments.calls;
+    [one, other].into_iter().try_for_each(|text| check(text))?;
     let output = commands::execute(&mut debuggee.navigator, &format!("compare {one} {other}"), watch)?;
     let Output::Comparison(_) = &output else {
         return Err(Failure::Cannot("these cannot be compared".to_owned()));
@@ -38,4 +36,13 @@ pub fn compare(adapter: &mut Adapter, arguments: Arguments, watch: &Watch<'_>) -
         text: text.into_string(),
         comparison: output,
     })
+}
+
+/// It is a call or a position, and so nothing else of a command.
+fn check(text: &str) -> Result<()> {
+    let is_call = text.parse::<CallName>().is_ok();
+    match is_call || text.parse::<Position>().is_ok() {
+        true => Ok(()),
+        false => Err(Failure::Cannot(format!("\"{text}\" is no call and no position"))),
+    }
 }

@@ -53,16 +53,20 @@ pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'
     let (path, downloaded) = found(&bundle, arguments.sha256.as_deref(), watch)?;
     let mut navigator = Navigator::new(Session::open(&path, &options, watch)?)?;
     navigator.decode_ahead();
+    let mut notes = navigator.session().notes().to_vec();
     for Bookmark { name, position } in arguments.bookmarks.unwrap_or_default() {
-        // One that is no position is of another trace; it does no harm.
-        if let Ok(position) = position.parse::<Position>() {
-            navigator.bookmarks.insert(name, position);
+        match position.parse::<Position>() {
+            Ok(position) => {
+                navigator.bookmarks.insert(name, position);
+            }
+            Err(_) => notes.push(format!(
+                "bookmark \"{name}\" is left out: \"{position}\" is no position"
+            )),
         }
     }
     if let Some(position) = &arguments.position {
         motion::go_to(&mut navigator, position, watch)?;
     }
-    let notes = navigator.session().notes().to_vec();
     adapter.debuggee = Some(Debuggee {
         home: navigator.position(),
         navigator,
