@@ -21,6 +21,8 @@ pub enum Then {
     Initialized,
     /// Move, and tell where that ended.
     Move(Move),
+    /// Tell that it goes elsewhere, where the client did not ask for a move that it knows: what it shows of the stop is over.
+    Continued,
     /// Tell where it stands.
     Stopped(Why),
     /// Tell that the session is over.
@@ -125,6 +127,7 @@ impl Adapter {
         match then {
             Then::Initialized => self.outbox.event("initialized", ()),
             Then::Move(motion) => motion.make(self, watch)?,
+            Then::Continued => stopped::tell_going(self)?,
             Then::Stopped(why) => stopped::tell(self, why, watch)?,
             Then::Terminated => self.outbox.event("terminated", ()),
             Then::End => self.ended = true,

@@ -3,7 +3,9 @@
 use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
 use crate::own::place::Where;
-use crate::protocol::types::{OutputEventBody, OutputEventCategory, StoppedEventBody, StoppedEventReason};
+use crate::protocol::types::{
+    ContinuedEventBody, OutputEventBody, OutputEventCategory, StoppedEventBody, StoppedEventReason,
+};
 use crate::requests::breakpoints::Kind;
 use backtrail_debugger::{Navigator, Stop, StopReason, signal};
 use backtrail_decoder::Watch;
@@ -62,6 +64,19 @@ pub fn tell(adapter: &mut Adapter, why: Why, watch: &Watch<'_>) -> Result<()> {
     }
     adapter.outbox.event("stopped", body);
     tell_place(adapter, watch);
+    Ok(())
+}
+
+/// Tells that all threads go elsewhere.
+///
+/// # Errors
+/// When nothing is open.
+pub fn tell_going(adapter: &mut Adapter) -> Result<()> {
+    let body = ContinuedEventBody {
+        thread_id: i64::from(adapter.debuggee()?.navigator.position().tid().0),
+        all_threads_continued: Some(true),
+    };
+    adapter.outbox.event("continued", body);
     Ok(())
 }
 

@@ -1,7 +1,9 @@
 //! The recorder is killed: the program ends or runs on, and is never left stopped.
 #![cfg(test)]
 
-use backtrail_tests::backtrail::binary;
+use backtrail_tests::backtrail::{binary, command};
+use backtrail_tests::build;
+use backtrail_tests::programs::{Ending, Program, Variant};
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -107,4 +109,42 @@ fn a_process_attached_to_is_not_left_stopped() {
     );
     let _ = process.kill();
     process.wait().unwrap();
+}
+
+/// A thread that a crash ends before it ran under our eyes is let go: held, it would keep the process, and the recording, for ever.
+#[test]
+fn a_crash_while_threads_are_being_started_ends_the_recording() {
+    const BIRTHS: Program = Program {
+        name: "births",
+        source: "births.c",
+        flags: &["-O1", "-pthread"],
+        variants: &[Variant::Pie],
+        ending: Ending::Signal(11),
+        deterministic: false,
+    };
+    /// Two in thirty-four hung.
+    const RUNS: usize = 25;
+    let program = build(&BIRTHS, Variant::Pie).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for run in 0..RUNS {
+        let mut command = command().unwrap();
+        command
+            .args(["record", "--overwrite", "-o"])
+            .arg(folder.path().join("bundle"));
+        command.arg("--").arg(&program);
+        let mut recorder = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while recorder.try_wait().unwrap().is_none() {
+            if begun.elapsed() > LIMIT {
+                recorder.kill().unwrap();
+                recorder.wait().unwrap();
+                panic!("recording {run} does not end");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }

@@ -35,7 +35,7 @@ pub fn go_to(navigator: &mut Navigator, place: &str, watch: &Watch<'_>) -> Resul
 }
 
 fn went(adapter: &mut Adapter) -> Result<()> {
-    adapter.then.push(Then::Stopped(Why::Went));
+    adapter.then.extend([Then::Continued, Then::Stopped(Why::Went)]);
     Ok(())
 }
 

@@ -105,7 +105,9 @@ fn command(
     }
     let output = answer?;
     if debuggee_position(adapter)?.0 != before.0 {
-        adapter.then.push(Then::Stopped(why(&output)));
+        adapter
+            .then
+            .extend([Then::Continued, Then::Stopped(why(&output))]);
     }
     if matches!(output, Output::Quit) {
         adapter.then.push(Then::Terminated);

@@ -442,6 +442,13 @@ impl Session<'_> {
     pub(super) fn on_new_translated(&mut self, tid: RawTid, stop: Stop, registers: &Registers) -> Result<()> {
         let pid = process::thread_group(tid).unwrap_or(tid);
         let known = self.processes.contains_key(&pid);
+        if stop == Stop::Event(libc::PTRACE_EVENT_EXIT) {
+            // Killed before it ran under our eyes: whoever holds it now holds it for ever, and the recording with it.
+            self.kindred.expected.remove(&tid);
+            self.kindred.early.retain(|early| *early != tid);
+            self.attached.remove(&tid);
+            return ptrace::resume(tid, 0);
+        }
         let attached = !self.ours && self.attached.remove(&tid);
         let Some(kin) = self.kindred.expected.remove(&tid) else {
             if attached {
