@@ -116,7 +116,7 @@ fn a_process_attached_to_is_not_left_stopped() {
 fn a_crash_while_threads_are_being_started_ends_the_recording() {
     const BIRTHS: Program = Program {
         name: "births",
-        source: "births.c",
+        source: "../killed/births.c",
         flags: &["-O1", "-pthread"],
         variants: &[Variant::Pie],
         ending: Ending::Signal(11),
