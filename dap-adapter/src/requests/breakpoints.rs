@@ -379,7 +379,7 @@ pub fn follow_console(adapter: &mut Adapter, before: &[u32]) {
     }
 }
 
-/// A source by its path alone, for tests and for what the client did not say more of.
+/// A source of which the client said no more than the path.
 #[must_use]
 pub fn by_path(path: &str) -> Source {
     Source {
