@@ -1,19 +1,15 @@
-//! eBPF attach types, each tried with a two-instruction program where that needs no compiler.
+//! eBPF on functions of user space, tried with a two-instruction program. What the crash probe needs, its own trial tells.
 //!
-//! Layouts: `union bpf_attr` in `include/uapi/linux/bpf.h`, commands `BPF_PROG_LOAD` and
-//! `BPF_RAW_TRACEPOINT_OPEN`. The types that name a kernel function by its BTF id (BTF
-//! tracepoint, fentry, LSM) want a BTF reader: their ground is reported, they are not tried.
+//! Layouts: `union bpf_attr` in `include/uapi/linux/bpf.h`, command `BPF_PROG_LOAD`.
 
-use super::{Capability, State};
+use super::Capability;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 
 const BPF_PROG_LOAD: u32 = 5;
-const BPF_RAW_TRACEPOINT_OPEN: u32 = 17;
 const PROG_TYPE_KPROBE: u32 = 2;
-const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 
 /// `mov r0, 0; exit`, as `struct bpf_insn` lays them out.
 static RETURN_ZERO: [u64; 2] = [0x0000_0000_0000_00b7, 0x0000_0000_0000_0095];
@@ -29,40 +25,25 @@ struct ProgLoad {
     rest: [u64; 12],
 }
 
-/// The head of `union bpf_attr` for `BPF_RAW_TRACEPOINT_OPEN`.
-#[repr(C)]
-#[derive(Default)]
-struct RawTracepoint {
-    name: u64,
-    prog_fd: u32,
-    padding: u32,
-    cookie: u64,
-}
-
-fn bpf<T>(command: u32, attributes: &T) -> io::Result<OwnedFd> {
-    let attributes: *const T = attributes;
-    // SAFETY: `attributes` points at a live value of the size given, laid out as `bpf_attr`; the
-    // addresses in it point at statics that outlive the call.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size_of::<T>()) };
+/// Loads the program as one for kprobes and uprobes, which are one type.
+fn load() -> io::Result<OwnedFd> {
+    static LICENSE: &CStr = c"GPL";
+    let attributes = ProgLoad {
+        prog_type: PROG_TYPE_KPROBE,
+        insn_cnt: RETURN_ZERO.len() as u32,
+        insns: RETURN_ZERO.as_ptr() as u64,
+        license: LICENSE.as_ptr() as u64,
+        ..ProgLoad::default()
+    };
+    let pointer: *const ProgLoad = &attributes;
+    // SAFETY: `pointer` points at a live value of the size given, laid out as `bpf_attr`; the addresses in it point at
+    // statics that outlive the call.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, pointer, size_of::<ProgLoad>()) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
-}
-
-fn load(prog_type: u32) -> io::Result<OwnedFd> {
-    static LICENSE: &CStr = c"GPL";
-    bpf(
-        BPF_PROG_LOAD,
-        &ProgLoad {
-            prog_type,
-            insn_cnt: RETURN_ZERO.len() as u32,
-            insns: RETURN_ZERO.as_ptr() as u64,
-            license: LICENSE.as_ptr() as u64,
-            ..ProgLoad::default()
-        },
-    )
 }
 
 fn refused(name: &'static str, error: &io::Error) -> Capability {
@@ -74,52 +55,16 @@ fn refused(name: &'static str, error: &io::Error) -> Capability {
 }
 
 pub(super) fn all() -> Vec<Capability> {
-    let pmu = |name: &str| Path::new("/sys/bus/event_source/devices").join(name).exists();
-    let probe = |name: &'static str, device: &str| match load(PROG_TYPE_KPROBE) {
-        Err(error) => refused(name, &error),
-        Ok(_) if pmu(device) => {
-            Capability::works(name, format!("programs load, and the {device} PMU is there"))
-        }
-        Ok(_) => Capability::missing(
-            name,
-            format!("the kernel has no {device} PMU: it was built without"),
-            None,
-        ),
-    };
-    vec![
-        raw_tracepoint(),
-        probe("eBPF kprobe", "kprobe"),
-        probe("eBPF uprobe", "uprobe"),
-        btf(),
-    ]
+    vec![uprobe()]
 }
 
-fn raw_tracepoint() -> Capability {
-    const NAME: &str = "eBPF raw tracepoint (crash probe)";
-    static TRACEPOINT: &CStr = c"signal_deliver";
-    let attached = load(PROG_TYPE_RAW_TRACEPOINT).and_then(|program| {
-        let attributes = RawTracepoint {
-            name: TRACEPOINT.as_ptr() as u64,
-            prog_fd: program.as_raw_fd() as u32,
-            ..RawTracepoint::default()
-        };
-        bpf(BPF_RAW_TRACEPOINT_OPEN, &attributes)
-    });
-    match attached {
-        Ok(_) => Capability::works(NAME, "attached to signal_deliver, and let go"),
+fn uprobe() -> Capability {
+    const NAME: &str = "eBPF uprobe (function triggers)";
+    match load() {
         Err(error) => refused(NAME, &error),
+        Ok(_) if Path::new("/sys/bus/event_source/devices/uprobe").exists() => {
+            Capability::works(NAME, "programs load, and the uprobe PMU is there")
+        }
+        Ok(_) => Capability::missing(NAME, "the kernel has no uprobe PMU: it was built without", None),
     }
-}
-
-fn btf() -> Capability {
-    const NAME: &str = "eBPF BTF tracepoint, fentry, LSM";
-    if Path::new("/sys/kernel/btf/vmlinux").exists() {
-        let why = "the kernel's BTF is there; these attach by BTF id, which only a loader can try";
-        return Capability {
-            name: NAME,
-            state: State::Untried(why.to_owned()),
-            fix: None,
-        };
-    }
-    Capability::missing(NAME, "the kernel has no BTF (/sys/kernel/btf/vmlinux)", None)
 }

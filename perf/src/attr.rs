@@ -1,0 +1,161 @@
+//! The attributes of the events we open, as the exact bytes that `perf_event_open(2)` takes.
+//!
+//! Source: `include/uapi/linux/perf_event.h` (`struct perf_event_attr`); the settings are those perf uses
+//! for Intel PT (`tools/perf/arch/x86/util/intel-pt.c`, `tools/perf/util/evsel.c`).
+
+use crate::intel_pt::{IntelPt, Setting};
+use crate::sample_id::SampleType;
+use perf_event_open_sys::bindings as sys;
+
+/// What trails every record of our events: thread, time, processor, and the event's id last.
+pub const SAMPLE_TYPE: SampleType = SampleType(
+    sys::PERF_SAMPLE_TID as u64
+        | sys::PERF_SAMPLE_TIME as u64
+        | sys::PERF_SAMPLE_CPU as u64
+        | sys::PERF_SAMPLE_IDENTIFIER as u64,
+);
+
+/// The size of `struct perf_event_attr` as we know it. A kernel that knows less takes it as long as the rest is 0.
+pub const SIZE: usize = size_of::<sys::perf_event_attr>();
+
+/// The attributes of an event.
+#[derive(Clone, Copy, Debug)]
+pub struct Attr(pub(crate) sys::perf_event_attr);
+
+/// What an event does to the AUX trace of its group's leader, each time it counts to its period (Linux 6.13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuxAction {
+    /// The trace pauses, in the kernel, at once.
+    Pause,
+    /// The trace goes on.
+    Resume,
+}
+
+impl Attr {
+    /// An event that is off until it is enabled, and whose records tell thread, time and processor. The clock is
+    /// perf's own, the only one that time stamps of a trace can be converted to.
+    fn new(kind: u32) -> Self {
+        let mut attr = sys::perf_event_attr {
+            type_: kind,
+            size: SIZE as u32,
+            sample_type: SAMPLE_TYPE.0,
+            read_format: sys::PERF_FORMAT_ID.into(),
+            ..Default::default()
+        };
+        attr.set_disabled(1);
+        attr.set_exclude_hv(1);
+        attr.set_sample_id_all(1);
+        Self(attr)
+    }
+
+    fn period(mut self, period: u64) -> Self {
+        self.0.__bindgen_anon_1 = sys::perf_event_attr__bindgen_ty_1 {
+            sample_period: period,
+        };
+        self
+    }
+
+    /// Intel PT of user code, and of the kernel's if wanted.
+    #[must_use]
+    pub fn intel_pt(pt: &IntelPt, setting: &Setting, kernel: bool) -> Self {
+        let mut attr = Self::new(pt.pmu.kind).period(1);
+        let [config, config1, config2, config3, config4] = setting.config.0;
+        attr.0.config = config;
+        attr.0.__bindgen_anon_3 = sys::perf_event_attr__bindgen_ty_3 { config1 };
+        attr.0.__bindgen_anon_4 = sys::perf_event_attr__bindgen_ty_4 { config2 };
+        attr.0.config3 = config3;
+        attr.0.config4 = config4;
+        attr.0.set_exclude_kernel((!kernel).into());
+        attr
+    }
+
+    /// The event goes with every thread and child of the one it is opened on.
+    #[must_use]
+    pub fn inherited(mut self) -> Self {
+        self.0.set_inherit(1);
+        self
+    }
+
+    /// What happens beside a trace: mappings with build ids, names, births and deaths of threads, context
+    /// switches, kernel code that comes and goes. It counts nothing (`PERF_COUNT_SW_DUMMY`).
+    ///
+    /// The reader is woken when `watermark` bytes wait.
+    #[must_use]
+    pub fn sideband(watermark: u32) -> Self {
+        let mut attr = Self::new(sys::PERF_TYPE_SOFTWARE).period(1);
+        attr.0.config = sys::PERF_COUNT_SW_DUMMY.into();
+        // Without it the kernel gives records of its own code to the privileged only; nothing is sampled anyway.
+        attr.0.set_exclude_kernel(1);
+        attr.0.set_mmap(1);
+        attr.0.set_mmap2(1);
+        attr.0.set_build_id(1);
+        attr.0.set_comm(1);
+        attr.0.set_comm_exec(1);
+        attr.0.set_task(1);
+        attr.0.set_context_switch(1);
+        attr.0.set_ksymbol(1);
+        attr.0.set_bpf_event(1);
+        attr.0.set_watermark(1);
+        attr.0.__bindgen_anon_2 = sys::perf_event_attr__bindgen_ty_2 {
+            wakeup_watermark: watermark,
+        };
+        attr
+    }
+
+    /// The same without what older kernels do not know: build ids came with 5.12, `ksymbol` and `bpf_event` with 5.1.
+    #[must_use]
+    pub fn without_newer(mut self, level: Level) -> Self {
+        self.0.set_build_id(0);
+        if level == Level::Linux4 {
+            self.0.set_ksymbol(0);
+            self.0.set_bpf_event(0);
+        }
+        self
+    }
+
+    /// A tracepoint by its number (`events/GROUP/NAME/id` of tracefs), every occurrence, in the group of an AUX event
+    /// on whose trace it acts.
+    #[must_use]
+    pub fn tracepoint(id: u64, action: Option<AuxAction>) -> Self {
+        let mut attr = Self::new(sys::PERF_TYPE_TRACEPOINT).period(1);
+        attr.0.config = id;
+        attr.with_action(action)
+    }
+
+    /// A timer that fires every `period` nanoseconds on its processor and acts on the trace of its group's leader: the
+    /// way for user space to end a pause.
+    #[must_use]
+    pub fn timer(period: u64, action: AuxAction) -> Self {
+        let mut attr = Self::new(sys::PERF_TYPE_SOFTWARE).period(period);
+        attr.0.config = sys::PERF_COUNT_SW_CPU_CLOCK.into();
+        attr.with_action(Some(action))
+    }
+
+    fn with_action(mut self, action: Option<AuxAction>) -> Self {
+        let mut bits = sys::perf_event_attr__bindgen_ty_5__bindgen_ty_1::default();
+        bits.set_aux_pause((action == Some(AuxAction::Pause)).into());
+        bits.set_aux_resume((action == Some(AuxAction::Resume)).into());
+        self.0.__bindgen_anon_5 = sys::perf_event_attr__bindgen_ty_5 {
+            __bindgen_anon_1: bits,
+        };
+        self
+    }
+
+    /// The bytes the kernel is given.
+    #[must_use]
+    #[allow(unsafe_code)]
+    pub fn to_bytes(&self) -> [u8; SIZE] {
+        // SAFETY: the struct is plain old data of exactly this size without padding: its fields' sizes add up to it,
+        // which the bindings assert by every field's offset.
+        unsafe { std::mem::transmute_copy(&self.0) }
+    }
+}
+
+/// How much a kernel knows of the sideband.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// All but build ids: before 5.12.
+    Linux5,
+    /// Neither code of the kernel that comes and goes: before 5.1.
+    Linux4,
+}
