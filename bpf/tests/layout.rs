@@ -1,0 +1,111 @@
+//! The structs in Rust have the layout that the compiled object's BTF gives those in C.
+//!
+//! BTF: <https://docs.kernel.org/bpf/btf.html>, sections 2 (types) and 4 (the ELF section).
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+use backtrail_bpf::{CRASH, CrashEvent, FUNCTION, FunctionEvent, StackFrame};
+use object::{Object as _, ObjectSection as _};
+use std::mem::offset_of;
+
+/// A struct: its size, and name and offset of each member, in bytes.
+#[derive(Debug, PartialEq, Eq)]
+struct Layout {
+    size: usize,
+    members: Vec<(String, usize)>,
+}
+
+/// The layout of a struct in Rust, whose fields are named.
+macro_rules! layout_of {
+    ($type:ident: $($field:ident)*) => {
+        Layout {
+            size: size_of::<$type>(),
+            members: vec![$((stringify!($field).to_owned(), offset_of!($type, $field))),*],
+        }
+    };
+}
+
+fn word(bytes: &[u8], at: usize) -> usize {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize
+}
+
+/// The struct of this name in an object's BTF.
+fn in_btf(object: &[u8], name: &str) -> Option<Layout> {
+    const INT: usize = 1;
+    const ARRAY: usize = 3;
+    const STRUCT: usize = 4;
+    const UNION: usize = 5;
+    const ENUM: usize = 6;
+    const FUNC_PROTO: usize = 13;
+    const VAR: usize = 14;
+    const DATASEC: usize = 15;
+    const DECL_TAG: usize = 17;
+    const ENUM64: usize = 19;
+    let file = object::File::parse(object).unwrap();
+    let btf = file.section_by_name(".BTF").unwrap().data().unwrap();
+    assert_eq!(btf[..2], [0x9f, 0xeb], "the magic of BTF");
+    let body = &btf[word(btf, 4)..];
+    let types = &body[word(btf, 8)..][..word(btf, 12)];
+    let strings = &body[word(btf, 16)..][..word(btf, 20)];
+    let string = |at: usize| {
+        let bytes = strings[at..].split(|byte| *byte == 0).next().unwrap();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    };
+    let mut at = 0;
+    while at < types.len() {
+        let (type_name, info, size) = (word(types, at), word(types, at + 4), word(types, at + 8));
+        let (kind, count) = (info >> 24 & 0x1f, info & 0xffff);
+        at += 12;
+        if kind == STRUCT && string(type_name) == name {
+            let member = |index| {
+                (
+                    string(word(types, at + 12 * index)),
+                    word(types, at + 12 * index + 8) / 8,
+                )
+            };
+            let members = (0..count).map(member).collect();
+            return Some(Layout { size, members });
+        }
+        at += match kind {
+            INT | VAR | DECL_TAG => 4,
+            ARRAY => 12,
+            STRUCT | UNION | DATASEC | ENUM64 => 12 * count,
+            ENUM | FUNC_PROTO => 8 * count,
+            _ => 0,
+        };
+    }
+    None
+}
+
+#[test]
+fn a_crash_is_laid_out_as_in_c() {
+    let layout = layout_of!(CrashEvent: at at_boot started cgroup stack_at fs_base gs_base fault_address fault_trap registers
+        pid tid inner_pid inner_tid pid_namespace mount_namespace cpu told stack_len frames_len ds es fs gs comm siginfo frames);
+    assert_eq!(in_btf(CRASH, "crash_event"), Some(layout));
+}
+
+#[test]
+fn a_frame_is_laid_out_as_in_c() {
+    let layout = layout_of!(StackFrame: status build_id offset);
+    assert_eq!(in_btf(CRASH, "frame"), Some(layout));
+}
+
+#[test]
+fn a_call_is_laid_out_as_in_c() {
+    let layout = layout_of!(FunctionEvent: at lasted pid tid cpu depth);
+    assert_eq!(in_btf(FUNCTION, "function_event"), Some(layout));
+}
+
+#[test]
+fn a_difference_is_found() {
+    #[repr(C)]
+    struct Shifted {
+        status: i32,
+        offset: u64,
+        build_id: [u8; 20],
+    }
+    let shifted = layout_of!(Shifted: status offset build_id);
+    let found = in_btf(CRASH, "frame").unwrap();
+    assert_eq!(found.size + 8, shifted.size);
+    assert_ne!(found.members, shifted.members);
+    assert_eq!(in_btf(CRASH, "no_such_struct"), None);
+}
