@@ -151,6 +151,8 @@ pub struct Meta {
     pub kernel: Option<String>,
     /// What recording in software cost.
     pub overhead: Option<Overhead>,
+    /// How the collector came by it.
+    pub collected: Option<Collected>,
     /// What the reader should know: what was lost, not found or guessed, a sentence each.
     pub notes: Vec<String>,
 }
@@ -167,6 +169,31 @@ pub struct Overhead {
     pub recorder_cpu: u64,
     /// How often the program was stopped.
     pub stops: u64,
+}
+
+/// How the collector came by a bundle. All times are in nanoseconds; `None`: not known, or there was none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// What made it save: `crash`, `snapshot`, `function`.
+    pub trigger: String,
+    /// The wall clock when it happened, since 1970.
+    pub time: Option<u64>,
+    /// What told of the crash, in words: an eBPF attach type, or the core dump alone.
+    pub probe: Option<String>,
+    /// From the signal's delivery until the collector read of it.
+    pub crash_to_reader: Option<u64>,
+    /// From the signal's delivery until its processor's trace was paused.
+    pub crash_to_stop: Option<u64>,
+    /// Bytes of trace that overwrote older ones between the two.
+    pub overwritten: Option<u64>,
+    /// From the signal's delivery until the process's memory began to be read.
+    pub crash_to_held: Option<u64>,
+    /// How long the process was kept.
+    pub held: Option<u64>,
+    /// Bytes of PT packets.
+    pub history: u64,
+    /// What should be there and is not, a sentence each; empty: the bundle is complete.
+    pub missing: Vec<String>,
 }
 
 /// The signal that ended a process.

@@ -1,15 +1,20 @@
 //! Writing a bundle: into a directory beside the target, which takes its name only when all is there.
 
 use crate::elf::Elf;
+use crate::module_store::ModuleStore;
 use crate::schema::{META_JSON, TRACE_JSON, encode_meta, encode_trace};
-use crate::{Bundle, BundlePath, CodeVersions, Error, Manifest, Result, SharedBytes};
+use crate::{Bundle, BundlePath, CodeVersions, Error, Manifest, Result, SharedBytes, durable};
 use backtrail_pt::BuildId;
+use nix::fcntl::{Flock, FlockArg};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+
+/// How the names of directories in the making begin.
+const PREFIX: &str = ".backtrail-";
 
 /// Whether a bundle that stands at the target gives way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +32,10 @@ pub struct Writer {
     temporary: TempDir,
     /// The modules copied so far, by where they come from.
     modules: RefCell<HashMap<PathBuf, (BundlePath, Option<BuildId>)>>,
+    /// Where modules are kept that several bundles share.
+    store: Option<ModuleStore>,
+    /// Held while the bundle is in the making, so that [`Self::remove_abandoned`] leaves it alone.
+    lock: Flock<File>,
 }
 
 impl Writer {
@@ -41,14 +50,49 @@ impl Writer {
             .filter(|parent| !parent.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
         let temporary = tempfile::Builder::new()
-            .prefix(".backtrail-")
+            .prefix(PREFIX)
             .tempdir_in(parent)
             .map_err(Error::io("create a directory in", parent))?;
+        let lock = lock(temporary.path()).map_err(Error::io("lock", temporary.path()))?;
         Ok(Self {
             target: target.to_owned(),
             temporary,
             modules: RefCell::default(),
+            store: None,
+            lock,
         })
+    }
+
+    /// Keeps one copy of each module in `directory`, on the same file system, for all the bundles that are given
+    /// it: they have hard links to it.
+    #[must_use]
+    pub fn sharing_modules(mut self, directory: PathBuf) -> Self {
+        self.store = Some(ModuleStore::new(directory));
+        self
+    }
+
+    /// Removes the modules in a directory of [`Self::sharing_modules`] that no bundle has any more.
+    pub fn remove_unused_modules(directory: &Path) {
+        ModuleStore::remove_unused(directory);
+    }
+
+    /// Removes what writers that were killed have left in a directory; how many there were.
+    ///
+    /// # Errors
+    /// When the directory cannot be read. What cannot be removed is left.
+    pub fn remove_abandoned(directory: &Path) -> Result<usize> {
+        let mut removed = 0;
+        for entry in fs::read_dir(directory)
+            .map_err(Error::io("read", directory))?
+            .flatten()
+        {
+            let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+            let free = ours.then(|| lock(&entry.path()).ok()).flatten();
+            if free.is_some() && fs::remove_dir_all(entry.path()).is_ok() {
+                removed += 1;
+            }
+        }
+        Ok(removed)
     }
 
     /// Where the files stand for now.
@@ -109,8 +153,17 @@ impl Writer {
             .as_ref()
             .map_or_else(|| format!("{:016x}", fnv1a(&bytes)), ToString::to_string);
         let path = BundlePath::new(&format!("modules/{id}/{}", plain_name(system_path)))?;
-        if !self.root().join(path.as_str()).exists() {
-            self.add_file(&path, source)?;
+        let place = self.root().join(path.as_str());
+        if !place.exists() {
+            let shared = self.store.as_ref().is_some_and(|store| {
+                let made = place
+                    .parent()
+                    .is_some_and(|parent| fs::create_dir_all(parent).is_ok());
+                made && store.link(source, &id, &place).is_some()
+            });
+            if !shared {
+                self.add_file(&path, source)?;
+            }
         }
         self.modules
             .borrow_mut()
@@ -139,6 +192,20 @@ impl Writer {
         self.publish()
     }
 
+    /// As [`Self::finish`], and what stands at the target survives a loss of power from then on.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn finish_durably(self, manifest: &Manifest) -> Result<()> {
+        self.add_json(TRACE_JSON, &encode_trace(manifest))?;
+        self.add_json(META_JSON, &encode_meta(&manifest.meta))?;
+        Bundle::open(self.root())?;
+        durable::sync_tree(self.root())?;
+        let target = self.target.clone();
+        self.publish()?;
+        durable::sync_directory(target.parent().unwrap_or(Path::new(".")))
+    }
+
     /// As [`Self::finish`], and refuses all that [`crate::check`] would: for what comes from
     /// other tools.
     pub(crate) fn finish_checked(self, manifest: &Manifest) -> Result<()> {
@@ -156,14 +223,17 @@ impl Writer {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(self.root(), mode).map_err(Error::io("change", self.temporary.path()))?;
         let Self {
-            target, temporary, ..
+            target,
+            temporary,
+            lock,
+            ..
         } = self;
         // Checked when begun; a bundle may only now give way.
         let old = match target.symlink_metadata() {
             Ok(_) => {
                 let parent = temporary.path().parent().unwrap_or(Path::new("."));
                 let aside = tempfile::Builder::new()
-                    .prefix(".backtrail-old-")
+                    .prefix(PREFIX)
                     .tempdir_in(parent)
                     .map_err(Error::io("create a directory in", parent))?;
                 fs::rename(&target, aside.path().join("bundle")).map_err(Error::io("replace", &target))?;
@@ -172,6 +242,7 @@ impl Writer {
             Err(_) => None,
         };
         let path = temporary.keep();
+        drop(lock);
         let moved = fs::rename(&path, &target).map_err(Error::io("create", &target));
         if moved.is_err() {
             let _ = fs::remove_dir_all(&path);
@@ -194,6 +265,11 @@ impl Writer {
         }
         Ok(target)
     }
+}
+
+/// Takes a directory's lock, if nobody has it.
+fn lock(directory: &Path) -> std::io::Result<Flock<File>> {
+    Flock::lock(File::open(directory)?, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
 }
 
 /// Refuses a target that is taken.
@@ -253,4 +329,22 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_writer_left_is_removed_and_what_is_in_the_making_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        let writer = Writer::create(&place.path().join("bundle"), Overwrite::Never).unwrap();
+        fs::create_dir(place.path().join(format!("{PREFIX}left"))).unwrap();
+        fs::write(place.path().join(format!("{PREFIX}left/core")), b"half").unwrap();
+        fs::create_dir(place.path().join("other")).unwrap();
+        assert_eq!(Writer::remove_abandoned(place.path()).unwrap(), 1);
+        assert!(writer.root().is_dir() && place.path().join("other").is_dir());
+        drop(writer);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
 }

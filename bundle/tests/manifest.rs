@@ -101,6 +101,18 @@ fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
                 recorder_cpu: 4_000_000_000,
                 stops: 77,
             }),
+            collected: Some(Collected {
+                trigger: text.to_owned(),
+                time: Some(number),
+                probe: Some(text.to_owned()),
+                crash_to_reader: Some(1),
+                crash_to_stop: None,
+                overwritten: Some(number),
+                crash_to_held: Some(2),
+                held: Some(3),
+                history: number,
+                missing: vec![text.to_owned()],
+            }),
             notes: vec![text.to_owned()],
         },
     }

@@ -1,5 +1,9 @@
 //! The command line as types: every command, its arguments and their help.
 
+mod collector;
+
+pub use collector::{Collect, Crashes, CrashesDebug, CrashesList, CrashesOne, Snapshot, SpoolPlace};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -28,6 +32,15 @@ pub enum Command {
     Doctor(Doctor),
     /// Run a program, or attach to one, and record what it executes
     Record(Record),
+    /// Watch all processes, and save the last moments of those that crash: the daemon
+    Collect(Collect),
+    /// Have the collector save a process that goes on, or the traces of all
+    Snapshot(Snapshot),
+    /// The crashes that the collector saved
+    #[command(subcommand)]
+    Crashes(Crashes),
+    /// Write the files that have systemd run the collector, or a service under the recorder
+    Install(Install),
     /// Turn somebody else's recording into a bundle
     #[command(subcommand)]
     Import(Import),
@@ -54,6 +67,27 @@ pub enum Command {
     /// Say what became of a program when its recorder was killed
     #[command(hide = true)]
     LastWord(LastWord),
+    /// What the kernel starts at a crash, by core_pattern
+    #[command(hide = true)]
+    CoreHandler(CoreHandler),
+    /// What puts core_pattern back when the collector is killed
+    #[command(hide = true)]
+    CoreGuard(CoreGuard),
+}
+
+/// `backtrail core-handler`.
+#[derive(Debug, Args)]
+pub struct CoreHandler {
+    /// As the pattern asks for them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<String>,
+}
+
+/// `backtrail core-guard`.
+#[derive(Debug, Args)]
+pub struct CoreGuard {
+    /// The collector's runtime directory
+    pub runtime: PathBuf,
 }
 
 /// `backtrail dap`.
@@ -71,9 +105,32 @@ pub struct LastWord {
     pub pid: Option<u32>,
 }
 
+/// `backtrail install`.
+#[derive(Debug, Args)]
+pub struct Install {
+    /// Write under this folder instead of /, and look for units there: for a package, or an image
+    #[arg(long, value_name = "DIR")]
+    pub prefix: Option<PathBuf>,
+    /// Also have this service run under the recorder, by a drop-in
+    #[arg(long, value_name = "NAME")]
+    pub service: Option<String>,
+    /// Say what would be written where, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Replace files that are there and differ; the configuration stays in any case
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `backtrail doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Trace for a moment with Intel PT, and check all that the collector needs of it
+    #[arg(long)]
+    pub self_test: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -115,6 +172,12 @@ pub struct Record {
     /// Replace an earlier bundle at the same place
     #[arg(long)]
     pub overwrite: bool,
+    /// Run as a service: save each crash into the collector's spool, and end as the program ends
+    #[arg(long, conflicts_with_all = ["full", "output", "overwrite", "golden", "json"])]
+    pub daemon: bool,
+    /// With --daemon: the collector's configuration; /etc/backtrail/collect.toml if there is one
+    #[arg(long, value_name = "FILE", requires = "daemon")]
+    pub config: Option<PathBuf>,
     /// Attach to this running process instead
     #[arg(long, value_name = "PID", conflicts_with = "program")]
     pub pid: Option<u32>,
@@ -239,7 +302,7 @@ pub struct ImportRaw {
 }
 
 /// Which decode engine, and how wide.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Decode {
     /// The decode engine
     #[arg(long, value_name = "ENGINE", default_value = "native")]

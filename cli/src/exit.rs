@@ -62,6 +62,7 @@ macro_rules! from_crate_error {
 
 from_crate_error!(
     backtrail_bundle::Error,
+    backtrail_collector::Error,
     backtrail_debugger::Error,
     backtrail_recorder::Error
 );

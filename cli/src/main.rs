@@ -28,6 +28,12 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Doctor(args) => command::doctor::run(&args),
         Command::Record(args) => command::record::run(&args),
+        Command::Collect(args) => command::collect::run(&args),
+        Command::Snapshot(args) => command::snapshot::run(&args),
+        Command::Crashes(crashes) => command::crashes::run(&crashes),
+        Command::Install(args) => command::install::run(&args),
+        Command::CoreHandler(args) => command::core_handler::run(&args),
+        Command::CoreGuard(args) => command::core_guard::run(&args),
         Command::Import(import) => command::import::run(&import),
         Command::Info(args) => command::info::run(&args),
         Command::Check(args) => command::check::run(&args),

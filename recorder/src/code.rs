@@ -1,6 +1,7 @@
 //! Instructions as the stepper sees them, and what stepping them would show to the program.
 
-use crate::ptrace::{self, RawTid};
+use crate::ptrace::RawTid;
+use backtrail_process::memory;
 use backtrail_pt::Avma;
 use backtrail_pt::cofi::{CodeInstruction, Cofi};
 use std::fs::File;
@@ -66,7 +67,7 @@ impl Code {
 
 /// Reads code, also where a program may execute but not read, and up to a mapping's end.
 pub(crate) fn read_code(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
-    let read = ptrace::read_memory(pid, address, out);
+    let read = memory::read(pid, address, out);
     if read > 0 {
         return read;
     }
@@ -74,7 +75,7 @@ pub(crate) fn read_code(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
     let Some(out) = out.get_mut(..to_page_end) else {
         return 0;
     };
-    let read = ptrace::read_memory(pid, address, out);
+    let read = memory::read(pid, address, out);
     if read > 0 {
         return read;
     }
@@ -89,7 +90,7 @@ pub(crate) fn hide_pushed_trap_flag(pid: RawTid, stack: u64) {
     // Bit 8: the lowest of the second byte.
     let at = stack.wrapping_add(1);
     let mut byte = [0];
-    if ptrace::read_memory(pid, at, &mut byte) == 1 && byte[0] & 1 != 0 {
+    if memory::read(pid, at, &mut byte) == 1 && byte[0] & 1 != 0 {
         let memory = File::options().write(true).open(format!("/proc/{pid}/mem"));
         // Should the write fail, the program sees a flag it hardly looks at.
         let _ = memory.and_then(|memory| memory.write_at(&[byte[0] & !1], at));

@@ -32,6 +32,9 @@ pub enum Error {
         /// What to do about it, with a leading "; ", or nothing.
         hint: String,
     },
+    /// Crashes are kept of a recording that is to be kept whole.
+    #[error("a recording that keeps crashes alone keeps the newest part of each thread; give it a ring")]
+    NoRing,
     /// The program is not 64-bit.
     #[error("process {0} runs 32-bit code, which cannot be recorded; build the program for x86-64")]
     Not64Bit(Pid),

@@ -6,10 +6,10 @@
 //! other. Both write the packets that tracing hardware would have written (user code only), and at a
 //! fatal signal save registers, memory and modules too; the whole becomes a bundle.
 //!
-//! From the bottom up: [`ptrace`], [`spawn`], [`maps`] and [`process`] ask the kernel; [`code`] reads
+//! From the bottom up: [`ptrace`] and [`spawn`] ask the kernel, and so does the crate `backtrail-process`; [`code`] reads
 //! instructions; [`stream`] turns steps into packets, which [`ring`] keeps; [`stepped`] and [`translate`]
-//! know what a stop means for one [`thread`]; [`session`] minds all threads; [`modules`] and
-//! [`core_dump`] keep what decoding needs; [`save`] writes the bundle.
+//! know what a stop means for one [`thread`]; [`session`] minds all threads; [`core_dump`]
+//! keeps what the process had in memory; [`save`] writes the bundle; [`crash_sink`] gets one for each crash instead.
 #![deny(unsafe_code)]
 // The links above are for those who read the source.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -21,13 +21,11 @@ mod capabilities;
 mod clock;
 mod code;
 mod core_dump;
+mod crash_sink;
 mod error;
-mod maps;
-mod modules;
 mod names;
 mod options;
 mod outcome;
-mod process;
 mod ptrace;
 mod record;
 mod recorded;
@@ -42,8 +40,9 @@ mod translate;
 mod waker;
 
 pub use capabilities::{Capabilities, capabilities};
+pub use crash_sink::{CrashDraft, CrashSink, Memory, SavedCrash};
 pub use error::{Error, Result};
-pub use options::{Engine, Pin, Progress, RecordOptions, Target};
+pub use options::{Engine, Output, Pin, Progress, RecordOptions, Target};
 pub use outcome::{Ending, Golden, Outcome};
 pub use record::record;
 

@@ -19,4 +19,9 @@ impl Names {
         }
         Ok(BundlePath::new(&unique)?)
     }
+
+    /// A name that may be given out again: its file is not kept.
+    pub(crate) fn release(&mut self, path: &BundlePath) {
+        self.0.remove(path.as_str());
+    }
 }

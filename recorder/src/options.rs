@@ -1,11 +1,13 @@
 //! What to record, and how.
 
+use crate::crash_sink::CrashSink;
 use backtrail_bundle::Overwrite;
 use backtrail_pt::Pid;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 /// What to record.
@@ -49,6 +51,30 @@ pub enum Pin {
     Together,
     /// Anywhere.
     Off,
+}
+
+/// What a recording makes.
+pub enum Output<'a> {
+    /// One bundle of all processes, when recording ends.
+    Bundle {
+        /// Where it goes.
+        path: PathBuf,
+        /// Whether an earlier bundle there gives way, once the new one is complete.
+        overwrite: Overwrite,
+    },
+    /// One for each process that a signal ends, once it is gone; of processes that end by themselves nothing is
+    /// kept. Only with [`RecordOptions::ring`]: else it would take more memory as long as it runs.
+    Crashes(&'a mut dyn CrashSink),
+}
+
+impl From<PathBuf> for Output<'_> {
+    /// A bundle where none stands yet.
+    fn from(path: PathBuf) -> Self {
+        Self::Bundle {
+            path,
+            overwrite: Overwrite::Never,
+        }
+    }
 }
 
 /// How far recording has come.
@@ -96,16 +122,17 @@ pub struct RecordOptions<'a> {
     pub duration: Option<Duration>,
     /// Is told how far recording has come, several times a second.
     pub progress: Option<&'a mut (dyn FnMut(Progress) + Send)>,
-    /// Where the bundle goes.
-    pub output: PathBuf,
-    /// Whether an earlier bundle there gives way, once the new one is complete.
-    pub overwrite: Overwrite,
+    /// Signals (their numbers) that are sent on to the program, [`Target::Command`] only. Once that has ended and
+    /// only processes that it started are left, one of them ends the recording instead, and these with it.
+    pub signals: Option<Receiver<i32>>,
+    /// What it makes.
+    pub output: Output<'a>,
 }
 
 impl<'a> RecordOptions<'a> {
     /// Everything that one process does, until it ends or `stop` is set.
     #[must_use]
-    pub fn new(target: Target, output: PathBuf, stop: &'a AtomicBool) -> Self {
+    pub fn new(target: Target, output: impl Into<Output<'a>>, stop: &'a AtomicBool) -> Self {
         Self {
             target,
             engine: Engine::default(),
@@ -121,8 +148,8 @@ impl<'a> RecordOptions<'a> {
             stop,
             duration: None,
             progress: None,
-            output,
-            overwrite: Overwrite::Never,
+            signals: None,
+            output: output.into(),
         }
     }
 }

@@ -40,8 +40,8 @@ pub struct Outcome {
     pub dropped: u64,
     /// Places where control went in a way that no packet tells (OVF in the stream).
     pub gaps: u64,
-    /// The bundle.
-    pub bundle: PathBuf,
+    /// The bundle, where there is one of all ([`crate::Output::Bundle`]).
+    pub bundle: Option<PathBuf>,
     /// With [`crate::RecordOptions::golden`]: the instructions of each thread.
     pub golden: Vec<Golden>,
 }

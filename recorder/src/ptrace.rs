@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Result};
 use backtrail_bundle::core::{Registers, SigInfo};
-use libc::{c_int, c_long, c_void, pid_t};
+use libc::{c_int, c_long, c_void};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -15,8 +15,7 @@ use std::mem::size_of;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// A kernel id of a thread.
-pub(crate) type RawTid = pid_t;
+pub(crate) use backtrail_process::RawTid;
 
 /// What `waitpid` says happened to a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,23 +305,13 @@ pub(crate) fn send(pid: RawTid, tid: RawTid, signal: i32) {
 
 /// Kills a whole process.
 pub(crate) fn kill(pid: RawTid) {
-    // SAFETY: kill(2) touches no memory of ours.
-    unsafe { libc::kill(pid, libc::SIGKILL) };
+    signal(pid, libc::SIGKILL);
 }
 
-/// Copies memory of a process; says how many bytes could be read.
-pub(crate) fn read_memory(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
-    let local = libc::iovec {
-        iov_base: out.as_mut_ptr().cast(),
-        iov_len: out.len(),
-    };
-    let remote = libc::iovec {
-        iov_base: address as *mut c_void,
-        iov_len: out.len(),
-    };
-    // SAFETY: `local` is `out`; the remote side is checked by the kernel.
-    let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
-    usize::try_from(read).unwrap_or(0)
+/// Sends a signal to a process; one that is gone gets none.
+pub(crate) fn signal(pid: RawTid, signal: i32) {
+    // SAFETY: kill(2) touches no memory of ours.
+    unsafe { libc::kill(pid, signal) };
 }
 
 /// A set of processors.

@@ -2,16 +2,17 @@
 
 use crate::clock::{self, Calibration, Whose};
 use crate::error::{Error, Result};
-use crate::options::{Engine, Pin, Progress, RecordOptions, Target};
+use crate::options::{Engine, Output, Pin, Progress, RecordOptions, Target};
 use crate::outcome::Outcome;
+use crate::ptrace;
 use crate::save;
-use crate::session::{Session, Settings, Shared};
+use crate::session::{Crashes, Destination, ROOT_GONE, Session, Settings, Shared};
 use crate::waker::Waker;
 use backtrail_bundle::Writer;
 use backtrail_bundle::manifest::Overhead;
 use backtrail_pt::EncoderOptions;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,10 +34,13 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         stop,
         duration,
         mut progress,
+        signals,
         ..
     } = options;
+    if let (Output::Crashes(_), None) = (&options.output, options.ring) {
+        return Err(Error::NoRing);
+    }
     let job = Job {
-        writer: Writer::create(&options.output, options.overwrite)?,
         target: options.target,
         randomize: options.randomize_addresses,
         follow: options.follow,
@@ -67,6 +71,9 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
                 shared.stop.store(true, Ordering::Relaxed);
                 waker.wake();
             }
+            if let Some(signals) = &signals {
+                pass_on(signals, &shared);
+            }
             ticks = ticks.wrapping_add(1);
             if ticks.is_multiple_of(PROGRESS_TICKS)
                 && let Some(progress) = &mut progress
@@ -86,9 +93,22 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
     })
 }
 
+/// Sends signals on to the program.
+fn pass_on(signals: &Receiver<i32>, shared: &Shared) {
+    let program = shared.root.load(Ordering::Acquire);
+    // Before it is started they wait.
+    while program != 0
+        && let Ok(signal) = signals.try_recv()
+    {
+        match program {
+            ROOT_GONE => shared.stop.store(true, Ordering::Relaxed),
+            pid => ptrace::signal(pid, signal),
+        }
+    }
+}
+
 /// What the tracing thread needs.
-struct Job {
-    writer: Writer,
+struct Job<'a> {
     target: Target,
     randomize: bool,
     follow: bool,
@@ -100,10 +120,10 @@ struct Job {
     fine_time: bool,
     all_wide: bool,
     compress_returns: bool,
-    output: PathBuf,
+    output: Output<'a>,
 }
 
-impl Job {
+impl Job<'_> {
     fn run(self, shared: &Shared) -> Result<Outcome> {
         let calibration = Calibration::start();
         let encoder = EncoderOptions {
@@ -121,8 +141,14 @@ impl Job {
             cache: self.cache,
             all_wide: self.all_wide,
         };
+        let (destination, path) = match self.output {
+            Output::Bundle { path, overwrite } => {
+                (Destination::Bundle(Writer::create(&path, overwrite)?), Some(path))
+            }
+            Output::Crashes(sink) => (Destination::Crashes(Crashes::new(sink, calibration)), None),
+        };
         let begun = Instant::now();
-        let mut session = Session::new(settings, shared, &self.writer);
+        let mut session = Session::new(settings, shared, destination);
         let ran = session
             .begin(&self.target, self.randomize)
             .and_then(|()| session.run());
@@ -136,14 +162,7 @@ impl Job {
         };
         let (ending, gaps) = (session.ending, session.gaps);
         let instructions = (self.engine == Engine::Step).then_some(session.instructions);
-        let (manifest, saved) = save::save(
-            session,
-            &self.writer,
-            calibration.params(),
-            calibration.conversion(),
-            overhead,
-        )?;
-        self.writer.finish(&manifest)?;
+        let saved = save::save(session, calibration.params(), calibration.conversion(), overhead)?;
         Ok(Outcome {
             ending,
             threads: saved.threads,
@@ -151,7 +170,7 @@ impl Job {
             bytes: saved.bytes,
             dropped: saved.dropped,
             gaps,
-            bundle: self.output,
+            bundle: path,
             golden: saved.golden,
         })
     }

@@ -1,10 +1,10 @@
 //! What is kept of processes and threads until the bundle is written.
 
-use crate::modules::CodeImage;
-use crate::process;
 use crate::ptrace::RawTid;
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::versions::{Boundary, Fragment};
+use backtrail_process::code_image::CodeImage;
+use backtrail_process::status;
 use backtrail_pt::Avma;
 
 /// Packets of a thread.
@@ -33,6 +33,8 @@ pub(crate) struct Recorded {
     pub(crate) file: BundlePath,
     pub(crate) packets: Packets,
     pub(crate) dropped: u64,
+    /// Places where control went in a way that no packet tells.
+    pub(crate) gaps: u64,
     pub(crate) golden: Vec<Avma>,
     /// Where code has changed, in the packets.
     pub(crate) boundaries: Vec<Boundary>,
@@ -49,14 +51,16 @@ pub(crate) struct Process {
     pub(crate) command_line: Vec<String>,
     /// It has executed another program since recording began.
     pub(crate) replaced: bool,
+    /// Threads of it that have ended, and of which nothing is kept any more.
+    pub(crate) left_out: u64,
 }
 
 impl Process {
     /// What a process is now; `added` is what the recorder has added to its memory already.
     pub(crate) fn new(pid: RawTid, added: Vec<(u64, u64)>) -> Self {
         let mut process = Self {
-            program: process::program(pid),
-            command_line: process::command_line(pid),
+            program: status::program(pid),
+            command_line: status::command_line(pid),
             ..Self::default()
         };
         process.image.added = added;

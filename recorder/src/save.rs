@@ -1,47 +1,50 @@
 //! A finished session as a bundle.
 
 use crate::Golden;
+use crate::crash_sink::SavedCrash;
 use crate::error::Result;
 use crate::names::Names;
 use crate::recorded::{Packets, Process};
-use crate::session::Session;
-use backtrail_bundle::manifest::{self, Manifest, Meta, Overhead, RawImage, Source};
+use crate::session::{Destination, Draft, Session};
+use backtrail_bundle::manifest::{self, Collected, Manifest, Meta, Overhead, Source};
 use backtrail_bundle::{CodeVersions, Writer};
-use backtrail_pt::cpu::Vendor;
-use backtrail_pt::{CpuModel, FileOffset, Pid, Tid, TimingParams, TscConversion};
-use std::fs;
-use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use backtrail_process::machine;
+use backtrail_pt::{Pid, Tid, TimingParams, TscConversion};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What saving adds up.
 #[derive(Debug, Default)]
 pub(crate) struct Saved {
+    /// Threads whose packets are kept.
     pub(crate) threads: usize,
     pub(crate) bytes: u64,
     pub(crate) dropped: u64,
     pub(crate) golden: Vec<Golden>,
 }
 
-/// Adds everything to the bundle but the core, which is there already.
+/// Adds everything to the bundle but the core, which is there already, and finishes it. Crashes have been saved
+/// one by one: nothing is left to do.
 pub(crate) fn save(
     session: Session<'_>,
-    writer: &Writer,
     timing: TimingParams,
     tsc: Option<TscConversion>,
     overhead: Overhead,
-) -> Result<(Manifest, Saved)> {
+) -> Result<Saved> {
+    let writer = match session.destination {
+        Destination::Bundle(writer) => writer,
+        Destination::Crashes(crashes) => return Ok(crashes.saved),
+    };
     let mut saved = Saved::default();
     let mut meta = Meta {
         source: Source::Software,
-        created_by: Some(format!("record --engine {}", session.engine())),
+        created_by: Some(format!("record --engine {}", session.settings.engine)),
         created_at: SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .ok()
             .map(|time| time.as_secs()),
         crash: session.crash,
-        host: kernel_says("hostname"),
-        kernel: kernel_says("osrelease"),
+        host: machine::says("hostname"),
+        kernel: machine::says("osrelease"),
         overhead: Some(overhead),
         notes: session.notes,
         ..Meta::default()
@@ -50,18 +53,8 @@ pub(crate) fn save(
         meta.program.clone_from(&root.program);
         meta.command_line.clone_from(&root.command_line);
     }
-    if session.gaps != 0 {
-        meta.notes.push(format!(
-            "control went where no instruction leads in {} places; each is an overflow in the trace",
-            session.gaps
-        ));
-    }
-    if session.left_out != 0 {
-        meta.notes.push(format!(
-            "{} threads that ended early are left out, for more would not have fitted in memory (--ring)",
-            session.left_out
-        ));
-    }
+    note_gaps(session.gaps, &mut meta.notes);
+    note_left_out(session.left_out, &mut meta.notes);
     let mut names = session.names;
     let mut processes = Vec::new();
     for (pid, process) in session.processes {
@@ -69,20 +62,15 @@ pub(crate) fn save(
         processes.push(add_process(
             pid,
             process,
-            writer,
+            &writer,
             &mut names,
             &mut meta.notes,
             &mut saved,
         )?);
     }
-    if saved.dropped != 0 {
-        meta.notes.push(format!(
-            "the ring kept the newest packets; {} bytes of older ones were dropped",
-            saved.dropped
-        ));
-    }
+    note_dropped(saved.dropped, &mut meta.notes);
     let manifest = Manifest {
-        cpu: cpu_model(),
+        cpu: machine::cpu_model(),
         timing,
         tsc,
         filters: Vec::new(),
@@ -91,7 +79,92 @@ pub(crate) fn save(
         core: session.core,
         meta,
     };
-    Ok((manifest, saved))
+    writer.finish(&manifest)?;
+    Ok(saved)
+}
+
+/// The bundle of one process, which has crashed: everything but the core, and the descriptions.
+pub(crate) fn save_crash(
+    draft: Draft,
+    process: Process,
+    timing: TimingParams,
+    tsc: Option<TscConversion>,
+    mut notes: Vec<String>,
+) -> Result<(SavedCrash, Saved)> {
+    let Draft {
+        writer,
+        crash,
+        core,
+        missing,
+        at,
+    } = draft;
+    let mut saved = Saved::default();
+    let (program, command_line) = (process.program.clone(), process.command_line.clone());
+    note_left_out(process.left_out, &mut notes);
+    note_gaps(
+        process.recorded.iter().map(|thread| thread.gaps).sum(),
+        &mut notes,
+    );
+    // The names of traces are the session's; none of the others begins so.
+    let mut names = Names::default();
+    let process = add_process(crash.pid, process, &writer, &mut names, &mut notes, &mut saved)?;
+    note_dropped(saved.dropped, &mut notes);
+    let manifest = Manifest {
+        cpu: machine::cpu_model(),
+        timing,
+        tsc,
+        filters: Vec::new(),
+        processes: vec![process],
+        cpus: Vec::new(),
+        core,
+        meta: Meta {
+            source: Source::Software,
+            created_by: Some("record".to_owned()),
+            created_at: at.duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs()),
+            program,
+            command_line,
+            crash: Some(crash),
+            host: machine::says("hostname"),
+            kernel: machine::says("osrelease"),
+            collected: Some(Collected {
+                trigger: "crash".to_owned(),
+                time: at
+                    .duration_since(UNIX_EPOCH)
+                    .ok()
+                    .and_then(|time| u64::try_from(time.as_nanos()).ok()),
+                history: saved.bytes,
+                missing,
+                ..Collected::default()
+            }),
+            notes,
+            ..Meta::default()
+        },
+    };
+    Ok((SavedCrash { writer, manifest }, saved))
+}
+
+fn note_gaps(gaps: u64, notes: &mut Vec<String>) {
+    if gaps != 0 {
+        notes.push(format!(
+            "control went where no instruction leads in {gaps} places; each is an overflow in the trace"
+        ));
+    }
+}
+
+fn note_left_out(threads: u64, notes: &mut Vec<String>) {
+    if threads != 0 {
+        notes.push(format!(
+            "{threads} threads that ended early are left out, for more would not have fitted in memory (--ring)"
+        ));
+    }
+}
+
+fn note_dropped(bytes: u64, notes: &mut Vec<String>) {
+    if bytes != 0 {
+        notes.push(format!(
+            "the ring kept the newest packets; {bytes} bytes of older ones were dropped"
+        ));
+    }
 }
 
 fn add_process(
@@ -118,42 +191,18 @@ fn add_process(
             .iter()
             .map(|note| format!("process {pid}: {note}")),
     );
-    for module in process.image.modules {
-        // Through the open file: its path may name another by now.
-        let source = PathBuf::from(format!("/proc/self/fd/{}", module.file.as_raw_fd()));
-        let added = writer.add_module(&source, &module.path);
-        let (file, build_id) = match added {
-            Ok((file, build_id)) => (Some(file), build_id),
-            Err(error) => {
-                notes.push(format!("{} is not in the bundle ({error})", module.path));
-                (None, None)
-            }
-        };
-        out.modules.push(manifest::Module {
-            path: module.path,
-            file,
-            build_id,
-            base: module.base,
-            mappings: Vec::new(),
-        });
-    }
-    for raw in process.image.raw {
-        if raw.writable && process.fragments.is_empty() {
-            notes.push(format!(
+    if process.fragments.is_empty() {
+        let rewritable = process.image.raw.iter().filter(|raw| raw.writable);
+        notes.extend(rewritable.map(|raw| {
+            format!(
                 "process {pid} could rewrite its code at {}; it is kept as it was last",
                 raw.start
-            ));
-        }
-        let file = names.take(&format!("images/{pid}-{:x}.bin", raw.start))?;
-        writer.add_bytes(&file, &raw.bytes)?;
-        let size = raw.bytes.len() as u64;
-        out.images.push(RawImage {
-            start: raw.start,
-            file,
-            offset: FileOffset(0),
-            size,
-        });
+            )
+        }));
     }
+    let image = process.image.save(writer, pid.0, |path| names.take(path))?;
+    (out.modules, out.images) = (image.modules, image.images);
+    notes.extend(image.missing);
     let mut versions = CodeVersions {
         fragments: process.fragments,
         ..CodeVersions::default()
@@ -189,28 +238,4 @@ fn add_process(
         out.versions = Some(file);
     }
     Ok(out)
-}
-
-fn kernel_says(name: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
-    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-}
-
-/// This machine's processor. Its errata are none of our stream's.
-fn cpu_model() -> CpuModel {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let number = |key: &str| {
-        let line = text
-            .lines()
-            .find(|line| line.split(':').next().is_some_and(|name| name.trim() == key))?;
-        line.split(':').nth(1)?.trim().parse::<u16>().ok()
-    };
-    CpuModel {
-        vendor: Vendor::Other,
-        family: number("cpu family").unwrap_or(0),
-        model: number("model")
-            .and_then(|model| u8::try_from(model).ok())
-            .unwrap_or(0),
-        stepping: number("stepping").map_or(0, |stepping| stepping.min(15) as u8),
-    }
 }

@@ -3,6 +3,7 @@
 //! How it begins and ends, which threads come and go, and what signals mean stands in the files beneath.
 
 mod begin;
+mod crashes;
 mod ending;
 mod lifecycle;
 mod signals;
@@ -18,13 +19,15 @@ use crate::stepped::Place;
 use crate::stream::Stream;
 use crate::thread::{Following, Run, Thread};
 use crate::translate::Scribe;
-use crate::{Ending, clock, process};
+use crate::{Ending, clock};
+use backtrail_bundle::BundlePath;
 use backtrail_bundle::manifest::Crash;
-use backtrail_bundle::{BundlePath, Writer};
+use backtrail_process::status;
 use backtrail_pt::EncoderOptions;
+pub(crate) use crashes::{Crashes, Destination, Draft};
 use lifecycle::Ended;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use translated::Kindred;
 
 /// What the tracing thread and the one that minds it tell each other.
@@ -35,7 +38,12 @@ pub(crate) struct Shared {
     pub(crate) instructions: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) threads: AtomicUsize,
+    /// The program that the recorder has started; 0: not yet; [`ROOT_GONE`]: it has ended.
+    pub(crate) root: AtomicI32,
 }
+
+/// See [`Shared::root`].
+pub(crate) const ROOT_GONE: i32 = -1;
 
 /// How threads are recorded.
 #[derive(Clone, Debug)]
@@ -73,9 +81,9 @@ impl Hold {
 
 /// A running recording, on the thread that traces.
 pub(crate) struct Session<'a> {
-    settings: Settings,
+    pub(crate) settings: Settings,
     shared: &'a Shared,
-    writer: &'a Writer,
+    pub(crate) destination: Destination<'a>,
     /// The processor that tracer and tracees share: handing over on one is much faster than across two.
     cpu: Option<CpuSet>,
     /// Where the program might run before.
@@ -116,7 +124,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(settings: Settings, shared: &'a Shared, writer: &'a Writer) -> Self {
+    pub(crate) fn new(settings: Settings, shared: &'a Shared, destination: Destination<'a>) -> Self {
         let free = ptrace::affinity(0);
         let together = match settings.pin {
             // Stepping hands over at every instruction; what runs in the cache seldom does, and is better
@@ -132,7 +140,7 @@ impl<'a> Session<'a> {
         Self {
             settings,
             shared,
-            writer,
+            destination,
             cpu,
             free,
             pinned: HashMap::new(),
@@ -179,6 +187,7 @@ impl<'a> Session<'a> {
             }
         }
         self.publish();
+        self.end_processes();
         match self.pending.take() {
             Some(spawned) if !stopping => Err(spawned.failure()),
             _ => Ok(()),
@@ -243,7 +252,7 @@ impl<'a> Session<'a> {
                 let _ = ptrace::listen(tid);
                 return Ok(());
             }
-            Stop::Interrupted | Stop::Group(_) if process::is_pending(tid, libc::SIGTRAP) => {
+            Stop::Interrupted | Stop::Group(_) if status::is_pending(tid, libc::SIGTRAP) => {
                 // The trap of its last step comes next. Let go before, the program would die of it.
                 thread.run = Run::Running;
                 let _ = ptrace::step(tid, 0);
@@ -304,11 +313,6 @@ impl<'a> Session<'a> {
         self.ours
     }
 
-    /// The engine's name.
-    pub(crate) fn engine(&self) -> Engine {
-        self.settings.engine
-    }
-
     fn stream(&self) -> Stream {
         Stream::new(
             self.settings.encoder,
@@ -329,7 +333,7 @@ impl<'a> Session<'a> {
     /// Lets processes that live on run where they might before.
     pub(crate) fn unpin(&self) {
         for pid in self.processes.keys().filter(|_| !self.ours) {
-            for tid in process::threads(*pid) {
+            for tid in status::threads(*pid) {
                 if let Some(free) = self.pinned.get(&tid).or(self.free.as_ref()) {
                     ptrace::set_affinity(tid, free);
                 }

@@ -4,6 +4,7 @@ use crate::code::Code;
 use crate::ptrace::{self, RawTid};
 use crate::stream::{Stream, Went};
 use backtrail_bundle::core::Registers;
+use backtrail_process::memory;
 use backtrail_pt::Avma;
 
 /// The single-step flag in RFLAGS.
@@ -198,7 +199,7 @@ fn refuse_rseq(tid: RawTid) {
 fn return_address(tid: RawTid) -> Option<Avma> {
     let stack = ptrace::registers(tid).ok()?.rsp;
     let mut word = [0; 8];
-    let read = ptrace::read_memory(tid, stack, &mut word);
+    let read = memory::read(tid, stack, &mut word);
     (read == word.len()).then_some(Avma(u64::from_le_bytes(word)))
 }
 

@@ -30,7 +30,7 @@ fn options(program: &Path, output: PathBuf, engine: Engine) -> RecordOptions<'st
 
 /// The instructions of every thread that libipt decodes, without an error or a gap.
 fn decoded(outcome: &Outcome) -> Vec<Vec<Avma>> {
-    let bundle = Bundle::open(&outcome.bundle).unwrap();
+    let bundle = Bundle::open(outcome.bundle.as_ref().unwrap()).unwrap();
     let processes = &bundle.manifest().processes;
     let threads = processes
         .iter()
@@ -135,7 +135,7 @@ fn what_is_translated_anew_while_it_runs_tells_the_same() {
 }
 
 fn stops(outcome: &Outcome) -> u64 {
-    let bundle = Bundle::open(&outcome.bundle).unwrap();
+    let bundle = Bundle::open(outcome.bundle.as_ref().unwrap()).unwrap();
     bundle
         .manifest()
         .meta

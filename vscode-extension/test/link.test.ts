@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { addressOf, fileNameOf, isAllowed, originProblem, parseLink } from '../src/link/parse';
+import { SPOOL, addressOf, fileNameOf, isAllowed, originProblem, parseLink, placeInSpool } from '../src/link/parse';
 
 const GOOD = { v: 1, origin: 'https://crash.example.com', crash: 'server-1', at: 't12#345', sha256: 'A'.repeat(64) };
 
@@ -150,6 +150,36 @@ test('addresses and files stay where they belong', () => {
   assert.notEqual(fileNameOf({ ...link, origin: 'http://localhost' }), fileNameOf({ ...link, origin: 'https://localhost' }));
   for (const origin of ['https://[2001:db8::1]:1', 'http://127.0.0.1']) {
     assert.doesNotMatch(fileNameOf({ origin, crash: 'x' }), /[/\\:[\]]/);
+  }
+});
+
+test('the link that `backtrail crashes link` prints names a crash of the spool', () => {
+  const printed = query('{"crash":"000007-worker-42","origin":"spool","v":1}');
+  assert.deepEqual(parseLink('/open', printed), { link: { origin: SPOOL, crash: '000007-worker-42' } });
+  const at = { v: 1, origin: SPOOL, crash: '000007-worker-42', at: '#-40' };
+  assert.deepEqual(parseLink('/open', query(at)), { link: { origin: SPOOL, crash: '000007-worker-42', at: '#-40' } });
+});
+
+test('the spool is written one way, has no digests, and is no origin to fetch from', () => {
+  for (const origin of ['Spool', 'SPOOL', 'spool/', 'spool:', ' spool', 'spool\n', 'spool://x', 'spoo\u006c\u0000', ['spool']]) {
+    refused({ v: 1, origin, crash: 'x' });
+  }
+  assert.match(refused({ ...GOOD, origin: SPOOL }), /digest/);
+  assert.notEqual(originProblem(SPOOL), undefined);
+  assert.equal(isAllowed(SPOOL, [SPOOL]), false);
+});
+
+test('a crash of the spool is directly in its folder', () => {
+  assert.equal(placeInSpool('/var/spool/backtrail', '000007-worker-42'), '/var/spool/backtrail/000007-worker-42');
+  assert.equal(placeInSpool('/spool/', 'a..b'), '/spool/a..b');
+  assert.ok('link' in parseLink('/open', query({ v: 1, origin: SPOOL, crash: '000007-g++-42' })));
+  refused({ ...GOOD, crash: '000007-g++-42' });
+  for (const spool of ['', 'spool', './x', '~/x', undefined, null, 7, ['/x']]) {
+    assert.equal(placeInSpool(spool, 'x'), undefined);
+  }
+  for (const crash of ['', '.', '..', '../x', 'a/b', '/etc', '.modules', 'a\u0000']) {
+    assert.equal(placeInSpool('/spool', crash), undefined);
+    refused({ v: 1, origin: SPOOL, crash });
   }
 });
 

@@ -12,7 +12,7 @@ mod writer;
 pub use reader::Core;
 pub use registers::Registers;
 pub use siginfo::SigInfo;
-pub use writer::write;
+pub use writer::{Memory, write};
 
 use backtrail_pt::{Avma, FileOffset, Tid};
 

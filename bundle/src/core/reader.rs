@@ -2,7 +2,7 @@
 
 use super::layout::{self, OWNER_CORE, OWNER_LINUX};
 use super::{CoreContents, CoreThread, Segment, SigInfo};
-use crate::elf::{Elf, Note};
+use crate::elf::{Elf, Load, Note};
 use crate::{Error, Result, SharedBytes};
 use backtrail_pt::{Avma, Tid};
 use object::elf::{PF_R, PF_W, PF_X};
@@ -16,6 +16,42 @@ pub struct Core {
 }
 
 impl Core {
+    /// No head of a core is believed to be larger.
+    pub const MAX_HEAD: u64 = 256 << 20;
+
+    /// From the first 128 bytes of a core (or more), how many of its bytes hold headers and notes; `None`: this is
+    /// no core as the kernel writes them.
+    #[must_use]
+    pub fn head_size(first: &[u8]) -> Option<u64> {
+        /// `Elf64_Phdr.p_type`, `p_offset` and `p_filesz` of the first program header, right behind `Elf64_Ehdr`.
+        const KIND: usize = 64;
+        const OFFSET: usize = 64 + 8;
+        const FILE_SIZE: usize = 64 + 32;
+        const PT_NOTE: u64 = 4;
+        let word = |at: usize| Some(u64::from_le_bytes(first.get(at..at + 8)?.try_into().ok()?));
+        let is_core = first.starts_with(b"\x7fELF\x02\x01") && first.get(16..18)? == [4, 0];
+        let notes_first = word(32)? == 64 && word(KIND)? & 0xffff_ffff == PT_NOTE;
+        let size = word(OFFSET)?.checked_add(word(FILE_SIZE)?)?;
+        (is_core && notes_first && size <= Self::MAX_HEAD).then_some(size)
+    }
+
+    /// What the head of a core says ([`Self::head_size`]), its memory to come: [`Segment::saved`] is what the
+    /// headers promise.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_head(bytes: SharedBytes, place: impl ToString) -> Result<CoreContents> {
+        let place = place.to_string();
+        let (elf, mut contents) = read_notes(&bytes, &place)?;
+        contents.segments = elf
+            .loads()
+            .map(|load| segment(&load, load.file_size.min(load.mem_size)))
+            .collect();
+        contents.segments.sort_by_key(|segment| segment.start);
+        refuse_overlaps(&contents.segments, &place)?;
+        Ok(contents)
+    }
+
     /// Reads the notes and the memory map; `place` names the file in errors.
     ///
     /// # Errors
@@ -23,27 +59,7 @@ impl Core {
     /// Memory that a cut file lacks is no error: it counts as not saved.
     pub fn parse(bytes: SharedBytes, place: impl ToString) -> Result<Self> {
         let place = place.to_string();
-        let elf = Elf::parse(&bytes, &place)?;
-        if !elf.is_core() {
-            return Err(Error::malformed(&place, "this ELF file is not a core"));
-        }
-        let mut contents = CoreContents::default();
-        for Note {
-            owner,
-            kind,
-            contents: note,
-        } in elf.notes()?
-        {
-            read_note(&mut contents, owner, kind, note).ok_or_else(|| {
-                Error::malformed(
-                    &place,
-                    format!("the note of type {kind:#x} is cut short or impossible"),
-                )
-            })?;
-        }
-        if contents.threads.is_empty() {
-            return Err(Error::malformed(&place, "this core has no thread"));
-        }
+        let (elf, mut contents) = read_notes(&bytes, &place)?;
         let mut areas: Vec<(Segment, SharedBytes)> = elf
             .loads()
             .map(|load| {
@@ -55,28 +71,13 @@ impl Core {
                 let saved = bytes
                     .slice(load.offset.0.min(end)..end)
                     .unwrap_or_else(|| Vec::new().into());
-                let segment = Segment {
-                    start: Avma(load.svma.0),
-                    size: load.mem_size,
-                    saved: saved.len() as u64,
-                    readable: load.flags & PF_R.0 != 0,
-                    writable: load.flags & PF_W.0 != 0,
-                    executable: load.flags & PF_X.0 != 0,
-                };
-                (segment, saved)
+                (segment(&load, saved.len() as u64), saved)
             })
             .collect();
         areas.sort_by_key(|(segment, _)| segment.start);
-        for pair in areas.windows(2) {
-            if let [(first, _), (second, _)] = pair
-                && second.start - first.start < first.size
-            {
-                let problem = format!("two memory areas overlap at {}", second.start);
-                return Err(Error::malformed(&place, problem));
-            }
-        }
         let memory;
         (contents.segments, memory) = areas.into_iter().unzip();
+        refuse_overlaps(&contents.segments, &place)?;
         Ok(Self { contents, memory })
     }
 
@@ -137,6 +138,56 @@ impl Core {
         });
         found.unwrap_or_default()
     }
+}
+
+/// The file, and what its notes say.
+fn read_notes<'a>(bytes: &'a SharedBytes, place: &str) -> Result<(Elf<'a>, CoreContents)> {
+    let elf = Elf::parse(bytes, place)?;
+    if !elf.is_core() {
+        return Err(Error::malformed(place, "this ELF file is not a core"));
+    }
+    let mut contents = CoreContents::default();
+    for Note {
+        owner,
+        kind,
+        contents: note,
+    } in elf.notes()?
+    {
+        read_note(&mut contents, owner, kind, note).ok_or_else(|| {
+            Error::malformed(
+                place,
+                format!("the note of type {kind:#x} is cut short or impossible"),
+            )
+        })?;
+    }
+    if contents.threads.is_empty() {
+        return Err(Error::malformed(place, "this core has no thread"));
+    }
+    Ok((elf, contents))
+}
+
+fn segment(load: &Load, saved: u64) -> Segment {
+    Segment {
+        start: Avma(load.svma.0),
+        size: load.mem_size,
+        saved,
+        readable: load.flags & PF_R.0 != 0,
+        writable: load.flags & PF_W.0 != 0,
+        executable: load.flags & PF_X.0 != 0,
+    }
+}
+
+/// `segments` are in order of address.
+fn refuse_overlaps(segments: &[Segment], place: &str) -> Result<()> {
+    for pair in segments.windows(2) {
+        if let [first, second] = pair
+            && second.start - first.start < first.size
+        {
+            let problem = format!("two memory areas overlap at {}", second.start);
+            return Err(Error::malformed(place, problem));
+        }
+    }
+    Ok(())
 }
 
 /// Adds what a note says; `None`: cut short, or its numbers cannot be.

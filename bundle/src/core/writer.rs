@@ -17,18 +17,36 @@ const PN_XNUM: u16 = 0xffff;
 /// How much memory is copied at once.
 const CHUNK: usize = 1 << 20;
 
+/// Where a core's memory comes from.
+pub trait Memory {
+    /// Copies from an address; how many bytes it could.
+    fn read(&mut self, address: Avma, out: &mut [u8]) -> usize;
+
+    /// How many of the next `size` bytes are zeros for certain, without looking at each: pages that were never
+    /// touched.
+    fn zeros(&mut self, _address: Avma, _size: u64) -> u64 {
+        0
+    }
+}
+
+impl<F: FnMut(Avma, &mut [u8]) -> usize> Memory for F {
+    fn read(&mut self, address: Avma, out: &mut [u8]) -> usize {
+        self(address, out)
+    }
+}
+
 /// Writes a core of `contents` to `out`, from its current position, which must be 0.
 ///
-/// The memory of each segment, as much of it as [`Segment::saved`] says, comes from `read`, which
-/// copies from an address and says how many bytes it could. Where it cannot read, the rest of the
-/// segment counts as not saved: nothing is made up. What was saved is returned, in bytes.
+/// The memory of each segment, as much of it as [`Segment::saved`] says, comes from `memory`. Where it
+/// cannot be read, the rest of the segment counts as not saved: nothing is made up. What was saved is
+/// returned, in bytes.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write<W: Write + Seek>(
     out: &mut W,
     contents: &CoreContents,
-    mut read: impl FnMut(Avma, &mut [u8]) -> usize,
+    mut memory: impl Memory,
 ) -> io::Result<u64> {
     let notes = notes(contents);
     let count = contents.segments.len() as u64 + 1;
@@ -42,7 +60,7 @@ pub fn write<W: Write + Seek>(
     let mut total = 0;
     for segment in &contents.segments {
         out.seek(SeekFrom::Start(at))?;
-        let saved = copy(out, segment, &mut buffer, &mut read)?;
+        let saved = copy(out, segment, &mut buffer, &mut memory)?;
         headers.push(load_header(segment, at, saved));
         total += saved;
         at = (at + saved).next_multiple_of(PAGE_SIZE);
@@ -72,16 +90,25 @@ fn copy<W: Write + Seek>(
     out: &mut W,
     segment: &Segment,
     buffer: &mut [u8],
-    read: &mut impl FnMut(Avma, &mut [u8]) -> usize,
+    memory: &mut impl Memory,
 ) -> io::Result<u64> {
     let wanted = segment.saved.min(segment.size);
     let mut done = 0;
     while done < wanted {
+        let zeros = memory
+            .zeros(segment.start + done, wanted - done)
+            .min(wanted - done);
+        if zeros != 0 {
+            // At most the size of an address space: it fits.
+            out.seek_relative(zeros as i64)?;
+            done += zeros;
+            continue;
+        }
         let len = buffer
             .len()
             .min(usize::try_from(wanted - done).unwrap_or(usize::MAX));
         let Some(chunk) = buffer.get_mut(..len) else { break };
-        let got = read(segment.start + done, chunk).min(len);
+        let got = memory.read(segment.start + done, chunk).min(len);
         write_sparse(out, chunk.get(..got).unwrap_or_default())?;
         done += got as u64;
         if got < len {
@@ -289,6 +316,56 @@ mod tests {
         );
         assert_eq!(core.memory(Avma(0x40_1000), &mut bytes), 0, "mapped, not saved");
         assert_eq!(core.memory(Avma(0x1000), &mut bytes), 0, "not mapped");
+    }
+
+    /// Nothing but zeros from 0x600000 on, and nobody may read them.
+    struct Untouched;
+
+    impl Memory for Untouched {
+        fn read(&mut self, address: Avma, out: &mut [u8]) -> usize {
+            assert!(address.0 < 0x60_0000, "{address} is said to be zeros");
+            memory(address, out)
+        }
+
+        fn zeros(&mut self, address: Avma, size: u64) -> u64 {
+            if address.0 < 0x60_0000 {
+                0
+            } else {
+                size.min(0x3000)
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_are_saved_unread() {
+        let mut file = io::Cursor::new(Vec::new());
+        let saved = write(&mut file, &sample(), Untouched).unwrap();
+        assert_eq!(saved, 0x1000 + 0x20_1000 + 0x3000);
+        let core = Core::parse(file.into_inner().into(), "core").unwrap();
+        let mut bytes = [1; 16];
+        assert_eq!((core.memory(Avma(0x70_0000), &mut bytes), bytes), (16, [0; 16]));
+    }
+
+    #[test]
+    fn the_head_alone_says_what_the_whole_would_hold() {
+        let mut file = io::Cursor::new(Vec::new());
+        write(&mut file, &sample(), memory).unwrap();
+        let whole = file.into_inner();
+        let size = Core::head_size(&whole[..128]).unwrap();
+        assert!(size < whole.len() as u64);
+        let head = whole[..size as usize].to_vec();
+        let expected = Core::parse(whole.clone().into(), "core").unwrap();
+        assert_eq!(
+            &Core::parse_head(head.into(), "core").unwrap(),
+            expected.contents()
+        );
+        assert!(Core::parse_head(whole[..200].to_vec().into(), "core").is_err());
+        for byte in 0..128 {
+            let mut spoilt = whole[..128].to_vec();
+            spoilt[byte] ^= 0xff;
+            // Whatever it says, it is bounded.
+            assert!(Core::head_size(&spoilt).is_none_or(|size| size <= Core::MAX_HEAD));
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `meta.json` ↔ [`Meta`].
 
 use super::Node;
-use crate::manifest::{Crash, Meta, Overhead, Source};
+use crate::manifest::{Collected, Crash, Meta, Overhead, Source};
 use backtrail_pt::{Avma, Pid, Tid};
 use serde_json::{Map, Value, json};
 
@@ -43,6 +43,7 @@ pub(crate) fn decode_meta(root: &Node<'_>) -> Option<Meta> {
         host: root.field("host").optional_string()?,
         kernel: root.field("kernel").optional_string()?,
         overhead: overhead(&root.field("overhead")),
+        collected: collected(&root.field("collected")),
         notes: strings("notes")?,
     })
 }
@@ -62,6 +63,34 @@ fn overhead(node: &Node<'_>) -> Option<Overhead> {
         },
         recorder_cpu: node.field("recorderCpu").integer(u64::MAX)?,
         stops: node.field("stops").integer(u64::MAX)?,
+    })
+}
+
+fn collected(node: &Node<'_>) -> Option<Collected> {
+    if !node.exists() {
+        return None;
+    }
+    node.object()?;
+    let number = |key| {
+        let field = node.field(key);
+        field.exists().then(|| field.integer(u64::MAX)).flatten()
+    };
+    let missing = node.field("missing");
+    Some(Collected {
+        trigger: node.field("trigger").string()?,
+        time: number("time"),
+        probe: node.field("probe").optional_string()?,
+        crash_to_reader: number("crashToReader"),
+        crash_to_stop: number("crashToStop"),
+        overwritten: number("overwritten"),
+        crash_to_held: number("crashToHeld"),
+        held: number("held"),
+        history: number("history").unwrap_or(0),
+        missing: missing
+            .optional_array()?
+            .iter()
+            .filter_map(Node::string)
+            .collect(),
     })
 }
 
@@ -113,6 +142,7 @@ pub(crate) fn encode_meta(meta: &Meta) -> Value {
     optional("host", meta.host.as_ref().map(|text| json!(text)));
     optional("kernel", meta.kernel.as_ref().map(|text| json!(text)));
     optional("overhead", meta.overhead.as_ref().map(encode_overhead));
+    optional("collected", meta.collected.as_ref().map(encode_collected));
     optional("notes", (!meta.notes.is_empty()).then(|| json!(meta.notes)));
     Value::Object(object)
 }
@@ -127,6 +157,30 @@ fn encode_overhead(overhead: &Overhead) -> Value {
         object.insert("programCpu".to_owned(), json!(program));
     }
     value
+}
+
+fn encode_collected(collected: &Collected) -> Value {
+    let mut object = Map::new();
+    object.insert("trigger".to_owned(), json!(collected.trigger));
+    let mut number = |key: &str, value: Option<u64>| {
+        if let Some(value) = value {
+            object.insert(key.to_owned(), json!(value));
+        }
+    };
+    number("time", collected.time);
+    number("crashToReader", collected.crash_to_reader);
+    number("crashToStop", collected.crash_to_stop);
+    number("overwritten", collected.overwritten);
+    number("crashToHeld", collected.crash_to_held);
+    number("held", collected.held);
+    number("history", Some(collected.history));
+    if let Some(probe) = &collected.probe {
+        object.insert("probe".to_owned(), json!(probe));
+    }
+    if !collected.missing.is_empty() {
+        object.insert("missing".to_owned(), json!(collected.missing));
+    }
+    Value::Object(object)
 }
 
 fn encode_crash(crash: &Crash) -> Value {

@@ -1,5 +1,7 @@
 //! `backtrail record`.
 
+mod service;
+
 use super::last_word::Witness;
 use crate::args::{self, Record, RecordEngine, Source};
 use crate::exit::Failure;
@@ -7,10 +9,13 @@ use crate::interrupt::Interrupt;
 use crate::output::Output;
 use backtrail_bundle::Overwrite;
 use backtrail_pt::Pid;
-use backtrail_recorder::{Ending, Engine, Outcome, Pin, Progress, RecordOptions, Target, record};
+use backtrail_recorder::{
+    Ending, Engine, Outcome, Output as Destination, Pin, Progress, RecordOptions, Target, record,
+};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Records a program until it ends, crashes, Ctrl-C or `--for`.
@@ -20,16 +25,41 @@ pub fn run(args: &Record) -> Result<(), Failure> {
             "recording with Intel PT hardware is not built yet; record in software, or import what perf recorded",
         ));
     }
-    let output = args.output.clone().unwrap_or_else(|| default_output(args));
-    let target = match args.pid {
-        Some(pid) => Target::Processes(vec![Pid(pid)]),
-        None => Target::Command(args.program.clone()),
-    };
+    if args.daemon {
+        return service::run(args);
+    }
     let _witness = Witness::begin(args.pid);
     let interrupt = Interrupt::install();
     let mut status = StatusLine::default();
     let mut progress = |progress: Progress| status.update(progress);
+    let destination = Destination::Bundle {
+        path: args.output.clone().unwrap_or_else(|| default_output(args)),
+        overwrite: if args.overwrite {
+            Overwrite::Bundle
+        } else {
+            Overwrite::Never
+        },
+    };
     let outcome = record(RecordOptions {
+        golden: args.golden.is_some(),
+        progress: Some(&mut progress),
+        ..options(args, destination, interrupt.flag())
+    });
+    status.clear();
+    let outcome = outcome?;
+    if let Some(dir) = &args.golden {
+        write_golden(dir, &outcome)?;
+    }
+    report(args, &outcome)
+}
+
+/// What the command line says of the way to record.
+fn options<'a>(args: &Record, output: impl Into<Destination<'a>>, stop: &'a AtomicBool) -> RecordOptions<'a> {
+    let target = match args.pid {
+        Some(pid) => Target::Processes(vec![Pid(pid)]),
+        None => Target::Command(args.program.clone()),
+    };
+    RecordOptions {
         ring: if args.full {
             None
         } else {
@@ -49,22 +79,9 @@ pub fn run(args: &Record) -> Result<(), Failure> {
         follow: !args.no_follow,
         randomize_addresses: !args.no_aslr,
         compress_returns: !args.no_compress_returns,
-        golden: args.golden.is_some(),
-        overwrite: if args.overwrite {
-            Overwrite::Bundle
-        } else {
-            Overwrite::Never
-        },
         duration: args.duration,
-        progress: Some(&mut progress),
-        ..RecordOptions::new(target, output, interrupt.flag())
-    });
-    status.clear();
-    let outcome = outcome?;
-    if let Some(dir) = &args.golden {
-        write_golden(dir, &outcome)?;
+        ..RecordOptions::new(target, output, stop)
     }
-    report(args, &outcome)
 }
 
 /// `PROG.bundle` or `PID.bundle` in the current folder.
@@ -97,7 +114,7 @@ fn write_golden(dir: &Path, outcome: &Outcome) -> Result<(), Failure> {
 
 #[derive(Serialize)]
 struct Recorded<'a> {
-    bundle: &'a Path,
+    bundle: Option<&'a Path>,
     ending: &'static str,
     status: Option<i32>,
     threads: usize,
@@ -114,7 +131,7 @@ fn report(args: &Record, outcome: &Outcome) -> Result<(), Failure> {
         Ending::Running => ("running", None),
     };
     let recorded = Recorded {
-        bundle: &outcome.bundle,
+        bundle: outcome.bundle.as_deref(),
         ending,
         status,
         threads: outcome.threads,
@@ -159,7 +176,9 @@ fn report(args: &Record, outcome: &Outcome) -> Result<(), Failure> {
             outcome.gaps
         )?;
     }
-    writeln!(output, "next: backtrail debug {}", outcome.bundle.display())?;
+    if let Some(bundle) = &outcome.bundle {
+        writeln!(output, "next: backtrail debug {}", bundle.display())?;
+    }
     output.finish()
 }
 

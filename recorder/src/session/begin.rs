@@ -3,12 +3,13 @@
 use super::Session;
 use crate::Target;
 use crate::error::{Error, Result};
-use crate::process;
 use crate::ptrace::{self, RawTid};
 use crate::recorded::Process;
 use crate::spawn;
+use backtrail_process::status;
 use backtrail_pt::Pid;
 use std::ffi::OsString;
+use std::sync::atomic::Ordering;
 
 /// The events every tracee reports.
 const EVENTS: libc::c_int = libc::PTRACE_O_TRACECLONE
@@ -32,6 +33,7 @@ impl Session<'_> {
     fn start(&mut self, command: &[OsString], randomize: bool) -> Result<()> {
         let spawned = spawn::spawn(command, randomize, EVENTS | libc::PTRACE_O_EXITKILL)?;
         (self.root, self.ours) = (spawned.pid, true);
+        self.shared.root.store(spawned.pid, Ordering::Release);
         self.pending = Some(spawned);
         Ok(())
     }
@@ -51,7 +53,7 @@ impl Session<'_> {
         // Threads may start threads meanwhile: until a look finds none that is new. Those started by a
         // seized one are traced already.
         loop {
-            let new: Vec<RawTid> = process::threads(leader)
+            let new: Vec<RawTid> = status::threads(leader)
                 .into_iter()
                 .filter(|tid| !seized.contains(tid))
                 .collect();
@@ -63,7 +65,7 @@ impl Session<'_> {
                 seized.push(tid);
             }
         }
-        self.processes.insert(leader, Process::new(leader, Vec::new()));
+        self.add_process(leader, Process::new(leader, Vec::new()));
         self.free = ptrace::affinity(leader);
         self.attached.extend(&seized);
         for tid in seized {

@@ -1,14 +1,14 @@
 //! The end: a crash, whose state is saved before the process dies, or the wish to stop recording.
 
-use super::{Hold, Session};
+use super::{Destination, Hold, Session};
 use crate::core_dump::{self, StoppedThread};
 use crate::error::{Error, Result};
-use crate::process;
 use crate::ptrace::{self, RawTid, Wait};
 use crate::thread::{Run, Thread};
 use backtrail_bundle::BundlePath;
-use backtrail_bundle::core::Registers;
+use backtrail_bundle::core::{CoreContents, Registers};
 use backtrail_bundle::manifest::Crash;
+use backtrail_process::status;
 use backtrail_pt::{Pid, Tid};
 use std::time::{Duration, Instant};
 
@@ -25,18 +25,23 @@ impl Session<'_> {
         };
         let (pid, info) = (thread.pid, thread.signal);
         self.halt(Hold::Process(pid))?;
-        if (self.crash.is_none() || pid == self.root)
-            && let Some(info) = info
-        {
-            self.crash = Some(Crash {
-                pid: Pid(pid as u32),
-                tid: Tid(tid as u32),
-                signal: info.signal(),
-                code: info.code(),
-                fault_address: info.address(),
-                pc: registers.pc(),
-            });
-            self.save_core(pid, tid, u64::MAX)?;
+        let crash = info.map(|info| Crash {
+            pid: Pid(pid as u32),
+            tid: Tid(tid as u32),
+            signal: info.signal(),
+            code: info.code(),
+            fault_address: info.address(),
+            pc: registers.pc(),
+        });
+        if let Some(crash) = crash {
+            match self.destination {
+                Destination::Crashes(_) => self.begin_crash(crash),
+                Destination::Bundle(_) if self.crash.is_none() || pid == self.root => {
+                    self.crash = Some(crash);
+                    self.save_core(pid, tid, u64::MAX)?;
+                }
+                Destination::Bundle(_) => {}
+            }
         }
         self.close(pid);
         self.hold = Hold::Nobody;
@@ -73,12 +78,12 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Writes the core of a halted process, `first` being the thread it is about.
-    fn save_core(&mut self, pid: RawTid, first: RawTid, limit: u64) -> Result<()> {
+    /// What the core of a halted process is to hold, `first` being the thread it is about.
+    pub(super) fn describe_core(&mut self, pid: RawTid, first: RawTid) -> CoreContents {
         let mut tids = self.tids(|thread| thread.pid == pid && thread.run == Run::Stopped);
         tids.sort_by_key(|tid| (*tid != first, *tid));
         for (tid, thread) in self.threads.iter_mut().filter(|(tid, _)| tids.contains(tid)) {
-            thread.name = process::thread_name(pid, *tid);
+            thread.name = status::thread_name(pid, *tid);
         }
         let threads: Vec<StoppedThread> = tids
             .into_iter()
@@ -92,8 +97,16 @@ impl Session<'_> {
             })
             .collect();
         let added = self.added(pid);
-        let contents = core_dump::describe(pid, &threads, &added);
-        let size = core_dump::size(&contents);
+        core_dump::describe(pid, &threads, &added)
+    }
+
+    /// Writes the core of a halted process into the one bundle.
+    fn save_core(&mut self, pid: RawTid, first: RawTid, limit: u64) -> Result<()> {
+        let contents = self.describe_core(pid, first);
+        let Destination::Bundle(writer) = &self.destination else {
+            return Ok(());
+        };
+        let size = backtrail_process::core_dump::size(&contents);
         if size > limit {
             self.notes.push(format!(
                 "the process has {} MiB of memory: no core was written",
@@ -102,7 +115,7 @@ impl Session<'_> {
             return Ok(());
         }
         let path = BundlePath::new(if self.core.is_none() { "core" } else { "core.root" })?;
-        let mut file = self.writer.create_file(&path)?;
+        let mut file = writer.create_file(&path)?;
         core_dump::write(&mut file, pid, &contents).map_err(Error::system("write the core"))?;
         self.core = Some(path);
         Ok(())
@@ -133,7 +146,7 @@ impl Session<'_> {
             let name = self
                 .threads
                 .get(&tid)
-                .and_then(|thread| process::thread_name(thread.pid, tid));
+                .and_then(|thread| status::thread_name(thread.pid, tid));
             let signal = self.threads.get(&tid).and_then(|thread| thread.signal);
             self.record(tid, name);
             if !self.ours {

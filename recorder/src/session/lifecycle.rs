@@ -1,17 +1,18 @@
 //! Threads and processes that come, become others, and go.
 
-use super::Session;
+use super::{Destination, ROOT_GONE, Session};
 use crate::Ending;
 use crate::error::{Error, Result};
 use crate::options::Engine;
-use crate::process;
 use crate::ptrace::{self, RawTid, Stop};
 use crate::recorded::{Process, Recorded};
 use crate::stepped::{Stepped, without_trap_flag};
 use crate::thread::{Following, Thread};
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::core::Registers;
+use backtrail_process::status;
 use backtrail_pt::Pid;
+use std::sync::atomic::Ordering;
 
 /// Code of 64-bit programs (`__USER_CS`).
 const USER_CS: u64 = 0x33;
@@ -19,9 +20,9 @@ const USER_CS: u64 = 0x33;
 /// A thread that has ended, and what is kept of it.
 #[derive(Debug)]
 pub(super) struct Ended {
-    pid: RawTid,
+    pub(super) pid: RawTid,
     /// The file of its packets, which names it.
-    file: BundlePath,
+    pub(super) file: BundlePath,
     bytes: usize,
 }
 
@@ -52,7 +53,7 @@ impl Session<'_> {
 
     /// A new thread, to be stepped.
     pub(super) fn on_new_stepped(&mut self, tid: RawTid, stop: Stop, registers: &Registers) -> Result<()> {
-        let pid = process::thread_group(tid).unwrap_or(tid);
+        let pid = status::thread_group(tid).unwrap_or(tid);
         let known = self.processes.contains_key(&pid);
         if registers.cs != USER_CS || !(known || self.settings.follow) {
             if known && pid == self.root {
@@ -62,7 +63,7 @@ impl Session<'_> {
             return Ok(());
         }
         if !known {
-            self.processes.insert(pid, Process::new(pid, Vec::new()));
+            self.add_process(pid, Process::new(pid, Vec::new()));
         }
         if let Some(clean) = without_trap_flag(registers) {
             let _ = ptrace::set_registers(tid, &clean);
@@ -91,7 +92,7 @@ impl Session<'_> {
         let first = self.pending.take_if(|spawned| spawned.pid == tid).is_some();
         self.threads.retain(|_, thread| thread.pid != tid);
         if registers.cs != USER_CS {
-            self.processes.remove(&tid);
+            self.remove_process(tid);
             if tid == self.root {
                 return Err(Error::Not64Bit(Pid(tid as u32)));
             }
@@ -105,7 +106,7 @@ impl Session<'_> {
             replaced: !first,
             ..Process::new(tid, Vec::new())
         };
-        self.processes.insert(tid, process);
+        self.add_process(tid, process);
         ptrace::unblock_trap(tid);
         let following = match self.settings.engine {
             Engine::Translate => Following::Arriving,
@@ -127,7 +128,7 @@ impl Session<'_> {
             _ => thread.close(Some(registers.pc()), None),
         }
         thread.signal = None;
-        let name = process::thread_name(pid, tid);
+        let name = status::thread_name(pid, tid);
         if !self
             .threads
             .values()
@@ -153,7 +154,11 @@ impl Session<'_> {
             };
             kept -= oldest.bytes;
             self.left_out += 1;
+            if let Destination::Crashes(_) = self.destination {
+                self.names.release(&oldest.file);
+            }
             if let Some(process) = self.processes.get_mut(&oldest.pid) {
+                process.left_out += 1;
                 process.recorded.retain(|recorded| recorded.file != oldest.file);
                 let alive = self.threads.values().any(|thread| thread.pid == oldest.pid);
                 if process.recorded.is_empty() && !alive && oldest.pid != self.root {
@@ -202,6 +207,7 @@ impl Session<'_> {
             file,
             packets: finished.packets,
             dropped: finished.dropped,
+            gaps: finished.gaps,
             golden: finished.golden,
             boundaries: finished.boundaries,
         });
@@ -218,6 +224,10 @@ impl Session<'_> {
                 Stop::Killed(signal) => Ending::Killed(signal),
                 _ => Ending::Running,
             };
+            self.shared.root.store(ROOT_GONE, Ordering::Release);
+        }
+        if matches!(self.destination, Destination::Crashes(_)) && !self.over {
+            self.remove_process(tid);
         }
     }
 }

@@ -3,11 +3,11 @@
 use super::{Hold, Session};
 use crate::code;
 use crate::error::Result;
-use crate::process::{self, DefaultAction};
 use crate::ptrace::{self, RawTid};
 use crate::stepped::without_trap_flag;
 use crate::thread::Following;
 use backtrail_bundle::core::Registers;
+use backtrail_process::status::{self, DefaultAction};
 
 /// `si_code` of the stop before a handler's first instruction: ptrace puts the signal there.
 pub(super) const HANDLER_ENTRY: i32 = libc::SIGTRAP;
@@ -52,8 +52,8 @@ impl Session<'_> {
         }
         stepped.left_by_itself(registers.pc());
         thread.signal = Some(info);
-        let fatal = process::default_action(signal) == DefaultAction::Terminate
-            && process::is_default_signal(tid, signal);
+        let fatal = status::default_action(signal) == DefaultAction::Terminate
+            && status::is_default_signal(tid, signal);
         if fatal && self.hold == Hold::Nobody {
             self.on_crash(tid, registers)?;
         }

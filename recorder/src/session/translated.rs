@@ -1,15 +1,15 @@
 //! Stops of threads in the code cache.
 
 use super::signals::{HANDLER_ENTRY, maps_code};
-use super::{Hold, Session};
+use super::{Destination, Hold, Session};
 use crate::error::{Error, Result};
-use crate::process::{self, DefaultAction, Disposition};
 use crate::ptrace::{self, RawTid, Stop};
 use crate::recorded::Process;
 use crate::thread::{Following, Run, Thread};
 use crate::translate::{Keep, Kin, Making, Scribe, SharedSpace, State, Translated, Trapped};
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::core::{Registers, SigInfo};
+use backtrail_process::status::{self, DefaultAction, Disposition};
 use backtrail_pt::Pid;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -51,7 +51,7 @@ impl Session<'_> {
                 // What a trap or fault means must be told by the place where it happened.
                 if [libc::SIGTRAP, libc::SIGSEGV]
                     .into_iter()
-                    .any(|signal| process::is_pending(tid, signal))
+                    .any(|signal| status::is_pending(tid, signal))
                 {
                     if let Some(thread) = self.threads.get_mut(&tid) {
                         thread.run = Run::Running;
@@ -79,8 +79,8 @@ impl Session<'_> {
         thread.signal = Some(info);
         if !thread.is_closed() {
             let registers = self.settle(tid, registers)?;
-            let fatal = process::default_action(signal) == DefaultAction::Terminate
-                && process::is_default_signal(tid, signal);
+            let fatal = status::default_action(signal) == DefaultAction::Terminate
+                && status::is_default_signal(tid, signal);
             if fatal && self.hold == Hold::Nobody {
                 self.on_crash(tid, &registers)?;
             }
@@ -235,7 +235,7 @@ impl Session<'_> {
                 let signal = signal.take().or_else(|| translated.held_signal(pid));
                 let signal = signal.map_or(0, |info| info.signal());
                 let registers = ptrace::registers(tid)?;
-                if signal != 0 && process::disposition(tid, signal) == Disposition::Handled {
+                if signal != 0 && status::disposition(tid, signal) == Disposition::Handled {
                     translated.deliver(&registers, scribe);
                     return ptrace::step(tid, signal);
                 }
@@ -440,7 +440,7 @@ impl Session<'_> {
 
     /// A new thread's first stop.
     pub(super) fn on_new_translated(&mut self, tid: RawTid, stop: Stop, registers: &Registers) -> Result<()> {
-        let pid = process::thread_group(tid).unwrap_or(tid);
+        let pid = status::thread_group(tid).unwrap_or(tid);
         let known = self.processes.contains_key(&pid);
         if stop == Stop::Event(libc::PTRACE_EVENT_EXIT) {
             // Killed before it ran under our eyes: whoever holds it now holds it for ever, and the recording with it.
@@ -464,7 +464,7 @@ impl Session<'_> {
             return Ok(());
         }
         if !known {
-            self.processes.insert(pid, Process::new(pid, kin.areas()));
+            self.add_process(pid, Process::new(pid, kin.areas()));
         }
         ptrace::unblock_trap(tid);
         let keep = self.keep(tid)?;
@@ -601,11 +601,13 @@ impl Session<'_> {
 
     /// Where a thread's packets go.
     fn keep(&mut self, tid: RawTid) -> Result<Keep> {
-        if let Some(limit) = self.settings.ring {
-            return Ok(Keep::Newest(limit));
-        }
+        let writer = match (&self.destination, self.settings.ring) {
+            (_, Some(limit)) => return Ok(Keep::Newest(limit)),
+            (Destination::Crashes(_), None) => return Err(Error::NoRing),
+            (Destination::Bundle(writer), None) => writer,
+        };
         let path = self.names.take(&format!("traces/{tid}.pt"))?;
-        let file = self.writer.create_file(&path)?;
+        let file = writer.create_file(&path)?;
         self.kindred.files.insert(tid, path);
         Ok(Keep::All(file))
     }

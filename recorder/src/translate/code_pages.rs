@@ -1,8 +1,8 @@
 //! Code of the program, read a page at a time and kept until it may change.
 
 use crate::PAGE;
-use crate::maps::{self, Map};
 use crate::ptrace::RawTid;
+use backtrail_process::maps::{self, Map};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

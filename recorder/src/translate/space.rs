@@ -12,9 +12,10 @@ use super::region::{Region, Tables};
 use super::tracee::{Gadget, Tracee};
 use crate::PAGE;
 use crate::error::{Error, Result};
-use crate::maps::{self, Map};
-use crate::ptrace::{self, RawTid};
+use crate::ptrace::RawTid;
 use backtrail_bundle::versions::Fragment;
+use backtrail_process::maps::{self, Map};
+use backtrail_process::memory;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -345,7 +346,7 @@ pub(super) fn kinship(pid: RawTid, number: u64, first: u64) -> Kinship {
         libc::SYS_clone3 => {
             // `struct clone_args` begins with the flags.
             let mut flags = [0; 8];
-            ptrace::read_memory(pid, first, &mut flags);
+            let _ = memory::read(pid, first, &mut flags);
             u64::from_le_bytes(flags)
         }
         libc::SYS_vfork => libc::CLONE_VM as u64,

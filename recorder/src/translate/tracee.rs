@@ -1,9 +1,10 @@
 //! System calls made in the name of a stopped thread of the recorded program.
 
 use crate::error::{Error, Result};
-use crate::maps;
 use crate::ptrace::{self, RawTid, Stop};
 use backtrail_bundle::core::{Registers, SigInfo};
+use backtrail_process::maps;
+use backtrail_process::memory;
 use std::fs::File;
 use std::io;
 
@@ -27,7 +28,7 @@ impl Gadget {
     pub(crate) fn find(pid: RawTid) -> Option<Self> {
         let vdso = maps::maps(pid).into_iter().find(|map| map.path == "[vdso]")?;
         let mut code = vec![0; vdso.size() as usize];
-        let read = ptrace::read_memory(pid, vdso.start, &mut code);
+        let read = memory::read(pid, vdso.start, &mut code);
         code.truncate(read);
         let at = code.windows(2).position(|bytes| bytes == [0x0f, 0x05])?;
         Some(Self {

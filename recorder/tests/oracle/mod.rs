@@ -138,7 +138,7 @@ unsafe fn run(decoder: *mut sys::pt_insn_decoder) -> Decoded {
 
 /// Every thread's stream decodes to what was stepped; with a ring, to the end of it.
 pub fn check(outcome: &Outcome) -> Bundle {
-    let bundle = Bundle::open(&outcome.bundle).unwrap();
+    let bundle = Bundle::open(outcome.bundle.as_ref().unwrap()).unwrap();
     assert!(outcome.instructions.is_some_and(|count| count > 0));
     for golden in &outcome.golden {
         let decoded = decode(&bundle, golden.pid, golden.tid);

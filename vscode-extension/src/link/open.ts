@@ -3,11 +3,11 @@
 import * as path from 'node:path';
 import * as vscode from 'vscode';
 import type { Traces } from '../debug/open';
-import { size } from '../debug/traces';
+import { size, traceAt } from '../debug/traces';
 import { DEBUG_TYPE } from '../session';
 import { openSetting } from '../settings';
 import { digestOf, download } from './download';
-import { type Link, addressOf, fileNameOf, isAllowed, parseLink } from './parse';
+import { type Link, SPOOL, addressOf, fileNameOf, isAllowed, parseLink, placeInSpool } from './parse';
 
 /** Handles `vscode://backtrail.backtrail/…`. */
 export class LinkHandler implements vscode.UriHandler {
@@ -23,11 +23,36 @@ export class LinkHandler implements vscode.UriHandler {
       return;
     }
     const { link } = parsed;
+    if (link.origin === SPOOL) {
+      await this.openCollected(link);
+      return;
+    }
     const allowed = vscode.workspace.getConfiguration(DEBUG_TYPE).get<unknown>('allowedOrigins');
     if (!isAllowed(link.origin, allowed)) {
       await refuse(link);
-    } else if (await agreed(link)) {
+    } else if (await agreed(link, `from ${link.origin}`, 'The trace is downloaded, and opened in the debugger.')) {
       await this.open(link);
+    }
+  }
+
+  /** Opens a crash that the collector of this machine kept. Nothing is fetched, and the folder is the setting's alone. */
+  private async openCollected(link: Link): Promise<void> {
+    const spool = vscode.workspace.getConfiguration(DEBUG_TYPE).get<unknown>('spool');
+    const bundle = placeInSpool(spool, link.crash);
+    // Asked first: a link shall not learn, or show, what is there.
+    if (!(await agreed(link, 'that the collector kept here', 'It is opened in the debugger; nothing is downloaded.'))) {
+      return;
+    }
+    if (bundle === undefined) {
+      void vscode.window.showErrorMessage(
+        `Crash ${link.crash} cannot be opened: the setting backtrail.spool names no folder by its whole path.`,
+      );
+    } else if ((await traceAt(bundle)) === undefined) {
+      void vscode.window.showErrorMessage(
+        `Crash ${link.crash} is not in ${path.dirname(bundle)}: it went to make room, or was kept on another machine (setting backtrail.spool).`,
+      );
+    } else {
+      await this.start(link, bundle);
     }
   }
 
@@ -46,8 +71,12 @@ export class LinkHandler implements vscode.UriHandler {
       }
       return;
     }
+    await this.start(link, file);
+  }
+
+  private async start(link: Link, bundle: string): Promise<void> {
     const position = link.at === undefined ? {} : { position: link.at };
-    await this.traces.debug(file, { name: `Backtrail: ${link.crash}`, ...position });
+    await this.traces.debug(bundle, { name: `Backtrail: ${link.crash}`, ...position });
   }
 }
 
@@ -67,12 +96,12 @@ async function refuse(link: Link): Promise<void> {
   }
 }
 
-async function agreed(link: Link): Promise<boolean> {
+async function agreed(link: Link, whence: string, what: string): Promise<boolean> {
   const open = 'Open';
   const at = link.at === undefined ? '' : ` It asks to stand at ${link.at}.`;
   const chosen = await vscode.window.showInformationMessage(
-    `Open crash ${link.crash} from ${link.origin}?`,
-    { modal: true, detail: `A link asks for it. The trace is downloaded, and opened in the debugger.${at}` },
+    `Open crash ${link.crash} ${whence}?`,
+    { modal: true, detail: `A link asks for it. ${what}${at}` },
     open,
   );
   return chosen === open;

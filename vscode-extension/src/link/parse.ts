@@ -1,15 +1,20 @@
 /**
  * Links to crashes: `vscode://backtrail.backtrail/open?j=<base64url of JSON>`.
  *
- * A link comes from anybody. It names a crash on a server, never a path of this machine or a command; whatever
- * is not exactly as described is refused as a whole.
+ * A link comes from anybody. It names a crash on a server or in the collector's spool, never a path of this machine or a
+ * command; whatever is not exactly as described is refused as a whole.
  */
+
+import * as path from 'node:path';
+
+/** The origin that stands for the collector's spool of the machine where the extension runs. */
+export const SPOOL = 'spool';
 
 /** What a link says. */
 export interface Link {
-  /** Scheme, host and port, as `https://crash.example.com`. */
+  /** Scheme, host and port, as `https://crash.example.com`; or {@link SPOOL}. */
   origin: string;
-  /** Which crash of that server. */
+  /** Which crash of that server, or of the spool. */
   crash: string;
   /** Where to stand. */
   at?: string;
@@ -24,13 +29,15 @@ export type Parsed = { link: Link } | { problem: string };
 const LONGEST = 4096;
 const KEYS = new Set(['v', 'origin', 'crash', 'at', 'sha256']);
 const CRASH = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+/** The collector's own names may have a plus: of `g++`, say. */
+const COLLECTED = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$/;
 const POSITION = /^[A-Za-z0-9@#.+:_-]{1,64}$/;
 const SHA256 = /^[0-9a-fA-F]{64}$/;
 const BASE64URL = /^[A-Za-z0-9_-]*$/;
 
 /** Reads the path and the query of a link, as VS Code hands them over: the query is decoded once already. */
-export function parseLink(path: string, query: string): Parsed {
-  if (path !== '/open') {
+export function parseLink(uriPath: string, query: string): Parsed {
+  if (uriPath !== '/open') {
     return { problem: 'it does not ask to open anything' };
   }
   if (query.length > 2 * LONGEST) {
@@ -76,12 +83,12 @@ function parseObject(value: Map<string, unknown>): Parsed {
     }
   }
   const origin = value.get('origin');
-  const problem = originProblem(origin);
+  const problem = origin === SPOOL ? undefined : originProblem(origin);
   if (problem !== undefined || typeof origin !== 'string') {
     return { problem: `its origin ${problem ?? 'is no text'}` };
   }
   const crash = value.get('crash');
-  if (typeof crash !== 'string' || !CRASH.test(crash)) {
+  if (typeof crash !== 'string' || !(origin === SPOOL ? COLLECTED : CRASH).test(crash)) {
     return { problem: 'it names no crash' };
   }
   const at = value.get('at');
@@ -91,6 +98,9 @@ function parseObject(value: Map<string, unknown>): Parsed {
   const sha256 = value.get('sha256');
   if (sha256 !== undefined && (typeof sha256 !== 'string' || !SHA256.test(sha256))) {
     return { problem: 'its digest is no SHA-256' };
+  }
+  if (origin === SPOOL && sha256 !== undefined) {
+    return { problem: 'it has a digest, which only a download can have' };
   }
   return {
     link: {
@@ -145,7 +155,15 @@ export function isAllowed(origin: string, allowed: unknown): boolean {
   return allowed.some((entry) => typeof entry === 'string' && entry.trim().replace(/\/$/, '') === origin);
 }
 
-/** Where a link's crash is fetched from. */
+/** Where a crash of the spool is; `undefined`: the setting names no folder, or the name is none. */
+export function placeInSpool(spool: unknown, crash: string): string | undefined {
+  if (typeof spool !== 'string' || !path.isAbsolute(spool) || !COLLECTED.test(crash)) {
+    return undefined;
+  }
+  return path.join(spool, crash);
+}
+
+/** Where a link's crash is fetched from; not for one of the spool. */
 export function addressOf(link: Link): string {
   return `${link.origin}/crash/${encodeURIComponent(link.crash)}.btz`;
 }

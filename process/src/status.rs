@@ -1,6 +1,6 @@
 //! What `/proc` tells of a process and of its threads (proc_pid_status(5)).
 
-use crate::ptrace::RawTid;
+use crate::RawTid;
 use std::fs;
 
 /// A number in a `/proc/TID/status` line, in the given base.
@@ -14,25 +14,48 @@ fn status_number(tid: RawTid, key: &str, base: u32) -> Option<u64> {
 }
 
 /// The process that a thread belongs to.
-pub(crate) fn thread_group(tid: RawTid) -> Option<RawTid> {
+#[must_use]
+pub fn thread_group(tid: RawTid) -> Option<RawTid> {
     RawTid::try_from(status_number(tid, "Tgid", 10)?).ok()
 }
 
+/// The id of a thread in its own pid namespace.
+#[must_use]
+pub fn innermost_id(tid: RawTid) -> Option<u32> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_whitespace().next_back()?.parse().ok()
+}
+
+/// Bytes of memory that a process has in use, swapped out or not: what a full core of it would hold at most.
+#[must_use]
+pub fn memory_in_use(pid: RawTid) -> Option<u64> {
+    let keys = ["RssAnon", "RssShmem", "VmSwap"];
+    let kibibytes = keys.map(|key| status_number(pid, key, 10));
+    kibibytes.into_iter().sum::<Option<u64>>().map(|sum| sum << 10)
+}
+
 /// Parent, real user and real group of a process; 0 where unknown.
-pub(crate) fn parent_and_owner(pid: RawTid) -> [u32; 3] {
+#[must_use]
+pub fn parent_and_owner(pid: RawTid) -> [u32; 3] {
     ["PPid", "Uid", "Gid"].map(|key| status_number(pid, key, 10).unwrap_or(0) as u32)
 }
 
 /// What a process has asked for when a signal comes (`sigaction(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Disposition {
+pub enum Disposition {
+    /// The default action.
     Default,
+    /// Nothing.
     Ignored,
+    /// A handler is called.
     Handled,
 }
 
 /// What a thread's process does with a signal.
-pub(crate) fn disposition(tid: RawTid, signal: i32) -> Disposition {
+#[must_use]
+pub fn disposition(tid: RawTid, signal: i32) -> Disposition {
     let bit = signal
         .checked_sub(1)
         .and_then(|bit| 1u64.checked_shl(bit as u32))
@@ -48,12 +71,14 @@ pub(crate) fn disposition(tid: RawTid, signal: i32) -> Disposition {
 }
 
 /// Whether a thread's signal has neither handler nor is ignored.
-pub(crate) fn is_default_signal(tid: RawTid, signal: i32) -> bool {
+#[must_use]
+pub fn is_default_signal(tid: RawTid, signal: i32) -> bool {
     disposition(tid, signal) == Disposition::Default
 }
 
 /// Whether a stopped thread has a signal of its own still to come.
-pub(crate) fn is_pending(tid: RawTid, signal: i32) -> bool {
+#[must_use]
+pub fn is_pending(tid: RawTid, signal: i32) -> bool {
     let bit = signal
         .checked_sub(1)
         .and_then(|bit| 1u64.checked_shl(bit as u32))
@@ -63,14 +88,18 @@ pub(crate) fn is_pending(tid: RawTid, signal: i32) -> bool {
 
 /// What the default action of a signal is (signal(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DefaultAction {
+pub enum DefaultAction {
+    /// Nothing happens.
     Ignore,
+    /// The process stops.
     Stop,
+    /// The process ends, with or without a core.
     Terminate,
 }
 
 /// The default action of a signal.
-pub(crate) fn default_action(signal: i32) -> DefaultAction {
+#[must_use]
+pub fn default_action(signal: i32) -> DefaultAction {
     match signal {
         libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT => DefaultAction::Ignore,
         libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => DefaultAction::Stop,
@@ -79,7 +108,8 @@ pub(crate) fn default_action(signal: i32) -> DefaultAction {
 }
 
 /// The threads of a process now.
-pub(crate) fn threads(pid: RawTid) -> Vec<RawTid> {
+#[must_use]
+pub fn threads(pid: RawTid) -> Vec<RawTid> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
         .flatten()
@@ -90,13 +120,15 @@ pub(crate) fn threads(pid: RawTid) -> Vec<RawTid> {
 }
 
 /// The name of a thread.
-pub(crate) fn thread_name(pid: RawTid, tid: RawTid) -> Option<String> {
+#[must_use]
+pub fn thread_name(pid: RawTid, tid: RawTid) -> Option<String> {
     let name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
     Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
 }
 
 /// The program file of a process.
-pub(crate) fn program(pid: RawTid) -> Option<String> {
+#[must_use]
+pub fn program(pid: RawTid) -> Option<String> {
     Some(
         fs::read_link(format!("/proc/{pid}/exe"))
             .ok()?
@@ -106,7 +138,8 @@ pub(crate) fn program(pid: RawTid) -> Option<String> {
 }
 
 /// The command line of a process.
-pub(crate) fn command_line(pid: RawTid) -> Vec<String> {
+#[must_use]
+pub fn command_line(pid: RawTid) -> Vec<String> {
     let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = text.strip_suffix(&[0]).unwrap_or(&text).split(|byte| *byte == 0);
     words
@@ -116,7 +149,8 @@ pub(crate) fn command_line(pid: RawTid) -> Vec<String> {
 }
 
 /// The auxiliary vector of a process.
-pub(crate) fn auxiliary_vector(pid: RawTid) -> Vec<(u64, u64)> {
+#[must_use]
+pub fn auxiliary_vector(pid: RawTid) -> Vec<(u64, u64)> {
     let bytes = fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default();
     let words: Vec<u64> = bytes
         .chunks_exact(8)
@@ -133,7 +167,8 @@ pub(crate) fn auxiliary_vector(pid: RawTid) -> Vec<(u64, u64)> {
 }
 
 /// Which kinds of mappings the process wants in a core (core(5), "coredump_filter").
-pub(crate) fn core_filter(pid: RawTid) -> u32 {
+#[must_use]
+pub fn core_filter(pid: RawTid) -> u32 {
     /// The kernel's default: anonymous memory and ELF headers.
     const DEFAULT: u32 = 0x33;
     let text = fs::read_to_string(format!("/proc/{pid}/coredump_filter")).unwrap_or_default();
@@ -157,6 +192,8 @@ mod tests {
                 .any(|(kind, value)| (*kind, *value) == (6, 4096))
         );
         assert_eq!(thread_group(-1), None);
+        assert!(memory_in_use(pid).is_some_and(|bytes| bytes > 4096 && bytes < 1 << 40));
+        assert!(innermost_id(pid).is_some() && innermost_id(-1).is_none());
     }
 
     #[test]

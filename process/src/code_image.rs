@@ -2,54 +2,61 @@
 //! from none.
 
 use crate::maps::{self, Map};
-use crate::ptrace::{self, RawTid};
-use backtrail_pt::Avma;
+use crate::{RawTid, memory};
+use backtrail_bundle::manifest::{Module, RawImage};
+use backtrail_bundle::{BundlePath, Error, Writer};
+use backtrail_pt::{Avma, FileOffset};
 use object::LittleEndian;
 use object::elf::{FileHeader64, PF_X, PT_LOAD};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 /// Code without a file larger than this is not kept (a JIT compiler's whole reserve).
 const MAX_RAW: u64 = 256 << 20;
 
 /// An ELF file mapped executable at some time.
 #[derive(Debug)]
-pub(crate) struct LoadedModule {
+pub struct LoadedModule {
     /// Its path in the traced system.
-    pub(crate) path: String,
+    pub path: String,
     /// Keeps the file readable when it is deleted.
-    pub(crate) file: File,
+    pub file: File,
     /// Where the page of its lowest `PT_LOAD` lies.
-    pub(crate) base: Avma,
+    pub base: Avma,
     inode: u64,
 }
 
 /// Executable memory that no ELF file fills.
 #[derive(Debug)]
-pub(crate) struct RawCode {
-    pub(crate) start: Avma,
+pub struct RawCode {
+    /// The first address.
+    pub start: Avma,
     /// As last seen.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// The program may rewrite it.
-    pub(crate) writable: bool,
+    pub writable: bool,
 }
 
 /// What a process could execute.
 #[derive(Debug, Default)]
-pub(crate) struct CodeImage {
-    pub(crate) modules: Vec<LoadedModule>,
-    pub(crate) raw: Vec<RawCode>,
+pub struct CodeImage {
+    /// The ELF files.
+    pub modules: Vec<LoadedModule>,
+    /// What no ELF file fills.
+    pub raw: Vec<RawCode>,
     /// What is missing, a sentence each.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
     /// Start and size of what the recorder itself has added.
-    pub(crate) added: Vec<(u64, u64)>,
+    pub added: Vec<(u64, u64)>,
 }
 
 impl CodeImage {
     /// Adds what is mapped executable now, and reads code that has no file anew.
-    pub(crate) fn update(&mut self, pid: RawTid) {
+    pub fn update(&mut self, pid: RawTid) {
         let maps = maps::maps(pid);
         let code = |map: &&Map| map.executable && map.path != "[vsyscall]";
         let added = self.added.clone();
@@ -93,7 +100,7 @@ impl CodeImage {
             return;
         }
         let mut bytes = vec![0; map.size() as usize];
-        let read = ptrace::read_memory(pid, map.start, &mut bytes);
+        let read = memory::read(pid, map.start, &mut bytes);
         bytes.truncate(read);
         if bytes.is_empty() {
             return;
@@ -123,8 +130,67 @@ impl CodeImage {
     }
 }
 
+/// A [`CodeImage`] as a bundle has it.
+#[derive(Debug, Default)]
+pub struct SavedImage {
+    /// The ELF files.
+    pub modules: Vec<Module>,
+    /// What no ELF file fills.
+    pub images: Vec<RawImage>,
+    /// Files that could not be copied, a sentence each.
+    pub missing: Vec<String>,
+}
+
+impl CodeImage {
+    /// Copies it into a bundle; `name` makes the path of a raw image out of the one it is given.
+    ///
+    /// # Errors
+    /// When the bundle cannot be written. A file that cannot be copied is told as missing.
+    pub fn save<E: From<Error>>(
+        self,
+        writer: &Writer,
+        pid: u32,
+        mut name: impl FnMut(&str) -> Result<BundlePath, E>,
+    ) -> Result<SavedImage, E> {
+        let mut saved = SavedImage::default();
+        for module in self.modules {
+            // Through the open file: its path may name another by now.
+            let source = PathBuf::from(format!("/proc/self/fd/{}", module.file.as_raw_fd()));
+            let (file, build_id) = match writer.add_module(&source, &module.path) {
+                Ok((file, build_id)) => (Some(file), build_id),
+                Err(error) => {
+                    let path = &module.path;
+                    saved
+                        .missing
+                        .push(format!("{path} is not in the bundle ({error})"));
+                    (None, None)
+                }
+            };
+            saved.modules.push(Module {
+                path: module.path,
+                file,
+                build_id,
+                base: module.base,
+                mappings: Vec::new(),
+            });
+        }
+        for raw in self.raw {
+            let file = name(&format!("images/{pid}-{:x}.bin", raw.start))?;
+            writer.add_bytes(&file, &raw.bytes)?;
+            saved.images.push(RawImage {
+                start: raw.start,
+                file,
+                offset: FileOffset(0),
+                size: raw.bytes.len() as u64,
+            });
+        }
+        Ok(saved)
+    }
+}
+
 /// Whether an address lies in one of some areas.
-pub(crate) fn within(areas: &[(u64, u64)], address: u64) -> bool {
+#[must_use]
+pub fn within(areas: &[(u64, u64)], address: u64) -> bool {
     areas
         .iter()
         .any(|(start, size)| (*start..start.saturating_add(*size)).contains(&address))

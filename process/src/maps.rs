@@ -1,48 +1,58 @@
 //! `/proc/PID/maps` and `/proc/PID/smaps` (proc_pid_maps(5), proc_pid_smaps(5)).
 
-use crate::ptrace::RawTid;
+use crate::RawTid;
 use std::fs;
 
 /// One mapping of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Map {
-    pub(crate) start: u64,
+pub struct Map {
+    /// The first address.
+    pub start: u64,
     /// The address after the last.
-    pub(crate) end: u64,
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-    pub(crate) executable: bool,
-    pub(crate) shared: bool,
+    pub end: u64,
+    /// May be read.
+    pub readable: bool,
+    /// May be written.
+    pub writable: bool,
+    /// May be executed.
+    pub executable: bool,
+    /// Written to it, others see it.
+    pub shared: bool,
     /// File offset, in bytes.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// 0: no file.
-    pub(crate) inode: u64,
+    pub inode: u64,
     /// The file, a name in brackets, or empty.
-    pub(crate) path: String,
+    pub path: String,
     /// From `smaps`: some page is private memory, new or modified.
-    pub(crate) modified: bool,
+    pub modified: bool,
     /// From `smaps`: the program wants it in no core (`MADV_DONTDUMP`), or it is device memory.
-    pub(crate) undumpable: bool,
+    pub undumpable: bool,
 }
 
 impl Map {
-    pub(crate) fn size(&self) -> u64 {
+    /// In bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
     /// Whether a file lies behind it, which the kernel may have unlinked.
-    pub(crate) fn is_file(&self) -> bool {
+    #[must_use]
+    pub fn is_file(&self) -> bool {
         self.inode != 0 && self.path.starts_with('/')
     }
 }
 
 /// The mappings of a process; none when it is gone.
-pub(crate) fn maps(pid: RawTid) -> Vec<Map> {
+#[must_use]
+pub fn maps(pid: RawTid) -> Vec<Map> {
     parse(&fs::read(format!("/proc/{pid}/maps")).unwrap_or_default())
 }
 
 /// The mappings of a process with what a core has to know of them.
-pub(crate) fn smaps(pid: RawTid) -> Vec<Map> {
+#[must_use]
+pub fn smaps(pid: RawTid) -> Vec<Map> {
     parse(&fs::read(format!("/proc/{pid}/smaps")).unwrap_or_default())
 }
 

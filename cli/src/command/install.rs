@@ -1,0 +1,242 @@
+//! `backtrail install`: the files that have systemd run the collector, and a service under the recorder.
+
+use crate::args::Install;
+use crate::exit::Failure;
+use crate::output::Output;
+use backtrail_collector::config::{Config, DEFAULT_FILE};
+use backtrail_collector::unit::{self, DropIn};
+use serde::Serialize;
+use std::fs::Permissions;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where our own units go.
+const UNITS: &str = "etc/systemd/system";
+
+/// A file to write.
+#[derive(Serialize)]
+struct File {
+    path: PathBuf,
+    state: State,
+    text: String,
+}
+
+/// What stands at its place.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// Nothing.
+    New,
+    /// Just that.
+    Same,
+    /// Something else, which stays.
+    Kept,
+    /// Something else, which goes.
+    Replaced,
+}
+
+impl State {
+    fn is_written(self) -> bool {
+        matches!(self, Self::New | Self::Replaced)
+    }
+}
+
+/// Writes the files, or says what it would write.
+pub fn run(args: &Install) -> Result<(), Failure> {
+    let (files, drop_in) = plan(args)?;
+    if !args.dry_run {
+        for file in files.iter().filter(|file| file.state.is_written()) {
+            write(file).map_err(|error| {
+                Failure::failed(format_args!("cannot write {}: {error}", file.path.display()))
+            })?;
+        }
+    }
+    report(args, &files, drop_in.as_ref())
+}
+
+/// All files, with what stands at their places; fails before anything is written.
+fn plan(args: &Install) -> Result<(Vec<File>, Option<DropIn>), Failure> {
+    let root = std::path::absolute(args.prefix.as_deref().unwrap_or(Path::new("/")))?;
+    let binary = std::env::current_exe()
+        .map_err(|error| Failure::failed(format_args!("cannot find this program's file: {error}")))?;
+    let config_path = root.join(DEFAULT_FILE.trim_start_matches('/'));
+    let mut example = look(config_path, unit::example())?;
+    let config = match example.state {
+        State::New => Config::default(),
+        _ => Config::load(Some(&example.path))?,
+    };
+    if example.state == State::Replaced {
+        // It is the user's own, whatever it says.
+        example.state = State::Kept;
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let text = unit::collector(&binary, Path::new(DEFAULT_FILE), &config, processors)?;
+    let mut files = vec![example, look(root.join(UNITS).join(unit::NAME), text)?];
+    let drop_in = match &args.service {
+        Some(name) => Some(unit::drop_in(&root, &binary, name)?),
+        None => None,
+    };
+    if let Some(made) = &drop_in {
+        let directory = root.join(UNITS).join(format!("{}.d", made.service));
+        files.push(look(directory.join(made.file), made.text.clone())?);
+    }
+    match files.iter().find(|file| file.state == State::Replaced) {
+        Some(file) if !args.overwrite && !args.dry_run => Err(Failure::failed(format_args!(
+            "{} is there already and differs; look at it with --dry-run, and replace it with --overwrite",
+            file.path.display()
+        ))),
+        _ => Ok((files, drop_in)),
+    }
+}
+
+/// Compares a file's text with what is there.
+fn look(path: PathBuf, text: String) -> Result<File, Failure> {
+    let state = match std::fs::read(&path) {
+        Ok(found) if found == text.as_bytes() => State::Same,
+        Ok(_) => State::Replaced,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => State::New,
+        Err(error) => {
+            return Err(Failure::failed(format_args!(
+                "cannot read {}: {error}",
+                path.display()
+            )));
+        }
+    };
+    Ok(File { path, state, text })
+}
+
+/// Whole or not at all.
+fn write(file: &File) -> io::Result<()> {
+    let directory = file.path.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(directory)?;
+    let mut new = tempfile::NamedTempFile::new_in(directory)?;
+    new.write_all(file.text.as_bytes())?;
+    new.as_file().set_permissions(Permissions::from_mode(0o644))?;
+    new.as_file().sync_all()?;
+    new.persist(&file.path)?;
+    Ok(())
+}
+
+fn report(args: &Install, files: &[File], drop_in: Option<&DropIn>) -> Result<(), Failure> {
+    #[derive(Serialize)]
+    struct Report<'a> {
+        written: bool,
+        files: &'a [File],
+        notes: &'a [String],
+    }
+    let mut output = Output::new();
+    let notes = drop_in.map_or(&[][..], |made| made.notes.as_slice());
+    if args.json {
+        let written = !args.dry_run;
+        let report = Report {
+            written,
+            files,
+            notes,
+        };
+        output.json("backtrail-install/1", &report)?;
+        return output.finish();
+    }
+    for file in files {
+        let said = match (file.state, args.dry_run) {
+            (State::New | State::Replaced, false) => "written",
+            (State::New, true) => "would be written",
+            (State::Replaced, true) => "is there and differs; with --overwrite it would be replaced",
+            (State::Same, _) => "is there already",
+            (State::Kept, _) => "is there already, and stays as it is",
+        };
+        writeln!(output, "{}: {said}", file.path.display())?;
+        if args.dry_run && file.state.is_written() {
+            writeln!(output, "\n{}", file.text)?;
+        }
+    }
+    for note in notes {
+        writeln!(output, "note: {note}")?;
+    }
+    if !args.dry_run {
+        let restart = drop_in.map_or_else(String::new, |made| {
+            format!(" && systemctl restart {}", made.service)
+        });
+        writeln!(
+            output,
+            "next: systemctl daemon-reload && systemctl enable --now {}{restart}",
+            unit::NAME
+        )?;
+    }
+    output.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn install(root: &Path, service: Option<&str>, overwrite: bool) -> Install {
+        Install {
+            prefix: Some(root.to_owned()),
+            service: service.map(str::to_owned),
+            dry_run: false,
+            overwrite,
+            json: false,
+        }
+    }
+
+    fn refusal(args: &Install) -> String {
+        format!("{:?}", plan(args).err().unwrap())
+    }
+
+    #[test]
+    fn what_differs_stays_unless_it_is_asked_for() {
+        let root = tempfile::tempdir().unwrap();
+        let at = root.path();
+        run(&install(at, None, false)).unwrap();
+        let unit = at.join(UNITS).join(unit::NAME);
+        let config = at.join("etc/backtrail/collect.toml");
+        assert_eq!(fs::metadata(&unit).unwrap().permissions().mode() & 0o777, 0o644);
+        assert_eq!(Config::load(Some(&config)).unwrap(), Config::default());
+        // Again, with the same: nothing to say against it.
+        run(&install(at, None, false)).unwrap();
+        // A configuration is the user's own, and the unit is made for it.
+        fs::write(&config, "spool = \"/srv/crashes\"\n").unwrap();
+        assert!(refusal(&install(at, None, false)).contains("--overwrite"));
+        run(&install(at, None, true)).unwrap();
+        assert!(
+            fs::read_to_string(&unit)
+                .unwrap()
+                .contains("ReadWritePaths=/srv/crashes\n")
+        );
+        assert_eq!(fs::read_to_string(&config).unwrap(), "spool = \"/srv/crashes\"\n");
+    }
+
+    #[test]
+    fn a_dry_run_writes_nothing_and_a_failure_neither() {
+        let root = tempfile::tempdir().unwrap();
+        let at = root.path();
+        let mut args = install(at, None, false);
+        args.dry_run = true;
+        run(&args).unwrap();
+        assert!(refusal(&install(at, Some("web"), false)).contains("there is no web.service"));
+        assert_eq!(fs::read_dir(at).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_service_gets_its_drop_in() {
+        let root = tempfile::tempdir().unwrap();
+        let at = root.path();
+        let units = at.join("usr/lib/systemd/system");
+        fs::create_dir_all(&units).unwrap();
+        fs::write(
+            units.join("web.service"),
+            "[Service]\nExecStart=/bin/web \"a b\"\n",
+        )
+        .unwrap();
+        let args = install(at, Some("web"), false);
+        run(&args).unwrap();
+        let file = at.join(UNITS).join("web.service.d/backtrail.conf");
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.ends_with(" record --daemon -- /bin/web \"a b\"\n"), "{text}");
+        // What it wrote is not taken for the service's own.
+        run(&args).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+}

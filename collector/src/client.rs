@@ -1,0 +1,53 @@
+//! Requests to a running daemon, by its control socket.
+
+use crate::error::{Error, Result};
+use crate::runtime::Runtime;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long the daemon may take to answer.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// No answer is longer.
+const MAX_ANSWER: u64 = 1 << 20;
+
+/// A bundle that the daemon has made.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+pub struct Made {
+    /// Its name in the spool.
+    pub id: String,
+    /// Where it stands.
+    pub bundle: PathBuf,
+}
+
+/// Has the daemon save a process, which goes on, or the traces of all.
+///
+/// # Errors
+/// [`Error::NotRunning`], or what the daemon says.
+pub fn snapshot(runtime: &Runtime, pid: Option<u32>) -> Result<Made> {
+    let query = pid.map_or_else(String::new, |pid| format!("?pid={pid}"));
+    let path = runtime.control_socket();
+    let mut socket = UnixStream::connect(&path).map_err(|_| Error::NotRunning(path.clone()))?;
+    let mut ask = || {
+        socket.set_read_timeout(Some(PATIENCE))?;
+        write!(
+            socket,
+            "POST /snapshot{query} HTTP/1.1\r\nHost: backtrail\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        )?;
+        let mut answer = String::new();
+        Read::by_ref(&mut socket)
+            .take(MAX_ANSWER)
+            .read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let answer: String = ask().map_err(Error::file("talk to", &path))?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    let strange = || Error::Unable(format!("the collector at {} gave no answer", path.display()));
+    if head.starts_with("HTTP/1.1 200") {
+        return serde_json::from_str(body).map_err(|_| strange());
+    }
+    let refused: serde_json::Value = serde_json::from_str(body).map_err(|_| strange())?;
+    let why = refused.get("error").and_then(serde_json::Value::as_str);
+    Err(why.map_or_else(strange, |why| Error::Unable(why.to_owned())))
+}

@@ -1,0 +1,359 @@
+//! The configuration: a TOML file, checked whole before anything is done with it.
+
+mod signals;
+mod units;
+
+pub use signals::{Signals, name as signal_name};
+pub use units::{Size, Span};
+
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where it is looked for when no file is named.
+pub const DEFAULT_FILE: &str = "/etc/backtrail/collect.toml";
+
+/// All that can be set. Every field has a default.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where bundles go.
+    pub spool: PathBuf,
+    /// Bytes that all bundles together may take; beyond, the oldest go.
+    pub spool_limit: Size,
+    /// Bytes of the file system that stay free for others.
+    pub spool_free: Size,
+    /// Where sockets, the lock and the crash handler stand.
+    pub runtime: PathBuf,
+    /// Whom the daemon becomes once it is set up; not given: it stays whom it is, with fewer capabilities.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// What is logged: `error`, `warn`, `info`, `debug`, or a filter as of the crate tracing.
+    pub log: String,
+    /// Log lines as JSON.
+    pub log_json: bool,
+    /// Crashes: which, and what is kept of the process.
+    pub crash: Crash,
+    /// How many bundles an executable may cause.
+    pub limit: Limit,
+    /// Intel PT.
+    pub trace: Trace,
+    /// Functions whose calls make a bundle.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub function: Vec<Function>,
+}
+
+/// `[crash]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Crash {
+    /// Signals that count as a crash when nobody handles them.
+    pub signals: Signals,
+    /// How the kernel is asked to tell of them: `auto`, or one attach type.
+    pub attach: String,
+    /// How a process that crashes is kept until it is read.
+    pub hold: Hold,
+    /// A process is kept no longer than this.
+    pub hold_limit: Span,
+    /// What is kept of its memory.
+    pub core: Core,
+    /// A full core larger than this is not kept; stacks are, then.
+    pub core_limit: Size,
+    /// Whether the core also goes where it went before.
+    pub chain: bool,
+    /// Real-time priority of the thread that reads crashes, 1 to 99; 0: none.
+    pub priority: u8,
+}
+
+/// How a process that crashes is kept until it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hold {
+    /// By `core_pattern`, the best way that this kernel has.
+    Auto,
+    /// A handler that the kernel starts, and that the core is piped to.
+    Pipe,
+    /// A socket that the kernel connects to (Linux 6.17).
+    Socket,
+    /// Not at all: only what the probe sees is kept.
+    None,
+}
+
+/// What is kept of a crashed process's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Core {
+    /// What the process's `coredump_filter` says, up to `core_limit`.
+    Full,
+    /// All stacks, and the pages that registers and stacks point to.
+    Stacks,
+    /// Registers alone.
+    None,
+}
+
+/// `[limit]`: bundles by executable.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limit {
+    /// So many at once.
+    pub burst: u32,
+    /// So many a second beyond these.
+    pub per_second: f64,
+}
+
+/// `[trace]`: Intel PT.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Trace {
+    /// Whether it is used.
+    pub source: Source,
+    /// Bytes of each processor's ring.
+    pub ring: Size,
+    /// The kernel's own code too.
+    pub kernel: bool,
+    /// Only the processes of this cgroup, a path under `/sys/fs/cgroup`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<PathBuf>,
+    /// Only these processes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pids: Vec<u32>,
+    /// Only this code: offset and size in a file, `0x1000/0x200@/usr/bin/server`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<String>,
+    /// Bytes between sync points, as a power: 2^(n+11).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub psb_period: Option<u8>,
+    /// Period of MTC packets, as a power of the crystal clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtc_period: Option<u8>,
+    /// Threshold of CYC packets; 0: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cyc_threshold: Option<u8>,
+    /// One bit for a return to where its call said.
+    pub compress_returns: bool,
+    /// Bytes of records about processes that are kept beside the rings.
+    pub sideband: Size,
+}
+
+/// Where history comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Intel PT where the machine has it.
+    Auto,
+    /// Intel PT, or the daemon does not start.
+    Hardware,
+    /// None but what software recorders keep.
+    None,
+}
+
+/// `[[function]]`: a call that makes a bundle.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Function {
+    /// The file that holds it.
+    pub binary: PathBuf,
+    /// Its name in the symbol table, or `0x` and its file offset.
+    pub symbol: String,
+    /// Only calls that took longer; not given: each call, as it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longer_than: Option<Span>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            spool: PathBuf::from("/var/spool/backtrail"),
+            spool_limit: Size(8 << 30),
+            spool_free: Size(256 << 20),
+            runtime: PathBuf::from("/run/backtrail"),
+            user: None,
+            log: "info".to_owned(),
+            log_json: false,
+            crash: Crash::default(),
+            limit: Limit::default(),
+            trace: Trace::default(),
+            function: Vec::new(),
+        }
+    }
+}
+
+impl Default for Crash {
+    fn default() -> Self {
+        Self {
+            signals: Signals::default(),
+            attach: "auto".to_owned(),
+            hold: Hold::Auto,
+            hold_limit: Span(Duration::from_secs(30)),
+            core: Core::Full,
+            core_limit: Size(1 << 30),
+            chain: true,
+            priority: 50,
+        }
+    }
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self {
+            burst: 2000,
+            per_second: 20.0,
+        }
+    }
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self {
+            source: Source::Auto,
+            ring: Size(4 << 20),
+            kernel: false,
+            cgroup: None,
+            pids: Vec::new(),
+            filters: Vec::new(),
+            psb_period: None,
+            mtc_period: None,
+            cyc_threshold: None,
+            compress_returns: true,
+            sideband: Size(16 << 20),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a file; `None`: [`DEFAULT_FILE`] where there is one, else the defaults.
+    ///
+    /// # Errors
+    /// When it cannot be read or something in it is wrong.
+    pub fn load(file: Option<&Path>) -> Result<Self> {
+        let path = file.unwrap_or(Path::new(DEFAULT_FILE));
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text, path),
+            Err(error) if file.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(Self::default())
+            }
+            Err(error) => Err(Error::file("read", path)(error)),
+        }
+    }
+
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// When something in it is wrong: what, and in which line.
+    pub fn parse(text: &str, path: &Path) -> Result<Self> {
+        let wrong = |problem: String| Error::Config {
+            path: path.to_owned(),
+            problem,
+        };
+        let config: Self = toml::from_str(text).map_err(|error| {
+            let line = error
+                .span()
+                .map(|span| 1 + text.get(..span.start).unwrap_or_default().matches('\n').count());
+            let place = line.map_or_else(String::new, |line| format!("line {line}: "));
+            wrong(format!("{place}{}", error.message()))
+        })?;
+        config.check().map_err(wrong)?;
+        Ok(config)
+    }
+
+    /// What no type can say.
+    fn check(&self) -> std::result::Result<(), String> {
+        let absolute = [("spool", &self.spool), ("runtime", &self.runtime)];
+        for (key, path) in absolute {
+            if !path.is_absolute() {
+                return Err(format!("{key} = {path:?} must begin with a slash"));
+            }
+        }
+        if self.runtime.to_string_lossy().contains([' ', '%', '|']) {
+            return Err(
+                "runtime must have no space, % or | in it: the kernel could not find the handler".to_owned(),
+            );
+        }
+        if self.crash.attach != "auto" {
+            self.crash
+                .attach
+                .parse::<crate::probe::AttachKind>()
+                .map_err(|error| format!("crash.attach: {error}"))?;
+        }
+        if self.crash.priority > 99 {
+            return Err("crash.priority is a real-time priority: 0 to 99".to_owned());
+        }
+        let ring = self.trace.ring.0;
+        if !ring.is_power_of_two() || !(8 << 10..=4 << 30).contains(&ring) {
+            return Err("trace.ring must be a power of two, from 8K to 4G".to_owned());
+        }
+        for text in &self.trace.filters {
+            crate::history::filter(text).map_err(|error| format!("trace.filters: {error}"))?;
+        }
+        if !(self.limit.per_second.is_finite() && self.limit.per_second >= 0.0) {
+            return Err("limit.per_second must be a number, 0 or more".to_owned());
+        }
+        if self.crash.hold_limit.0 < Duration::from_millis(100) {
+            return Err("crash.hold_limit under 100ms leaves no time to read anything".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The configuration as a file that says all of it.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        toml::to_string_pretty(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> std::result::Result<Config, String> {
+        Config::parse(text, Path::new("c.toml")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_empty_file_is_the_defaults_and_what_is_printed_reads_back() {
+        assert_eq!(parse("").unwrap(), Config::default());
+        assert_eq!(parse(&Config::default().to_toml()).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn everything_can_be_said() {
+        let config = parse(
+            "spool = \"/s\"\nspool_limit = \"2G\"\n[crash]\nsignals = [\"SIGSEGV\", \"ABRT\"]\nhold = \"pipe\"\n\
+             core = \"stacks\"\nhold_limit = \"500ms\"\n[trace]\nsource = \"none\"\nring = 8388608\n\
+             [[function]]\nbinary = \"/bin/x\"\nsymbol = \"handle\"\nlonger_than = \"50ms\"\n",
+        )
+        .unwrap();
+        assert_eq!(config.spool_limit, Size(2 << 30));
+        assert_eq!(config.crash.signals.mask(), 1 << 11 | 1 << 6);
+        assert_eq!(config.trace.ring, Size(8 << 20));
+        assert_eq!(
+            config.function[0].longer_than,
+            Some(Span(Duration::from_millis(50)))
+        );
+        assert_eq!(parse(&config.to_toml()).unwrap(), config);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, expected) in [
+            ("\nspol = \"/s\"", "c.toml: line 2: unknown field `spol`"),
+            ("spool_limit = \"9 apples\"", "line 1"),
+            ("spool = \"here\"", "must begin with a slash"),
+            (
+                "[crash]\n\nsignals = [\"SIGNOPE\"]",
+                "line 3: \"SIGNOPE\" is no signal",
+            ),
+            ("[crash]\nsignals = [\"SIGKILL\"]", "SIGKILL"),
+            ("[crash]\nhold = \"tight\"", "line 2: unknown variant `tight`"),
+            ("[crash]\nattach = \"magic\"", "crash.attach"),
+            ("[trace]\nring = \"3M\"", "power of two"),
+            ("[limit]\nper_second = nan", "limit.per_second"),
+            ("= 7", "line 1"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(expected), "{text:?}: {error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A process that lives on: it is stopped, its registers are read, and it goes on (ptrace(2)).
+
+use backtrail_bundle::core::{CoreContents, CoreThread, Registers};
+use backtrail_process::{RawTid, core_dump, status};
+use backtrail_pt::Tid;
+use nix::errno::Errno;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::time::{Duration, Instant};
+
+/// How long threads may take to stop when asked.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A process whose threads are stopped, until this is dropped. It must be dropped by the thread that made it.
+pub(super) struct Stopped {
+    pid: RawTid,
+    threads: Vec<RawTid>,
+    /// Threads that did not stop in time.
+    pub(super) running: usize,
+}
+
+impl Stopped {
+    /// Stops all threads of a process, those that it starts meanwhile too.
+    pub(super) fn stop(pid: RawTid) -> Result<Self, String> {
+        let mut stopped = Self {
+            pid,
+            threads: Vec::new(),
+            running: 0,
+        };
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        loop {
+            let new: Vec<RawTid> = status::threads(pid)
+                .into_iter()
+                .filter(|tid| !stopped.threads.contains(tid))
+                .collect();
+            if new.is_empty() {
+                break;
+            }
+            for tid in new {
+                match seize(tid) {
+                    Ok(()) => stopped.threads.push(tid),
+                    // It has just ended.
+                    Err(Errno::ESRCH) => {}
+                    Err(error) => {
+                        return Err(format!(
+                            "process {pid} cannot be stopped ({error}); does a debugger have it?"
+                        ));
+                    }
+                }
+            }
+            for tid in stopped.threads.clone() {
+                if !await_stop(tid, deadline) {
+                    stopped.running += 1;
+                }
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+        }
+        if stopped.threads.is_empty() {
+            return Err(format!("there is no process {pid}"));
+        }
+        Ok(stopped)
+    }
+
+    /// What its core holds.
+    pub(super) fn contents(&self) -> CoreContents {
+        let thread = |tid: &RawTid| {
+            let registers = ptrace::getregs(Pid::from_raw(*tid)).ok()?;
+            Some(CoreThread {
+                tid: Tid(*tid as u32),
+                registers: to_registers(&registers),
+                ..CoreThread::default()
+            })
+        };
+        CoreContents {
+            threads: self.threads.iter().filter_map(thread).collect(),
+            ..core_dump::describe(self.pid, &[])
+        }
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for tid in &self.threads {
+            let _ = ptrace::detach(Pid::from_raw(*tid), None);
+        }
+    }
+}
+
+fn seize(tid: RawTid) -> nix::Result<()> {
+    let tid = Pid::from_raw(tid);
+    ptrace::seize(tid, Options::empty())?;
+    ptrace::interrupt(tid)
+}
+
+/// Whether the thread stops before the deadline. A signal that comes first is passed on.
+fn await_stop(tid: RawTid, deadline: Instant) -> bool {
+    let tid = Pid::from_raw(tid);
+    if ptrace::getregs(tid).is_ok() {
+        return true;
+    }
+    loop {
+        match waitpid(tid, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::PtraceEvent(..)) => return true,
+            Ok(WaitStatus::Stopped(_, signal)) => {
+                let _ = ptrace::cont(tid, signal);
+                let _ = ptrace::interrupt(tid);
+            }
+            Ok(WaitStatus::StillAlive) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            Ok(WaitStatus::StillAlive) => return false,
+            // It has ended.
+            _ => return true,
+        }
+    }
+}
+
+fn to_registers(from: &libc::user_regs_struct) -> Registers {
+    Registers {
+        r15: from.r15,
+        r14: from.r14,
+        r13: from.r13,
+        r12: from.r12,
+        rbp: from.rbp,
+        rbx: from.rbx,
+        r11: from.r11,
+        r10: from.r10,
+        r9: from.r9,
+        r8: from.r8,
+        rax: from.rax,
+        rcx: from.rcx,
+        rdx: from.rdx,
+        rsi: from.rsi,
+        rdi: from.rdi,
+        orig_rax: from.orig_rax,
+        rip: from.rip,
+        cs: from.cs,
+        rflags: from.eflags,
+        rsp: from.rsp,
+        ss: from.ss,
+        fs_base: from.fs_base,
+        gs_base: from.gs_base,
+        ds: from.ds,
+        es: from.es,
+        fs: from.fs,
+        gs: from.gs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_is_read_and_goes_on() {
+        let mut child = Command::new("sleep").arg("0.3").spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        let stopped = Stopped::stop(child.id() as RawTid).unwrap();
+        let contents = stopped.contents();
+        assert_eq!((contents.threads.len(), stopped.running), (1, 0));
+        assert!(contents.threads[0].registers.rip != 0 && !contents.segments.is_empty());
+        drop(stopped);
+        assert!(child.wait().unwrap().success());
+        assert!(Stopped::stop(child.id() as RawTid).is_err());
+    }
+}

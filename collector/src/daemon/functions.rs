@@ -1,0 +1,87 @@
+//! The thread that waits for functions: `[[function]]` in the configuration.
+
+use super::Shared;
+use super::work::report;
+use crate::config::Function;
+use crate::crash::Snapshot;
+use crate::history::History;
+use crate::probe::{Condition, FunctionTrigger, Place};
+use backtrail_pt::FileOffset;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::PipeReader;
+use std::os::fd::AsFd;
+
+/// A trigger and the setting that it is of.
+pub(super) struct Trigger {
+    setting: Function,
+    trigger: FunctionTrigger,
+}
+
+/// Attaches what the configuration asks for; what cannot be attached is logged.
+pub(super) fn attach(settings: &[Function]) -> Vec<Trigger> {
+    let attach = |setting: &Function| {
+        let offset = setting.symbol.strip_prefix("0x");
+        let place = match offset.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
+            Some(offset) => Place::Offset(FileOffset(offset)),
+            None => Place::Symbol(setting.symbol.clone()),
+        };
+        let condition = match setting.longer_than {
+            Some(bound) => Condition::LongerThan(bound.0),
+            None => Condition::Entered,
+        };
+        match FunctionTrigger::attach(&setting.binary, &place, condition, None) {
+            Ok(trigger) => Some(Trigger {
+                setting: setting.clone(),
+                trigger,
+            }),
+            Err(error) => {
+                tracing::error!("{error}");
+                None
+            }
+        }
+    };
+    settings.iter().filter_map(attach).collect()
+}
+
+/// Saves the processes whose functions are called, until the other end of `stop` is closed.
+pub(super) fn run(shared: &Shared, mut triggers: Vec<Trigger>, stop: &PipeReader) {
+    let saver = &shared.saver;
+    let freezer = saver.history.as_ref().map(History::freezer);
+    loop {
+        {
+            let mut waited: Vec<PollFd<'_>> = triggers
+                .iter()
+                .flat_map(|trigger| trigger.trigger.descriptors())
+                .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+                .collect();
+            waited.push(PollFd::new(stop.as_fd(), PollFlags::POLLIN));
+            let _ = poll(&mut waited, PollTimeout::NONE);
+            if waited.last().and_then(PollFd::any).unwrap_or(false) {
+                return;
+            }
+        }
+        for Trigger { setting, trigger } in &mut triggers {
+            let name = format!("{} of {}", setting.symbol, setting.binary.display());
+            trigger.drain(&mut |seen| {
+                saver.metrics.functions_seen.count();
+                if !saver.admits(&name) {
+                    return;
+                }
+                let note = match seen.lasted {
+                    Some(lasted) => format!("a call of {name} in thread {} took {lasted:?}", seen.tid),
+                    None => format!("thread {} called {name}", seen.tid),
+                };
+                let saved = saver.save_snapshot(&Snapshot {
+                    pid: Some(seen.pid),
+                    trigger: "function",
+                    note: Some(note),
+                    at: seen.at,
+                    frozen: freezer
+                        .as_ref()
+                        .map(|freezer| freezer.freeze(Some(seen.cpu), Some(seen.at))),
+                });
+                report("a function was called in", saved, seen.pid);
+            });
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Where the kernel itself connects at a crash: `core_pattern` as `@@SOCKET` (Linux 6.17).
+//!
+//! No handler has to be started, and a storm costs next to nothing; but nobody passes the core on, and no process is
+//! kept while the daemon is down. The protocol is that of `include/uapi/linux/coredump.h`: the kernel sends what it can do, we
+//! answer what we want, it confirms that by a number, and writes the core. The process is kept until the connection is closed.
+
+use super::Shared;
+use crate::clock;
+use crate::crash::{Job, Waiting};
+use crate::error::{Error, Result};
+use crate::pattern::Specifiers;
+use backtrail_process::{RawTid, status};
+use nix::sys::socket::{getsockopt, sockopt};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+/// `struct coredump_req`: size, size of the answer, mask.
+const REQUEST: usize = 16;
+/// `COREDUMP_KERNEL`: the kernel writes the core.
+const KERNEL: u64 = 1 << 0;
+/// `COREDUMP_REJECT`: no core.
+const REJECT: u64 = 1 << 2;
+/// `COREDUMP_WAIT`: the process is kept until we close the connection.
+const WAIT: u64 = 1 << 3;
+/// `COREDUMP_MARK_REQACK`, an `enum`: the answer was taken.
+const TAKEN: [u8; 4] = [0; 4];
+/// How long the kernel may take with a few bytes.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Listens at a path; what stood there goes. Only root may connect, and the kernel.
+pub(super) fn bind(path: &Path) -> Result<UnixListener> {
+    let _ = std::fs::remove_file(path);
+    let bind = || {
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
+        Ok(listener)
+    };
+    bind().map_err(Error::file("listen at", path))
+}
+
+/// Takes crashes until the listener is shut down.
+pub(super) fn run(shared: &Shared, listener: &UnixListener, jobs: &SyncSender<Job>) {
+    for stream in listener.incoming() {
+        let taken = stream.and_then(|stream| take(shared, stream, jobs));
+        match taken {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+            Err(error) => tracing::warn!("a process that crashes could not be kept: {error}"),
+            Ok(()) => {}
+        }
+    }
+}
+
+fn take(shared: &Shared, mut stream: UnixStream, jobs: &SyncSender<Job>) -> io::Result<()> {
+    let received = clock::monotonic();
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let peer = getsockopt(&stream, sockopt::PeerCredentials)?;
+    let mut request = [0; REQUEST];
+    stream.read_exact(&mut request)?;
+    let word = |at: usize| {
+        request.get(at..at + 4).map_or(0, |bytes| {
+            bytes
+                .iter()
+                .rev()
+                .fold(0u32, |value, byte| value << 8 | u32::from(*byte))
+        })
+    };
+    let (size, answer_size) = (word(0) as usize, word(4) as usize);
+    if size < REQUEST || answer_size < REQUEST {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    // A later kernel may say more.
+    io::copy(
+        &mut Read::by_ref(&mut stream).take((size.min(4096) - REQUEST) as u64),
+        &mut io::sink(),
+    )?;
+    let pid = peer.pid() as u32;
+    let minded = shared.minded.has(pid);
+    let mut answer = [0; REQUEST];
+    answer[..4].copy_from_slice(&(REQUEST as u32).to_le_bytes());
+    answer[8..].copy_from_slice(&if minded { REJECT } else { KERNEL | WAIT }.to_le_bytes());
+    stream.write_all(&answer)?;
+    let mut mark = [0; 4];
+    stream.read_exact(&mut mark)?;
+    if mark != TAKEN {
+        return Err(io::Error::other(format!(
+            "the kernel refuses our answer ({})",
+            mark[0]
+        )));
+    }
+    if minded {
+        return Ok(());
+    }
+    stream.set_read_timeout(None)?;
+    let crash = Specifiers {
+        pid,
+        uid: peer.uid(),
+        gid: peer.gid(),
+        name: status::thread_name(pid as RawTid, pid as RawTid).unwrap_or_default(),
+        ..Specifiers::default()
+    };
+    let job = Job {
+        crash,
+        core: stream.into(),
+        waiting: Waiting::Kernel,
+        received,
+    };
+    jobs.try_send(job)
+        .map_err(|_| io::Error::other(format!("too many processes are kept; {pid} is let go")))
+}

@@ -1,0 +1,148 @@
+//! The daemon's threads.
+
+use super::{Shared, control, functions, listen, socket, watch};
+use crate::crash::{Job, Saved};
+use crate::error::{Error, Result};
+use crate::probe::Probe;
+use crate::wire::Listener;
+use backtrail_pt::Pid;
+use std::io::{self, PipeWriter};
+use std::os::unix::net::UnixListener;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Processes that wait to be read, at most.
+const QUEUE: usize = 256;
+/// Threads that read them.
+const WORKERS: usize = 2;
+
+/// The threads, and how they are told to end.
+#[derive(Debug)]
+pub(super) struct Threads {
+    jobs: Option<SyncSender<Job>>,
+    running: Vec<JoinHandle<()>>,
+    /// Closed at the end.
+    alive: Vec<PipeWriter>,
+}
+
+impl Threads {
+    /// Starts those that save crashes.
+    pub(super) fn start(shared: &Arc<Shared>) -> Result<Self> {
+        let (jobs, queue) = sync_channel(QUEUE);
+        let queue = Arc::new(Mutex::new(queue));
+        let mut threads = Self {
+            jobs: Some(jobs),
+            running: Vec::new(),
+            alive: Vec::new(),
+        };
+        for _ in 0..WORKERS {
+            let (shared, queue) = (Arc::clone(shared), Arc::clone(&queue));
+            threads.spawn("save", move || save(&shared, &queue))?;
+        }
+        Ok(threads)
+    }
+
+    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+        let thread = Builder::new().name(name.to_owned()).spawn(run);
+        self.running
+            .push(thread.map_err(Error::system("start a thread"))?);
+        Ok(())
+    }
+
+    pub(super) fn listen(&mut self, shared: &Arc<Shared>, listener: &Arc<Listener>) -> Result<()> {
+        let (shared, listener, jobs) = (Arc::clone(shared), Arc::clone(listener), self.jobs.clone());
+        self.spawn("listen", move || {
+            if let Some(jobs) = jobs {
+                listen::run(&shared, &listener, &jobs);
+            }
+        })
+    }
+
+    pub(super) fn take_from_kernel(
+        &mut self,
+        shared: &Arc<Shared>,
+        socket: &Arc<UnixListener>,
+    ) -> Result<()> {
+        let (shared, socket, jobs) = (Arc::clone(shared), Arc::clone(socket), self.jobs.clone());
+        self.spawn("socket", move || {
+            if let Some(jobs) = jobs {
+                socket::run(&shared, &socket, &jobs);
+            }
+        })
+    }
+
+    pub(super) fn watch(&mut self, shared: &Arc<Shared>, probe: Probe) -> Result<()> {
+        let (stop, alive) = io::pipe().map_err(Error::system("make a pipe"))?;
+        self.alive.push(alive);
+        let shared = Arc::clone(shared);
+        self.spawn("watch", move || watch::run(&shared, probe, &stop))
+    }
+
+    pub(super) fn mind_history(&mut self, shared: &Arc<Shared>) -> Result<()> {
+        let (stop, alive) = io::pipe().map_err(Error::system("make a pipe"))?;
+        self.alive.push(alive);
+        let shared = Arc::clone(shared);
+        self.spawn("history", move || {
+            if let Some(history) = &shared.saver.history {
+                history.mind(&stop);
+            }
+        })
+    }
+
+    pub(super) fn watch_functions(
+        &mut self,
+        shared: &Arc<Shared>,
+        triggers: Vec<functions::Trigger>,
+    ) -> Result<()> {
+        let (stop, alive) = io::pipe().map_err(Error::system("make a pipe"))?;
+        self.alive.push(alive);
+        let shared = Arc::clone(shared);
+        self.spawn("functions", move || functions::run(&shared, triggers, &stop))
+    }
+
+    pub(super) fn control(&mut self, shared: &Arc<Shared>, socket: control::Socket) -> Result<()> {
+        let (stop, alive) = io::pipe().map_err(Error::system("make a pipe"))?;
+        self.alive.push(alive);
+        let shared = Arc::clone(shared);
+        self.spawn("control", move || control::run(&shared, socket, stop))
+    }
+
+    /// Ends them once what was begun is done; `false`: it took longer than `patience`.
+    pub(super) fn finish(&mut self, patience: Duration) -> bool {
+        self.jobs = None;
+        self.alive.clear();
+        let deadline = Instant::now() + patience;
+        while self.running.iter().any(|thread| !thread.is_finished()) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+}
+
+/// Saves crashes until nobody can add any.
+fn save(shared: &Shared, queue: &Mutex<Receiver<Job>>) {
+    loop {
+        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = job else { return };
+        let pid = Pid(job.crash.pid);
+        if shared.minded.has(pid.0) {
+            // Its recorder has all of it; the handler goes on as the connection ends.
+            continue;
+        }
+        report("a crash ended", shared.saver.save_held(job), pid);
+    }
+}
+
+/// Says in the log what came of it.
+pub(super) fn report(what: &str, saved: Result<Saved>, pid: Pid) {
+    match saved {
+        Ok(Saved::Bundle(id)) => tracing::info!("{what} process {pid}: {id}"),
+        Ok(Saved::Limited) => tracing::debug!("{what} process {pid}, which is left out"),
+        Err(error) => tracing::error!("{what} process {pid}, which could not be saved: {error}"),
+    }
+}

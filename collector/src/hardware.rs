@@ -1,0 +1,323 @@
+//! Intel PT of the hardware: a ring of trace and a ring of sideband for each processor, read into a bounded history.
+//!
+//! [`Hardware`] is owned by the daemon's loop, which polls [`Hardware::descriptors`] and calls [`Hardware::drain`]. Its
+//! [`Freezer`] goes to the thread that waits for crashes: [`Freezer::freeze`] pauses, copies and resumes the traces.
+//! [`Hardware::collect`] adds who ran and what was mapped, and [`Snapshot::write`] puts all into a bundle.
+
+mod census;
+pub mod clock;
+mod counters;
+mod freeze;
+mod history;
+mod machine;
+mod modules;
+mod options;
+mod records;
+mod self_test;
+mod sideband;
+mod snapshot;
+mod tap;
+mod times;
+mod trace;
+mod world;
+
+pub use counters::Counters;
+pub use freeze::{Freezer, Frozen, FrozenCpu};
+pub use history::{Entry, History, Story, What};
+pub use options::{Filter, HardwareOptions, Scope};
+pub use self_test::{Check, SelfTest, self_test};
+pub use snapshot::{CpuCost, Machine, Snapshot, Written};
+pub use times::{first_time, written_since};
+pub use world::{Change, Mapped, MappedFile, ProcessState, World};
+
+use crate::{Error, Result};
+use backtrail_perf::event::Refusal;
+use backtrail_perf::ring::Ring;
+use backtrail_perf::{Error as PerfError, cpu_list};
+use backtrail_pt::{Cpu, Pid};
+use counters::Shared as SharedCounters;
+use sideband::Sideband;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tap::Tap;
+use trace::{Plan, Trace};
+
+/// How often is looked whether processors came or went.
+const HOT_PLUG_EVERY: Duration = Duration::from_secs(1);
+/// The trace of a processor that went is kept as long as the history reaches back to its end, but not longer than this.
+const KEEP_GONE: u64 = 600_000_000_000;
+
+/// The hardware source.
+#[derive(Debug)]
+pub struct Hardware {
+    options: HardwareOptions,
+    plan: Plan,
+    machine: Machine,
+    shared: Arc<freeze::Shared>,
+    /// The rings of the traces' own records.
+    rings: BTreeMap<Cpu, Ring>,
+    sideband: Sideband,
+    looked: Instant,
+    came: u64,
+    went: u64,
+    busy: u64,
+    /// Processors that came and could not be traced; said once.
+    refused: BTreeSet<Cpu>,
+}
+
+/// What of the hardware source works here beyond the plain trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// The kernel itself pauses the crashing processor's trace; or why not.
+    pub pause_in_kernel: std::result::Result<(), String>,
+    /// Ranges that code can be filtered by.
+    pub address_filters: u32,
+    /// `CYC` packets and `PSB` periods.
+    pub psb_cyc: bool,
+    /// `MTC` packets.
+    pub mtc: bool,
+    /// The buffers for copies stay in memory.
+    pub buffers_locked: bool,
+    /// Build ids come with the records of mappings.
+    pub build_ids: bool,
+}
+
+impl Hardware {
+    /// Starts tracing on every processor that runs.
+    ///
+    /// # Errors
+    /// When there is no Intel PT, somebody else uses it, it is not allowed, an option is not possible here, or perf's clock
+    /// is not the TSC: a sentence that tells the way out.
+    pub fn start(options: &HardwareOptions) -> Result<Self> {
+        let plan = Plan::new(options)?;
+        let cpus = traced_cpus(options, &plan)?;
+        let mut sideband = Sideband::start(&cpus, options.history)?;
+        let mut traces: Vec<Arc<dyn Tap>> = Vec::new();
+        let mut rings = BTreeMap::new();
+        for cpu in cpus {
+            match Trace::open(&plan, cpu) {
+                Ok((trace, ring)) => {
+                    traces.push(Arc::new(trace));
+                    rings.insert(cpu, ring);
+                }
+                // It went just now.
+                Err(Error::Perf(error)) if sideband::is_off(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let tsc = sideband.conversion().ok_or_else(unstable_clock)?;
+        sideband.begin(&options.procfs, || Some(clock::perf(&tsc)));
+        let machine = Machine {
+            tsc,
+            timing: plan.pt.timing(&plan.setting),
+            cpu: machine::cpu_model(&options.procfs)?,
+        };
+        Ok(Self {
+            options: options.clone(),
+            plan,
+            machine,
+            shared: freeze::Shared::new(traces, tsc, options.lock_memory)?,
+            rings,
+            sideband,
+            looked: Instant::now(),
+            came: 0,
+            went: 0,
+            busy: 0,
+            refused: BTreeSet::new(),
+        })
+    }
+
+    /// Readable when [`Self::drain`] has something to do. The set changes as processors come and go: ask again after each
+    /// call of it. Call it at least once a second, besides.
+    #[must_use]
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.sideband.descriptors()
+    }
+
+    /// Reads the sideband into the history, and follows processors that come and go.
+    pub fn drain(&mut self) {
+        if self.looked.elapsed() >= HOT_PLUG_EVERY {
+            self.looked = Instant::now();
+            self.follow_cpus();
+            self.follow_clock();
+            self.shared.end_stale_pauses();
+        }
+        let tsc = self.machine.tsc;
+        let stopped = self
+            .sideband
+            .drain(&mut self.rings, &self.options.procfs, || Some(clock::perf(&tsc)));
+        stopped.into_iter().for_each(|cpu| self.shared.restart(cpu));
+    }
+
+    /// A handle that freezes the traces.
+    #[must_use]
+    pub fn freezer(&self) -> Freezer {
+        Freezer(self.shared.clone())
+    }
+
+    /// What was counted since the start.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let shared = &self.shared.counters;
+        Counters {
+            cpus_came: self.came,
+            cpus_went: self.went,
+            cpus_traced: self.rings.len() as u64,
+            busy: self.busy,
+            freezes: SharedCounters::read(&shared.freezes),
+            paused_by_kernel: SharedCounters::read(&shared.paused_by_kernel),
+            buffers_missing: SharedCounters::read(&shared.buffers_missing),
+            resume_failures: SharedCounters::read(&shared.resume_failures),
+            ..self.sideband.counters()
+        }
+    }
+
+    /// What works here beyond the plain trace.
+    #[must_use]
+    pub fn abilities(&self) -> Abilities {
+        let traces = self.shared.traces();
+        let pauses = traces.iter().all(|trace| trace.pauses_in_kernel());
+        let refused = "this kernel takes no aux_pause (Linux 6.13 has it)";
+        Abilities {
+            pause_in_kernel: match &self.plan.pause {
+                Ok(_) if pauses => Ok(()),
+                Ok(_) => Err(refused.to_owned()),
+                Err(why) => Err(why.clone()),
+            },
+            address_filters: self.plan.pt.pmu.address_filters,
+            psb_cyc: self.plan.pt.caps.psb_cyc,
+            mtc: self.plan.pt.caps.mtc,
+            buffers_locked: self.shared.buffers_locked(),
+            build_ids: self.sideband.has_build_ids(),
+        }
+    }
+
+    /// Adds to frozen traces who ran and what was mapped in the time they cover, of process `pid` or of all that ran.
+    /// [`Self::drain`] must have been called since they were frozen.
+    #[must_use]
+    pub fn collect<'a>(&self, frozen: &'a Frozen, pid: Option<Pid>) -> Snapshot<'a> {
+        let (from, until) = Snapshot::span(frozen, &self.machine.tsc, clock::tsc());
+        Snapshot {
+            frozen,
+            story: self.sideband.history().story(from, until),
+            pid,
+            machine: self.machine,
+            procfs: self.options.procfs.clone(),
+            filters: self.options.filters.clone(),
+        }
+    }
+
+    /// The way from TSC to perf's clock, the clocks of the trace, and the processor.
+    #[must_use]
+    pub fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    /// Takes over what the kernel says of its clock: it calibrates the TSC anew some seconds after it was started.
+    fn follow_clock(&mut self) {
+        if let Some(tsc) = self.sideband.conversion() {
+            self.machine.tsc = tsc;
+            self.shared.set_conversion(tsc);
+        }
+    }
+
+    /// Looks which processors came and went.
+    fn follow_cpus(&mut self) {
+        let Ok(online) = traced_cpus(&self.options, &self.plan) else {
+            return;
+        };
+        let gone: Vec<Cpu> = self
+            .rings
+            .keys()
+            .filter(|cpu| !online.contains(cpu))
+            .copied()
+            .collect();
+        for cpu in gone {
+            self.went += 1;
+            self.sideband.stop(cpu);
+            self.rings.remove(&cpu);
+            let traces = self.shared.traces();
+            traces
+                .iter()
+                .filter(|trace| trace.cpu() == cpu && trace.gone().is_none())
+                .for_each(|trace| trace.mark_gone());
+        }
+        let came: Vec<Cpu> = online
+            .into_iter()
+            .filter(|cpu| !self.rings.contains_key(cpu))
+            .collect();
+        for cpu in came {
+            match self.add_cpu(cpu) {
+                Ok(()) => {
+                    self.came += 1;
+                    self.refused.remove(&cpu);
+                }
+                // It is tried again each time, but counted and said once.
+                Err(error) if self.refused.insert(cpu) => {
+                    let busy = matches!(
+                        &error,
+                        Error::Perf(PerfError::Open {
+                            refusal: Refusal::Busy,
+                            ..
+                        })
+                    );
+                    self.busy += u64::from(busy);
+                    tracing::warn!("processor {cpu} came, but is not traced: {error}");
+                }
+                Err(_) => {}
+            }
+        }
+        self.forget_gone();
+    }
+
+    fn add_cpu(&mut self, cpu: Cpu) -> Result<()> {
+        let (trace, ring) = Trace::open(&self.plan, cpu)?;
+        self.sideband.add(cpu)?;
+        self.shared.grow(trace.size())?;
+        self.rings.insert(cpu, ring);
+        self.shared.traces_mut().push(Arc::new(trace));
+        Ok(())
+    }
+
+    /// Lets traces go whose processor went and whose content is old.
+    fn forget_gone(&self) {
+        let now = clock::monotonic();
+        let oldest = self.sideband.history().oldest().unwrap_or_default();
+        let mut traces = self.shared.traces_mut();
+        let before = traces.len();
+        traces.retain(|trace| {
+            trace.gone().is_none_or(|went| {
+                let end = clock::perf_of_monotonic(&self.machine.tsc, went);
+                now.saturating_sub(went) < KEEP_GONE && end >= oldest
+            })
+        });
+        (traces.len()..before).for_each(|_| self.shared.shrink());
+    }
+}
+
+impl Drop for Hardware {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+/// The processors that run and that the PMU is on.
+fn traced_cpus(options: &HardwareOptions, plan: &Plan) -> Result<Vec<Cpu>> {
+    let mut cpus = cpu_list::online(&options.sysfs)?;
+    if let Some(mask) = &plan.pt.pmu.cpus {
+        cpus.retain(|cpu| mask.contains(cpu));
+    }
+    Ok(cpus)
+}
+
+fn unstable_clock() -> Error {
+    Error::Unable(
+        "perf's clock is not the time-stamp counter here, so that no trace can be put in time: boot with a stable TSC (see `dmesg | grep -i tsc`), or leave the hypervisor's clock"
+            .to_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests;

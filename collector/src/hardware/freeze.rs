@@ -1,0 +1,459 @@
+//! Pause, copy, resume: the traces of all processors as they were at one moment.
+
+use super::clock;
+use super::counters::Shared as Counters;
+use super::tap::Tap;
+use crate::Result;
+use backtrail_perf::ring::AuxCopy;
+use backtrail_perf::{Error as PerfError, Memory};
+use backtrail_pt::{Cpu, Nanos, Tid, TscConversion};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::{self, JoinHandle};
+
+/// More threads copy no faster: memory is the limit.
+const MAX_WORKERS: usize = 4;
+
+/// Freezes the traces. A handle for any thread; several may ask at once, and wait for each other.
+#[derive(Clone, Debug)]
+pub struct Freezer(pub(super) Arc<Shared>);
+
+/// What freezers and the collector share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// The processors' traces; those of processors that went stay for a while.
+    traces: RwLock<Vec<Arc<dyn Tap>>>,
+    pub(super) counters: Counters,
+    conversion: RwLock<TscConversion>,
+    pool: Arc<Pool>,
+    jobs: Arc<Jobs>,
+    /// One freeze at a time.
+    turn: Mutex<()>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+    tids: Vec<Tid>,
+}
+
+/// The traces of all processors at one moment.
+#[derive(Debug)]
+pub struct Frozen {
+    /// Of each processor, the one that was asked for first; without those that could not be stopped, or for whose copy
+    /// there was no memory.
+    pub cpus: Vec<FrozenCpu>,
+    /// When freezing began, by `CLOCK_MONOTONIC`.
+    pub began_at: u64,
+    /// When the crash was, as the caller said.
+    pub crash_at: Option<u64>,
+}
+
+/// The trace of one processor.
+#[derive(Debug)]
+pub struct FrozenCpu {
+    /// The processor.
+    pub cpu: Cpu,
+    /// The area was full: older trace was overwritten. `false`: this is all there ever was.
+    pub wrapped: bool,
+    /// When we stopped the trace, by `CLOCK_MONOTONIC` in nanoseconds; the time it went, of a processor that is off.
+    pub paused_at: u64,
+    /// The same on perf's clock.
+    pub paused: Nanos,
+    /// When it went on; `None`: it did not, for the processor is off, or the kernel refused.
+    pub resumed_at: Option<u64>,
+    /// The kernel itself had paused the trace at the crash: nothing was overwritten since.
+    pub paused_by_kernel: bool,
+    /// The processor was off, and the trace had ended before.
+    pub off: bool,
+    had_buffer: bool,
+    copy: AuxCopy,
+    memory: Pooled,
+}
+
+impl FrozenCpu {
+    /// The packets, oldest first. They may begin inside of a packet.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.memory
+            .bytes()
+            .get(self.copy.range.clone())
+            .unwrap_or_default()
+    }
+}
+
+/// Buffers that are ready to be copied to.
+#[derive(Debug)]
+struct Pool {
+    free: Mutex<Vec<Memory>>,
+    /// No more are kept.
+    size: AtomicUsize,
+    /// So many are out.
+    lent: AtomicUsize,
+    lock: bool,
+}
+
+impl Pool {
+    /// A buffer, and whether it was ready. Where none is, for the last crash is not written yet, memory is taken that
+    /// may have to be paged in; but there are never more than twice as many as processors.
+    fn lend(self: &Arc<Self>, size: usize) -> std::result::Result<(Pooled, bool), PerfError> {
+        let spare = locked(&self.free)
+            .pop()
+            .filter(|memory| memory.bytes().len() >= size);
+        let ready = spare.is_some();
+        let memory = match spare {
+            Some(memory) => memory,
+            None if self.lent.load(Ordering::Relaxed) < 2 * self.size.load(Ordering::Relaxed) => {
+                Memory::new(size, false)?
+            }
+            None => {
+                return Err(PerfError::Setting(
+                    "too many frozen traces wait to be written".to_owned(),
+                ));
+            }
+        };
+        self.lent.fetch_add(1, Ordering::Relaxed);
+        let pooled = Pooled {
+            memory: Some(memory),
+            pool: self.clone(),
+        };
+        Ok((pooled, ready))
+    }
+}
+
+/// A buffer that goes back when it is done with.
+#[derive(Debug)]
+struct Pooled {
+    memory: Option<Memory>,
+    pool: Arc<Pool>,
+}
+
+impl Pooled {
+    fn bytes(&self) -> &[u8] {
+        self.memory.as_ref().map_or(&[], Memory::bytes)
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.memory.as_mut().map_or(&mut [], Memory::bytes_mut)
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.pool.lent.fetch_sub(1, Ordering::Relaxed);
+            let mut free = locked(&self.pool.free);
+            if free.len() < self.pool.size.load(Ordering::Relaxed) {
+                free.push(memory);
+            }
+        }
+    }
+}
+
+/// A trace that is paused and wants to be copied.
+#[derive(Debug)]
+struct Job {
+    index: usize,
+    trace: Arc<dyn Tap>,
+    paused_at: u64,
+    paused: Nanos,
+    paused_by_kernel: bool,
+    /// It writes no longer, so that its place is known.
+    stopped: bool,
+    /// Its processor is off.
+    off: bool,
+    shared: Arc<Round>,
+}
+
+/// What one freeze waits for.
+#[derive(Debug)]
+struct Round {
+    pool: Arc<Pool>,
+    /// Of each trace, once it is done with; within, nothing of one that could not be copied.
+    done: Mutex<Vec<Option<Option<FrozenCpu>>>>,
+    all: Condvar,
+    not_resumed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Jobs {
+    queue: Mutex<Queue>,
+    some: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+/// A panic elsewhere leaves nothing of ours half done.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Starts the threads that copy, and takes the memory for the copies.
+    pub(super) fn new(traces: Vec<Arc<dyn Tap>>, conversion: TscConversion, lock: bool) -> Result<Arc<Self>> {
+        let free = traces.iter().map(|trace| Memory::new(trace.size(), lock));
+        let free = free.collect::<std::result::Result<Vec<_>, _>>()?;
+        let jobs = Arc::new(Jobs::default());
+        let (tell, told) = std::sync::mpsc::channel();
+        let count = traces.len().saturating_sub(1).min(MAX_WORKERS);
+        let workers = (0..count).map_while(|_| {
+            let (jobs, tell) = (jobs.clone(), tell.clone());
+            let work = move || {
+                // SAFETY: the call takes and changes nothing.
+                let _ = tell.send(Tid(unsafe { libc::gettid() } as u32));
+                while let Some(job) = jobs.next() {
+                    job.run();
+                }
+            };
+            // With fewer threads it only takes longer.
+            let named = thread::Builder::new().name("backtrail-copy".to_owned());
+            named.spawn(work).ok()
+        });
+        let workers: Vec<_> = workers.collect();
+        drop(tell);
+        Ok(Arc::new(Self {
+            traces: RwLock::new(traces),
+            counters: Counters::default(),
+            conversion: RwLock::new(conversion),
+            pool: Arc::new(Pool {
+                size: AtomicUsize::new(free.len()),
+                lent: AtomicUsize::new(0),
+                free: Mutex::new(free),
+                lock,
+            }),
+            jobs,
+            turn: Mutex::default(),
+            tids: told.iter().take(workers.len()).collect(),
+            workers: Mutex::new(workers),
+        }))
+    }
+
+    /// Takes one more buffer, for a processor that came.
+    pub(super) fn grow(&self, size: usize) -> Result<()> {
+        let memory = Memory::new(size, self.pool.lock)?;
+        self.pool.size.fetch_add(1, Ordering::Relaxed);
+        locked(&self.pool.free).push(memory);
+        Ok(())
+    }
+
+    /// Starts the trace of a processor that the kernel stopped.
+    pub(super) fn restart(&self, cpu: Cpu) {
+        // Not in the middle of a freeze.
+        let _turn = locked(&self.turn);
+        for trace in self
+            .traces()
+            .iter()
+            .filter(|trace| trace.cpu() == cpu && trace.gone().is_none())
+        {
+            if !trace.resume(false) {
+                Counters::count(&self.counters.resume_failures);
+            }
+        }
+    }
+
+    /// Starts the traces again that the kernel paused at a crash for which nobody froze them. To be called now and then:
+    /// a trace stands still from one call to the next at least.
+    pub(super) fn end_stale_pauses(&self) {
+        let _turn = locked(&self.turn);
+        let stale = |trace: &&Arc<dyn Tap>| trace.gone().is_none() && trace.pause_is_stale();
+        for trace in self.traces().iter().filter(stale) {
+            Counters::count(&self.counters.paused_by_kernel);
+            if !trace.resume(true) {
+                Counters::count(&self.counters.resume_failures);
+            }
+        }
+    }
+
+    /// Lets a buffer go, with a trace that is forgotten.
+    pub(super) fn shrink(&self) {
+        self.pool.size.fetch_sub(1, Ordering::Relaxed);
+        let mut free = locked(&self.pool.free);
+        if free.len() > self.pool.size.load(Ordering::Relaxed) {
+            free.pop();
+        }
+    }
+
+    /// Whether every buffer could be kept in memory.
+    pub(super) fn buffers_locked(&self) -> bool {
+        locked(&self.pool.free).iter().all(Memory::is_locked)
+    }
+}
+
+impl Shared {
+    /// The traces, to look at.
+    pub(super) fn traces(&self) -> RwLockReadGuard<'_, Vec<Arc<dyn Tap>>> {
+        self.traces.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The traces, to change.
+    pub(super) fn traces_mut(&self) -> RwLockWriteGuard<'_, Vec<Arc<dyn Tap>>> {
+        self.traces.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The way from TSC to perf's clock.
+    pub(super) fn conversion(&self) -> TscConversion {
+        *self.conversion.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernel has calibrated its clock anew.
+    pub(super) fn set_conversion(&self, conversion: TscConversion) {
+        *self.conversion.write().unwrap_or_else(PoisonError::into_inner) = conversion;
+    }
+
+    /// Ends the threads.
+    pub(super) fn close(&self) {
+        locked(&self.jobs.queue).closed = true;
+        self.jobs.some.notify_all();
+        for worker in locked(&self.workers).drain(..) {
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Jobs {
+    /// Waits for the next job; `None`: there will be none.
+    fn next(&self) -> Option<Job> {
+        let mut queue = locked(&self.queue);
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue = self.some.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn try_next(&self) -> Option<Job> {
+        locked(&self.queue).jobs.pop_front()
+    }
+}
+
+impl Job {
+    /// Copies the trace and starts it again.
+    fn run(self) {
+        let copied = self.stopped.then(|| {
+            let (mut memory, had_buffer) = self.shared.pool.lend(self.trace.size())?;
+            let copy = self.trace.copy(memory.bytes_mut())?;
+            Ok::<_, PerfError>((memory, had_buffer, copy))
+        });
+        let resumed_at = (!self.off && self.trace.resume(self.paused_by_kernel)).then(clock::monotonic);
+        let frozen = copied
+            .and_then(std::result::Result::ok)
+            .map(|(memory, had_buffer, copy)| FrozenCpu {
+                cpu: self.trace.cpu(),
+                wrapped: copy.wrapped,
+                paused_at: self.paused_at,
+                paused: self.paused,
+                resumed_at,
+                paused_by_kernel: self.paused_by_kernel,
+                off: self.off,
+                had_buffer,
+                copy,
+                memory,
+            });
+        if !self.off && resumed_at.is_none() {
+            self.shared.not_resumed.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(slot) = locked(&self.shared.done).get_mut(self.index) {
+            *slot = Some(frozen);
+        }
+        self.shared.all.notify_all();
+    }
+}
+
+impl Freezer {
+    /// Pauses all traces, that of processor `first` before all others; then copies them, `first` before all others, and
+    /// starts each again as soon as it is copied. What happened after a trace was paused and before it went on is a gap
+    /// in the next.
+    ///
+    /// `crash_at` is the time of the crash by `CLOCK_MONOTONIC`, to be compared with. Read the sideband
+    /// ([`Hardware::drain`](super::Hardware::drain)) afterwards, before the story of this moment is asked for.
+    #[must_use]
+    pub fn freeze(&self, first: Option<Cpu>, crash_at: Option<u64>) -> Frozen {
+        let shared = &self.0;
+        let _turn = locked(&shared.turn);
+        let began_at = clock::monotonic();
+        let conversion = shared.conversion();
+        Counters::count(&shared.counters.freezes);
+        let mut traces = shared.traces().clone();
+        // Of two of the same processor, the one that lives.
+        if let Some(place) = traces
+            .iter()
+            .position(|trace| Some(trace.cpu()) == first && trace.gone().is_none())
+        {
+            traces.swap(0, place);
+        }
+        let round = Arc::new(Round {
+            pool: shared.pool.clone(),
+            done: Mutex::new(traces.iter().map(|_| None).collect()),
+            all: Condvar::new(),
+            not_resumed: AtomicU64::new(0),
+        });
+        let mut jobs: VecDeque<Job> = traces
+            .into_iter()
+            .enumerate()
+            .map(|(index, trace)| {
+                let paused = trace.pause();
+                let off = trace.gone().is_some();
+                let stopped = paused || off;
+                let (paused_at, paused) = match trace.gone() {
+                    None => (clock::monotonic(), clock::perf(&conversion)),
+                    Some(went) => (went, clock::perf_of_monotonic(&conversion, went)),
+                };
+                Job {
+                    index,
+                    paused,
+                    paused_at,
+                    paused_by_kernel: trace.paused_by_kernel(),
+                    stopped,
+                    off,
+                    trace,
+                    shared: round.clone(),
+                }
+            })
+            .collect();
+        for _ in jobs.iter().filter(|job| job.paused_by_kernel) {
+            Counters::count(&shared.counters.paused_by_kernel);
+        }
+        let crashed = jobs.pop_front();
+        locked(&shared.jobs.queue).jobs.extend(jobs);
+        shared.jobs.some.notify_all();
+        if let Some(job) = crashed {
+            job.run();
+        }
+        while let Some(job) = shared.jobs.try_next() {
+            job.run();
+        }
+        let mut done = locked(&round.done);
+        while done.iter().any(Option::is_none) {
+            done = round.all.wait(done).unwrap_or_else(PoisonError::into_inner);
+        }
+        // One that could not be stopped or found no memory is left out; the others are worth having.
+        let cpus: Vec<FrozenCpu> = done.drain(..).flatten().flatten().collect();
+        let failures = round.not_resumed.load(Ordering::Relaxed);
+        shared
+            .counters
+            .resume_failures
+            .fetch_add(failures, Ordering::Relaxed);
+        for _ in cpus.iter().filter(|cpu| !cpu.had_buffer) {
+            Counters::count(&shared.counters.buffers_missing);
+        }
+        Frozen {
+            cpus,
+            began_at,
+            crash_at,
+        }
+    }
+
+    /// The threads that copy, for the caller to give them the priority it has itself.
+    #[must_use]
+    pub fn threads(&self) -> &[Tid] {
+        &self.0.tids
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! What happened on all processors lately, bounded in bytes: what falls out is folded into a state, so that every moment
+//! that is still in can be told in full.
+
+use super::world::{Change, World};
+use backtrail_perf::ContextSwitch;
+use backtrail_pt::{Cpu, Nanos};
+use std::collections::{BTreeMap, VecDeque};
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// When, on perf's clock.
+    pub time: Nanos,
+    /// Where.
+    pub cpu: Cpu,
+    /// What.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Another task runs.
+    Switch(ContextSwitch),
+    /// Something that changes the state of a process.
+    Change(Box<Change>),
+}
+
+impl Entry {
+    /// Whether it says that a trace was stopped for want of room.
+    pub(super) fn is_truncated(&self) -> bool {
+        matches!(&self.what, What::Change(change) if matches!(**change, Change::Trace(flags) if flags.truncated()))
+    }
+
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        let more = match &self.what {
+            What::Switch(_) => 0,
+            What::Change(change) => {
+                size_of::<Change>()
+                    + match &**change {
+                        Change::Map(_, mapped) => mapped.file.path.len() + 64,
+                        Change::Name { name, .. } => name.len() + 16,
+                        Change::Seen(_, Some(state)) => 64 * (state.threads.len() + state.mappings.len()),
+                        _ => 0,
+                    }
+            }
+        };
+        size_of::<Self>() + more
+    }
+}
+
+/// The bounded history.
+#[derive(Debug, Default)]
+pub struct History {
+    limit: usize,
+    used: usize,
+    /// In order of time.
+    entries: VecDeque<Entry>,
+    /// How things were before the first entry.
+    base: World,
+    /// The last switch of each processor before the first entry.
+    running: BTreeMap<Cpu, ContextSwitch>,
+    /// Everything up to here is folded into the base.
+    folded: Nanos,
+}
+
+/// What happened in a stretch of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Story {
+    /// The processes as they were at its end, those included that ended in it.
+    pub world: World,
+    /// The switches of each processor in it, and the last one before it.
+    pub switches: BTreeMap<Cpu, Vec<ContextSwitch>>,
+    /// The changes in it that are of no process: lost records, trouble of traces, kernel code.
+    pub other: Vec<(Nanos, Cpu, Change)>,
+    /// It begins before the history does.
+    pub cut: bool,
+}
+
+impl History {
+    /// Begins with a state.
+    #[must_use]
+    pub fn new(limit: usize, base: World) -> Self {
+        Self {
+            limit,
+            base,
+            ..Self::default()
+        }
+    }
+
+    /// Adds what happened, in any order; some of it may be older than what is there, for processors are read one after
+    /// another. What is older than all that is kept goes into the base at once.
+    pub fn add(&mut self, mut batch: Vec<Entry>) {
+        batch.sort_by_key(|entry| entry.time);
+        let Some(first) = batch.first().map(|entry| entry.time) else {
+            return;
+        };
+        let later = self.entries.partition_point(|entry| entry.time <= first);
+        let tail: Vec<Entry> = self.entries.drain(later..).collect();
+        self.used += batch.iter().map(Entry::bytes).sum::<usize>();
+        // Two runs in order: the sort merges them.
+        batch.extend(tail);
+        batch.sort_by_key(|entry| entry.time);
+        self.entries.extend(batch);
+        while self.used > self.limit
+            && let Some(oldest) = self.entries.pop_front()
+        {
+            self.used -= oldest.bytes();
+            self.fold(oldest);
+        }
+    }
+
+    fn fold(&mut self, entry: Entry) {
+        self.folded = self.folded.max(entry.time);
+        match entry.what {
+            What::Switch(switch) => {
+                self.running.insert(entry.cpu, switch);
+            }
+            What::Change(change) => self.base.apply(entry.time, &change, false),
+        }
+    }
+
+    /// When the oldest thing happened that is kept.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Nanos> {
+        self.entries.front().map(|entry| entry.time)
+    }
+
+    /// When the newest thing happened.
+    #[must_use]
+    pub fn newest(&self) -> Option<Nanos> {
+        self.entries.back().map(|entry| entry.time)
+    }
+
+    /// About how many bytes the entries take.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// How many entries are kept.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing happened yet, or nothing is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn entries_for_test(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// What happened from `from` to `until`, both included.
+    #[must_use]
+    pub fn story(&self, from: Nanos, until: Nanos) -> Story {
+        let mut story = Story {
+            world: self.base.clone(),
+            switches: self
+                .running
+                .iter()
+                .map(|(cpu, switch)| (*cpu, vec![*switch]))
+                .collect(),
+            other: Vec::new(),
+            cut: from < self.folded,
+        };
+        for entry in self.entries.iter().take_while(|entry| entry.time <= until) {
+            let before = entry.time < from;
+            match &entry.what {
+                What::Switch(switch) => {
+                    let switches = story.switches.entry(entry.cpu).or_default();
+                    if before {
+                        // Only the last of them says who ran at the beginning.
+                        switches.clear();
+                    }
+                    switches.push(*switch);
+                }
+                What::Change(change) => {
+                    story.world.apply(entry.time, change, !before);
+                    if !before
+                        && matches!(
+                            &**change,
+                            Change::Lost(_) | Change::Trace(_) | Change::KernelCode(_)
+                        )
+                    {
+                        story.other.push((entry.time, entry.cpu, (**change).clone()));
+                    }
+                }
+            }
+        }
+        story
+    }
+}
+
+#[cfg(test)]
+mod tests;

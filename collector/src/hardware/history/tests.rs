@@ -1,0 +1,239 @@
+//! The folding of what falls out, against a history that forgets nothing.
+
+use super::*;
+use crate::hardware::world::{Mapped, MappedFile};
+use backtrail_perf::switch::Direction;
+use backtrail_pt::{Avma, FileOffset, Pid, Tid};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn mapped(start: u64, size: u64, path: &str) -> Mapped {
+    Mapped {
+        start: Avma(start),
+        size,
+        offset: FileOffset(start / 2),
+        file: Arc::new(MappedFile {
+            path: path.to_owned(),
+            build_id: None,
+        }),
+    }
+}
+
+fn change(time: u64, change: Change) -> Entry {
+    Entry {
+        time: Nanos(time),
+        cpu: Cpu(0),
+        what: What::Change(Box::new(change)),
+    }
+}
+
+fn switch(time: u64, cpu: u32, pid: u32) -> Entry {
+    Entry {
+        time: Nanos(time),
+        cpu: Cpu(cpu),
+        what: What::Switch(ContextSwitch {
+            time: Nanos(time),
+            pid: Pid(pid),
+            tid: Tid(pid),
+            direction: Direction::In,
+            next_prev_pid: Pid(0),
+            next_prev_tid: Tid(0),
+        }),
+    }
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
+    let pid = || (1u32..6).prop_map(Pid);
+    let tid = || (1u32..9).prop_map(Tid);
+    prop_oneof![
+        (pid(), 0u64..12, 1u64..6)
+            .prop_map(|(pid, start, pages)| { Change::Map(pid, mapped(start << 12, pages << 12, "/lib/a")) }),
+        (pid(), tid(), "[a-c]", any::<bool>()).prop_map(|(pid, tid, name, exec)| Change::Name {
+            pid,
+            tid,
+            name: name.into(),
+            exec
+        }),
+        (pid(), tid(), pid(), tid()).prop_map(|(pid, tid, parent, by)| Change::Birth {
+            pid,
+            tid,
+            parent,
+            by
+        }),
+        (pid(), tid()).prop_map(|(pid, tid)| Change::Death { pid, tid }),
+    ]
+}
+
+fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
+    let one = prop_oneof![
+        any_change().prop_map(|what| change(0, what)),
+        (0u32..3, 1u32..6).prop_map(|(cpu, pid)| switch(0, cpu, pid)),
+    ];
+    prop::collection::vec(one, 0..80).prop_map(|mut entries| {
+        for (index, entry) in entries.iter_mut().enumerate() {
+            entry.time = Nanos(10 + index as u64);
+            if let What::Switch(switch) = &mut entry.what {
+                switch.time = entry.time;
+            }
+        }
+        entries
+    })
+}
+
+proptest! {
+    /// However little is kept and however it is cut into batches, a moment that is still in is told as if all were kept.
+    #[test]
+    fn what_falls_out_is_not_forgotten(
+        entries in any_entries(),
+        batch in 1usize..20,
+        limit in 0usize..4000,
+        after in 0u64..100,
+    ) {
+        let mut all = History::new(usize::MAX, World::default());
+        all.add(entries.clone());
+        let mut few = History::new(limit, World::default());
+        for batch in entries.chunks(batch) {
+            // Processors are read one after another: a batch may come in any order.
+            few.add(batch.iter().rev().cloned().collect());
+        }
+        prop_assert!(few.used() <= limit);
+        prop_assert_eq!(few.used(), few.entries.iter().map(Entry::bytes).sum::<usize>());
+        let from = Nanos(few.folded.0 + 1 + after);
+        for until in [from, Nanos(from.0 + 5), Nanos(u64::MAX)] {
+            prop_assert_eq!(few.story(from, until), all.story(from, until));
+        }
+    }
+
+    /// Where a mapping lies, nothing else does, and what is left of others keeps its place in their file.
+    #[test]
+    fn mappings_never_overlap(changes in prop::collection::vec((0u64..24, 1u64..8), 1..30)) {
+        let mut world = World::default();
+        let mut model = [None; 40];
+        for (number, (start, pages)) in changes.iter().enumerate() {
+            let path = format!("/lib/{number}");
+            world.apply(Nanos(5), &Change::Map(Pid(1), mapped(start << 12, pages << 12, &path)), false);
+            for page in *start..start + pages {
+                model[page as usize] = Some((number, (start << 12) / 2 + ((page - start) << 12)));
+            }
+        }
+        let mappings = &world.processes[&Pid(1)].mappings;
+        for (page, expected) in model.iter().enumerate() {
+            let address = (page as u64) << 12;
+            let here: Vec<_> = mappings
+                .iter()
+                .filter(|mapped| (mapped.start.0..mapped.start.0 + mapped.size).contains(&address))
+                .map(|mapped| (mapped.file.path.clone(), mapped.offset.0 + address - mapped.start.0))
+                .collect();
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|(number, offset)| (format!("/lib/{number}"), *offset))
+                .collect();
+            prop_assert_eq!(here, expected);
+        }
+    }
+}
+
+fn birth(time: u64, pid: u32, parent: u32) -> Entry {
+    change(
+        time,
+        Change::Birth {
+            pid: Pid(pid),
+            tid: Tid(pid),
+            parent: Pid(parent),
+            by: Tid(parent),
+        },
+    )
+}
+
+fn death(time: u64, pid: u32) -> Entry {
+    change(
+        time,
+        Change::Death {
+            pid: Pid(pid),
+            tid: Tid(pid),
+        },
+    )
+}
+
+#[test]
+fn a_process_that_ended_in_the_time_is_told_of_and_one_before_is_not() {
+    let mut history = History::new(usize::MAX, World::default());
+    let map = change(12, Change::Map(Pid(1), mapped(0x1000, 0x1000, "/bin/a")));
+    history.add(vec![
+        birth(10, 1, 7),
+        map,
+        birth(20, 2, 1),
+        death(30, 1),
+        death(40, 2),
+    ]);
+    let story = history.story(Nanos(35), Nanos(50));
+    assert_eq!(story.world.processes.keys().collect::<Vec<_>>(), [&Pid(2)]);
+    let child = &story.world.processes[&Pid(2)];
+    assert_eq!((child.ended, child.parent), (Some(Nanos(40)), Some(Pid(1))));
+    assert_eq!(
+        child.mappings[0].file.path, "/bin/a",
+        "a child begins with what its parent had mapped"
+    );
+    let story = history.story(Nanos(25), Nanos(50));
+    assert_eq!(story.world.processes[&Pid(1)].ended, Some(Nanos(30)));
+    assert!(!story.cut);
+}
+
+#[test]
+fn an_id_that_is_used_again_is_another_process() {
+    let mut history = History::new(usize::MAX, World::default());
+    let map = change(11, Change::Map(Pid(1), mapped(0x1000, 0x1000, "/bin/old")));
+    history.add(vec![birth(10, 1, 7), map, death(20, 1), birth(30, 1, 8)]);
+    let story = history.story(Nanos(0), Nanos(50));
+    let process = &story.world.processes[&Pid(1)];
+    assert_eq!(
+        (process.ended, process.parent, process.mappings.len()),
+        (None, Some(Pid(8)), 0)
+    );
+}
+
+#[test]
+fn what_procfs_showed_is_not_told_again_by_older_records() {
+    let seen = crate::hardware::world::ProcessState {
+        mappings: Arc::new(vec![mapped(0x1000, 0x1000, "/bin/new")]),
+        threads: [(Tid(1), Arc::from("new"))].into(),
+        as_of: Nanos(100),
+        ..Default::default()
+    };
+    let world = World {
+        processes: [(Pid(1), seen.clone())].into(),
+    };
+    let mut history = History::new(usize::MAX, world);
+    let name = |time, name: &str, exec| {
+        let (pid, tid) = (Pid(1), Tid(1));
+        let name = name.into();
+        change(time, Change::Name { pid, tid, name, exec })
+    };
+    let old = change(90, Change::Map(Pid(1), mapped(0x1000, 0x1000, "/bin/old")));
+    history.add(vec![old, name(95, "old", true)]);
+    assert_eq!(history.story(Nanos(0), Nanos(100)).world.processes[&Pid(1)], seen);
+    history.add(vec![name(101, "newer", true)]);
+    let after = history.story(Nanos(0), Nanos(110)).world.processes[&Pid(1)].clone();
+    assert_eq!((after.mappings.len(), &*after.threads[&Tid(1)]), (0, "newer"));
+}
+
+#[test]
+fn who_ran_at_the_beginning_is_known_after_it_fell_out() {
+    let entries: Vec<Entry> = (0..50)
+        .map(|index| switch(index, (index % 2) as u32, index as u32 + 1))
+        .collect();
+    let mut history = History::new(10 * size_of::<Entry>(), World::default());
+    history.add(entries);
+    assert_eq!(history.len(), 10);
+    let story = history.story(Nanos(45), Nanos(47));
+    let times = |cpu| {
+        story.switches[&Cpu(cpu)]
+            .iter()
+            .map(|switch| switch.time.0)
+            .collect::<Vec<_>>()
+    };
+    // Of each processor the last one before, and what is in.
+    assert_eq!((times(0), times(1)), (vec![44, 46], vec![43, 45, 47]));
+    assert!(!story.cut);
+    assert!(history.story(Nanos(10), Nanos(47)).cut);
+}

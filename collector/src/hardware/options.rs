@@ -1,0 +1,185 @@
+//! What to trace, and how much of it to keep.
+
+use crate::{Error, Result};
+use backtrail_pt::Pid;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// The longest text that the kernel takes as a filter is a page; ours stays far below it.
+const MAX_FILTERS: usize = 16;
+
+/// What to trace, and how much of it to keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HardwareOptions {
+    /// Trace the kernel too.
+    pub kernel: bool,
+    /// Whose code is traced.
+    pub scope: Scope,
+    /// Only this code is traced; empty: all. No more than the processor has address ranges.
+    pub filters: Vec<Filter>,
+    /// A `PSB` every 2^(11+n) bytes; `None`: every 16 KiB where that can be chosen.
+    pub psb_period: Option<u8>,
+    /// An `MTC` every 2^n ticks of the crystal clock; `None`: 2^3, where the processor has them.
+    pub mtc_period: Option<u8>,
+    /// `CYC` packets, at most one every 2^(n-1) cycles; `None`: none.
+    pub cyc_threshold: Option<u8>,
+    /// Leave out what a return tells that its call told: smaller traces, nothing lost.
+    pub compress_returns: bool,
+    /// Bytes of trace kept of each processor: a power of two, 4096 or more. As much again is taken for copies.
+    pub ring: usize,
+    /// Bytes that the history of the sideband may take.
+    pub history: usize,
+    /// Keep the buffers for copies in memory, so that a copy waits for no page.
+    pub lock_memory: bool,
+    /// Have the kernel itself pause a processor's trace when a signal kills there, where it can (Linux 6.13).
+    pub pause_in_kernel: bool,
+    /// Where sysfs is.
+    pub sysfs: PathBuf,
+    /// Where procfs is.
+    pub procfs: PathBuf,
+}
+
+impl Default for HardwareOptions {
+    fn default() -> Self {
+        Self {
+            kernel: false,
+            scope: Scope::System,
+            filters: Vec::new(),
+            psb_period: None,
+            mtc_period: None,
+            cyc_threshold: None,
+            compress_returns: true,
+            ring: 4 << 20,
+            history: 16 << 20,
+            lock_memory: true,
+            pause_in_kernel: true,
+            sysfs: "/sys".into(),
+            procfs: "/proc".into(),
+        }
+    }
+}
+
+/// Whose code is traced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Everybody's.
+    #[default]
+    System,
+    /// Of the processes in a control group: its directory.
+    Cgroup(PathBuf),
+    /// Of these processes, and of the children they will have.
+    Processes(Vec<Pid>),
+}
+
+/// A range of code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// The file that the code is of; `None`: it is the kernel's, and `start` is an address.
+    pub file: Option<PathBuf>,
+    /// The first byte: an offset in the file.
+    pub start: u64,
+    /// In bytes.
+    pub size: u64,
+}
+
+/// The filters as the kernel takes them; `None`: there are none.
+///
+/// Source: `kernel/events/core.c`, `perf_event_parse_addr_filter`, and what it refuses.
+pub(super) fn filter_text(options: &HardwareOptions, ranges: u32) -> Result<Option<String>> {
+    let filters = &options.filters;
+    if filters.is_empty() {
+        return Ok(None);
+    }
+    if filters.len() > MAX_FILTERS.min(ranges as usize) {
+        return Err(Error::Unable(format!(
+            "{} address filters are set, but this processor has {ranges} ranges: set fewer",
+            filters.len()
+        )));
+    }
+    let mut text = String::new();
+    for filter in filters {
+        let (start, size) = (filter.start, filter.size);
+        if size == 0 {
+            return Err(Error::Unable(
+                "an address filter covers no byte: give it a size".to_owned(),
+            ));
+        }
+        let separator = if text.is_empty() { "" } else { "," };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{separator}filter {start:#x}/{size:#x}");
+        match &filter.file {
+            None if options.kernel => {}
+            None => {
+                return Err(Error::Unable(
+                    "an address filter of the kernel needs the kernel traced: set `kernel`, or name a file"
+                        .to_owned(),
+                ));
+            }
+            Some(file) => {
+                if !matches!(options.scope, Scope::Processes(_)) {
+                    return Err(Error::Unable(format!(
+                        "Linux filters by the code of a file ({}) only in processes that are named: set the scope to processes",
+                        file.display()
+                    )));
+                }
+                let path = file.to_string_lossy();
+                if path.contains(|char: char| char.is_whitespace() || char == ',') {
+                    return Err(Error::Unable(format!(
+                        "Linux takes no filter on a file with blanks or commas in its name ({path:?})"
+                    )));
+                }
+                let _ = write!(text, "@{path}");
+            }
+        }
+    }
+    Ok(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(scope: Scope, file: Option<&str>) -> HardwareOptions {
+        HardwareOptions {
+            scope,
+            filters: vec![Filter {
+                file: file.map(PathBuf::from),
+                start: 0x1000,
+                size: 0x20,
+            }],
+            ..HardwareOptions::default()
+        }
+    }
+
+    #[test]
+    fn filters_are_written_as_the_kernel_reads_them() {
+        let one = options(Scope::Processes(vec![Pid(1)]), Some("/bin/a"));
+        assert_eq!(
+            filter_text(&one, 2).unwrap().unwrap(),
+            "filter 0x1000/0x20@/bin/a"
+        );
+        let mut two = options(Scope::System, None);
+        two.kernel = true;
+        two.filters.push(two.filters[0].clone());
+        assert_eq!(
+            filter_text(&two, 2).unwrap().unwrap(),
+            "filter 0x1000/0x20,filter 0x1000/0x20"
+        );
+        assert_eq!(filter_text(&HardwareOptions::default(), 0).unwrap(), None);
+    }
+
+    #[test]
+    fn what_the_kernel_would_refuse_is_refused_with_the_way_out() {
+        let refused =
+            |options: &HardwareOptions, ranges| filter_text(options, ranges).unwrap_err().to_string();
+        let mut none = options(Scope::System, None);
+        assert!(refused(&none, 2).contains("set `kernel`"));
+        none.filters[0].size = 0;
+        assert!(refused(&none, 2).contains("give it a size"));
+        let system = options(Scope::System, Some("/bin/a"));
+        assert!(refused(&system, 2).contains("set the scope to processes"));
+        assert!(refused(&system, 0).contains("set fewer"));
+        let blank = options(Scope::Processes(Vec::new()), Some("/bin/a b"));
+        assert!(refused(&blank, 2).contains("blanks"));
+    }
+}

@@ -1,0 +1,215 @@
+//! From the kernel's records to what happened.
+
+use super::counters::Counters;
+use super::history::{Entry, What};
+use super::world::{Change, Mapped, MappedFile};
+use backtrail_perf::attr::SAMPLE_TYPE;
+use backtrail_perf::kernel_code::KernelCode;
+use backtrail_perf::record::{Event, Mmap, RawRecord, Record};
+use backtrail_perf::ring;
+use backtrail_perf::sample_id::SampleId;
+use backtrail_pt::{Cpu, Nanos, Pid, Tid};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// More names are not shared any longer: a host that maps new files without end must not fill our memory.
+const MAX_FILES: usize = 32 << 10;
+
+/// `PERF_RECORD_LOST_SAMPLES`.
+const LOST_SAMPLES: u32 = 13;
+
+/// Names of files, each kept once.
+#[derive(Debug, Default)]
+pub(super) struct Files(HashSet<Arc<MappedFile>>);
+
+impl Files {
+    pub(super) fn shared(&mut self, file: MappedFile) -> Arc<MappedFile> {
+        if let Some(known) = self.0.get(&file) {
+            return known.clone();
+        }
+        if self.0.len() >= MAX_FILES {
+            // Those in use live on with their users.
+            self.0.clear();
+        }
+        let file = Arc::new(file);
+        self.0.insert(file.clone());
+        file
+    }
+}
+
+/// Reads the records that a ring of processor `cpu` gave.
+pub(super) fn read(
+    bytes: &[u8],
+    cpu: Cpu,
+    files: &mut Files,
+    counters: &mut Counters,
+    entries: &mut Vec<Entry>,
+) {
+    // A record that tells no time of its own stands between those around it.
+    let mut last = Nanos(0);
+    for raw in ring::records(bytes) {
+        let read = raw.and_then(|raw| one(&raw, files));
+        match read {
+            Ok(None) => {}
+            Ok(Some((id, what))) => {
+                last = id.time.unwrap_or(last);
+                count(&what, counters);
+                entries.push(Entry {
+                    time: last,
+                    cpu: id.cpu.unwrap_or(cpu),
+                    what,
+                });
+            }
+            Err(_) => counters.malformed += 1,
+        }
+        counters.records += 1;
+    }
+}
+
+fn count(what: &What, counters: &mut Counters) {
+    let What::Change(change) = what else { return };
+    match &**change {
+        Change::Lost(count) => counters.lost = counters.lost.saturating_add(*count),
+        Change::Trace(flags) => {
+            counters.truncated += u64::from(flags.truncated());
+            counters.partial += u64::from(flags.partial());
+            counters.collided += u64::from(flags.collision());
+        }
+        _ => {}
+    }
+}
+
+type Read = Result<Option<(SampleId, What)>, backtrail_perf::Error>;
+
+fn one(raw: &RawRecord<'_>, files: &mut Files) -> Read {
+    let change = |id, change| Ok(Some((id, What::Change(Box::new(change)))));
+    if raw.kind == LOST_SAMPLES {
+        return Ok(None);
+    }
+    if let Some((code, id)) = KernelCode::parse(raw, SAMPLE_TYPE)? {
+        return change(id, Change::KernelCode(code));
+    }
+    let Some(Record { event, id }) = Record::parse(raw, SAMPLE_TYPE)? else {
+        return Ok(None);
+    };
+    match event {
+        Event::Mmap(mmap) if mmap.user && mmap.executable && is_process(mmap.pid) => {
+            let (pid, mapped) = mapping(mmap, files);
+            change(id, Change::Map(pid, mapped))
+        }
+        Event::Comm { pid, tid, name, exec } if is_process(pid) => {
+            let name = name.into();
+            change(id, Change::Name { pid, tid, name, exec })
+        }
+        Event::Fork { pid, tid, parent } if is_process(pid) => change(
+            id,
+            Change::Birth {
+                pid,
+                tid,
+                parent,
+                by: id.tid.unwrap_or(Tid(parent.0)),
+            },
+        ),
+        Event::Exit { pid, tid } if is_process(pid) => change(id, Change::Death { pid, tid }),
+        Event::Aux { flags, .. } if flags.truncated() || flags.partial() || flags.collision() => {
+            change(id, Change::Trace(flags))
+        }
+        Event::Switch(switch) => Ok(Some((id, What::Switch(switch)))),
+        Event::Lost { count } => change(id, Change::Lost(count)),
+        _ => Ok(None),
+    }
+}
+
+/// 0 is the idle task's, -1 that of a thread that is gone already.
+fn is_process(pid: Pid) -> bool {
+    pid.0 != 0 && pid.0 != u32::MAX
+}
+
+fn mapping(mmap: Mmap, files: &mut Files) -> (Pid, Mapped) {
+    let mapped = Mapped {
+        start: mmap.start,
+        size: mmap.size,
+        offset: mmap.offset,
+        file: files.shared(MappedFile {
+            path: mmap.path,
+            build_id: mmap.build_id,
+        }),
+    };
+    (mmap.pid, mapped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn record(kind: u32, words: &[u64]) -> Vec<u8> {
+        let size = 8 * (words.len() as u64 + 1);
+        let header = u64::from(kind) | size << 48;
+        std::iter::once(&header)
+            .chain(words)
+            .flat_map(|word| word.to_le_bytes())
+            .collect()
+    }
+
+    /// What trails a record: process 7, thread 8, a time, processor 3, an id.
+    fn trailer(time: u64) -> [u64; 4] {
+        [7 | 8 << 32, time, 3, 1]
+    }
+
+    fn read_all(bytes: &[u8]) -> (Vec<Entry>, Counters) {
+        let (mut entries, mut counters) = (Vec::new(), Counters::default());
+        read(bytes, Cpu(0), &mut Files::default(), &mut counters, &mut entries);
+        (entries, counters)
+    }
+
+    #[test]
+    fn lost_records_and_trouble_of_traces_are_counted_and_kept_with_their_time_and_place() {
+        let lost = [&[1, 5][..], &trailer(100)].concat();
+        let aux = [&[0, 4096, 1 | 4 | 8][..], &trailer(200)].concat();
+        // An overwritten area and no trouble tells nothing.
+        let plain = [&[0, 4096, 2][..], &trailer(300)].concat();
+        let bytes = [record(2, &lost), record(11, &aux), record(11, &plain)].concat();
+        let (entries, counters) = read_all(&bytes);
+        let expected = Counters {
+            records: 3,
+            lost: 5,
+            truncated: 1,
+            partial: 1,
+            collided: 1,
+            ..Counters::default()
+        };
+        assert_eq!(counters, expected);
+        let told: Vec<_> = entries.iter().map(|entry| (entry.time.0, entry.cpu.0)).collect();
+        assert_eq!(told, [(100, 3), (200, 3)]);
+        assert!(entries[1].is_truncated() && !entries[0].is_truncated());
+    }
+
+    #[test]
+    fn threads_of_no_process_are_passed_over() {
+        for pid in [0, u64::from(u32::MAX)] {
+            let fork = [&[pid | 1 << 32, 2, 0][..], &trailer(1)].concat();
+            assert_eq!(read_all(&record(7, &fork)).0, []);
+        }
+        let fork = [&[5 | 1 << 32, 6 | 2 << 32, 0][..], &trailer(1)].concat();
+        assert_eq!(read_all(&record(7, &fork)).0.len(), 1);
+    }
+
+    proptest! {
+        /// Whatever stands in a ring is read or counted, and ends.
+        #[test]
+        fn any_bytes_are_read_or_counted(
+            kinds in prop::collection::vec((0u32..24, prop::collection::vec(any::<u64>(), 0..9)), 0..12),
+            cut in 0usize..64,
+        ) {
+            let whole: Vec<u8> = kinds.iter().flat_map(|(kind, words)| record(*kind, words)).collect();
+            let bytes = &whole[..whole.len().saturating_sub(cut)];
+            let (entries, counters) = read_all(bytes);
+            prop_assert!(entries.len() as u64 + counters.malformed <= counters.records);
+            prop_assert!(counters.records <= kinds.len() as u64);
+            let mut history = crate::hardware::History::new(1000, crate::hardware::World::default());
+            history.add(entries);
+            let _ = history.story(Nanos(0), Nanos(u64::MAX));
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The whole way on this very machine: rings, a busy child, freeze, and a look at what came out.
+
+use super::{
+    Abilities, Freezer, Frozen, Hardware, HardwareOptions, Snapshot, clock, first_time, written_since,
+};
+use crate::{Error, Result};
+use backtrail_pt::Pid;
+use backtrail_pt::parser::{Parser, find_psb};
+use std::thread;
+use std::time::Duration;
+
+/// The test's ring: enough for what it runs.
+const RING: usize = 1 << 20;
+/// How far a trace's clock may be from ours, in nanoseconds: the traces are some milliseconds old.
+const CLOCK_TOLERANCE: u64 = 60_000_000_000;
+/// How long the test's child is busy, in nanoseconds.
+const BUSY: u64 = 5_000_000;
+
+/// What was tested, and what came out.
+#[derive(Clone, Debug)]
+pub struct SelfTest {
+    /// One thing after another.
+    pub checks: Vec<Check>,
+    /// What works beyond the plain trace.
+    pub abilities: Abilities,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// What.
+    pub name: &'static str,
+    /// Whether it was as it should be.
+    pub passed: bool,
+    /// What was seen.
+    pub seen: String,
+}
+
+impl SelfTest {
+    /// Whether all was as it should be.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.checks.iter().all(|check| check.passed)
+    }
+}
+
+/// Starts tracing, has a child run for a moment, freezes, and looks whether packets, times and the child's story are there.
+///
+/// # Errors
+/// When tracing does not start, or the child does not.
+pub fn self_test(options: &HardwareOptions) -> Result<SelfTest> {
+    let options = HardwareOptions {
+        ring: RING,
+        ..options.clone()
+    };
+    let mut hardware = Hardware::start(&options)?;
+    let freezer = hardware.freezer();
+    let pid = busy_child()?;
+    let ended_at = clock::monotonic();
+    let frozen = freezer.freeze(None, Some(ended_at));
+    hardware.drain();
+    let snapshot = hardware.collect(&frozen, Some(pid));
+    let mut checks = vec![
+        packets(&frozen),
+        readable(&frozen),
+        times(&hardware, &frozen),
+        story(&snapshot, pid),
+        overwritten(&hardware, &frozen, ended_at),
+    ];
+    checks.push(again(&freezer, &frozen));
+    Ok(SelfTest {
+        checks,
+        abilities: hardware.abilities(),
+    })
+}
+
+/// Has a child count for a moment, and waits for its end.
+fn busy_child() -> Result<Pid> {
+    let failed = |source| Error::File {
+        action: "start a child of",
+        path: "/proc/self".into(),
+        source,
+    };
+    // SAFETY: the child calls nothing but the clock and `_exit`, which are safe whatever other threads were at.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let end = clock::monotonic().saturating_add(BUSY);
+        while clock::monotonic() < end {}
+        // SAFETY: ends the child at once, without what belongs to its parent.
+        unsafe { libc::_exit(0) };
+    }
+    if pid < 0 {
+        return Err(failed(std::io::Error::last_os_error()));
+    }
+    let mut status = 0;
+    // SAFETY: `status` is a valid place for the answer, and the child is ours.
+    if unsafe { libc::waitpid(pid, &mut status, 0) } != pid {
+        return Err(failed(std::io::Error::last_os_error()));
+    }
+    Ok(Pid(pid as u32))
+}
+
+fn check(name: &'static str, passed: bool, seen: String) -> Check {
+    Check { name, passed, seen }
+}
+
+/// Places where a decoder may begin.
+fn packets(frozen: &Frozen) -> Check {
+    let count = |bytes: &[u8]| {
+        let mut from = 0;
+        std::iter::from_fn(|| {
+            let psb = find_psb(bytes, from)?;
+            from = psb + 16;
+            Some(())
+        })
+        .count()
+    };
+    let psbs: usize = frozen.cpus.iter().map(|cpu| count(cpu.bytes())).sum();
+    let bytes: usize = frozen.cpus.iter().map(|cpu| cpu.bytes().len()).sum();
+    let seen = format!(
+        "{bytes} bytes and {psbs} PSB packets on {} processors",
+        frozen.cpus.len()
+    );
+    check("packets", psbs != 0, seen)
+}
+
+/// From the first PSB on, all is packets, but for one that is cut at the end.
+fn readable(frozen: &Frozen) -> Check {
+    use backtrail_pt::parser::ParseErrorKind;
+    let mut wrong = Vec::new();
+    let mut count = 0usize;
+    for cpu in &frozen.cpus {
+        let Some(psb) = find_psb(cpu.bytes(), 0) else {
+            continue;
+        };
+        for packet in Parser::at(cpu.bytes(), psb) {
+            match packet {
+                Ok(_) => count += 1,
+                Err(error) if error.kind == ParseErrorKind::Truncated => {}
+                Err(error) => wrong.push(format!("processor {}: {error}", cpu.cpu)),
+            }
+        }
+    }
+    let seen = wrong
+        .first()
+        .cloned()
+        .unwrap_or_else(|| format!("{count} packets"));
+    check("packets can be read", wrong.is_empty() && count != 0, seen)
+}
+
+/// The first time stamp of each trace, by the conversion, is not long ago.
+fn times(hardware: &Hardware, frozen: &Frozen) -> Check {
+    let tsc = hardware.machine().tsc;
+    let now = clock::perf(&tsc).0;
+    let ages: Vec<u64> = frozen
+        .cpus
+        .iter()
+        .filter_map(|cpu| first_time(cpu.bytes(), clock::tsc()))
+        .map(|first| now.wrapping_sub(tsc.nanos(first).0))
+        .collect();
+    let oldest = ages.iter().max().copied();
+    let seen = oldest.map_or_else(
+        || "no trace has a time stamp".to_owned(),
+        |age| {
+            format!(
+                "{} traces have time stamps, the oldest of {age} ns ago",
+                ages.len()
+            )
+        },
+    );
+    check(
+        "time stamps",
+        oldest.is_some_and(|age| age < CLOCK_TOLERANCE),
+        seen,
+    )
+}
+
+/// The sideband told of the child.
+fn story(snapshot: &Snapshot<'_>, pid: Pid) -> Check {
+    let process = snapshot.story.world.processes.get(&pid);
+    let mapped = process.map_or(0, |process| process.mappings.len());
+    let ran = snapshot
+        .story
+        .switches
+        .values()
+        .flatten()
+        .filter(|switch| switch.pid == pid)
+        .count();
+    let seen = format!("{mapped} executable mappings and {ran} context switches of a child");
+    check("sideband", mapped != 0 && ran != 0, seen)
+}
+
+/// How much was written between the end of the child and the pause.
+fn overwritten(hardware: &Hardware, frozen: &Frozen, ended_at: u64) -> Check {
+    let tsc = hardware.machine().tsc;
+    let moment = tsc.tsc(clock::perf_of_monotonic(&tsc, ended_at));
+    let most = frozen
+        .cpus
+        .iter()
+        .filter_map(|cpu| written_since(cpu.bytes(), moment, clock::tsc()))
+        .max();
+    let last = frozen
+        .cpus
+        .iter()
+        .map(|cpu| cpu.paused_at.saturating_sub(ended_at))
+        .max();
+    let seen = format!(
+        "all paused {} ns after it was asked for; at most {} bytes were written meanwhile",
+        last.unwrap_or_default(),
+        most.map_or_else(|| "an unknown number of".to_owned(), |bytes| bytes.to_string())
+    );
+    check(
+        "pause",
+        frozen.cpus.iter().all(|cpu| cpu.resumed_at.is_some()),
+        seen,
+    )
+}
+
+/// After it went on, the trace grows.
+fn again(freezer: &Freezer, before: &Frozen) -> Check {
+    thread::sleep(Duration::from_millis(20));
+    let after = freezer.freeze(None, None);
+    let changed = after
+        .cpus
+        .iter()
+        .zip(&before.cpus)
+        .filter(|(new, old)| new.bytes() != old.bytes());
+    let changed = changed.count();
+    check(
+        "tracing goes on",
+        changed != 0,
+        format!("{changed} traces grew within 20 ms"),
+    )
+}

@@ -1,0 +1,230 @@
+//! What happens beside the traces: one ring of records a processor, read into the history.
+
+use super::census;
+use super::counters::Counters;
+use super::history::{Entry, History, What};
+use super::records::{self, Files};
+use super::world::Change;
+use crate::Result;
+use backtrail_perf::attr::{Attr, Level};
+use backtrail_perf::event::{Refusal, Target};
+use backtrail_perf::ring::Ring;
+use backtrail_perf::{Error as PerfError, Event};
+use backtrail_pt::{Cpu, Nanos, TscConversion};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// 512 KiB: some 10 000 records, a tenth of a second of the busiest processors.
+const PAGES: usize = 128;
+/// We are woken when half is full.
+const WATERMARK: u32 = PAGES as u32 * 4096 / 2;
+/// After records were lost, all processes are looked at anew, but not more often than this.
+const CENSUS_EVERY: Duration = Duration::from_secs(10);
+
+/// The rings and the history.
+#[derive(Debug)]
+pub(super) struct Sideband {
+    rings: BTreeMap<Cpu, (Event, Ring)>,
+    attr: Attr,
+    build_ids: bool,
+    history: History,
+    limit: usize,
+    files: Files,
+    counters: Counters,
+    bytes: Vec<u8>,
+    counted: Option<Instant>,
+    /// Records were lost since all processes were looked at.
+    blind: bool,
+}
+
+impl Sideband {
+    /// Opens and starts the rings. Records wait in them until the first [`Self::drain`].
+    pub(super) fn start(cpus: &[Cpu], limit: usize) -> Result<Self> {
+        let full = Attr::sideband(WATERMARK);
+        let tries = [
+            full,
+            full.without_newer(Level::Linux5),
+            full.without_newer(Level::Linux4),
+        ];
+        let mut refused = None;
+        for (index, attr) in tries.into_iter().enumerate() {
+            let rings: std::result::Result<BTreeMap<_, _>, PerfError> = cpus
+                .iter()
+                .map(|cpu| Ok((*cpu, open(&attr, *cpu)?)))
+                // One that went just now is none of ours.
+                .filter(|opened| !opened.as_ref().is_err_and(is_off))
+                .collect();
+            match rings {
+                Ok(rings) => {
+                    return Ok(Self {
+                        rings,
+                        attr,
+                        build_ids: index == 0,
+                        history: History::default(),
+                        limit,
+                        files: Files::default(),
+                        counters: Counters::default(),
+                        bytes: Vec::new(),
+                        counted: None,
+                        blind: false,
+                    });
+                }
+                Err(
+                    error @ PerfError::Open {
+                        refusal: Refusal::Unknown,
+                        ..
+                    },
+                ) => refused = Some(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let none = PerfError::Setting("no processor runs that could be traced".to_owned());
+        Err(refused.unwrap_or(none).into())
+    }
+
+    /// Looks at all processes: where the history begins. The rings run already, so that nothing is missed; what they tell
+    /// of earlier than a process was looked at is passed over.
+    pub(super) fn begin(&mut self, procfs: &Path, now: impl Fn() -> Option<Nanos>) {
+        let base = census::take(procfs, &mut self.files, now);
+        self.history = History::new(self.limit, base);
+    }
+
+    /// The way from TSC to perf's clock, as the kernel has it now; `None`, when its clock is not the TSC.
+    pub(super) fn conversion(&self) -> Option<TscConversion> {
+        let (event, ring) = self.rings.values().next()?;
+        // Where it cannot be written anew, what was there when the ring was mapped counts.
+        let _ = event.reset();
+        ring.tsc_conversion()
+    }
+
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.rings.values().map(|(event, _)| event.as_fd()).collect()
+    }
+
+    pub(super) fn history(&self) -> &History {
+        &self.history
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        Counters {
+            history_bytes: self.history.used() as u64,
+            ..self.counters
+        }
+    }
+
+    pub(super) fn has_build_ids(&self) -> bool {
+        self.build_ids
+    }
+
+    /// Opens the ring of a processor that came.
+    pub(super) fn add(&mut self, cpu: Cpu) -> Result<()> {
+        let ring = open(&self.attr, cpu)?;
+        self.rings.insert(cpu, ring);
+        Ok(())
+    }
+
+    /// Reads what is left in the ring of a processor that went, and lets it go.
+    pub(super) fn stop(&mut self, cpu: Cpu) {
+        let mut entries = Vec::new();
+        if let Some((_, mut ring)) = self.rings.remove(&cpu) {
+            self.read(cpu, &mut ring, &mut entries);
+        }
+        self.history.add(entries);
+    }
+
+    /// Reads all rings, those of the traces' own records too. Returns the processors whose trace the kernel stopped, for
+    /// it found no room (`perf_aux_output_end`, `PERF_AUX_FLAG_TRUNCATED`).
+    pub(super) fn drain(
+        &mut self,
+        others: &mut BTreeMap<Cpu, Ring>,
+        procfs: &Path,
+        now: impl Fn() -> Option<Nanos>,
+    ) -> BTreeSet<Cpu> {
+        let mut entries = Vec::new();
+        let mut rings = std::mem::take(&mut self.rings);
+        let before = self.counters.lost;
+        for (cpu, (_, ring)) in &mut rings {
+            self.read(*cpu, ring, &mut entries);
+        }
+        self.rings = rings;
+        self.blind |= self.counters.lost > before;
+        for (cpu, ring) in others {
+            self.read(*cpu, ring, &mut entries);
+        }
+        // What the traces' own rings lose are records of traces, of no process.
+        let due = self
+            .counted
+            .is_none_or(|counted| counted.elapsed() >= CENSUS_EVERY);
+        if self.blind && due {
+            self.blind = false;
+            self.counted = Some(Instant::now());
+            self.recount(procfs, now, &mut entries);
+        }
+        let stopped = entries
+            .iter()
+            .filter(|entry| entry.is_truncated())
+            .map(|entry| entry.cpu);
+        let stopped = stopped.collect();
+        self.history.add(entries);
+        stopped
+    }
+
+    /// Looks at all processes anew, and puts what is seen into the history.
+    fn recount(&mut self, procfs: &Path, now: impl Fn() -> Option<Nanos>, entries: &mut Vec<Entry>) {
+        let Some(time) = now() else { return };
+        let seen = census::take(procfs, &mut self.files, now);
+        let known = self.history.story(Nanos(u64::MAX), Nanos(u64::MAX)).world;
+        let gone = known
+            .processes
+            .keys()
+            .filter(|pid| !seen.processes.contains_key(pid))
+            .map(|pid| Change::Seen(*pid, None));
+        let changes: Vec<Change> = gone.collect();
+        let there = seen.processes.into_iter().map(|(pid, mut state)| {
+            // Without the privileges we began with, the mappings of others cannot be read.
+            if state.mappings.is_empty()
+                && let Some(known) = known.processes.get(&pid)
+            {
+                state.mappings = known.mappings.clone();
+            }
+            Change::Seen(pid, Some(state))
+        });
+        entries.extend(changes.into_iter().chain(there).map(|change| Entry {
+            time,
+            cpu: Cpu(0),
+            what: What::Change(Box::new(change)),
+        }));
+    }
+
+    fn read(&mut self, cpu: Cpu, ring: &mut Ring, entries: &mut Vec<Entry>) {
+        self.bytes.clear();
+        match ring.take(&mut self.bytes) {
+            Ok(_) => records::read(&self.bytes, cpu, &mut self.files, &mut self.counters, entries),
+            Err(_) => self.counters.malformed += 1,
+        }
+    }
+}
+
+/// Whether an event was refused because its processor is off.
+pub(super) fn is_off(error: &PerfError) -> bool {
+    matches!(
+        error,
+        PerfError::Open {
+            refusal: Refusal::CpuOff,
+            ..
+        }
+    )
+}
+
+fn open(attr: &Attr, cpu: Cpu) -> std::result::Result<(Event, Ring), PerfError> {
+    let what = format!("the sideband of processor {cpu}");
+    let event = Event::open(&what, attr, Target::Everyone, Some(cpu), None)?;
+    let ring = Ring::map(&event, PAGES)?;
+    event.enable()?;
+    Ok((event, ring))
+}
+
+#[cfg(test)]
+mod tests;

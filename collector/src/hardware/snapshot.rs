@@ -1,0 +1,271 @@
+//! What goes into a bundle: the frozen traces, and who ran and what was mapped in the time they cover.
+
+use super::freeze::Frozen;
+use super::history::Story;
+use super::options::Filter;
+use super::times::{first_time, written_since};
+use super::world::Change;
+use super::{clock, modules};
+use crate::Result;
+use backtrail_bundle::manifest::{AddressFilter, CpuTrace, Process, Thread};
+use backtrail_bundle::{BundlePath, Writer};
+use backtrail_pt::{Avma, Cpu, CpuModel, Nanos, Pid, TimingParams, Tsc, TscConversion};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// What goes into a bundle.
+#[derive(Debug)]
+pub struct Snapshot<'a> {
+    pub(super) frozen: &'a Frozen,
+    /// What happened in the time the traces cover.
+    pub story: Story,
+    /// Only this process is told of.
+    pub pid: Option<Pid>,
+    /// What is told of time and processor.
+    pub machine: Machine,
+    pub(super) procfs: PathBuf,
+    pub(super) filters: Vec<Filter>,
+}
+
+/// What freezing the trace of a processor cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuCost {
+    /// The processor.
+    pub cpu: Cpu,
+    /// Bytes of trace that were got.
+    pub bytes: usize,
+    /// Older trace was overwritten at some time: the ring was full.
+    pub wrapped: bool,
+    /// From the crash to the pause, in nanoseconds; `None`: the time of the crash was not told.
+    pub crash_to_pause: Option<u64>,
+    /// No more bytes than these were written from the crash to the pause, and as many of the oldest were overwritten if
+    /// the ring was full; `None`: not known.
+    pub written_since_crash: Option<usize>,
+    /// How long nothing was traced, in nanoseconds; `None`: the trace did not go on.
+    pub paused_for: Option<u64>,
+    /// The kernel itself paused at the crash.
+    pub paused_by_kernel: bool,
+}
+
+/// What a decoder must know of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// From TSC to perf's clock.
+    pub tsc: TscConversion,
+    /// The clocks of the trace.
+    pub timing: TimingParams,
+    /// The processor.
+    pub cpu: CpuModel,
+}
+
+/// What was written to a bundle, for its manifest.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The traces by processor.
+    pub cpus: Vec<CpuTrace>,
+    /// Time and processor.
+    pub machine: Machine,
+    /// Where tracing was allowed at all; empty: everywhere.
+    pub filters: Vec<AddressFilter>,
+    /// The processes with their threads and modules.
+    pub processes: Vec<Process>,
+    /// What freezing cost.
+    pub costs: Vec<CpuCost>,
+    /// What the reader should know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Snapshot<'_> {
+    /// Writes traces, switches and modules.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write(&self, writer: &Writer) -> Result<Written> {
+        let mut notes = self.notes();
+        let mut by_cpu: BTreeMap<Cpu, Vec<&[u8]>> = BTreeMap::new();
+        // A processor that went and came has two traces; the one that ended is the older.
+        let mut frozen: Vec<_> = self.frozen.cpus.iter().collect();
+        frozen.sort_by_key(|cpu| cpu.paused_at);
+        for cpu in frozen {
+            by_cpu.entry(cpu.cpu).or_default().push(cpu.bytes());
+        }
+        let mut cpus = Vec::new();
+        for (cpu, pieces) in by_cpu {
+            let trace = BundlePath::new(&format!("traces/cpu-{cpu}.pt"))?;
+            let switches = BundlePath::new(&format!("sideband/cpu-{cpu}.switches"))?;
+            writer.add_bytes(&trace, &pieces.concat())?;
+            let known = self
+                .story
+                .switches
+                .get(&cpu)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
+            let bytes: Vec<u8> = known.iter().flat_map(|switch| switch.to_bytes()).collect();
+            writer.add_bytes(&switches, &bytes)?;
+            cpus.push(CpuTrace { cpu, trace, switches });
+        }
+        let mut processes = Vec::new();
+        for pid in self.pids() {
+            let Some(state) = self.story.world.processes.get(&pid) else {
+                notes.push(format!("nothing is known of process {pid}"));
+                continue;
+            };
+            let modules = modules::modules(writer, &self.procfs, pid, &state.mappings, &mut notes)?;
+            let threads = state.threads.iter().map(|(tid, name)| Thread {
+                tid: *tid,
+                name: Some(name.to_string()).filter(|name| !name.is_empty()),
+                trace: None,
+            });
+            processes.push(Process {
+                pid,
+                threads: threads.collect(),
+                modules,
+                ..Process::default()
+            });
+        }
+        Ok(Written {
+            cpus,
+            machine: self.machine,
+            filters: self.address_filters(&mut notes),
+            processes,
+            costs: self.costs(),
+            notes,
+        })
+    }
+
+    /// What freezing cost, by processor.
+    #[must_use]
+    pub fn costs(&self) -> Vec<CpuCost> {
+        let tsc = &self.machine.tsc;
+        let crash = self
+            .frozen
+            .crash_at
+            .map(|at| tsc.tsc(clock::perf_of_monotonic(tsc, at)));
+        let costs = self.frozen.cpus.iter().map(|cpu| CpuCost {
+            cpu: cpu.cpu,
+            bytes: cpu.bytes().len(),
+            wrapped: cpu.wrapped,
+            crash_to_pause: self.frozen.crash_at.map(|at| cpu.paused_at.saturating_sub(at)),
+            written_since_crash: if cpu.paused_by_kernel {
+                Some(0)
+            } else {
+                crash.and_then(|crash| written_since(cpu.bytes(), crash, clock::tsc()))
+            },
+            paused_for: cpu.resumed_at.map(|at| at.saturating_sub(cpu.paused_at)),
+            paused_by_kernel: cpu.paused_by_kernel,
+        });
+        costs.collect()
+    }
+
+    /// The filters as addresses. A file may be mapped more than once; where it is not mapped, nothing of it was traced.
+    fn address_filters(&self, notes: &mut Vec<String>) -> Vec<AddressFilter> {
+        let range = |from: u64, size: u64| AddressFilter {
+            from: Avma(from),
+            to: Avma(from.saturating_add(size.saturating_sub(1))),
+        };
+        let mut found = Vec::new();
+        for filter in &self.filters {
+            let Some(file) = &filter.file else {
+                found.push(range(filter.start, filter.size));
+                continue;
+            };
+            let mappings = self
+                .pids()
+                .into_iter()
+                .filter_map(|pid| self.story.world.processes.get(&pid));
+            let mappings = mappings.flat_map(|process| process.mappings.iter());
+            let before = found.len();
+            for mapped in mappings.filter(|mapped| std::path::Path::new(&mapped.file.path) == file.as_path())
+            {
+                let from = filter.start.max(mapped.offset.0);
+                let end = filter
+                    .start
+                    .saturating_add(filter.size)
+                    .min(mapped.offset.0.saturating_add(mapped.size));
+                if from < end {
+                    found.push(range(
+                        mapped.start.0.wrapping_add(from - mapped.offset.0),
+                        end - from,
+                    ));
+                }
+            }
+            if found.len() == before {
+                notes.push(format!(
+                    "{} was filtered for, but is not mapped: nothing of it was traced",
+                    file.display()
+                ));
+            }
+        }
+        found
+    }
+
+    /// The processes that are told of: the one asked for, or all that ran.
+    fn pids(&self) -> BTreeSet<Pid> {
+        match self.pid {
+            Some(pid) => BTreeSet::from([pid]),
+            None => {
+                let switches = self.story.switches.values().flatten();
+                let ran = switches.map(|switch| switch.pid);
+                ran.filter(|pid| pid.0 != 0 && pid.0 != u32::MAX).collect()
+            }
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.story.cut {
+            notes.push(
+                "the history of mappings and switches is shorter than the trace: its oldest part is of nobody".to_owned(),
+            );
+        }
+        let lost: u64 = self
+            .story
+            .other
+            .iter()
+            .map(|(_, _, change)| match change {
+                Change::Lost(count) => *count,
+                _ => 0,
+            })
+            .sum();
+        if lost != 0 {
+            notes.push(format!(
+                "{lost} records were lost in this time: mappings, names or switches may be missing"
+            ));
+        }
+        for (_, cpu, change) in &self.story.other {
+            let Change::Trace(flags) = change else { continue };
+            if flags.truncated() {
+                notes.push(format!(
+                    "trace of processor {cpu} was lost, for a buffer was full"
+                ));
+            }
+            if flags.partial() {
+                notes.push(format!(
+                    "the trace of processor {cpu} has gaps, for a hypervisor used the hardware"
+                ));
+            }
+        }
+        for cpu in self.frozen.cpus.iter().filter(|cpu| cpu.off) {
+            notes.push(format!(
+                "processor {} went off before: its trace ends earlier",
+                cpu.cpu
+            ));
+        }
+        notes
+    }
+
+    /// The time that the traces cover, on perf's clock.
+    pub(super) fn span(frozen: &Frozen, conversion: &TscConversion, now: Tsc) -> (Nanos, Nanos) {
+        let begins = frozen
+            .cpus
+            .iter()
+            .filter_map(|cpu| first_time(cpu.bytes(), now))
+            .map(|tsc| conversion.nanos(tsc))
+            .min();
+        let ends = frozen.cpus.iter().map(|cpu| cpu.paused).max();
+        (begins.unwrap_or_default(), ends.unwrap_or(Nanos(u64::MAX)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! What is said where there is no Intel PT, or not what was asked for.
+
+use super::*;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// A sysfs with an `intel_pt` of a type that no kernel has, on the processors of this machine.
+fn sysfs() -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let pmu = root.path().join("bus/event_source/devices/intel_pt");
+    let write = |path: &Path, text: &str| {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(&pmu.join("type"), "7777\n");
+    write(&pmu.join("nr_addr_filters"), "2\n");
+    write(&pmu.join("format/tsc"), "config:10\n");
+    write(&pmu.join("caps/topa_multiple_entries"), "1\n");
+    let online = Path::new("devices/system/cpu/online");
+    write(
+        &root.path().join(online),
+        &fs::read_to_string(Path::new("/sys").join(online)).unwrap(),
+    );
+    root
+}
+
+fn refused(change: impl FnOnce(&mut HardwareOptions)) -> String {
+    let root = sysfs();
+    let mut options = HardwareOptions {
+        sysfs: root.path().to_owned(),
+        ..HardwareOptions::default()
+    };
+    change(&mut options);
+    Hardware::start(&options).unwrap_err().to_string()
+}
+
+#[test]
+fn without_the_pmu_it_is_said_why_and_what_to_do() {
+    let empty = tempfile::tempdir().unwrap();
+    let text = refused(|options| options.sysfs = empty.path().to_owned());
+    assert!(text.starts_with("there is no Intel PT here: "), "{text}");
+    assert!(text.contains("record services in software"), "{text}");
+}
+
+#[test]
+fn a_pmu_that_the_kernel_does_not_open_is_named_with_its_processor() {
+    let text = refused(|_| {});
+    // Who may open no events is told that, for the sideband comes first.
+    let allowed = text.contains("Intel PT on processor 0 does not open: the kernel has no such event");
+    assert!(allowed || text.contains("it is not allowed"), "{text}");
+}
+
+#[test]
+fn options_that_cannot_be_are_refused_before_anything_is_opened() {
+    let text = refused(|options| options.ring = 5000);
+    assert!(text.contains("no power of two"), "{text}");
+    let text = refused(|options| options.mtc_period = Some(3));
+    assert!(text.contains("takes no MTC period"), "{text}");
+    let text = refused(|options| options.scope = Scope::Processes(Vec::new()));
+    assert!(text.contains("none is named"), "{text}");
+    let text = refused(|options| options.scope = Scope::Cgroup("/no/such/group".into()));
+    assert!(
+        text.contains("cannot open the control group /no/such/group"),
+        "{text}"
+    );
+    let text = refused(|options| options.compress_returns = false);
+    assert!(text.contains("no setting \"noretcomp\""), "{text}");
+    let filter = Filter {
+        file: None,
+        start: 0x1000,
+        size: 1,
+    };
+    let text = refused(|options| options.filters = vec![filter; 3]);
+    assert!(text.contains("2 ranges: set fewer"), "{text}");
+}

@@ -1,0 +1,117 @@
+//! When a trace begins, and how much of it was written since a moment: its own time stamps tell.
+
+use backtrail_pt::parser::{Parser, find_psb};
+use backtrail_pt::{Packet, Tsc};
+
+/// Bits of a `TSC` packet.
+const TSC_BITS: u32 = 56;
+
+/// The value of the time-stamp counter of a packet that has its low bits, the counter being `now` a little later.
+fn whole(packet: u64, now: Tsc) -> Tsc {
+    let high = now.0 >> TSC_BITS << TSC_BITS;
+    let whole = high | packet;
+    // The low bits may have overflowed since.
+    Tsc(if whole > now.0 {
+        whole.wrapping_sub(1 << TSC_BITS)
+    } else {
+        whole
+    })
+}
+
+/// When the trace begins: its first time stamp. `None`: it has none.
+#[must_use]
+pub fn first_time(bytes: &[u8], now: Tsc) -> Option<Tsc> {
+    let mut from = 0;
+    while let Some(psb) = find_psb(bytes, from) {
+        let found = Parser::at(bytes, psb)
+            .map_while(std::result::Result::ok)
+            .find_map(|packet| match packet {
+                (_, Packet::Tsc(tsc)) => Some(Some(tsc)),
+                (_, Packet::PsbEnd) => Some(None),
+                _ => None,
+            });
+        if let Some(Some(tsc)) = found {
+            return Some(whole(tsc, now));
+        }
+        from = psb + 16;
+    }
+    None
+}
+
+/// How many bytes the trace has after its last time stamp that is not later than `moment`: no more were written since.
+/// `None`: it has no such time stamp.
+#[must_use]
+pub fn written_since(bytes: &[u8], moment: Tsc, now: Tsc) -> Option<usize> {
+    // The last PSB that is not later; they are few.
+    let mut psbs = Vec::new();
+    let mut from = 0;
+    while let Some(psb) = find_psb(bytes, from) {
+        psbs.push(psb);
+        from = psb + 16;
+    }
+    for psb in psbs.into_iter().rev() {
+        let times = Parser::at(bytes, psb)
+            .map_while(std::result::Result::ok)
+            .filter_map(|(offset, packet)| match packet {
+                Packet::Tsc(tsc) => Some((offset, whole(tsc, now))),
+                _ => None,
+            });
+        if let Some((offset, _)) = times.take_while(|(_, tsc)| *tsc <= moment).last() {
+            return Some(bytes.len() - offset);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Tsc = Tsc((3 << TSC_BITS) + 1_000_000);
+
+    fn trace(packets: &[Packet]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        packets.iter().for_each(|packet| packet.write_to(&mut bytes));
+        bytes
+    }
+
+    fn psb(time: u64) -> [Packet; 3] {
+        [Packet::Psb, Packet::Tsc(time), Packet::PsbEnd]
+    }
+
+    #[test]
+    fn the_first_time_is_that_of_the_first_psb_that_has_one() {
+        let cut = vec![0x19, 1, 2, 3];
+        let mut bytes = cut.clone();
+        bytes.extend(trace(&[Packet::Psb, Packet::PsbEnd, Packet::Tsc(5)]));
+        bytes.extend(trace(&psb(7000)));
+        assert_eq!(first_time(&bytes, NOW), Some(Tsc((3 << TSC_BITS) + 7000)));
+        assert_eq!(first_time(&cut, NOW), None);
+        assert_eq!(first_time(&[], NOW), None);
+    }
+
+    #[test]
+    fn a_packets_time_is_never_later_than_now() {
+        assert_eq!(whole(1_000_000, NOW), NOW);
+        // The low bits went round between the packet and now.
+        assert_eq!(whole(1_000_001, NOW), Tsc((2 << TSC_BITS) + 1_000_001));
+    }
+
+    #[test]
+    fn what_was_written_since_a_moment_is_known_to_the_last_stamp_before() {
+        let parts = [
+            trace(&psb(1000)),
+            trace(&[Packet::Tsc(2000), Packet::Pad, Packet::Pad]),
+            trace(&[Packet::Tsc(3000), Packet::Pad]),
+            trace(&psb(4000)),
+        ];
+        let bytes = parts.concat();
+        let moment = |low: u64| Tsc((3 << TSC_BITS) + low);
+        let since = |low| written_since(&bytes, moment(low), NOW);
+        assert_eq!(since(2500), Some(parts[1..].concat().len()));
+        assert_eq!(since(3000), Some(parts[2..].concat().len()));
+        // The stamp stands behind the PSB itself.
+        assert_eq!(since(9000), Some(parts[3].len() - 16));
+        assert_eq!(since(999), None);
+    }
+}

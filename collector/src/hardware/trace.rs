@@ -1,0 +1,312 @@
+//! The trace of one processor: its events, its AUX area, and what pauses it in the kernel.
+
+use super::clock;
+use super::options::{HardwareOptions, Scope, filter_text};
+use super::tap::Tap;
+use crate::{Error, Result};
+use backtrail_perf::attr::{Attr, AuxAction};
+use backtrail_perf::event::{Refusal, Target};
+use backtrail_perf::intel_pt::{IntelPt, Setting, Wish};
+use backtrail_perf::ring::{AuxArea, AuxCopy, Ring};
+use backtrail_perf::{Error as PerfError, Event};
+use backtrail_process::status;
+use backtrail_pt::{Cpu, Tid};
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Records of a trace's own event: what befell it. Few, unless processes are traced one by one.
+const RECORD_PAGES: usize = 8;
+/// The timer that ends a pause fires after this, in nanoseconds, and is waited for so many times this.
+const RESUME_AFTER: u64 = 100_000;
+const RESUME_PATIENCE: u32 = 100;
+
+/// What every processor's trace is opened with.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) pt: IntelPt,
+    pub(super) setting: Setting,
+    pub(super) filter: Option<String>,
+    attr: Attr,
+    scope: Scope,
+    cgroup: Option<File>,
+    ring: usize,
+    /// The number of the tracepoint that pauses, or why none does.
+    pub(super) pause: std::result::Result<u64, String>,
+}
+
+impl Plan {
+    /// Checks the options against what the processor can do.
+    pub(super) fn new(options: &HardwareOptions) -> Result<Self> {
+        let pt = IntelPt::read(&options.sysfs)?.ok_or_else(|| Error::NoPt {
+            why: format!(
+                "{} shows no PMU intel_pt (the processor has none, firmware or hypervisor keep it off, or the kernel lacks CONFIG_PERF_EVENTS_INTEL_PT)",
+                options.sysfs.display()
+            ),
+        })?;
+        if !options.ring.is_power_of_two() || options.ring < 4096 {
+            return Err(Error::Unable(format!(
+                "a ring of {} bytes is no power of two of at least 4096: use 1048576, 4194304 or the like",
+                options.ring
+            )));
+        }
+        let setting = pt.setting(&Wish {
+            psb_period: options.psb_period,
+            mtc_period: options.mtc_period,
+            cyc_threshold: options.cyc_threshold,
+            compress_returns: options.compress_returns,
+        })?;
+        let mut attr = Attr::intel_pt(&pt, &setting, options.kernel);
+        let cgroup = match &options.scope {
+            Scope::System => None,
+            Scope::Cgroup(path) => {
+                Some(File::open(path).map_err(Error::file("open the control group", path))?)
+            }
+            Scope::Processes(pids) if pids.is_empty() => {
+                return Err(Error::Unable(
+                    "the scope is processes, but none is named: name one, or trace the system".to_owned(),
+                ));
+            }
+            Scope::Processes(_) => {
+                attr = attr.inherited();
+                None
+            }
+        };
+        Ok(Self {
+            filter: filter_text(options, pt.pmu.address_filters)?,
+            pause: match &options.scope {
+                _ if !options.pause_in_kernel => Err("it is switched off (`pause_in_kernel`)".to_owned()),
+                Scope::Processes(_) => {
+                    Err("it works for whole processors, not for single processes".to_owned())
+                }
+                _ => tracepoint(&options.sysfs, "signal/signal_deliver"),
+            },
+            pt,
+            setting,
+            attr,
+            scope: options.scope.clone(),
+            cgroup,
+            ring: options.ring,
+        })
+    }
+
+    fn targets(&self) -> Vec<Target<'_>> {
+        match (&self.scope, &self.cgroup) {
+            (Scope::Processes(pids), _) => pids
+                .iter()
+                .flat_map(|pid| status::threads(pid.0 as i32))
+                .map(|tid| Target::Thread(Tid(tid as u32)))
+                .collect(),
+            (Scope::Cgroup(_), Some(directory)) => vec![Target::Cgroup(directory.as_fd())],
+            _ => vec![Target::Everyone],
+        }
+    }
+}
+
+/// The number of a tracepoint.
+fn tracepoint(sysfs: &Path, name: &str) -> std::result::Result<u64, String> {
+    let places = ["kernel/tracing", "kernel/debug/tracing"];
+    let texts =
+        places.map(|place| fs::read_to_string(sysfs.join(place).join("events").join(name).join("id")));
+    texts
+        .into_iter()
+        .flatten()
+        .find_map(|text| text.trim().parse().ok())
+        .ok_or_else(|| format!("tracefs shows no tracepoint {name}: mount it at /sys/kernel/tracing"))
+}
+
+/// The trace of a processor.
+#[derive(Debug)]
+pub(super) struct Trace {
+    cpu: Cpu,
+    /// One, or one for each thread; all write to the area of the first.
+    events: Vec<Event>,
+    area: AuxArea,
+    pauser: Option<Pauser>,
+    /// When the processor went, by `CLOCK_MONOTONIC`; 0: it is there.
+    went: AtomicU64,
+}
+
+impl Trace {
+    /// Opens and starts the trace of a processor. The ring is that of its records.
+    pub(super) fn open(plan: &Plan, cpu: Cpu) -> Result<(Self, Ring)> {
+        let what = format!("Intel PT on processor {cpu}");
+        let mut events: Vec<Event> = Vec::new();
+        let mut gone = None;
+        for target in plan.targets() {
+            match Event::open(&what, &plan.attr, target, Some(cpu), None) {
+                Ok(event) => events.push(event),
+                Err(
+                    error @ PerfError::Open {
+                        refusal: Refusal::NoThread,
+                        ..
+                    },
+                ) => gone = Some(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let Some((first, others)) = events.split_first() else {
+            return Err(gone.map_or_else(
+                || Error::Unable("the processes to trace have ended: name others".to_owned()),
+                Error::from,
+            ));
+        };
+        let ring = Ring::map(first, RECORD_PAGES)?;
+        let area = ring.map_aux(first, plan.ring)?;
+        for event in others {
+            event.set_output(first)?;
+        }
+        if let Some(filter) = &plan.filter {
+            for event in &events {
+                event.set_filter(filter)?;
+            }
+        }
+        let target = plan.targets().into_iter().next().unwrap_or(Target::Everyone);
+        let pauser = plan
+            .pause
+            .as_ref()
+            .ok()
+            .and_then(|id| Pauser::open(*id, target, cpu, first).ok());
+        let trace = Self {
+            cpu,
+            events,
+            area,
+            pauser,
+            went: AtomicU64::new(0),
+        };
+        trace.events.iter().try_for_each(Event::enable)?;
+        if let Some(pauser) = &trace.pauser {
+            pauser.pause.enable()?;
+        }
+        Ok((trace, ring))
+    }
+}
+
+impl Tap for Trace {
+    fn cpu(&self) -> Cpu {
+        self.cpu
+    }
+
+    fn size(&self) -> usize {
+        self.area.size()
+    }
+
+    fn pauses_in_kernel(&self) -> bool {
+        self.pauser.is_some()
+    }
+
+    fn mark_gone(&self) {
+        self.went.store(clock::monotonic(), Ordering::Release);
+    }
+
+    fn gone(&self) -> Option<u64> {
+        Some(self.went.load(Ordering::Acquire)).filter(|went| *went != 0)
+    }
+
+    fn pause(&self) -> bool {
+        if self.gone().is_some() {
+            return false;
+        }
+        // All of them, whatever one says.
+        let refused = self.events.iter().filter(|event| event.disable().is_err());
+        refused.count() == 0
+    }
+
+    fn paused_by_kernel(&self) -> bool {
+        self.pauser.as_ref().is_some_and(Pauser::fired)
+    }
+
+    fn pause_is_stale(&self) -> bool {
+        self.pauser.as_ref().is_some_and(Pauser::is_stale)
+    }
+
+    fn copy(&self, buffer: &mut [u8]) -> std::result::Result<AuxCopy, PerfError> {
+        self.area.copy(buffer)
+    }
+
+    fn resume(&self, paused_by_kernel: bool) -> bool {
+        let refused = self.events.iter().filter(|event| event.enable().is_err());
+        let started = refused.count() == 0;
+        match &self.pauser {
+            Some(pauser) if paused_by_kernel => pauser.resume() && started,
+            _ => started,
+        }
+    }
+}
+
+/// What pauses a processor's trace in the kernel when a signal kills there, and starts it again for us (Linux 6.13).
+///
+/// Only an event of the trace's group can: enabling the trace anew leaves it paused (`hw.aux_paused`).
+#[derive(Debug)]
+struct Pauser {
+    pause: Event,
+    resume: Event,
+    /// The count of pauses that a freeze has dealt with.
+    seen: AtomicU64,
+    /// The count when it was last looked whether one was left alone.
+    looked: AtomicU64,
+}
+
+impl Pauser {
+    fn open(tracepoint: u64, target: Target<'_>, cpu: Cpu, leader: &Event) -> Result<Self> {
+        let pause = Attr::tracepoint(tracepoint, Some(AuxAction::Pause));
+        let resume = Attr::timer(RESUME_AFTER, AuxAction::Resume);
+        let pause = Event::open("the pause at a crash", &pause, target, Some(cpu), Some(leader))?;
+        pause.set_filter(&fatal())?;
+        let resume = Event::open("the end of the pause", &resume, target, Some(cpu), Some(leader))?;
+        Ok(Self {
+            pause,
+            resume,
+            seen: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
+        })
+    }
+
+    fn fired(&self) -> bool {
+        let count = self.pause.count().unwrap_or(0);
+        self.seen.swap(count, Ordering::AcqRel) != count
+    }
+
+    /// Whether a pause stood already the last time it was asked, and no freeze has dealt with it since.
+    fn is_stale(&self) -> bool {
+        let count = self.pause.count().unwrap_or(0);
+        let before = self.looked.swap(count, Ordering::AcqRel);
+        before == count && self.fired()
+    }
+
+    /// Lets the timer fire once.
+    fn resume(&self) -> bool {
+        let before = self.resume.count().unwrap_or(0);
+        if self.resume.enable().is_err() {
+            return false;
+        }
+        let fired = (0..RESUME_PATIENCE).any(|_| {
+            thread::sleep(Duration::from_nanos(RESUME_AFTER));
+            self.resume
+                .count()
+                .is_ok_and(|now| now.saturating_sub(before) > 2 * RESUME_AFTER)
+        });
+        self.resume.disable().is_ok() && fired
+    }
+}
+
+/// A filter of `signal:signal_deliver`: the default action of a signal that makes a core.
+fn fatal() -> String {
+    let signals = [
+        libc::SIGQUIT,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGABRT,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGSEGV,
+        libc::SIGXCPU,
+        libc::SIGXFSZ,
+        libc::SIGSYS,
+    ];
+    let signals: Vec<String> = signals.iter().map(|signal| format!("sig == {signal}")).collect();
+    format!("sa_handler == 0 && ({})", signals.join(" || "))
+}

@@ -1,0 +1,226 @@
+//! The state of all processes at a moment, as far as a trace needs it: what was mapped executable, the threads' names,
+//! whose child is whose. The kernel's records change it.
+
+use backtrail_perf::kernel_code::KernelCode;
+use backtrail_perf::record::AuxFlags;
+use backtrail_pt::{Avma, BuildId, FileOffset, Nanos, Pid, Tid};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A process with more executable mappings loses the oldest: one that maps without end must not fill our memory.
+const MAX_MAPPINGS: usize = 16 << 10;
+
+/// Executable memory of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// The first address.
+    pub start: Avma,
+    /// In bytes.
+    pub size: u64,
+    /// The file offset at `start`.
+    pub offset: FileOffset,
+    /// What lies there; processes that map the same share it.
+    pub file: Arc<MappedFile>,
+}
+
+/// What lies in a mapping.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MappedFile {
+    /// The file, a name in brackets, or `//anon`.
+    pub path: String,
+    /// Its build id, when the kernel told it.
+    pub build_id: Option<BuildId>,
+}
+
+/// What is known of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessState {
+    /// Its parent, when it is known.
+    pub parent: Option<Pid>,
+    /// Its threads and their names.
+    pub threads: BTreeMap<Tid, Arc<str>>,
+    /// What is mapped executable, in order of time. Shared with children until one of them maps something.
+    pub mappings: Arc<Vec<Mapped>>,
+    /// All this was true at that time; what a record says of an earlier one is in it already.
+    pub as_of: Nanos,
+    /// When its last thread ended.
+    pub ended: Option<Nanos>,
+}
+
+/// What a record changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Executable memory was mapped.
+    Map(Pid, Mapped),
+    /// A thread has a new name, by `execve` if so.
+    Name {
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// The name.
+        name: Arc<str>,
+        /// All that was mapped is gone, and so are all other threads.
+        exec: bool,
+    },
+    /// A thread began, of a new process when `pid` is not `parent`.
+    Birth {
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// The process that began it.
+        parent: Pid,
+        /// And the thread.
+        by: Tid,
+    },
+    /// A thread ended.
+    Death {
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+    },
+    /// A process was looked at anew, because records were lost; `None`: it is gone.
+    Seen(Pid, Option<ProcessState>),
+    /// Kernel code came or went.
+    KernelCode(KernelCode),
+    /// So many records were lost.
+    Lost(u64),
+    /// Something befell the trace of this processor.
+    Trace(AuxFlags),
+}
+
+/// All processes at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct World {
+    /// By their ids.
+    pub processes: BTreeMap<Pid, ProcessState>,
+}
+
+impl World {
+    /// Brings the state on by a change at `time`. With `keep_dead`, a process that ends stays, marked as ended, until its
+    /// id is used again.
+    pub fn apply(&mut self, time: Nanos, change: &Change, keep_dead: bool) {
+        match change {
+            Change::Map(pid, mapped) => {
+                if let Some(process) = self.before(*pid, time) {
+                    process.map(mapped);
+                }
+            }
+            Change::Name { pid, tid, name, exec } => {
+                let Some(process) = self.before(*pid, time) else {
+                    return;
+                };
+                if *exec {
+                    process.mappings = Arc::default();
+                    process.threads.clear();
+                }
+                process.threads.insert(*tid, name.clone());
+            }
+            Change::Birth { pid, tid, parent, by } => self.birth(time, (*pid, *tid), (*parent, *by)),
+            Change::Death { pid, tid } => {
+                let Some(process) = self.before(*pid, time) else {
+                    return;
+                };
+                let name = process.threads.remove(tid);
+                if !process.threads.is_empty() {
+                    return;
+                }
+                if keep_dead {
+                    process.ended = Some(time);
+                    // The last thread stays, for its name.
+                    process.threads.extend(name.map(|name| (*tid, name)));
+                } else {
+                    self.processes.remove(pid);
+                }
+            }
+            Change::Seen(pid, Some(state)) => {
+                self.processes.insert(*pid, state.clone());
+            }
+            Change::Seen(pid, None) => {
+                if keep_dead {
+                    if let Some(process) = self.before(*pid, time) {
+                        process.ended.get_or_insert(time);
+                    }
+                } else if self.before(*pid, time).is_some() {
+                    self.processes.remove(pid);
+                }
+            }
+            Change::KernelCode(_) | Change::Lost(_) | Change::Trace(_) => {}
+        }
+    }
+
+    /// The process, made if it is not known; `None`, when it was looked at after `time`.
+    fn before(&mut self, pid: Pid, time: Nanos) -> Option<&mut ProcessState> {
+        let process = self.processes.entry(pid).or_default();
+        (time > process.as_of || process.as_of == Nanos(0)).then_some(process)
+    }
+
+    fn birth(&mut self, time: Nanos, (pid, tid): (Pid, Tid), (parent, by): (Pid, Tid)) {
+        let begetter = self.processes.get(&parent);
+        let name = begetter
+            .and_then(|parent| parent.threads.get(&by))
+            .cloned()
+            .unwrap_or_default();
+        if pid == parent {
+            if let Some(process) = self.before(pid, time) {
+                process.threads.entry(tid).or_insert(name);
+            }
+            return;
+        }
+        let known = self.processes.get(&pid);
+        if known.is_some_and(|known| time <= known.as_of && known.as_of != Nanos(0)) {
+            return;
+        }
+        let state = ProcessState {
+            parent: Some(parent),
+            threads: BTreeMap::from([(tid, name)]),
+            mappings: begetter.map(|parent| parent.mappings.clone()).unwrap_or_default(),
+            as_of: Nanos(0),
+            ended: None,
+        };
+        self.processes.insert(pid, state);
+    }
+}
+
+impl ProcessState {
+    /// Lays a mapping over what was there: the kernel tells of no `munmap`, but where something new lies nothing old does.
+    fn map(&mut self, mapped: &Mapped) {
+        let mappings = Arc::make_mut(&mut self.mappings);
+        let (start, end) = (mapped.start.0, mapped.start.0.saturating_add(mapped.size));
+        let overlaps = |old: &Mapped| old.start.0 < end && start < old.start.0.saturating_add(old.size);
+        if mappings.iter().any(overlaps) {
+            let old = std::mem::take(mappings);
+            for piece in old {
+                if overlaps(&piece) {
+                    mappings.extend(piece.without(start, end));
+                } else {
+                    mappings.push(piece);
+                }
+            }
+        }
+        mappings.push(mapped.clone());
+        if let Some(excess) = mappings.len().checked_sub(MAX_MAPPINGS) {
+            mappings.drain(..excess);
+        }
+    }
+}
+
+impl Mapped {
+    /// What is left of it outside of `start..end`.
+    fn without(&self, start: u64, end: u64) -> impl Iterator<Item = Self> {
+        let own_end = self.start.0.saturating_add(self.size);
+        let piece = |from: u64, to: u64| {
+            (from < to).then(|| Self {
+                start: Avma(from),
+                size: to - from,
+                offset: FileOffset(self.offset.0.wrapping_add(from - self.start.0)),
+                file: self.file.clone(),
+            })
+        };
+        let before = piece(self.start.0, start.min(own_end).max(self.start.0));
+        let after = piece(end.max(self.start.0).min(own_end), own_end);
+        [before, after].into_iter().flatten()
+    }
+}

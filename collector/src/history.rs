@@ -1,0 +1,209 @@
+//! The processors' traces as the daemon uses them: chosen by the configuration, frozen at a crash, put into bundles.
+
+use crate::config::{Config, Source, Trace};
+use crate::error::{Error, Result};
+use crate::hardware::{Filter, Freezer, Frozen, Hardware, HardwareOptions, Scope, Written};
+use backtrail_bundle::Writer;
+use backtrail_pt::Pid;
+use nix::poll::{PollFd, PollFlags, poll};
+use std::io::PipeReader;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What is recorded of all processors, if anything.
+#[derive(Debug)]
+pub struct History(Mutex<Hardware>);
+
+/// The longest that what processes do is left unread.
+const DRAIN_EVERY: u16 = 500; // milliseconds
+
+impl History {
+    /// Starts recording, where it is wanted and possible.
+    ///
+    /// # Errors
+    /// When the configuration insists on it and it is not possible.
+    pub fn start(config: &Config) -> Result<Option<Self>> {
+        let trace = &config.trace;
+        if trace.source == Source::None {
+            return Ok(None);
+        }
+        match options(trace).and_then(|options| Hardware::start(&options)) {
+            Ok(hardware) => {
+                let abilities = hardware.abilities();
+                tracing::info!("Intel PT is recorded, {} a processor", trace.ring);
+                if let Err(why) = abilities.pause_in_kernel {
+                    tracing::debug!("the kernel does not pause a crashing processor's trace itself: {why}");
+                }
+                Ok(Some(Self(Mutex::new(hardware))))
+            }
+            Err(error) if trace.source == Source::Hardware => Err(error),
+            Err(error) => {
+                tracing::info!("no history is recorded by hardware: {error}");
+                Ok(None)
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Hardware> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What freezes the traces.
+    #[must_use]
+    pub fn freezer(&self) -> Freezer {
+        self.lock().freezer()
+    }
+
+    /// What was counted, by name and meaning.
+    #[must_use]
+    pub fn gauges(&self) -> Vec<(&'static str, &'static str, f64)> {
+        let counters = self.lock().counters();
+        [
+            ("trace_cpus", "Processors that are traced.", counters.cpus_traced),
+            (
+                "trace_lost_records",
+                "Records about processes that were lost.",
+                counters.lost,
+            ),
+            (
+                "trace_truncated",
+                "Times that a trace was cut by the hardware.",
+                counters.truncated,
+            ),
+            (
+                "trace_busy",
+                "Times that somebody else had the PMU.",
+                counters.busy,
+            ),
+            ("trace_cpus_came", "Processors that came up.", counters.cpus_came),
+            (
+                "trace_cpus_went",
+                "Processors that went down.",
+                counters.cpus_went,
+            ),
+            (
+                "trace_freezes",
+                "Times that the traces were copied.",
+                counters.freezes,
+            ),
+            (
+                "trace_paused_by_kernel",
+                "Of these, pauses that the kernel made.",
+                counters.paused_by_kernel,
+            ),
+            (
+                "trace_resume_failures",
+                "Traces that did not go on.",
+                counters.resume_failures,
+            ),
+            (
+                "trace_sideband_bytes",
+                "Bytes of records about processes.",
+                counters.history_bytes,
+            ),
+        ]
+        .map(|(name, help, value)| (name, help, value as f64))
+        .to_vec()
+    }
+
+    /// Puts frozen traces into a bundle, for one process or for all that ran.
+    ///
+    /// # Errors
+    /// When the bundle cannot be written.
+    pub fn write(&self, frozen: &Frozen, pid: Option<Pid>, writer: &Writer) -> Result<Written> {
+        let mut hardware = self.lock();
+        hardware.drain();
+        let snapshot = hardware.collect(frozen, pid);
+        // Writing takes its time, and needs no more of the rings.
+        drop(hardware);
+        snapshot.write(writer)
+    }
+
+    /// Reads what processes do until the other end of `stop` is closed.
+    pub fn mind(&self, stop: &PipeReader) {
+        loop {
+            let waited: Vec<RawFd> = self.lock().descriptors().iter().map(AsRawFd::as_raw_fd).collect();
+            let mut waited: Vec<PollFd<'_>> = waited
+                .into_iter()
+                .map(|fd| {
+                    // SAFETY: rings are closed by `drain` alone, at a later line of this loop or, by
+                    // `write`, while this waits: then it waits for a closed descriptor, which poll(2)
+                    // tells, and nothing is read from it.
+                    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+                    PollFd::new(fd, PollFlags::POLLIN)
+                })
+                .collect();
+            waited.push(PollFd::new(stop.as_fd(), PollFlags::POLLIN));
+            let _ = poll(&mut waited, DRAIN_EVERY);
+            if waited.last().and_then(PollFd::any).unwrap_or(false) {
+                return;
+            }
+            self.lock().drain();
+        }
+    }
+}
+
+/// The hardware source's options as the configuration has them.
+fn options(trace: &Trace) -> Result<HardwareOptions> {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    Ok(HardwareOptions {
+        kernel: trace.kernel,
+        scope: match &trace.cgroup {
+            Some(cgroup) => Scope::Cgroup(cgroup.clone()),
+            None if trace.pids.is_empty() => Scope::System,
+            None => Scope::Processes(trace.pids.iter().copied().map(Pid).collect()),
+        },
+        filters: trace
+            .filters
+            .iter()
+            .map(|text| filter(text))
+            .collect::<Result<_>>()?,
+        psb_period: trace.psb_period,
+        mtc_period: trace.mtc_period,
+        cyc_threshold: trace.cyc_threshold,
+        compress_returns: trace.compress_returns,
+        ring: size(trace.ring.0),
+        history: size(trace.sideband.0),
+        ..HardwareOptions::default()
+    })
+}
+
+/// `START/SIZE@FILE`, or `START/SIZE` of the kernel.
+pub(crate) fn filter(text: &str) -> Result<Filter> {
+    let wrong = || {
+        Error::Unable(format!(
+            "{text:?} is no address filter: write for example \"0x1000/0x200@/usr/bin/server\", an offset and a size"
+        ))
+    };
+    let (range, file) = match text.split_once('@') {
+        Some((range, file)) if file.starts_with('/') => (range, Some(file.into())),
+        Some(_) => return Err(wrong()),
+        None => (text, None),
+    };
+    let number = |text: &str| match text.trim().strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.trim().parse().ok(),
+    };
+    let (start, size) = range.split_once('/').ok_or_else(wrong)?;
+    Ok(Filter {
+        file,
+        start: number(start).ok_or_else(wrong)?,
+        size: number(size).filter(|size| *size != 0).ok_or_else(wrong)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_read_or_refused() {
+        let found = filter("0x1000/512@/usr/bin/a b").unwrap();
+        assert_eq!((found.start, found.size), (0x1000, 512));
+        assert_eq!(found.file, Some("/usr/bin/a b".into()));
+        assert_eq!(filter("0xffffffff81000000/0x10").unwrap().file, None);
+        for text in ["", "1", "1/0", "x/1@/a", "1/2@a"] {
+            assert!(filter(text).is_err(), "{text}");
+        }
+    }
+}

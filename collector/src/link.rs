@@ -1,0 +1,33 @@
+//! Links that open a crash of the spool in VS Code (docs/vscode.md).
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// The origin that stands for the spool of the machine where the link is opened.
+const SPOOL: &str = "spool";
+
+/// The link to a crash, by its id.
+#[must_use]
+pub fn to(id: &str) -> String {
+    let payload = serde_json::json!({ "v": 1, "origin": SPOOL, "crash": id });
+    format!(
+        "vscode://backtrail.backtrail/open?j={}",
+        URL_SAFE_NO_PAD.encode(payload.to_string())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_says_which_crash_and_nothing_of_this_machine() {
+        let link = to("000007-worker-42");
+        let payload = link.split_once("?j=").unwrap().1;
+        let json = URL_SAFE_NO_PAD.decode(payload).unwrap();
+        assert_eq!(
+            String::from_utf8(json).unwrap(),
+            r#"{"crash":"000007-worker-42","origin":"spool","v":1}"#
+        );
+    }
+}

@@ -1,0 +1,321 @@
+//! `core_pattern` (core(5)): ours while the daemon lives, and what stood there before once it does not.
+//!
+//! What stood there is on disk before it is replaced, so that whoever comes next can put it back, however the
+//! daemon ended: the daemon itself, its [`guard`](crate::guard), the next start, or `backtrail collect --restore`.
+
+mod specifiers;
+
+pub use specifiers::{Specifiers, expand};
+
+use crate::error::{Error, Result};
+use crate::runtime::Runtime;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The kernel's files.
+#[derive(Clone, Debug)]
+pub struct Sysctl {
+    pattern: PathBuf,
+    limit: PathBuf,
+}
+
+impl Default for Sysctl {
+    fn default() -> Self {
+        Self::at(Path::new("/proc/sys/kernel"))
+    }
+}
+
+/// What stood there before, and what we put there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// `core_pattern` before.
+    pub previous: String,
+    /// `core_pipe_limit` before.
+    pub previous_limit: u32,
+    /// `core_pattern` as we set it.
+    pub ours: String,
+    /// Whether a core goes on to where it went before.
+    pub chain: bool,
+    /// How long a process may be kept, in milliseconds.
+    pub hold_limit: u64,
+    /// The daemon: nobody would answer for its own crash.
+    pub daemon: u32,
+}
+
+/// The longest pattern (`CORENAME_MAX_SIZE` in the kernel, with the final zero).
+const MAX_PATTERN: usize = 127;
+/// Handlers that wait at once, at most: what crashes beyond is not held.
+const PIPE_LIMIT: u32 = 256;
+/// The handler's command, by which one of ours is known.
+pub(crate) const HANDLER: &str = "core-handler";
+/// What the handler is told; [`crate::handler`] reads it.
+pub(crate) const HANDLER_ARGUMENTS: &str = "%P %p %I %i %u %g %d %s %t %c %e";
+
+impl Sysctl {
+    /// In another directory, for tests.
+    #[must_use]
+    pub fn at(directory: &Path) -> Self {
+        Self {
+            pattern: directory.join("core_pattern"),
+            limit: directory.join("core_pipe_limit"),
+        }
+    }
+
+    /// What stands in `core_pattern`.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn pattern(&self) -> Result<String> {
+        let text = fs::read_to_string(&self.pattern).map_err(Error::file("read", &self.pattern))?;
+        Ok(text.trim_end_matches('\n').to_owned())
+    }
+
+    fn limit(&self) -> u32 {
+        let text = fs::read_to_string(&self.limit).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    }
+
+    fn set(&self, pattern: &str, limit: u32) -> Result<()> {
+        // The limit first: a handler without it would not hold the process.
+        let write = |path: &Path, text: String| fs::write(path, text).map_err(Error::file("write", path));
+        write(&self.limit, limit.to_string())?;
+        write(&self.pattern, pattern.to_owned())
+    }
+
+    /// Has the kernel start our handler at each crash.
+    ///
+    /// # Errors
+    /// When another daemon has done so, the pattern would be too long, or it cannot be written.
+    pub fn install(&self, runtime: &Runtime, chain: bool, hold_limit: std::time::Duration) -> Result<Saved> {
+        let handler = runtime.handler();
+        self.install_as(
+            runtime,
+            format!("|{} {HANDLER} {HANDLER_ARGUMENTS}", handler.display()),
+            chain,
+            hold_limit,
+        )
+    }
+
+    /// Has the kernel connect to our socket at each crash (Linux 6.17).
+    ///
+    /// # Errors
+    /// As [`Self::install`]; and where the kernel knows no such thing.
+    pub fn install_socket(&self, runtime: &Runtime, hold_limit: std::time::Duration) -> Result<Saved> {
+        let socket = runtime.core_socket();
+        self.install_as(runtime, format!("@@{}", socket.display()), false, hold_limit)
+    }
+
+    fn install_as(
+        &self,
+        runtime: &Runtime,
+        ours: String,
+        chain: bool,
+        hold_limit: std::time::Duration,
+    ) -> Result<Saved> {
+        self.restore(runtime, None)?;
+        self.restore_abandoned(runtime)?;
+        if ours.len() > MAX_PATTERN {
+            return Err(Error::Unable(format!(
+                "the runtime directory {} has too long a name for core_pattern; set `runtime` to a shorter one",
+                runtime.path().display()
+            )));
+        }
+        let saved = Saved {
+            previous: self.pattern()?,
+            previous_limit: self.limit(),
+            ours,
+            chain,
+            hold_limit: u64::try_from(hold_limit.as_millis()).unwrap_or(u64::MAX),
+            daemon: std::process::id(),
+        };
+        saved.keep(&runtime.saved_pattern())?;
+        let done = self.set(&saved.ours, PIPE_LIMIT);
+        if done.is_err() || self.pattern()? != saved.ours {
+            self.restore(runtime, None)?;
+            done?;
+            return Err(Error::Unable(
+                "the kernel did not take our core_pattern; is it locked down?".to_owned(),
+            ));
+        }
+        Ok(saved)
+    }
+
+    /// Puts back what stood there before, if what stands there is ours; what somebody else has put there since
+    /// stays. Says whether there was anything of ours. `kept` is what one remembers of it, should the file be gone.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn restore(&self, runtime: &Runtime, kept: Option<&Saved>) -> Result<bool> {
+        let path = runtime.saved_pattern();
+        let Some(saved) = Saved::read(&path).or_else(|| kept.cloned()) else {
+            return Ok(false);
+        };
+        let ours = self.pattern()? == saved.ours;
+        if ours {
+            self.set(&saved.previous, saved.previous_limit)?;
+        }
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::file("remove", &path)(error))
+            }
+            _ => Ok(ours),
+        }
+    }
+
+    /// The runtime directory of a daemon whose pattern stands there, ours or another one's.
+    #[must_use]
+    pub fn installed_by(&self) -> Option<Runtime> {
+        let pattern = self.pattern().ok()?;
+        let path = match pattern.strip_prefix("@@") {
+            Some(socket) => Path::new(socket),
+            None => {
+                let (program, rest) = pattern.strip_prefix('|')?.split_once(' ')?;
+                rest.starts_with(HANDLER).then_some(Path::new(program))?
+            }
+        };
+        let named = ["handler", "core.socket"]
+            .iter()
+            .any(|name| path.file_name().is_some_and(|file| file == *name));
+        named.then(|| path.parent().map(Runtime::new)).flatten()
+    }
+
+    /// What another daemon left that was killed: put back, with its runtime directory's help.
+    fn restore_abandoned(&self, runtime: &Runtime) -> Result<()> {
+        let Some(other) = self.installed_by() else {
+            return Ok(());
+        };
+        if other != *runtime && other.is_occupied() {
+            return Err(Error::Running {
+                pid: "unknown".to_owned(),
+                runtime: other.path().to_owned(),
+            });
+        }
+        if !self.restore(&other, None)? {
+            // Nobody knows what it was: the kernel's own default is the least surprise.
+            tracing::warn!(
+                "core_pattern was left by a collector that is gone; what stood there before is not known"
+            );
+            self.set("core", 0)?;
+        }
+        Ok(())
+    }
+}
+
+impl Saved {
+    /// What a file of it says, if it is there and whole.
+    #[must_use]
+    pub fn read(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(path).ok()?).ok()
+    }
+
+    /// Whole or not at all.
+    fn keep(&self, path: &Path) -> Result<()> {
+        let new = path.with_extension("new");
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&new, path)
+        };
+        write().map_err(Error::file("write", path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    struct Place {
+        _directory: tempfile::TempDir,
+        sysctl: Sysctl,
+        runtime: Runtime,
+        directory: PathBuf,
+    }
+
+    fn place(pattern: &str) -> Place {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path().to_owned();
+        fs::write(at.join("core_pattern"), format!("{pattern}\n")).unwrap();
+        fs::write(at.join("core_pipe_limit"), "0\n").unwrap();
+        fs::create_dir(at.join("run")).unwrap();
+        Place {
+            sysctl: Sysctl::at(&at),
+            // Short enough wherever the test runs.
+            runtime: Runtime::new(at.join("run")),
+            directory: at,
+            _directory: directory,
+        }
+    }
+
+    fn install(place: &Place) -> Result<Saved> {
+        place
+            .sysctl
+            .install(&place.runtime, true, Duration::from_secs(30))
+    }
+
+    #[test]
+    fn what_stood_there_comes_back() {
+        let place = place("|/usr/lib/systemd/systemd-coredump %P %u");
+        let saved = install(&place).unwrap();
+        assert!(saved.ours.starts_with('|') && saved.ours.contains(" core-handler %P "));
+        assert_eq!(place.sysctl.pattern().unwrap(), saved.ours);
+        assert_eq!(place.sysctl.limit(), PIPE_LIMIT);
+        assert_eq!(place.sysctl.installed_by(), Some(place.runtime.clone()));
+        assert!(place.sysctl.restore(&place.runtime, None).unwrap());
+        assert_eq!(place.sysctl.pattern().unwrap(), saved.previous);
+        assert_eq!(place.sysctl.limit(), 0);
+        assert!(!place.sysctl.restore(&place.runtime, None).unwrap(), "once");
+    }
+
+    #[test]
+    fn a_killed_daemon_s_pattern_is_no_previous_one() {
+        let place = place("core");
+        install(&place).unwrap();
+        // The daemon was killed, and starts again.
+        let again = install(&place).unwrap();
+        assert_eq!(again.previous, "core");
+        // Another one, in another directory.
+        let other = Runtime::new(place.directory.join("other"));
+        fs::create_dir(other.path()).unwrap();
+        let third = place
+            .sysctl
+            .install(&other, true, Duration::from_secs(1))
+            .unwrap();
+        assert_eq!(third.previous, "core");
+        assert!(!place.runtime.saved_pattern().exists());
+    }
+
+    #[test]
+    fn a_running_daemon_s_pattern_stays() {
+        let place = place("core");
+        let _tenancy = place.runtime.occupy().unwrap();
+        let saved = install(&place).unwrap();
+        let other = Runtime::new(place.directory.join("other"));
+        fs::create_dir(other.path()).unwrap();
+        let refused = place.sysctl.install(&other, true, Duration::from_secs(1));
+        assert!(matches!(refused, Err(Error::Running { .. })), "{refused:?}");
+        assert_eq!(place.sysctl.pattern().unwrap(), saved.ours);
+    }
+
+    #[test]
+    fn a_runtime_directory_that_was_swept_away_is_no_loss() {
+        let place = place("core.%p");
+        let saved = install(&place).unwrap();
+        fs::remove_dir_all(place.runtime.path()).unwrap();
+        assert!(place.sysctl.restore(&place.runtime, Some(&saved)).unwrap());
+        assert_eq!(place.sysctl.pattern().unwrap(), "core.%p");
+    }
+
+    #[test]
+    fn what_somebody_else_put_there_stays() {
+        let place = place("core");
+        install(&place).unwrap();
+        fs::write(place.directory.join("core_pattern"), "|/bin/theirs\n").unwrap();
+        assert!(!place.sysctl.restore(&place.runtime, None).unwrap());
+        assert_eq!(place.sysctl.pattern().unwrap(), "|/bin/theirs");
+    }
+}

@@ -1,0 +1,39 @@
+//! What can go wrong with the probe.
+
+use super::{AttachKind, Place};
+use std::path::PathBuf;
+
+/// Why there is no probe, or why what was asked of one cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No kind of attachment worked; each with its reason.
+    #[error("the crash probe cannot be attached: {}", listed(.0))]
+    Refused(Vec<(AttachKind, String)>),
+    /// The text names no kind of attachment.
+    #[error("'{0}' is no way of attaching the crash probe; the ways are {ways}", ways = AttachKind::names())]
+    UnknownKind(String),
+    /// A trigger on a function could not be attached.
+    #[error("a trigger on {place} of {} cannot be attached: {reason}", path.display())]
+    Function {
+        /// The binary.
+        path: PathBuf,
+        /// The function.
+        place: Place,
+        /// What stood in the way.
+        reason: String,
+    },
+    /// A signal that does not kill by default, or no signal at all.
+    #[error("signal {0} does not kill a process by default: leave it out")]
+    Harmless(i32),
+}
+
+/// Of this module.
+pub type Result<T> = std::result::Result<T, Error>;
+
+fn listed(refused: &[(AttachKind, String)]) -> String {
+    let listed: Vec<String> = refused
+        .iter()
+        .map(|(kind, reason)| format!("{kind}: {reason}"))
+        .collect();
+    listed.join("; ")
+}

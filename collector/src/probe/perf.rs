@@ -1,0 +1,373 @@
+//! The kind without eBPF: a perf event on the tracepoint `signal_deliver`, one a processor.
+//!
+//! Layout of a sample: `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`; of the registers in it,
+//! `arch/x86/include/uapi/asm/perf_regs.h`; of the tracepoint, `events/signal/signal_deliver/format` in tracefs.
+
+use super::ring::Ring;
+use super::{CrashSeen, Frame, MAX_STACK, ProbeOptions, SignalSet, Source, Told, tracefs};
+use backtrail_bundle::core::{Registers, SigInfo};
+use backtrail_pt::{Avma, Cpu, Pid, Tid};
+use perf_event_open_sys as perf;
+use perf_event_open_sys::bindings as sys;
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+
+/// General registers and `ip`, `flags`, `cs`, `ss`: all but `ds`, `es`, `fs`, `gs`, which x86-64 refuses.
+const REGISTER_MASK: u64 = 0x00ff_0fff;
+/// `PERF_SAMPLE_REGS_ABI_NONE`: there are no registers.
+const ABI_NONE: u64 = 0;
+/// Addresses from here up are marks between the parts of a call chain (`PERF_CONTEXT_MAX`).
+const CONTEXT_MARKS: u64 = -4095_i64 as u64;
+
+/// The perf events and their rings.
+pub(super) struct PerfSource {
+    rings: Vec<(Ring, OwnedFd)>,
+    only: Option<Pid>,
+    spared: Vec<Pid>,
+    told_of: ToldOf,
+}
+
+/// Processes that were told of lately: several threads may crash before the first has killed the others.
+#[derive(Default)]
+struct ToldOf(VecDeque<(Pid, u64)>);
+
+impl ToldOf {
+    /// A dying process delivers its last signals within so many nanoseconds; its id does not come again so soon.
+    const WHILE: u64 = 1_000_000_000;
+    const MOST: usize = 1024;
+
+    /// Whether the process was not told of before.
+    fn is_new(&mut self, pid: Pid, at: u64) -> bool {
+        let known = self
+            .0
+            .iter()
+            .any(|(known, then)| *known == pid && at.abs_diff(*then) < Self::WHILE);
+        if !known {
+            self.0.truncate(Self::MOST - 1);
+            self.0.push_front((pid, at));
+        }
+        !known
+    }
+}
+
+impl PerfSource {
+    pub(super) fn attach(options: &ProbeOptions) -> Result<Self, String> {
+        let id = tracefs::id("signal", "signal_deliver")?;
+        let filter = CString::new(filter(options.signals)).map_err(|error| error.to_string())?;
+        let cpus = tracefs::online();
+        if cpus.is_empty() {
+            return Err("the processors cannot be told (/sys/devices/system/cpu/online)".to_owned());
+        }
+        let stack = options.stack.min(MAX_STACK).next_multiple_of(8) as u32;
+        // Each ring has room for some samples with a whole stack.
+        let size = (options.ring as usize / cpus.len()).max(8 * MAX_STACK);
+        let failed = |what: &str| format!("the kernel does not {what}: {}", io::Error::last_os_error());
+        let mut rings = Vec::new();
+        for cpu in cpus {
+            let event = tracefs::open(&mut attributes(id, stack), cpu)
+                .map_err(|error| format!("the kernel does not open the event: {error}"))?;
+            // SAFETY: the filter is a string of C that outlives the call, which only reads it.
+            if unsafe { perf::ioctls::SET_FILTER(event.as_raw_fd(), filter.as_ptr().cast_mut()) } < 0 {
+                return Err(failed("take the event's filter"));
+            }
+            let ring = Ring::map(event.as_fd(), size)
+                .map_err(|error| format!("the kernel does not map the event's ring: {error}"))?;
+            rings.push((ring, event));
+        }
+        for (_, event) in &rings {
+            // SAFETY: the descriptor is open.
+            if unsafe { perf::ioctls::ENABLE(event.as_raw_fd(), 0) } < 0 {
+                return Err(failed("enable the event"));
+            }
+        }
+        Ok(Self {
+            rings,
+            only: options.only,
+            spared: options.spared.clone(),
+            told_of: ToldOf::default(),
+        })
+    }
+}
+
+fn attributes(id: u64, stack: u32) -> sys::perf_event_attr {
+    let mut sample_type = sys::PERF_SAMPLE_TID
+        | sys::PERF_SAMPLE_TIME
+        | sys::PERF_SAMPLE_CPU
+        | sys::PERF_SAMPLE_CALLCHAIN
+        | sys::PERF_SAMPLE_RAW
+        | sys::PERF_SAMPLE_REGS_USER;
+    if stack > 0 {
+        sample_type |= sys::PERF_SAMPLE_STACK_USER;
+    }
+    let mut attributes = sys::perf_event_attr {
+        type_: sys::PERF_TYPE_TRACEPOINT,
+        config: id,
+        sample_type: sample_type.into(),
+        read_format: sys::PERF_FORMAT_LOST.into(),
+        sample_regs_user: REGISTER_MASK,
+        sample_stack_user: stack,
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Default::default()
+    };
+    attributes.__bindgen_anon_1.sample_period = 1;
+    attributes.__bindgen_anon_2.wakeup_events = 1;
+    attributes.set_disabled(1);
+    attributes.set_use_clockid(1);
+    attributes.set_exclude_callchain_kernel(1);
+    attributes
+}
+
+/// What the kernel passes on: these signals, where nobody handles them.
+fn filter(signals: SignalSet) -> String {
+    let signals: Vec<String> = signals.iter().map(|signal| format!("sig == {signal}")).collect();
+    format!("sa_handler == 0 && ({})", signals.join(" || "))
+}
+
+impl Source for PerfSource {
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.rings.iter().map(|(_, event)| event.as_fd()).collect()
+    }
+
+    fn drain(&mut self, each: &mut dyn FnMut(CrashSeen)) {
+        let Self {
+            rings,
+            only,
+            spared,
+            told_of,
+        } = self;
+        for (ring, _) in rings {
+            ring.drain(&mut |kind, record| {
+                let seen = (kind == sys::PERF_RECORD_SAMPLE)
+                    .then(|| sample(record))
+                    .flatten();
+                if let Some(seen) = seen
+                    && only.is_none_or(|only| only == seen.pid)
+                    && !spared.contains(&seen.pid)
+                    && told_of.is_new(seen.pid, seen.at)
+                {
+                    each(seen);
+                }
+            });
+        }
+    }
+
+    fn lost(&self) -> u64 {
+        self.rings.iter().map(|(_, event)| lost_of(event.as_fd())).sum()
+    }
+}
+
+/// How many samples an event had no room for (`PERF_FORMAT_LOST`: the count, then the losses). The records of type
+/// `PERF_RECORD_LOST` would tell of them only with the next sample that fits.
+fn lost_of(event: BorrowedFd<'_>) -> u64 {
+    let mut words = [0_u64; 2];
+    let size = size_of_val(&words);
+    // SAFETY: the buffer has the size given and lives through the call.
+    let read = unsafe { libc::read(event.as_raw_fd(), words.as_mut_ptr().cast(), size) };
+    if usize::try_from(read) == Ok(size) {
+        words[1]
+    } else {
+        0
+    }
+}
+
+/// Takes fields off the front.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.bytes(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
+    }
+}
+
+/// Reads a sample with the fields that `attributes` asks for; `None`: it is cut short.
+fn sample(record: &[u8]) -> Option<CrashSeen> {
+    let mut fields = Fields(record);
+    let (pid, tid) = (Pid(fields.u32()?), Tid(fields.u32()?));
+    let at = fields.u64()?;
+    let (cpu, _) = (Cpu(fields.u32()?), fields.u32()?);
+    let depth = usize::try_from(fields.u64()?).ok()?;
+    let chain = fields.bytes(depth.checked_mul(8)?)?;
+    let raw_len = fields.u32()? as usize;
+    let (siginfo, siginfo_told) = siginfo(fields.bytes(raw_len)?)?;
+    let registers = registers(&mut fields)?;
+    let stack = stack(&mut fields).unwrap_or_default();
+    let address = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?));
+    let frames = chain
+        .chunks_exact(8)
+        .filter_map(address)
+        .filter(|address| *address < CONTEXT_MARKS)
+        .map(|address| Frame::At(Avma(address)))
+        .collect();
+    Some(CrashSeen {
+        at,
+        at_boot: None,
+        cpu,
+        pid,
+        tid,
+        inner_pid: None,
+        inner_tid: None,
+        pid_namespace: None,
+        mount_namespace: None,
+        cgroup: None,
+        started: None,
+        comm: String::new(),
+        siginfo,
+        siginfo_told,
+        registers,
+        bases_told: false,
+        frames,
+        stack_at: Avma(registers.rsp),
+        stack: stack.to_vec(),
+    })
+}
+
+/// The tracepoint's own fields: common 8, then `int sig, errno, code`.
+fn siginfo(raw: &[u8]) -> Option<(SigInfo, Told)> {
+    let mut bytes = [0; SigInfo::SIZE];
+    bytes[..12].copy_from_slice(raw.get(8..20)?);
+    Some((SigInfo(bytes), Told::Code))
+}
+
+/// The registers in the order of `enum perf_event_x86_regs`.
+fn registers(fields: &mut Fields<'_>) -> Option<Registers> {
+    let mut registers = Registers::default();
+    if fields.u64()? == ABI_NONE {
+        return Some(registers);
+    }
+    let Registers {
+        r15,
+        r14,
+        r13,
+        r12,
+        rbp,
+        rbx,
+        r11,
+        r10,
+        r9,
+        r8,
+        rax,
+        rcx,
+        rdx,
+        rsi,
+        rdi,
+        rip,
+        cs,
+        rflags,
+        rsp,
+        ss,
+        ..
+    } = &mut registers;
+    for register in [
+        rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, rip, rflags, cs, ss, r8, r9, r10, r11, r12, r13, r14, r15,
+    ] {
+        *register = fields.u64()?;
+    }
+    Some(registers)
+}
+
+/// The stack: its size, its bytes, and how many of them are true.
+fn stack<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
+    let size = usize::try_from(fields.u64()?).ok()?;
+    let bytes = fields.bytes(size)?;
+    let true_size = if size == 0 {
+        0
+    } else {
+        usize::try_from(fields.u64()?).ok()?
+    };
+    bytes.get(..true_size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sample as the kernel lays it out.
+    fn made() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend([7_u32, 8].map(u32::to_le_bytes).concat());
+        bytes.extend(99_u64.to_le_bytes());
+        bytes.extend([1_u32, 0].map(u32::to_le_bytes).concat());
+        bytes.extend(
+            [3, -512_i64 as u64, 0x1000, 0x2000]
+                .map(u64::to_le_bytes)
+                .concat(),
+        );
+        let raw = [
+            &[0; 8][..],
+            &[11_i32, 0, 1, 0].map(i32::to_le_bytes).concat(),
+            &[0; 20],
+        ]
+        .concat();
+        bytes.extend((raw.len() as u32).to_le_bytes());
+        bytes.extend(&raw);
+        bytes.extend(2_u64.to_le_bytes());
+        bytes.extend((0..20_u64).flat_map(|index| (index + 100).to_le_bytes()));
+        bytes.extend(16_u64.to_le_bytes());
+        bytes.extend(*b"sixteen bytes!!!");
+        bytes.extend(8_u64.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_sample_is_read_as_the_kernel_writes_it() {
+        let seen = sample(&made()).unwrap();
+        assert_eq!(
+            (seen.pid, seen.tid, seen.at, seen.cpu),
+            (Pid(7), Tid(8), 99, Cpu(1))
+        );
+        assert_eq!(seen.frames, [Frame::At(Avma(0x1000)), Frame::At(Avma(0x2000))]);
+        assert_eq!((seen.siginfo.signal(), seen.siginfo.code()), (11, 1));
+        assert_eq!(
+            (seen.siginfo.address(), seen.fault_address()),
+            (Some(Avma(0)), None)
+        );
+        assert_eq!(
+            (seen.registers.rax, seen.registers.rip, seen.registers.r15),
+            (100, 108, 119)
+        );
+        assert_eq!(
+            (seen.stack_at, seen.stack.as_slice()),
+            (Avma(107), &b"sixteen "[..])
+        );
+        assert_eq!((seen.inner_pid, seen.comm.as_str()), (None, ""));
+    }
+
+    #[test]
+    fn a_sample_without_its_registers_is_none() {
+        let bytes = made();
+        let registers_end = bytes.len() - 32;
+        assert!((0..registers_end).all(|end| sample(&bytes[..end]).is_none()));
+        assert!(sample(&bytes[..registers_end]).unwrap().stack.is_empty());
+    }
+
+    #[test]
+    fn a_process_is_told_of_once_until_its_id_comes_again() {
+        let mut told_of = ToldOf::default();
+        assert!(told_of.is_new(Pid(5), 100));
+        assert!(!told_of.is_new(Pid(5), 90), "another processor's ring");
+        assert!(told_of.is_new(Pid(6), 100));
+        assert!(told_of.is_new(Pid(5), 100 + ToldOf::WHILE));
+        for pid in 0..2 * ToldOf::MOST as u32 {
+            told_of.is_new(Pid(pid), 0);
+        }
+        assert_eq!(told_of.0.len(), ToldOf::MOST);
+    }
+
+    #[test]
+    fn the_filter_names_every_signal() {
+        let set = SignalSet::new(&[6, 11]).unwrap();
+        assert_eq!(filter(set), "sa_handler == 0 && (sig == 6 || sig == 11)");
+    }
+}

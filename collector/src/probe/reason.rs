@@ -1,0 +1,56 @@
+//! The errors of `aya`, and of the kernel through it, told in one line.
+
+use aya::programs::ProgramError;
+
+/// Why a program is not loaded or not attached, in one line.
+pub(super) fn why(error: &ProgramError) -> String {
+    match error {
+        // The verifier's log is long, and its last lines are the ones that say something.
+        ProgramError::LoadError {
+            io_error,
+            verifier_log,
+        } => {
+            let log = verifier_log.to_string();
+            let mut lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+            lines.drain(..lines.len().saturating_sub(3));
+            let said = lines.join(" / ");
+            let said = if said.is_empty() {
+                said
+            } else {
+                format!(": {said}")
+            };
+            format!("the kernel does not load it: {io_error}{said}")
+        }
+        error => reason(error),
+    }
+}
+
+/// The causes of an error in one line, each said once.
+pub(super) fn reason(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        source = error.source();
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_says_each_cause_once() {
+        let inner = std::io::Error::from_raw_os_error(libc::EPERM);
+        let text = inner.to_string();
+        let error = ProgramError::SyscallError(aya::sys::SyscallError {
+            call: "bpf_raw_tracepoint_open",
+            io_error: inner,
+        });
+        assert_eq!(reason(&error).matches(&text).count(), 1, "{}", reason(&error));
+    }
+}

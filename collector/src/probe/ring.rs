@@ -1,0 +1,171 @@
+//! The ring of a perf event, mapped: what the kernel writes is read here.
+//!
+//! Layout and order of accesses: `struct perf_event_mmap_page` in `include/uapi/linux/perf_event.h`.
+
+use perf_event_open_sys::bindings::perf_event_mmap_page;
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A page, which the ring is a multiple of.
+const PAGE: usize = 4096;
+/// `struct perf_event_header`: type u32, misc u16, size u16.
+const HEADER: usize = 8;
+
+/// A mapped ring: its first page tells how far the kernel has written and we have read.
+pub(super) struct Ring {
+    page: NonNull<perf_event_mmap_page>,
+    data_size: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and may be used by any thread.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Maps the ring of `event` with at least `size` bytes of data.
+    pub(super) fn map(event: BorrowedFd<'_>, size: usize) -> io::Result<Self> {
+        let data_size = size.clamp(PAGE, 1 << 30).next_power_of_two();
+        // SAFETY: a new mapping, wherever the kernel wants it.
+        let page = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                PAGE + data_size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                event.as_raw_fd(),
+                0,
+            )
+        };
+        if page == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let page = NonNull::new(page.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
+        Ok(Self { page, data_size })
+    }
+
+    /// Gives each record that waits: its type and what follows its header. Never blocks.
+    pub(super) fn drain(&mut self, each: &mut dyn FnMut(u32, &[u8])) {
+        // SAFETY: the first page of the mapping, which lives as long as `self`. The kernel writes this word: it is
+        // read atomically, and what it stands for before what comes after (acquire).
+        let head = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_head) };
+        // SAFETY: the same; this word only we write.
+        let tail = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_tail) };
+        let end = head.load(Ordering::Acquire);
+        let mut at = tail.load(Ordering::Relaxed);
+        let mut record = Vec::new();
+        while end.wrapping_sub(at) >= HEADER as u64 {
+            let mut header = [0; HEADER];
+            self.copy(at, &mut header);
+            let [k0, k1, k2, k3, _, _, s0, s1] = header;
+            let size = usize::from(u16::from_le_bytes([s0, s1]));
+            if size < HEADER || size as u64 > end.wrapping_sub(at) {
+                // Not what a kernel writes: there is no next record to find.
+                at = end;
+                break;
+            }
+            record.resize(size - HEADER, 0);
+            self.copy(at.wrapping_add(HEADER as u64), &mut record);
+            at = at.wrapping_add(size as u64);
+            // What was copied may be written over from here on (release).
+            tail.store(at, Ordering::Release);
+            each(u32::from_le_bytes([k0, k1, k2, k3]), &record);
+        }
+        tail.store(at, Ordering::Release);
+    }
+
+    /// Copies from a position of the ring, around its end.
+    fn copy(&self, position: u64, to: &mut [u8]) {
+        let from = (position % self.data_size as u64) as usize;
+        let first = to.len().min(self.data_size - from);
+        let rest = (to.len() - first).min(self.data_size);
+        // SAFETY: both pieces lie within the data pages, that follow the first page: `from + first` and `rest` are at
+        // most `data_size`. The kernel does not write between tail and head, where they are.
+        unsafe {
+            let data = self.page.as_ptr().cast::<u8>().add(PAGE);
+            ptr::copy_nonoverlapping(data.add(from), to.as_mut_ptr(), first);
+            ptr::copy_nonoverlapping(data, to.as_mut_ptr().add(first), rest);
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that `map` made; nobody uses it any more.
+        unsafe { libc::munmap(self.page.as_ptr().cast(), PAGE + self.data_size) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ring in anonymous memory, as if a kernel had written it.
+    fn made(data_size: usize) -> Ring {
+        // SAFETY: a new anonymous mapping.
+        let page = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                PAGE + data_size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(page, libc::MAP_FAILED);
+        Ring {
+            page: NonNull::new(page.cast()).unwrap(),
+            data_size,
+        }
+    }
+
+    fn write(ring: &mut Ring, at: u64, bytes: &[u8]) {
+        for (index, byte) in bytes.iter().enumerate() {
+            let position = ((at + index as u64) % ring.data_size as u64) as usize;
+            // SAFETY: within the data pages.
+            unsafe { *ring.page.as_ptr().cast::<u8>().add(PAGE + position) = *byte };
+        }
+        // SAFETY: the first page of the mapping.
+        unsafe { (*ring.page.as_ptr()).data_head = at + bytes.len() as u64 };
+    }
+
+    fn record(kind: u32, contents: &[u8]) -> Vec<u8> {
+        let size = (HEADER + contents.len()) as u16;
+        [&kind.to_le_bytes()[..], &[0, 0], &size.to_le_bytes(), contents].concat()
+    }
+
+    #[test]
+    fn records_come_whole_around_the_end() {
+        let mut ring = made(PAGE);
+        let mut at = 0;
+        for round in 0..600_u32 {
+            let contents: Vec<u8> = (0..round as usize % 40)
+                .map(|index| index as u8 ^ round as u8)
+                .collect();
+            let bytes = record(round, &contents);
+            write(&mut ring, at, &bytes);
+            at += bytes.len() as u64;
+            let mut found = Vec::new();
+            ring.drain(&mut |kind, contents| found.push((kind, contents.to_vec())));
+            assert_eq!(found, [(round, contents)]);
+        }
+        assert!(at > 2 * PAGE as u64);
+        ring.drain(&mut |_, _| panic!("nothing waits"));
+    }
+
+    #[test]
+    fn an_impossible_size_ends_the_reading() {
+        let mut ring = made(PAGE);
+        write(&mut ring, 0, &[1, 0, 0, 0, 0, 0, 4, 0, 9, 9, 9, 9, 9, 9, 9, 9]);
+        ring.drain(&mut |_, _| panic!("no record"));
+        let bytes = record(7, b"after");
+        write(&mut ring, 16, &bytes);
+        let mut found = 0;
+        ring.drain(&mut |kind, contents| {
+            assert_eq!((kind, contents), (7, &b"after"[..]));
+            found += 1;
+        });
+        assert_eq!(found, 1);
+    }
+}

@@ -1,0 +1,240 @@
+//! A crash as the probe saw it.
+
+use backtrail_bpf::{CrashEvent, SIGINFO_WORDS, StackFrame, told};
+use backtrail_bundle::core::{Registers, SigInfo};
+use backtrail_pt::{Avma, BuildId, Cpu, FileOffset, Pid, Tid};
+
+/// A process that a signal kills, at the moment at which it is delivered.
+///
+/// Ids are those of the first pid namespace; for the perf tracepoint, of that in which the probe was attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrashSeen {
+    /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+    pub at: u64,
+    /// When, by `CLOCK_BOOTTIME`, in nanoseconds.
+    pub at_boot: Option<u64>,
+    /// The processor that it ran on.
+    pub cpu: Cpu,
+    /// The process.
+    pub pid: Pid,
+    /// The thread that takes the signal.
+    pub tid: Tid,
+    /// The process in its own pid namespace.
+    pub inner_pid: Option<Pid>,
+    /// The thread in its own pid namespace.
+    pub inner_tid: Option<Tid>,
+    /// The inode of its pid namespace.
+    pub pid_namespace: Option<u32>,
+    /// The inode of its mount namespace.
+    pub mount_namespace: Option<u32>,
+    /// The id of its cgroup (version 2): the inode of its directory.
+    pub cgroup: Option<u64>,
+    /// When it began, by `CLOCK_BOOTTIME` in nanoseconds: field 22 of `/proc/PID/stat` in a finer unit.
+    pub started: Option<u64>,
+    /// The thread's name, at most 15 bytes; empty where it is not told.
+    pub comm: String,
+    /// What the signal said, as far as [`Self::siginfo_told`] has it.
+    pub siginfo: SigInfo,
+    /// How much of `siginfo` is known.
+    pub siginfo_told: Told,
+    /// The general registers, all zero if not even they are told.
+    pub registers: Registers,
+    /// Whether `orig_rax`, the segments' bases and `ds`, `es`, `fs`, `gs` are known; else they are zero. The bases are those
+    /// that the kernel last saved: what `wrfsbase` wrote since is not in them.
+    pub bases_told: bool,
+    /// The callers by frame pointers, innermost first, beginning with the instruction itself.
+    pub frames: Vec<Frame>,
+    /// The address of the first byte of `stack`: at most 512 below the stack pointer.
+    pub stack_at: Avma,
+    /// The top of the stack, as much as was in memory.
+    pub stack: Vec<u8>,
+}
+
+/// How much of a siginfo is known; the rest of it is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    /// The signal's number.
+    Number,
+    /// The number, `si_errno` and `si_code`.
+    Code,
+    /// The same, and the address of the fault, which the thread's state told.
+    Address,
+    /// All of it, the sender's ids included.
+    All,
+}
+
+/// A frame of the stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// In a file with a build id.
+    InFile {
+        /// Of the file.
+        build_id: BuildId,
+        /// In the file.
+        offset: FileOffset,
+    },
+    /// Of which only the address is known.
+    At(Avma),
+}
+
+impl CrashSeen {
+    /// The address whose use was the fault, where the signal comes from one and the probe told it. Unlike that of `siginfo`, it is
+    /// never a zero that stands for an unknown one.
+    #[must_use]
+    pub fn fault_address(&self) -> Option<Avma> {
+        self.siginfo
+            .address()
+            .filter(|_| self.siginfo_told >= Told::Address)
+    }
+
+    /// The crash in a record of the eBPF probe; `None`: these bytes are none.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let (event, stack) = CrashEvent::parse(bytes)?;
+        let id = |number: u32| (number != 0).then_some(number);
+        let name = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
+        let registers = registers(&event);
+        let (siginfo, siginfo_told) = siginfo(&event, &registers);
+        Some(Self {
+            at: event.at,
+            at_boot: Some(event.at_boot),
+            cpu: Cpu(event.cpu),
+            pid: Pid(event.pid),
+            tid: Tid(event.tid),
+            inner_pid: id(event.inner_pid).map(Pid),
+            inner_tid: id(event.inner_tid).map(Tid),
+            pid_namespace: id(event.pid_namespace),
+            mount_namespace: id(event.mount_namespace),
+            cgroup: (event.cgroup != 0).then_some(event.cgroup),
+            started: (event.started != 0).then_some(event.started),
+            comm: String::from_utf8_lossy(name).into_owned(),
+            siginfo,
+            siginfo_told,
+            registers,
+            bases_told: true,
+            frames: event.frames().iter().filter_map(frame).collect(),
+            stack_at: Avma(event.stack_at),
+            stack: stack.to_vec(),
+        })
+    }
+}
+
+/// `struct pt_regs` has the order of `struct user_regs_struct` as far as it goes.
+fn registers(event: &CrashEvent) -> Registers {
+    let mut words = [0; Registers::NAMES.len()];
+    words[..event.registers.len()].copy_from_slice(&event.registers);
+    let mut registers = Registers::from_array(words);
+    // Kernels with FRED keep more in the upper bits of these words (arch/x86/include/asm/ptrace.h).
+    registers.cs &= 0xffff;
+    registers.ss &= 0xffff;
+    registers.fs_base = event.fs_base;
+    registers.gs_base = event.gs_base;
+    registers.ds = event.ds.into();
+    registers.es = event.es.into();
+    registers.fs = event.fs.into();
+    registers.gs = event.gs.into();
+    registers
+}
+
+fn siginfo(event: &CrashEvent, registers: &Registers) -> (SigInfo, Told) {
+    let mut bytes = [0; SigInfo::SIZE];
+    for (index, word) in event.siginfo.iter().enumerate().take(SIGINFO_WORDS) {
+        bytes[4 * index..4 * index + 4].copy_from_slice(&word.to_le_bytes());
+    }
+    let siginfo = SigInfo(bytes);
+    match event.told {
+        told::ALL => (siginfo, Told::All),
+        told::CODE => {
+            let [signal, code] = [siginfo.signal(), siginfo.code()];
+            match fault_address(signal, code, event.fault_trap, event.fault_address, registers) {
+                Some(address) => {
+                    bytes[16..24].copy_from_slice(&address.0.to_le_bytes());
+                    (SigInfo(bytes), Told::Address)
+                }
+                None => (siginfo, Told::Code),
+            }
+        }
+        _ => (siginfo, Told::Number),
+    }
+}
+
+/// `si_addr`, as the kernel's own fault handlers put it in (`arch/x86/mm/fault.c`, `arch/x86/kernel/traps.c`).
+fn fault_address(signal: i32, code: i32, trap: u64, cr2: u64, registers: &Registers) -> Option<Avma> {
+    const SIGILL: i32 = 4;
+    const SIGTRAP: i32 = 5;
+    const SIGBUS: i32 = 7;
+    const SIGFPE: i32 = 8;
+    const SIGSEGV: i32 = 11;
+    const SI_KERNEL: i32 = 0x80;
+    const PAGE_FAULT: u64 = 14;
+    if code <= 0 || code == SI_KERNEL {
+        return None;
+    }
+    match (signal, trap) {
+        (SIGSEGV | SIGBUS, PAGE_FAULT) => Some(Avma(cr2)),
+        // Divide error, invalid opcode, x87 and SSE errors: the instruction.
+        (SIGFPE, 0 | 16 | 19) | (SIGILL, 6) => Some(registers.pc()),
+        // Debug exceptions (TRAP_BRKPT, TRAP_TRACE): the next instruction.
+        (SIGTRAP, 1) if code <= 2 => Some(registers.pc()),
+        _ => None,
+    }
+}
+
+fn frame(frame: &StackFrame) -> Option<Frame> {
+    match frame.status {
+        StackFrame::VALID => Some(Frame::InFile {
+            build_id: BuildId::new(without_filling(&frame.build_id))?,
+            offset: FileOffset(frame.offset),
+        }),
+        StackFrame::ADDRESS => Some(Frame::At(Avma(frame.offset))),
+        _ => None,
+    }
+}
+
+/// The kernel fills a build id up to 20 bytes with zeros. Linkers write 8, 16 or 20.
+fn without_filling(id: &[u8; 20]) -> &[u8] {
+    let zero = |from: usize| id[from..].iter().all(|byte| *byte == 0);
+    match () {
+        () if zero(8) => &id[..8],
+        () if zero(16) => &id[..16],
+        () => id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_id_loses_its_filling_only() {
+        let id = |len: usize| std::array::from_fn(|index| if index < len { index as u8 + 1 } else { 0 });
+        for len in [8, 16, 20] {
+            assert_eq!(without_filling(&id(len)).len(), len);
+        }
+        assert_eq!(without_filling(&id(19)).len(), 20, "a zero at its end is its own");
+    }
+
+    #[test]
+    fn an_address_is_told_only_of_the_fault_that_kills() {
+        let registers = Registers {
+            rip: 0x40_1000,
+            ..Registers::default()
+        };
+        let address = |signal, code, trap| fault_address(signal, code, trap, 0xdead, &registers);
+        assert_eq!(address(11, 1, 14), Some(Avma(0xdead)));
+        assert_eq!(
+            address(11, 0x80, 14),
+            None,
+            "general protection after an older page fault"
+        );
+        assert_eq!(address(11, -6, 14), None, "sent");
+        assert_eq!(address(7, 1, 17), None, "alignment check");
+        assert_eq!(address(8, 1, 0), Some(Avma(0x40_1000)));
+        assert_eq!(address(8, 1, 14), None);
+        assert_eq!(address(5, 6, 1), None, "a perf event's trap");
+    }
+
+    #[test]
+    fn what_is_cut_short_is_no_crash() {
+        assert_eq!(CrashSeen::parse(&[0; 100]), None);
+    }
+}

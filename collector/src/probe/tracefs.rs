@@ -1,0 +1,137 @@
+//! Tracepoints by perf events: their numbers stand in tracefs.
+//!
+//! Where nobody has mounted it, tracefs is mounted for the length of a reading, without a place in the tree of files:
+//! `fsopen(2)`, `fsmount(2)`. Nobody else sees that.
+
+use perf_event_open_sys as perf;
+use perf_event_open_sys::bindings as sys;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+
+/// Where it is mounted by custom.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// The number of a tracepoint, for `perf_event_attr.config`.
+pub(super) fn id(category: &str, name: &str) -> Result<u64, String> {
+    let path = format!("events/{category}/{name}/id");
+    let mounted = PLACES
+        .iter()
+        .find_map(|place| fs::read_to_string(format!("{place}/{path}")).ok());
+    let text = match mounted {
+        Some(text) => text,
+        None => read_unmounted(&path)
+            .map_err(|error| format!("the tracepoint's number cannot be read in tracefs: {error}"))?,
+    };
+    text.trim()
+        .parse()
+        .map_err(|_| format!("tracefs gives '{}' as the tracepoint's number", text.trim()))
+}
+
+/// Reads a file of tracefs through a mount of our own.
+fn read_unmounted(path: &str) -> io::Result<String> {
+    const FSOPEN_CLOEXEC: u32 = 1;
+    const FSMOUNT_CLOEXEC: u32 = 1;
+    const FSCONFIG_CMD_CREATE: u32 = 6;
+    const NONE: usize = 0;
+    // SAFETY: the name is a string of C that outlives the call.
+    let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, c"tracefs".as_ptr(), FSOPEN_CLOEXEC) })?;
+    // SAFETY: this command takes neither key nor value.
+    let made = unsafe {
+        libc::syscall(
+            libc::SYS_fsconfig,
+            context.as_raw_fd(),
+            FSCONFIG_CMD_CREATE,
+            NONE,
+            NONE,
+            0,
+        )
+    };
+    if made < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call takes numbers only.
+    let mount = owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0) })?;
+    let path = std::ffi::CString::new(path).map_err(io::Error::other)?;
+    // SAFETY: the path is a string of C that outlives the call.
+    let file = owned(i64::from(unsafe {
+        libc::openat(mount.as_raw_fd(), path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC)
+    }))?;
+    let mut text = String::new();
+    File::from(file).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The descriptor that a system call gave.
+fn owned(fd: i64) -> io::Result<OwnedFd> {
+    match i32::try_from(fd) {
+        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Opens a perf event for all processes on one processor.
+pub(super) fn open(attributes: &mut sys::perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
+    attributes.size = size_of::<sys::perf_event_attr>() as u32;
+    // SAFETY: `attributes` lives through the call and says its own size.
+    let fd =
+        unsafe { perf::perf_event_open(attributes, -1, cpu as i32, -1, sys::PERF_FLAG_FD_CLOEXEC.into()) };
+    owned(fd.into())
+}
+
+/// The processors that are running, as `/sys/devices/system/cpu/online` lists them.
+pub(super) fn online() -> Vec<u32> {
+    parse_list(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default())
+}
+
+/// Reads a list such as `0-3,6`; what is no number is passed over.
+fn parse_list(text: &str) -> Vec<u32> {
+    /// `CONFIG_NR_CPUS` at its largest.
+    const MOST: u32 = 8192;
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok().filter(|last: &u32| *last < MOST)?)
+    };
+    text.trim().split(',').filter_map(range).flatten().collect()
+}
+
+/// Has an eBPF program called at a tracepoint, on all processors, as long as the descriptor is open.
+pub(super) fn attach_program(category: &str, name: &str, program: BorrowedFd<'_>) -> Result<OwnedFd, String> {
+    let mut attributes = sys::perf_event_attr {
+        type_: sys::PERF_TYPE_TRACEPOINT,
+        config: id(category, name)?,
+        ..Default::default()
+    };
+    let cpu = online().first().copied().unwrap_or(0);
+    let event = open(&mut attributes, cpu)
+        .map_err(|error| format!("the kernel does not open the tracepoint's event: {error}"))?;
+    // SAFETY: both descriptors are open; the call takes the second as a number.
+    let set = unsafe { perf::ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd() as u32) };
+    if set < 0 {
+        let error = io::Error::last_os_error();
+        return Err(format!(
+            "the kernel does not call the program at the tracepoint: {error}"
+        ));
+    }
+    // SAFETY: the descriptor is open.
+    if unsafe { perf::ioctls::ENABLE(event.as_raw_fd(), 0) } < 0 {
+        let error = io::Error::last_os_error();
+        return Err(format!(
+            "the kernel does not enable the tracepoint's event: {error}"
+        ));
+    }
+    Ok(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors() {
+        assert_eq!(parse_list("0-2,5\n"), [0, 1, 2, 5]);
+        assert!(parse_list("").is_empty());
+        assert_eq!(parse_list("x,1-4294967295,7"), [7]);
+    }
+}

@@ -1,0 +1,171 @@
+//! The runtime directory: the lock that keeps a second daemon out, the sockets, the crash handler.
+
+use crate::error::{Error, Result};
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long one who is about to leave may take.
+const SUCCESSION: Duration = Duration::from_secs(2);
+
+/// A runtime directory, by its path alone: nothing need stand there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runtime(PathBuf);
+
+/// The right to be the daemon of a runtime directory, for as long as it lives.
+#[derive(Debug)]
+pub struct Tenancy {
+    _lock: Flock<File>,
+}
+
+impl Runtime {
+    /// The directory at a path.
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self(directory.into())
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where crashes are told to the daemon.
+    #[must_use]
+    pub fn crash_socket(&self) -> PathBuf {
+        self.0.join("crash.socket")
+    }
+
+    /// Where the kernel connects to by itself.
+    #[must_use]
+    pub fn core_socket(&self) -> PathBuf {
+        self.0.join("core.socket")
+    }
+
+    /// Metrics, health, snapshots: HTTP.
+    #[must_use]
+    pub fn control_socket(&self) -> PathBuf {
+        self.0.join("control.socket")
+    }
+
+    /// What stood in `core_pattern` before.
+    #[must_use]
+    pub fn saved_pattern(&self) -> PathBuf {
+        self.0.join("core_pattern.json")
+    }
+
+    /// The program that the kernel starts at a crash.
+    #[must_use]
+    pub fn handler(&self) -> PathBuf {
+        self.0.join("handler")
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.0.join("lock")
+    }
+
+    /// Makes the directory and becomes its only daemon.
+    ///
+    /// # Errors
+    /// [`Error::Running`], or the directory cannot be made.
+    pub fn occupy(&self) -> Result<Tenancy> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&self.0)
+            .map_err(Error::file("create", &self.0))?;
+        let path = self.lock_file();
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(Error::file("open", &path))?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(mut lock) => {
+                let written = lock
+                    .set_len(0)
+                    .and_then(|()| writeln!(lock, "{}", std::process::id()));
+                written.map_err(Error::file("write", &path))?;
+                Ok(Tenancy { _lock: lock })
+            }
+            Err((mut file, _)) => {
+                let mut pid = String::new();
+                let _ = file.read_to_string(&mut pid);
+                Err(Error::Running {
+                    pid: pid.trim().to_owned(),
+                    runtime: self.0.clone(),
+                })
+            }
+        }
+    }
+
+    /// As [`Self::occupy`], but waits a moment for one who is about to leave: a daemon that was killed, whose files the
+    /// kernel is still closing, or its guard.
+    ///
+    /// # Errors
+    /// As [`Self::occupy`].
+    pub fn succeed(&self) -> Result<Tenancy> {
+        let deadline = Instant::now() + SUCCESSION;
+        loop {
+            match self.occupy() {
+                Err(Error::Running { pid, .. })
+                    if Instant::now() < deadline && !pid.parse().is_ok_and(is_daemon) =>
+                {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Whether a daemon has it now.
+    #[must_use]
+    pub fn is_occupied(&self) -> bool {
+        let Ok(file) = File::open(self.lock_file()) else {
+            return false;
+        };
+        Flock::lock(file, FlockArg::LockSharedNonblock).is_err()
+    }
+
+    /// Lets the handler be this very program.
+    ///
+    /// # Errors
+    /// When the link cannot be made.
+    pub(crate) fn link_handler(&self) -> Result<()> {
+        let program = std::env::current_exe().map_err(Error::system("find this program's file"))?;
+        let handler = self.handler();
+        let _ = fs::remove_file(&handler);
+        symlink(&program, &handler).map_err(Error::file("link", &handler))
+    }
+}
+
+/// Whether a process is alive and a collector's daemon, not its guard.
+fn is_daemon(pid: i32) -> bool {
+    let line = backtrail_process::status::command_line(pid);
+    !line.is_empty() && !line.iter().any(|word| word == crate::guard::COMMAND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_daemon_at_a_time() {
+        let place = tempfile::tempdir().unwrap();
+        let runtime = Runtime::new(place.path().join("run"));
+        assert!(!runtime.is_occupied());
+        let first = runtime.occupy().unwrap();
+        assert!(runtime.is_occupied());
+        let error = runtime.occupy().unwrap_err().to_string();
+        assert!(error.contains(&std::process::id().to_string()), "{error}");
+        drop(first);
+        assert!(!runtime.is_occupied());
+        runtime.occupy().unwrap();
+    }
+}

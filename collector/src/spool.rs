@@ -1,0 +1,279 @@
+//! The spool: bundles of crashes, each a directory, the oldest going when there is no room.
+//!
+//! A bundle has its name only once all of it is on the disk. Names begin with a number that only grows, so their
+//! order is that of the crashes, whatever the wall clock did.
+
+mod entry;
+mod sender;
+
+pub use entry::Stored;
+pub use sender::Sender;
+
+use crate::config::Size;
+use crate::error::{Error, Result};
+use backtrail_bundle::{Overwrite, Writer};
+use nix::sys::statvfs::statvfs;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Modules that bundles share.
+const MODULES: &str = ".modules";
+/// How many bundles went unsent, as text.
+const DROPPED: &str = ".dropped";
+/// Empty files, named as the bundles that were sent.
+const SENT: &str = ".sent";
+
+/// A directory of bundles.
+#[derive(Debug)]
+pub struct Spool {
+    directory: PathBuf,
+    limit: AtomicU64,
+    free: AtomicU64,
+    /// The number of the newest bundle that was begun.
+    newest: Mutex<u64>,
+}
+
+/// A bundle that is being written into the spool.
+#[derive(Debug)]
+pub struct Draft {
+    /// The name it will have.
+    pub id: String,
+    /// Where it will stand.
+    pub path: PathBuf,
+    /// Writes it.
+    pub writer: Writer,
+}
+
+impl Spool {
+    /// Makes the directory where there is none, and removes what killed writers left.
+    ///
+    /// # Errors
+    /// When it cannot be made or read.
+    pub fn create(directory: &Path, limit: Size, free: Size) -> Result<Self> {
+        // Cores hold what programs knew: they are for whoever runs the collector, unless the directory says otherwise.
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(Error::file("create", directory))?;
+        Writer::remove_abandoned(directory)?;
+        let spool = Self::open(directory, limit, free);
+        Writer::remove_unused_modules(&spool.directory.join(MODULES));
+        Ok(spool)
+    }
+
+    /// The spool at a directory, which need not be there.
+    #[must_use]
+    pub fn open(directory: &Path, limit: Size, free: Size) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            limit: AtomicU64::new(limit.0),
+            free: AtomicU64::new(free.0),
+            newest: Mutex::new(0),
+        }
+    }
+
+    /// Other limits from now on.
+    pub fn set_limits(&self, limit: Size, free: Size) {
+        self.limit.store(limit.0, Ordering::Relaxed);
+        self.free.store(free.0, Ordering::Relaxed);
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Its bundles, the oldest first. What cannot be read is told as such in its entry.
+    ///
+    /// # Errors
+    /// When the directory cannot be read; that it is not there means that it has none.
+    pub fn entries(&self) -> Result<Vec<Stored>> {
+        let mut found: Vec<Stored> = self.names()?.into_iter().map(|name| self.stored(&name)).collect();
+        found.sort_by_key(|stored| entry::number(&stored.id));
+        Ok(found)
+    }
+
+    /// The bundle that `id` names: its whole name, its number, the start of its name if only one starts so, or
+    /// `latest`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchCrash`], [`Error::Ambiguous`], or as [`Self::entries`].
+    pub fn find(&self, id: &str) -> Result<Stored> {
+        let mut names = self.names()?;
+        names.sort_by_key(|name| entry::number(name));
+        let missing = || Error::NoSuchCrash {
+            id: id.to_owned(),
+            spool: self.directory.clone(),
+        };
+        if id == "latest" {
+            return names.last().map(|name| self.stored(name)).ok_or_else(missing);
+        }
+        let asked: Option<u64> = id.parse().ok();
+        let exact = names
+            .iter()
+            .find(|name| *name == id || (asked.is_some() && entry::number(name) == asked));
+        if let Some(name) = exact {
+            return Ok(self.stored(name));
+        }
+        let starts: Vec<&String> = names
+            .iter()
+            .filter(|name| !id.is_empty() && name.starts_with(id))
+            .collect();
+        match starts.as_slice() {
+            [] => Err(missing()),
+            [name] => Ok(self.stored(name)),
+            several => Err(Error::Ambiguous {
+                id: id.to_owned(),
+                count: several.len(),
+                spool: self.directory.clone(),
+            }),
+        }
+    }
+
+    fn stored(&self, name: &str) -> Stored {
+        let mut stored = Stored::read(&self.directory.join(name));
+        stored.sent = self.directory.join(SENT).join(name).exists();
+        stored
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let entries = match fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Error::file("read", &self.directory)(error)),
+        };
+        Ok(entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| entry::number(name).is_some())
+            .collect())
+    }
+
+    /// Begins a bundle of a crash of `program` (its short name).
+    ///
+    /// # Errors
+    /// When the directory cannot be written.
+    pub fn begin(&self, program: &str, pid: u32) -> Result<Draft> {
+        let number = {
+            let there = self.names()?.iter().filter_map(|name| entry::number(name)).max();
+            let mut newest = self
+                .newest
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            *newest = (*newest).max(there.unwrap_or(0)) + 1;
+            *newest
+        };
+        let id = entry::name(number, program, pid);
+        let path = self.directory.join(&id);
+        let writer = Writer::create(&path, Overwrite::Never)?.sharing_modules(self.directory.join(MODULES));
+        Ok(Draft { id, path, writer })
+    }
+
+    /// Removes the oldest until the limits hold, those that were sent before the others; how many unsent ones went.
+    /// The newest stays in any case.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn make_room(&self) -> Result<u64> {
+        let mut names = self.names()?;
+        names.sort_by_key(|name| entry::number(name));
+        let Some(newest) = names.pop() else {
+            return Ok(0);
+        };
+        let modules = || entry::size(&self.directory.join(MODULES));
+        let mut sizes: Vec<(String, u64)> = names
+            .into_iter()
+            .map(|name| {
+                let size = entry::size(&self.directory.join(&name));
+                (name, size)
+            })
+            .collect();
+        let mut total = modules() + entry::size(&self.directory.join(newest));
+        total += sizes.iter().map(|(_, size)| size).sum::<u64>();
+        // Sent ones first: nothing is lost with them.
+        sizes.sort_by_key(|(name, _)| !self.directory.join(SENT).join(name).exists());
+        let mut dropped = 0;
+        for (name, size) in sizes {
+            if total <= self.limit.load(Ordering::Relaxed) && self.has_free() {
+                break;
+            }
+            let sent = self.directory.join(SENT).join(&name);
+            let path = self.directory.join(&name);
+            if remove(&path).is_err() {
+                continue;
+            }
+            total = total.saturating_sub(size);
+            if fs::remove_file(&sent).is_err() {
+                dropped += 1;
+            }
+            let before = modules();
+            Writer::remove_unused_modules(&self.directory.join(MODULES));
+            total = total.saturating_sub(before.saturating_sub(modules()));
+        }
+        if dropped != 0 {
+            let path = self.directory.join(DROPPED);
+            let _ = fs::write(path, (self.dropped() + dropped).to_string());
+        }
+        Ok(dropped)
+    }
+
+    fn has_free(&self) -> bool {
+        statvfs(&self.directory).map_or(true, |room| {
+            room.blocks_available().saturating_mul(room.fragment_size()) >= self.free.load(Ordering::Relaxed)
+        })
+    }
+
+    /// How many bundles went unsent since the spool was made.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        let text = fs::read_to_string(self.directory.join(DROPPED)).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    }
+
+    /// Removes a bundle.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn remove(&self, stored: &Stored) -> Result<()> {
+        remove(&stored.path).map_err(Error::file("remove", &stored.path))?;
+        let _ = fs::remove_file(self.directory.join(SENT).join(&stored.id));
+        Writer::remove_unused_modules(&self.directory.join(MODULES));
+        Ok(())
+    }
+
+    /// Gives the bundles that were not sent yet to a sender, the oldest first; how many it took.
+    ///
+    /// # Errors
+    /// The sender's; what it took before counts as sent.
+    pub fn send(&self, sender: &mut dyn Sender) -> Result<usize> {
+        let mut taken = 0;
+        for stored in self.entries()?.into_iter().filter(|stored| !stored.sent) {
+            sender.send(&stored)?;
+            let sent = self.directory.join(SENT);
+            let mark = sent.join(&stored.id);
+            fs::create_dir_all(&sent)
+                .and_then(|()| fs::File::create(&mark).map(drop))
+                .map_err(Error::file("write", &mark))?;
+            taken += 1;
+        }
+        Ok(taken)
+    }
+}
+
+/// Removes a bundle so that nobody ever sees half of one.
+fn remove(path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let aside = tempfile::Builder::new()
+        .prefix(".backtrail-")
+        .tempdir_in(parent)?;
+    fs::rename(path, aside.path().join("gone"))?;
+    aside.close()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! The spool's tests.
+
+use super::*;
+use backtrail_bundle::Manifest;
+use backtrail_bundle::manifest::Meta;
+use backtrail_pt::TimingParams;
+
+fn manifest() -> Manifest {
+    Manifest {
+        cpu: backtrail_process::machine::cpu_model(),
+        timing: TimingParams::default(),
+        tsc: None,
+        filters: Vec::new(),
+        processes: Vec::new(),
+        cpus: Vec::new(),
+        core: None,
+        meta: Meta {
+            program: Some("/bin/worker".to_owned()),
+            ..Meta::default()
+        },
+    }
+}
+
+fn add(spool: &Spool, name: &str, bytes: usize) -> String {
+    let draft = spool.begin(name, 7).unwrap();
+    let path = backtrail_bundle::BundlePath::new("core").unwrap();
+    draft.writer.add_bytes(&path, &vec![7; bytes]).unwrap();
+    draft.writer.finish_durably(&manifest()).unwrap();
+    draft.id
+}
+
+fn ids(spool: &Spool) -> Vec<String> {
+    spool
+        .entries()
+        .unwrap()
+        .into_iter()
+        .map(|stored| stored.id)
+        .collect()
+}
+
+#[test]
+fn names_only_grow_and_are_found() {
+    let place = tempfile::tempdir().unwrap();
+    let spool = Spool::create(place.path(), Size(1 << 30), Size(0)).unwrap();
+    assert!(spool.find("latest").is_err());
+    let first = add(&spool, "worker/0", 10);
+    let second = add(&spool, "other", 10);
+    assert_eq!([&*first, &*second], ["000001-worker_0-7", "000002-other-7"]);
+    assert_eq!(ids(&spool), [first.clone(), second.clone()]);
+    for (asked, expected) in [
+        ("latest", &second),
+        ("1", &first),
+        ("000002", &second),
+        ("000001-w", &first),
+    ] {
+        assert_eq!(&spool.find(asked).unwrap().id, expected);
+    }
+    assert!(matches!(
+        spool.find("00000"),
+        Err(Error::Ambiguous { count: 2, .. })
+    ));
+    assert!(matches!(spool.find("9"), Err(Error::NoSuchCrash { .. })));
+    let stored = spool.find("1").unwrap();
+    assert_eq!(stored.executable.as_deref(), Some("/bin/worker"));
+    spool.remove(&stored).unwrap();
+    // A spool that is opened anew goes on where the other one was.
+    let again = Spool::create(place.path(), Size(1 << 30), Size(0)).unwrap();
+    assert_eq!(add(&again, "x", 1), "000003-x-7");
+}
+
+#[test]
+fn the_oldest_go_first_and_are_counted() {
+    let place = tempfile::tempdir().unwrap();
+    let spool = Spool::create(place.path(), Size(400_000), Size(0)).unwrap();
+    for _ in 0..6 {
+        add(&spool, "x", 100_000);
+        spool.make_room().unwrap();
+    }
+    assert_eq!(ids(&spool), ["000004-x-7", "000005-x-7", "000006-x-7"]);
+    assert_eq!(spool.dropped(), 3);
+    add(&spool, "big", 1_000_000);
+    assert_eq!(spool.make_room().unwrap(), 3);
+    assert_eq!(ids(&spool), ["000007-big-7"], "the newest stays");
+}
+
+#[test]
+fn what_was_sent_goes_before_what_was_not() {
+    struct Server(Vec<String>);
+    impl Sender for Server {
+        fn send(&mut self, stored: &Stored) -> Result<()> {
+            if self.0.len() == 1 {
+                return Err(Error::Unable("the server is full".to_owned()));
+            }
+            self.0.push(stored.id.clone());
+            Ok(())
+        }
+    }
+    let place = tempfile::tempdir().unwrap();
+    let spool = Spool::create(place.path(), Size(1 << 30), Size(0)).unwrap();
+    let first = add(&spool, "x", 100_000);
+    let second = add(&spool, "y", 100_000);
+    add(&spool, "z", 100_000);
+    let mut server = Server(Vec::new());
+    assert!(spool.send(&mut server).is_err());
+    assert_eq!(server.0, [first]);
+    let small = Spool::open(place.path(), Size(250_000), Size(0));
+    assert_eq!(small.make_room().unwrap(), 0, "a sent one goes, and is no loss");
+    assert_eq!(ids(&small).first(), Some(&second));
+    assert_eq!(small.dropped(), 0);
+}
+
+#[test]
+fn halves_and_strangers_are_no_bundles() {
+    let place = tempfile::tempdir().unwrap();
+    let spool = Spool::create(place.path(), Size(1 << 30), Size(0)).unwrap();
+    let draft = spool.begin("killed", 1).unwrap();
+    std::mem::forget(
+        draft
+            .writer
+            .create_file(&backtrail_bundle::BundlePath::new("core").unwrap()),
+    );
+    fs::create_dir(place.path().join("lost+found")).unwrap();
+    fs::create_dir(place.path().join("000001-broken-1")).unwrap();
+    let entries = spool.entries().unwrap();
+    assert_eq!(entries.len(), 1);
+    assert!(entries[0].unreadable.is_some() && entries[0].missing().count() == 1);
+}

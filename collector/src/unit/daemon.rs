@@ -1,0 +1,246 @@
+//! The unit of the collector itself (systemd.service(5), systemd.exec(5), systemd.resource-control(5)).
+
+use super::words::{argument, listed, program};
+use crate::config::Config;
+use crate::error::Result;
+use crate::privilege;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Its name.
+pub const NAME: &str = "backtrail-collect.service";
+
+/// What is needed beyond [`privilege::NEEDED`] until the daemon has given it up.
+const AT_THE_START: [(&str, &str); 5] = [
+    ("CAP_SETPCAP", "give up the others for good"),
+    ("CAP_SETUID", "become the user that `user` names"),
+    ("CAP_SETGID", "become the user that `user` names"),
+    ("CAP_CHOWN", "give that user the two directories"),
+    (
+        "CAP_DAC_OVERRIDE",
+        "use them again at the next start, when they are that user's",
+    ),
+];
+
+/// Memory that the daemon may take beside the copies of traces and the sideband: itself, and the bundle being written.
+const MEMORY: u64 = 512 << 20;
+
+/// The unit that runs `binary collect --config file` on a machine of so many processors.
+///
+/// # Errors
+/// When a path cannot be written in a unit.
+pub fn collector(binary: &Path, file: &Path, config: &Config, processors: usize) -> Result<String> {
+    let command = format!("{} collect --config {}", program(binary)?, argument(file)?);
+    let (runtime, made) = runtime(&config.runtime)?;
+    let spool = &config.spool;
+    let mut directories = argument(spool)?;
+    let mut writable = listed(spool)?;
+    if !made {
+        write_to(&mut directories, format_args!(" {}", argument(&config.runtime)?));
+        write_to(&mut writable, format_args!(" {}", listed(&config.runtime)?));
+    }
+    let (reasons, capabilities) = capabilities();
+    let copies = config.trace.ring.0.saturating_mul(processors as u64);
+    let memory = MEMORY
+        .saturating_add(config.trace.sideband.0)
+        .saturating_add(copies.saturating_mul(2));
+    let (memory, ring) = (memory.div_ceil(1 << 20), config.trace.ring);
+    Ok(format!(
+        "\
+# Written by `backtrail install`. Put changes of your own into a drop-in: systemctl edit {NAME}
+# It is made for the spool, the runtime directory and the ring that {} names: if they change, `backtrail install --overwrite`.
+
+[Unit]
+Description=Backtrail collector: keeps the last moments of processes that crash
+# Whoever sets core_pattern at boot comes first, so that it is known, passed on to, and put back at the end.
+After=local-fs.target systemd-sysctl.service apport.service
+# It is started again however often it fails.
+StartLimitIntervalSec=0
+
+[Service]
+Type=notify
+ExecStartPre=+/bin/mkdir -p {directories}
+ExecStart={command}
+ExecReload=/bin/kill -HUP $MAINPID
+# Puts core_pattern back should the daemon be killed. Its guard may be doing so, which is no failure.
+ExecStopPost=-{command} --restore
+Restart=always
+RestartSec=2
+# The daemon says once a second that it is alive.
+WatchdogSec=30
+TimeoutStopSec=30
+# SIGTERM is for the daemon alone: its guard lives on until core_pattern is as it was.
+KillMode=mixed
+{runtime}
+# Whom it may read, and what it may do. The daemon gives up all but the first seven once it is set up.
+{reasons}CapabilityBoundingSet={capabilities}
+NoNewPrivileges=yes
+# Reading crashes at real-time priority, from memory that stays: no RestrictRealtime=.
+LimitMEMLOCK=infinity
+# A few descriptors for each processor.
+LimitNOFILE=65536
+OOMScoreAdjust=-500
+
+# It writes /proc/sys/kernel/core_pattern: no ProtectKernelTunables=, which makes that read-only.
+# It reads all processes and the files that they have open: no ProtectProc=, no PrivateUsers=, no ProtectHome=.
+# The kernel starts the crash handler, and connects to the socket, by a path outside of this unit: no PrivateTmp=,
+# RootDirectory= or TemporaryFileSystem=, in which that path would lead elsewhere. ProtectSystem= only makes files read-only.
+ProtectSystem=strict
+ReadWritePaths={writable}
+ProtectControlGroups=yes
+ProtectKernelLogs=yes
+ProtectClock=yes
+DevicePolicy=closed
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+RestrictNamespaces=yes
+RestrictSUIDSGID=yes
+# It speaks to this machine's processes over Unix sockets, and to nobody else.
+RestrictAddressFamilies=AF_UNIX
+IPAddressDeny=any
+# What services use, and perf_event_open, ptrace (@debug) and bpf. Anything else fails, and is told in the log.
+SystemCallArchitectures=native
+SystemCallFilter=@system-service @debug bpf
+SystemCallErrorNumber=EPERM
+
+# The budget. When nothing crashes, next to nothing is used of it; in a storm of crashes the rest of the machine goes on.
+# The kernel does not count threads of real-time priority here.
+CPUQuota=100%
+# {}M, the sideband, and twice the copies of the traces: {ring} for each of {processors} processors.
+MemoryMax={memory}M
+
+[Install]
+WantedBy=multi-user.target
+",
+        file.display(),
+        MEMORY >> 20,
+    ))
+}
+
+/// The lines for the runtime directory, and whether systemd makes it.
+fn runtime(directory: &Path) -> Result<(String, bool)> {
+    let why = "# In it are the handler that core_pattern names and what stood there before: it outlives the daemon.\n";
+    match directory.strip_prefix("/run") {
+        Ok(name) if name.components().next().is_some() => {
+            let name = listed(name)?;
+            Ok((
+                format!("{why}RuntimeDirectory={name}\nRuntimeDirectoryPreserve=yes\n"),
+                true,
+            ))
+        }
+        _ => Ok((String::new(), false)),
+    }
+}
+
+/// A comment for each, and all of them.
+fn capabilities() -> (String, String) {
+    let needed = privilege::NEEDED.map(|(capability, why)| (capability.to_string(), why));
+    let first = AT_THE_START.map(|(name, why)| (name.to_owned(), why));
+    let (mut reasons, mut names) = (String::new(), Vec::new());
+    for (name, why) in needed.into_iter().chain(first) {
+        write_to(&mut reasons, format_args!("# {name}: {why}\n"));
+        names.push(name);
+    }
+    (reasons, names.join(" "))
+}
+
+/// Writing to a text cannot fail.
+fn write_to(text: &mut String, more: std::fmt::Arguments<'_>) {
+    let _ = text.write_fmt(more);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn unit(config: &Config) -> String {
+        collector(
+            Path::new("/usr/bin/backtrail"),
+            Path::new("/etc/backtrail/collect.toml"),
+            config,
+            4,
+        )
+        .unwrap()
+    }
+
+    fn has(unit: &str, line: &str) -> bool {
+        unit.lines().any(|known| known == line)
+    }
+
+    #[test]
+    fn it_says_what_the_daemon_needs() {
+        let unit = unit(&Config::default());
+        for line in [
+            "Type=notify",
+            "ExecStart=/usr/bin/backtrail collect --config /etc/backtrail/collect.toml",
+            "ExecStopPost=-/usr/bin/backtrail collect --config /etc/backtrail/collect.toml --restore",
+            "ExecStartPre=+/bin/mkdir -p /var/spool/backtrail",
+            "ReadWritePaths=/var/spool/backtrail",
+            "RuntimeDirectory=backtrail",
+            "RuntimeDirectoryPreserve=yes",
+            "KillMode=mixed",
+            "MemoryMax=560M",
+        ] {
+            assert!(has(&unit, line), "{line}\n{unit}");
+        }
+        let (_, capabilities) = capabilities();
+        for (needed, _) in privilege::NEEDED {
+            assert!(capabilities.contains(&needed.to_string()), "{needed}");
+        }
+        let set = |key: &str| unit.lines().any(|line| line.starts_with(key));
+        for harmful in [
+            "ProtectKernelTunables=",
+            "PrivateTmp=",
+            "ProtectProc=",
+            "PrivateUsers=",
+            "RestrictRealtime=",
+            "User=",
+        ] {
+            assert!(!set(harmful), "{harmful}");
+        }
+    }
+
+    #[test]
+    fn other_directories_are_made_and_may_be_written() {
+        let config = Config {
+            spool: "/srv/crash spool".into(),
+            runtime: "/srv/run".into(),
+            ..Config::default()
+        };
+        let unit = unit(&config);
+        assert!(has(
+            &unit,
+            "ExecStartPre=+/bin/mkdir -p \"/srv/crash spool\" /srv/run"
+        ));
+        assert!(has(&unit, "ReadWritePaths=\"/srv/crash spool\" /srv/run"));
+        assert!(!unit.contains("RuntimeDirectory="));
+    }
+
+    /// `systemd-analyze` (package systemd) checks it where there is one.
+    #[test]
+    fn systemd_takes_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(NAME);
+        let binary = Path::new("/bin/true");
+        let text = collector(binary, Path::new("/etc/x.toml"), &Config::default(), 2).unwrap();
+        std::fs::write(&file, &text).unwrap();
+        let verify = |file: &Path| {
+            Command::new("systemd-analyze")
+                .args(["verify", "--man=no"])
+                .arg(file)
+                .output()
+        };
+        let Ok(output) = verify(&file) else {
+            println!("systemd-analyze is not installed (apt-get install systemd); the unit is not verified.");
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let about = |said: &str| said.lines().filter(|line| line.contains(NAME)).count();
+        assert!(output.status.success() && about(&said) == 0, "{said}");
+        // It would have said so.
+        std::fs::write(&file, text.replace("KillMode=mixed", "KillMode=gently")).unwrap();
+        let output = verify(&file).unwrap();
+        assert_ne!(about(&String::from_utf8_lossy(&output.stderr)), 0, "{output:?}");
+    }
+}

@@ -1,0 +1,288 @@
+//! The drop-in that puts a service under the recorder; what cannot go under it is refused in a sentence.
+
+use super::reader::Service;
+use super::words;
+use crate::error::{Error, Result};
+use std::path::Path;
+
+/// Its file's name; the second where another drop-in that is read later sets the command.
+const NAMES: [&str; 2] = ["backtrail.conf", "zz-backtrail.conf"];
+
+/// A drop-in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropIn {
+    /// The service's name, with `.service`.
+    pub service: String,
+    /// Its file's name, in the directory `SERVICE.d`.
+    pub file: &'static str,
+    /// What goes into it.
+    pub text: String,
+    /// What the user should know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// The drop-in that has the service of this name, whose files are under `root`, run under `binary record --daemon`.
+///
+/// # Errors
+/// When there is no such service, its files cannot be read, or it cannot run so: why.
+pub fn drop_in(root: &Path, binary: &Path, name: &str) -> Result<DropIn> {
+    let service = Service::find(root, name, &NAMES)?;
+    let refuse = |why: &str| {
+        Error::Unable(format!(
+            "{} cannot be put under the recorder: {why}",
+            service.name
+        ))
+    };
+    let file = match service.last_drop_in("ExecStart") {
+        Some(last) if last > NAMES[1] => {
+            let why = format!(
+                "{last} sets its command after any file of ours; give that a name that sorts earlier"
+            );
+            return Err(refuse(&why));
+        }
+        Some(last) if last > NAMES[0] => NAMES[1],
+        _ => NAMES[0],
+    };
+    if let Some(why) = obstacle(&service) {
+        return Err(refuse(&why));
+    }
+    let command = match service.list("ExecStart").as_slice() {
+        [command] => wrapped(binary, command).map_err(|error| refuse(&error.to_string()))?,
+        [] => return Err(refuse("it has no ExecStart=")),
+        _ => return Err(refuse("it has several ExecStart=")),
+    };
+    let mut text = format!(
+        "\
+# Written by `backtrail install --service {}`: the service runs under the recorder, whose last moments the collector
+# saves when it crashes. To undo it, remove this file and run `systemctl daemon-reload`.
+# The command is that of {}, and of its drop-ins.
+[Service]
+ExecStart=
+ExecStart={command}
+",
+        service.name,
+        service.file.display()
+    );
+    let kind = service.value("Type").unwrap_or_default();
+    let notifies = kind.starts_with("notify") || service.value("WatchdogSec").is_some();
+    if notifies && service.value("NotifyAccess") != Some("all") {
+        text += "# The program speaks to systemd, and is not the main process any more.\nNotifyAccess=all\n";
+    }
+    if !service.list("SystemCallFilter").is_empty() {
+        text += "# What the recorder needs beside what the service may do.\n\
+                 SystemCallFilter=@debug @process process_vm_readv process_vm_writev memfd_create\n";
+    }
+    Ok(DropIn {
+        file,
+        text,
+        notes: notes(&service, kind),
+        service: service.name,
+    })
+}
+
+/// What makes it impossible.
+fn obstacle(service: &Service) -> Option<String> {
+    let says = |key: &str, value: &str| service.value(key).is_some_and(|said| said == value);
+    if says("Type", "forking") {
+        return Some(
+            "with Type=forking its first process ends at once, and systemd takes that for the recorder's end; have it stay in the foreground, with Type=simple or notify"
+                .to_owned(),
+        );
+    }
+    for mode in ["process", "none"] {
+        if says("KillMode", mode) {
+            return Some(format!(
+                "with KillMode={mode} systemd would stop the recorder and leave the program; use control-group or mixed"
+            ));
+        }
+    }
+    if service.says_yes("MemoryDenyWriteExecute") {
+        return Some(
+            "MemoryDenyWriteExecute=yes forbids the code cache in which the recorder runs the program; set it to no in a drop-in of your own"
+                .to_owned(),
+        );
+    }
+    for key in ["RootDirectory", "RootImage"] {
+        if service.value(key).is_some() {
+            return Some(format!(
+                "with {key}= it has its own root, in which the recorder is not"
+            ));
+        }
+    }
+    None
+}
+
+fn notes(service: &Service, kind: &str) -> Vec<String> {
+    let mut notes = Vec::new();
+    if kind == "notify-reload"
+        || service
+            .list("ExecReload")
+            .iter()
+            .any(|command| command.contains("MAINPID"))
+    {
+        notes.push(
+            "the main process is the recorder now: a signal of `systemctl reload` goes to it, not to the program"
+                .to_owned(),
+        );
+    }
+    if service.value("KillMode") == Some("mixed") {
+        notes.push(
+            "with KillMode=mixed the first signal of `systemctl stop` goes to the recorder alone".to_owned(),
+        );
+    }
+    notes
+}
+
+/// The command under the recorder, its words as they are written.
+fn wrapped(binary: &Path, command: &str) -> Result<String> {
+    let unable = |why: &str| Error::Unable(format!("{why} in ExecStart={command}"));
+    let bare = command.trim_start_matches(['-', '@', ':', '+', '!', '|']);
+    let prefixes = command.strip_suffix(bare).unwrap_or_default();
+    if prefixes.contains('@') {
+        return Err(unable(
+            "the prefix @, by which the program gets another name, cannot be kept",
+        ));
+    }
+    if prefixes.contains('|') {
+        return Err(unable(
+            "the prefix |, by which a shell is started, cannot be kept",
+        ));
+    }
+    let bare = bare.trim_start();
+    let words = words::split(bare).ok_or_else(|| unable("there is a quote that is not closed"))?;
+    let Some(first) = words.first() else {
+        return Err(unable("there is no program"));
+    };
+    if words.contains(&";") {
+        return Err(unable("there are several commands"));
+    }
+    let named = |word: &&str| Path::new(word.trim_matches(['"', '\''])).file_name() == binary.file_name();
+    if words.get(1) == Some(&"record") && named(first) {
+        return Err(unable("a recorder is there already"));
+    }
+    // Variables are expanded in all words but the program's, which now is one of the others.
+    let expands = !prefixes.contains(':');
+    let program = if expands {
+        first.replace('$', "$$")
+    } else {
+        (*first).to_owned()
+    };
+    let rest = bare.get(first.len()..).unwrap_or_default();
+    Ok(format!(
+        "{prefixes}{} record --daemon -- {program}{rest}",
+        words::program(binary)?
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn with(files: &[(&str, &str)]) -> Result<DropIn> {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join("etc/systemd/system").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        drop_in(root.path(), Path::new("/usr/bin/backtrail"), "web")
+    }
+
+    fn of(service: &str) -> Result<DropIn> {
+        with(&[("web.service", &format!("[Service]\n{service}"))])
+    }
+
+    fn command(service: &str) -> String {
+        let text = of(service).unwrap().text;
+        let line = text.lines().rfind(|line| line.starts_with("ExecStart=")).unwrap();
+        line.trim_start_matches("ExecStart=").to_owned()
+    }
+
+    #[test]
+    fn the_command_stays_as_it_is_written() {
+        for (given, expected) in [
+            (
+                r#"/usr/sbin/web -g "daemon off; $A" '%i' \; ${B}"#,
+                r#"/usr/bin/backtrail record --daemon -- /usr/sbin/web -g "daemon off; $A" '%i' \; ${B}"#,
+            ),
+            ("-/bin/x", "-/usr/bin/backtrail record --daemon -- /bin/x"),
+            (
+                "+:/bin/$x $y",
+                "+:/usr/bin/backtrail record --daemon -- /bin/$x $y",
+            ),
+            (
+                "!/bin/$x $y",
+                "!/usr/bin/backtrail record --daemon -- /bin/$$x $y",
+            ),
+        ] {
+            assert_eq!(command(&format!("ExecStart={given}\n")), expected);
+        }
+    }
+
+    #[test]
+    fn the_command_before_is_taken_away() {
+        let made = of("ExecStart=/bin/x\n").unwrap();
+        assert!(
+            made.text
+                .contains("[Service]\nExecStart=\nExecStart=/usr/bin/backtrail ")
+        );
+        assert_eq!(
+            (made.service.as_str(), made.file),
+            ("web.service", "backtrail.conf")
+        );
+        assert!(made.notes.is_empty() && !made.text.contains("NotifyAccess"));
+    }
+
+    #[test]
+    fn what_the_recorder_changes_is_made_up_for_or_told() {
+        let made = of("Type=notify\nSystemCallFilter=@system-service\nKillMode=mixed\nExecStart=/x\nExecReload=/bin/kill $MAINPID\n").unwrap();
+        assert!(
+            made.text.contains("\nNotifyAccess=all\n") && made.text.contains("\nSystemCallFilter=@debug ")
+        );
+        assert_eq!(made.notes.len(), 2, "{:?}", made.notes);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_in_a_sentence() {
+        for (service, expected) in [
+            ("Type=forking\nExecStart=/x\n", "Type=forking"),
+            ("KillMode=process\nExecStart=/x\n", "KillMode=process"),
+            ("KillMode=none\nExecStart=/x\n", "KillMode=none"),
+            ("MemoryDenyWriteExecute=true\nExecStart=/x\n", "code cache"),
+            ("RootDirectory=/srv\nExecStart=/x\n", "its own root"),
+            ("Type=oneshot\nExecStart=/x\nExecStart=/y\n", "several ExecStart"),
+            ("ExecStart=/x ; /y\n", "several commands"),
+            ("ExecStart=@/x y\n", "prefix @"),
+            ("ExecStart=-|x\n", "prefix |"),
+            ("ExecStart=/x 'y\n", "quote"),
+            ("ExecStart=-\n", "no program"),
+            ("User=x\n", "no ExecStart"),
+            ("ExecStart=/opt/backtrail record -- /x\n", "already"),
+        ] {
+            let error = of(service).unwrap_err().to_string();
+            assert!(
+                error.contains(expected) && !error.contains('\n'),
+                "{service}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_drop_in_that_is_read_later_is_taken_over() {
+        let unit = ("web.service", "[Service]\nExecStart=/x\n");
+        let changed = "[Service]\nExecStart=\nExecStart=/changed\n";
+        let ours = (
+            "web.service.d/backtrail.conf",
+            "[Service]\nExecStart=\nExecStart=/usr/bin/backtrail record --daemon -- /x\n",
+        );
+        let made = with(&[unit, ours]).unwrap();
+        assert_eq!(made.file, "backtrail.conf");
+        assert!(made.text.contains("-- /x\n"), "{}", made.text);
+        let made = with(&[unit, ours, ("web.service.d/override.conf", changed)]).unwrap();
+        assert_eq!(made.file, "zz-backtrail.conf");
+        assert!(made.text.contains("-- /changed\n"), "{}", made.text);
+        let error = with(&[unit, ("web.service.d/zzz.conf", changed)]).unwrap_err();
+        assert!(error.to_string().contains("zzz.conf"), "{error}");
+    }
+}

@@ -1,0 +1,19 @@
+//! The memory of another process.
+
+use crate::RawTid;
+
+/// Copies from an address of a process (`process_vm_readv(2)`); how many bytes could be read.
+#[must_use]
+pub fn read(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
+    let local = libc::iovec {
+        iov_base: out.as_mut_ptr().cast(),
+        iov_len: out.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut libc::c_void,
+        iov_len: out.len(),
+    };
+    // SAFETY: `local` is `out`; the remote side is checked by the kernel.
+    let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(read).unwrap_or(0)
+}

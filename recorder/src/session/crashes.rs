@@ -1,0 +1,242 @@
+//! Crashes of a recording that goes on: a bundle for each, and nothing of processes that end by themselves.
+
+use super::Session;
+use crate::clock::Calibration;
+use crate::core_dump;
+use crate::crash_sink::{CrashDraft, CrashSink, Memory};
+use crate::error::{Error, Result};
+use crate::ptrace::RawTid;
+use crate::recorded::Process;
+use crate::save::{self, Saved};
+use backtrail_bundle::core::CoreContents;
+use backtrail_bundle::manifest::Crash;
+use backtrail_bundle::{BundlePath, Writer};
+use backtrail_process::status;
+use backtrail_pt::Pid;
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+/// Notes of a session that are kept, the newest: it may go on for months.
+const MAX_NOTES: usize = 64;
+/// A thread that has overrun its stack points so far below it at most, to be found all the same.
+const OVERRUN: u64 = 1 << 20;
+
+/// What a session writes.
+pub(crate) enum Destination<'a> {
+    /// One bundle, at the end.
+    Bundle(Writer),
+    /// One for each crash.
+    Crashes(Crashes<'a>),
+}
+
+/// The crashes of a session.
+pub(crate) struct Crashes<'a> {
+    sink: &'a mut dyn CrashSink,
+    calibration: Calibration,
+    /// Those whose processes are not gone yet.
+    drafts: HashMap<RawTid, Draft>,
+    /// What the others add up to.
+    pub(crate) saved: Saved,
+}
+
+/// A crash whose process is not gone yet: what must be read before is in the bundle.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) writer: Writer,
+    pub(crate) crash: Crash,
+    pub(crate) core: Option<BundlePath>,
+    /// What should be there and is not, a sentence each.
+    pub(crate) missing: Vec<String>,
+    /// When the process was stopped.
+    pub(crate) at: SystemTime,
+}
+
+impl<'a> Crashes<'a> {
+    /// None so far.
+    pub(crate) fn new(sink: &'a mut dyn CrashSink, calibration: Calibration) -> Self {
+        Self {
+            sink,
+            calibration,
+            drafts: HashMap::new(),
+            saved: Saved::default(),
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Records a process, or what one that is recorded has become.
+    pub(super) fn add_process(&mut self, pid: RawTid, process: Process) {
+        let known = self.processes.insert(pid, process).is_some();
+        if let Destination::Crashes(crashes) = &mut self.destination
+            && !known
+        {
+            crashes.sink.process_began(Pid(pid as u32));
+        }
+    }
+
+    /// Records a process no more; the crash that has ended it, if one has, becomes a bundle.
+    pub(super) fn remove_process(&mut self, pid: RawTid) {
+        if !matches!(self.destination, Destination::Crashes(_)) {
+            self.processes.remove(&pid);
+            return;
+        }
+        if !self.processes.contains_key(&pid) {
+            return;
+        }
+        for tid in self.tids(|thread| thread.pid == pid) {
+            self.record(tid, None);
+        }
+        let Some(process) = self.processes.remove(&pid) else {
+            return;
+        };
+        for ended in self.ended.iter().filter(|ended| ended.pid == pid) {
+            self.names.release(&ended.file);
+        }
+        self.ended.retain(|ended| ended.pid != pid);
+        let surplus = self.notes.len().saturating_sub(MAX_NOTES);
+        self.notes.drain(..surplus);
+        let Destination::Crashes(crashes) = &mut self.destination else {
+            return;
+        };
+        if let Some(draft) = crashes.drafts.remove(&pid) {
+            let calibration = crashes.calibration;
+            let (timing, tsc) = (calibration.params(), calibration.conversion());
+            match save::save_crash(draft, process, timing, tsc, self.notes.clone()) {
+                Ok((crash, saved)) => {
+                    crashes.saved.threads += saved.threads;
+                    crashes.saved.bytes += saved.bytes;
+                    crashes.saved.dropped += saved.dropped;
+                    crashes.sink.save(crash);
+                }
+                Err(error) => crashes.sink.failed(Pid(pid as u32), error),
+            }
+        }
+        crashes.sink.process_ended(Pid(pid as u32));
+    }
+
+    /// Nothing is traced any more: saves the crashes whose end was not told.
+    pub(super) fn end_processes(&mut self) {
+        if let Destination::Crashes(_) = self.destination {
+            let pids: Vec<RawTid> = self.processes.keys().copied().collect();
+            pids.into_iter().for_each(|pid| self.remove_process(pid));
+        }
+    }
+
+    /// Begins the bundle of a halted process, with all that is gone with it.
+    pub(super) fn begin_crash(&mut self, crash: Crash) {
+        let (pid, tid) = (crash.pid.0 as RawTid, crash.tid.0 as RawTid);
+        let at = SystemTime::now();
+        let name = status::thread_name(pid, pid).unwrap_or_default();
+        let Destination::Crashes(crashes) = &mut self.destination else {
+            return;
+        };
+        let Some(CrashDraft { writer, memory }) = crashes.sink.crashed(&crash, &name) else {
+            return;
+        };
+        let mut missing = Vec::new();
+        let mut contents = self.describe_core(pid, tid);
+        limit_memory(&mut contents, memory, &mut missing);
+        let core = write_core(&writer, pid, &contents);
+        let Destination::Crashes(crashes) = &mut self.destination else {
+            return;
+        };
+        match core {
+            Ok(core) => {
+                let draft = Draft {
+                    writer,
+                    crash,
+                    core: Some(core),
+                    missing,
+                    at,
+                };
+                crashes.drafts.insert(pid, draft);
+            }
+            Err(error) => crashes.sink.failed(crash.pid, error),
+        }
+    }
+}
+
+fn write_core(writer: &Writer, pid: RawTid, contents: &CoreContents) -> Result<BundlePath> {
+    let path = BundlePath::new("core")?;
+    let mut file = writer.create_file(&path)?;
+    core_dump::write(&mut file, pid, contents).map_err(Error::system("write the core"))?;
+    Ok(path)
+}
+
+/// Leaves out of a core what is too much.
+fn limit_memory(contents: &mut CoreContents, memory: Memory, missing: &mut Vec<String>) {
+    match memory {
+        Memory::UpTo(limit) => {
+            let size = backtrail_process::core_dump::size(contents);
+            if size <= limit {
+                return;
+            }
+            missing.push(format!(
+                "the process had {} MiB of memory, more than the {} MiB that are kept: only stacks are saved",
+                size >> 20,
+                limit >> 20
+            ));
+        }
+        Memory::Stacks => {}
+        Memory::Nothing => {
+            contents.segments.iter_mut().for_each(|segment| segment.saved = 0);
+            return;
+        }
+    }
+    let pointers: Vec<u64> = contents
+        .threads
+        .iter()
+        .map(|thread| thread.registers.rsp)
+        .collect();
+    for segment in &mut contents.segments {
+        let (start, end) = (segment.start.0, segment.start.0.saturating_add(segment.size));
+        let is_stack = |pointer: &u64| (start.saturating_sub(OVERRUN)..end).contains(pointer);
+        if !(segment.writable && pointers.iter().any(is_stack)) {
+            segment.saved = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backtrail_bundle::core::{CoreThread, Registers, Segment};
+    use backtrail_pt::Avma;
+
+    fn process() -> CoreContents {
+        let segment = |start, size| Segment {
+            start: Avma(start),
+            size,
+            saved: size,
+            readable: true,
+            writable: true,
+            executable: false,
+        };
+        CoreContents {
+            threads: vec![CoreThread {
+                registers: Registers {
+                    rsp: 0x7fff_0000_1000,
+                    ..Registers::default()
+                },
+                ..CoreThread::default()
+            }],
+            segments: vec![segment(0x10_0000, 4 << 20), segment(0x7fff_0000_0000, 0x2000)],
+            ..CoreContents::default()
+        }
+    }
+
+    fn saved(memory: Memory) -> (Vec<u64>, usize) {
+        let (mut contents, mut missing) = (process(), Vec::new());
+        limit_memory(&mut contents, memory, &mut missing);
+        let saved = contents.segments.iter().map(|segment| segment.saved).collect();
+        (saved, missing.len())
+    }
+
+    #[test]
+    fn stacks_are_kept_of_a_process_that_is_too_large() {
+        assert_eq!(saved(Memory::UpTo(8 << 20)), (vec![4 << 20, 0x2000], 0));
+        assert_eq!(saved(Memory::UpTo(1 << 20)), (vec![0, 0x2000], 1));
+        assert_eq!(saved(Memory::Stacks), (vec![0, 0x2000], 0));
+        assert_eq!(saved(Memory::Nothing), (vec![0, 0], 0));
+    }
+}
