@@ -3,6 +3,7 @@
 //! The tables are Markdown, to be pasted into `docs/benchmarks.md` and `docs/programs.md`.
 
 mod adapter;
+mod collect;
 mod debug;
 mod decode;
 mod machine;
@@ -48,6 +49,11 @@ pub fn debug(options: &DebugOptions) -> Result<(), Failure> {
     let binary = release()?;
     on_two_cores()?;
     debug::run(options, &binary)
+}
+
+/// `bench collect`: how soon the collector knows of crashes, and what it costs.
+pub fn collect() -> Result<(), Failure> {
+    collect::run(&release()?)
 }
 
 /// `bench adapter`: how long the debug adapter takes to open a trace, and to answer, as its client sees it.

@@ -1,7 +1,8 @@
-//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `readers`, `package-extension`, `protocol`, `vscode`, `screenshots`, `tidy`, `fuzz`, `guard`, `bench`.
+//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `test-vm`, `readers`, `package-extension`, `protocol`, `bpf`, `vscode`, `screenshots`, `tidy`, `fuzz`, `guard`, `bench`.
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bpf;
 mod cachegrind;
 mod demo;
 mod extension;
@@ -15,6 +16,7 @@ mod screenshots;
 mod shell;
 mod test;
 mod tidy;
+mod vm;
 mod vscode;
 
 use std::process::ExitCode;
@@ -26,9 +28,12 @@ const USAGE: &str = "\
 cargo xtask demo [--program c|rust]   build Backtrail, record a crash, and walk back to its cause
 cargo xtask test                      install what the tests need, and run every check and test
 cargo xtask test-all                  the same with the long fuzzing, the whole program matrix, and real programs
+cargo xtask test-vm [SERIES…]         what needs other kernels, in virtual machines: of Debian's 6.1 and 6.12, or of these alone
+                                      [--only TEST]: the tests whose names begin so
 cargo xtask readers                   install what the tests open exports and drive the adapter with, and print how cargo test finds it
 cargo xtask package-extension         check, test and package the extension for VS Code: target/backtrail.vsix
 cargo xtask protocol [--check]        the schema of the Debug Adapter Protocol anew, and the Rust types out of it
+cargo xtask bpf [--check]             the eBPF programs compiled anew, or compared with what is checked in
 cargo xtask vscode                    install the VS Code that the tests drive, package our extension, and print how cargo test finds them
 cargo xtask screenshots               the pictures of docs/images anew
 cargo xtask tidy                      the invariants of ARCHITECTURE.md
@@ -42,7 +47,8 @@ cargo xtask bench decode [PROGRAM…]   recorded streams decoded by our engines,
                                       [--no-whole] [--no-open] [--instructions] [--searches]
 cargo xtask bench debug               how long the debugger's commands take on a history of 100 million instructions
                                       [--quick] [--json] [--fresh] [--places N]
-cargo xtask bench adapter [BUNDLE]    how long the debug adapter takes to open the last 64 MiB of a trace, and to answer";
+cargo xtask bench adapter [BUNDLE]    how long the debug adapter takes to open the last 64 MiB of a trace, and to answer
+cargo xtask bench collect             a thousand crashes under the collector, idle and loaded, and what it costs when nothing crashes (root)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -56,10 +62,14 @@ fn main() -> ExitCode {
         ["demo", "--program", name] => demo::Demo::named(name).and_then(demo::run),
         ["test"] => test::run(test::Extent::Usual),
         ["test-all"] => test::run(test::Extent::All),
+        ["test-vm", series @ .., "--only", test] => vm::run(series, &[test], None),
+        ["test-vm", series @ ..] => vm::run(series, &[], None),
         ["readers"] => readers::run(),
         ["package-extension"] => extension::run(),
         ["protocol"] => protocol::run(),
         ["protocol", "--check"] => protocol::check(),
+        ["bpf"] => bpf::run(),
+        ["bpf", "--check"] => bpf::check(),
         ["vscode"] => vscode::run(),
         ["screenshots"] => screenshots::run(),
         ["tidy"] => tidy::run(),
@@ -79,6 +89,7 @@ fn main() -> ExitCode {
         ["bench", "decode", options @ ..] => {
             bench::DecodeOptions::parse(options).and_then(|options| bench::decode(&options))
         }
+        ["bench", "collect"] => bench::collect(),
         ["bench", "adapter"] => bench::adapter(None),
         ["bench", "adapter", bundle] => bench::adapter(Some(bundle)),
         ["bench", "debug", options @ ..] => {

@@ -174,6 +174,23 @@ pub const COUNT: &[Need] = &[wish(
     "counts the machine instructions of decoding",
 )];
 
+/// What the virtual machines of `cargo xtask test-vm` need beside [`BUILD`].
+pub const VM: &[Need] = &[
+    need(
+        "qemu-system-x86",
+        Sign::Tool("qemu-system-x86_64"),
+        "runs other kernels, in software emulation",
+    ),
+    need("binutils", Sign::Tool("strip"), "makes what runs in them small"),
+    need("make", Sign::Tool("make"), "builds the stand-in for Intel PT"),
+    need(
+        "libelf1",
+        Sign::Tool("/usr/lib/x86_64-linux-gnu/libelf.so.1"),
+        "the kernel's own tools for modules",
+    ),
+    need("dpkg", Sign::Tool("dpkg"), "unpacks kernels"),
+];
+
 /// What the real programs of these names need, each package once.
 pub fn of_programs(names: &[&str]) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change goes in.
 
-use crate::{Failure, guard, packages, readers, shell, tidy, vscode};
+use crate::{Failure, bpf, guard, packages, readers, shell, tidy, vm, vscode};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,10 +11,12 @@ pub enum Extent {
     All,
 }
 
-/// Installs what is needed, then checks format, lints and invariants, builds, tests, and counts what decoding costs.
+/// Installs what is needed, then checks format, invariants, the eBPF objects and lints, builds, tests, here and in virtual
+/// machines, and counts what decoding costs.
 pub fn run(extent: Extent) -> Result<(), Failure> {
     packages::ensure(&[
         packages::BUILD,
+        packages::VM,
         packages::ORACLE,
         packages::TEST,
         packages::READERS,
@@ -26,20 +28,23 @@ pub fn run(extent: Extent) -> Result<(), Failure> {
     }
     shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
     tidy::run()?;
+    bpf::check()?;
     shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     // The product is built without libipt, which all that follows is built with.
     shell::run(shell::cargo().args(["check", "--package", "backtrail"]))?;
     // The end-to-end tests run the binary of this very build.
     shell::run(shell::cargo().args(["build", "--package", "backtrail", "--features", "libipt"]))?;
+    let backtrail = shell::target().join("debug/backtrail");
     let mut tests = shell::cargo();
     tests
         .args(["test", "--workspace"])
-        .env("BACKTRAIL_BIN", shell::target().join("debug/backtrail"));
+        .env("BACKTRAIL_BIN", &backtrail);
     tests.envs(readers::install().variables());
     tests.envs(vscode::install()?.variables());
     if extent == Extent::All {
         tests.args(["--", "--include-ignored"]);
     }
     shell::run(&mut tests)?;
+    vm::run(&[], &[], Some(backtrail))?;
     guard::run(false)
 }

@@ -1,0 +1,267 @@
+//! Services under `backtrail record --daemon`: their crashes are in the collector's spool, with history.
+
+use crate::collector::{Collector, cannot, until};
+use backtrail_tests::backtrail::{Run, backtrail, command};
+use backtrail_tests::built;
+use backtrail_tests::programs::Variant;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
+
+/// Crashes are told by the probe alone: `core_pattern` stays as it is.
+const PROBE_ALONE: &str = "[crash]\nhold = \"none\"\n";
+/// After this long the daemon saves by itself what it has seen and nobody has asked about, and more.
+const UNASKED: Duration = Duration::from_secs(4);
+
+fn example(name: &str) -> PathBuf {
+    built(name, Variant::Pie).unwrap()
+}
+
+/// `backtrail record --daemon` with the collector's configuration, and what else.
+fn service(collector: &Collector, arguments: &[&str]) -> Command {
+    let mut command = command().unwrap();
+    command
+        .args(["record", "--daemon", "--config"])
+        .arg(collector.config())
+        .args(arguments);
+    command
+}
+
+fn run(command: &mut Command) -> Run {
+    let output = command.output().unwrap();
+    Run {
+        status: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// The bundle is whole, and the way back from the crash is there.
+#[track_caller]
+fn has_history(collector: &Collector, crash: &Value) {
+    assert_eq!(crash["complete"], true, "{crash}");
+    assert!(crash["history_bytes"].as_u64().unwrap() > 0, "{crash}");
+    assert_eq!(
+        crash["crash_to_stop_us"],
+        Value::Null,
+        "nothing was measured: {crash}"
+    );
+    let back = collector.debug(crash, &["reverse-step", "reverse-step", "backtrace 5"]);
+    assert!(back.contains("descend"), "{back}");
+    let bundle = crash["bundle"].as_str().unwrap();
+    let checked = backtrail(["check", bundle]).unwrap().exited(0);
+    assert!(checked.stdout.contains("sound"), "{checked:?}");
+}
+
+/// The recorder and the daemon see the same crash; one of them saves it.
+fn one_bundle_of_a_crash(settings: &str) {
+    let collector = Collector::started(settings);
+    let ran = run(service(&collector, &["--"]).arg(example("crash_null"))).exited(128 + 11);
+    assert_eq!(ran.stdout, "");
+    assert!(ran.sentence().contains("SIGSEGV ended process"), "{ran:?}");
+    let listed = collector.list();
+    let [crash] = listed.as_slice() else {
+        panic!("not one bundle: {listed:?}\n{}", collector.log());
+    };
+    has_history(&collector, crash);
+    let told_after = crash["crash_to_reader_us"].as_f64();
+    assert!(told_after.is_some_and(|time| time > 0.0), "{crash}");
+    assert!(
+        crash["executable"].as_str().unwrap().contains("crash_null"),
+        "{crash}"
+    );
+    std::thread::sleep(UNASKED);
+    assert_eq!(collector.list().len(), 1, "{}", collector.log());
+    assert_eq!(
+        collector.metric("bundles_written_total"),
+        0.0,
+        "the daemon left it alone"
+    );
+}
+
+#[test]
+fn a_crash_of_a_service_has_history_and_is_saved_once() {
+    if !cannot() {
+        one_bundle_of_a_crash(PROBE_ALONE);
+    }
+}
+
+#[test]
+fn the_handler_of_cores_leaves_a_service_to_its_recorder() {
+    if !cannot() {
+        one_bundle_of_a_crash("");
+    }
+}
+
+#[test]
+fn a_service_that_ends_by_itself_leaves_nothing() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::started(PROBE_ALONE);
+    let ran = run(&mut service(
+        &collector,
+        &["--", "sh", "-c", "echo all is well; exit 3"],
+    ))
+    .exited(3);
+    assert_eq!((&*ran.stdout, &*ran.stderr), ("all is well\n", ""));
+    assert_eq!(collector.list(), Vec::<Value>::new());
+    let left = std::fs::read_dir(collector.spool()).unwrap().flatten();
+    let names: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert!(
+        names
+            .iter()
+            .all(|name| !name.to_string_lossy().starts_with(".backtrail-")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn each_worker_that_crashes_is_a_bundle_and_the_service_goes_on() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::started(PROBE_ALONE);
+    let worker = example("crash_null");
+    let script = "\"$0\"; \"$0\"; true; \"$0\"; echo still here; exit 4";
+    let ran = run(service(&collector, &["--", "sh", "-c", script]).arg(&worker)).exited(4);
+    assert!(ran.stdout.contains("still here"), "{ran:?}");
+    let listed = collector.list();
+    assert_eq!(listed.len(), 3, "{listed:?}");
+    for crash in &listed {
+        has_history(&collector, crash);
+        let info = backtrail(["info", "--json", crash["bundle"].as_str().unwrap()]).unwrap();
+        let info: Value = serde_json::from_str(&info.exited(0).stdout).unwrap();
+        let modules = info["modules"].as_array().unwrap();
+        assert!(
+            !modules.is_empty() && modules.iter().all(|module| module["pid"] == crash["pid"]),
+            "the bundle is that of one process: {info}"
+        );
+    }
+}
+
+/// Reads the program's lines until one says that it is ready.
+fn ready(child: &mut Child) {
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+}
+
+fn read(stderr: Option<ChildStderr>) -> String {
+    std::io::read_to_string(stderr.unwrap()).unwrap()
+}
+
+/// Ends within the tests' limit.
+fn ended(child: &mut Child) -> Option<i32> {
+    let mut status = None;
+    until("the recorder ends", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap().code()
+}
+
+#[test]
+fn what_is_sent_to_the_recorder_reaches_the_service() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::started(PROBE_ALONE);
+    let waits = "echo ready; while :; do sleep 0.05; done";
+    let handles = format!("trap 'exit 5' TERM; trap 'exit 6' USR1; trap 'exit 7' HUP; {waits}");
+    for (script, signal, status) in [
+        (&*handles, Signal::SIGTERM, 5),
+        (&*handles, Signal::SIGUSR1, 6),
+        (&*handles, Signal::SIGHUP, 7),
+        (waits, Signal::SIGTERM, 128 + 15),
+    ] {
+        let mut child = service(&collector, &["--", "sh", "-c", script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        ready(&mut child);
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+        let status_of_it = ended(&mut child);
+        assert_eq!(status_of_it, Some(status), "{signal}: {}", read(child.stderr));
+    }
+    assert_eq!(collector.list(), Vec::<Value>::new());
+}
+
+#[test]
+fn without_a_collector_crashes_are_saved_and_a_warning_is_given() {
+    let collector = Collector::new(PROBE_ALONE);
+    let ran = run(service(&collector, &["--"]).arg(example("crash_null"))).exited(128 + 11);
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    let [warning, told] = lines.as_slice() else {
+        panic!("not one warning: {ran:?}");
+    };
+    assert!(warning.contains("no collector answers at"), "{warning}");
+    assert!(told.contains("SIGSEGV ended process"), "{told}");
+    let listed = collector.list();
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    has_history(&collector, &listed[0]);
+    assert_eq!(
+        listed[0]["crash_to_reader_us"],
+        Value::Null,
+        "nobody was there to see it"
+    );
+}
+
+#[test]
+fn the_spool_keeps_to_its_limit() {
+    let collector = Collector::new(&format!("spool_limit = \"1\"\n{PROBE_ALONE}"));
+    let mut newest = String::new();
+    for _ in 0..3 {
+        let ran = run(service(&collector, &["--"]).arg(example("crash_null"))).exited(128 + 11);
+        newest = ran.stderr.trim().rsplit(' ').next().unwrap().to_owned();
+    }
+    let listed = collector.list();
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(listed[0]["id"], *newest);
+}
+
+#[test]
+fn a_process_that_runs_already_is_minded_too() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::started(PROBE_ALONE);
+    let attach = |pid: u32| {
+        service(&collector, &["--pid", &pid.to_string()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut program = Command::new("sh")
+        .args(["-c", "while :; do :; done"])
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_raw(program.id() as i32);
+    // A process that is traced has its tracer's number in its status.
+    let traced = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        !status.contains("TracerPid:\t0\n")
+    };
+    let mut recorder = attach(program.id());
+    until("the process is traced", traced);
+    std::thread::sleep(Duration::from_millis(500));
+    kill(Pid::from_raw(recorder.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(ended(&mut recorder), Some(0), "{}", read(recorder.stderr));
+    assert_eq!(program.try_wait().unwrap(), None, "it runs on");
+    assert_eq!(collector.list(), Vec::<Value>::new());
+    let mut recorder = attach(program.id());
+    until("the process is traced", traced);
+    std::thread::sleep(Duration::from_millis(500));
+    kill(pid, Signal::SIGSEGV).unwrap();
+    program.wait().unwrap();
+    assert_eq!(ended(&mut recorder), Some(128 + 11), "{}", read(recorder.stderr));
+    let listed = collector.list();
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(listed[0]["pid"], pid.as_raw());
+    assert!(listed[0]["history_bytes"].as_u64().unwrap() > 0, "{listed:?}");
+}

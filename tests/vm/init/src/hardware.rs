@@ -1,0 +1,393 @@
+//! The collector's hardware source against the stand-in: what comes out is decoded where it was recorded.
+
+use crate::child::Waiting;
+use crate::feed::{Cut, Feed, recording};
+use crate::raw;
+use crate::{Outcome, Report, Test};
+use backtrail_bundle::manifest::{Manifest, Meta, Source};
+use backtrail_bundle::{Overwrite, Writer};
+use backtrail_collector::hardware::{Frozen, Hardware, HardwareOptions};
+use backtrail_collector::probe::{Probe, ProbeOptions};
+use backtrail_pt::{Cpu, Pid};
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+pub const TESTS: &[Test] = &[
+    Test {
+        name: "hardware/plain",
+        run: plain,
+    },
+    Test {
+        name: "hardware/wrapped",
+        run: wrapped,
+    },
+    Test {
+        name: "hardware/migrating",
+        run: migrating,
+    },
+    Test {
+        name: "hardware/neighbors",
+        run: neighbors,
+    },
+    Test {
+        name: "hardware/at-the-crash",
+        run: at_the_crash,
+    },
+    Test {
+        name: "hardware/busy",
+        run: busy,
+    },
+    Test {
+        name: "hardware/flags",
+        run: flags,
+    },
+    Test {
+        name: "hardware/unplugged",
+        run: unplugged,
+    },
+    Test {
+        name: "hardware/lost-sideband",
+        run: lost_sideband,
+    },
+];
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Larger than the recordings of `crash` and `migrate`, smaller than that of `long`.
+const RING: usize = 128 << 10;
+
+fn options() -> HardwareOptions {
+    HardwareOptions {
+        ring: RING,
+        ..HardwareOptions::default()
+    }
+}
+
+fn start() -> Result<Hardware, String> {
+    Hardware::start(&options()).map_err(|error| format!("the hardware source does not start: {error}"))
+}
+
+/// A program runs and crashes; its whole history is in the bundle.
+fn plain(report: &mut Report) -> Outcome {
+    let mut hardware = start()?;
+    let pid = play(&mut hardware, "crash", 0, Cut::Continuous)?;
+    let frozen = freeze(&mut hardware);
+    if frozen.cpus.iter().any(|cpu| cpu.wrapped) {
+        return Err("a ring that was not full is taken for one that was written over".into());
+    }
+    hand_out(report, "hardware/plain", &hardware, &frozen, pid, "crash", false)
+}
+
+/// The ring is smaller than the trace: its end is there.
+fn wrapped(report: &mut Report) -> Outcome {
+    let mut hardware = start()?;
+    let pid = play(&mut hardware, "long", 1, Cut::Continuous)?;
+    let frozen = freeze(&mut hardware);
+    let ring = frozen.cpus.iter().find(|cpu| cpu.cpu == Cpu(1));
+    if !ring.is_some_and(|cpu| cpu.wrapped && cpu.bytes().len() == RING) {
+        return Err("a ring that was written over is not taken for one".into());
+    }
+    hand_out(report, "hardware/wrapped", &hardware, &frozen, pid, "long", true)
+}
+
+/// It runs on both processors in turns: its history is put together again.
+fn migrating(report: &mut Report) -> Outcome {
+    let mut hardware = start()?;
+    let pid = play(&mut hardware, "migrate", 0, Cut::Independent)?;
+    let frozen = freeze(&mut hardware);
+    if frozen.cpus.iter().filter(|cpu| !cpu.bytes().is_empty()).count() != 2 {
+        return Err("not both processors have a trace: the test shows nothing".into());
+    }
+    hand_out(
+        report,
+        "hardware/migrating",
+        &hardware,
+        &frozen,
+        pid,
+        "migrate",
+        false,
+    )
+}
+
+/// Two programs share a processor: each instruction is of the right one.
+fn neighbors(report: &mut Report) -> Outcome {
+    let mut hardware = start()?;
+    let mut feed = Feed::open()?;
+    let mut children = Vec::new();
+    for program in ["migrate", "crash"] {
+        let waiting = Waiting::start(&format!("/recordings/{program}"), 0)?;
+        feed.give(waiting.pid(), &recording(program, Cut::Independent)?)?;
+        children.push(waiting);
+    }
+    let pid = children[1].pid();
+    let running = children
+        .into_iter()
+        .map(Waiting::begin)
+        .collect::<Result<Vec<Child>, String>>()?;
+    for child in running {
+        until_dead(&mut hardware, child)?;
+    }
+    let frozen = freeze(&mut hardware);
+    hand_out(
+        report,
+        "hardware/neighbors",
+        &hardware,
+        &frozen,
+        pid,
+        "crash",
+        false,
+    )
+}
+
+/// As the daemon does it: the probe tells of the crash, and the traces are frozen then.
+fn at_the_crash(report: &mut Report) -> Outcome {
+    let mut hardware = start()?;
+    let freezer = hardware.freezer();
+    let mut probe = Probe::attach(&ProbeOptions::default()).map_err(|error| error.to_string())?;
+    let mut feed = Feed::open()?;
+    let waiting = Waiting::start("/recordings/crash", 1)?;
+    let pid = waiting.pid();
+    feed.give(pid, &recording("crash", Cut::Continuous)?)?;
+    let child = waiting.begin()?;
+    let begin = Instant::now();
+    let mut seen = None;
+    while seen.is_none() && begin.elapsed() < PATIENCE {
+        hardware.drain();
+        probe.drain(&mut |crash| seen = Some(crash));
+    }
+    let crash = seen.ok_or("the probe does not tell of the crash")?;
+    let frozen = freezer.freeze(Some(crash.cpu), Some(crash.at));
+    hardware.drain();
+    until_dead(&mut hardware, child)?;
+    let first = frozen.cpus.first().map(|cpu| (cpu.cpu, cpu.paused_at));
+    match first {
+        Some((Cpu(1), paused)) if paused > crash.at => report.note(&format!(
+            "hardware/at-the-crash: paused {} µs after the crash, in emulation",
+            (paused - crash.at) / 1000
+        ))?,
+        other => return Err(format!("frozen first was {other:?}, crashed at {}", crash.at)),
+    }
+    hand_out(
+        report,
+        "hardware/at-the-crash",
+        &hardware,
+        &frozen,
+        pid,
+        "crash",
+        false,
+    )
+}
+
+/// Somebody else has the PMU: it is said, and what to do; then it goes.
+fn busy(_: &mut Report) -> Outcome {
+    let other = raw::open(-1, 0, 1 << 0 | 1 << 10 | 1 << 13)
+        .map_err(|error| format!("the other user cannot open its event: {error}"))?;
+    let Err(error) = Hardware::start(&options()) else {
+        return Err("it starts although somebody else uses the PMU".into());
+    };
+    let told = error.to_string();
+    if !told.contains("somebody else uses it") || told.contains('\n') {
+        return Err(format!("it is told as: {told}"));
+    }
+    drop(other);
+    start().map(drop)
+}
+
+/// What the kernel says of trace that was lost is counted, and stands in the bundle.
+fn flags(_: &mut Report) -> Outcome {
+    let mut hardware = start()?;
+    let pid = play(&mut hardware, "crash", 0, Cut::Continuous)?;
+    // PERF_AUX_FLAG_TRUNCATED and PERF_AUX_FLAG_PARTIAL, of the next piece that ends.
+    let place = "/sys/module/intel_pt/parameters/flags";
+    fs::write(place, "5").map_err(|error| format!("cannot write {place}: {error}"))?;
+    let frozen = freeze(&mut hardware);
+    let counters = hardware.counters();
+    if (counters.truncated, counters.partial) != (1, 1) {
+        return Err(format!("counted was {counters:?}"));
+    }
+    let (_, written) = write(&hardware, &frozen, pid, "flags")?;
+    for part in ["was lost", "has gaps"] {
+        if !written.iter().any(|note| note.contains(part)) {
+            return Err(format!("no note of the bundle says '{part}': {written:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// A processor goes: what it had traced is kept. It comes back, and is traced again.
+fn unplugged(report: &mut Report) -> Outcome {
+    let mut hardware = start()?;
+    let pid = play(&mut hardware, "crash", 1, Cut::Continuous)?;
+    set_online(1, false)?;
+    let went = until(&mut hardware, |hardware| hardware.counters().cpus_went == 1);
+    let frozen = freeze(&mut hardware);
+    let written = hand_out(
+        report,
+        "hardware/unplugged",
+        &hardware,
+        &frozen,
+        pid,
+        "crash",
+        false,
+    );
+    set_online(1, true)?;
+    let came = until(&mut hardware, |hardware| hardware.counters().cpus_came == 1);
+    if !went || !came {
+        return Err(format!("it is not followed: {:?}", hardware.counters()));
+    }
+    written?;
+    let again = play(&mut hardware, "crash", 1, Cut::Continuous)?;
+    let frozen = freeze(&mut hardware);
+    let name = "hardware/unplugged-and-back";
+    hand_out(report, name, &hardware, &frozen, again, "crash", false)
+}
+
+/// Nobody reads while more happens than the rings hold: it is counted and said, and what follows is whole.
+fn lost_sideband(report: &mut Report) -> Outcome {
+    let mut hardware = start()?;
+    // Each name that a thread takes is a record.
+    let begin = Instant::now();
+    let mut names = 0u64;
+    while hardware.counters().lost == 0 && begin.elapsed() < PATIENCE {
+        for _ in 0..100_000 {
+            names += 1;
+            let name = if names.is_multiple_of(2) { c"one" } else { c"other" };
+            nix::sys::prctl::set_name(name).map_err(|error| format!("cannot take a name: {error}"))?;
+        }
+        hardware.drain();
+    }
+    let lost = hardware.counters().lost;
+    if lost == 0 {
+        return Err(format!(
+            "{names} records are not too many: the test shows nothing"
+        ));
+    }
+    report.note(&format!(
+        "hardware/lost-sideband: {lost} of {names} records were lost"
+    ))?;
+    let pid = play(&mut hardware, "crash", 0, Cut::Continuous)?;
+    let frozen = freeze(&mut hardware);
+    hand_out(
+        report,
+        "hardware/lost-sideband",
+        &hardware,
+        &frozen,
+        pid,
+        "crash",
+        false,
+    )
+}
+
+/// Runs a program on a processor while its pieces are fed, until it has crashed; its process.
+fn play(hardware: &mut Hardware, program: &str, processor: usize, cut: Cut) -> Result<u32, String> {
+    let mut feed = Feed::open()?;
+    let waiting = Waiting::start(&format!("/recordings/{program}"), processor)?;
+    let pid = waiting.pid();
+    let pieces = recording(program, cut)?;
+    feed.give(pid, &pieces)?;
+    until_dead(hardware, waiting.begin()?)?;
+    let fed = feed.fed(pid)?;
+    if fed.left != 0 || fed.lost != 0 || fed.pieces != pieces.len() as u64 {
+        return Err(format!("of {} pieces were fed {fed:?}", pieces.len()));
+    }
+    Ok(pid)
+}
+
+/// Reads the sideband, as the daemon's loop does, until the program has crashed.
+fn until_dead(hardware: &mut Hardware, mut child: Child) -> Outcome {
+    let mut status = None;
+    until(hardware, |_| {
+        status = child.try_wait().ok().flatten();
+        status.is_some()
+    });
+    match status.and_then(|status| status.signal()) {
+        Some(libc::SIGSEGV) => Ok(()),
+        _ => {
+            child.kill().ok();
+            Err(format!("the program did not crash: {status:?}"))
+        }
+    }
+}
+
+fn until(hardware: &mut Hardware, mut reached: impl FnMut(&Hardware) -> bool) -> bool {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        hardware.drain();
+        if reached(hardware) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+fn freeze(hardware: &mut Hardware) -> Frozen {
+    let frozen = hardware.freezer().freeze(None, None);
+    hardware.drain();
+    frozen
+}
+
+/// Writes a bundle, packs it, and hands it out.
+fn hand_out(
+    report: &mut Report,
+    test: &str,
+    hardware: &Hardware,
+    frozen: &Frozen,
+    pid: u32,
+    recording: &str,
+    tail: bool,
+) -> Outcome {
+    let (bundle, _) = write(hardware, frozen, pid, &test.replace('/', "-"))?;
+    let packed = bundle.with_extension("btz");
+    let output = Command::new("/usr/bin/backtrail")
+        .arg("pack")
+        .arg(&bundle)
+        .arg("-o")
+        .arg(&packed)
+        .output()
+        .map_err(|error| format!("cannot run backtrail: {error}"))?;
+    if !output.status.success() {
+        let told = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("its bundle cannot be packed: {told}"));
+    }
+    report.bundle(test, &packed, recording, tail)
+}
+
+/// Writes a bundle of one process; where it is, and its notes.
+fn write(
+    hardware: &Hardware,
+    frozen: &Frozen,
+    pid: u32,
+    name: &str,
+) -> Result<(PathBuf, Vec<String>), String> {
+    let target = Path::new("/tmp").join(name);
+    let failed = |error: &dyn std::fmt::Display| format!("the bundle cannot be written: {error}");
+    let writer = Writer::create(&target, Overwrite::Never).map_err(|error| failed(&error))?;
+    let written = hardware
+        .collect(frozen, Some(Pid(pid)))
+        .write(&writer)
+        .map_err(|error| failed(&error))?;
+    let manifest = Manifest {
+        cpu: written.machine.cpu,
+        timing: written.machine.timing,
+        tsc: Some(written.machine.tsc),
+        filters: Vec::new(),
+        processes: written.processes,
+        cpus: written.cpus,
+        core: None,
+        meta: Meta {
+            source: Source::Hardware,
+            notes: written.notes.clone(),
+            ..Meta::default()
+        },
+    };
+    writer.finish(&manifest).map_err(|error| failed(&error))?;
+    Ok((target, written.notes))
+}
+
+fn set_online(processor: usize, online: bool) -> Outcome {
+    let path = format!("/sys/devices/system/cpu/cpu{processor}/online");
+    fs::write(&path, if online { "1" } else { "0" }).map_err(|error| format!("cannot write {path}: {error}"))
+}

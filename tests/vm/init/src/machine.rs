@@ -1,0 +1,64 @@
+//! The machine: what must be mounted, loaded and known, and how it ends.
+
+use nix::fcntl::{OFlag, open};
+use nix::kmod::{ModuleInitFlags, finit_module};
+use nix::mount::MsFlags;
+use nix::sys::reboot::{RebootMode, reboot};
+use nix::sys::stat::Mode;
+use std::fs;
+use std::process::ExitCode;
+
+/// What every test counts on: what the kernel shows of itself, and room for files.
+const MOUNTED: &[(&str, &str)] = &[
+    ("proc", "/proc"),
+    ("sysfs", "/sys"),
+    ("devtmpfs", "/dev"),
+    ("tracefs", "/sys/kernel/tracing"),
+    ("bpf", "/sys/fs/bpf"),
+    ("cgroup2", "/sys/fs/cgroup"),
+    ("tmpfs", "/tmp"),
+    ("tmpfs", "/run"),
+    ("tmpfs", "/var"),
+];
+
+/// Mounts it.
+pub fn mount() -> Result<(), String> {
+    for &(kind, place) in MOUNTED {
+        fs::create_dir_all(place).map_err(|error| format!("cannot make {place}: {error}"))?;
+        nix::mount::mount(Some(kind), place, Some(kind), MsFlags::empty(), None::<&str>)
+            .map_err(|error| format!("cannot mount {kind} at {place}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Loads a kernel module.
+pub fn load(path: &str) -> Result<(), String> {
+    let file = open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+        .map_err(|error| format!("cannot open {path}: {error}"))?;
+    finit_module(file, c"", ModuleInitFlags::empty()).map_err(|error| format!("cannot load {path}: {error}"))
+}
+
+/// The kernel's version.
+pub fn described() -> String {
+    fs::read_to_string("/proc/version")
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+/// Seconds since power on.
+pub fn uptime() -> String {
+    let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// Restarts, which the emulator is told to take for the end.
+pub fn end() -> ExitCode {
+    match reboot(RebootMode::RB_AUTOBOOT) {
+        Ok(never) => match never {},
+        Err(error) => {
+            println!("vm-init: the machine does not end: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

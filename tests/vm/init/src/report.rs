@@ -1,0 +1,73 @@
+//! What is said over the second serial line: `xtask/src/vm/report.rs` reads it, and tells how.
+
+use crate::Outcome;
+use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+/// The line.
+pub struct Report {
+    line: File,
+}
+
+impl Report {
+    /// Opens it, for bytes as they are.
+    pub fn open() -> Result<Self, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("cannot use the second serial line: {error}");
+        let line = File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/ttyS1")
+            .map_err(|error| failed(&error))?;
+        let mut settings = tcgetattr(&line).map_err(|error| failed(&error))?;
+        cfmakeraw(&mut settings);
+        tcsetattr(&line, SetArg::TCSANOW, &settings).map_err(|error| failed(&error))?;
+        Ok(Self { line })
+    }
+
+    /// This test will run.
+    pub fn plan(&mut self, name: &str) -> Outcome {
+        self.say(&format!("PLAN {name}"))
+    }
+
+    /// It ended so.
+    pub fn result(&mut self, name: &str, outcome: &Outcome) -> Outcome {
+        match outcome {
+            Ok(()) => self.say(&format!("TEST {name} ok")),
+            Err(why) => self.say(&format!("TEST {name} failed: {why}")),
+        }
+    }
+
+    /// A line for whoever watches.
+    pub fn note(&mut self, text: &str) -> Outcome {
+        self.say(&format!("NOTE {text}"))
+    }
+
+    /// Hands a packed bundle out, to be decoded: to the whole of `recording`, or to its end.
+    pub fn bundle(&mut self, test: &str, path: &Path, recording: &str, tail: bool) -> Outcome {
+        let content = fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        let name = format!("{}.btz", test.replace('/', "-"));
+        self.say(&format!("FILE {name} {}", content.len()))?;
+        self.write(&content)?;
+        let extent = if tail { "tail" } else { "same" };
+        self.say(&format!("BUNDLE {test} {name} {recording} {extent}"))
+    }
+
+    /// Nothing more comes.
+    pub fn done(&mut self) -> Outcome {
+        self.say("DONE")?;
+        nix::sys::termios::tcdrain(&self.line)
+            .map_err(|error| format!("cannot empty the second serial line: {error}"))
+    }
+
+    fn say(&mut self, line: &str) -> Outcome {
+        self.write(format!("{}\n", line.replace('\n', "; ")).as_bytes())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Outcome {
+        self.line
+            .write_all(bytes)
+            .map_err(|error| format!("cannot write to the second serial line: {error}"))
+    }
+}

@@ -1,0 +1,189 @@
+//! What the tests in a machine say over its second serial line.
+//!
+//! Lines of words: `PLAN name` for every test before the first begins, `TEST name ok` or `TEST name failed: why` for each,
+//! `NOTE text`, `BUNDLE test file recording same|tail` for a bundle to be decoded here, and `DONE`. `FILE name length` is
+//! followed by as many bytes.
+
+/// What was said.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    planned: Vec<String>,
+    results: Vec<TestResult>,
+    notes: Vec<String>,
+    bundles: Vec<Bundle>,
+    files: Vec<(String, Vec<u8>)>,
+    done: bool,
+}
+
+/// How a test ended.
+#[derive(Debug, PartialEq, Eq)]
+struct TestResult {
+    name: String,
+    /// Why it failed.
+    failure: Option<String>,
+}
+
+/// A bundle that a test made, and what decoding it must give.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Bundle {
+    pub test: String,
+    /// Its name among the files.
+    pub file: String,
+    /// The recording that was played.
+    pub recording: String,
+    /// The end of the recording is asked for, not the whole: the ring was smaller.
+    pub tail: bool,
+}
+
+impl Report {
+    /// Reads what came over the line. What is not understood is left out: a test that is not reported has failed.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let mut report = Self::default();
+        let mut rest = bytes;
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            let line = String::from_utf8_lossy(&rest[..end]).into_owned();
+            rest = &rest[end + 1..];
+            let (kind, words) = line.split_once(' ').unwrap_or((&line, ""));
+            match kind {
+                "PLAN" => report.planned.push(words.to_owned()),
+                "TEST" => report.results.extend(result(words)),
+                "NOTE" => report.notes.push(words.to_owned()),
+                "BUNDLE" => report.bundles.extend(bundle(words)),
+                "FILE" => {
+                    let file = words
+                        .split_once(' ')
+                        .and_then(|(name, length)| Some((name, length.parse::<usize>().ok()?)));
+                    if let Some((name, length)) = file {
+                        let Some((content, after)) = rest.split_at_checked(length) else {
+                            break;
+                        };
+                        report.files.push((name.to_owned(), content.to_vec()));
+                        rest = after;
+                    }
+                }
+                "DONE" => report.done = true,
+                _ => {}
+            }
+        }
+        report
+    }
+
+    /// The tests that were to run.
+    pub fn planned(&self) -> &[String] {
+        &self.planned
+    }
+
+    /// The bundles to decode.
+    pub fn bundles(&self) -> &[Bundle] {
+        &self.bundles
+    }
+
+    /// A file that came.
+    pub fn file(&self, name: &str) -> Option<&[u8]> {
+        self.files
+            .iter()
+            .find(|(file, _)| file == name)
+            .map(|(_, content)| content.as_slice())
+    }
+
+    /// One line for each test, and the notes.
+    pub fn lines(&self) -> Vec<String> {
+        let results = self.results.iter().map(|result| match &result.failure {
+            None => format!("{} ok", result.name),
+            Some(why) => format!("{} failed: {why}", result.name),
+        });
+        results.chain(self.notes.iter().cloned()).collect()
+    }
+
+    /// Everything was said, up to the end.
+    pub fn complete(&self) -> Result<(), String> {
+        if self.planned.is_empty() {
+            Err("no test was begun".into())
+        } else if self.done {
+            Ok(())
+        } else {
+            Err("the machine ended before the tests did".into())
+        }
+    }
+
+    /// What failed, and what is missing.
+    pub fn failures(&self) -> Vec<String> {
+        let mut failures: Vec<String> = self.complete().err().into_iter().collect();
+        for name in &self.planned {
+            match self.results.iter().find(|result| result.name == *name) {
+                None => failures.push(format!("{name} gave no result")),
+                Some(TestResult {
+                    failure: Some(why), ..
+                }) => failures.push(format!("{name} failed: {why}")),
+                Some(_) => {}
+            }
+        }
+        failures
+    }
+}
+
+fn result(words: &str) -> Option<TestResult> {
+    let (name, verdict) = words.split_once(' ')?;
+    let failure = match verdict {
+        "ok" => None,
+        _ => Some(verdict.strip_prefix("failed: ")?.to_owned()),
+    };
+    Some(TestResult {
+        name: name.to_owned(),
+        failure,
+    })
+}
+
+fn bundle(words: &str) -> Option<Bundle> {
+    let words: Vec<&str> = words.split(' ').collect();
+    let &[test, file, recording, extent] = words.as_slice() else {
+        return None;
+    };
+    let tail = match extent {
+        "same" => false,
+        "tail" => true,
+        _ => return None,
+    };
+    Some(Bundle {
+        test: test.to_owned(),
+        file: file.to_owned(),
+        recording: recording.to_owned(),
+        tail,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_report_is_read() {
+        let report = Report::parse(
+            b"PLAN a\nPLAN b\nTEST a ok\nFILE x.btz 6\nTEST b\nBUNDLE b x.btz crash tail\nTEST b ok\nNOTE 3 s\nDONE\n",
+        );
+        assert_eq!(report.failures(), Vec::<String>::new());
+        assert_eq!(report.file("x.btz"), Some(b"TEST b".as_slice()));
+        assert_eq!(report.bundles().len(), 1);
+        assert!(report.bundles()[0].tail);
+        assert_eq!(report.lines(), ["a ok", "b ok", "3 s"]);
+    }
+
+    #[test]
+    fn what_failed_what_is_missing_and_an_early_end_are_failures() {
+        let report = Report::parse(b"PLAN a\nPLAN b\nPLAN c\nTEST a ok\nTEST b failed: no\nTEST");
+        assert_eq!(
+            report.failures(),
+            [
+                "the machine ended before the tests did",
+                "b failed: no",
+                "c gave no result"
+            ]
+        );
+        assert_eq!(Report::parse(b"DONE\n").failures(), ["no test was begun"]);
+        assert!(
+            Report::parse(b"PLAN a\nFILE x 999\nTEST a ok\nDONE\n")
+                .complete()
+                .is_err()
+        );
+    }
+}

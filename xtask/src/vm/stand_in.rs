@@ -1,0 +1,48 @@
+//! The stand-in for Intel PT: our test-only kernel module, built for a packaged kernel.
+
+use super::kernel::Kernel;
+use super::{cannot, output_of};
+use crate::Failure;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SOURCES: &str = "tests/vm/intel_pt";
+
+/// The module for `kernel`; built anew when its source has changed.
+pub fn build(kernel: &Kernel, folder: &Path) -> Result<PathBuf, Failure> {
+    let work = folder.join("modules").join(&kernel.release);
+    let built = work.join("intel_pt.ko");
+    let same = ["Kbuild", "intel_pt.c"]
+        .iter()
+        .all(|name| fs::read(Path::new(SOURCES).join(name)).ok() == fs::read(work.join(name)).ok());
+    if same && built.exists() {
+        return Ok(built);
+    }
+    if work.exists() {
+        fs::remove_dir_all(&work).map_err(|error| cannot("remove", &work, &error))?;
+    }
+    fs::create_dir_all(&work).map_err(|error| cannot("make", &work, &error))?;
+    for name in ["Kbuild", "intel_pt.c"] {
+        let from = Path::new(SOURCES).join(name);
+        fs::copy(&from, work.join(name)).map_err(|error| cannot("copy", &from, &error))?;
+    }
+    output_of(
+        Command::new("make")
+            .arg("--silent")
+            .arg("--directory")
+            .arg(kernel.headers())
+            .arg(format!("M={}", work.display()))
+            // Debian names one version of the compiler; BTF of a module needs pahole, and nothing here reads it.
+            .args(["CC=cc", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"])
+            // The kernel's own.
+            .env_remove("MAKEFLAGS"),
+    )
+    .map_err(|error| {
+        format!(
+            "the stand-in for Linux {} cannot be built: {error}",
+            kernel.release
+        )
+    })?;
+    Ok(built)
+}
