@@ -3,6 +3,7 @@
 mod control;
 mod functions;
 mod listen;
+mod relay;
 mod socket;
 mod watch;
 mod work;

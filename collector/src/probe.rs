@@ -6,6 +6,7 @@
 
 mod bpf;
 mod error;
+mod event;
 mod function;
 mod kind;
 mod perf;
@@ -16,6 +17,7 @@ mod signals;
 mod tracefs;
 
 pub use error::{Error, Result};
+pub use event::Event;
 pub use function::{Condition, FunctionSeen, FunctionTrigger, Place};
 pub use kind::AttachKind;
 pub use seen::{CrashSeen, Frame, Told};
@@ -67,7 +69,7 @@ pub struct Probe {
 /// What hears of crashes.
 trait Source: Send {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
-    fn drain(&mut self, each: &mut dyn FnMut(CrashSeen));
+    fn next(&mut self, event: &mut Event) -> bool;
     fn lost(&self) -> u64;
 }
 
@@ -119,9 +121,18 @@ impl Probe {
         self.source.descriptors()
     }
 
-    /// Takes all events that wait. Never blocks.
+    /// Takes the next event that waits; `false`: none does. Never blocks, and allocates nothing but where an event is larger
+    /// than any before.
+    pub fn next(&mut self, event: &mut Event) -> bool {
+        self.source.next(event)
+    }
+
+    /// Takes all events that wait, and takes them apart. Never blocks.
     pub fn drain(&mut self, each: &mut dyn FnMut(CrashSeen)) {
-        self.source.drain(each);
+        let mut event = Event::default();
+        while self.next(&mut event) {
+            event.parse().into_iter().for_each(&mut *each);
+        }
     }
 
     /// How many crashes were not told since the probe was attached, because the ring was full.

@@ -3,6 +3,7 @@
 use crate::hardware::Frozen;
 use crate::probe::CrashSeen;
 use backtrail_pt::Pid;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ const ROOM: usize = 256;
 pub struct Sightings {
     waiting: Mutex<Vec<(Instant, Sighting)>>,
     arrived: Condvar,
+    /// How many of them have traces: read without a lock.
+    frozen: AtomicUsize,
 }
 
 impl Sightings {
@@ -37,6 +40,7 @@ impl Sightings {
         let mut waiting = self.lock();
         let gone = (waiting.len() >= ROOM).then(|| waiting.remove(0).1);
         waiting.push((Instant::now(), sighting));
+        self.count_frozen(&waiting);
         self.arrived.notify_all();
         gone
     }
@@ -47,7 +51,9 @@ impl Sightings {
         let mut waiting = self.lock();
         loop {
             if let Some(index) = waiting.iter().position(|(_, sighting)| sighting.seen.pid == pid) {
-                return Some(waiting.remove(index).1);
+                let found = waiting.remove(index).1;
+                self.count_frozen(&waiting);
+                return Some(found);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -63,23 +69,27 @@ impl Sightings {
         /// Between the last look of a handler's job and the end of its process.
         const GONE: Duration = Duration::from_secs(1);
         let is_gone = |pid: Pid| !std::path::Path::new(&format!("/proc/{pid}")).exists();
-        let (overdue, kept) = self.lock().drain(..).partition(|(since, sighting)| {
+        let mut waiting = self.lock();
+        let (overdue, kept): (Vec<_>, Vec<_>) = waiting.drain(..).partition(|(since, sighting)| {
             since.elapsed() >= age || (since.elapsed() >= GONE && is_gone(sighting.seen.pid))
         });
-        let overdue: Vec<(Instant, Sighting)> = overdue;
-        let kept: Vec<(Instant, Sighting)> = kept;
-        self.lock().splice(0..0, kept);
+        *waiting = kept;
+        self.count_frozen(&waiting);
         overdue.into_iter().map(|(_, sighting)| sighting).collect()
     }
 
-    /// How many of those that wait have traces, which take memory.
-    #[must_use]
-    pub fn frozen(&self) -> usize {
-        let waiting = self.lock();
-        waiting
+    fn count_frozen(&self, waiting: &[(Instant, Sighting)]) {
+        let frozen = waiting
             .iter()
             .filter(|(_, sighting)| sighting.frozen.is_some())
-            .count()
+            .count();
+        self.frozen.store(frozen, Ordering::Relaxed);
+    }
+
+    /// How many of those that wait have traces, which take memory. Waits for nobody.
+    #[must_use]
+    pub fn frozen(&self) -> usize {
+        self.frozen.load(Ordering::Relaxed)
     }
 
     /// Whether there is none.

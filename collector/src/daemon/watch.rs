@@ -1,70 +1,101 @@
-//! The thread that matters most: it reads what the probe tells, at once.
+//! The thread that matters most: it reads what the probe tells, at once, and waits for nobody but the probe.
 
 use super::Shared;
+use super::relay::{Caught, Relay};
 use crate::clock;
-use crate::crash::Sighting;
+use crate::error::{Error, Result};
+use crate::hardware::Freezer;
 use crate::history::History;
 use crate::probe::Probe;
 use crate::realtime;
 use backtrail_pt::Tid;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::io::PipeReader;
 use std::os::fd::AsFd;
 use std::sync::PoisonError;
 
 /// Copies of all traces that wait to be written, at most: they take memory.
 const MOST_FROZEN: usize = 4;
+/// What `epoll` says of the end.
+const STOPPED: u64 = 1;
 
-/// Reads until the other end of `stop` is closed.
-pub(super) fn run(shared: &Shared, mut probe: Probe, stop: &PipeReader) {
+/// What is waited for: the probe, and the other end of a pipe being closed.
+pub(super) struct Wait(Epoll);
+
+impl Wait {
+    /// # Errors
+    /// When the kernel has no room for it.
+    pub(super) fn new(probe: &Probe, stop: &PipeReader) -> Result<Self> {
+        let failed = || Error::system("wait for crashes");
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(failed())?;
+        let readable = |what| EpollEvent::new(EpollFlags::EPOLLIN, what);
+        for descriptor in probe.descriptors() {
+            epoll.add(descriptor, readable(!STOPPED)).map_err(failed())?;
+        }
+        epoll
+            .add(stop.as_fd(), EpollEvent::new(EpollFlags::EPOLLHUP, STOPPED))
+            .map_err(failed())?;
+        Ok(Self(epoll))
+    }
+
+    /// `false`: it is the end.
+    fn for_crashes(&self) -> bool {
+        let mut events = [EpollEvent::empty(); 8];
+        // Interrupted, it looks once more for nothing.
+        let ready = self.0.wait(&mut events, EpollTimeout::NONE).unwrap_or(0);
+        !events.iter().take(ready).any(|event| event.data() == STOPPED)
+    }
+}
+
+/// Reads until it is the end.
+pub(super) fn run(shared: &Shared, mut probe: Probe, wait: &Wait, relay: &Relay) {
     let saver = &shared.saver;
-    let priority = saver
-        .config
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
-        .crash
-        .priority;
+    let freezer = saver.history.as_ref().map(History::freezer);
+    hurry(shared, freezer.as_ref());
+    // For those that come when all buffers are on their way.
+    let mut spare = Box::<Caught>::default();
+    while wait.for_crashes() {
+        let mut untold = 0;
+        loop {
+            let mut caught = match relay.buffer() {
+                Some(buffer) => buffer,
+                None if probe.next(&mut spare.event) => {
+                    untold += 1;
+                    continue;
+                }
+                None => break,
+            };
+            if !probe.next(&mut caught.event) {
+                relay.put_back(caught);
+                break;
+            }
+            caught.read_at = clock::monotonic();
+            saver.metrics.crashes_seen.count();
+            let event = &caught.event;
+            caught.frozen = freezer
+                .as_ref()
+                .filter(|_| saver.sightings.frozen() + relay.on_their_way() < MOST_FROZEN)
+                .map(|freezer| freezer.freeze(Some(event.cpu), Some(event.at)));
+            relay.hand_on(caught);
+        }
+        saver.metrics.crashes_seen.add(untold);
+        saver.metrics.crashes_limited.add(untold);
+        saver.metrics.probe_lost.set(probe.lost());
+    }
+    relay.close();
+}
+
+/// Takes a real-time priority, for itself and those who copy traces for it.
+fn hurry(shared: &Shared, freezer: Option<&Freezer>) {
+    let config = shared.saver.config.read().unwrap_or_else(PoisonError::into_inner);
+    let priority = config.crash.priority;
     if let Err(error) = realtime::prioritize(Tid(0), priority) {
         tracing::warn!(
             "no real-time priority for the crash watch ({error}): crashes are read later under load"
         );
     }
-    let freezer = saver.history.as_ref().map(History::freezer);
-    for tid in freezer.iter().flat_map(|freezer| freezer.threads()) {
+    for tid in freezer.into_iter().flat_map(Freezer::threads) {
         // What copies is as urgent as what asks for it.
         let _ = realtime::prioritize(*tid, priority);
-    }
-    loop {
-        {
-            let mut waited: Vec<PollFd<'_>> = probe
-                .descriptors()
-                .into_iter()
-                .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
-                .collect();
-            waited.push(PollFd::new(stop.as_fd(), PollFlags::POLLIN));
-            let _ = poll(&mut waited, PollTimeout::NONE);
-            let stopped = waited.last().and_then(PollFd::any).unwrap_or(false);
-            if stopped {
-                return;
-            }
-        }
-        probe.drain(&mut |seen| {
-            let read_at = clock::monotonic();
-            saver.metrics.crashes_seen.count();
-            // One that had to go for it was one of a storm.
-            let frozen = freezer
-                .as_ref()
-                .filter(|_| saver.sightings.frozen() < MOST_FROZEN)
-                .map(|freezer| freezer.freeze(Some(seen.cpu), Some(seen.at)));
-            let sighting = Sighting {
-                seen,
-                read_at,
-                frozen,
-            };
-            if saver.sightings.add(sighting).is_some() {
-                saver.metrics.crashes_limited.count();
-            }
-        });
-        saver.metrics.probe_lost.set(probe.lost());
     }
 }

@@ -1,5 +1,6 @@
 //! The daemon's threads.
 
+use super::relay::{self, Relay};
 use super::{Shared, control, functions, listen, socket, watch};
 use crate::crash::{Job, Saved};
 use crate::error::{Error, Result};
@@ -75,9 +76,16 @@ impl Threads {
 
     pub(super) fn watch(&mut self, shared: &Arc<Shared>, probe: Probe) -> Result<()> {
         let (stop, alive) = io::pipe().map_err(Error::system("make a pipe"))?;
+        let wait = watch::Wait::new(&probe, &stop)?;
         self.alive.push(alive);
+        let relay = Arc::new(Relay::new());
+        let (telling, caught) = (Arc::clone(shared), Arc::clone(&relay));
+        self.spawn("tell", move || relay::tell(&telling, &caught))?;
         let shared = Arc::clone(shared);
-        self.spawn("watch", move || watch::run(&shared, probe, &stop))
+        self.spawn("watch", move || {
+            watch::run(&shared, probe, &wait, &relay);
+            drop(stop);
+        })
     }
 
     pub(super) fn mind_history(&mut self, shared: &Arc<Shared>) -> Result<()> {

@@ -1,12 +1,14 @@
 //! The eBPF kinds: one object, loaded and attached by `aya`.
 
+use super::event::{Event, Layout};
 use super::reason::{reason, why};
-use super::{AttachKind, CrashSeen, MAX_STACK, ProbeOptions, Source, tracefs};
+use super::{AttachKind, MAX_STACK, ProbeOptions, Source, tracefs};
 use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
 use aya::programs::{BtfTracePoint, FEntry, KProbe, ProgramError, RawTracePoint, TracePoint};
 use aya::{Btf, Ebpf, EbpfLoader};
 use aya_obj::btf::BtfKind;
 use backtrail_bpf::{CRASH, CrashEvent, STACK_CHUNK};
+use backtrail_pt::{Cpu, Pid};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The kernel's function that dumps core, the newest name first (`fs/coredump.c`; renamed in Linux 6.17).
@@ -125,15 +127,18 @@ impl Source for BpfSource {
         vec![self.ring.as_fd()]
     }
 
-    fn drain(&mut self, each: &mut dyn FnMut(CrashSeen)) {
+    fn next(&mut self, event: &mut Event) -> bool {
         while let Some(record) = self.ring.next() {
-            // Copied before it is told, so that the ring has its room back at once.
-            let seen = CrashSeen::parse(&record);
-            drop(record);
-            if let Some(seen) = seen {
-                each(seen);
+            if let Some((head, _)) = CrashEvent::parse(&record) {
+                (event.at, event.cpu, event.pid) = (head.at, Cpu(head.cpu), Pid(head.pid));
+                event.layout = Layout::Bpf;
+                // Copied, so that the ring has its room back at once.
+                event.bytes.clear();
+                event.bytes.extend_from_slice(&record);
+                return true;
             }
         }
+        false
     }
 
     fn lost(&self) -> u64 {

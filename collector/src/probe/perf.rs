@@ -3,6 +3,7 @@
 //! Layout of a sample: `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`; of the registers in it,
 //! `arch/x86/include/uapi/asm/perf_regs.h`; of the tracepoint, `events/signal/signal_deliver/format` in tracefs.
 
+use super::event::{Event, Layout};
 use super::ring::Ring;
 use super::{CrashSeen, Frame, MAX_STACK, ProbeOptions, SignalSet, Source, Told, tracefs};
 use backtrail_bundle::core::{Registers, SigInfo};
@@ -30,13 +31,17 @@ pub(super) struct PerfSource {
 }
 
 /// Processes that were told of lately: several threads may crash before the first has killed the others.
-#[derive(Default)]
 struct ToldOf(VecDeque<(Pid, u64)>);
 
 impl ToldOf {
     /// A dying process delivers its last signals within so many nanoseconds; its id does not come again so soon.
     const WHILE: u64 = 1_000_000_000;
     const MOST: usize = 1024;
+
+    /// With all the room that it will need.
+    fn new() -> Self {
+        Self(VecDeque::with_capacity(Self::MOST))
+    }
 
     /// Whether the process was not told of before.
     fn is_new(&mut self, pid: Pid, at: u64) -> bool {
@@ -86,8 +91,22 @@ impl PerfSource {
             rings,
             only: options.only,
             spared: options.spared.clone(),
-            told_of: ToldOf::default(),
+            told_of: ToldOf::new(),
         })
+    }
+}
+
+impl PerfSource {
+    /// Whether the sample in `event` tells of a process that is looked at, for the first time; its head is read there.
+    fn wants(&mut self, event: &mut Event) -> bool {
+        let Some((pid, at, cpu)) = head(&event.bytes) else {
+            return false;
+        };
+        (event.pid, event.at, event.cpu) = (pid, at, cpu);
+        event.layout = Layout::Sample;
+        self.only.is_none_or(|only| only == pid)
+            && !self.spared.contains(&pid)
+            && self.told_of.is_new(pid, at)
     }
 }
 
@@ -130,27 +149,15 @@ impl Source for PerfSource {
         self.rings.iter().map(|(_, event)| event.as_fd()).collect()
     }
 
-    fn drain(&mut self, each: &mut dyn FnMut(CrashSeen)) {
-        let Self {
-            rings,
-            only,
-            spared,
-            told_of,
-        } = self;
-        for (ring, _) in rings {
-            ring.drain(&mut |kind, record| {
-                let seen = (kind == sys::PERF_RECORD_SAMPLE)
-                    .then(|| sample(record))
-                    .flatten();
-                if let Some(seen) = seen
-                    && only.is_none_or(|only| only == seen.pid)
-                    && !spared.contains(&seen.pid)
-                    && told_of.is_new(seen.pid, seen.at)
-                {
-                    each(seen);
+    fn next(&mut self, event: &mut Event) -> bool {
+        for index in 0..self.rings.len() {
+            while let Some(kind) = self.rings[index].0.next(&mut event.bytes) {
+                if kind == sys::PERF_RECORD_SAMPLE && self.wants(event) {
+                    return true;
                 }
-            });
+            }
         }
+        false
     }
 
     fn lost(&self) -> u64 {
@@ -191,8 +198,15 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Which process a sample tells of, when, and on which processor.
+fn head(record: &[u8]) -> Option<(Pid, u64, Cpu)> {
+    let mut fields = Fields(record);
+    let (pid, _) = (Pid(fields.u32()?), fields.u32()?);
+    Some((pid, fields.u64()?, Cpu(fields.u32()?)))
+}
+
 /// Reads a sample with the fields that `attributes` asks for; `None`: it is cut short.
-fn sample(record: &[u8]) -> Option<CrashSeen> {
+pub(super) fn sample(record: &[u8]) -> Option<CrashSeen> {
     let mut fields = Fields(record);
     let (pid, tid) = (Pid(fields.u32()?), Tid(fields.u32()?));
     let at = fields.u64()?;
@@ -354,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_process_is_told_of_once_until_its_id_comes_again() {
-        let mut told_of = ToldOf::default();
+        let mut told_of = ToldOf::new();
         assert!(told_of.is_new(Pid(5), 100));
         assert!(!told_of.is_new(Pid(5), 90), "another processor's ring");
         assert!(told_of.is_new(Pid(6), 100));

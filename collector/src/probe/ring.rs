@@ -44,34 +44,33 @@ impl Ring {
         Ok(Self { page, data_size })
     }
 
-    /// Gives each record that waits: its type and what follows its header. Never blocks.
-    pub(super) fn drain(&mut self, each: &mut dyn FnMut(u32, &[u8])) {
+    /// Takes the next record that waits: its type is given, what follows its header is left in `record`. Never blocks.
+    pub(super) fn next(&mut self, record: &mut Vec<u8>) -> Option<u32> {
         // SAFETY: the first page of the mapping, which lives as long as `self`. The kernel writes this word: it is
         // read atomically, and what it stands for before what comes after (acquire).
         let head = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_head) };
         // SAFETY: the same; this word only we write.
         let tail = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_tail) };
         let end = head.load(Ordering::Acquire);
-        let mut at = tail.load(Ordering::Relaxed);
-        let mut record = Vec::new();
-        while end.wrapping_sub(at) >= HEADER as u64 {
-            let mut header = [0; HEADER];
-            self.copy(at, &mut header);
-            let [k0, k1, k2, k3, _, _, s0, s1] = header;
-            let size = usize::from(u16::from_le_bytes([s0, s1]));
-            if size < HEADER || size as u64 > end.wrapping_sub(at) {
-                // Not what a kernel writes: there is no next record to find.
-                at = end;
-                break;
-            }
-            record.resize(size - HEADER, 0);
-            self.copy(at.wrapping_add(HEADER as u64), &mut record);
-            at = at.wrapping_add(size as u64);
-            // What was copied may be written over from here on (release).
-            tail.store(at, Ordering::Release);
-            each(u32::from_le_bytes([k0, k1, k2, k3]), &record);
+        let at = tail.load(Ordering::Relaxed);
+        let waits = end.wrapping_sub(at);
+        if waits < HEADER as u64 {
+            return None;
         }
-        tail.store(at, Ordering::Release);
+        let mut header = [0; HEADER];
+        self.copy(at, &mut header);
+        let [k0, k1, k2, k3, _, _, s0, s1] = header;
+        let size = usize::from(u16::from_le_bytes([s0, s1]));
+        if size < HEADER || size as u64 > waits {
+            // Not what a kernel writes: there is no next record to find.
+            tail.store(end, Ordering::Release);
+            return None;
+        }
+        record.resize(size - HEADER, 0);
+        self.copy(at.wrapping_add(HEADER as u64), record);
+        // What was copied may be written over from here on (release).
+        tail.store(at.wrapping_add(size as u64), Ordering::Release);
+        Some(u32::from_le_bytes([k0, k1, k2, k3]))
     }
 
     /// Copies from a position of the ring, around its end.
@@ -147,25 +146,22 @@ mod tests {
             write(&mut ring, at, &bytes);
             at += bytes.len() as u64;
             let mut found = Vec::new();
-            ring.drain(&mut |kind, contents| found.push((kind, contents.to_vec())));
-            assert_eq!(found, [(round, contents)]);
+            assert_eq!(ring.next(&mut found), Some(round));
+            assert_eq!(found, contents);
+            assert_eq!(ring.next(&mut found), None, "nothing waits");
         }
         assert!(at > 2 * PAGE as u64);
-        ring.drain(&mut |_, _| panic!("nothing waits"));
     }
 
     #[test]
     fn an_impossible_size_ends_the_reading() {
         let mut ring = made(PAGE);
         write(&mut ring, 0, &[1, 0, 0, 0, 0, 0, 4, 0, 9, 9, 9, 9, 9, 9, 9, 9]);
-        ring.drain(&mut |_, _| panic!("no record"));
+        let mut found = Vec::new();
+        assert_eq!(ring.next(&mut found), None);
         let bytes = record(7, b"after");
         write(&mut ring, 16, &bytes);
-        let mut found = 0;
-        ring.drain(&mut |kind, contents| {
-            assert_eq!((kind, contents), (7, &b"after"[..]));
-            found += 1;
-        });
-        assert_eq!(found, 1);
+        assert_eq!(ring.next(&mut found), Some(7));
+        assert_eq!(found, b"after");
     }
 }

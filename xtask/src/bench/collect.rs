@@ -9,6 +9,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Crashes of the measured runs.
@@ -52,9 +56,9 @@ pub fn run(backtrail: &Path) -> Result<(), Failure> {
         machine::load()
     );
     println!(
-        "| told by | machine | crashes | complete | told after: p50, p99, max (us) | read from: p50, p99 (ms) | kept for: p50, p99 (ms) |"
+        "| told by | machine | crashes | complete | told after: p50, p99, max (us) | a sleeper woke late by: p50, p99, max (us) | read from: p50, p99 (ms) | kept for: p50, p99 (ms) |"
     );
-    println!("|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|");
     for loaded in [false, true] {
         crashes(backtrail, &programs, "auto", CRASHES, loaded)?;
     }
@@ -81,17 +85,19 @@ fn crashes(
     let daemon = Daemon::start(backtrail, &settings)?;
     if !daemon.log().contains("crashes are told by: ") {
         if !loaded {
-            println!("| `{attach}` | | not to be had here | | | | |");
+            println!("| `{attach}` | | not to be had here | | | | | |");
         }
         return Ok(());
     }
     let load = loaded.then(Load::start).transpose()?;
+    let sleeper = Sleeper::start()?;
     for program in programs.iter().cycle().take(count) {
         quiet(Command::new(program))
             .status()
             .map_err(|error| error.to_string())?;
     }
     daemon.settle(count)?;
+    let late = sleeper.stop();
     drop(load);
     let listed = daemon.list()?;
     let complete = listed.iter().filter(|crash| crash["complete"] == true).count();
@@ -99,16 +105,21 @@ fn crashes(
         .first()
         .map_or("none", |crash| crash["probe"].as_str().unwrap_or("none"));
     println!(
-        "| `{probe}` | {where_} | {count} | {complete} | {} | {} | {} |",
-        quantiles(&listed, "crash_to_reader_us", 1.0, true),
-        quantiles(&listed, "crash_to_held_us", 1000.0, false),
-        quantiles(&listed, "held_us", 1000.0, false),
+        "| `{probe}` | {where_} | {count} | {complete} | {} | {} | {} | {} |",
+        quantiles(micros(&listed, "crash_to_reader_us"), 1.0, true),
+        quantiles(late, 1.0, true),
+        quantiles(micros(&listed, "crash_to_held_us"), 1000.0, false),
+        quantiles(micros(&listed, "held_us"), 1000.0, false),
     );
     Ok(())
 }
 
-fn quantiles(listed: &[Value], key: &str, unit: f64, max: bool) -> String {
-    let mut values: Vec<f64> = listed.iter().filter_map(|crash| crash[key].as_f64()).collect();
+/// A time of each crash, in microseconds, where it has it.
+fn micros(listed: &[Value], key: &str) -> Vec<f64> {
+    listed.iter().filter_map(|crash| crash[key].as_f64()).collect()
+}
+
+fn quantiles(mut values: Vec<f64>, unit: f64, max: bool) -> String {
     values.sort_by(f64::total_cmp);
     let at = |share: f64| {
         let index = ((values.len() as f64 * share) as usize).min(values.len().saturating_sub(1));
@@ -281,6 +292,47 @@ impl Drop for Daemon {
         let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
         let _ = self.child.wait();
+    }
+}
+
+/// A thread of the watch's priority that only sleeps a millisecond at a time: how late it wakes is the machine's doing, and as
+/// late the watch may hear of a crash.
+struct Sleeper {
+    enough: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<f64>>,
+}
+
+impl Sleeper {
+    /// `crash.priority` of the collector where nothing is configured.
+    const PRIORITY: &'static str = "50";
+    const SLEEP: Duration = Duration::from_millis(1);
+
+    fn start() -> Result<Self, Failure> {
+        let enough = Arc::new(AtomicBool::new(false));
+        let (seen, (tell, told)) = (Arc::clone(&enough), channel());
+        let thread = std::thread::spawn(move || {
+            let _ = tell.send(nix::unistd::gettid());
+            let mut late = Vec::new();
+            while !seen.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                std::thread::sleep(Self::SLEEP);
+                late.push(begun.elapsed().saturating_sub(Self::SLEEP).as_secs_f64() * 1e6);
+            }
+            late
+        });
+        let tid = told.recv().map_err(|error| error.to_string())?.to_string();
+        let mut prioritize = Command::new("chrt");
+        prioritize.args(["--fifo", "--pid", Self::PRIORITY, &tid]);
+        let done = quiet(prioritize).status().map_err(|error| error.to_string())?;
+        done.success()
+            .then_some(Self { enough, thread })
+            .ok_or_else(|| "no real-time priority for the sleeper; run as root?".to_owned())
+    }
+
+    /// By how much it woke late each time, in microseconds.
+    fn stop(self) -> Vec<f64> {
+        self.enough.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_default()
     }
 }
 

@@ -1,0 +1,53 @@
+//! An event of the probe, taken out of its ring and not yet taken apart: into memory that is there, without waiting.
+
+use super::{CrashSeen, MAX_STACK, perf};
+use backtrail_pt::{Cpu, Pid};
+
+/// What an event holds besides the stack, at most, but for the longest call chains.
+const REST: usize = 4096;
+
+/// A buffer for one event after the other.
+#[derive(Debug)]
+pub struct Event {
+    /// Of the crash, by `CLOCK_MONOTONIC`, in nanoseconds.
+    pub at: u64,
+    /// That the process ran on.
+    pub cpu: Cpu,
+    /// The process.
+    pub pid: Pid,
+    pub(super) layout: Layout,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Who wrote an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// The eBPF program: [`backtrail_bpf::CrashEvent`] and a stack.
+    Bpf,
+    /// A perf event: `PERF_RECORD_SAMPLE`.
+    Sample,
+}
+
+impl Default for Event {
+    /// An empty one, whose memory has been touched.
+    fn default() -> Self {
+        Self {
+            at: 0,
+            cpu: Cpu(0),
+            pid: Pid(0),
+            layout: Layout::Bpf,
+            bytes: vec![0xff; MAX_STACK + REST],
+        }
+    }
+}
+
+impl Event {
+    /// Takes it apart, which allocates; `None`: it is cut short.
+    #[must_use]
+    pub fn parse(&self) -> Option<CrashSeen> {
+        match self.layout {
+            Layout::Bpf => CrashSeen::parse(&self.bytes),
+            Layout::Sample => perf::sample(&self.bytes),
+        }
+    }
+}
