@@ -3,10 +3,11 @@
 mod signals;
 mod units;
 
-pub use signals::{Signals, name as signal_name};
+pub use signals::name as signal_name;
 pub use units::{Size, Span};
 
 use crate::error::{Error, Result};
+use crate::probe::SignalSet;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -49,7 +50,7 @@ pub struct Config {
 #[serde(deny_unknown_fields, default)]
 pub struct Crash {
     /// Signals that count as a crash when nobody handles them.
-    pub signals: Signals,
+    pub signals: SignalSet,
     /// How the kernel is asked to tell of them: `auto`, or one attach type.
     pub attach: String,
     /// How a process that crashes is kept until it is read.
@@ -182,7 +183,7 @@ impl Default for Config {
 impl Default for Crash {
     fn default() -> Self {
         Self {
-            signals: Signals::default(),
+            signals: SignalSet::default(),
             attach: "auto".to_owned(),
             hold: Hold::Auto,
             hold_limit: Span(Duration::from_secs(30)),
@@ -325,7 +326,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(config.spool_limit, Size(2 << 30));
-        assert_eq!(config.crash.signals.mask(), 1 << 11 | 1 << 6);
+        assert_eq!(config.crash.signals.iter().collect::<Vec<_>>(), [6, 11]);
         assert_eq!(config.trace.ring, Size(8 << 20));
         assert_eq!(
             config.function[0].longer_than,

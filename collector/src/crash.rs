@@ -1,5 +1,6 @@
 //! A crash, from the handler's request to the bundle.
 
+mod core_file;
 mod head;
 mod image;
 mod live;

@@ -16,7 +16,7 @@ use crate::history::History;
 use crate::limit::Limiter;
 use crate::metrics::Metrics;
 use crate::pattern::{Saved, Sysctl};
-use crate::probe::{Probe, ProbeOptions, SignalSet};
+use crate::probe::{Probe, ProbeOptions};
 use crate::runtime::{Runtime, Tenancy};
 use crate::spool::Spool;
 use crate::wire::Listener;
@@ -134,7 +134,7 @@ impl Daemon {
                 probe: probe.as_ref().map(|probe| probe.kind().to_string()),
                 chain: saved.as_ref().is_some_and(|saved| saved.chain),
                 history,
-                config: RwLock::new(config),
+                config: RwLock::new(Arc::new(config)),
             },
             started: Instant::now(),
             runtime,
@@ -178,9 +178,7 @@ impl Daemon {
             while let Ok(Some(signal)) = signals.read_signal() {
                 match Signal::try_from(signal.ssi_signo as i32) {
                     Ok(Signal::SIGHUP) => self.reload(),
-                    Ok(Signal::SIGUSR1) => {
-                        tracing::info!("SIGUSR1: nothing is recorded here that could be saved")
-                    }
+                    Ok(Signal::SIGUSR1) => self.threads.save_all(&self.shared),
                     _ => return,
                 }
             }
@@ -192,13 +190,7 @@ impl Daemon {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
         let saver = &self.shared.saver;
         if !saver.sightings.is_empty() {
-            let limit = saver
-                .config
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .crash
-                .hold_limit
-                .0;
+            let limit = saver.config().crash.hold_limit.0;
             for sighting in saver.sightings.overdue(2 * limit) {
                 work::report("a crash ended", saver.save_unheld(&sighting), sighting.seen.pid);
             }
@@ -229,7 +221,7 @@ impl Daemon {
                         "{what} has changed: that takes effect when the collector is started anew"
                     );
                 }
-                *config = new;
+                *config = Arc::new(new);
                 tracing::info!("configuration reloaded");
             }
             Err(error) => tracing::error!("the configuration stays as it was: {error}"),
@@ -261,7 +253,7 @@ impl Daemon {
 
 fn attach(config: &Config) -> Result<Option<Probe>> {
     let options = ProbeOptions {
-        signals: SignalSet::new(&config.crash.signals.numbers().collect::<Vec<_>>()).unwrap_or_default(),
+        signals: config.crash.signals,
         attach: match config.crash.attach.as_str() {
             "auto" => None,
             kind => kind.parse().ok(),

@@ -9,7 +9,6 @@ pub mod clock;
 mod counters;
 mod freeze;
 mod history;
-mod machine;
 mod modules;
 mod options;
 mod records;
@@ -34,7 +33,7 @@ use crate::{Error, Result};
 use backtrail_perf::event::Refusal;
 use backtrail_perf::ring::Ring;
 use backtrail_perf::{Error as PerfError, cpu_list};
-use backtrail_pt::{Cpu, Pid};
+use backtrail_pt::{Cpu, CpuModel, Pid};
 use counters::Shared as SharedCounters;
 use sideband::Sideband;
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,7 +111,7 @@ impl Hardware {
         let machine = Machine {
             tsc,
             timing: plan.pt.timing(&plan.setting),
-            cpu: machine::cpu_model(&options.procfs)?,
+            cpu: processor(options)?,
         };
         Ok(Self {
             options: options.clone(),
@@ -310,6 +309,16 @@ fn traced_cpus(options: &HardwareOptions, plan: &Plan) -> Result<Vec<Cpu>> {
         cpus.retain(|cpu| mask.contains(cpu));
     }
     Ok(cpus)
+}
+
+/// The processor, whose errata the decoder has to know.
+fn processor(options: &HardwareOptions) -> Result<CpuModel> {
+    backtrail_process::machine::processor(&options.procfs).ok_or_else(|| {
+        Error::Unable(format!(
+            "{}/cpuinfo tells no family, model and stepping of the processor",
+            options.procfs.display()
+        ))
+    })
 }
 
 fn unstable_clock() -> Error {

@@ -13,11 +13,12 @@ use crate::config::Size;
 use crate::error::{Error, Result};
 use backtrail_bundle::{Overwrite, Writer};
 use nix::sys::statvfs::statvfs;
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Modules that bundles share.
 const MODULES: &str = ".modules";
@@ -34,6 +35,8 @@ pub struct Spool {
     free: AtomicU64,
     /// The number of the newest bundle that was begun.
     newest: Mutex<u64>,
+    /// Bytes of the bundles that were measured: what has its name changes no more.
+    sizes: Mutex<HashMap<String, u64>>,
 }
 
 /// A bundle that is being written into the spool.
@@ -73,6 +76,7 @@ impl Spool {
             limit: AtomicU64::new(limit.0),
             free: AtomicU64::new(free.0),
             newest: Mutex::new(0),
+            sizes: Mutex::default(),
         }
     }
 
@@ -182,19 +186,13 @@ impl Spool {
     pub fn make_room(&self) -> Result<u64> {
         let mut names = self.names()?;
         names.sort_by_key(|name| entry::number(name));
-        let Some(newest) = names.pop() else {
-            return Ok(0);
-        };
+        let mut sizes = self.sizes(names);
         let modules = || entry::size(&self.directory.join(MODULES));
-        let mut sizes: Vec<(String, u64)> = names
-            .into_iter()
-            .map(|name| {
-                let size = entry::size(&self.directory.join(&name));
-                (name, size)
-            })
-            .collect();
-        let mut total = modules() + entry::size(&self.directory.join(newest));
-        total += sizes.iter().map(|(_, size)| size).sum::<u64>();
+        let mut total = modules() + sizes.iter().map(|(_, size)| size).sum::<u64>();
+        let newest = sizes.pop();
+        if newest.is_none() || (total <= self.limit.load(Ordering::Relaxed) && self.has_free()) {
+            return Ok(0);
+        }
         // Sent ones first: nothing is lost with them.
         sizes.sort_by_key(|(name, _)| !self.directory.join(SENT).join(name).exists());
         let mut dropped = 0;
@@ -220,6 +218,26 @@ impl Spool {
             let _ = fs::write(path, (self.dropped() + dropped).to_string());
         }
         Ok(dropped)
+    }
+
+    /// How much room each takes.
+    fn sizes(&self, names: Vec<String>) -> Vec<(String, u64)> {
+        let mut known = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let measured: HashMap<String, u64> = names
+            .iter()
+            .map(|name| {
+                let size = known.get(name).copied();
+                let size = size.unwrap_or_else(|| entry::size(&self.directory.join(name)));
+                (name.clone(), size)
+            })
+            .collect();
+        let of = |name: String| {
+            let size = measured.get(&name).copied().unwrap_or(0);
+            (name, size)
+        };
+        let sizes = names.into_iter().map(of).collect();
+        *known = measured;
+        sizes
     }
 
     fn has_free(&self) -> bool {

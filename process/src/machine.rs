@@ -3,6 +3,7 @@
 use backtrail_pt::CpuModel;
 use backtrail_pt::cpu::Vendor;
 use std::fs;
+use std::path::Path;
 
 /// What `/proc/sys/kernel/NAME` says.
 #[must_use]
@@ -11,22 +12,63 @@ pub fn says(name: &str) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// This machine's processor. Its vendor is not told: the errata of none are those of a stream of ours.
+/// Family, model and stepping of the first processor of `PROCFS/cpuinfo`; `None`: it does not tell them.
+#[must_use]
+pub fn processor(procfs: &Path) -> Option<CpuModel> {
+    parse(&fs::read_to_string(procfs.join("cpuinfo")).ok()?)
+}
+
+/// This machine's processor, zeros where it is not told. Its vendor is not told: the errata of none are those of a stream of ours.
 #[must_use]
 pub fn cpu_model() -> CpuModel {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let number = |key: &str| {
-        let line = text
-            .lines()
-            .find(|line| line.split(':').next().is_some_and(|name| name.trim() == key))?;
-        line.split(':').nth(1)?.trim().parse::<u16>().ok()
-    };
-    CpuModel {
+    let unknown = CpuModel {
         vendor: Vendor::Other,
-        family: number("cpu family").unwrap_or(0),
-        model: number("model")
-            .and_then(|model| u8::try_from(model).ok())
-            .unwrap_or(0),
-        stepping: number("stepping").map_or(0, |stepping| stepping.min(15) as u8),
+        family: 0,
+        model: 0,
+        stepping: 0,
+    };
+    processor(Path::new("/proc")).map_or(unknown, |known| CpuModel {
+        vendor: Vendor::Other,
+        ..known
+    })
+}
+
+fn parse(text: &str) -> Option<CpuModel> {
+    let field = |key: &str| {
+        text.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            (name.trim() == key).then(|| value.trim())
+        })
+    };
+    Some(CpuModel {
+        vendor: if field("vendor_id")? == "GenuineIntel" {
+            Vendor::Intel
+        } else {
+            Vendor::Other
+        },
+        family: field("cpu family")?.parse().ok()?,
+        model: field("model")?.parse().ok()?,
+        stepping: field("stepping")?
+            .parse()
+            .ok()
+            .filter(|stepping| *stepping < 16)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_is_read_and_not_taken_for_the_model_name() {
+        let text = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel name\t: Intel(R) Xeon(R)\nmodel\t\t: 85\nstepping\t: 4\n";
+        assert_eq!(parse(text), "6/85/4".parse().ok());
+        assert_eq!(parse("vendor_id : GenuineIntel\n"), None);
+    }
+
+    #[test]
+    fn this_machine_has_a_model() {
+        assert!(processor(Path::new("/proc")).is_some());
+        assert_eq!(cpu_model().vendor, Vendor::Other);
     }
 }

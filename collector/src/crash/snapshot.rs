@@ -1,8 +1,9 @@
 //! A bundle of a process that has not crashed: somebody asked for it, or a function did.
 
+use super::core_file::save_memory;
 use super::live::Stopped;
 use super::memory::ProcessMemory;
-use super::save::{Saver, save_memory};
+use super::save::Saver;
 use super::{Saved, image};
 use crate::clock;
 use crate::error::{Error, Result};

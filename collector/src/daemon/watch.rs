@@ -12,7 +12,6 @@ use backtrail_pt::Tid;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::io::PipeReader;
 use std::os::fd::AsFd;
-use std::sync::PoisonError;
 
 /// Copies of all traces that wait to be written, at most: they take memory.
 const MOST_FROZEN: usize = 4;
@@ -87,8 +86,7 @@ pub(super) fn run(shared: &Shared, mut probe: Probe, wait: &Wait, relay: &Relay)
 
 /// Takes a real-time priority, for itself and those who copy traces for it.
 fn hurry(shared: &Shared, freezer: Option<&Freezer>) {
-    let config = shared.saver.config.read().unwrap_or_else(PoisonError::into_inner);
-    let priority = config.crash.priority;
+    let priority = shared.saver.config().crash.priority;
     if let Err(error) = realtime::prioritize(Tid(0), priority) {
         tracing::warn!(
             "no real-time priority for the crash watch ({error}): crashes are read later under load"

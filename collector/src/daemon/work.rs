@@ -24,6 +24,8 @@ const WORKERS: usize = 2;
 pub(super) struct Threads {
     jobs: Option<SyncSender<Job>>,
     running: Vec<JoinHandle<()>>,
+    /// What a signal asked for.
+    saving_all: Option<JoinHandle<()>>,
     /// Closed at the end.
     alive: Vec<PipeWriter>,
 }
@@ -36,6 +38,7 @@ impl Threads {
         let mut threads = Self {
             jobs: Some(jobs),
             running: Vec::new(),
+            saving_all: None,
             alive: Vec::new(),
         };
         for _ in 0..WORKERS {
@@ -110,6 +113,29 @@ impl Threads {
         self.spawn("functions", move || functions::run(&shared, triggers, &stop))
     }
 
+    /// Saves the traces of all processors, as a signal asks; one that comes while that is being done asks for the same.
+    pub(super) fn save_all(&mut self, shared: &Arc<Shared>) {
+        if self
+            .saving_all
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
+        {
+            tracing::info!("SIGUSR1: the traces of all are being saved already");
+            return;
+        }
+        let shared = Arc::clone(shared);
+        let save = move || match shared.snapshot(None) {
+            Ok(Saved::Bundle(id)) => tracing::info!("SIGUSR1: the traces of all are saved: {id}"),
+            Ok(Saved::Limited) => {}
+            Err(error) => tracing::warn!("SIGUSR1: {error}"),
+        };
+        let thread = Builder::new().name("signal".to_owned()).spawn(save);
+        match thread {
+            Ok(thread) => self.saving_all = Some(thread),
+            Err(error) => tracing::error!("SIGUSR1: no thread can be started ({error})"),
+        }
+    }
+
     pub(super) fn control(&mut self, shared: &Arc<Shared>, socket: control::Socket) -> Result<()> {
         let (stop, alive) = io::pipe().map_err(Error::system("make a pipe"))?;
         self.alive.push(alive);
@@ -121,6 +147,7 @@ impl Threads {
     pub(super) fn finish(&mut self, patience: Duration) -> bool {
         self.jobs = None;
         self.alive.clear();
+        self.running.extend(self.saving_all.take());
         let deadline = Instant::now() + patience;
         while self.running.iter().any(|thread| !thread.is_finished()) {
             if Instant::now() >= deadline {

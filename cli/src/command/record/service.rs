@@ -146,7 +146,7 @@ impl CrashSink for Service {
     fn crashed(&mut self, crash: &Crash, name: &str) -> Option<CrashDraft> {
         let minder = lock(&self.minder);
         let config = minder.crash();
-        if config.signals.mask() >> crash.signal.clamp(0, 63) & 1 == 0 {
+        if !config.signals.contains(crash.signal) {
             return None;
         }
         let memory = match config.core {

@@ -215,6 +215,8 @@ fn a_processor_that_is_off_is_copied_as_it_ended_and_not_started() {
 #[test]
 fn several_who_freeze_at_once_wait_for_each_other() {
     let (freezer, fakes, _) = freezer(3);
+    // Room for what all of them hold, for one may be put aside before it lets its copies go.
+    (0..8 * 3).for_each(|_| freezer.0.grow(SIZE).unwrap());
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {

@@ -1,11 +1,11 @@
 //! A bundle of our own process, of traces that were made up.
 
 use super::*;
+use crate::hardware::census;
 use crate::hardware::freeze::FrozenCpu;
 use crate::hardware::history::{Entry, History, What};
 use crate::hardware::records::Files;
 use crate::hardware::world::{ProcessState, World};
-use crate::hardware::{census, machine};
 use backtrail_bundle::manifest::{Manifest, Meta, Source};
 use backtrail_bundle::{Bundle, Overwrite};
 use backtrail_perf::ContextSwitch;
@@ -84,7 +84,7 @@ fn a_bundle_has_traces_switches_and_the_modules_of_the_process() {
     };
     let (from, until) = Snapshot::span(&frozen, &tsc, now);
     assert_eq!((from, until), (Nanos(50), Nanos(95)));
-    let cpu = machine::cpu_model(Path::new("/proc")).unwrap();
+    let cpu = backtrail_process::machine::processor(Path::new("/proc")).unwrap();
     let timing = TimingParams::default();
     let snapshot = Snapshot {
         frozen: &frozen,
