@@ -13,6 +13,7 @@ mod psb;
 
 pub(crate) use join::join;
 
+use crate::engine::native::Native;
 use crate::meter::{Meter, Metered};
 use crate::switches::executions;
 use crate::trace::Tail;
@@ -107,7 +108,8 @@ pub(crate) fn run(
     }
     let owners = Owners::new(&executions);
     let memory = Selected::new(images);
-    let mut cutter = Cutter::new(&owners, &memory);
+    let pauses = Native::pauses(trace.bytes, plan.config);
+    let mut cutter = Cutter::new(&owners, &memory, &pauses);
     plan.engine.decode(
         trace.bytes,
         &memory,

@@ -11,6 +11,7 @@ use backtrail_decoder::{
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::{Avma, Cpu, Encoder, EncoderOptions, Pid, Tid, TimingParams, Tsc};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 const OURS: Pid = Pid(10);
@@ -60,6 +61,10 @@ fn switches(executions: &[(u64, u64, Pid, u32)]) -> Vec<Switch> {
 }
 
 fn split(traces: Vec<(Encoder, Vec<Switch>)>) -> Decoded {
+    split_by(traces, &Config::default())
+}
+
+fn split_by(traces: Vec<(Encoder, Vec<Switch>)>, config: &Config) -> Decoded {
     let mut image = Image::new();
     image.add(Section {
         start: Avma(0x1000),
@@ -78,7 +83,7 @@ fn split(traces: Vec<(Encoder, Vec<Switch>)>) -> Decoded {
         })
         .collect();
     let images = BTreeMap::from([(OURS, Arc::new(image))]);
-    decode_agreed(&inputs, &images, &Config::default())
+    decode_agreed(&inputs, &images, config)
 }
 
 fn lens(decoded: &Decoded) -> Vec<(u32, u64)> {
@@ -160,6 +165,80 @@ fn a_switch_between_stamps_leaves_flow_to_nobody() {
         .gaps()
         .find(|(_, gap)| gap.cause == GapCause::UnattributedSwitch);
     assert_eq!(gap.map(|(index, _)| index), Some(3));
+}
+
+/// With MTC packets, one in every 64 ticks of the TSC.
+fn ticking() -> (Encoder, Config) {
+    let params = TimingParams {
+        mtc_freq: 3,
+        nom_freq: 1,
+        cpuid_15h_eax: 1,
+        cpuid_15h_ebx: 8,
+    };
+    let mut encoder = Encoder::new(EncoderOptions {
+        timing: Some(TimingOptions {
+            params,
+            mtc: true,
+            cyc: false,
+        }),
+        ..EncoderOptions::default()
+    });
+    encoder.set_time(Tsc(1024));
+    encoder.start();
+    let config = Config {
+        timing: params,
+        ..Config::default()
+    };
+    (encoder, config)
+}
+
+/// Time goes by, a few ticks at a time.
+fn pass(encoder: &mut Encoder, ticks: Range<u64>) {
+    ticks.step_by(16).for_each(|tick| encoder.set_time(Tsc(tick)));
+}
+
+#[test]
+fn time_told_while_tracing_is_off_proves_whose_code_ran_before() {
+    let (mut trace, config) = ticking();
+    // It ran for the last 40 ticks before the next stamp; then thread 2 comes, and several stamps before its code.
+    pass(&mut trace, 1024..1300);
+    burst(&mut trace, 4);
+    pass(&mut trace, 1360..1600);
+    burst(&mut trace, 5);
+    pass(&mut trace, 1600..1900);
+    trace.enable(Avma(0x1000));
+    trace.psb(Avma(0x1000));
+    trace.disable_async(Avma(0x1007));
+    let ran = switches(&[(1100, 1400, OURS, 1), (1450, 2500, OURS, 2)]);
+    let decoded = split_by(vec![(trace, ran)], &config);
+    assert_eq!(lens(&decoded), [(1, 4), (2, 12)]);
+    assert!(decoded.cpus[0].unattributed.is_empty(), "{:?}", decoded.cpus[0]);
+    let latest = decoded.threads[0].time(3).and_then(|time| time.latest());
+    assert_eq!(
+        latest,
+        Some(Tsc(1360)),
+        "the stamp after it, not that of its return"
+    );
+}
+
+#[test]
+fn a_switch_before_the_first_time_of_a_pause_leaves_the_flow_before_it_to_nobody() {
+    let (mut trace, config) = ticking();
+    pass(&mut trace, 1024..1300);
+    burst(&mut trace, 4);
+    pass(&mut trace, 1360..1600);
+    burst(&mut trace, 5);
+    pass(&mut trace, 1600..1900);
+    trace.enable(Avma(0x1000));
+    trace.psb(Avma(0x1000));
+    trace.disable_async(Avma(0x1007));
+    let ran = switches(&[(1100, 1320, OURS, 1), (1330, 2500, OURS, 2)]);
+    let decoded = split_by(vec![(trace, ran)], &config);
+    assert_eq!(lens(&decoded), [(1, 0), (2, 12)]);
+    assert_eq!(
+        unattributed(&decoded.cpus[0]),
+        [(UnattributedReason::SwitchBetweenStamps, 4)]
+    );
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod events;
 mod flow;
 mod memo;
 mod packets;
+mod pauses;
 mod queue;
 mod raw;
 mod returns;
@@ -25,6 +26,7 @@ use crate::{Canceled, Config, GapCause, Memory};
 use errata::Errata;
 use flow::Flow;
 pub(crate) use flow::{Ended, Segment};
+pub(crate) use pauses::Pauses;
 use scout::Scout;
 
 /// The engine.
@@ -80,6 +82,11 @@ fn errata_of(config: &Config) -> Result<Errata, &'static str> {
 }
 
 impl Native {
+    /// The pauses of a trace.
+    pub(crate) fn pauses(trace: &[u8], config: &Config) -> Pauses {
+        errata_of(config).map_or_else(|_| Pauses::default(), |errata| Pauses::of(trace, errata, config))
+    }
+
     /// The segments of a trace, of so many bytes at least, which can be decoded one before the other;
     /// `None`: it cannot be decoded at all.
     pub(crate) fn segments<'a>(

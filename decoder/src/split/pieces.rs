@@ -1,6 +1,7 @@
 //! Cuts a processor's flow where another thread could come, and picks the code to decode with.
 
 use super::owner::{Owners, When};
+use crate::engine::native::Pauses;
 use crate::{CodeChange, Event, Gap, History, HistoryBuilder, Image, Memory, Runs, Sink};
 use backtrail_pt::{Avma, Cofi, Pid, Tid, Tsc};
 use std::cell::Cell;
@@ -60,6 +61,7 @@ impl Memory for Selected<'_> {
 pub(super) struct Cutter<'a> {
     owners: &'a Owners<'a>,
     memory: &'a Selected<'a>,
+    pauses: &'a Pauses,
     builder: HistoryBuilder,
     pieces: Vec<Piece>,
     /// Pieces before this one have all their stamps.
@@ -67,6 +69,8 @@ pub(super) struct Cutter<'a> {
     /// The first stamp since decoding began at a PSB: the PSB's.
     psb: Option<Tsc>,
     last: Option<Tsc>,
+    /// The first stamp since tracing went off, which is not told before it is on again.
+    paused: Option<Tsc>,
     open: Option<When>,
     first: u64,
     code: Option<Pid>,
@@ -75,15 +79,17 @@ pub(super) struct Cutter<'a> {
 }
 
 impl<'a> Cutter<'a> {
-    pub fn new(owners: &'a Owners<'a>, memory: &'a Selected<'a>) -> Self {
+    pub fn new(owners: &'a Owners<'a>, memory: &'a Selected<'a>, pauses: &'a Pauses) -> Self {
         Self {
             owners,
             memory,
+            pauses,
             builder: HistoryBuilder::new(Tid(0)),
             pieces: Vec::new(),
             settled: 0,
             psb: None,
             last: None,
+            paused: None,
             open: None,
             first: 0,
             code: None,
@@ -124,6 +130,12 @@ impl<'a> Cutter<'a> {
         }
     }
 
+    /// Tracing is off: what ran before has its time at the first that is told meanwhile, not at that which comes when it
+    /// is on again.
+    fn pause(&mut self) {
+        self.paused = self.last.and_then(|last| self.pauses.first_after(last));
+    }
+
     fn lost(&mut self, gap: Gap, error: bool) {
         self.close();
         let here = self.builder.len();
@@ -146,8 +158,10 @@ impl<'a> Cutter<'a> {
             return;
         }
         self.last = Some(tsc);
+        // Where this pause tells only one time, the other is of a later one.
+        let first = self.paused.take().map_or(tsc, |paused| paused.min(tsc));
         for piece in self.pieces.get_mut(self.settled..).unwrap_or(&mut []) {
-            piece.when.before = Some(tsc);
+            piece.when.before = Some(first);
         }
         self.settled = self.pieces.len();
     }
@@ -202,7 +216,10 @@ impl Sink for Cutter<'_> {
             // A PSB in the flow says again that it is on.
             Event::Enabled { status: true, .. } if self.open.is_some() => {}
             Event::Enabled { status, .. } => self.open(*status),
-            Event::Disabled { .. } => self.close(),
+            Event::Disabled { .. } => {
+                self.close();
+                self.pause();
+            }
             Event::Branched { .. } => self.open(false),
             Event::Overflow { offset } => {
                 let cause = crate::GapCause::Overflow;

@@ -1,6 +1,7 @@
 //! Sound inputs to start from: made here, and captures where they are.
 
-use backtrail_pt::{Avma, Encoder, EncoderOptions};
+use backtrail_pt::encoder::TimingOptions;
+use backtrail_pt::{Avma, Encoder, EncoderOptions, TimingParams, Tsc};
 use backtrail_tests::captures;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,39 @@ pub const CODE: &[u8] = &[
 
 /// Where [`CODE`] lies.
 pub const CODE_AT: u64 = 0x1000;
+
+/// The clocks of [`timed`].
+pub const TIMING: TimingParams = TimingParams {
+    mtc_freq: 3,
+    nom_freq: 1,
+    cpuid_15h_eax: 1,
+    cpuid_15h_ebx: 8,
+};
+
+/// PT packets of a processor that goes to and fro between [`CODE`] and the kernel, with the time in both.
+pub fn timed() -> Vec<u8> {
+    let mut encoder = Encoder::new(EncoderOptions {
+        timing: Some(TimingOptions {
+            params: TIMING,
+            mtc: true,
+            cyc: false,
+        }),
+        ..EncoderOptions::default()
+    });
+    encoder.start();
+    let mut ticks = (0..).step_by(16).map(Tsc);
+    let mut pass =
+        |encoder: &mut Encoder, count| ticks.by_ref().take(count).for_each(|at| encoder.set_time(at));
+    for _ in 0..8 {
+        pass(&mut encoder, 9);
+        encoder.enable(Avma(CODE_AT));
+        encoder.call(Avma(CODE_AT + 5), Avma(CODE_AT + 12), true);
+        pass(&mut encoder, 3);
+        encoder.near_return(Avma(CODE_AT + 5));
+        encoder.disable_async(Avma(CODE_AT + 5));
+    }
+    encoder.take()
+}
 
 /// PT packets: a run through [`CODE`], and every capture.
 pub fn packets() -> Vec<Vec<u8>> {

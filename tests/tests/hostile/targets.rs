@@ -4,8 +4,8 @@ use crate::harness::fuzz;
 use crate::{mutate, seeds};
 use backtrail_bundle::import::{self, PerfImport};
 use backtrail_bundle::{Bundle, Overwrite, SharedBytes, check, core::Core, pack, unpack};
-use backtrail_decoder::{Config, EngineKind, Image, Input, Section, Watch, decode};
-use backtrail_pt::{Avma, Packet, Parser, Tid};
+use backtrail_decoder::{Config, EngineKind, Image, Input, Section, Switch, Watch, decode};
+use backtrail_pt::{Avma, Cpu, Packet, Parser, Pid, Tid, Tsc};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -77,6 +77,66 @@ fn decoder() {
                 "{pc}"
             );
         }
+        true
+    });
+}
+
+/// A processor's trace, split into threads. The first bytes of a case are so many bytes of code and so many switches, four bytes
+/// each (ticks since the last, thread, whether out); the rest is packets.
+#[test]
+fn processor() {
+    const SWITCHES: [u8; 16] = [100, 0, 1, 0, 200, 0, 1, 1, 50, 0, 2, 0, 0, 200, 2, 1];
+    let heads = [&[seeds::CODE.len() as u8, 4][..], seeds::CODE, &SWITCHES].concat();
+    let seeds: Vec<Vec<u8>> = seeds::packets()
+        .into_iter()
+        .chain([seeds::timed()])
+        .map(|packets| [&*heads, &packets].concat())
+        .collect();
+    let config = Config {
+        timing: seeds::TIMING,
+        ..Config::default()
+    };
+    fuzz("processor", &seeds, mutate::bytes, |case| {
+        let Some((&[length, count], rest)) = case.split_first_chunk() else {
+            return false;
+        };
+        let Some((code, rest)) = rest.split_at_checked(length.into()) else {
+            return false;
+        };
+        let Some((switches, packets)) = rest.split_at_checked(usize::from(count) * 4) else {
+            return false;
+        };
+        let mut image = Image::new();
+        image.add(Section {
+            start: Avma(seeds::CODE_AT),
+            bytes: Arc::new(code.to_vec()),
+        });
+        let mut at = Tsc(0);
+        let switches = switches.as_chunks().0.iter().map(|&[low, high, tid, out]| {
+            at.0 += u64::from(u16::from_le_bytes([low, high]));
+            Switch {
+                at,
+                pid: Pid(u32::from(tid != 0)),
+                tid: Tid(tid.into()),
+                out: out & 1 == 1,
+            }
+        });
+        let input = Input::Cpu {
+            cpu: Cpu(0),
+            trace: Arc::new(packets.to_vec()),
+            switches: switches.collect(),
+        };
+        let images = BTreeMap::from([(Pid(1), Arc::new(image))]);
+        let engine = EngineKind::default().engine();
+        let decoded = decode(&[input], &images, &config, engine, &Watch::none()).unwrap();
+        let [report] = &*decoded.cpus else { return false };
+        // Each instruction is a thread's, or counted as nobody's.
+        let lost: u64 = report.unattributed.values().map(|sum| sum.instructions).sum();
+        let given: u64 = decoded.threads.iter().map(|history| history.len()).sum();
+        assert_eq!(
+            (report.attributed, report.attributed + lost),
+            (given, report.instructions)
+        );
         true
     });
 }

@@ -112,6 +112,34 @@ impl<'a> Packets<'a> {
         }
     }
 
+    /// Goes over short TNT and TIP packets, which by far outnumber all others.
+    pub fn skip_branches(&mut self) {
+        let mut at = self.offset();
+        loop {
+            // Eight at once.
+            while self
+                .trace
+                .get(at..)
+                .and_then(<[u8]>::first_chunk)
+                .is_some_and(are_short_tnts)
+            {
+                at += 8;
+            }
+            let Some(&first) = self.trace.get(at) else { break };
+            at += match first {
+                0x2d => 3,
+                0x4d => 5,
+                0x6d => 7,
+                _ if first & 1 == 0 && first > 2 => 1,
+                _ => break,
+            };
+        }
+        // A packet that is cut off is none.
+        if at <= self.trace.len() {
+            self.seek(at);
+        }
+    }
+
     /// Bits of a TMA are set that are reserved (SDM volume 3, "TMA Packet Definition").
     fn bad_tma(&self, offset: usize) -> bool {
         let reserved = self.trace.get(offset + 4..offset + TMA_LEN);
@@ -126,6 +154,14 @@ impl<'a> Packets<'a> {
 }
 
 const TMA_LEN: usize = 7;
+
+/// Each is a short TNT: its lowest bit is 0, and it is neither padding nor the first byte of a longer packet.
+fn are_short_tnts(bytes: &[u8; 8]) -> bool {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & ONES << 7 != 0;
+    let word = u64::from_le_bytes(*bytes);
+    word & ONES == 0 && !has_zero(word) && !has_zero(word ^ ONES << 1)
+}
 
 /// The first PSB that begins at `from` or behind it.
 ///
@@ -149,7 +185,7 @@ pub(super) fn find_psb(trace: &[u8], from: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Errata, Packets};
+    use super::{Errata, Packets, are_short_tnts};
 
     #[test]
     fn a_psb_is_gone_past_unless_it_is_begun_at() {
@@ -164,5 +200,17 @@ mod tests {
         packets.begin_at(24);
         assert!(packets.sync_forward().is_ok());
         assert_eq!(packets.sync_offset(), Some(24));
+    }
+
+    #[test]
+    fn short_tnts_are_told_by_eight() {
+        for first in 0..=u8::MAX {
+            for at in 0..8 {
+                let mut bytes = [4, 6, 8, 0xfe, 0x80, 4, 0x0c, 0x42];
+                bytes[at] = first;
+                let wanted = first & 1 == 0 && first > 2;
+                assert_eq!(are_short_tnts(&bytes), wanted, "{bytes:x?}");
+            }
+        }
     }
 }

@@ -12,7 +12,6 @@ use backtrail_pt::packet::{IpPayload, Packet};
 
 /// Gives out the segments of a trace in order.
 pub(super) struct Scout<'a> {
-    trace: &'a [u8],
     packets: Packets<'a>,
     errata: Errata,
     time: Time,
@@ -36,7 +35,6 @@ impl<'a> Scout<'a> {
         let mut packets = Packets::new(trace, errata);
         let begins = packets.sync_forward().is_ok();
         Self {
-            trace,
             packets,
             errata,
             time: Time::new(config.timing, errata.skl168),
@@ -58,7 +56,7 @@ impl<'a> Scout<'a> {
     fn cut(&mut self, least: usize) -> Option<(usize, Option<Time>)> {
         let mut header: Option<Header> = None;
         loop {
-            self.skip();
+            self.packets.skip_branches();
             let packet = self.packets.next().ok()?;
             if self.time.take(&packet, header.is_some()).ok()? {
                 continue;
@@ -95,58 +93,5 @@ impl<'a> Scout<'a> {
     /// The place that a PSB+ tells is wrong, for tracing begins behind it: erratum BDM70.
     fn begins(&self) -> bool {
         self.errata.bdm70 && matches!(self.packets.clone().next(), Ok(Packet::TipPge(_)))
-    }
-
-    /// Goes over short TNT and TIP packets, which by far outnumber all others.
-    fn skip(&mut self) {
-        let mut at = self.packets.offset();
-        loop {
-            // Eight at once.
-            while self
-                .trace
-                .get(at..)
-                .and_then(<[u8]>::first_chunk)
-                .is_some_and(are_short_tnts)
-            {
-                at += 8;
-            }
-            let Some(&first) = self.trace.get(at) else { break };
-            at += match first {
-                0x2d => 3,
-                0x4d => 5,
-                0x6d => 7,
-                _ if first & 1 == 0 && first > 2 => 1,
-                _ => break,
-            };
-        }
-        // A packet that is cut off is none.
-        if at <= self.trace.len() {
-            self.packets.seek(at);
-        }
-    }
-}
-
-/// Each is a short TNT: its lowest bit is 0, and it is neither padding nor the first byte of a longer packet.
-fn are_short_tnts(bytes: &[u8; 8]) -> bool {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & ONES << 7 != 0;
-    let word = u64::from_le_bytes(*bytes);
-    word & ONES == 0 && !has_zero(word) && !has_zero(word ^ ONES << 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::are_short_tnts;
-
-    #[test]
-    fn short_tnts_are_told_by_eight() {
-        for first in 0..=u8::MAX {
-            for at in 0..8 {
-                let mut bytes = [4, 6, 8, 0xfe, 0x80, 4, 0x0c, 0x42];
-                bytes[at] = first;
-                let wanted = first & 1 == 0 && first > 2;
-                assert_eq!(are_short_tnts(&bytes), wanted, "{bytes:x?}");
-            }
-        }
     }
 }
