@@ -128,6 +128,30 @@ fn start(installed: &Installed, home: &Path) -> (Group, String) {
     }
 }
 
+/// A collector's spool with one crash, and the link to it that `backtrail crashes link` prints.
+fn collected(home: &Path, bundle: &Path) -> (PathBuf, String) {
+    let spool = home.join("spool");
+    fs::create_dir(&spool).unwrap();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(bundle)
+        .arg(spool.join("000007-bakery-42"))
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    let arguments: [&OsStr; 4] = [
+        "crashes".as_ref(),
+        "link".as_ref(),
+        "--spool".as_ref(),
+        spool.as_ref(),
+    ];
+    let printed = backtrail(arguments).unwrap().exited(0);
+    let link = printed.stdout.trim();
+    // The server is built from the sources, which have a scheme of their own.
+    let rest = link.strip_prefix("vscode://").unwrap();
+    (spool, format!("code-oss://{rest}"))
+}
+
 #[test]
 fn a_crash_is_walked_in_vs_code() {
     let Some(installed) = Installed::find() else {
@@ -140,6 +164,8 @@ fn a_crash_is_walked_in_vs_code() {
     let packed = workspace.join("crash.btz");
     let pack: [&OsStr; 4] = ["pack".as_ref(), bundle.as_ref(), "-o".as_ref(), packed.as_ref()];
     let _ = backtrail(pack).unwrap().exited(0);
+
+    let (spool, collected) = collected(home, &bundle);
 
     let installation = installed
         .server(home)
@@ -164,7 +190,7 @@ fn a_crash_is_walked_in_vs_code() {
         &json!({
             "backtrail.path": fs::canonicalize(binary().unwrap()).unwrap(),
             "backtrail.allowedOrigins": [format!("http://{files}")],
-            "backtrail.spool": "",
+            "backtrail.spool": spool,
         }),
     );
     write_json(
@@ -199,6 +225,7 @@ fn a_crash_is_walked_in_vs_code() {
         .env("BACKTRAIL_SERVER", server.0.id().to_string())
         .env("BACKTRAIL_WORKSPACE", &workspace)
         .env("BACKTRAIL_FILES", files.to_string())
+        .env("BACKTRAIL_COLLECTED", collected)
         .env("BACKTRAIL_SHOTS", &shots)
         .env("HOME", home)
         .process_group(0)

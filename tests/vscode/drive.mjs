@@ -8,7 +8,7 @@ import { looking } from './looking.mjs';
 import { views } from './views.mjs';
 import { Workbench, browser } from './workbench.mjs';
 
-const { BACKTRAIL_ADDRESS, BACKTRAIL_FILES, BACKTRAIL_SHOTS, BACKTRAIL_WORKSPACE } = process.env;
+const { BACKTRAIL_ADDRESS, BACKTRAIL_COLLECTED, BACKTRAIL_FILES, BACKTRAIL_SHOTS, BACKTRAIL_WORKSPACE } = process.env;
 const source = readFileSync(path.join(BACKTRAIL_WORKSPACE, 'bakery.c'), 'utf8').split('\n');
 
 /** Which line of the program holds a text. */
@@ -37,6 +37,7 @@ const world = {
   stranger,
   lineOf,
   packed,
+  collected: BACKTRAIL_COLLECTED,
   workspace: BACKTRAIL_WORKSPACE,
   origins: {
     allowed: await allowed.listen(Number(BACKTRAIL_FILES.split(':')[1])),

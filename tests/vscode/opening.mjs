@@ -57,4 +57,14 @@ export const opening = [
       await bench.stop();
     },
   },
+  {
+    name: "the collector's link opens a crash of the spool",
+    async walk({ bench, collected, lineOf }) {
+      await follow(bench, collected);
+      const text = await bench.dialog('Open', 'Open crash 000007-bakery-42 that the collector kept here?');
+      assert(text.includes('nothing is downloaded'), text);
+      await bench.at(lineOf(CRASH));
+      await bench.stop();
+    },
+  },
 ];
