@@ -93,6 +93,12 @@ impl Error {
         }
     }
 
+    /// Whether the system does not allow it to this user.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::File { source, .. } | Self::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// For `map_err` on I/O with a file.
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();

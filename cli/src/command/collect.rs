@@ -19,10 +19,19 @@ pub fn run(args: &Collect) -> Result<(), Failure> {
         return restore(&config);
     }
     log(&config)?;
-    Ok(daemon::run(daemon::Options {
+    let options = daemon::Options {
         config,
         file: args.config.clone(),
-    })?)
+    };
+    daemon::run(options).map_err(|error| {
+        if error.is_denied() {
+            Failure::failed(format_args!(
+                "{error}; start the collector as root, it gives up what it does not need (`backtrail install` has systemd start it)"
+            ))
+        } else {
+            error.into()
+        }
+    })
 }
 
 fn restore(config: &Config) -> Result<(), Failure> {

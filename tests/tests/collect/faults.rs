@@ -4,6 +4,7 @@ use crate::collector::{Collector, cannot, core_pattern, quiet, until};
 use crate::{example, program};
 use backtrail_tests::backtrail::backtrail;
 use nix::sys::signal::Signal;
+use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::time::Duration;
 
@@ -138,4 +139,24 @@ fn five_thousand_threads_are_all_there() {
     assert_eq!(crash["complete"], true, "{crash}");
     let threads = collector.debug(&crash, &["info threads"]);
     assert_eq!(threads.matches(" instructions").count(), 5000, "{threads}");
+}
+
+#[test]
+fn who_may_not_start_it_is_told_the_way_out() {
+    if cannot() {
+        return;
+    }
+    let mut command = backtrail_tests::backtrail::command().unwrap();
+    // Nobody, who may write nowhere.
+    command.uid(65534).gid(65534).arg("collect");
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => return eprintln!("left out: nobody may not run the binary ({error})"),
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("as root") && said.contains("backtrail install"),
+        "{said}"
+    );
 }
