@@ -31,6 +31,28 @@ fn permission_fix(error: &io::Error) -> Option<&'static str> {
         .then_some("run as root, give CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=1`")
 }
 
+/// An event of the processor's own PMU that the kernel refuses.
+fn refused(name: &'static str, what: &str, error: &io::Error) -> Capability {
+    // What perf_event_open(2) says where no driver knows the event.
+    let unknown = matches!(
+        error.raw_os_error(),
+        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP)
+    );
+    if !unknown {
+        return Capability::missing(name, format!("{what}: {error}"), permission_fix(error));
+    }
+    let why = if has_cpu_flag("hypervisor") {
+        "the kernel has no driver for it; this is a virtual machine, and its host passes no such counters on"
+    } else {
+        "the kernel has no driver for it on this processor"
+    };
+    Capability::missing(
+        name,
+        format!("{what}: {why}"),
+        Some("sampling by clock needs none, and nothing else of Backtrail does"),
+    )
+}
+
 pub(super) fn intel_pt() -> Capability {
     const NAME: &str = "Intel Processor Trace";
     let text = match fs::read_to_string(format!("{PMUS}/intel_pt/type")) {
@@ -44,7 +66,9 @@ pub(super) fn intel_pt() -> Capability {
             return Capability::missing(
                 NAME,
                 why,
-                Some("record in software: `backtrail record --source software`"),
+                Some(
+                    "record in software: `backtrail record --source software`, for services `backtrail record --daemon`; `backtrail collect` saves all other crashes without a history",
+                ),
             );
         }
     };
@@ -77,11 +101,7 @@ pub(super) fn branch_stack() -> Capability {
     attributes.__bindgen_anon_1.sample_period = 1_000_000;
     match open(&mut attributes) {
         Ok(_) => Capability::works(NAME, "cycles with a branch stack open"),
-        Err(error) => Capability::missing(
-            NAME,
-            format!("cycles with a branch stack do not open: {error}"),
-            permission_fix(&error),
-        ),
+        Err(error) => refused(NAME, "cycles with a branch stack do not open", &error),
     }
 }
 
@@ -94,11 +114,7 @@ pub(super) fn hardware_counter() -> Capability {
     };
     match open(&mut attributes) {
         Ok(_) => Capability::works(NAME, "the instruction counter opens"),
-        Err(error) => Capability::missing(
-            NAME,
-            format!("the instruction counter does not open: {error}"),
-            permission_fix(&error),
-        ),
+        Err(error) => refused(NAME, "the instruction counter does not open", &error),
     }
 }
 
