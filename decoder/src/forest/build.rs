@@ -9,9 +9,8 @@ mod trial;
 
 use super::places::Place;
 use super::{Forest, Functions};
-use crate::history::Flow;
 use crate::watch::Stage;
-use crate::{Canceled, History, Mark, MarkKind, Watch};
+use crate::{Canceled, History, Mark, MarkKind, Runs, Watch};
 use rules::{Rules, Source};
 use script::Scripts;
 
@@ -24,17 +23,15 @@ pub(super) fn build(
     watch: &Watch<'_>,
 ) -> Result<Forest, Canceled> {
     let mut builder = Builder::new(functions);
-    builder.feed(&history.flow, history.marks(), watch)?;
-    Ok(builder.finish(history.marks()))
+    let (flow, marks) = (&history.flow, history.marks());
+    let met = builder.feed(flow.executions(), flow.runs(), marks, flow.len(), watch)?;
+    Ok(builder.finish(marks.get(met..).unwrap_or(&[])))
 }
 
 /// A forest in the making, of a history that may still grow.
 pub(crate) struct Builder<'a> {
     rules: Rules<'a>,
     scripts: Scripts,
-    /// How many executions and marks of the history were consumed.
-    executions: usize,
-    marks: usize,
     /// Instructions of the executions consumed.
     index: u64,
     /// The instruction before it.
@@ -46,66 +43,71 @@ impl<'a> Builder<'a> {
         Self {
             rules: Rules::new(functions),
             scripts: Scripts::default(),
-            executions: 0,
-            marks: 0,
             index: 0,
             last: None,
         }
     }
 
-    /// Goes on from the execution where it stopped to the last one that the history has.
-    pub fn feed(&mut self, flow: &Flow, marks: &[Mark], watch: &Watch<'_>) -> Result<(), Canceled> {
-        let executions = flow.executions().get(self.executions..).unwrap_or(&[]);
-        for part in executions.chunks(REPORT_EVERY) {
-            watch.report(Stage::Forest, self.index, flow.len())?;
-            self.execute(part, flow, marks);
-            self.executions += part.len();
+    /// Goes on: `executed` are the paths of `runs` that follow, of a history of `total` instructions; `marks` are those that were
+    /// not met yet, in order. Says how many of them were met.
+    pub fn feed(
+        &mut self,
+        executed: &[u32],
+        runs: Runs<'_>,
+        marks: &[Mark],
+        total: u64,
+        watch: &Watch<'_>,
+    ) -> Result<usize, Canceled> {
+        let mut rest = marks;
+        for part in executed.chunks(REPORT_EVERY) {
+            watch.report(Stage::Forest, self.index, total)?;
+            rest = self.execute(part, runs, rest);
         }
-        Ok(())
+        Ok(marks.len() - rest.len())
     }
 
-    /// Paths were executed.
-    fn execute(&mut self, paths: &[u32], flow: &Flow, marks: &[Mark]) {
+    /// Paths were executed; gives the marks that are still to come.
+    fn execute<'m>(&mut self, paths: &[u32], runs: Runs<'_>, mut marks: &'m [Mark]) -> &'m [Mark] {
         let (mut index, mut last) = (self.index, self.last);
-        let mut next_mark = self.next_mark(marks);
+        let mut next_mark = next_mark(marks);
         for &path in paths {
-            let Some(script) = self.scripts.of(path, flow, &mut self.rules) else {
+            let Some(script) = self.scripts.of(path, runs, &mut self.rules) else {
                 continue;
             };
             match &last {
                 Some(last) if next_mark > index => self.rules.transfer(last, script.first, index),
                 last => {
-                    self.meet(last.as_ref(), script.first, index, marks);
-                    next_mark = self.next_mark(marks);
+                    marks = self.meet(last.as_ref(), script.first, index, marks);
+                    next_mark = self::next_mark(marks);
                 }
             }
-            self.scripts.run(&script, path, flow, &mut self.rules, index);
+            self.scripts.run(&script, path, runs, &mut self.rules, index);
             index += u64::from(script.count);
             last = Some(script.end);
         }
         (self.index, self.last) = (index, last);
+        marks
     }
 
-    /// The instruction that the next mark stands before.
-    fn next_mark(&self, marks: &[Mark]) -> u64 {
-        marks.get(self.marks).map_or(u64::MAX, |mark| mark.index)
-    }
-
-    /// Marks stand before the instruction at `to`, which has number `index`, or history begins there.
+    /// Marks stand before the instruction at `to`, which has number `index`, or history begins there. Gives those behind.
     #[cold]
-    fn meet(&mut self, last: Option<&Source>, to: Place, index: u64, marks: &[Mark]) {
-        let rest = marks.get(self.marks..).unwrap_or(&[]);
-        let before = rest.partition_point(|mark| mark.index <= index);
-        self.marks += before;
-        self.rules.between(last, rest.iter().take(before), to, index);
+    fn meet<'m>(&mut self, last: Option<&Source>, to: Place, index: u64, marks: &'m [Mark]) -> &'m [Mark] {
+        let before = marks.partition_point(|mark| mark.index <= index);
+        let (met, rest) = marks.split_at(before);
+        self.rules.between(last, met.iter(), to, index);
+        rest
     }
 
-    /// All of the history was consumed.
+    /// All of the history was consumed, but for these marks.
     pub fn finish(mut self, marks: &[Mark]) -> Forest {
-        let rest = marks.get(self.marks..).unwrap_or(&[]);
-        if rest.iter().any(|mark| matches!(mark.kind, MarkKind::Gap(_))) {
+        if marks.iter().any(|mark| matches!(mark.kind, MarkKind::Gap(_))) {
             self.rules.gap_at_end(self.index);
         }
         self.rules.finish(self.index)
     }
+}
+
+/// The instruction that the next mark stands before.
+fn next_mark(marks: &[Mark]) -> u64 {
+    marks.first().map_or(u64::MAX, |mark| mark.index)
 }

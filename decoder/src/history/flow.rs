@@ -4,7 +4,7 @@
 use super::postings::Postings;
 use crate::block::Blocks;
 use crate::path::Paths;
-use crate::{Canceled, Instruction, Watch};
+use crate::{Canceled, Instruction, Runs, Watch};
 use std::sync::OnceLock;
 
 /// Instructions in order.
@@ -43,6 +43,15 @@ impl Flow {
         self.len
     }
 
+    /// The blocks and the paths.
+    pub fn runs(&self) -> Runs<'_> {
+        Runs {
+            blocks: &self.blocks,
+            paths: &self.paths,
+        }
+    }
+
+    /// The paths, in the order of their execution.
     pub fn executions(&self) -> &[u32] {
         &self.executions
     }

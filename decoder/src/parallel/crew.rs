@@ -2,6 +2,7 @@
 
 use super::desk::{Desk, Done, Failed, Task};
 use super::join::Joiner;
+use super::plant::Planter;
 use super::tape::{Recorder, Tape};
 use crate::engine::native::{Native, Segment};
 use crate::meter::Meter;
@@ -26,14 +27,16 @@ pub(crate) struct Crew<'a> {
 
 impl Crew<'_> {
     /// Decodes the trace by so many threads, in segments of `least` bytes at least.
-    pub fn decode<'j>(
+    pub fn decode<'f>(
         &self,
-        joiner: Joiner<'j>,
+        joiner: Joiner,
+        planter: Option<Planter<'f>>,
         jobs: NonZeroUsize,
         least: usize,
-    ) -> Result<Joiner<'j>, Failed> {
+    ) -> Result<(Joiner, Option<Planter<'f>>), Failed> {
         let segments = self.native.segments(self.trace.bytes, self.config, least);
-        let desk = Desk::new(segments.ok_or(Failed::Apart)?, joiner, jobs.get() * SEGMENTS);
+        let segments = segments.ok_or(Failed::Apart)?;
+        let desk = Desk::new(segments, joiner, planter, jobs.get() * SEGMENTS);
         thread::scope(|scope| {
             for engine in 1..jobs.get() {
                 let desk = &desk;
@@ -58,11 +61,15 @@ impl Crew<'_> {
         };
         while let Some(task) = desk.next() {
             match task {
+                Task::Plant(mut planter, growth) => match planter.plant(growth, self.meter.watch()) {
+                    Ok(()) => desk.put_back(planter),
+                    Err(failed) => return desk.fail(failed),
+                },
                 Task::Join(mut joiner, done) => {
                     let offset = done.to.unwrap_or(self.trace.bytes.len()) as u64;
-                    let joined = joiner.join(*done, self.meter.watch());
-                    match joined.and_then(|empty| self.report(offset).map(|()| empty)) {
-                        Ok(empty) => desk.give_back(joiner, empty),
+                    let joined = joiner.join(*done);
+                    match joined.and_then(|given| self.report(offset).map(|()| given)) {
+                        Ok((empty, growth)) => desk.give_back(joiner, empty, growth),
                         Err(failed) => return desk.fail(failed),
                     }
                 }

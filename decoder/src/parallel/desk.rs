@@ -1,9 +1,10 @@
 //! Who of several threads does what next.
 
 use super::join::Joiner;
+use super::plant::{Growth, Planter};
 use super::tape::Tape;
 use crate::engine::native::{Ended, Segment};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -28,8 +29,10 @@ pub(super) struct Done {
 
 /// What a thread does next.
 pub(super) enum Task<'a> {
+    /// Adds to the forest what the history got.
+    Plant(Box<Planter<'a>>, Growth),
     /// Adds to the history what was decoded.
-    Join(Box<Joiner<'a>>, Box<Done>),
+    Join(Box<Joiner>, Box<Done>),
     /// Decodes the segment of this number onto a tape.
     Decode(usize, Box<Segment>, Tape),
 }
@@ -53,12 +56,24 @@ struct State<'a, F> {
     /// Empty ones.
     tapes: Vec<Tape>,
     /// `None`: a thread has it.
-    joiner: Option<Box<Joiner<'a>>>,
+    joiner: Option<Box<Joiner>>,
+    /// What the forest has not got yet, in order.
+    growths: VecDeque<Growth>,
+    forest: Plot<'a>,
     failed: Option<Failed>,
 }
 
+/// Where the forest grows.
+enum Plot<'a> {
+    /// None is wanted.
+    None,
+    Free(Box<Planter<'a>>),
+    /// A thread has it.
+    Taken,
+}
+
 impl<'a, F: FnMut() -> Option<Segment>> Desk<'a, F> {
-    pub fn new(segments: F, joiner: Joiner<'a>, most: usize) -> Self {
+    pub fn new(segments: F, joiner: Joiner, planter: Option<Planter<'a>>, most: usize) -> Self {
         Self {
             state: Mutex::new(State {
                 segments: Some(segments),
@@ -67,6 +82,8 @@ impl<'a, F: FnMut() -> Option<Segment>> Desk<'a, F> {
                 ready: BTreeMap::new(),
                 tapes: Vec::new(),
                 joiner: Some(Box::new(joiner)),
+                growths: VecDeque::new(),
+                forest: planter.map_or(Plot::None, |planter| Plot::Free(Box::new(planter))),
                 failed: None,
             }),
             bell: Condvar::new(),
@@ -82,10 +99,14 @@ impl<'a, F: FnMut() -> Option<Segment>> Desk<'a, F> {
             if state.failed.is_some() {
                 return None;
             }
-            if let Some(task) = state.take_join().or_else(|| state.take_segment(self.most)) {
-                return Some(task);
+            let task = state
+                .take_growth()
+                .or_else(|| state.take_join())
+                .or_else(|| state.take_segment(self.most));
+            if task.is_some() {
+                return task;
             }
-            if state.segments.is_none() && state.joined == state.given {
+            if state.segments.is_none() && state.joined == state.given && state.growths.is_empty() {
                 return None;
             }
             state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -98,12 +119,19 @@ impl<'a, F: FnMut() -> Option<Segment>> Desk<'a, F> {
         self.bell.notify_all();
     }
 
-    /// A segment is part of the history, and its tape is empty.
-    pub fn give_back(&self, joiner: Box<Joiner<'a>>, tape: Tape) {
+    /// A segment is part of the history, and its tape is empty; the forest, if one is wanted, has still to get what the history got.
+    pub fn give_back(&self, joiner: Box<Joiner>, tape: Tape, growth: Option<Growth>) {
         let mut state = self.state();
         state.tapes.push(tape);
+        state.growths.extend(growth);
         state.joiner = Some(joiner);
         state.joined += 1;
+        self.bell.notify_all();
+    }
+
+    /// The forest has what it was given.
+    pub fn put_back(&self, planter: Box<Planter<'a>>) {
+        self.state().forest = Plot::Free(planter);
         self.bell.notify_all();
     }
 
@@ -122,12 +150,13 @@ impl<'a, F: FnMut() -> Option<Segment>> Desk<'a, F> {
         self.halted.load(Ordering::Acquire)
     }
 
-    /// The history, when all threads are done.
-    pub fn finish(self) -> Result<Joiner<'a>, Failed> {
+    /// The history and the forest, when all threads are done.
+    pub fn finish(self) -> Result<(Joiner, Option<Planter<'a>>), Failed> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match (state.failed, state.joiner) {
-            (None, Some(joiner)) => Ok(*joiner),
-            (failed, _) => Err(failed.unwrap_or(Failed::Apart)),
+        match (state.failed, state.joiner, state.forest) {
+            (None, Some(joiner), Plot::None) => Ok((*joiner, None)),
+            (None, Some(joiner), Plot::Free(planter)) => Ok((*joiner, Some(*planter))),
+            (failed, ..) => Err(failed.unwrap_or(Failed::Apart)),
         }
     }
 
@@ -137,6 +166,19 @@ impl<'a, F: FnMut() -> Option<Segment>> Desk<'a, F> {
 }
 
 impl<'a, F: FnMut() -> Option<Segment>> State<'a, F> {
+    fn take_growth(&mut self) -> Option<Task<'a>> {
+        if self.growths.is_empty() {
+            return None;
+        }
+        match std::mem::replace(&mut self.forest, Plot::Taken) {
+            Plot::Free(planter) => Some(Task::Plant(planter, self.growths.pop_front()?)),
+            other => {
+                self.forest = other;
+                None
+            }
+        }
+    }
+
     fn take_join(&mut self) -> Option<Task<'a>> {
         let joiner = self.joiner.take()?;
         match self.ready.remove(&self.joined) {
@@ -149,7 +191,8 @@ impl<'a, F: FnMut() -> Option<Segment>> State<'a, F> {
     }
 
     fn take_segment(&mut self, most: usize) -> Option<Task<'a>> {
-        if self.given - self.joined >= most {
+        // Those that the forest has not got yet take memory too.
+        if self.given - self.joined + self.growths.len() >= most {
             return None;
         }
         let Some(segment) = self.segments.as_mut()?() else {

@@ -1,34 +1,36 @@
 //! Puts together what was decoded of the segments of a trace, in order.
 
 use super::desk::{Done, Failed};
-use super::tape::{Tables, Tape};
+use super::news::Tables;
+use super::plant::{Grown, Growth};
+use super::tape::Tape;
 use crate::engine::native::Ended;
-use crate::{Canceled, Forest, Functions, History, HistoryBuilder, Watch, forest};
+use crate::{History, HistoryBuilder};
 
 /// A history in the making, out of the tapes of several engines.
-pub(crate) struct Joiner<'a> {
+pub(crate) struct Joiner {
     builder: HistoryBuilder,
     /// Of each engine.
     tables: Vec<Tables>,
     /// How the last segment ended.
     last: Option<Ended>,
-    /// The calls of the history, when they are wanted.
-    forest: Option<forest::Builder<'a>>,
+    /// What of it was handed on to a forest, when one is wanted.
+    grown: Option<Grown>,
 }
 
-impl<'a> Joiner<'a> {
-    /// Begins a history, and its forest when it is told where functions lie.
-    pub fn new(builder: HistoryBuilder, functions: Option<&'a dyn Functions>) -> Self {
+impl Joiner {
+    /// Begins a history, which a forest may follow.
+    pub fn new(builder: HistoryBuilder, followed: bool) -> Self {
         Self {
             builder,
             tables: Vec::new(),
             last: None,
-            forest: functions.map(forest::Builder::new),
+            grown: followed.then(Grown::default),
         }
     }
 
-    /// Adds the next segment, and gives back its tape, empty.
-    pub(super) fn join(&mut self, done: Done, watch: &Watch<'_>) -> Result<Tape, Failed> {
+    /// Adds the next segment. Gives back its tape, empty, and what the forest has to get of it.
+    pub(super) fn join(&mut self, done: Done) -> Result<(Tape, Option<Growth>), Failed> {
         let Done {
             engine,
             mut tape,
@@ -50,24 +52,12 @@ impl<'a> Joiner<'a> {
             self.builder.of_engine(engine);
             tape.replay(tables, &mut self.builder);
         }
-        let Some(forest) = &mut self.forest else {
-            return Ok(tape.cleared());
-        };
-        let (flow, marks) = self.builder.so_far();
-        let silent = Watch {
-            progress: &|_| {},
-            ..*watch
-        };
-        match forest.feed(flow, marks, &silent) {
-            Ok(()) => Ok(tape.cleared()),
-            Err(Canceled) => Err(Failed::Canceled),
-        }
+        let growth = self.grown.as_mut().map(|grown| grown.next(&self.builder));
+        Ok((tape.cleared(), growth))
     }
 
-    /// The history and the forest.
-    pub fn finish(self) -> (History, Option<Forest>) {
-        let history = self.builder.finish();
-        let forest = self.forest.map(|forest| forest.finish(history.marks()));
-        (history, forest)
+    /// The history.
+    pub fn finish(self) -> History {
+        self.builder.finish()
     }
 }

@@ -52,9 +52,9 @@ fn decode(trace: &[u8], jobs: usize) -> Result<History, Failed> {
         config: &Config::default(),
         meter: &Meter::new(&watch, &done, trace.len() as u64),
     };
-    let joiner = Joiner::new(HistoryBuilder::new(Tid(1)), None);
-    let joiner = crew.decode(joiner, NonZeroUsize::new(jobs).unwrap(), 1000)?;
-    Ok(joiner.finish().0)
+    let joiner = Joiner::new(HistoryBuilder::new(Tid(1)), false);
+    let (joiner, _) = crew.decode(joiner, None, NonZeroUsize::new(jobs).unwrap(), 1000)?;
+    Ok(joiner.finish())
 }
 
 #[test]

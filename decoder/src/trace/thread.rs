@@ -3,7 +3,7 @@
 use super::{Plan, Tail};
 use crate::image::Passing;
 use crate::meter::{Meter, Metered};
-use crate::parallel::{Crew, Failed, Joiner};
+use crate::parallel::{Crew, Failed, Joiner, Planter};
 use crate::{
     Canceled, Event, Forest, Functions, GapCause, History, HistoryBuilder, Image, Memory, Runs, Sink,
 };
@@ -29,9 +29,14 @@ pub(super) fn decode(
     if let [buffer] = buffers
         && let Some(crew) = crew(plan, tid, buffer)
     {
-        let joiner = Joiner::new(HistoryBuilder::new(tid), functions);
-        match crew.decode(joiner, plan.jobs, plan.segment) {
-            Ok(joiner) => return Ok(joiner.finish()),
+        let joiner = Joiner::new(HistoryBuilder::new(tid), functions.is_some());
+        let planter = functions.map(Planter::new);
+        match crew.decode(joiner, planter, plan.jobs, plan.segment) {
+            Ok((joiner, planter)) => {
+                let history = joiner.finish();
+                let forest = planter.map(|planter| planter.finish(history.marks()));
+                return Ok((history, forest));
+            }
             Err(Failed::Canceled) => return Err(Canceled),
             // What the flow is behind a PSB shows only when it is decoded in order.
             Err(Failed::Apart) => {}

@@ -1,11 +1,13 @@
 //! Decoding with all engines that there are, which must find the same.
 
 use backtrail_decoder::{
-    Config, Decoded, EngineKind, History, Image, Input, MarkKind, Plan, Watch, decode, decode_by,
+    Call, Config, Decoded, EngineKind, Forest, Functions, History, Image, Input, MarkKind, Plan, Watch,
+    decode, decode_by,
 };
-use backtrail_pt::Pid;
+use backtrail_pt::{Avma, Pid};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What the default engine decodes, and every other too, and several threads together.
@@ -24,6 +26,7 @@ pub fn decode_agreed(inputs: &[Input], images: &BTreeMap<Pid, Arc<Image>>, confi
         let plan = Plan {
             jobs: NonZeroUsize::new(3).unwrap(),
             segment,
+            functions: &|_| Some(&Regular),
             ..Plan::new(config, EngineKind::default().engine())
         };
         let parts = decode_by(&plan, inputs, images, &Watch::none()).unwrap();
@@ -32,8 +35,26 @@ pub fn decode_agreed(inputs: &[Input], images: &BTreeMap<Pid, Arc<Image>>, confi
         for (parts, whole) in parts.threads.iter().zip(&first.threads) {
             assert_same(parts, whole);
         }
+        for whole in &first.threads {
+            let made = Forest::build(whole, &Regular, &Watch::none()).unwrap();
+            assert_eq!(calls(&parts.forests[&whole.tid()]), calls(&made));
+        }
     }
     first
+}
+
+/// Code in which a function begins every 32 bytes.
+struct Regular;
+
+impl Functions for Regular {
+    fn range_of(&self, pc: Avma) -> Option<Range<Avma>> {
+        let start = pc.0 & !31;
+        Some(Avma(start)..Avma(start.saturating_add(32)))
+    }
+}
+
+fn calls(forest: &Forest) -> Vec<Call> {
+    forest.ids().map(|id| forest.call(id)).collect()
 }
 
 /// Two histories of a thread are the same, whatever their blocks.

@@ -3,10 +3,10 @@
 use super::ends::Ends;
 use super::rules::{Rules, Source, Way};
 use super::trial::Trial;
+use crate::Runs;
 use crate::forest::nodes::Stock;
 use crate::forest::places::Place;
 use crate::forest::stack::Open;
-use crate::history::Flow;
 use rustc_hash::FxHashMap;
 
 /// A path as far as calls go.
@@ -86,34 +86,41 @@ pub(super) struct Scripts {
 impl Scripts {
     /// The script of a path; `None`: it has no instruction.
     #[inline]
-    pub fn of(&mut self, path: u32, flow: &Flow, rules: &mut Rules<'_>) -> Option<Script> {
+    pub fn of(&mut self, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>) -> Option<Script> {
         match self.scripts.get(path as usize) {
             Some(&Some(script)) => Some(script),
-            _ => self.write(path, flow, rules),
+            _ => self.write(path, runs, rules),
         }
     }
 
     /// Goes over a path, whose first instruction has number `index`, by its script.
     #[inline]
-    pub fn run(&mut self, script: &Script, path: u32, flow: &Flow, rules: &mut Rules<'_>, index: u64) {
+    pub fn run(&mut self, script: &Script, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>, index: u64) {
         if script.stretches > 0 {
-            self.run_stretches(script, path, flow, rules, index);
+            self.run_stretches(script, path, runs, rules, index);
         } else if script.home != Stretch::ANY && !rules.runs(script.home) {
-            self.follow(path, 0, flow, rules, index);
+            self.follow(path, 0, runs, rules, index);
         }
     }
 
-    fn run_stretches(&mut self, script: &Script, path: u32, flow: &Flow, rules: &mut Rules<'_>, index: u64) {
+    fn run_stretches(
+        &mut self,
+        script: &Script,
+        path: u32,
+        runs: Runs<'_>,
+        rules: &mut Rules<'_>,
+        index: u64,
+    ) {
         // No instruction begins more than one call.
         if !rules.has_room(script.count) {
-            return self.follow(path, 0, flow, rules, index);
+            return self.follow(path, 0, runs, rules, index);
         }
         let first = script.first_stretch as usize;
         let stretches = self.stretches.get_mut(first..first + script.stretches as usize);
         for stretch in stretches.unwrap_or(&mut []) {
             if !stretch.holds(&mut self.unexpected, rules) {
                 let begin = stretch.begin;
-                return self.follow(path, begin, flow, rules, index);
+                return self.follow(path, begin, runs, rules, index);
             }
             if stretch.calls > 0 {
                 let calls = self.calls.get(
@@ -134,10 +141,10 @@ impl Scripts {
 
     /// Goes over a path by its transfers, but those before which it has less than `begin` instructions.
     #[cold]
-    fn follow(&mut self, path: u32, begin: u32, flow: &Flow, rules: &mut Rules<'_>, index: u64) {
+    fn follow(&mut self, path: u32, begin: u32, runs: Runs<'_>, rules: &mut Rules<'_>, index: u64) {
         let turns = self.turns.entry(path).or_insert_with(|| {
             let mut turns = Vec::new();
-            all_turns(path, flow, rules, &mut self.ends, &mut turns);
+            all_turns(path, runs, rules, &mut self.ends, &mut turns);
             turns
         });
         let from = turns.partition_point(|turn| turn.offset < begin);
@@ -147,21 +154,21 @@ impl Scripts {
     }
 
     #[cold]
-    fn write(&mut self, path: u32, flow: &Flow, rules: &mut Rules<'_>) -> Option<Script> {
-        let parts = flow.paths.parts(path);
-        let (first, _) = self.ends.of(*parts.first()?, flow, rules)?;
-        let (_, end) = self.ends.of(*parts.last()?, flow, rules)?;
+    fn write(&mut self, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>) -> Option<Script> {
+        let parts = runs.paths.parts(path);
+        let (first, _) = self.ends.of(*parts.first()?, runs, rules)?;
+        let (_, end) = self.ends.of(*parts.last()?, runs, rules)?;
         let first_stretch = u32::try_from(self.stretches.len()).ok()?;
         let mut turns = std::mem::take(&mut self.written);
         turns.clear();
-        all_turns(path, flow, rules, &mut self.ends, &mut turns);
+        all_turns(path, runs, rules, &mut self.ends, &mut turns);
         let written = self.write_stretches(first.function, &turns, rules);
         self.written = turns;
         written?;
         let mut script = Script {
             first,
             end,
-            count: u32::try_from(flow.paths.count(path)).ok()?,
+            count: u32::try_from(runs.paths.count(path)).ok()?,
             home: Stretch::ANY,
             first_stretch,
             stretches: u32::try_from(self.stretches.len()).ok()? - first_stretch,
@@ -173,7 +180,7 @@ impl Scripts {
         }
         let at = path as usize;
         if self.scripts.len() <= at {
-            self.scripts.resize(flow.paths.len().max(at + 1), None);
+            self.scripts.resize(runs.paths.len().max(at + 1), None);
         }
         *self.scripts.get_mut(at)? = Some(script);
         Some(script)
@@ -311,11 +318,11 @@ impl Stretch {
 }
 
 /// All transfers between the blocks of a path.
-fn all_turns(path: u32, flow: &Flow, rules: &mut Rules<'_>, ends: &mut Ends, turns: &mut Vec<Turn>) {
+fn all_turns(path: u32, runs: Runs<'_>, rules: &mut Rules<'_>, ends: &mut Ends, turns: &mut Vec<Turn>) {
     let mut offset = 0;
     let mut last = None;
-    for &block in flow.paths.parts(path) {
-        let Some((first, end)) = ends.of(block, flow, rules) else {
+    for &block in runs.paths.parts(path) {
+        let Some((first, end)) = ends.of(block, runs, rules) else {
             continue;
         };
         if let Some(from) = last.replace(end) {
@@ -325,6 +332,6 @@ fn all_turns(path: u32, flow: &Flow, rules: &mut Rules<'_>, ends: &mut Ends, tur
                 offset,
             });
         }
-        offset += flow.blocks.count(block) as u32;
+        offset += runs.blocks.count(block) as u32;
     }
 }

@@ -89,7 +89,10 @@ impl Machine {
 
 fn calls(flow: &Flow, functions: &dyn Functions) -> Vec<Call> {
     let mut builder = Builder::new(functions);
-    builder.feed(flow, &[], &Watch::none()).unwrap();
+    let (executed, total) = (flow.executions(), flow.len());
+    builder
+        .feed(executed, flow.runs(), &[], total, &Watch::none())
+        .unwrap();
     let forest = builder.finish(&[]);
     forest.ids().map(|id| forest.call(id)).collect()
 }
