@@ -64,8 +64,12 @@ static void unhook(int count)
 
 static int __init stand_in_init(void)
 {
-	int i, result;
+	int i, result = find_clock();
 
+	if (result) {
+		pr_err("the kernel's clock cannot be calibrated (%d)\n", result);
+		return result;
+	}
 	for_each_kernel_tracepoint(find_hook, NULL);
 	for (i = 0; i < ARRAY_SIZE(hooks); i++) {
 		result = hooks[i].point ?

@@ -27,6 +27,9 @@ bool config_valid(u64 config);
 unsigned int address_ranges(void);
 #define CTL_PASSTHROUGH	BIT_ULL(0)
 
+/* clock.c: perf's clock, calibrated anew. */
+int find_clock(void);
+
 /* pmu.c: the events, and the AUX buffers that they write. */
 int register_pmu(void);
 void unregister_pmu(void);
