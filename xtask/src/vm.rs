@@ -1,7 +1,8 @@
 //! `cargo xtask test-vm`: what this kind of machine cannot run, in virtual machines of Debian's packaged kernels.
 //!
 //! docs/vm.md says what it proves. A kernel is taken from its package, never installed; the machine is emulated in
-//! software, so it needs no rights; its only disk is an archive in memory that is made here.
+//! software, so it needs no rights; its first file system is an archive in memory that is made here, and only machines that
+//! lose their power have a disk.
 
 mod archive;
 mod bundles;

@@ -77,6 +77,9 @@ fn run() -> Outcome {
             .unwrap_or_else(|_| Err("the test itself broke down; the console has why".into()));
         report.result(test.name, &outcome)?;
     }
+    for said in machine::clock() {
+        report.note(&said)?;
+    }
     report.note(&format!("{} s after power on", machine::uptime()))?;
     report.done()
 }

@@ -136,6 +136,7 @@ fn stop_in_the_midst(daemon: &Daemon, setup: &Setup) -> Outcome {
         while !crashing.is_finished() || !unfinished(&setup.spool)?.is_empty() {
             let half = |path: &PathBuf| path.join("core").exists();
             if !unfinished(&setup.spool)?.iter().any(half) {
+                thread::sleep(Duration::from_millis(1));
                 continue;
             }
             daemon.signal(Signal::SIGSTOP)?;
