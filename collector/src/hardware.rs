@@ -4,6 +4,7 @@
 //! [`Freezer`] goes to the thread that waits for crashes: [`Freezer::freeze`] pauses, copies and resumes the traces.
 //! [`Hardware::collect`] adds who ran and what was mapped, and [`Snapshot::write`] puts all into a bundle.
 
+mod calibration;
 mod census;
 pub mod clock;
 mod counters;
@@ -59,6 +60,8 @@ pub struct Hardware {
     rings: BTreeMap<Cpu, Ring>,
     sideband: Sideband,
     looked: Instant,
+    /// How often the traces had been frozen when the kernel's clock was looked at; `None`: it is time to.
+    frozen_by_then: Option<u64>,
     came: u64,
     went: u64,
     busy: u64,
@@ -121,6 +124,7 @@ impl Hardware {
             rings,
             sideband,
             looked: Instant::now(),
+            frozen_by_then: None,
             came: 0,
             went: 0,
             busy: 0,
@@ -140,8 +144,14 @@ impl Hardware {
         if self.looked.elapsed() >= HOT_PLUG_EVERY {
             self.looked = Instant::now();
             self.follow_cpus();
-            self.follow_clock();
             self.shared.end_stale_pauses();
+            self.frozen_by_then = None;
+        }
+        // What was just frozen is told by the clock of now.
+        let freezes = SharedCounters::read(&self.shared.counters.freezes);
+        if self.frozen_by_then != Some(freezes) {
+            self.frozen_by_then = Some(freezes);
+            self.follow_clock();
         }
         let tsc = self.machine.tsc;
         let stopped = self
@@ -216,7 +226,13 @@ impl Hardware {
 
     /// Takes over what the kernel says of its clock: it calibrates the TSC anew some seconds after it was started.
     fn follow_clock(&mut self) {
-        if let Some(tsc) = self.sideband.conversion() {
+        let Some(tsc) = self.sideband.conversion() else {
+            return;
+        };
+        let known = self.machine.tsc;
+        if tsc != known {
+            tracing::debug!("the kernel has calibrated its clock anew: {known:?} was, {tsc:?} is");
+            self.sideband.recalibrate(known, tsc);
             self.machine.tsc = tsc;
             self.shared.set_conversion(tsc);
         }

@@ -62,7 +62,10 @@ impl Spool {
             .mode(0o700)
             .create(directory)
             .map_err(Error::file("create", directory))?;
-        Writer::remove_abandoned(directory)?;
+        let removed = Writer::remove_abandoned(directory)?;
+        if removed != 0 {
+            tracing::warn!("{removed} unfinished bundle(s) of a collector that was killed were removed");
+        }
         let spool = Self::open(directory, limit, free);
         Writer::remove_unused_modules(&spool.directory.join(MODULES));
         Ok(spool)

@@ -29,7 +29,7 @@ cargo xtask demo [--program c|rust]   build Backtrail, record a crash, and walk 
 cargo xtask test                      install what the tests need, and run every check and test
 cargo xtask test-all                  the same with the long fuzzing, the whole program matrix, and real programs
 cargo xtask test-vm [SERIES…]         what needs other kernels, in virtual machines: of Debian's 6.1 and 6.12, or of these alone
-                                      [--only TEST]: the tests whose names begin so
+                                      [--only TEST]: the tests whose names begin so; [--power-losses N]: of the power, N times
 cargo xtask readers                   install what the tests open exports and drive the adapter with, and print how cargo test finds it
 cargo xtask package-extension         check, test and package the extension for VS Code: target/backtrail.vsix
 cargo xtask protocol [--check]        the schema of the Debug Adapter Protocol anew, and the Rust types out of it
@@ -62,8 +62,7 @@ fn main() -> ExitCode {
         ["demo", "--program", name] => demo::Demo::named(name).and_then(demo::run),
         ["test"] => test::run(test::Extent::Usual),
         ["test-all"] => test::run(test::Extent::All),
-        ["test-vm", series @ .., "--only", test] => vm::run(series, &[test], None),
-        ["test-vm", series @ ..] => vm::run(series, &[], None),
+        ["test-vm", options @ ..] => vm::Options::parse(options).and_then(|options| vm::run(&options, None)),
         ["readers"] => readers::run(),
         ["package-extension"] => extension::run(),
         ["protocol"] => protocol::run(),

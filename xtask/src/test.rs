@@ -45,6 +45,6 @@ pub fn run(extent: Extent) -> Result<(), Failure> {
         tests.args(["--", "--include-ignored"]);
     }
     shell::run(&mut tests)?;
-    vm::run(&[], &[], Some(backtrail))?;
+    vm::run(&vm::Options::all(extent == Extent::All), Some(backtrail))?;
     guard::run(false)
 }

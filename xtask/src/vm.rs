@@ -1,21 +1,23 @@
 //! `cargo xtask test-vm`: what this kind of machine cannot run, in virtual machines of Debian's packaged kernels.
 //!
 //! docs/vm.md says what it proves. A kernel is taken from its package, never installed; the machine is emulated in
-//! software, so it needs no rights; its only disk is an archive in memory that is made here.
+//! software, so it needs no rights; its first file system is an archive in memory that is made here, and only machines that
+//! lose their power have a disk.
 
 mod archive;
 mod bundles;
 mod initramfs;
 mod kernel;
 mod machine;
+mod power;
 mod recordings;
 mod report;
 mod stand_in;
 
 use crate::{Failure, packages, shell};
 use kernel::Kernel;
+use machine::{Machine, Start};
 use recordings::Recording;
-use report::Report;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,60 +25,160 @@ use std::time::{Duration, Instant};
 
 /// The kernels to boot, by the beginning of their versions.
 const SERIES: &[&str] = &["6.1", "6.12"];
+/// What a kernel needs beside itself to have a file system on a virtual disk.
+const DISK: &[&str] = &["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
 /// A machine that runs longer hangs.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// `cargo xtask test-vm [SERIES…]`: in these kernels, or in all; only tests whose names begin as one of `only`, or all.
-/// `backtrail` is the program to try, which is built where none is given.
-pub fn run(series: &[&str], only: &[&str], backtrail: Option<PathBuf>) -> Result<(), Failure> {
-    if let Some(unknown) = series.iter().find(|name| !SERIES.contains(name)) {
-        return Err(format!(
-            "no kernel '{unknown}' to test in; there are {}",
-            SERIES.join(" and ")
-        ));
+/// The power goes so often, once in the midst of a bundle and else at random moments.
+const LOSSES: usize = 2;
+/// The same, where time is no matter.
+const MANY_LOSSES: usize = 12;
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options<'a> {
+    /// Kernels, by the beginning of their versions.
+    pub series: Vec<&'a str>,
+    /// Only tests whose names begin so.
+    pub only: Option<&'a str>,
+    /// How often the power goes.
+    pub losses: usize,
+}
+
+impl<'a> Options<'a> {
+    /// All of it; with more of what is left to chance where `long`.
+    pub fn all(long: bool) -> Self {
+        Self {
+            series: SERIES.to_vec(),
+            only: None,
+            losses: if long { MANY_LOSSES } else { LOSSES },
+        }
     }
+
+    /// `[SERIES…] [--only TEST] [--power-losses N]`.
+    pub fn parse(words: &[&'a str]) -> Result<Self, Failure> {
+        let mut options = Self::all(false);
+        let mut series = Vec::new();
+        let mut words = words.iter();
+        while let Some(&word) = words.next() {
+            match word {
+                "--only" => {
+                    let test = words
+                        .next()
+                        .ok_or("--only is followed by the beginning of a test's name")?;
+                    options.only = Some(test);
+                }
+                "--power-losses" => {
+                    let count = words.next().and_then(|count| count.parse().ok());
+                    options.losses = count.ok_or("--power-losses is followed by a number")?;
+                }
+                name if SERIES.contains(&name) => series.push(name),
+                unknown => {
+                    return Err(format!(
+                        "no kernel '{unknown}' to test in; there are {}",
+                        SERIES.join(" and ")
+                    ));
+                }
+            }
+        }
+        if !series.is_empty() {
+            options.series = series;
+        }
+        Ok(options)
+    }
+
+    /// Whether any test may run whose name begins with `group`.
+    fn wants(&self, group: &str) -> bool {
+        self.only
+            .is_none_or(|only| only.starts_with(group) || group.starts_with(only))
+    }
+}
+
+/// `cargo xtask test-vm`. `backtrail` is the program to try, which is built where none is given.
+pub fn run(options: &Options<'_>, backtrail: Option<PathBuf>) -> Result<(), Failure> {
     packages::ensure(&[packages::BUILD, packages::VM])?;
     let folder = folder()?;
     let programs = build(backtrail)?;
     let recordings = recordings::make(&folder, &programs.backtrail)?;
 
     let mut failed = Vec::new();
-    for name in if series.is_empty() { SERIES } else { series } {
+    for name in &options.series {
         let begin = Instant::now();
         let kernel = kernel::prepare(name, &folder)?;
-        let attempt = || -> Result<(Report, Vec<String>), Failure> {
-            let report = boot(&kernel, &folder, &programs, &recordings, only)?;
-            let bundles = folder.join(&kernel.release);
-            let failures = bundles::judge(&report, &recordings, &programs.backtrail, &bundles)?;
-            Ok((report, failures))
+        let world = World {
+            archive: archive(&kernel, &folder, &programs, &recordings, options.only)?,
+            kernel: &kernel,
+            folder: &folder,
+            programs: &programs,
+            recordings: &recordings,
         };
-        let (mut report, mut failures) = attempt()?;
-        if !failures.is_empty() {
-            // An emulated machine that stands still calibrates its clocks wrong: docs/vm.md.
-            println!(
-                "Linux {}, once more, for it failed: {}",
-                kernel.release,
-                failures.join("; ")
-            );
-            (report, failures) = attempt()?;
+        let mut failures = Vec::new();
+        if options.only.is_none_or(|only| !only.starts_with(power::NAME)) {
+            failures.extend(world.tests()?);
         }
-        let release = &kernel.release;
+        if options.wants(power::NAME) {
+            failures.extend(world.power_losses(options.losses)?);
+        }
+        let (release, took) = (&kernel.release, begin.elapsed().as_secs_f64());
+        println!("Linux {release}: {} failures, {took:.0} s", failures.len());
         failed.extend(
             failures
                 .iter()
                 .map(|failure| format!("Linux {release}: {failure}")),
-        );
-        println!(
-            "Linux {}: {} tests, {:.0} s",
-            kernel.release,
-            report.planned().len(),
-            begin.elapsed().as_secs_f64()
         );
     }
     if failed.is_empty() {
         Ok(())
     } else {
         Err(failed.join("\n"))
+    }
+}
+
+/// A kernel, and what it is booted with.
+struct World<'a> {
+    kernel: &'a Kernel,
+    archive: PathBuf,
+    folder: &'a Path,
+    programs: &'a Programs,
+    recordings: &'a [Recording],
+}
+
+impl World<'_> {
+    /// Runs the tests in one machine; what failed.
+    fn tests(&self) -> Result<Vec<String>, Failure> {
+        let machine = Machine::start(&Start {
+            kernel: self.kernel,
+            archive: &self.archive,
+            folder: self.folder,
+            name: &self.kernel.release,
+            words: &[],
+            disk: None,
+        })?;
+        let report = machine.finish(LIMIT)?;
+        for line in report.lines() {
+            println!("    {line}");
+        }
+        let mut failures = report.failures();
+        failures.extend(bundles::decode(
+            &report,
+            self.recordings,
+            &self.programs.backtrail,
+            &self.folder.join(&self.kernel.release),
+        )?);
+        Ok(failures)
+    }
+
+    /// Takes the power of some machines; what failed.
+    fn power_losses(&self, losses: usize) -> Result<Vec<String>, Failure> {
+        power::run(&power::Scene {
+            kernel: self.kernel,
+            archive: &self.archive,
+            folder: self.folder,
+            recordings: self.recordings,
+            backtrail: &self.programs.backtrail,
+            losses,
+        })
     }
 }
 
@@ -132,15 +234,20 @@ fn folder() -> Result<PathBuf, Failure> {
         .map_err(|error| cannot("find", &folder, &error))
 }
 
-fn boot(
+/// Makes the archive that the machines of a kernel begin with.
+fn archive(
     kernel: &Kernel,
     folder: &Path,
     programs: &Programs,
     recordings: &[Recording],
-    only: &[&str],
-) -> Result<Report, Failure> {
-    let module = stand_in::build(kernel, folder)?;
-    let disk = folder.join(format!("{}.cpio", kernel.release));
+    only: Option<&str>,
+) -> Result<PathBuf, Failure> {
+    let stand_in = stand_in::build(kernel, folder)?;
+    let stand_in = fs::read(&stand_in).map_err(|error| cannot("read", &stand_in, &error))?;
+    let mut modules = vec![("modules/intel_pt.ko".to_owned(), stand_in)];
+    // They are loaded in the order of their names.
+    let disk = kernel.modules(DISK)?.into_iter().enumerate();
+    modules.extend(disk.map(|(index, module)| (format!("modules/disk/{index:02}.ko"), module)));
     let mut inside: Vec<(&str, &Path)> = vec![
         ("init", &programs.init),
         ("usr/bin/backtrail", &programs.backtrail),
@@ -157,16 +264,13 @@ fn boot(
     );
     let contents = initramfs::Contents {
         programs: &inside,
-        modules: &[("modules/intel_pt.ko", &module)],
+        modules: &modules,
         recordings,
         only,
     };
-    initramfs::write(&contents, &disk)?;
-    let report = machine::run(kernel, &disk, folder, LIMIT)?;
-    for line in report.lines() {
-        println!("    {line}");
-    }
-    Ok(report)
+    let path = folder.join(format!("{}.cpio", kernel.release));
+    initramfs::write(&contents, &path)?;
+    Ok(path)
 }
 
 /// What the commands of a failed run printed belongs into the failure.
@@ -187,4 +291,22 @@ fn output_of(command: &mut Command) -> Result<String, Failure> {
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
     format!("cannot {what} {}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_or_refused() {
+        let all = Options::parse(&[]).unwrap();
+        assert_eq!(all, Options::all(false));
+        assert!(all.wants(power::NAME));
+        let some = Options::parse(&["6.12", "--only", "daemon/", "--power-losses", "9"]).unwrap();
+        assert_eq!((some.series.as_slice(), some.losses), (["6.12"].as_slice(), 9));
+        assert!(!some.wants(power::NAME));
+        for wrong in [&["5.10"][..], &["--only"], &["--power-losses", "many"]] {
+            assert!(Options::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

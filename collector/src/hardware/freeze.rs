@@ -6,7 +6,7 @@ use super::tap::Tap;
 use crate::Result;
 use backtrail_perf::ring::AuxCopy;
 use backtrail_perf::{Error as PerfError, Memory};
-use backtrail_pt::{Cpu, Nanos, Tid, TscConversion};
+use backtrail_pt::{Cpu, Tid, Tsc, TscConversion};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -55,8 +55,8 @@ pub struct FrozenCpu {
     pub wrapped: bool,
     /// When we stopped the trace, by `CLOCK_MONOTONIC` in nanoseconds; the time it went, of a processor that is off.
     pub paused_at: u64,
-    /// The same on perf's clock.
-    pub paused: Nanos,
+    /// The same by the time-stamp counter, which the kernel cannot calibrate anew in between.
+    pub paused: Tsc,
     /// When it went on; `None`: it did not, for the processor is off, or the kernel refused.
     pub resumed_at: Option<u64>,
     /// The kernel itself had paused the trace at the crash: nothing was overwritten since.
@@ -153,7 +153,7 @@ struct Job {
     index: usize,
     trace: Arc<dyn Tap>,
     paused_at: u64,
-    paused: Nanos,
+    paused: Tsc,
     paused_by_kernel: bool,
     /// It writes no longer, so that its place is known.
     stopped: bool,
@@ -400,8 +400,8 @@ impl Freezer {
                 let off = trace.gone().is_some();
                 let stopped = paused || off;
                 let (paused_at, paused) = match trace.gone() {
-                    None => (clock::monotonic(), clock::perf(&conversion)),
-                    Some(went) => (went, clock::perf_of_monotonic(&conversion, went)),
+                    None => (clock::monotonic(), clock::tsc()),
+                    Some(went) => (went, conversion.tsc(clock::perf_of_monotonic(&conversion, went))),
                 };
                 Job {
                     index,

@@ -32,6 +32,19 @@ impl Entry {
         matches!(&self.what, What::Change(change) if matches!(**change, Change::Trace(flags) if flags.truncated()))
     }
 
+    /// Has another clock tell its times.
+    pub(super) fn put_on(&mut self, clock: &impl Fn(Nanos) -> Nanos) {
+        self.time = clock(self.time);
+        match &mut self.what {
+            What::Switch(switch) => switch.time = clock(switch.time),
+            What::Change(change) => {
+                if let Change::Seen(_, Some(state)) = &mut **change {
+                    state.put_on(clock);
+                }
+            }
+        }
+    }
+
     /// About how much memory it takes.
     fn bytes(&self) -> usize {
         let more = match &self.what {
@@ -109,6 +122,22 @@ impl History {
             self.used -= oldest.bytes();
             self.fold(oldest);
         }
+    }
+
+    /// Has another clock tell all its times.
+    pub(super) fn put_on(&mut self, clock: impl Fn(Nanos) -> Nanos) {
+        for entry in &mut self.entries {
+            entry.put_on(&clock);
+        }
+        // Where the clocks meet they may differ by a nanosecond.
+        self.entries.make_contiguous().sort_by_key(|entry| entry.time);
+        for switch in self.running.values_mut() {
+            switch.time = clock(switch.time);
+        }
+        for state in self.base.processes.values_mut() {
+            state.put_on(&clock);
+        }
+        self.folded = clock(self.folded);
     }
 
     fn fold(&mut self, entry: Entry) {

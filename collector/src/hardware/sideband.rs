@@ -1,10 +1,11 @@
 //! What happens beside the traces: one ring of records a processor, read into the history.
 
-use super::census;
+use super::calibration::Calibration;
 use super::counters::Counters;
 use super::history::{Entry, History, What};
 use super::records::{self, Files};
 use super::world::Change;
+use super::{census, clock};
 use crate::Result;
 use backtrail_perf::attr::{Attr, Level};
 use backtrail_perf::event::{Refusal, Target};
@@ -32,6 +33,7 @@ pub(super) struct Sideband {
     history: History,
     limit: usize,
     files: Files,
+    calibration: Calibration,
     counters: Counters,
     bytes: Vec<u8>,
     counted: Option<Instant>,
@@ -65,6 +67,7 @@ impl Sideband {
                         history: History::default(),
                         limit,
                         files: Files::default(),
+                        calibration: Calibration::default(),
                         counters: Counters::default(),
                         bytes: Vec::new(),
                         counted: None,
@@ -97,6 +100,15 @@ impl Sideband {
         // Where it cannot be written anew, what was there when the ring was mapped counts.
         let _ = event.reset();
         ring.tsc_conversion()
+    }
+
+    /// The kernel's clock follows from the TSC in another way: all that was told, and what waits in the rings, is put on the
+    /// new one.
+    pub(super) fn recalibrate(&mut self, old: TscConversion, new: TscConversion) {
+        if self.calibration.follow(old, new, clock::tsc()) {
+            let calibration = self.calibration;
+            self.history.put_on(|time| calibration.straight(time));
+        }
     }
 
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -200,9 +212,13 @@ impl Sideband {
 
     fn read(&mut self, cpu: Cpu, ring: &mut Ring, entries: &mut Vec<Entry>) {
         self.bytes.clear();
+        let known = entries.len();
         match ring.take(&mut self.bytes) {
             Ok(_) => records::read(&self.bytes, cpu, &mut self.files, &mut self.counters, entries),
             Err(_) => self.counters.malformed += 1,
+        }
+        for entry in &mut entries[known..] {
+            entry.put_on(&|time| self.calibration.straight(time));
         }
     }
 }

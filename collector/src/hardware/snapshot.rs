@@ -263,6 +263,7 @@ impl Snapshot<'_> {
             .map(|tsc| conversion.nanos(tsc))
             .min();
         let ends = frozen.cpus.iter().map(|cpu| cpu.paused).max();
+        let ends = ends.map(|tsc| conversion.nanos(tsc));
         (begins.unwrap_or_default(), ends.unwrap_or(Nanos(u64::MAX)))
     }
 }

@@ -185,6 +185,15 @@ impl World {
 }
 
 impl ProcessState {
+    /// Has another clock tell its times.
+    pub(super) fn put_on(&mut self, clock: &impl Fn(Nanos) -> Nanos) {
+        // Zero is no time.
+        if self.as_of != Nanos(0) {
+            self.as_of = clock(self.as_of);
+        }
+        self.ended = self.ended.map(clock);
+    }
+
     /// Lays a mapping over what was there: the kernel tells of no `munmap`, but where something new lies nothing old does.
     fn map(&mut self, mapped: &Mapped) {
         let mappings = Arc::make_mut(&mut self.mappings);

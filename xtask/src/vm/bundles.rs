@@ -8,16 +8,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Everything that failed in a machine, and every bundle of it that decodes to something else than was recorded. Bundles stay in
-/// `folder`, to be looked at.
-pub fn judge(
+/// Every bundle of a machine that decodes to something else than was recorded. Bundles stay in `folder`, to be looked at.
+pub fn decode(
     report: &Report,
     recordings: &[Recording],
     backtrail: &Path,
     folder: &Path,
 ) -> Result<Vec<String>, Failure> {
     fs::create_dir_all(folder).map_err(|error| cannot("make", folder, &error))?;
-    let mut failures = report.failures();
+    let mut failures = Vec::new();
     for bundle in report.bundles() {
         let Some(content) = report.file(&bundle.file) else {
             failures.push(format!("{}: its bundle did not come", bundle.test));

@@ -14,11 +14,11 @@ pub struct Contents<'a> {
     /// Programs of this machine, by their paths in the archive.
     pub programs: &'a [(&'a str, &'a Path)],
     /// Kernel modules.
-    pub modules: &'a [(&'a str, &'a Path)],
+    pub modules: &'a [(String, Vec<u8>)],
     /// Recorded programs, and what they did.
     pub recordings: &'a [Recording],
-    /// Beginnings of the names of tests to run; none is all.
-    pub only: &'a [&'a str],
+    /// The beginning of the names of tests to run; none is all.
+    pub only: Option<&'a str>,
 }
 
 /// Writes the archive to `path`.
@@ -28,7 +28,7 @@ pub fn write(contents: &Contents, path: &Path) -> Result<(), Failure> {
         archive.folder(folder);
     }
     archive.device("dev/console", 5, 1);
-    archive.file("only", contents.only.join("\n").as_bytes());
+    archive.file("only", contents.only.unwrap_or_default().as_bytes());
 
     let mut libraries = BTreeSet::new();
     for (name, program) in contents.programs {
@@ -40,7 +40,7 @@ pub fn write(contents: &Contents, path: &Path) -> Result<(), Failure> {
         archive.file(name.trim_start_matches('/'), &read(library)?);
     }
     for (name, module) in contents.modules {
-        archive.file(name, &read(module)?);
+        archive.file(name, module);
     }
     for recording in contents.recordings {
         archive.file(

@@ -2,6 +2,7 @@
 
 use super::{cannot, output_of};
 use crate::{Failure, shell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,6 +29,40 @@ impl Kernel {
         self.root
             .join("usr/src")
             .join(format!("linux-headers-{}", self.release))
+    }
+}
+
+impl Kernel {
+    /// These modules, each behind what it needs. What is built into the kernel is left out.
+    pub fn modules(&self, names: &[&str]) -> Result<Vec<Vec<u8>>, Failure> {
+        let library = self.root.join("lib/modules").join(&self.release);
+        let list = library.join("modules.builtin");
+        let built_in = fs::read_to_string(&list).map_err(|error| cannot("read", &list, &error))?;
+        let built_in: BTreeSet<String> = built_in.lines().map(module_name).collect();
+        let mut files = BTreeMap::new();
+        find_modules(&library.join("kernel"), &mut files)?;
+
+        let (mut done, mut modules) = (BTreeSet::new(), Vec::new());
+        let mut waiting: Vec<String> = names.iter().rev().map(|name| (*name).to_owned()).collect();
+        while let Some(name) = waiting.pop() {
+            if built_in.contains(&name) || done.contains(&name) {
+                continue;
+            }
+            let Some(file) = files.get(&name) else {
+                return Err(format!("Linux {} has no module {name}", self.release));
+            };
+            let module = read_module(file)?;
+            let mut needs = needed(&module);
+            needs.retain(|need| !built_in.contains(need) && !done.contains(need));
+            if needs.is_empty() {
+                done.insert(name);
+                modules.push(module);
+            } else {
+                waiting.push(name);
+                waiting.extend(needs);
+            }
+        }
+        Ok(modules)
     }
 }
 
@@ -94,6 +129,54 @@ fn newest<'a>(series: &str, releases: impl Iterator<Item = &'a str>) -> Option<S
                 .collect::<Vec<_>>()
         })
         .map(str::to_owned)
+}
+
+/// Every module under a directory, by its name.
+fn find_modules(directory: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<(), Failure> {
+    let entries = fs::read_dir(directory).map_err(|error| cannot("read", directory, &error))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            find_modules(&path, files)?;
+        } else if path.extension().is_some_and(|kind| kind == "ko" || kind == "xz") {
+            files.insert(module_name(&path.to_string_lossy()), path);
+        }
+    }
+    Ok(())
+}
+
+/// `kernel/fs/ext4/ext4.ko` is the module `ext4`; a dash in a file's name is an underscore in the module's.
+fn module_name(path: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let name = file.split_once(".ko").map_or(file, |(name, _)| name);
+    name.replace('-', "_")
+}
+
+/// A module as the kernel loads it.
+fn read_module(path: &Path) -> Result<Vec<u8>, Failure> {
+    if path.extension().is_some_and(|kind| kind == "xz") {
+        let output = Command::new("xz").arg("-dc").arg(path).output();
+        let output = output.map_err(|error| format!("cannot run xz: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("xz cannot unpack {}", path.display()));
+        }
+        return Ok(output.stdout);
+    }
+    fs::read(path).map_err(|error| cannot("read", path, &error))
+}
+
+/// The modules that one names in its section `.modinfo`: `depends=mbcache,jbd2`, and a zero.
+fn needed(module: &[u8]) -> Vec<String> {
+    const KEY: &[u8] = b"\0depends=";
+    let Some(at) = module.windows(KEY.len()).position(|window| window == KEY) else {
+        return Vec::new();
+    };
+    let names = &module[at + KEY.len()..];
+    let end = names.iter().position(|&byte| byte == 0).unwrap_or(names.len());
+    String::from_utf8_lossy(&names[..end])
+        .split(',')
+        .filter(|name| !name.is_empty())
+        .map(module_name)
+        .collect()
 }
 
 fn unpack(release: &str, root: &Path) -> Result<(), Failure> {
@@ -163,6 +246,20 @@ mod tests {
             "6.12.117+deb12-cloud-amd64"
         );
         assert_eq!(newest("6.13", offered.into_iter()), None);
+    }
+
+    #[test]
+    fn what_a_module_needs_is_read() {
+        let module = b"\x7fELF\0license=GPL\0depends=mbcache,crc-16\0name=ext4\0";
+        assert_eq!(needed(module), ["mbcache", "crc_16"]);
+        assert!(needed(b"\0depends=\0name=jbd2\0").is_empty() && needed(b"").is_empty());
+        for path in [
+            "kernel/crypto/crc32c-generic.ko",
+            "crc32c_generic.ko.xz",
+            "crc32c_generic",
+        ] {
+            assert_eq!(module_name(path), "crc32c_generic");
+        }
     }
 
     #[test]

@@ -5,51 +5,120 @@ use super::kernel::Kernel;
 use super::report::Report;
 use crate::Failure;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// What the kernel is told.
+const PARAMETERS: &str = "console=ttyS0 panic=-1 loglevel=4 tsc=reliable nowatchdog";
 /// How many of the console's last lines tell what went wrong.
 const LAST_LINES: usize = 40;
 
-/// Boots `kernel` with the archive `disk` and waits until the machine has ended itself.
-///
-/// The console goes to `RELEASE.console` in `folder`, what the tests report to `RELEASE.report`.
-pub fn run(kernel: &Kernel, disk: &Path, folder: &Path, limit: Duration) -> Result<Report, Failure> {
-    let console = folder.join(format!("{}.console", kernel.release));
-    let reported = folder.join(format!("{}.report", kernel.release));
-    let mut machine = command(kernel, disk, &console, &reported)
-        .spawn()
-        .map_err(|error| format!("cannot run qemu-system-x86_64: {error}"))?;
-    let status = wait(&mut machine, limit)?;
-
-    let bytes = fs::read(&reported).map_err(|error| cannot("read", &reported, &error))?;
-    let report = Report::parse(&bytes);
-    let complete = report.complete();
-    match status {
-        Some(status) if status.success() && complete.is_ok() => {}
-        _ => {
-            let why = match status {
-                None => format!("was not through after {} s, and was ended", limit.as_secs()),
-                Some(status) => format!("ended: {status}"),
-            };
-            println!(
-                "Linux {}: the machine {why}. The end of its console:",
-                kernel.release
-            );
-            let text = fs::read(&console).map_err(|error| cannot("read", &console, &error))?;
-            println!("{}", last_lines(&String::from_utf8_lossy(&text), LAST_LINES));
-        }
-    }
-    Ok(report)
+/// What a machine is started with.
+pub struct Start<'a> {
+    pub kernel: &'a Kernel,
+    /// Its first file system.
+    pub archive: &'a Path,
+    /// Where its console goes, to `NAME.console`, and what its tests report, to `NAME.report`.
+    pub folder: &'a Path,
+    pub name: &'a str,
+    /// Words for its first process.
+    pub words: &'a [&'a str],
+    /// A disk, byte by byte.
+    pub disk: Option<&'a Path>,
 }
 
-fn command(kernel: &Kernel, disk: &Path, console: &Path, reported: &Path) -> Command {
+/// A machine that runs. Dropped, it is ended.
+pub struct Machine {
+    process: Child,
+    release: String,
+    console: PathBuf,
+    reported: PathBuf,
+}
+
+impl Machine {
+    pub fn start(start: &Start<'_>) -> Result<Self, Failure> {
+        let file = |kind: &str| start.folder.join(format!("{}.{kind}", start.name));
+        let (console, reported) = (file("console"), file("report"));
+        // What another machine of this name has said is not this one's.
+        fs::write(&reported, "").map_err(|error| cannot("write", &reported, &error))?;
+        let process = command(start, &console, &reported)
+            .spawn()
+            .map_err(|error| format!("cannot run qemu-system-x86_64: {error}"))?;
+        Ok(Self {
+            process,
+            release: start.kernel.release.clone(),
+            console,
+            reported,
+        })
+    }
+
+    /// Waits until it has ended itself, and gives what it reported. The end of its console is shown if it did not end well.
+    pub fn finish(mut self, limit: Duration) -> Result<Report, Failure> {
+        let status = wait(&mut self.process, limit)?;
+        let report = self.report()?;
+        match status {
+            Some(status) if status.success() && report.complete().is_ok() => {}
+            Some(status) => self.show(&format!("ended: {status}"))?,
+            None => self.show(&format!(
+                "was not through after {} s, and was ended",
+                limit.as_secs()
+            ))?,
+        }
+        Ok(report)
+    }
+
+    /// What it has reported so far.
+    pub fn report(&self) -> Result<Report, Failure> {
+        let bytes = fs::read(&self.reported).map_err(|error| cannot("read", &self.reported, &error))?;
+        Ok(Report::parse(&bytes))
+    }
+
+    /// Whether it has ended itself.
+    pub fn has_ended(&mut self) -> Result<bool, Failure> {
+        let status = self.process.try_wait();
+        Ok(status
+            .map_err(|error| format!("cannot wait for qemu: {error}"))?
+            .is_some())
+    }
+
+    /// Takes its power: what it has not written to its disk is gone.
+    pub fn lose_power(mut self) -> Result<Report, Failure> {
+        let failed = |error| format!("cannot end qemu: {error}");
+        self.process.kill().map_err(failed)?;
+        self.process.wait().map_err(failed)?;
+        self.report()
+    }
+
+    /// Tells why it is of no more use, and what it said last.
+    pub fn show(&self, why: &str) -> Result<(), Failure> {
+        println!(
+            "Linux {}: the machine {why}. The end of its console:",
+            self.release
+        );
+        let text = fs::read(&self.console).map_err(|error| cannot("read", &self.console, &error))?;
+        println!("{}", last_lines(&String::from_utf8_lossy(&text), LAST_LINES));
+        Ok(())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if self.process.try_wait().ok().flatten().is_none() {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+}
+
+fn command(start: &Start<'_>, console: &Path, reported: &Path) -> Command {
     let mut command = Command::new("qemu-system-x86_64");
     command
-        // KVM would be faster where it is, and would not be the same machine everywhere.
-        .args(["-machine", "q35", "-accel", "tcg,thread=multi"])
+        // KVM would be faster where it is, and would not be the same machine everywhere. The two processors take turns in one
+        // thread: with a thread each, qemu 7.2 may go on with code that the kernel has just patched, and Linux panics at a
+        // breakpoint that is no longer there (docs/vm.md).
+        .args(["-machine", "q35", "-accel", "tcg,thread=single"])
         // Intel's processors of this family have a time-stamp counter of constant rate: perf then tells how its clock
         // follows from it (`cap_user_time_zero`).
         .args(["-cpu", "max,vendor=GenuineIntel,family=6,model=94,stepping=3"])
@@ -60,14 +129,18 @@ fn command(kernel: &Kernel, disk: &Path, console: &Path, reported: &Path) -> Com
         .arg("-serial")
         .arg(format!("file:{}", reported.display()))
         .arg("-kernel")
-        .arg(kernel.image())
+        .arg(start.kernel.image())
         .arg("-initrd")
-        .arg(disk)
-        .args([
-            "-append",
-            "console=ttyS0 panic=-1 loglevel=4 tsc=reliable nowatchdog",
-        ])
+        .arg(start.archive)
+        .arg("-append")
+        .arg(format!("{PARAMETERS} -- {}", start.words.join(" ")))
         .stdin(Stdio::null());
+    if let Some(disk) = start.disk {
+        command.arg("-drive").arg(format!(
+            "file={},format=raw,if=virtio,cache=writeback",
+            disk.display()
+        ));
+    }
     command
 }
 

@@ -2,7 +2,11 @@
 //!
 //! Lines of words: `PLAN name` for every test before the first begins, `TEST name ok` or `TEST name failed: why` for each,
 //! `NOTE text`, `BUNDLE test file recording same|tail` for a bundle to be decoded here, and `DONE`. `FILE name length` is
-//! followed by as many bytes.
+//! followed by as many bytes. A machine that is to lose its power says `LEFT count` of the bundles that it found unfinished,
+//! `KEPT bundle digest` of those it found whole, `SAVED bundle digest` of those it saved, and `HALF` when it waits for the end
+//! with one half written.
+
+use std::collections::BTreeMap;
 
 /// What was said.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -12,6 +16,7 @@ pub struct Report {
     notes: Vec<String>,
     bundles: Vec<Bundle>,
     files: Vec<(String, Vec<u8>)>,
+    spool: Spool,
     done: bool,
 }
 
@@ -33,6 +38,19 @@ pub struct Bundle {
     pub recording: String,
     /// The end of the recording is asked for, not the whole: the ring was smaller.
     pub tail: bool,
+}
+
+/// What a machine found in a spool that outlived another one, and what it put there.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Spool {
+    /// How many bundles were unfinished.
+    pub left: Option<usize>,
+    /// Bundles that were whole: what their content comes to, by name.
+    pub kept: BTreeMap<String, String>,
+    /// The same of those that were said to be saved.
+    pub saved: BTreeMap<String, String>,
+    /// It waits for its end, with one half written.
+    pub half: bool,
 }
 
 impl Report {
@@ -61,6 +79,10 @@ impl Report {
                         rest = after;
                     }
                 }
+                "LEFT" => report.spool.left = words.parse().ok(),
+                "KEPT" => report.spool.kept.extend(pair(words)),
+                "SAVED" => report.spool.saved.extend(pair(words)),
+                "HALF" => report.spool.half = true,
                 "DONE" => report.done = true,
                 _ => {}
             }
@@ -95,6 +117,11 @@ impl Report {
         results.chain(self.notes.iter().cloned()).collect()
     }
 
+    /// What was said of a spool on a disk.
+    pub fn spool(&self) -> &Spool {
+        &self.spool
+    }
+
     /// Everything was said, up to the end.
     pub fn complete(&self) -> Result<(), String> {
         if self.planned.is_empty() {
@@ -108,7 +135,17 @@ impl Report {
 
     /// What failed, and what is missing.
     pub fn failures(&self) -> Vec<String> {
-        let mut failures: Vec<String> = self.complete().err().into_iter().collect();
+        self.complete().err().into_iter().chain(self.failed()).collect()
+    }
+
+    /// Whether a test has failed so far.
+    pub fn has_failed(&self) -> bool {
+        self.results.iter().any(|result| result.failure.is_some())
+    }
+
+    /// The planned tests that failed, or gave no result.
+    pub fn failed(&self) -> Vec<String> {
+        let mut failures = Vec::new();
         for name in &self.planned {
             match self.results.iter().find(|result| result.name == *name) {
                 None => failures.push(format!("{name} gave no result")),
@@ -132,6 +169,11 @@ fn result(words: &str) -> Option<TestResult> {
         name: name.to_owned(),
         failure,
     })
+}
+
+fn pair(words: &str) -> Option<(String, String)> {
+    let (name, value) = words.split_once(' ')?;
+    Some((name.to_owned(), value.to_owned()))
 }
 
 fn bundle(words: &str) -> Option<Bundle> {
@@ -166,6 +208,17 @@ mod tests {
         assert_eq!(report.bundles().len(), 1);
         assert!(report.bundles()[0].tail);
         assert_eq!(report.lines(), ["a ok", "b ok", "3 s"]);
+    }
+
+    #[test]
+    fn what_a_disk_held_is_read() {
+        let report =
+            Report::parse(b"PLAN a\nLEFT 1\nKEPT 1-x-2 aa\nTEST a ok\nSAVED 2-x-3 bb\nHALF\nSAVED 3-x-4 c");
+        let spool = report.spool();
+        assert_eq!((spool.left, spool.half), (Some(1), true));
+        assert_eq!(spool.kept, BTreeMap::from([("1-x-2".into(), "aa".into())]));
+        assert_eq!(spool.saved, BTreeMap::from([("2-x-3".into(), "bb".into())]));
+        assert_eq!(report.failed(), Vec::<String>::new());
     }
 
     #[test]

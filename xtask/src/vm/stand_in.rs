@@ -3,6 +3,7 @@
 use super::kernel::Kernel;
 use super::{cannot, output_of};
 use crate::Failure;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,9 +14,10 @@ const SOURCES: &str = "tests/vm/intel_pt";
 pub fn build(kernel: &Kernel, folder: &Path) -> Result<PathBuf, Failure> {
     let work = folder.join("modules").join(&kernel.release);
     let built = work.join("intel_pt.ko");
-    let same = ["Kbuild", "intel_pt.c"]
+    let sources = sources()?;
+    let same = sources
         .iter()
-        .all(|name| fs::read(Path::new(SOURCES).join(name)).ok() == fs::read(work.join(name)).ok());
+        .all(|(name, content)| fs::read(work.join(name)).ok().as_ref() == Some(content));
     if same && built.exists() {
         return Ok(built);
     }
@@ -23,9 +25,9 @@ pub fn build(kernel: &Kernel, folder: &Path) -> Result<PathBuf, Failure> {
         fs::remove_dir_all(&work).map_err(|error| cannot("remove", &work, &error))?;
     }
     fs::create_dir_all(&work).map_err(|error| cannot("make", &work, &error))?;
-    for name in ["Kbuild", "intel_pt.c"] {
-        let from = Path::new(SOURCES).join(name);
-        fs::copy(&from, work.join(name)).map_err(|error| cannot("copy", &from, &error))?;
+    for (name, content) in &sources {
+        let path = work.join(name);
+        fs::write(&path, content).map_err(|error| cannot("write", &path, &error))?;
     }
     output_of(
         Command::new("make")
@@ -45,4 +47,18 @@ pub fn build(kernel: &Kernel, folder: &Path) -> Result<PathBuf, Failure> {
         )
     })?;
     Ok(built)
+}
+
+/// The names of its files, and what is in them.
+fn sources() -> Result<Vec<(OsString, Vec<u8>)>, Failure> {
+    let folder = Path::new(SOURCES);
+    let entries = fs::read_dir(folder).map_err(|error| cannot("read", folder, &error))?;
+    entries
+        .flatten()
+        .map(|entry| {
+            let path = entry.path();
+            let content = fs::read(&path).map_err(|error| cannot("read", &path, &error))?;
+            Ok((entry.file_name(), content))
+        })
+        .collect()
 }

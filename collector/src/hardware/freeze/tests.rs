@@ -13,7 +13,7 @@ impl FrozenCpu {
             cpu,
             wrapped: false,
             paused_at: paused,
-            paused: Nanos(paused),
+            paused: Tsc(paused),
             resumed_at: (!off).then_some(paused + 1),
             paused_by_kernel: false,
             off,

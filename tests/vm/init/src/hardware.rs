@@ -49,6 +49,10 @@ pub const TESTS: &[Test] = &[
         run: unplugged,
     },
     Test {
+        name: "hardware/recalibrated",
+        run: recalibrated,
+    },
+    Test {
         name: "hardware/lost-sideband",
         run: lost_sideband,
     },
@@ -242,6 +246,59 @@ fn unplugged(report: &mut Report) -> Outcome {
     let frozen = freeze(&mut hardware);
     let name = "hardware/unplugged-and-back";
     hand_out(report, name, &hardware, &frozen, again, "crash", false)
+}
+
+/// The kernel finds its clock a little wrong, and measures by another one from then on: what ran before is still told right,
+/// and so is what runs at once after.
+fn recalibrated(report: &mut Report) -> Outcome {
+    let mut hardware = start()?;
+    let before = play(&mut hardware, "crash", 0, Cut::Continuous)?;
+    // What is wrong by a hundredth is off by 10 ms then, longer than the program runs.
+    std::thread::sleep(Duration::from_secs(1));
+    hardware.drain();
+    let clock = Clock::wrong()?;
+    std::thread::sleep(Duration::from_millis(500));
+    let after = play(&mut hardware, "crash", 0, Cut::Continuous)?;
+    let frozen = freeze(&mut hardware);
+    for (pid, name) in [
+        (before, "hardware/recalibrated-before"),
+        (after, "hardware/recalibrated-after"),
+    ] {
+        hand_out(report, name, &hardware, &frozen, pid, "crash", false)?;
+    }
+    drop(clock);
+    Ok(())
+}
+
+/// The kernel's clock, while it goes wrong: by less than a hundredth, the most that Linux believes itself to be wrong.
+struct Clock {
+    khz: u64,
+}
+
+impl Clock {
+    const PLACE: &str = "/sys/module/intel_pt/parameters/khz";
+
+    fn wrong() -> Result<Self, String> {
+        let text = fs::read_to_string(Self::PLACE).map_err(|error| format!("no {}: {error}", Self::PLACE))?;
+        let khz = text
+            .trim()
+            .parse()
+            .map_err(|error| format!("{text} kHz: {error}"))?;
+        let clock = Self { khz };
+        clock.set(khz + khz / 110)?;
+        Ok(clock)
+    }
+
+    fn set(&self, khz: u64) -> Outcome {
+        fs::write(Self::PLACE, khz.to_string())
+            .map_err(|error| format!("cannot write {}: {error}", Self::PLACE))
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        self.set(self.khz).ok();
+    }
 }
 
 /// Nobody reads while more happens than the rings hold: it is counted and said, and what follows is whole.

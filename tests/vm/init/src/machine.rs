@@ -5,7 +5,9 @@ use nix::kmod::{ModuleInitFlags, finit_module};
 use nix::mount::MsFlags;
 use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::stat::Mode;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::ExitCode;
 
 /// What every test counts on: what the kernel shows of itself, and room for files.
@@ -50,6 +52,34 @@ pub fn described() -> String {
 pub fn uptime() -> String {
     let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// What the kernel has said of its clock so far: the seconds since power on, and its words.
+pub fn clock() -> Vec<String> {
+    let log = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/kmsg");
+    let Ok(mut log) = log else { return Vec::new() };
+    let mut said = Vec::new();
+    let mut record = [0; 8192];
+    // One record each time, until there is none.
+    while let Ok(length) = log.read(&mut record) {
+        let text = String::from_utf8_lossy(&record[..length]);
+        let Some((fields, message)) = text.split_once(';') else {
+            continue;
+        };
+        let micros = fields
+            .split(',')
+            .nth(2)
+            .and_then(|micros| micros.parse::<f64>().ok());
+        if let (Some(micros), Some(line)) = (micros, message.lines().next())
+            && line.starts_with("tsc: ")
+        {
+            said.push(format!("{:.1} s: {line}", micros / 1e6));
+        }
+    }
+    said
 }
 
 /// Restarts, which the emulator is told to take for the end.

@@ -1,13 +1,14 @@
 //! The first process of a test machine: runs every test, says how it went, and ends the machine.
 //!
-//! `cargo xtask test-vm` boots it (docs/vm.md). Called in any other way it does nothing, but for `later`, which tests
-//! start programs with.
+//! `cargo xtask test-vm` boots it (docs/vm.md), with the words `power-loss TASK` where the machine has a disk. Called in any
+//! other way it does nothing, but for `later`, which tests start programs with.
 
 mod child;
 mod daemon;
 mod feed;
 mod hardware;
 mod machine;
+mod power;
 mod probe;
 mod raw;
 mod report;
@@ -37,10 +38,23 @@ fn main() -> ExitCode {
         eprintln!("vm-init runs as the first process of a machine that `cargo xtask test-vm` boots");
         return ExitCode::from(2);
     }
-    if let Err(why) = run() {
+    let outcome = match words.as_slice() {
+        ["power-loss", task] => run_on_a_disk(task),
+        _ => run(),
+    };
+    if let Err(why) = outcome {
         println!("vm-init: {why}");
     }
     machine::end()
+}
+
+/// A machine that loses its power, or the last one that looks what is left.
+fn run_on_a_disk(task: &str) -> Outcome {
+    machine::mount()?;
+    let mut report = Report::open()?;
+    let task = power::Task::named(task).ok_or_else(|| format!("there is no task {task:?}"))?;
+    power::run(task, &mut report)?;
+    report.done()
 }
 
 fn run() -> Outcome {
@@ -62,6 +76,9 @@ fn run() -> Outcome {
         let outcome = catch_unwind(AssertUnwindSafe(|| (test.run)(&mut report)))
             .unwrap_or_else(|_| Err("the test itself broke down; the console has why".into()));
         report.result(test.name, &outcome)?;
+    }
+    for said in machine::clock() {
+        report.note(&said)?;
     }
     report.note(&format!("{} s after power on", machine::uptime()))?;
     report.done()

@@ -54,6 +54,26 @@ impl Report {
         self.say(&format!("BUNDLE {test} {name} {recording} {extent}"))
     }
 
+    /// So many bundles were left unfinished.
+    pub fn left(&mut self, count: usize) -> Outcome {
+        self.say(&format!("LEFT {count}"))
+    }
+
+    /// A bundle was found whole.
+    pub fn kept(&mut self, bundle: &str, digest: &str) -> Outcome {
+        self.say(&format!("KEPT {bundle} {digest}"))
+    }
+
+    /// A bundle is said to be saved, and must be found from now on.
+    pub fn saved(&mut self, bundle: &str, digest: &str) -> Outcome {
+        self.say(&format!("SAVED {bundle} {digest}"))
+    }
+
+    /// A bundle is half written, and the machine waits for its end.
+    pub fn half(&mut self) -> Outcome {
+        self.say("HALF")
+    }
+
     /// Nothing more comes.
     pub fn done(&mut self) -> Outcome {
         self.say("DONE")?;

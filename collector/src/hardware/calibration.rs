@@ -1,0 +1,131 @@
+//! The kernel's clock, calibrated anew: what was told by the old one, put on the new one.
+//!
+//! Some seconds after a start, later where reading the reference clock is disturbed, Linux finds out better how fast the
+//! time-stamp counter runs (`tsc_refine_calibration_work`, by up to a hundredth), and perf's clock follows from the counter
+//! in another way from then on. The records of before tell times of the old clock, and a bundle has one conversion for all.
+
+use backtrail_pt::{Nanos, Tsc, TscConversion};
+
+/// The clock that counts, and the one before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Calibration(Option<Change>);
+
+/// One way from the counter to perf's clock gave way to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Change {
+    old: TscConversion,
+    new: TscConversion,
+    /// When: on both clocks the same.
+    at: Nanos,
+}
+
+impl Calibration {
+    /// Takes over that `new` came in the place of `old`, and gives whether anything that is known has another time by it.
+    pub(super) fn follow(&mut self, old: TscConversion, new: TscConversion, now: Tsc) -> bool {
+        self.0 = Change::find(old, new, now);
+        self.0.is_some()
+    }
+
+    /// The time of a record on the clock that counts, whichever it was told by.
+    pub(super) fn straight(&self, time: Nanos) -> Nanos {
+        self.0.map_or(time, |change| change.straight(time))
+    }
+}
+
+impl Change {
+    /// The kernel begins with a new rate where the clock stands, so that the two clocks agree at one moment. `None`: they do
+    /// not until now, so that nobody knows which of them told a time.
+    fn find(old: TscConversion, new: TscConversion, now: Tsc) -> Option<Self> {
+        let shift = old.shift.max(new.shift);
+        let rate = |clock: &TscConversion| i128::from(clock.mult) << (shift - clock.shift);
+        // Neighbors on a circle of 2^64: what is between them is little.
+        let apart = i128::from(new.zero.wrapping_sub(old.zero).cast_signed()) << shift;
+        let tsc = apart.checked_div(rate(&old) - rate(&new))?;
+        let tsc = Tsc(u64::try_from(tsc).ok()?);
+        (tsc <= now).then(|| Self {
+            old,
+            new,
+            at: new.nanos(tsc),
+        })
+    }
+
+    fn straight(&self, time: Nanos) -> Nanos {
+        if time < self.at {
+            self.new.nanos(self.old.tsc(time))
+        } else {
+            time
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel has of a counter at `khz`: as `clocks_calc_mult_shift` and `__set_cyc2ns_scale` make it, the clock being
+    /// `nanos` at `tsc`.
+    fn clock(khz: u64, tsc: u64, nanos: u64) -> TscConversion {
+        let mult = u32::try_from((1_000_000u64 << 31) / khz).unwrap();
+        let from_zero = ((u128::from(tsc) * u128::from(mult)) >> 31) as u64;
+        TscConversion::new(31, mult, nanos.wrapping_sub(from_zero)).unwrap()
+    }
+
+    const KHZ: u64 = 2_594_027;
+    const CHANGED: u64 = 9_000_000_000_000;
+    const NOW: Tsc = Tsc(CHANGED + 2_000_000_000);
+
+    fn clocks() -> (TscConversion, TscConversion) {
+        let old = clock(KHZ, 5_000_000_000_000, 77_000_000_000);
+        let new = clock(KHZ + KHZ / 110, CHANGED, old.nanos(Tsc(CHANGED)).0);
+        (old, new)
+    }
+
+    #[test]
+    fn times_of_both_clocks_come_back_to_their_stamps() {
+        let (old, new) = clocks();
+        let mut calibration = Calibration::default();
+        assert!(calibration.follow(old, new, NOW));
+        for ticks in [0, 1_000_000, 2_594_000_000, 25_940_000_000] {
+            let (before, after) = (Tsc(CHANGED - ticks), Tsc(CHANGED + ticks));
+            for (stamp, told) in [(before, old.nanos(before)), (after, new.nanos(after))] {
+                let back = new.tsc(calibration.straight(told));
+                assert!(back.0.abs_diff(stamp.0) < 1000, "{stamp} is told as {back}");
+            }
+        }
+        let tenth = Tsc(CHANGED - KHZ * 100);
+        let off = new.tsc(old.nanos(tenth)).0.abs_diff(tenth.0);
+        assert!(
+            off > KHZ / 2,
+            "without it, a time of 100 ms before is off by {off}"
+        );
+    }
+
+    #[test]
+    fn order_is_kept_across_the_change() {
+        let (old, new) = clocks();
+        let mut calibration = Calibration::default();
+        calibration.follow(old, new, NOW);
+        let at = old.nanos(Tsc(CHANGED)).0;
+        let times: Vec<u64> = (at - 5000..at + 5000)
+            .step_by(100)
+            .map(|time| calibration.straight(Nanos(time)).0)
+            .collect();
+        assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn clocks_that_never_agree_change_nothing() {
+        let (old, new) = clocks();
+        let mut calibration = Calibration::default();
+        let shifted = TscConversion {
+            zero: old.zero + 1_000_000,
+            ..old
+        };
+        assert!(!calibration.follow(old, shifted, NOW), "the same rate");
+        assert!(
+            !calibration.follow(old, new, Tsc(CHANGED - 1_000_000)),
+            "in the future"
+        );
+        assert_eq!(calibration.straight(Nanos(5)), Nanos(5));
+    }
+}
