@@ -1,7 +1,7 @@
 //! A bundle in one file: a tar archive compressed with zstd, `.btz`.
 
 use crate::reader::Bundle;
-use crate::{BundlePath, Error, Overwrite, Result, Writer};
+use crate::{BundlePath, Error, Overwrite, Result, Writer, durable};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -107,6 +107,25 @@ pub fn unpack(packed: &Path, target: &Path) -> Result<()> {
     writer.publish()
 }
 
+/// Unpacks the packed bundle `packed`, which comes from somebody else, to the new directory `target`, so that it survives a
+/// loss of power, unless it unpacks to more than `limit` bytes or `accept` refuses what came out.
+///
+/// # Errors
+/// As [`unpack`], or what `accept` says; then nothing stands at the target.
+pub fn unpack_durably(
+    packed: &Path,
+    target: &Path,
+    limit: u64,
+    accept: impl FnOnce(&Bundle) -> Result<()>,
+) -> Result<()> {
+    let writer = Writer::create(target, Overwrite::Never)?;
+    unpack_within(packed, writer.root(), limit)?;
+    accept(&Bundle::open(writer.root())?)?;
+    durable::sync_tree(writer.root())?;
+    writer.publish()?;
+    durable::sync_directory(target.parent().unwrap_or(Path::new(".")))
+}
+
 /// How many bytes may come out of a packed bundle of `size` bytes.
 fn unpacked_limit(size: u64) -> u64 {
     size.saturating_mul(MAX_RATIO).clamp(FREE_SIZE, MAX_UNPACKED)
@@ -114,6 +133,11 @@ fn unpacked_limit(size: u64) -> u64 {
 
 /// Unpacks regular files of plain relative paths; anything else in the archive is refused.
 pub(crate) fn unpack_into(packed: &Path, dir: &Path) -> Result<()> {
+    unpack_within(packed, dir, MAX_UNPACKED)
+}
+
+/// The same, of no more than `most` bytes.
+fn unpack_within(packed: &Path, dir: &Path, most: u64) -> Result<()> {
     let place = packed.display().to_string();
     let file = File::open(packed).map_err(Error::io("open", packed))?;
     let metadata = file.metadata().map_err(Error::io("read", packed))?;
@@ -123,10 +147,7 @@ pub(crate) fn unpack_into(packed: &Path, dir: &Path) -> Result<()> {
             "a bundle is a directory or a regular file",
         ));
     }
-    let limit = metadata
-        .len()
-        .saturating_mul(MAX_RATIO)
-        .clamp(FREE_SIZE, MAX_UNPACKED);
+    let limit = unpacked_limit(metadata.len()).min(most);
     let damaged =
         |error: io::Error| Error::malformed(&place, format!("this is not a packed bundle ({error})"));
     let decoder = zstd::Decoder::new(BufReader::new(file)).map_err(damaged)?;

@@ -39,7 +39,7 @@ mod schema;
 pub mod versions;
 mod writer;
 
-pub use archive::{pack, unpack};
+pub use archive::{pack, unpack, unpack_durably};
 pub use backtrail_perf::switch;
 pub use bytes::SharedBytes;
 pub use check::{Report, check};

@@ -3,6 +3,8 @@
 mod control;
 mod functions;
 mod listen;
+mod minded;
+mod recorders;
 mod relay;
 mod socket;
 mod watch;
@@ -51,7 +53,7 @@ struct Shared {
     saver: Saver,
     started: Instant,
     runtime: Runtime,
-    minded: listen::Minded,
+    minded: minded::Minded,
 }
 
 /// Runs until SIGTERM or SIGINT; SIGHUP reads the configuration again. Call it while the process has one thread.
@@ -99,6 +101,7 @@ struct Daemon {
     tenancy: Tenancy,
     guard: Option<Guard>,
     listener: Arc<Listener>,
+    recorders: Arc<Listener>,
     socket: Option<Arc<UnixListener>>,
     threads: work::Threads,
 }
@@ -113,6 +116,7 @@ impl Daemon {
         let history = History::start(&config)?;
         let functions = functions::attach(&config.function);
         let listener = Arc::new(Listener::bind(&runtime.crash_socket())?);
+        let recorders = Arc::new(Listener::bind_for_all(&runtime.recorder_socket())?);
         let control = control::bind(&runtime.control_socket())?;
         if let Err(error) = realtime::lock_memory() {
             tracing::warn!("memory is not locked ({error}): crashes may be read later");
@@ -138,10 +142,11 @@ impl Daemon {
             },
             started: Instant::now(),
             runtime,
-            minded: listen::Minded::default(),
+            minded: minded::Minded::default(),
         });
         let mut threads = work::Threads::start(&shared)?;
-        threads.listen(&shared, &listener)?;
+        threads.listen(&listener)?;
+        threads.mind_recorders(&shared, &recorders)?;
         if let Some(socket) = &socket {
             threads.take_from_kernel(&shared, socket)?;
         }
@@ -165,6 +170,7 @@ impl Daemon {
             tenancy,
             guard,
             listener,
+            recorders,
             socket,
             threads,
         })
@@ -192,6 +198,11 @@ impl Daemon {
         if !saver.sightings.is_empty() {
             let limit = saver.config().crash.hold_limit.0;
             for sighting in saver.sightings.overdue(2 * limit) {
+                if self.shared.minded.is_kept(sighting.seen.pid.0) {
+                    // Its recorder still writes the bundle, and will ask.
+                    saver.sightings.add(sighting);
+                    continue;
+                }
                 work::report("a crash ended", saver.save_unheld(&sighting), sighting.seen.pid);
             }
         }
@@ -235,6 +246,7 @@ impl Daemon {
         tracing::info!("stopping");
         let restored = self.sysctl.restore(&self.shared.runtime, self.saved.as_ref());
         self.listener.shut_down();
+        self.recorders.shut_down();
         if let Some(socket) = &self.socket {
             let _ = nix::sys::socket::shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
         }

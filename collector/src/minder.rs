@@ -1,25 +1,32 @@
 //! The recorder's side of the collector: it minds processes itself, and saves their crashes into the same spool.
 //!
 //! The daemon leaves a process to its recorder as long as the recorder's connection is open. So a recorder that is
-//! killed, or that cannot save a crash, leaves it to the daemon.
+//! killed, or that cannot save a crash, leaves it to the daemon. One that may not write to the spool, for it runs as another
+//! user or sees that directory read-only, makes its bundles aside and has the daemon take them.
 
 use crate::clock;
 use crate::config::{Config, Crash};
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
 use crate::spool::{Draft, Spool};
-use crate::wire::{Connection, Reply, Request};
-use backtrail_bundle::Writer;
+use crate::wire::{Connection, PIECE, Reply, Request};
 use backtrail_bundle::manifest::Manifest;
+use backtrail_bundle::{Overwrite, Writer};
+use nix::unistd::{AccessFlags, access};
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, lchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// How long the daemon may take to answer: the process waits for that.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long it may take to check a bundle and write it to the disk.
+const TAKING: Duration = Duration::from_secs(180);
+/// Where bundles are made aside: the first that can be written to. A bundle is large, so memory comes last.
+const ASIDE: [&str; 3] = ["/var/tmp", "/tmp", "/dev/shm"];
 
 /// Minds processes.
 #[derive(Debug)]
@@ -27,6 +34,8 @@ pub struct Minder {
     runtime: Runtime,
     spool: Spool,
     crash: Crash,
+    /// Where bundles are made that the daemon then takes; `None`: in the spool.
+    aside: Option<TempDir>,
     /// A connection for each process; `None`: the daemon did not answer.
     minded: HashMap<u32, Option<Connection>>,
 }
@@ -35,10 +44,12 @@ impl Minder {
     /// Minds nobody yet. The spool is made where there is none.
     ///
     /// # Errors
-    /// When the spool cannot be made.
+    /// When neither the spool nor any temporary directory can be written to.
     pub fn new(config: &Config) -> Result<Self> {
-        fs::create_dir_all(&config.spool).map_err(Error::file("create", &config.spool))?;
+        let made = fs::create_dir_all(&config.spool);
+        let ours = made.is_ok() && access(&config.spool, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
         Ok(Self {
+            aside: if ours { None } else { Some(aside(&config.spool)?) },
             runtime: Runtime::new(&config.runtime),
             spool: Spool::open(&config.spool, config.spool_limit, config.spool_free),
             crash: config.crash.clone(),
@@ -50,6 +61,12 @@ impl Minder {
     #[must_use]
     pub fn spool(&self) -> &Path {
         self.spool.directory()
+    }
+
+    /// Whether crashes are saved while there is no daemon.
+    #[must_use]
+    pub fn saves_alone(&self) -> bool {
+        self.aside.is_none()
     }
 
     /// What the configuration says of crashes.
@@ -75,15 +92,28 @@ impl Minder {
 
     fn tell(&self, pid: u32) -> Result<Connection> {
         let connection = self.connect()?;
-        let told = connection
-            .send(&Request::Mind { pid }, None)
-            .and_then(|()| connection.receive::<Reply>());
-        told.map_err(Error::file("talk to", &self.runtime.crash_socket()))?;
+        self.ask(&connection, &Request::Mind { pid })?;
         Ok(connection)
     }
 
+    /// The daemon's answer, unless it refuses.
+    fn ask(&self, connection: &Connection, request: &Request) -> Result<Reply> {
+        self.answer(connection.send(request, None), connection)
+    }
+
+    fn answer(&self, sent: io::Result<()>, connection: &Connection) -> Result<Reply> {
+        // A daemon that refuses does not read what else was sent.
+        let answer = connection.receive::<Reply>();
+        let answer = if answer.is_ok() { answer } else { sent.and(answer) };
+        let (reply, _) = answer.map_err(Error::file("talk to", &self.runtime.recorder_socket()))?;
+        match reply.refused {
+            Some(why) => Err(Error::Unable(format!("the collector refuses: {why}"))),
+            None => Ok(reply),
+        }
+    }
+
     fn connect(&self) -> Result<Connection> {
-        let path = self.runtime.crash_socket();
+        let path = self.runtime.recorder_socket();
         Connection::open_within(&path, PATIENCE).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => Error::file("use", &path)(error),
             _ => Error::NotRunning(path.clone()),
@@ -108,31 +138,35 @@ impl Minder {
         lost.into_iter().all(|pid| self.mind(pid).is_ok())
     }
 
-    /// Begins a bundle in the spool for a process of this short name, within the spool's limits.
+    /// Begins a bundle for a minded process of this short name, which still stands; in the spool, within its limits, or aside.
     ///
     /// # Errors
-    /// When the spool cannot be written.
-    pub fn begin(&self, name: &str, pid: u32) -> Result<Draft> {
-        self.spool.make_room()?;
-        self.spool.begin(name, pid)
+    /// When it cannot be written.
+    pub fn begin(&mut self, name: &str, pid: u32) -> Result<Draft> {
+        let Some(aside) = &self.aside else {
+            self.spool.make_room()?;
+            return self.spool.begin(name, pid);
+        };
+        let path = aside.path().join(pid.to_string());
+        let _ = fs::remove_dir_all(&path);
+        let writer = Writer::create(&path, Overwrite::Never)?;
+        // Only a process that lives can be minded.
+        self.refresh();
+        let id = name.to_owned();
+        Ok(Draft { id, path, writer })
     }
 
     /// What the daemon's probe saw of a crash. To be asked once the signal was delivered, and before long.
     fn sighting(&self, pid: u32) -> Result<Reply> {
-        let connection = self.connect()?;
-        let told = connection
-            .send(&Request::Crashed { pid }, None)
-            .and_then(|()| connection.receive::<Reply>());
-        let (reply, _) = told.map_err(Error::file("talk to", &self.runtime.crash_socket()))?;
-        Ok(reply)
+        self.ask(&self.connect()?, &Request::Crashed { pid })
     }
 
-    /// Finishes the bundle `id` of a minded process that is gone: what the daemon's probe saw is added, all of it is on
-    /// the disk at the end, and older bundles go where the spool's limits want it.
+    /// Finishes the bundle of a minded process that is gone, which [`Self::begin`] gave this `id`: what the daemon's probe saw is
+    /// added, all of it is on the disk at the end, and older bundles go where the spool's limits want it. Its name in the spool.
     ///
     /// # Errors
-    /// When it cannot be written; nothing is left of it then.
-    pub fn finish(&self, id: &str, writer: Writer, mut manifest: Manifest) -> Result<()> {
+    /// When it cannot be written, or the daemon does not take it; nothing is left of it then.
+    pub fn finish(&self, id: &str, writer: Writer, mut manifest: Manifest) -> Result<String> {
         let pid = manifest.meta.crash.map(|crash| crash.pid.0);
         let collected = manifest.meta.collected.get_or_insert_default();
         if let Some(Ok(reply)) = pid.map(|pid| self.sighting(pid)) {
@@ -140,6 +174,10 @@ impl Minder {
             collected.crash_to_reader = reply.crash_to_reader;
         }
         collected.time.get_or_insert_with(clock::wall);
+        if let (Some(aside), Some(pid)) = (&self.aside, pid) {
+            writer.finish(&manifest)?;
+            return self.deposit(aside.path(), id, pid);
+        }
         writer.finish_durably(&manifest)?;
         let path = self.spool.directory().join(id);
         // The daemon may be another user, and has to remove it one day.
@@ -147,8 +185,57 @@ impl Minder {
             let _ = give(&path, spool.uid(), spool.gid());
         }
         self.spool.make_room()?;
-        Ok(())
+        Ok(id.to_owned())
     }
+
+    /// Has the daemon take a bundle that was made aside.
+    fn deposit(&self, aside: &Path, name: &str, pid: u32) -> Result<String> {
+        let (bundle, packed) = (aside.join(pid.to_string()), aside.join(format!("{pid}.btz")));
+        let given = backtrail_bundle::pack(&bundle, &packed)
+            .map_err(Error::from)
+            .and_then(|()| self.give(&packed, name, pid));
+        let _ = fs::remove_file(&packed);
+        let _ = fs::remove_dir_all(&bundle);
+        given
+    }
+
+    fn give(&self, packed: &Path, name: &str, pid: u32) -> Result<String> {
+        let failed = || Error::file("read", packed);
+        let mut file = fs::File::open(packed).map_err(failed())?;
+        let size = file.metadata().map_err(failed())?.len();
+        let name = name.to_owned();
+        let connection = self.connect()?;
+        self.ask(&connection, &Request::Deposit { pid, name, size })?;
+        connection
+            .set_timeout(TAKING)
+            .map_err(Error::file("talk to", &self.runtime.recorder_socket()))?;
+        let mut piece = vec![0; PIECE];
+        let mut send = || loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(()),
+                got => connection.send_piece(piece.get(..got).unwrap_or_default())?,
+            }
+        };
+        let reply = self.answer(send(), &connection)?;
+        reply
+            .id
+            .ok_or_else(|| Error::Unable("the collector does not say where the bundle is".to_owned()))
+    }
+}
+
+/// A directory of our own, where bundles can be made.
+fn aside(spool: &Path) -> Result<TempDir> {
+    let asked = std::env::var_os("TMPDIR").map(PathBuf::from);
+    asked
+        .into_iter()
+        .chain(ASIDE.map(PathBuf::from))
+        .find_map(|place| tempfile::Builder::new().prefix("backtrail-record-").tempdir_in(place).ok())
+        .ok_or_else(|| {
+            Error::Unable(format!(
+                "neither {} nor a temporary directory can be written to; let the service write to one (PrivateTmp=yes)",
+                spool.display()
+            ))
+        })
 }
 
 /// Makes somebody the owner of a directory and all that is in it.
@@ -184,7 +271,7 @@ mod tests {
         let mut minder = Minder::new(&config(place.path())).unwrap();
         assert!(matches!(minder.mind(7), Err(Error::NotRunning(_))));
         assert!(!minder.refresh());
-        let listener = Listener::bind(&Runtime::new(place.path()).crash_socket()).unwrap();
+        let listener = Listener::bind(&Runtime::new(place.path()).recorder_socket()).unwrap();
         let daemon = std::thread::spawn(move || {
             let connection = listener.accept().unwrap();
             let (request, _) = connection.receive::<Request>().unwrap();
@@ -202,7 +289,7 @@ mod tests {
     #[test]
     fn a_bundle_without_a_daemon_says_that_nothing_was_seen() {
         let place = tempfile::tempdir().unwrap();
-        let minder = Minder::new(&config(place.path())).unwrap();
+        let mut minder = Minder::new(&config(place.path())).unwrap();
         let draft = minder.begin("service", 7).unwrap();
         let manifest = Manifest {
             cpu: backtrail_process::machine::cpu_model(),

@@ -40,6 +40,12 @@ impl Runtime {
         self.0.join("crash.socket")
     }
 
+    /// Where recorders, of any user, speak to the daemon.
+    #[must_use]
+    pub fn recorder_socket(&self) -> PathBuf {
+        self.0.join("recorder.socket")
+    }
+
     /// Where the kernel connects to by itself.
     #[must_use]
     pub fn core_socket(&self) -> PathBuf {

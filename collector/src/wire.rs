@@ -18,6 +18,9 @@ use std::time::Duration;
 /// No message is longer.
 const MAX_MESSAGE: usize = 64 << 10;
 
+/// No packet of a bundle is longer.
+pub const PIECE: usize = MAX_MESSAGE;
+
 /// What the daemon is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -26,13 +29,23 @@ pub enum Request {
     Crash(Specifiers),
     /// From a recorder: it minds this process, and will save its history itself.
     Mind {
-        /// The process.
+        /// The process, which it traces.
         pid: u32,
     },
-    /// From a recorder: the process has crashed, what did the probe see?
+    /// From a recorder: the process that it minds has crashed, what did the probe see?
     Crashed {
         /// The process.
         pid: u32,
+    },
+    /// From a recorder that may not write to the spool: the packed bundle of a process that it minds follows, in packets of
+    /// no more than [`PIECE`] bytes, once this is granted.
+    Deposit {
+        /// The process.
+        pid: u32,
+        /// The short name of its program.
+        name: String,
+        /// How many bytes follow.
+        size: u64,
     },
 }
 
@@ -48,6 +61,21 @@ pub struct Reply {
     /// To a recorder: what told of the crash.
     #[serde(default)]
     pub probe: Option<String>,
+    /// To a recorder: the name that its bundle has in the spool.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// To a recorder: why it does not get what it asked for.
+    #[serde(default)]
+    pub refused: Option<String>,
+}
+
+/// Who is at the other end of a connection, as the kernel saw it when it was made (`SO_PEERCRED` of unix(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process.
+    pub pid: i32,
+    /// Its effective user.
+    pub user: u32,
 }
 
 /// A connection.
@@ -73,12 +101,24 @@ impl Listener {
     /// # Errors
     /// When the socket cannot be made.
     pub fn bind(path: &Path) -> Result<Self> {
+        Self::bind_for(path, 0o600)
+    }
+
+    /// Listens at a path to which everybody may connect: each request is to be held against [`Connection::peer`].
+    ///
+    /// # Errors
+    /// When the socket cannot be made.
+    pub fn bind_for_all(path: &Path) -> Result<Self> {
+        Self::bind_for(path, 0o666)
+    }
+
+    fn bind_for(path: &Path, mode: u32) -> Result<Self> {
         let made = || -> io::Result<OwnedFd> {
             let _ = std::fs::remove_file(path);
             let socket = open()?;
             // Set before anybody could connect.
             socket::bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
-            std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+            std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
             socket::listen(&socket, Backlog::new(1024)?)?;
             Ok(socket)
         };
@@ -153,12 +193,37 @@ impl Connection {
         Ok(socket::setsockopt(&self.0, sockopt::SendTimeout, &limit)?)
     }
 
-    /// Who is at the other end: its user.
+    /// Who is at the other end.
     ///
     /// # Errors
     /// Hardly any.
-    pub fn peer(&self) -> io::Result<u32> {
-        Ok(socket::getsockopt(&self.0, sockopt::PeerCredentials)?.uid())
+    pub fn peer(&self) -> io::Result<Peer> {
+        let found = socket::getsockopt(&self.0, sockopt::PeerCredentials)?;
+        Ok(Peer {
+            pid: found.pid(),
+            user: found.uid(),
+        })
+    }
+
+    /// Sends a packet of a bundle: no more than [`PIECE`] bytes, and not none.
+    ///
+    /// # Errors
+    /// When the other end is gone or does not read in time.
+    pub fn send_piece(&self, bytes: &[u8]) -> io::Result<()> {
+        socket::send(self.0.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Receives a packet of a bundle into `room`; how many bytes it has.
+    ///
+    /// # Errors
+    /// When the other end is gone, does not write in time, or writes more than there is room for.
+    pub fn receive_piece(&self, room: &mut [u8]) -> io::Result<usize> {
+        match socket::recv(self.0.as_raw_fd(), room, MsgFlags::MSG_TRUNC)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            got if got > room.len() => Err(io::ErrorKind::InvalidData.into()),
+            got => Ok(got),
+        }
     }
 
     /// Sends a message, and a file along.

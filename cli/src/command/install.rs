@@ -72,7 +72,12 @@ fn plan(args: &Install) -> Result<(Vec<File>, Option<DropIn>), Failure> {
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let text = unit::collector(&binary, Path::new(DEFAULT_FILE), &config, processors)?;
-    let mut files = vec![example, look(root.join(UNITS).join(unit::NAME), text)?];
+    let units = root.join(UNITS);
+    let mut files = vec![
+        example,
+        look(units.join(unit::DIRECTORIES), unit::directories(&config)?)?,
+        look(units.join(unit::NAME), text)?,
+    ];
     let drop_in = match &args.service {
         Some(name) => Some(unit::drop_in(&root, &binary, name)?),
         None => None,

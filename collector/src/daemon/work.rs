@@ -1,7 +1,7 @@
 //! The daemon's threads.
 
 use super::relay::{self, Relay};
-use super::{Shared, control, functions, listen, socket, watch};
+use super::{Shared, control, functions, listen, recorders, socket, watch};
 use crate::crash::{Job, Saved};
 use crate::error::{Error, Result};
 use crate::probe::Probe;
@@ -55,13 +55,18 @@ impl Threads {
         Ok(())
     }
 
-    pub(super) fn listen(&mut self, shared: &Arc<Shared>, listener: &Arc<Listener>) -> Result<()> {
-        let (shared, listener, jobs) = (Arc::clone(shared), Arc::clone(listener), self.jobs.clone());
+    pub(super) fn listen(&mut self, listener: &Arc<Listener>) -> Result<()> {
+        let (listener, jobs) = (Arc::clone(listener), self.jobs.clone());
         self.spawn("listen", move || {
             if let Some(jobs) = jobs {
-                listen::run(&shared, &listener, &jobs);
+                listen::run(&listener, &jobs);
             }
         })
+    }
+
+    pub(super) fn mind_recorders(&mut self, shared: &Arc<Shared>, listener: &Arc<Listener>) -> Result<()> {
+        let (shared, listener) = (Arc::clone(shared), Arc::clone(listener));
+        self.spawn("recorders", move || recorders::run(&shared, &listener))
     }
 
     pub(super) fn take_from_kernel(

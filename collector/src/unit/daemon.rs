@@ -10,6 +10,9 @@ use std::path::Path;
 /// Its name.
 pub const NAME: &str = "backtrail-collect.service";
 
+/// The name of the unit that makes its directories.
+pub const DIRECTORIES: &str = "backtrail-directories.service";
+
 /// What is needed beyond [`privilege::NEEDED`] until the daemon has given it up.
 const AT_THE_START: [(&str, &str); 5] = [
     ("CAP_SETPCAP", "give up the others for good"),
@@ -32,11 +35,8 @@ const MEMORY: u64 = 512 << 20;
 pub fn collector(binary: &Path, file: &Path, config: &Config, processors: usize) -> Result<String> {
     let command = format!("{} collect --config {}", program(binary)?, argument(file)?);
     let (runtime, made) = runtime(&config.runtime)?;
-    let spool = &config.spool;
-    let mut directories = argument(spool)?;
-    let mut writable = listed(spool)?;
+    let mut writable = listed(&config.spool)?;
     if !made {
-        write_to(&mut directories, format_args!(" {}", argument(&config.runtime)?));
         write_to(&mut writable, format_args!(" {}", listed(&config.runtime)?));
     }
     let (reasons, capabilities) = capabilities();
@@ -54,12 +54,14 @@ pub fn collector(binary: &Path, file: &Path, config: &Config, processors: usize)
 Description=Backtrail collector: keeps the last moments of processes that crash
 # Whoever sets core_pattern at boot comes first, so that it is known, passed on to, and put back at the end.
 After=local-fs.target systemd-sysctl.service apport.service
+# It makes the directories that ReadWritePaths= names: this unit cannot even begin without them.
+Requires={DIRECTORIES}
+After={DIRECTORIES}
 # It is started again however often it fails.
 StartLimitIntervalSec=0
 
 [Service]
 Type=notify
-ExecStartPre=+/bin/mkdir -p {directories}
 ExecStart={command}
 ExecReload=/bin/kill -HUP $MAINPID
 # Puts core_pattern back should the daemon be killed. Its guard may be doing so, which is no failure.
@@ -114,6 +116,37 @@ WantedBy=multi-user.target
 ",
         file.display(),
         MEMORY >> 20,
+    ))
+}
+
+/// The unit that makes the directories that systemd does not make by itself, each time that the collector starts.
+///
+/// The collector's own unit cannot: none of its commands runs before the directories that it may write to are there
+/// (`ReadWritePaths=` of systemd.exec(5)), whatever prefix it has.
+///
+/// # Errors
+/// When a path cannot be written in a unit.
+pub fn directories(config: &Config) -> Result<String> {
+    let mut paths = listed(&config.spool)?;
+    // Cores hold what programs knew.
+    let mut commands = format!("ExecStart=/bin/mkdir -p -m 0700 {}\n", argument(&config.spool)?);
+    if !runtime(&config.runtime)?.1 {
+        write_to(&mut paths, format_args!(" {}", listed(&config.runtime)?));
+        let path = argument(&config.runtime)?;
+        write_to(&mut commands, format_args!("ExecStart=/bin/mkdir -p {path}\n"));
+    }
+    Ok(format!(
+        "\
+# Written by `backtrail install`, for {NAME}, which starts it.
+
+[Unit]
+Description=Backtrail collector: its directories
+RequiresMountsFor={paths}
+
+[Service]
+Type=oneshot
+# A directory that is there stays as it is.
+{commands}"
     ))
 }
 
@@ -175,7 +208,8 @@ mod tests {
             "Type=notify",
             "ExecStart=/usr/bin/backtrail collect --config /etc/backtrail/collect.toml",
             "ExecStopPost=-/usr/bin/backtrail collect --config /etc/backtrail/collect.toml --restore",
-            "ExecStartPre=+/bin/mkdir -p /var/spool/backtrail",
+            "Requires=backtrail-directories.service",
+            "After=backtrail-directories.service",
             "ReadWritePaths=/var/spool/backtrail",
             "RuntimeDirectory=backtrail",
             "RuntimeDirectoryPreserve=yes",
@@ -208,11 +242,16 @@ mod tests {
             runtime: "/srv/run".into(),
             ..Config::default()
         };
+        let made = directories(&config).unwrap();
+        for line in [
+            "RequiresMountsFor=\"/srv/crash spool\" /srv/run",
+            "ExecStart=/bin/mkdir -p -m 0700 \"/srv/crash spool\"",
+            "ExecStart=/bin/mkdir -p /srv/run",
+        ] {
+            assert!(has(&made, line), "{line}\n{made}");
+        }
+        assert!(!directories(&Config::default()).unwrap().contains("/run"));
         let unit = unit(&config);
-        assert!(has(
-            &unit,
-            "ExecStartPre=+/bin/mkdir -p \"/srv/crash spool\" /srv/run"
-        ));
         assert!(has(&unit, "ReadWritePaths=\"/srv/crash spool\" /srv/run"));
         assert!(!unit.contains("RuntimeDirectory="));
     }
@@ -225,6 +264,11 @@ mod tests {
         let binary = Path::new("/bin/true");
         let text = collector(binary, Path::new("/etc/x.toml"), &Config::default(), 2).unwrap();
         std::fs::write(&file, &text).unwrap();
+        std::fs::write(
+            directory.path().join(DIRECTORIES),
+            directories(&Config::default()).unwrap(),
+        )
+        .unwrap();
         let verify = |file: &Path| {
             Command::new("systemd-analyze")
                 .args(["verify", "--man=no"])
@@ -236,7 +280,11 @@ mod tests {
             return;
         };
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let about = |said: &str| said.lines().filter(|line| line.contains(NAME)).count();
+        let about = |said: &str| {
+            said.lines()
+                .filter(|line| line.contains(NAME) || line.contains(DIRECTORIES))
+                .count()
+        };
         assert!(output.status.success() && about(&said) == 0, "{said}");
         // It would have said so.
         std::fs::write(&file, text.replace("KillMode=mixed", "KillMode=gently")).unwrap();

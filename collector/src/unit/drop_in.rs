@@ -72,6 +72,9 @@ ExecStart={command}
         text += "# What the recorder needs beside what the service may do.\n\
                  SystemCallFilter=@debug @process process_vm_readv process_vm_writev memfd_create\n";
     }
+    if !service.list("RestrictAddressFamilies").is_empty() {
+        text += "# The recorder speaks to the collector.\nRestrictAddressFamilies=AF_UNIX\n";
+    }
     Ok(DropIn {
         file,
         text,

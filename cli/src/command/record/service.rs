@@ -60,6 +60,8 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
         )
     })?;
     drop((witness, interrupt));
+    // What is left by no destructor below is left on the disk.
+    drop((service, minder));
     match outcome.ending {
         Ending::Running | Ending::Exited(0) => Ok(()),
         Ending::Exited(status) => std::process::exit(status),
@@ -132,10 +134,16 @@ impl CrashSink for Service {
             && !self.warned
         {
             self.warned = true;
-            let spool = minder.spool().display();
-            say(format_args!(
-                "{error}; until then crashes are saved to {spool} without it"
-            ));
+            if minder.saves_alone() {
+                let spool = minder.spool().display();
+                say(format_args!(
+                    "{error}; until then crashes are saved to {spool} without it"
+                ));
+            } else {
+                say(format_args!(
+                    "{error}; until then crashes are not saved, for only the collector may write to the spool"
+                ));
+            }
         }
     }
 
@@ -144,7 +152,7 @@ impl CrashSink for Service {
     }
 
     fn crashed(&mut self, crash: &Crash, name: &str) -> Option<CrashDraft> {
-        let minder = lock(&self.minder);
+        let mut minder = lock(&self.minder);
         let config = minder.crash();
         if !config.signals.contains(crash.signal) {
             return None;
@@ -182,7 +190,7 @@ impl CrashSink for Service {
         manifest.meta.created_by = Some("record --daemon".to_owned());
         let finished = lock(&self.minder).finish(&id, writer, manifest);
         match finished {
-            Ok(()) => say(format_args!("{} ended process {pid}: {id}", signal_name(signal))),
+            Ok(id) => say(format_args!("{} ended process {pid}: {id}", signal_name(signal))),
             Err(error) => self.give_up(pid, error),
         }
     }

@@ -1,0 +1,221 @@
+//! The processes that recorders mind: the daemon leaves them alone as long as their recorder lives.
+//!
+//! Who is minded is not saved by the daemon, so nobody may say that of a process that is not his: a recorder speaks only of
+//! processes that it traces and that run as its own user, unless it is root's. A process is known by a descriptor (pidfd_open(2)), so
+//! that another one that gets its number is not taken for it.
+
+use crate::wire::{Connection, Peer};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::HashMap;
+use std::fs;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Processes that recorders of one user may mind; root's as many as they want.
+const OF_USER: usize = 256;
+/// Processes that all recorders but root's may mind.
+const OF_ALL: usize = 4096;
+
+/// The minded processes, by number.
+#[derive(Debug, Default)]
+pub(super) struct Minded(Mutex<HashMap<u32, Process>>);
+
+#[derive(Debug)]
+struct Process {
+    /// Whose recorder minds it.
+    user: u32,
+    /// As long as it is open, the recorder lives.
+    recorder: Arc<Connection>,
+    /// Readable once the process has ended.
+    ended: OwnedFd,
+}
+
+/// Why a request is refused.
+pub(super) type Refusal = &'static str;
+
+impl Minded {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Process>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a recorder minds the process, which lives, and lives itself.
+    pub(super) fn has(&self, pid: u32) -> bool {
+        let minded = self.lock();
+        let process = minded.get(&pid);
+        process.is_some_and(|process| process.recorder.is_open() && is_alive(&process.ended))
+    }
+
+    /// Whether a recorder that lives minds the process, which may have ended: its bundle may be in the making.
+    pub(super) fn is_kept(&self, pid: u32) -> bool {
+        self.lock()
+            .get(&pid)
+            .is_some_and(|process| process.recorder.is_open())
+    }
+
+    /// Has `peer`, at the other end of `recorder`, mind a process.
+    pub(super) fn add(&self, pid: u32, peer: Peer, recorder: Arc<Connection>) -> Result<(), Refusal> {
+        let ended = admit(pid, peer)?;
+        let mut minded = self.lock();
+        minded.retain(|_, process| process.recorder.is_open());
+        if peer.user != 0 {
+            let count = |of: &dyn Fn(u32) -> bool| minded.values().filter(|process| of(process.user)).count();
+            if count(&|user| user == peer.user) >= OF_USER || count(&|user| user != 0) >= OF_ALL {
+                return Err("too many processes are minded already");
+            }
+        }
+        let process = Process {
+            user: peer.user,
+            recorder,
+            ended,
+        };
+        minded.insert(pid, process);
+        Ok(())
+    }
+
+    /// Whether `peer` may speak of a process, which may have ended: a recorder of the same user minds it.
+    pub(super) fn is_of(&self, pid: u32, peer: Peer) -> bool {
+        let minded = self.lock();
+        let process = minded.get(&pid);
+        peer.user == 0
+            || process.is_some_and(|process| process.user == peer.user && process.recorder.is_open())
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.lock().len()
+    }
+}
+
+/// The process's descriptor, if `peer` may mind it.
+fn admit(pid: u32, peer: Peer) -> Result<OwnedFd, Refusal> {
+    const GONE: Refusal = "there is no such process";
+    let ended = open(pid).ok_or(GONE)?;
+    if peer.user != 0 {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| GONE)?;
+        if users(&status) != Some([peer.user; 4]) {
+            return Err("the process is another user's");
+        }
+        let traced = tracer(&status)
+            .is_some_and(|tracer| Path::new(&format!("/proc/{}/task/{tracer}", peer.pid)).exists());
+        if !traced {
+            return Err("the process is not traced by who asks");
+        }
+    }
+    // What was read was of this process only if it still is.
+    if is_alive(&ended) { Ok(ended) } else { Err(GONE) }
+}
+
+/// The real, effective, saved and file system user (`Uid` of proc_pid_status(5)).
+fn users(status: &str) -> Option<[u32; 4]> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let users: Vec<u32> = line.split_whitespace().flat_map(str::parse).collect();
+    users.try_into().ok()
+}
+
+/// The thread that traces it (`TracerPid`).
+fn tracer(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    line.trim().parse().ok().filter(|tracer| *tracer != 0)
+}
+
+fn open(pid: u32) -> Option<OwnedFd> {
+    let pid = i32::try_from(pid).ok()?;
+    // SAFETY: two numbers; the kernel gives a descriptor or an error, and touches no memory of ours.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: the kernel has just given us this descriptor, closed on exec; nobody else owns it.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn is_alive(ended: &OwnedFd) -> bool {
+    let mut look = [PollFd::new(ended.as_fd(), PollFlags::POLLIN)];
+    matches!(poll(&mut look, PollTimeout::ZERO), Ok(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Listener;
+    use nix::sys::ptrace;
+    use nix::sys::wait::waitpid;
+    use nix::unistd::Pid;
+    use std::process::{Child, Command};
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("60").spawn().unwrap()
+    }
+
+    fn end(mut child: Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Both ends of a connection, of which the recorder has the first.
+    fn connection(place: &Path) -> (Connection, Arc<Connection>) {
+        let path = place.join("socket");
+        let listener = Listener::bind_for_all(&path).unwrap();
+        let recorder = Connection::open(&path).unwrap();
+        (recorder, Arc::new(listener.accept().unwrap()))
+    }
+
+    #[test]
+    fn only_a_process_that_is_one_s_own_and_traced_is_minded() {
+        let place = tempfile::tempdir().unwrap();
+        let minded = Minded::default();
+        let (_recorder, connection) = connection(place.path());
+        let other = Peer {
+            pid: std::process::id() as i32,
+            user: 54_321,
+        };
+        let root = Peer { user: 0, ..other };
+        let child = sleeper();
+        let pid = child.id();
+        let error = minded.add(pid, other, Arc::clone(&connection)).unwrap_err();
+        assert!(error.contains("another user's"), "{error}");
+        assert!(!minded.has(pid) && !minded.is_of(pid, other));
+        let own = Peer {
+            user: nix::unistd::geteuid().as_raw(),
+            ..other
+        };
+        if own.user != 0 {
+            let error = minded.add(pid, own, Arc::clone(&connection)).unwrap_err();
+            assert!(error.contains("not traced"), "{error}");
+        }
+        let traced = Pid::from_raw(pid as i32);
+        ptrace::attach(traced).unwrap();
+        waitpid(traced, None).unwrap();
+        minded.add(pid, own, Arc::clone(&connection)).unwrap();
+        assert!(minded.has(pid) && minded.is_of(pid, own) && !minded.is_of(pid, other));
+        ptrace::detach(traced, None).unwrap();
+        minded.add(pid, root, connection).unwrap();
+        end(child);
+        assert!(!minded.has(pid), "another process may have its number now");
+        assert!(minded.is_kept(pid), "its recorder may still save it");
+        let (_recorder, connection) = super::tests::connection(place.path());
+        assert!(minded.add(pid, root, connection).is_err());
+    }
+
+    #[test]
+    fn a_recorder_that_is_gone_minds_nobody() {
+        let place = tempfile::tempdir().unwrap();
+        let minded = Minded::default();
+        let (recorder, connection) = connection(place.path());
+        let root = Peer { pid: 1, user: 0 };
+        let child = sleeper();
+        minded.add(child.id(), root, connection).unwrap();
+        assert!(minded.has(child.id()));
+        drop(recorder);
+        assert!(!minded.has(child.id()));
+        end(child);
+    }
+
+    #[test]
+    fn a_status_is_read() {
+        let status = "Name:\tx\nTracerPid:\t0\nUid:\t1\t2\t3\t4\nGid:\t0\t0\t0\t0\n";
+        assert_eq!(users(status), Some([1, 2, 3, 4]));
+        assert_eq!(tracer(status), None);
+        assert_eq!(tracer("TracerPid:\t77\n"), Some(77));
+        assert_eq!(users("Uid:\t1\n"), None);
+    }
+}

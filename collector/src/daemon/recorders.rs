@@ -1,0 +1,277 @@
+//! Requests of recorders. Every user may connect here, so nothing of it is on the way of a crash, and there is a bound to everything.
+
+use super::Shared;
+use super::minded::Refusal;
+use crate::error::{Error, Result};
+use crate::wire::{Connection, Listener, PIECE, Peer, Reply, Request};
+use backtrail_pt::Pid;
+use nix::sys::statvfs::statvfs;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a client may take to say what it wants, and for each packet.
+const REQUEST: Duration = Duration::from_secs(1);
+/// How long a whole bundle may take.
+const BUNDLE: Duration = Duration::from_secs(120);
+/// How long the probe's event may take that came before the process was gone.
+const SIGHTING: Duration = Duration::from_millis(500);
+/// Requests that are answered at once, and of them those of one user.
+const AT_ONCE: usize = 32;
+const AT_ONCE_OF_USER: usize = 4;
+/// A bundle unpacks to no more than this and twice the limit of a core: binaries, and a history.
+const BESIDE_THE_CORE: u64 = 1 << 30;
+
+/// The requests that are being answered, by user.
+#[derive(Debug, Default)]
+struct Gate(Mutex<HashMap<u32, usize>>);
+
+/// A request's place among them.
+struct Place {
+    gate: Arc<Gate>,
+    user: u32,
+}
+
+impl Gate {
+    /// `None`: there are too many.
+    fn enter(self: &Arc<Self>, user: u32) -> Option<Place> {
+        let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_user = inside.get(&user).copied().unwrap_or_default();
+        if of_user >= AT_ONCE_OF_USER || inside.values().sum::<usize>() >= AT_ONCE {
+            return None;
+        }
+        inside.insert(user, of_user + 1);
+        Some(Place {
+            gate: Arc::clone(self),
+            user,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut inside = self.gate.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = inside.get_mut(&self.user) {
+            *count -= 1;
+        }
+        inside.retain(|_, count| *count != 0);
+    }
+}
+
+/// Takes requests until the listener is shut down.
+pub(super) fn run(shared: &Arc<Shared>, listener: &Listener) {
+    let gate = Arc::new(Gate::default());
+    loop {
+        let connection = match listener.accept() {
+            Ok(connection) => connection,
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+            Err(_) => {
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        let Ok(peer) = connection.peer().and_then(|peer| {
+            connection.set_timeout(REQUEST)?;
+            Ok(peer)
+        }) else {
+            continue;
+        };
+        let Some(place) = gate.enter(peer.user) else {
+            let _ = refuse(&connection, "the collector has too many requests to answer");
+            continue;
+        };
+        let shared = Arc::clone(shared);
+        let answer = move || {
+            let _place = place;
+            if let Err(error) = take(&shared, connection, peer) {
+                tracing::warn!("a request of user {} was not answered: {error}", peer.user);
+            }
+        };
+        let thread = std::thread::Builder::new().name("recorder".to_owned());
+        if let Err(error) = thread.spawn(answer) {
+            tracing::warn!("a recorder is not answered: {error}");
+        }
+    }
+}
+
+fn refuse(connection: &Connection, why: &str) -> io::Result<()> {
+    let refused = Some(why.to_owned());
+    connection.send(
+        &Reply {
+            refused,
+            ..Reply::default()
+        },
+        None,
+    )
+}
+
+fn take(shared: &Shared, connection: Connection, peer: Peer) -> io::Result<()> {
+    const NOT_MINDED: Refusal = "the process is minded by no recorder of this user";
+    let (request, _) = connection.receive::<Request>()?;
+    match request {
+        Request::Mind { pid } => {
+            let connection = Arc::new(connection);
+            match shared.minded.add(pid, peer, Arc::clone(&connection)) {
+                Ok(()) => connection.send(&Reply::default(), None),
+                Err(why) => refuse(&connection, why),
+            }
+        }
+        Request::Crashed { pid } | Request::Deposit { pid, .. } if !shared.minded.is_of(pid, peer) => {
+            refuse(&connection, NOT_MINDED)
+        }
+        Request::Crashed { pid } => connection.send(&sighting(shared, pid), None),
+        Request::Deposit { pid, name, size } => {
+            match deposit(shared, &connection, peer, (pid, &name), size) {
+                Ok(id) => {
+                    tracing::info!("a recorder of user {} saved process {pid}: {id}", peer.user);
+                    let id = Some(id);
+                    connection.send(
+                        &Reply {
+                            id,
+                            ..Reply::default()
+                        },
+                        None,
+                    )
+                }
+                Err(error) => {
+                    tracing::warn!("a bundle of user {} was not taken: {error}", peer.user);
+                    refuse(&connection, &error.to_string())
+                }
+            }
+        }
+        Request::Crash(_) => refuse(&connection, "crashes are told by the kernel alone"),
+    }
+}
+
+/// What the probe saw of a process's crash.
+fn sighting(shared: &Shared, pid: u32) -> Reply {
+    // Without a probe there is nothing to wait for.
+    let patience = shared.saver.probe.as_ref().map_or(Duration::ZERO, |_| SIGHTING);
+    let sighting = shared.saver.sightings.take(Pid(pid), patience);
+    Reply {
+        crash_to_reader: sighting.as_ref().map(|it| it.read_at.saturating_sub(it.seen.at)),
+        probe: sighting.and_then(|_| shared.saver.probe.clone()),
+        ..Reply::default()
+    }
+}
+
+/// Takes a bundle into the spool; its name there. Nothing in it is believed but that it is a bundle of this process.
+fn deposit(
+    shared: &Shared,
+    connection: &Connection,
+    peer: Peer,
+    (pid, name): (u32, &str),
+    size: u64,
+) -> Result<String> {
+    /// Unpacking takes memory that the sender chooses, so it is done one at a time.
+    static UNPACKING: Mutex<()> = Mutex::new(());
+    let saver = &shared.saver;
+    let (core, free) = {
+        let config = saver.config.read().unwrap_or_else(PoisonError::into_inner);
+        (config.crash.core_limit.0, config.spool_free.0)
+    };
+    let limit = core.saturating_mul(2).saturating_add(BESIDE_THE_CORE);
+    let unable = |why: &str| Error::Unable(why.to_owned());
+    if size > limit {
+        return Err(unable("the bundle is too large"));
+    }
+    if !saver.admits(&format!("recorders of user {}", peer.user)) {
+        return Err(unable("this user's recorders have saved too many crashes"));
+    }
+    let spool = saver.spool.directory();
+    if room(spool)? < size.saturating_add(free) {
+        return Err(unable("the spool's disk is full"));
+    }
+    // It has no name: nothing is left of it whatever happens.
+    let mut file = tempfile::tempfile_in(spool).map_err(Error::file("write to", spool))?;
+    connection
+        .send(&Reply::default(), None)
+        .and_then(|()| receive(connection, &mut file, size))
+        .map_err(Error::system("receive the bundle"))?;
+    let _alone = UNPACKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let draft = saver.spool.begin(name, pid)?;
+    drop(draft.writer);
+    let packed = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let is_its = |bundle: &backtrail_bundle::Bundle| {
+        let crash = bundle.manifest().meta.crash;
+        if crash.is_some_and(|crash| crash.pid.0 == pid) {
+            Ok(())
+        } else {
+            Err(backtrail_bundle::Error::Usage(
+                "it is no bundle of a crash of this process".to_owned(),
+            ))
+        }
+    };
+    backtrail_bundle::unpack_durably(Path::new(&packed), &draft.path, limit, is_its)?;
+    saver.metrics.bundles_written.count();
+    saver.metrics.bundles_dropped.add(saver.spool.make_room()?);
+    Ok(draft.id)
+}
+
+/// How many bytes of the disk are free.
+fn room(spool: &Path) -> Result<u64> {
+    let found = statvfs(spool).map_err(Error::system("look at the spool's disk"))?;
+    Ok(found.blocks_available().saturating_mul(found.fragment_size()))
+}
+
+fn receive(connection: &Connection, file: &mut File, size: u64) -> io::Result<()> {
+    let deadline = Instant::now() + BUNDLE;
+    let mut piece = vec![0; PIECE];
+    let mut left = size;
+    while left != 0 {
+        if Instant::now() >= deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let got = connection.receive_piece(&mut piece)?;
+        left = left.checked_sub(got as u64).ok_or(io::ErrorKind::InvalidData)?;
+        file.write_all(piece.get(..got).unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_does_not_take_all_places() {
+        let gate = Arc::new(Gate::default());
+        let mut inside: Vec<Place> = (0..AT_ONCE_OF_USER).map(|_| gate.enter(7).unwrap()).collect();
+        assert!(gate.enter(7).is_none());
+        inside.push(gate.enter(8).unwrap());
+        inside.remove(0);
+        inside.push(gate.enter(7).unwrap());
+        for user in 100.. {
+            match gate.enter(user) {
+                Some(place) => inside.push(place),
+                None => break,
+            }
+        }
+        assert_eq!(inside.len(), AT_ONCE);
+        drop(inside);
+        assert!(gate.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_bundle_that_is_longer_than_it_was_said_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("socket");
+        let listener = Listener::bind_for_all(&path).unwrap();
+        let client = Connection::open(&path).unwrap();
+        let server = listener.accept().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        client.send_piece(&[1; 100]).unwrap();
+        client.send_piece(&[2; 50]).unwrap();
+        receive(&server, &mut file, 150).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 150);
+        client.send_piece(&[3; 100]).unwrap();
+        let error = receive(&server, &mut file, 99).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        drop(client);
+        assert!(receive(&server, &mut file, 1).is_err());
+    }
+}
