@@ -31,6 +31,7 @@ counters! {
     bundles_dropped: "Unsent bundles removed to make room.",
     crashes_limited: "Crashes left out because their executable had caused too many.",
     crashes_unheld: "Crashes of processes that were not kept: only what the probe saw is there.",
+    crashes_recorded: "Crashes of processes that software recorders mind, of which they save the bundles.",
     functions_seen: "Calls that a function trigger told of.",
     snapshots: "Bundles made on request.",
 }

@@ -157,19 +157,24 @@ impl Minder {
     }
 
     /// What the daemon's probe saw of a crash. To be asked once the signal was delivered, and before long.
-    fn sighting(&self, pid: u32) -> Result<Reply> {
-        self.ask(&self.connect()?, &Request::Crashed { pid })
+    fn sighting(&self, pid: u32, executable: Option<String>) -> Result<Reply> {
+        self.ask(&self.connect()?, &Request::Crashed { pid, executable })
     }
 
     /// Finishes the bundle of a minded process that is gone, which [`Self::begin`] gave this `id`: what the daemon's probe saw is
     /// added, all of it is on the disk at the end, and older bundles go where the spool's limits want it. Its name in the spool.
     ///
     /// # Errors
-    /// When it cannot be written, or the daemon does not take it; nothing is left of it then.
+    /// When it cannot be written, or the daemon does not take it or says that there are too many; nothing is left of it then.
     pub fn finish(&self, id: &str, writer: Writer, mut manifest: Manifest) -> Result<String> {
         let pid = manifest.meta.crash.map(|crash| crash.pid.0);
         let collected = manifest.meta.collected.get_or_insert_default();
-        if let Some(Ok(reply)) = pid.map(|pid| self.sighting(pid)) {
+        let executable = manifest.meta.program.clone();
+        if let Some(Ok(reply)) = pid.map(|pid| self.sighting(pid, executable)) {
+            if reply.limited {
+                let why = "its executable has caused too many bundles (`limit` of the collector's configuration): this one is counted, and not saved";
+                return Err(Error::Unable(why.to_owned()));
+            }
             collected.probe = reply.probe;
             collected.crash_to_reader = reply.crash_to_reader;
         }

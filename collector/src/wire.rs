@@ -36,6 +36,9 @@ pub enum Request {
     Crashed {
         /// The process.
         pid: u32,
+        /// What it ran; believed of root's recorders alone, for it counts against that executable's limit.
+        #[serde(default)]
+        executable: Option<String>,
     },
     /// From a recorder that may not write to the spool: the packed bundle of a process that it minds follows, in packets of
     /// no more than [`PIECE`] bytes, once this is granted.
@@ -61,6 +64,9 @@ pub struct Reply {
     /// To a recorder: what told of the crash.
     #[serde(default)]
     pub probe: Option<String>,
+    /// To a recorder: its executable has caused too many bundles, and shall not cause this one.
+    #[serde(default)]
+    pub limited: bool,
     /// To a recorder: the name that its bundle has in the spool.
     #[serde(default)]
     pub id: Option<String>,
@@ -297,12 +303,24 @@ mod tests {
         let client = Connection::open(&path).unwrap();
         client.send(&Request::Mind { pid: 7 }, None).unwrap();
         client
-            .send(&Request::Crashed { pid: 8 }, Some(writing.as_fd()))
+            .send(
+                &Request::Crashed {
+                    pid: 8,
+                    executable: None,
+                },
+                Some(writing.as_fd()),
+            )
             .unwrap();
         let server = listener.accept().unwrap();
         assert_eq!(server.receive::<Request>().unwrap().0, Request::Mind { pid: 7 });
         let (request, file) = server.receive::<Request>().unwrap();
-        assert_eq!(request, Request::Crashed { pid: 8 });
+        assert_eq!(
+            request,
+            Request::Crashed {
+                pid: 8,
+                executable: None,
+            }
+        );
         std::fs::File::from(file.unwrap()).write_all(b"ours").unwrap();
         writing.flush().unwrap();
         let mut got = [0; 4];

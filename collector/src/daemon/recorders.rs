@@ -120,10 +120,19 @@ fn take(shared: &Shared, connection: Connection, peer: Peer) -> io::Result<()> {
                 Err(why) => refuse(&connection, why),
             }
         }
-        Request::Crashed { pid } | Request::Deposit { pid, .. } if !shared.minded.is_of(pid, peer) => {
+        Request::Crashed { pid, .. } | Request::Deposit { pid, .. } if !shared.minded.is_of(pid, peer) => {
             refuse(&connection, NOT_MINDED)
         }
-        Request::Crashed { pid } => connection.send(&sighting(shared, pid), None),
+        Request::Crashed { pid, executable } => {
+            shared.saver.metrics.crashes_recorded.count();
+            let executable = executable.filter(|_| peer.user == 0);
+            let limited = executable.is_some_and(|executable| !shared.saver.admits(&executable));
+            let reply = Reply {
+                limited,
+                ..sighting(shared, pid)
+            };
+            connection.send(&reply, None)
+        }
         Request::Deposit { pid, name, size } => {
             match deposit(shared, &connection, peer, (pid, &name), size) {
                 Ok(id) => {

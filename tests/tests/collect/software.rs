@@ -265,3 +265,26 @@ fn a_process_that_runs_already_is_minded_too() {
     assert_eq!(listed[0]["pid"], pid.as_raw());
     assert!(listed[0]["history_bytes"].as_u64().unwrap() > 0, "{listed:?}");
 }
+
+#[test]
+fn what_recorders_save_counts_against_the_limit() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::started("[limit]\nburst = 2\nper_second = 0\n");
+    let saved: Vec<bool> = (0..4)
+        .map(|_| {
+            let ran = run(service(&collector, &["--"]).arg(example("crash_null"))).exited(128 + 11);
+            assert!(
+                ran.stderr.contains("SIGSEGV ended process") || ran.stderr.contains("too many"),
+                "{ran:?}"
+            );
+            !ran.stderr.contains("too many")
+        })
+        .collect();
+    assert_eq!(saved, [true, true, false, false], "{}", collector.log());
+    let listed = collector.list();
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    assert_eq!(collector.metric("crashes_recorded_total"), 4.0);
+    assert_eq!(collector.metric("crashes_limited_total"), 2.0);
+}
