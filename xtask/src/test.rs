@@ -45,6 +45,9 @@ pub fn run(extent: Extent) -> Result<(), Failure> {
         tests.args(["--", "--include-ignored"]);
     }
     shell::run(&mut tests)?;
-    vm::run(&[], &[], Some(backtrail))?;
+    vm::run(&[], &[], Some(backtrail.clone()))?;
+    if extent == Extent::All {
+        vm::run(&[vm::SYSTEM], &[], Some(backtrail))?;
+    }
     guard::run(false)
 }

@@ -11,6 +11,7 @@ mod machine;
 mod recordings;
 mod report;
 mod stand_in;
+mod systemd;
 
 use crate::{Failure, packages, shell};
 use kernel::Kernel;
@@ -20,6 +21,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+pub use systemd::NAME as SYSTEM;
 
 /// The kernels to boot, by the beginning of their versions.
 const SERIES: &[&str] = &["6.1", "6.12"];
@@ -29,19 +31,41 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// `cargo xtask test-vm [SERIES…]`: in these kernels, or in all; only tests whose names begin as one of `only`, or all.
 /// `backtrail` is the program to try, which is built where none is given.
 pub fn run(series: &[&str], only: &[&str], backtrail: Option<PathBuf>) -> Result<(), Failure> {
-    if let Some(unknown) = series.iter().find(|name| !SERIES.contains(name)) {
+    let known = |name: &&&str| SERIES.contains(name) || **name == systemd::NAME;
+    if let Some(unknown) = series.iter().find(|name| !known(name)) {
         return Err(format!(
-            "no kernel '{unknown}' to test in; there are {}",
-            SERIES.join(" and ")
+            "no kernel '{unknown}' to test in; there are {}, and {} for a whole system",
+            SERIES.join(" and "),
+            systemd::NAME
         ));
     }
+    // It takes longer than all else here, so it is run when it is named.
+    let system = series.contains(&systemd::NAME);
+    let kernels: Vec<&str> = match series {
+        [] => SERIES.to_vec(),
+        named => named
+            .iter()
+            .copied()
+            .filter(|name| *name != systemd::NAME)
+            .collect(),
+    };
     packages::ensure(&[packages::BUILD, packages::VM])?;
     let folder = folder()?;
+    let backtrail = product(backtrail)?;
+    let mut failed = Vec::new();
+    if system {
+        failed.extend(systemd::run(&folder, &backtrail, only)?);
+    }
+    if kernels.is_empty() {
+        return if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(failed.join("\n"))
+        };
+    }
     let programs = build(backtrail)?;
     let recordings = recordings::make(&folder, &programs.backtrail)?;
-
-    let mut failed = Vec::new();
-    for name in if series.is_empty() { SERIES } else { series } {
+    for name in kernels {
         let begin = Instant::now();
         let kernel = kernel::prepare(name, &folder)?;
         let attempt = || -> Result<(Report, Vec<String>), Failure> {
@@ -92,10 +116,16 @@ struct Programs {
 /// The collector's tests to run inside, by the names of their files.
 const SUITES: &[&str] = &["probe"];
 
-fn build(backtrail: Option<PathBuf>) -> Result<Programs, Failure> {
-    if backtrail.is_none() {
-        shell::run(shell::cargo().args(["build", "--quiet"]))?;
+/// The program to try.
+fn product(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    if let Some(given) = given {
+        return Ok(given);
     }
+    shell::run(shell::cargo().args(["build", "--quiet"]))?;
+    Ok(shell::target().join("debug/backtrail"))
+}
+
+fn build(backtrail: PathBuf) -> Result<Programs, Failure> {
     shell::run(shell::cargo().args(["build", "--quiet", "--package", "backtrail-vm-init"]))?;
     let built = shell::target().join("debug");
     let suites = SUITES
@@ -105,7 +135,7 @@ fn build(backtrail: Option<PathBuf>) -> Result<Programs, Failure> {
     Ok(Programs {
         suites,
         init: built.join("vm-init"),
-        backtrail: backtrail.unwrap_or_else(|| built.join("backtrail")),
+        backtrail,
     })
 }
 
