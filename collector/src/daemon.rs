@@ -127,8 +127,7 @@ impl Daemon {
             _ => None,
         };
         let (guard, saved) = hold(&sysctl, &runtime, &config).unzip();
-        let owned = [config.spool.as_path(), runtime.path()];
-        privilege::drop_to(config.user.as_deref(), &owned)?;
+        privilege::drop_to(config.user.as_deref(), &config.spool, runtime.path())?;
         let shared = Arc::new(Shared {
             saver: Saver {
                 spool,

@@ -31,7 +31,8 @@ pub fn run(program: &Path, arguments: &[String]) -> Result<()> {
         )
     })?;
     let runtime = Runtime::new(program.parent().unwrap_or(Path::new("/run/backtrail")));
-    let saved = Saved::read(&runtime.saved_pattern());
+    // It was put back since the kernel started us, if only the second is there.
+    let saved = Saved::read(&runtime.saved_pattern()).or_else(|| Saved::read(&runtime.past_pattern()));
     let taken = match &saved {
         Some(saved) if saved.daemon != crash.pid => {
             let limit = Duration::from_millis(saved.hold_limit) + GRACE;

@@ -156,9 +156,10 @@ impl Sysctl {
         if ours {
             self.set(&saved.previous, saved.previous_limit)?;
         }
-        match fs::remove_file(&path) {
+        // A handler that the kernel has just started still has to know where its core goes.
+        match fs::rename(&path, runtime.past_pattern()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::file("remove", &path)(error))
+                Err(Error::file("move", &path)(error))
             }
             _ => Ok(ours),
         }
@@ -287,6 +288,10 @@ mod tests {
             .unwrap();
         assert_eq!(third.previous, "core");
         assert!(!place.runtime.saved_pattern().exists());
+        assert!(
+            Saved::read(&place.runtime.past_pattern()).is_some(),
+            "for handlers"
+        );
     }
 
     #[test]

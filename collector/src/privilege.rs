@@ -4,6 +4,8 @@ use crate::error::{Error, Result};
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::{Gid, Uid, User, setgroups, setresgid, setresuid};
 use std::collections::HashSet;
+use std::io;
+use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
 
 /// What each is for.
@@ -29,12 +31,12 @@ pub const NEEDED: [(Capability, &str); 7] = [
     (Capability::CAP_IPC_LOCK, "keep what that thread uses in memory"),
 ];
 
-/// Keeps what is needed, for all threads that are started from now on, and becomes `user` where one is named, to
-/// whom `owned` is given. Call it before there are threads.
+/// Keeps what is needed, for all threads that are started from now on, and becomes `user` where one is named. To whom it then
+/// is, `spool` is given with all that is in it, and `runtime`. Call it before there are threads.
 ///
 /// # Errors
 /// When there is no such user, or the kernel refuses.
-pub fn drop_to(user: Option<&str>, owned: &[&Path]) -> Result<()> {
+pub fn drop_to(user: Option<&str>, spool: &Path, runtime: &Path) -> Result<()> {
     let had = caps::read(None, CapSet::Permitted).map_err(refused)?;
     let kept: CapsHashSet = NEEDED
         .iter()
@@ -54,11 +56,19 @@ pub fn drop_to(user: Option<&str>, owned: &[&Path]) -> Result<()> {
         }
         None => None,
     };
-    if let Some((uid, gid)) = switched {
-        for path in owned {
-            std::os::unix::fs::chown(path, Some(uid.as_raw()), Some(gid.as_raw()))
-                .map_err(Error::file("give away", path))?;
-        }
+    // Root, too: without CAP_DAC_OVERRIDE it can no more write to what it was another user's at the last start than that one
+    // to root's.
+    // Its group stays then, for it may be that of those who open crashes.
+    let (uid, gid) = match switched {
+        Some((uid, gid)) => (uid, Some(gid)),
+        None => (Uid::effective(), None),
+    };
+    let owner = |path: &Path| std::fs::symlink_metadata(path).map(|found| found.uid());
+    if owner(spool).is_ok_and(|owner| owner != uid.as_raw()) {
+        give_all(spool, uid, gid).map_err(Error::file("give away", spool))?;
+    }
+    if owner(runtime).is_ok_and(|owner| owner != uid.as_raw()) {
+        give(runtime, uid, gid).map_err(Error::file("give away", runtime))?;
     }
     // Before the user changes, which takes the right to do so.
     for capability in caps::all() {
@@ -74,6 +84,20 @@ pub fn drop_to(user: Option<&str>, owned: &[&Path]) -> Result<()> {
     caps::set(None, CapSet::Effective, &kept).map_err(refused)?;
     caps::set(None, CapSet::Inheritable, &none).map_err(refused)?;
     nix::sys::prctl::set_no_new_privs().map_err(Error::system("give up new privileges"))
+}
+
+fn give(path: &Path, uid: Uid, gid: Option<Gid>) -> io::Result<()> {
+    lchown(path, Some(uid.as_raw()), gid.map(Gid::as_raw))
+}
+
+/// What is in it first: a walk that was broken off is begun anew at the next start.
+fn give_all(path: &Path, uid: Uid, gid: Option<Gid>) -> io::Result<()> {
+    if std::fs::symlink_metadata(path)?.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            give_all(&entry?.path(), uid, gid)?;
+        }
+    }
+    give(path, uid, gid)
 }
 
 fn become_user(uid: Uid, gid: Gid) -> Result<()> {

@@ -64,6 +64,12 @@ impl Runtime {
         self.0.join("core_pattern.json")
     }
 
+    /// The same, once it was put back.
+    #[must_use]
+    pub fn past_pattern(&self) -> PathBuf {
+        self.0.join("core_pattern.past.json")
+    }
+
     /// The program that the kernel starts at a crash.
     #[must_use]
     pub fn handler(&self) -> PathBuf {

@@ -28,7 +28,8 @@ const USAGE: &str = "\
 cargo xtask demo [--program c|rust]   build Backtrail, record a crash, and walk back to its cause
 cargo xtask test                      install what the tests need, and run every check and test
 cargo xtask test-all                  the same with the long fuzzing, the whole program matrix, and real programs
-cargo xtask test-vm [SERIES…]         what needs other kernels, in virtual machines: of Debian's 6.1 and 6.12, or of these alone
+cargo xtask test-vm [SERIES…]         what needs other kernels, in virtual machines: of Debian's 6.1 and 6.12, or of these alone;
+                                      `systemd`: the units that `backtrail install` writes, under systemd (test-all has it)
                                       [--only TEST]: the tests whose names begin so; [--power-losses N]: of the power, N times
 cargo xtask readers                   install what the tests open exports and drive the adapter with, and print how cargo test finds it
 cargo xtask package-extension         check, test and package the extension for VS Code: target/backtrail.vsix

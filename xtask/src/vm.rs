@@ -13,6 +13,7 @@ mod power;
 mod recordings;
 mod report;
 mod stand_in;
+mod systemd;
 
 use crate::{Failure, packages, shell};
 use kernel::Kernel;
@@ -40,6 +41,8 @@ const MANY_LOSSES: usize = 12;
 pub struct Options<'a> {
     /// Kernels, by the beginning of their versions.
     pub series: Vec<&'a str>,
+    /// A whole system under systemd too, which takes longer than all else here.
+    pub system: bool,
     /// Only tests whose names begin so.
     pub only: Option<&'a str>,
     /// How often the power goes.
@@ -51,12 +54,13 @@ impl<'a> Options<'a> {
     pub fn all(long: bool) -> Self {
         Self {
             series: SERIES.to_vec(),
+            system: long,
             only: None,
             losses: if long { MANY_LOSSES } else { LOSSES },
         }
     }
 
-    /// `[SERIES…] [--only TEST] [--power-losses N]`.
+    /// `[SERIES…|systemd] [--only TEST] [--power-losses N]`.
     pub fn parse(words: &[&'a str]) -> Result<Self, Failure> {
         let mut options = Self::all(false);
         let mut series = Vec::new();
@@ -73,16 +77,18 @@ impl<'a> Options<'a> {
                     let count = words.next().and_then(|count| count.parse().ok());
                     options.losses = count.ok_or("--power-losses is followed by a number")?;
                 }
+                systemd::NAME => options.system = true,
                 name if SERIES.contains(&name) => series.push(name),
                 unknown => {
                     return Err(format!(
-                        "no kernel '{unknown}' to test in; there are {}",
-                        SERIES.join(" and ")
+                        "no kernel '{unknown}' to test in; there are {}, and {} for a whole system",
+                        SERIES.join(" and "),
+                        systemd::NAME
                     ));
                 }
             }
         }
-        if !series.is_empty() {
+        if options.system || !series.is_empty() {
             options.series = series;
         }
         Ok(options)
@@ -99,17 +105,33 @@ impl<'a> Options<'a> {
 pub fn run(options: &Options<'_>, backtrail: Option<PathBuf>) -> Result<(), Failure> {
     packages::ensure(&[packages::BUILD, packages::VM])?;
     let folder = folder()?;
-    let programs = build(backtrail)?;
-    let recordings = recordings::make(&folder, &programs.backtrail)?;
+    let backtrail = product(backtrail)?;
+    let mut failed = Vec::new();
+    if options.system {
+        failed.extend(systemd::run(&folder, &backtrail, options.only.as_slice())?);
+    }
+    if !options.series.is_empty() {
+        failed.extend(in_kernels(options, &folder, backtrail)?);
+    }
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(failed.join("\n"))
+    }
+}
 
+/// The tests in each kernel; what failed.
+fn in_kernels(options: &Options<'_>, folder: &Path, backtrail: PathBuf) -> Result<Vec<String>, Failure> {
+    let programs = build(backtrail)?;
+    let recordings = recordings::make(folder, &programs.backtrail)?;
     let mut failed = Vec::new();
     for name in &options.series {
         let begin = Instant::now();
-        let kernel = kernel::prepare(name, &folder)?;
+        let kernel = kernel::prepare(name, folder)?;
         let world = World {
-            archive: archive(&kernel, &folder, &programs, &recordings, options.only)?,
+            archive: archive(&kernel, folder, &programs, &recordings, options.only)?,
             kernel: &kernel,
-            folder: &folder,
+            folder,
             programs: &programs,
             recordings: &recordings,
         };
@@ -128,11 +150,7 @@ pub fn run(options: &Options<'_>, backtrail: Option<PathBuf>) -> Result<(), Fail
                 .map(|failure| format!("Linux {release}: {failure}")),
         );
     }
-    if failed.is_empty() {
-        Ok(())
-    } else {
-        Err(failed.join("\n"))
-    }
+    Ok(failed)
 }
 
 /// A kernel, and what it is booted with.
@@ -194,10 +212,16 @@ struct Programs {
 /// The collector's tests to run inside, by the names of their files.
 const SUITES: &[&str] = &["probe"];
 
-fn build(backtrail: Option<PathBuf>) -> Result<Programs, Failure> {
-    if backtrail.is_none() {
-        shell::run(shell::cargo().args(["build", "--quiet"]))?;
+/// The program to try.
+fn product(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    if let Some(given) = given {
+        return Ok(given);
     }
+    shell::run(shell::cargo().args(["build", "--quiet"]))?;
+    Ok(shell::target().join("debug/backtrail"))
+}
+
+fn build(backtrail: PathBuf) -> Result<Programs, Failure> {
     shell::run(shell::cargo().args(["build", "--quiet", "--package", "backtrail-vm-init"]))?;
     let built = shell::target().join("debug");
     let suites = SUITES
@@ -207,7 +231,7 @@ fn build(backtrail: Option<PathBuf>) -> Result<Programs, Failure> {
     Ok(Programs {
         suites,
         init: built.join("vm-init"),
-        backtrail: backtrail.unwrap_or_else(|| built.join("backtrail")),
+        backtrail,
     })
 }
 

@@ -4,7 +4,7 @@ use crate::args::Install;
 use crate::exit::Failure;
 use crate::output::Output;
 use backtrail_collector::config::{Config, DEFAULT_FILE};
-use backtrail_collector::unit::{self, DropIn};
+use backtrail_collector::unit::{self, DropIn, Machine};
 use serde::Serialize;
 use std::fs::Permissions;
 use std::io::{self, ErrorKind, Write};
@@ -70,8 +70,7 @@ fn plan(args: &Install) -> Result<(Vec<File>, Option<DropIn>), Failure> {
         // It is the user's own, whatever it says.
         example.state = State::Kept;
     }
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let text = unit::collector(&binary, Path::new(DEFAULT_FILE), &config, processors)?;
+    let text = unit::collector(&binary, Path::new(DEFAULT_FILE), &config, machine())?;
     let units = root.join(UNITS);
     let mut files = vec![
         example,
@@ -92,6 +91,16 @@ fn plan(args: &Install) -> Result<(Vec<File>, Option<DropIn>), Failure> {
             file.path.display()
         ))),
         _ => Ok((files, drop_in)),
+    }
+}
+
+/// The machine that we are on.
+fn machine() -> Machine {
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    Machine {
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        intel_pt: Path::new("/sys/bus/event_source/devices/intel_pt").exists(),
+        restricted: paranoid.trim().parse().is_ok_and(|level: i32| level > 2),
     }
 }
 

@@ -83,8 +83,16 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
+        let deadline = Instant::now() + STOP_TIMEOUT;
         for tid in &self.threads {
-            let _ = ptrace::detach(Pid::from_raw(*tid), None);
+            let tid = Pid::from_raw(*tid);
+            // Killed meanwhile, it is there until its tracer has waited for it: its parent would wait as long as we live.
+            while ptrace::detach(tid, None).is_err() && Instant::now() < deadline {
+                match waitpid(tid, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)) {
+                    Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(_) => break,
+                    _ => std::thread::sleep(Duration::from_micros(200)),
+                }
+            }
         }
     }
 }
@@ -153,7 +161,34 @@ fn to_registers(from: &libc::user_regs_struct) -> Registers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use nix::sys::signal::{Signal, kill};
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_that_is_killed_meanwhile_is_its_parent_s_again() {
+        let mut parent = Command::new("sh")
+            .args(["-c", "sleep 60 & echo $!; wait"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(parent.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        let pid: RawTid = line.trim().parse().unwrap();
+        let stopped = Stopped::stop(pid).unwrap();
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+        drop(stopped);
+        // This thread lives on; were the process still traced by it, its parent would wait for ever.
+        let begin = Instant::now();
+        while parent.try_wait().unwrap().is_none() {
+            assert!(
+                begin.elapsed() < Duration::from_secs(20),
+                "it cannot be waited for"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 
     #[test]
     fn a_process_is_read_and_goes_on() {

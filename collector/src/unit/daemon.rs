@@ -1,7 +1,7 @@
 //! The unit of the collector itself (systemd.service(5), systemd.exec(5), systemd.resource-control(5)).
 
 use super::words::{argument, listed, program};
-use crate::config::Config;
+use crate::config::{Config, Source};
 use crate::error::Result;
 use crate::privilege;
 use std::fmt::Write;
@@ -18,28 +18,50 @@ const AT_THE_START: [(&str, &str); 5] = [
     ("CAP_SETPCAP", "give up the others for good"),
     ("CAP_SETUID", "become the user that `user` names"),
     ("CAP_SETGID", "become the user that `user` names"),
-    ("CAP_CHOWN", "give that user the two directories"),
+    (
+        "CAP_CHOWN",
+        "give that user the two directories, or take them back",
+    ),
     (
         "CAP_DAC_OVERRIDE",
         "use them again at the next start, when they are that user's",
     ),
 ];
 
+/// Where `kernel.perf_event_paranoid` is above 2, which Debian's kernels have and others do not know, events are opened
+/// with this or not at all.
+const FOR_EVENTS: (&str, &str) = (
+    "CAP_SYS_ADMIN",
+    "open events where kernel.perf_event_paranoid is 3; given up then, so not on processors that come up later",
+);
+
+/// What the machine is that the unit is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// How many processors it has.
+    pub processors: usize,
+    /// Whether it has Intel PT.
+    pub intel_pt: bool,
+    /// Whether its kernel lets nobody open events who has not `CAP_SYS_ADMIN`.
+    pub restricted: bool,
+}
+
 /// Memory that the daemon may take beside the copies of traces and the sideband: itself, and the bundle being written.
 const MEMORY: u64 = 512 << 20;
 
-/// The unit that runs `binary collect --config file` on a machine of so many processors.
+/// The unit that runs `binary collect --config file` on a machine.
 ///
 /// # Errors
 /// When a path cannot be written in a unit.
-pub fn collector(binary: &Path, file: &Path, config: &Config, processors: usize) -> Result<String> {
+pub fn collector(binary: &Path, file: &Path, config: &Config, machine: Machine) -> Result<String> {
+    let processors = machine.processors;
     let command = format!("{} collect --config {}", program(binary)?, argument(file)?);
     let (runtime, made) = runtime(&config.runtime)?;
     let mut writable = listed(&config.spool)?;
     if !made {
         write_to(&mut writable, format_args!(" {}", listed(&config.runtime)?));
     }
-    let (reasons, capabilities) = capabilities();
+    let (reasons, capabilities) = capabilities(machine.restricted && opens_events(config, machine.intel_pt));
     let copies = config.trace.ring.0.saturating_mul(processors as u64);
     let memory = MEMORY
         .saturating_add(config.trace.sideband.0)
@@ -165,10 +187,23 @@ fn runtime(directory: &Path) -> Result<(String, bool)> {
     }
 }
 
+/// Whether the daemon opens events of its own when it starts: the probe needs none.
+fn opens_events(config: &Config, intel_pt: bool) -> bool {
+    let traces = match config.trace.source {
+        Source::Auto => intel_pt,
+        Source::Hardware => true,
+        Source::None => false,
+    };
+    traces || !config.function.is_empty()
+}
+
 /// A comment for each, and all of them.
-fn capabilities() -> (String, String) {
+fn capabilities(events: bool) -> (String, String) {
     let needed = privilege::NEEDED.map(|(capability, why)| (capability.to_string(), why));
-    let first = AT_THE_START.map(|(name, why)| (name.to_owned(), why));
+    let first = AT_THE_START
+        .into_iter()
+        .chain(events.then_some(FOR_EVENTS))
+        .map(|(name, why)| (name.to_owned(), why));
     let (mut reasons, mut names) = (String::new(), Vec::new());
     for (name, why) in needed.into_iter().chain(first) {
         write_to(&mut reasons, format_args!("# {name}: {why}\n"));
@@ -187,12 +222,18 @@ mod tests {
     use super::*;
     use std::process::Command;
 
+    const MACHINE: Machine = Machine {
+        processors: 4,
+        intel_pt: false,
+        restricted: true,
+    };
+
     fn unit(config: &Config) -> String {
         collector(
             Path::new("/usr/bin/backtrail"),
             Path::new("/etc/backtrail/collect.toml"),
             config,
-            4,
+            MACHINE,
         )
         .unwrap()
     }
@@ -218,7 +259,7 @@ mod tests {
         ] {
             assert!(has(&unit, line), "{line}\n{unit}");
         }
-        let (_, capabilities) = capabilities();
+        let (_, capabilities) = capabilities(false);
         for (needed, _) in privilege::NEEDED {
             assert!(capabilities.contains(&needed.to_string()), "{needed}");
         }
@@ -256,13 +297,40 @@ mod tests {
         assert!(!unit.contains("RuntimeDirectory="));
     }
 
+    #[test]
+    fn the_right_to_open_events_is_there_only_where_it_is_needed() {
+        let admin = |config: &Config, machine| {
+            let (path, file) = (Path::new("/b"), Path::new("/c"));
+            let unit = collector(path, file, config, machine).unwrap();
+            unit.lines()
+                .any(|line| line.starts_with("CapabilityBoundingSet=") && line.contains("CAP_SYS_ADMIN"))
+        };
+        let config = Config::default();
+        let traced = Machine {
+            intel_pt: true,
+            ..MACHINE
+        };
+        assert!(!admin(&config, MACHINE) && admin(&config, traced));
+        let mut untraced = config.clone();
+        untraced.trace.source = Source::None;
+        assert!(!admin(&untraced, traced));
+        let text = "[[function]]\nbinary = \"/bin/x\"\nsymbol = \"y\"\n";
+        let functions: Config = toml::from_str(text).unwrap();
+        assert!(admin(&functions, MACHINE));
+        let mainline = Machine {
+            restricted: false,
+            ..traced
+        };
+        assert!(!admin(&functions, mainline));
+    }
+
     /// `systemd-analyze` (package systemd) checks it where there is one.
     #[test]
     fn systemd_takes_it() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(NAME);
         let binary = Path::new("/bin/true");
-        let text = collector(binary, Path::new("/etc/x.toml"), &Config::default(), 2).unwrap();
+        let text = collector(binary, Path::new("/etc/x.toml"), &Config::default(), MACHINE).unwrap();
         std::fs::write(&file, &text).unwrap();
         std::fs::write(
             directory.path().join(DIRECTORIES),

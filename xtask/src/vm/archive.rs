@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 const FOLDER: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
+const LINK: u32 = 0o120_000;
 
 /// An archive being written.
 pub struct Archive {
@@ -38,6 +39,18 @@ impl Archive {
     pub fn file(&mut self, path: &str, content: &[u8]) {
         self.above(path);
         self.entry(path, FILE | 0o755, (0, 0), content);
+    }
+
+    /// A file that everyone may read, and nobody runs.
+    pub fn text(&mut self, path: &str, content: &[u8]) {
+        self.above(path);
+        self.entry(path, FILE | 0o644, (0, 0), content);
+    }
+
+    /// A symbolic link.
+    pub fn link(&mut self, path: &str, target: &str) {
+        self.above(path);
+        self.entry(path, LINK | 0o777, (0, 0), target.as_bytes());
     }
 
     /// A device of characters: the first process gets its output from `dev/console`, before anything is mounted.
@@ -104,6 +117,8 @@ mod tests {
         archive.file("a/b/one", b"1");
         archive.file("a/b/two", b"22");
         archive.device("dev/console", 5, 1);
+        archive.link("lib", "a/b");
+        archive.text("note", b"333");
         let bytes = archive.finish();
         assert_eq!(
             names(&bytes),
@@ -114,6 +129,8 @@ mod tests {
                 "a/b/two",
                 "dev",
                 "dev/console",
+                "lib",
+                "note",
                 "TRAILER!!!"
             ]
         );

@@ -56,7 +56,7 @@ pub fn write(contents: &Contents, path: &Path) -> Result<(), Failure> {
 }
 
 /// Debug information is no use inside, and large.
-fn stripped(program: &Path, beside: &Path) -> Result<Vec<u8>, Failure> {
+pub(super) fn stripped(program: &Path, beside: &Path) -> Result<Vec<u8>, Failure> {
     let small = beside.with_extension("stripped");
     output_of(Command::new("strip").arg("-o").arg(&small).arg(program))?;
     let bytes = read(&small);

@@ -1,0 +1,78 @@
+//! The units that `backtrail install` writes, under the systemd of a test machine: a service of that machine runs this.
+//!
+//! `cargo xtask test-vm` boots it (docs/vm.md). Called as `vm-systemd stranger …` it is what a user who means no good would run.
+
+mod collector;
+mod recorded;
+#[path = "../../init/src/report.rs"]
+#[expect(
+    dead_code,
+    reason = "no bundle is handed out: these tests look at them inside"
+)]
+mod report;
+mod stranger;
+mod systemd;
+
+use report::Report;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, ExitCode};
+
+/// What a test finds wrong, as a sentence.
+type Outcome = Result<(), String>;
+
+/// A test: its name, and what it does. They run in their order in one machine, each on what the one before has left.
+struct Test {
+    name: &'static str,
+    run: fn() -> Outcome,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let ["stranger", what, pid] = words.as_slice() {
+        return stranger::run(what, pid);
+    }
+    if systemd::first_process() != "systemd" {
+        eprintln!("vm-systemd runs in a machine that `cargo xtask test-vm` boots");
+        return ExitCode::from(2);
+    }
+    if let Err(why) = run() {
+        println!("vm-systemd: {why}");
+    }
+    // The emulator takes a restart for the end.
+    let _ = Command::new("systemctl")
+        .args(["reboot", "--force", "--force"])
+        .status();
+    ExitCode::SUCCESS
+}
+
+fn run() -> Outcome {
+    let mut report = Report::open()?;
+    report.note(&systemd::described())?;
+    let only = fs::read_to_string("/only").unwrap_or_default();
+    let tests: Vec<&Test> = [
+        collector::FIRST,
+        recorded::TESTS,
+        stranger::TESTS,
+        collector::LAST,
+    ]
+    .into_iter()
+    .flatten()
+    .filter(|test| only.is_empty() || only.lines().any(|begin| test.name.starts_with(begin)))
+    .collect();
+    for test in &tests {
+        report.plan(test.name)?;
+    }
+    for test in &tests {
+        println!("vm-systemd: {} begins at {} s", test.name, systemd::uptime());
+        let outcome = catch_unwind(AssertUnwindSafe(test.run))
+            .unwrap_or_else(|_| Err("the test itself broke down; the console has why".into()));
+        if outcome.is_err() {
+            println!("{}", systemd::journal(&["--lines", "80"]));
+        }
+        report.result(test.name, &outcome)?;
+    }
+    report.note(&format!("{} s after power on", systemd::uptime()))?;
+    report.done()
+}
