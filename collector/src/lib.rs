@@ -21,6 +21,7 @@ pub mod limit;
 pub mod link;
 pub mod metrics;
 pub mod minder;
+mod ownership;
 pub mod pattern;
 pub mod privilege;
 pub mod probe;

@@ -7,16 +7,17 @@
 use crate::clock;
 use crate::config::{Config, Crash};
 use crate::error::{Error, Result};
+use crate::ownership::{Owner, give_all};
 use crate::runtime::Runtime;
 use crate::spool::{Draft, Spool};
 use crate::wire::{Connection, PIECE, Reply, Request};
 use backtrail_bundle::manifest::Manifest;
 use backtrail_bundle::{Overwrite, Writer};
-use nix::unistd::{AccessFlags, access};
+use nix::unistd::{AccessFlags, Gid, Uid, access};
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, lchown};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -187,7 +188,13 @@ impl Minder {
         let path = self.spool.directory().join(id);
         // The daemon may be another user, and has to remove it one day.
         if let Ok(spool) = fs::metadata(self.spool.directory()) {
-            let _ = give(&path, spool.uid(), spool.gid());
+            let owner = Owner {
+                user: Uid::from_raw(spool.uid()),
+                group: Some(Gid::from_raw(spool.gid())),
+            };
+            if owner.user != Uid::effective() {
+                let _ = give_all(&path, owner);
+            }
         }
         self.spool.make_room()?;
         Ok(id.to_owned())
@@ -241,20 +248,6 @@ fn aside(spool: &Path) -> Result<TempDir> {
                 spool.display()
             ))
         })
-}
-
-/// Makes somebody the owner of a directory and all that is in it.
-fn give(path: &Path, user: u32, group: u32) -> io::Result<()> {
-    let there = fs::symlink_metadata(path)?;
-    if (there.uid(), there.gid()) != (user, group) {
-        lchown(path, Some(user), Some(group))?;
-    }
-    if there.is_dir() {
-        for entry in fs::read_dir(path)? {
-            give(&entry?.path(), user, group)?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

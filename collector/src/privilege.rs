@@ -1,11 +1,11 @@
 //! What the daemon may do once it is set up: what it needs, and no more (capabilities(7)).
 
 use crate::error::{Error, Result};
+use crate::ownership::{Owner, give, give_all};
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::{Gid, Uid, User, setgroups, setresgid, setresuid};
 use std::collections::HashSet;
-use std::io;
-use std::os::unix::fs::{MetadataExt, lchown};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// What each is for.
@@ -59,16 +59,19 @@ pub fn drop_to(user: Option<&str>, spool: &Path, runtime: &Path) -> Result<()> {
     // Root, too: without CAP_DAC_OVERRIDE it can no more write to what it was another user's at the last start than that one
     // to root's.
     // Its group stays then, for it may be that of those who open crashes.
-    let (uid, gid) = match switched {
-        Some((uid, gid)) => (uid, Some(gid)),
-        None => (Uid::effective(), None),
+    let owner = Owner {
+        user: switched.map_or_else(Uid::effective, |(user, _)| user),
+        group: switched.map(|(_, group)| group),
     };
-    let owner = |path: &Path| std::fs::symlink_metadata(path).map(|found| found.uid());
-    if owner(spool).is_ok_and(|owner| owner != uid.as_raw()) {
-        give_all(spool, uid, gid).map_err(Error::file("give away", spool))?;
+    let is_another_s =
+        |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.uid() != owner.user.as_raw());
+    // The configuration may name a link to it.
+    let target = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if is_another_s(spool) {
+        give_all(&target(spool), owner).map_err(Error::file("give away", spool))?;
     }
-    if owner(runtime).is_ok_and(|owner| owner != uid.as_raw()) {
-        give(runtime, uid, gid).map_err(Error::file("give away", runtime))?;
+    if is_another_s(runtime) {
+        give(&target(runtime), owner).map_err(Error::file("give away", runtime))?;
     }
     // Before the user changes, which takes the right to do so.
     for capability in caps::all() {
@@ -84,20 +87,6 @@ pub fn drop_to(user: Option<&str>, spool: &Path, runtime: &Path) -> Result<()> {
     caps::set(None, CapSet::Effective, &kept).map_err(refused)?;
     caps::set(None, CapSet::Inheritable, &none).map_err(refused)?;
     nix::sys::prctl::set_no_new_privs().map_err(Error::system("give up new privileges"))
-}
-
-fn give(path: &Path, uid: Uid, gid: Option<Gid>) -> io::Result<()> {
-    lchown(path, Some(uid.as_raw()), gid.map(Gid::as_raw))
-}
-
-/// What is in it first: a walk that was broken off is begun anew at the next start.
-fn give_all(path: &Path, uid: Uid, gid: Option<Gid>) -> io::Result<()> {
-    if std::fs::symlink_metadata(path)?.is_dir() {
-        for entry in std::fs::read_dir(path)? {
-            give_all(&entry?.path(), uid, gid)?;
-        }
-    }
-    give(path, uid, gid)
 }
 
 fn become_user(uid: Uid, gid: Gid) -> Result<()> {

@@ -1,0 +1,130 @@
+//! Files that become another user's, so that he cannot slip in others meanwhile: by descriptors, through no link.
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag};
+use nix::sys::stat::Mode;
+use nix::unistd::{Gid, Uid, fchown, fchownat};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// A bundle is not nearly so deep.
+const DEPTH: usize = 16;
+
+/// Who gets something; `None`: the group stays.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    pub(crate) user: Uid,
+    pub(crate) group: Option<Gid>,
+}
+
+/// Gives a directory itself. Links on the way to it are followed, it is none.
+///
+/// # Errors
+/// When it is no directory, or the kernel refuses.
+pub(crate) fn give(directory: &Path, owner: Owner) -> io::Result<()> {
+    let directory = open(nix::fcntl::AT_FDCWD, directory)?;
+    Ok(fchown(directory, Some(owner.user), owner.group)?)
+}
+
+/// Gives a directory and all that is in it; itself last, so that a walk that was broken off can be told by its owner.
+///
+/// # Errors
+/// When it is no directory, is too deep, or the kernel refuses.
+pub(crate) fn give_all(directory: &Path, owner: Owner) -> io::Result<()> {
+    walk(open(nix::fcntl::AT_FDCWD, directory)?, owner, DEPTH)
+}
+
+fn open<P: ?Sized + nix::NixPath>(above: impl AsFd, name: &P) -> nix::Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    nix::fcntl::openat(above, name, flags, Mode::empty())
+}
+
+fn walk(directory: OwnedFd, owner: Owner, depth: usize) -> io::Result<()> {
+    let depth = depth.checked_sub(1).ok_or(Errno::ELOOP)?;
+    let mut names: Vec<CString> = Vec::new();
+    for entry in Dir::from_fd(directory.try_clone()?)?.iter() {
+        names.push(entry?.file_name().to_owned());
+    }
+    names.retain(|name| ![&b"."[..], b".."].contains(&name.to_bytes()));
+    for name in names {
+        match open(&directory, name.as_c_str()) {
+            Ok(inner) => walk(inner, owner, depth)?,
+            Err(Errno::ENOTDIR | Errno::ELOOP) => fchownat(
+                &directory,
+                name.as_c_str(),
+                Some(owner.user),
+                owner.group,
+                AtFlags::AT_SYMLINK_NOFOLLOW,
+            )?,
+            // The daemon that goes may still remove what it had not finished.
+            Err(Errno::ENOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(fchown(&directory, Some(owner.user), owner.group)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    fn user(path: &Path) -> u32 {
+        path.symlink_metadata().unwrap().uid()
+    }
+
+    #[test]
+    fn all_of_a_directory_is_given_and_nothing_that_a_link_names() {
+        if !Uid::effective().is_root() {
+            return eprintln!("left out: only root can give files away");
+        }
+        let owner = Owner {
+            user: Uid::from_raw(12345),
+            group: None,
+        };
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir_all(at("spool/bundle/modules")).unwrap();
+        fs::create_dir(at("outside")).unwrap();
+        for file in ["spool/bundle/modules/a", "spool/bundle/core", "outside/file"] {
+            fs::write(at(file), "x").unwrap();
+        }
+        symlink(at("outside"), at("spool/directory")).unwrap();
+        symlink(at("outside/file"), at("spool/file")).unwrap();
+        symlink(at("spool"), at("way")).unwrap();
+        give_all(&at("spool"), owner).unwrap();
+        for given in [
+            "spool",
+            "spool/bundle",
+            "spool/bundle/modules/a",
+            "spool/bundle/core",
+            "spool/directory",
+        ] {
+            assert_eq!(user(&at(given)), 12345, "{given}");
+        }
+        assert_eq!((user(&at("outside")), user(&at("outside/file"))), (0, 0));
+        assert!(
+            give_all(&at("way"), owner).is_err() && give(&at("way"), owner).is_err(),
+            "a link"
+        );
+        assert!(give_all(&at("outside/file"), owner).is_err(), "no directory");
+    }
+
+    #[test]
+    fn what_is_too_deep_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir_all(place.path().join("d/".repeat(DEPTH))).unwrap();
+        let owner = Owner {
+            user: Uid::effective(),
+            group: None,
+        };
+        assert_eq!(
+            give_all(place.path(), owner).unwrap_err().raw_os_error(),
+            Some(libc::ELOOP)
+        );
+    }
+}
