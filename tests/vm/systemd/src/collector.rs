@@ -390,6 +390,8 @@ fn log() -> Outcome {
     let wrong: Vec<&str> = said
         .lines()
         .filter(|line| line.contains(" ERROR ") || line.contains("NAMESPACE"))
+        // The test of functions kills the program amid its calls.
+        .filter(|line| !line.contains("a function was called in process"))
         .collect();
     if wrong.is_empty() {
         Ok(())
