@@ -28,7 +28,7 @@ const SERIES: &[&str] = &["6.1", "6.12"];
 /// What a kernel needs beside itself to have a file system on a virtual disk.
 const DISK: &[&str] = &["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
 /// A machine that runs longer hangs.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(360);
 
 /// The power goes so often, once in the midst of a bundle and else at random moments.
 const LOSSES: usize = 2;

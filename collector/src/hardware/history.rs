@@ -3,7 +3,8 @@
 
 use super::world::{Change, World};
 use backtrail_perf::ContextSwitch;
-use backtrail_pt::{Cpu, Nanos};
+use backtrail_perf::switch::Direction;
+use backtrail_pt::{Cpu, Nanos, Pid, Tid};
 use std::collections::{BTreeMap, VecDeque};
 
 /// One thing that happened.
@@ -198,18 +199,23 @@ impl History {
             other: Vec::new(),
             cut: from < self.folded,
         };
+        let mut running = Running::new(&self.running);
         for entry in self.entries.iter().take_while(|entry| entry.time <= until) {
             let before = entry.time < from;
             match &entry.what {
                 What::Switch(switch) => {
+                    let switch = running.named(entry.cpu, *switch);
                     let switches = story.switches.entry(entry.cpu).or_default();
                     if before {
                         // Only the last of them says who ran at the beginning.
                         switches.clear();
                     }
-                    switches.push(*switch);
+                    switches.push(switch);
                 }
                 What::Change(change) => {
+                    if matches!(**change, Change::Lost(_)) {
+                        running.0.remove(&entry.cpu);
+                    }
                     story.world.apply(entry.time, change, !before);
                     if !before
                         && matches!(
@@ -223,6 +229,35 @@ impl History {
             }
         }
         story
+    }
+}
+
+/// Who runs on each processor, where it is known.
+struct Running(BTreeMap<Cpu, (Pid, Tid)>);
+
+impl Running {
+    fn new(last: &BTreeMap<Cpu, ContextSwitch>) -> Self {
+        let began = last
+            .iter()
+            .filter(|(_, switch)| switch.direction == Direction::In);
+        Self(
+            began
+                .map(|(cpu, switch)| (*cpu, (switch.pid, switch.tid)))
+                .collect(),
+        )
+    }
+
+    /// The switch, with the name of the thread that it is of. A thread that has ended, and was waited for, has no number any more when
+    /// it leaves the processor for the last time: the kernel tells -1 (`perf_event_pid`). It is the one that had come.
+    fn named(&mut self, cpu: Cpu, mut switch: ContextSwitch) -> ContextSwitch {
+        if switch.direction == Direction::In {
+            self.0.insert(cpu, (switch.pid, switch.tid));
+        } else if let Some((pid, tid)) = self.0.remove(&cpu)
+            && switch.tid.0 == u32::MAX
+        {
+            (switch.pid, switch.tid) = (pid, tid);
+        }
+        switch
     }
 }
 

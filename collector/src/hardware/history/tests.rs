@@ -237,3 +237,41 @@ fn who_ran_at_the_beginning_is_known_after_it_fell_out() {
     assert!(!story.cut);
     assert!(history.story(Nanos(10), Nanos(47)).cut);
 }
+
+/// -1 leaves a processor.
+fn nobody_leaves(time: u64, cpu: u32) -> Entry {
+    let mut entry = switch(time, cpu, u32::MAX);
+    if let What::Switch(switch) = &mut entry.what {
+        switch.direction = Direction::Out { preempted: false };
+    }
+    entry
+}
+
+#[test]
+fn a_thread_that_is_gone_when_it_leaves_is_the_one_that_came() {
+    let told = |entries: Vec<Entry>, limit: usize| -> Vec<u32> {
+        let mut history = History::new(limit, World::default());
+        history.add(entries);
+        let story = history.story(Nanos(0), Nanos(100));
+        story.switches[&Cpu(1)]
+            .iter()
+            .map(|switch| switch.tid.0)
+            .collect()
+    };
+    let entries = vec![switch(10, 1, 94), switch(11, 0, 7), nobody_leaves(20, 1)];
+    assert_eq!(told(entries.clone(), 1 << 20), [94, 94]);
+    // That it came is folded into the state already.
+    assert_eq!(told(entries, 2 * size_of::<Entry>()), [94, 94]);
+    let lost = |cpu| Entry {
+        cpu: Cpu(cpu),
+        ..change(15, Change::Lost(3))
+    };
+    let with = |lost: Entry| vec![switch(10, 1, 94), lost, nobody_leaves(20, 1)];
+    assert_eq!(
+        told(with(lost(1)), 1 << 20),
+        [94, u32::MAX],
+        "another may have come"
+    );
+    assert_eq!(told(with(lost(0)), 1 << 20), [94, 94]);
+    assert_eq!(told(vec![nobody_leaves(20, 1)], 1 << 20), [u32::MAX]);
+}

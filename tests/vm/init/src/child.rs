@@ -1,6 +1,9 @@
 //! Programs that tests run: their process is known before they begin.
 
+#![allow(unsafe_code)]
+
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::Pid;
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -69,6 +72,19 @@ pub fn later(processor: &str, program: &str, arguments: &[&str]) -> ExitCode {
         .exec();
     eprintln!("cannot run {program}: {error}");
     ExitCode::FAILURE
+}
+
+/// Does something while the kernel itself does away with children that end, as they end.
+pub fn unwaited<T>(act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let set = |handler| {
+        // SAFETY: neither handler is a function of ours.
+        unsafe { signal(Signal::SIGCHLD, handler) }
+            .map_err(|error| format!("cannot say what becomes of children: {error}"))
+    };
+    let before = set(SigHandler::SigIgn)?;
+    let result = act();
+    set(before)?;
+    result
 }
 
 /// Waits until it has ended, and gives the signal that killed it.

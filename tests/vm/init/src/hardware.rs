@@ -1,6 +1,6 @@
 //! The collector's hardware source against the stand-in: what comes out is decoded where it was recorded.
 
-use crate::child::Waiting;
+use crate::child::{self, Waiting};
 use crate::feed::{Cut, Feed, recording};
 use crate::raw;
 use crate::{Outcome, Report, Test};
@@ -47,6 +47,10 @@ pub const TESTS: &[Test] = &[
     Test {
         name: "hardware/unplugged",
         run: unplugged,
+    },
+    Test {
+        name: "hardware/gone",
+        run: gone,
     },
     Test {
         name: "hardware/recalibrated",
@@ -246,6 +250,26 @@ fn unplugged(report: &mut Report) -> Outcome {
     let frozen = freeze(&mut hardware);
     let name = "hardware/unplugged-and-back";
     hand_out(report, name, &hardware, &frozen, again, "crash", false)
+}
+
+/// A process for which nobody waits has no number any more when it leaves its processor for the last time: it is still its history.
+fn gone(report: &mut Report) -> Outcome {
+    let mut hardware = start()?;
+    let mut feed = Feed::open()?;
+    let waiting = Waiting::start("/recordings/crash", 0)?;
+    let pid = waiting.pid();
+    feed.give(pid, &recording("crash", Cut::Continuous)?)?;
+    let ended = child::unwaited(|| {
+        // The child is no child any more, and is not to be waited for.
+        drop(waiting.begin()?);
+        let process = Path::new("/proc").join(pid.to_string());
+        Ok(until(&mut hardware, |_| !process.exists()))
+    })?;
+    if !ended {
+        return Err("the program does not end".into());
+    }
+    let frozen = freeze(&mut hardware);
+    hand_out(report, "hardware/gone", &hardware, &frozen, pid, "crash", false)
 }
 
 /// The kernel finds its clock a little wrong, and measures by another one from then on: what ran before is still told right,

@@ -115,12 +115,15 @@ impl Daemon {
         Ok(rows(&list).to_vec())
     }
 
-    /// Waits until the crash of a process is in the spool.
-    pub fn crash_of(&mut self, pid: u32) -> Result<Value, String> {
-        self.until(&format!("has not saved process {pid}"), |daemon| {
-            let mut list = daemon.list()?;
-            let row = list.iter().position(|row| row["pid"] == pid);
-            Ok(row.map(|row| list.swap_remove(row)))
+    /// Waits until the crash of a process is saved, and gives its line of the list.
+    pub fn crash_of(&self, pid: u32) -> Result<Value, String> {
+        let id = self.saved(pid)?;
+        let row = self.list()?.into_iter().find(|row| row["id"] == id);
+        row.filter(|row| row["pid"] == pid).ok_or_else(|| {
+            format!(
+                "process {pid} is saved as {id}, and not listed: {}",
+                self.logged()
+            )
         })
     }
 
