@@ -15,6 +15,10 @@ pub struct Switch {
     pub out: bool,
 }
 
+/// What the kernel calls a thread that leaves a processor for the last time and has no number any more: −1 (`perf_event_pid` in
+/// `kernel/events/core.c`). It is the one that came.
+const GONE: Tid = Tid(u32::MAX);
+
 /// A stretch of time in which one thread had a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execution {
@@ -34,7 +38,7 @@ pub struct Execution {
 
 /// The continuous executions that the switches of a processor tell, in order of time.
 ///
-/// The rules are LLDB's, so that the numbers compare: two switches in without one out between mean
+/// The rules are LLDB's, so that the numbers compare, but for threads that are gone: two switches in without one out between mean
 /// that the out is missing, and so on. A switch that goes back in time is not believed.
 #[must_use]
 pub fn executions(switches: &[Switch]) -> Vec<Execution> {
@@ -50,7 +54,7 @@ pub fn executions(switches: &[Switch]) -> Vec<Execution> {
             (Some(last), false) if !last.out => found.push(begun(last, Tsc(switch.at.0 - 1))),
             (Some(_), false) => {}
             (Some(last), true) if last.out => found.push(ended(switch, Tsc(last.at.0 + 1))),
-            (Some(last), true) if (last.pid, last.tid) == (switch.pid, switch.tid) => {
+            (Some(last), true) if (last.pid, last.tid) == (switch.pid, switch.tid) || switch.tid == GONE => {
                 found.push(Execution {
                     end_known: true,
                     ..begun(last, switch.at)
@@ -140,6 +144,20 @@ mod tests {
         assert_eq!(
             found(&crossed),
             [(1, 10, true, 19, false), (2, 11, false, 20, true)]
+        );
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_ends_as_itself() {
+        let switches = [
+            switch(10, 1, false),
+            switch(20, u32::MAX, true),
+            switch(21, 2, false),
+            switch(30, 2, true),
+        ];
+        assert_eq!(
+            found(&switches),
+            [(1, 10, true, 20, true), (2, 21, true, 30, true)]
         );
     }
 

@@ -89,11 +89,11 @@ impl Sideband {
                 if let Some(cpu) = record.id.cpu {
                     self.switches.entry(cpu).or_default().push(switch);
                 }
-                // Thread 0 is the idle task, of no process.
+                // Thread 0 is the idle task, of no process; one that is gone has the number -1.
                 if let Some(process) = self
                     .processes
                     .get_mut(&switch.pid)
-                    .filter(|_| switch.tid != Tid(0))
+                    .filter(|_| ![Tid(0), Tid(u32::MAX)].contains(&switch.tid))
                 {
                     process.threads.entry(switch.tid).or_default();
                 }
