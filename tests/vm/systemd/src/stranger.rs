@@ -122,7 +122,10 @@ fn ask(what: &str, pid: u32) -> std::io::Result<Reply> {
     };
     let request = match what {
         "mind" => Request::Mind { pid },
-        "crashed" => Request::Crashed { pid },
+        "crashed" => Request::Crashed {
+            pid,
+            executable: None,
+        },
         "deposit" => Request::Deposit {
             pid,
             name: "../../etc/passwd".into(),
