@@ -10,38 +10,43 @@ use super::code::CodeCache;
 use super::raw::Raw;
 use super::returns::{Call, Returns};
 use recording::Recording;
-use table::Table;
+use table::{Slot, Table};
 
-/// A way that was gone before.
-#[repr(align(64))]
+/// A way that was gone before. What is asked of it each time lies together: a pair of them is in two cache lines, or in one.
 #[derive(Clone, Copy, Debug)]
-struct Chunk {
-    start: Start,
+struct Chunk<const WINDOW: usize> {
+    start: Start<WINDOW>,
     way: Way,
-    /// The last IP before and after it; `ip_matters`: packets were told against the one before.
-    ip_before: u64,
-    ip_after: u64,
-    ip_matters: bool,
-    /// Where its bytes are in the trace, and how many are those of its packets.
-    offset: usize,
+    /// The number of what it does beside; [`Chunk::NO_EFFECT`].
+    effect: u32,
+    /// How many bytes of the window are those of its packets.
     len: u8,
     /// How many calls more than at the beginning were open at most.
     deepest: u8,
-    /// The calls that it returns from, the innermost first, and those that it leaves open, innermost last.
-    first_call: u32,
-    returned: u8,
-    opened: u8,
 }
 
 /// Where a chunk begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Start {
+struct Start<const WINDOW: usize> {
+    /// The bytes that are next.
+    window: [u8; WINDOW],
     /// The block that is next.
     block: u32,
     /// How often the code had changed.
     epoch: u32,
-    /// The bytes that are next, or what is made of them where they are more than these.
-    bytes: u64,
+}
+
+/// What a chunk does to the last IP and to the calls to return from.
+#[derive(Clone, Copy, Debug)]
+struct Effect {
+    /// The last IP before and after it; `ip_matters`: packets were told against the one before.
+    ip_before: u64,
+    ip_after: u64,
+    ip_matters: bool,
+    /// The calls that it returns from, the innermost first, and those that it leaves open, innermost last.
+    first_call: u32,
+    returned: u8,
+    opened: u8,
 }
 
 /// What a chunk makes of its beginning.
@@ -53,19 +58,27 @@ pub(super) struct Way {
     pub next: u32,
 }
 
-/// Chunks found by the next 32 bytes, and by the next 8 where there is none.
+/// Chunks found by the next 32 bytes, where there is none by the next 8, and then by the next 4.
 pub(super) struct Chunks {
     long: Level<32>,
-    short: Level<8>,
-    /// Calls that chunks return from and leave open.
-    calls: Vec<Call>,
+    middle: Level<8>,
+    short: Level<4>,
+    effects: Effects,
     /// How often the code has changed.
     epoch: u32,
 }
 
+/// The effects of chunks, by number.
+#[derive(Default)]
+struct Effects {
+    all: Vec<Effect>,
+    /// Calls that chunks return from and leave open.
+    calls: Vec<Call>,
+}
+
 /// The chunks that are found by so many bytes.
 struct Level<const WINDOW: usize> {
-    table: Table,
+    table: Table<WINDOW>,
     recording: Recording,
 }
 
@@ -77,11 +90,15 @@ impl Chunks {
                 table: Table::new(bytes / 256, 2, 4),
                 recording: Recording::default(),
             },
+            middle: Level {
+                table: Table::new(bytes / 64, 2, 1),
+                recording: Recording::default(),
+            },
             short: Level {
                 table: Table::new(bytes / 64, 2, 1),
                 recording: Recording::default(),
             },
-            calls: Vec::new(),
+            effects: Effects::default(),
             epoch: 0,
         }
     }
@@ -89,6 +106,9 @@ impl Chunks {
     /// Forgets all: code has changed.
     pub fn clear(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
+        self.long.table.begin_anew();
+        self.middle.table.begin_anew();
+        self.short.table.begin_anew();
         self.abandon();
     }
 
@@ -98,26 +118,37 @@ impl Chunks {
     pub fn take(&mut self, block: u32, raw: &mut Raw<'_>, returns: &mut Returns) -> Option<Way> {
         let Self {
             long,
+            middle,
             short,
-            calls,
+            effects,
             epoch,
         } = self;
-        if let Some(slot) = long.find(block, *epoch, raw, returns, calls) {
+        if let Some(slot) = long.find(block, *epoch, raw, returns, effects) {
+            middle.recording.abandon();
             short.recording.abandon();
             let chunk = long.table.get(slot)?;
-            chunk.apply(raw, returns, calls);
+            chunk.apply(raw, returns, effects);
             return Some(chunk.way);
         }
-        let slot = short.find(block, *epoch, raw, returns, calls)?;
+        if let Some(slot) = middle.find(block, *epoch, raw, returns, effects) {
+            short.recording.abandon();
+            let chunk = middle.table.get(slot)?;
+            long.recording.chunk(chunk, effects);
+            chunk.apply(raw, returns, effects);
+            return Some(chunk.way);
+        }
+        let slot = short.find(block, *epoch, raw, returns, effects)?;
         let chunk = short.table.get(slot)?;
-        long.recording.chunk(chunk, calls);
-        chunk.apply(raw, returns, calls);
+        long.recording.chunk(chunk, effects);
+        middle.recording.chunk(chunk, effects);
+        chunk.apply(raw, returns, effects);
         Some(chunk.way)
     }
 
     /// What is gone is not to become a chunk.
     pub fn abandon(&mut self) {
         self.long.recording.abandon();
+        self.middle.recording.abandon();
         self.short.recording.abandon();
     }
 
@@ -125,6 +156,7 @@ impl Chunks {
     #[inline]
     pub fn step(&mut self, run: u32, opened: impl Iterator<Item = Call> + Clone, deepest: u8) {
         self.long.recording.step(run, opened.clone(), deepest);
+        self.middle.recording.step(run, opened.clone(), deepest);
         self.short.recording.step(run, opened, deepest);
     }
 
@@ -132,6 +164,7 @@ impl Chunks {
     #[inline]
     pub fn returned_from(&mut self, call: Call) {
         self.long.recording.returned_from(call);
+        self.middle.recording.returned_from(call);
         self.short.recording.returned_from(call);
     }
 
@@ -139,6 +172,7 @@ impl Chunks {
     #[inline]
     pub fn target(&mut self) {
         self.long.recording.target();
+        self.middle.recording.target();
         self.short.recording.target();
     }
 
@@ -146,12 +180,20 @@ impl Chunks {
     /// packet would go beyond the bytes that a chunk is found by, it is made.
     #[inline]
     pub fn boundary(&mut self, raw: &Raw<'_>, next: u32, code: &mut CodeCache) {
-        self.long.boundary(raw, next, code, &mut self.calls);
-        self.short.boundary(raw, next, code, &mut self.calls);
+        self.long.boundary(raw, next, code, &mut self.effects);
+        self.middle.boundary(raw, next, code, &mut self.effects);
+        self.short.boundary(raw, next, code, &mut self.effects);
     }
 }
 
 impl<const WINDOW: usize> Level<WINDOW> {
+    /// Bytes of a shorter chunk, which may be next.
+    const NEXT: usize = match WINDOW {
+        0..=4 => 0,
+        5..=8 => 4,
+        _ => 8,
+    };
+
     /// The slot of the chunk that begins here, when the last IP and the calls are those of before.
     #[inline]
     fn find(
@@ -160,39 +202,37 @@ impl<const WINDOW: usize> Level<WINDOW> {
         epoch: u32,
         raw: &Raw<'_>,
         returns: &Returns,
-        calls: &[Call],
-    ) -> Option<usize> {
+        effects: &Effects,
+    ) -> Option<Slot> {
         if self.recording.is_on() || !self.table.is_wanted() {
             return None;
         }
-        let window = raw.window::<WINDOW>()?;
         let start = Start {
+            window: *raw.window::<WINDOW>()?,
             block,
             epoch,
-            bytes: mixed(window),
         };
-        let fits = |chunk: &Chunk| {
-            (WINDOW <= 8 || raw.window_at::<WINDOW>(chunk.offset) == Some(window))
-                && (!chunk.ip_matters || chunk.ip_before == raw.ip())
-                && returns.fits(chunk.returned(calls), chunk.deepest)
+        let hash = start.hash();
+        let fits = |chunk: &Chunk<WINDOW>| {
+            effects
+                .of(chunk)
+                .is_none_or(|effect| effect.fits(chunk.deepest, raw, returns, effects))
         };
-        let found = self.table.find(start, fits);
+        let found = self.table.find(&start, hash, fits);
         // A packet of another kind is not to be passed over.
-        if found.is_none() && raw.next_len() <= WINDOW && self.table.meet(start) {
-            self.recording.begin(start, raw);
+        if found.is_none() && raw.next_len() <= WINDOW && self.table.meet(hash, raw.offset) {
+            self.recording.begin(block, epoch, raw);
         }
         found
     }
 
     #[inline]
-    fn boundary(&mut self, raw: &Raw<'_>, next: u32, code: &mut CodeCache, calls: &mut Vec<Call>) {
-        // A chunk of eight bytes may be next.
-        let room = if WINDOW > 8 { 8 } else { 0 };
+    fn boundary(&mut self, raw: &Raw<'_>, next: u32, code: &mut CodeCache, effects: &mut Effects) {
         let len = self.recording.len(raw);
-        if !self.recording.is_on() || len + raw.next_len().max(room) <= WINDOW {
+        if !self.recording.is_on() || len + raw.next_len().max(Self::NEXT) <= WINDOW {
             return;
         }
-        let chunk = self.recording.end(raw, next, code, calls);
+        let chunk = self.recording.end(raw, next, code, effects);
         // Behind padding, a packet may have ended beyond.
         if let Some(chunk) = chunk.filter(|_| len <= WINDOW) {
             self.table.insert(chunk);
@@ -200,37 +240,84 @@ impl<const WINDOW: usize> Level<WINDOW> {
     }
 }
 
-impl Chunk {
+impl<const WINDOW: usize> Start<WINDOW> {
+    /// A number that is seldom the same for others.
     #[inline]
-    fn returned<'a>(&self, calls: &'a [Call]) -> &'a [Call] {
-        let first = self.first_call as usize;
-        calls
-            .get(first..first + usize::from(self.returned))
-            .unwrap_or(&[])
-    }
-
-    #[inline]
-    fn opened<'a>(&self, calls: &'a [Call]) -> &'a [Call] {
-        let first = self.first_call as usize + usize::from(self.returned);
-        calls.get(first..first + usize::from(self.opened)).unwrap_or(&[])
-    }
-
-    #[inline]
-    fn apply(&self, raw: &mut Raw<'_>, returns: &mut Returns, calls: &[Call]) {
-        raw.skip(self.len, self.ip_matters.then_some(self.ip_after));
-        returns.make_room(self.deepest);
-        returns.replace(usize::from(self.returned), self.opened(calls));
+    fn hash(&self) -> u64 {
+        const SECRETS: [u64; 4] = [
+            0x9e37_79b9_7f4a_7c15,
+            0xbf58_476d_1ce4_e5b9,
+            0x94d0_49bb_1331_11eb,
+            0xd6e8_feb8_6659_fd93,
+        ];
+        let place = u64::from(self.block) << 32 | u64::from(self.epoch);
+        // Windows are of whole words, or of half of one.
+        let (words, half) = self.window.as_chunks();
+        let half = half
+            .first_chunk()
+            .map(|&half| u64::from(u32::from_le_bytes(half)));
+        let words = words.iter().map(|&word| u64::from_le_bytes(word)).chain(half);
+        // Each word is multiplied apart: none waits for another.
+        let products = words
+            .zip(SECRETS)
+            .map(|(word, secret)| folded(word ^ secret, place.wrapping_add(secret) | 1));
+        let mixed = products.fold(0u64, |mixed, product| mixed.rotate_left(17) ^ product);
+        folded(mixed, SECRETS[0])
     }
 }
 
-/// The bytes, when they are eight, or a number that is seldom the same for others.
+/// Both halves of a product, one over the other.
 #[inline]
-fn mixed<const WINDOW: usize>(window: &[u8; WINDOW]) -> u64 {
-    let (words, _) = window.as_chunks();
-    words
-        .iter()
-        .map(|&word| u64::from_le_bytes(word))
-        .fold(0, |mixed: u64, word| {
-            mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ word
-        })
+fn folded(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    product as u64 ^ (product >> 64) as u64
+}
+
+impl<const WINDOW: usize> Chunk<WINDOW> {
+    /// It needs no last IP, and does nothing to calls.
+    const NO_EFFECT: u32 = u32::MAX;
+
+    #[inline]
+    fn apply(&self, raw: &mut Raw<'_>, returns: &mut Returns, effects: &Effects) {
+        returns.make_room(self.deepest);
+        let Some(effect) = effects.of(self) else {
+            return raw.skip(self.len, None);
+        };
+        raw.skip(self.len, effect.ip_matters.then_some(effect.ip_after));
+        returns.replace(usize::from(effect.returned), effects.opened(effect));
+    }
+}
+
+impl Effect {
+    /// The last IP and the calls are those of before.
+    #[inline]
+    fn fits(&self, deepest: u8, raw: &Raw<'_>, returns: &Returns, effects: &Effects) -> bool {
+        (!self.ip_matters || self.ip_before == raw.ip()) && returns.fits(effects.returned(self), deepest)
+    }
+
+    /// There is nothing to it.
+    fn is_none(&self) -> bool {
+        !self.ip_matters && self.returned == 0 && self.opened == 0
+    }
+}
+
+impl Effects {
+    #[inline]
+    fn of<const WINDOW: usize>(&self, chunk: &Chunk<WINDOW>) -> Option<&Effect> {
+        self.all.get(chunk.effect as usize)
+    }
+
+    #[inline]
+    fn returned(&self, effect: &Effect) -> &[Call] {
+        let first = effect.first_call as usize;
+        let calls = self.calls.get(first..first + usize::from(effect.returned));
+        calls.unwrap_or(&[])
+    }
+
+    #[inline]
+    fn opened(&self, effect: &Effect) -> &[Call] {
+        let first = effect.first_call as usize + usize::from(effect.returned);
+        let calls = self.calls.get(first..first + usize::from(effect.opened));
+        calls.unwrap_or(&[])
+    }
 }

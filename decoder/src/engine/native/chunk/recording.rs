@@ -1,6 +1,6 @@
 //! A chunk in the making.
 
-use super::{Chunk, Start, Way};
+use super::{Chunk, Effect, Effects, Start, Way};
 use crate::engine::native::code::CodeCache;
 use crate::engine::native::raw::Raw;
 use crate::engine::native::returns::Call;
@@ -18,7 +18,8 @@ pub(super) struct Recording {
 }
 
 struct Begun {
-    start: Start,
+    block: u32,
+    epoch: u32,
     offset: usize,
     ip: u64,
 }
@@ -32,9 +33,11 @@ impl Recording {
         self.begun.is_some()
     }
 
-    pub fn begin(&mut self, start: Start, raw: &Raw<'_>) {
+    /// Begins before the block `block`, in the code as it is after `epoch` changes.
+    pub fn begin(&mut self, block: u32, epoch: u32, raw: &Raw<'_>) {
         self.begun = Some(Begun {
-            start,
+            block,
+            epoch,
             offset: raw.offset,
             ip: raw.ip(),
         });
@@ -79,17 +82,18 @@ impl Recording {
 
     /// A chunk was gone.
     #[inline]
-    pub fn chunk(&mut self, chunk: &Chunk, calls: &[Call]) {
+    pub fn chunk<const WINDOW: usize>(&mut self, chunk: &Chunk<WINDOW>, effects: &Effects) {
         if !self.is_on() {
             return;
         }
         self.runs.push(chunk.way.run);
-        self.ip_matters |= chunk.ip_matters;
         self.deepen(chunk.deepest);
-        for &call in chunk.returned(calls) {
+        let Some(effect) = effects.of(chunk) else { return };
+        self.ip_matters |= effect.ip_matters;
+        for &call in effects.returned(effect) {
             self.returned_from(call);
         }
-        self.opened.extend(chunk.opened(calls));
+        self.opened.extend(effects.opened(effect));
     }
 
     /// Bytes of packets read since its beginning.
@@ -100,13 +104,13 @@ impl Recording {
     }
 
     /// Ends before the block `next`; `None`: it is not worth one.
-    pub fn end(
+    pub fn end<const WINDOW: usize>(
         &mut self,
         raw: &Raw<'_>,
         next: u32,
         code: &mut CodeCache,
-        calls: &mut Vec<Call>,
-    ) -> Option<Chunk> {
+        effects: &mut Effects,
+    ) -> Option<Chunk<WINDOW>> {
         let begun = self.begun.take()?;
         if self.runs.len() < 2 {
             return None;
@@ -119,24 +123,39 @@ impl Recording {
         if self.parts.len() > Self::MAX_PARTS {
             return None;
         }
-        let chunk = Chunk {
-            start: begun.start,
+        Some(Chunk {
+            start: Start {
+                window: *raw.window_at(begun.offset)?,
+                block: begun.block,
+                epoch: begun.epoch,
+            },
             way: Way {
                 run: code.run_of(&self.parts)?,
                 next,
             },
-            ip_before: begun.ip,
-            ip_after: raw.ip(),
-            ip_matters: self.ip_matters,
-            offset: begun.offset,
+            effect: self.effect(begun.ip, raw.ip(), effects)?,
             len: u8::try_from(raw.offset - begun.offset).ok()?,
             deepest: u8::try_from(self.deepest).ok()?,
-            first_call: u32::try_from(calls.len()).ok()?,
+        })
+    }
+
+    /// The number of what was done beside, between one last IP and another.
+    fn effect(&self, ip_before: u64, ip_after: u64, effects: &mut Effects) -> Option<u32> {
+        let effect = Effect {
+            ip_before,
+            ip_after,
+            ip_matters: self.ip_matters,
+            first_call: u32::try_from(effects.calls.len()).ok()?,
             returned: u8::try_from(self.returned.len()).ok()?,
             opened: u8::try_from(self.opened.len()).ok()?,
         };
-        calls.extend_from_slice(&self.returned);
-        calls.extend_from_slice(&self.opened);
-        Some(chunk)
+        if effect.is_none() {
+            return Some(Chunk::<0>::NO_EFFECT);
+        }
+        let number = u32::try_from(effects.all.len()).ok()?;
+        effects.calls.extend_from_slice(&self.returned);
+        effects.calls.extend_from_slice(&self.opened);
+        effects.all.push(effect);
+        Some(number)
     }
 }

@@ -2,16 +2,17 @@
 
 use super::{Chunk, Start, Way};
 
-pub(super) struct Table {
-    /// Pairs, of a power of two: a chunk is in one of two slots.
-    slots: Vec<Chunk>,
-    pairs: usize,
+pub(super) struct Table<const WINDOW: usize> {
+    /// A chunk is in one of the two slots of a pair; a power of two, or none yet.
+    pairs: Vec<Pair<WINDOW>>,
+    most: usize,
     /// Of starts that were met: what says so, and in the low three bits how often.
     met: Vec<u16>,
     /// A chunk is made the time that its start is met for this time.
     enough: u16,
-    /// How many chunks were made.
+    /// How many chunks were made since the code is what it is, and in all.
     made: usize,
+    all: usize,
     /// Chunks found, each worth so many of those not found, less these, of late.
     luck: i32,
     worth: i32,
@@ -19,44 +20,54 @@ pub(super) struct Table {
     idle: u32,
 }
 
-const NO_CHUNK: Chunk = Chunk {
-    start: Start {
-        block: u32::MAX,
-        epoch: 0,
-        bytes: 0,
-    },
-    way: Way { run: 0, next: 0 },
-    ip_before: 0,
-    ip_after: 0,
-    ip_matters: false,
-    offset: 0,
-    len: 0,
-    deepest: 0,
-    first_call: 0,
-    returned: 0,
-    opened: 0,
-};
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Pair<const WINDOW: usize>([Chunk<WINDOW>; 2]);
 
-impl Table {
+impl<const WINDOW: usize> Chunk<WINDOW> {
+    const NONE: Self = Self {
+        start: Start {
+            window: [0; WINDOW],
+            block: u32::MAX,
+            epoch: 0,
+        },
+        way: Way { run: 0, next: 0 },
+        effect: Self::NO_EFFECT,
+        len: 0,
+        deepest: 0,
+    };
+}
+
+impl<const WINDOW: usize> Table<WINDOW> {
     /// Pairs of slots at most, a power of two.
     const MAX_PAIRS: usize = 1 << 16;
-    /// Chunks made at most: bounds memory where hardly any comes again.
-    const MAX: usize = 1 << 18;
+    /// Chunks made at most, and one more for so many bytes of the trace. What each costs here, in the history and in the
+    /// forest is worth it for the few that come all the time, and not for the many that come now and then.
+    const MAX: usize = 1 << 14;
+    const BYTES_FOR_ONE: usize = 1 << 14;
+    /// The same where code changes often: bounds memory.
+    const MAX_IN_ALL: usize = 1 << 18;
     /// So much bad luck is enough, and then for so long none is looked for.
     const BAD_LUCK: i32 = -(1 << 14);
     const IDLE: u32 = 1 << 20;
 
     pub fn new(pairs: usize, enough: u16, worth: i32) -> Self {
         Self {
-            slots: Vec::new(),
-            pairs: pairs.clamp(1, Self::MAX_PAIRS).next_power_of_two(),
+            pairs: Vec::new(),
+            most: pairs.clamp(1, Self::MAX_PAIRS).next_power_of_two(),
             met: Vec::new(),
             enough,
             made: 0,
+            all: 0,
             luck: 0,
             worth,
             idle: 0,
         }
+    }
+
+    /// The code has changed: what was made is of no use any more.
+    pub fn begin_anew(&mut self) {
+        self.made = 0;
     }
 
     /// A chunk may be looked for.
@@ -72,48 +83,53 @@ impl Table {
         true
     }
 
-    /// The slot of the chunk that begins so, when it fits.
+    /// The slot of the chunk that begins so, which has this hash, when it fits.
     #[inline]
-    pub fn find(&mut self, start: Start, fits: impl Fn(&Chunk) -> bool) -> Option<usize> {
-        let hash = hash(start);
-        let first = self.pair(hash);
+    pub fn find(
+        &mut self,
+        start: &Start<WINDOW>,
+        hash: u64,
+        fits: impl Fn(&Chunk<WINDOW>) -> bool,
+    ) -> Option<Slot> {
+        let at = self.pair_at(hash);
         // The list of what was met is small: where little comes again, it spares the way to the slots.
         let made = self.met.get(self.met_at(hash));
         let made = made.is_some_and(|&met| met & !TIMES == tag(hash) && met & TIMES >= self.enough);
-        let pair = self.slots.get(first..first + 2).filter(|_| made).unwrap_or(&[]);
-        let found = pair.iter().position(|chunk| chunk.start == start);
-        let found = found.filter(|&at| pair.get(at).is_some_and(&fits));
+        let pair = self.pairs.get(at).filter(|_| made);
+        let found = pair.and_then(|Pair(pair)| {
+            let within = pair.iter().position(|chunk| chunk.start == *start)?;
+            fits(pair.get(within)?).then_some(Slot { pair: at, within })
+        });
         self.luck = match found {
             Some(_) => (self.luck + self.worth).min(0),
             None => self.luck - 1,
         };
-        Some(first + found?)
+        found
     }
 
     #[inline]
-    pub fn get(&self, slot: usize) -> Option<&Chunk> {
-        self.slots.get(slot)
+    pub fn get(&self, slot: Slot) -> Option<&Chunk<WINDOW>> {
+        self.pairs.get(slot.pair)?.0.get(slot.within)
     }
 
-    /// The first slot of a pair.
     #[inline]
-    fn pair(&self, hash: u64) -> usize {
-        (hash as usize & (self.pairs - 1)) * 2
+    fn pair_at(&self, hash: u64) -> usize {
+        hash as usize & (self.most - 1)
     }
 
     #[inline]
     fn met_at(&self, hash: u64) -> usize {
-        hash as usize >> 8 & (self.pairs - 1)
+        hash as usize >> 8 & (self.most - 1)
     }
 
-    /// No chunk was found here. Says whether one is to be made: when it was met often enough.
+    /// No chunk was found of this hash, at an offset of the trace. Says whether one is to be made: when it was met often
+    /// enough.
     #[inline]
-    pub fn meet(&mut self, start: Start) -> bool {
-        if self.slots.is_empty() {
-            self.slots.resize(self.pairs * 2, NO_CHUNK);
-            self.met.resize(self.pairs, 0);
+    pub fn meet(&mut self, hash: u64, offset: usize) -> bool {
+        if self.pairs.is_empty() {
+            self.pairs.resize(self.most, Pair([Chunk::NONE; 2]));
+            self.met.resize(self.most, 0);
         }
-        let hash = hash(start);
         let (at, tag) = (self.met_at(hash), tag(hash));
         let Some(met) = self.met.get_mut(at) else {
             return false;
@@ -124,17 +140,26 @@ impl Table {
             1
         };
         *met = tag | times.min(TIMES);
-        times >= self.enough && self.made < Self::MAX
+        let room = self.made < Self::MAX + offset / Self::BYTES_FOR_ONE && self.all < Self::MAX_IN_ALL;
+        room && times >= self.enough
     }
 
-    pub fn insert(&mut self, chunk: Chunk) -> Option<()> {
+    pub fn insert(&mut self, chunk: Chunk<WINDOW>) -> Option<()> {
         self.made += 1;
+        self.all += 1;
         // The newer of the two stays the longer.
-        let pair = self.pair(hash(chunk.start));
-        let [first, second] = self.slots.get_mut(pair..pair + 2)?.first_chunk_mut()?;
+        let at = self.pair_at(chunk.start.hash());
+        let Pair([first, second]) = self.pairs.get_mut(at)?;
         *second = std::mem::replace(first, chunk);
         Some(())
     }
+}
+
+/// Where a chunk is.
+#[derive(Clone, Copy)]
+pub(super) struct Slot {
+    pair: usize,
+    within: usize,
 }
 
 /// The bits of what was met that say how often.
@@ -144,12 +169,4 @@ const TIMES: u16 = 7;
 #[inline]
 fn tag(hash: u64) -> u16 {
     (hash >> 48) as u16 & !TIMES
-}
-
-#[inline]
-fn hash(start: Start) -> u64 {
-    let place = u64::from(start.block) << 32 | u64::from(start.epoch);
-    let mixed = start.bytes ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed ^ mixed >> 32
 }
