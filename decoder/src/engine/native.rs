@@ -27,7 +27,7 @@ use errata::Errata;
 use flow::Flow;
 pub(crate) use flow::{Ended, Segment};
 pub(crate) use pauses::Pauses;
-use scout::Scout;
+pub(crate) use scout::{Known, Scout};
 
 /// The engine.
 pub struct Native;
@@ -87,17 +87,11 @@ impl Native {
         errata_of(config).map_or_else(|_| Pauses::default(), |errata| Pauses::of(trace, errata, config))
     }
 
-    /// The segments of a trace, of so many bytes at least, which can be decoded one before the other;
+    /// What cuts a trace into segments, of so many bytes at least, which can be decoded one before the other;
     /// `None`: it cannot be decoded at all.
-    pub(crate) fn segments<'a>(
-        &self,
-        trace: &'a [u8],
-        config: &Config,
-        least: usize,
-    ) -> Option<impl FnMut() -> Option<Segment> + Send + use<'a>> {
+    pub(crate) fn scout<'a>(&self, trace: &'a [u8], config: &Config, least: usize) -> Option<Scout<'a>> {
         let errata = errata_of(config).ok()?;
-        let mut scout = Scout::new(trace, errata, config, least);
-        Some(move || scout.next())
+        Some(Scout::new(trace, errata, config, least)).filter(Scout::may_begin)
     }
 
     /// Decodes segments of a trace, one after the other, and remembers the code meanwhile. The code must not

@@ -4,7 +4,7 @@ use super::desk::{Desk, Done, Failed, Task};
 use super::join::Joiner;
 use super::plant::Planter;
 use super::tape::{Recorder, Tape};
-use crate::engine::native::{Native, Segment};
+use crate::engine::native::Native;
 use crate::meter::Meter;
 use crate::trace::Tail;
 use crate::{Canceled, Config, Memory};
@@ -34,9 +34,9 @@ impl Crew<'_> {
         jobs: NonZeroUsize,
         least: usize,
     ) -> Result<(Joiner, Option<Planter<'f>>), Failed> {
-        let segments = self.native.segments(self.trace.bytes, self.config, least);
-        let segments = segments.ok_or(Failed::Apart)?;
-        let desk = Desk::new(segments, joiner, planter, jobs.get() * SEGMENTS);
+        let scout = self.native.scout(self.trace.bytes, self.config, least);
+        let scout = scout.ok_or(Failed::Apart)?;
+        let desk = Desk::new(scout, joiner, planter, jobs.get() * SEGMENTS);
         thread::scope(|scope| {
             for engine in 1..jobs.get() {
                 let desk = &desk;
@@ -48,7 +48,7 @@ impl Crew<'_> {
     }
 
     /// What one of the threads does.
-    fn work<F: FnMut() -> Option<Segment>>(&self, engine: usize, desk: &Desk<'_, F>) {
+    fn work(&self, engine: usize, desk: &Desk<'_, '_>) {
         let _alarm = Alarm(desk);
         let tape = RefCell::new(Tape::default());
         let halted = || desk.is_halted() || self.meter.watch().is_canceled();
@@ -59,7 +59,7 @@ impl Crew<'_> {
         let Some(mut decoder) = decoder else {
             return desk.fail(Failed::Apart);
         };
-        while let Some(task) = desk.next() {
+        while let Some(task) = desk.next(engine == 0) {
             match task {
                 Task::Plant(mut planter, growth) => match planter.plant(growth, self.meter.watch()) {
                     Ok(()) => desk.put_back(planter),
@@ -73,18 +73,25 @@ impl Crew<'_> {
                         Err(failed) => return desk.fail(failed),
                     }
                 }
-                Task::Decode(number, segment, empty) => {
+                Task::Decode(part, empty) => {
+                    let Some(segment) = desk.scout().segment(&part.known, part.from, part.to) else {
+                        return desk.fail(Failed::Apart);
+                    };
+                    desk.learn(segment.known());
                     tape.replace(empty);
                     let Ok(ended) = decoder(&segment) else {
                         return desk.fail(Failed::Canceled);
                     };
+                    if let Some(known) = ended.known() {
+                        desk.learn(known);
+                    }
                     let done = Done {
                         engine,
                         tape: tape.take(),
                         ended,
                         to: segment.to,
                     };
-                    desk.deliver(number, done);
+                    desk.deliver(part.number, done);
                 }
             }
         }
@@ -96,9 +103,9 @@ impl Crew<'_> {
 }
 
 /// Lets the other threads end when one panics, so that the panic is seen.
-struct Alarm<'a, 'j, F: FnMut() -> Option<Segment>>(&'a Desk<'j, F>);
+struct Alarm<'a, 'j, 't>(&'a Desk<'j, 't>);
 
-impl<F: FnMut() -> Option<Segment>> Drop for Alarm<'_, '_, F> {
+impl Drop for Alarm<'_, '_, '_> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.fail(Failed::Canceled);

@@ -3,7 +3,7 @@
 use super::join::Joiner;
 use super::plant::{Growth, Planter};
 use super::tape::Tape;
-use crate::engine::native::{Ended, Segment};
+use crate::engine::native::{Ended, Known, Scout};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,13 +33,24 @@ pub(super) enum Task<'a> {
     Plant(Box<Planter<'a>>, Growth),
     /// Adds to the history what was decoded.
     Join(Box<Joiner>, Box<Done>),
-    /// Decodes the segment of this number onto a tape.
-    Decode(usize, Box<Segment>, Tape),
+    /// Decodes a segment onto a tape.
+    Decode(Part, Tape),
+}
+
+/// Where a segment lies.
+pub(super) struct Part {
+    /// Its number.
+    pub number: usize,
+    pub from: usize,
+    pub to: Option<usize>,
+    /// What is known of the time where it begins, or before.
+    pub known: Known,
 }
 
 /// Where the work stands, for all threads.
-pub(super) struct Desk<'a, F> {
-    state: Mutex<State<'a, F>>,
+pub(super) struct Desk<'a, 't> {
+    scout: Scout<'t>,
+    state: Mutex<State<'a>>,
     /// Rings when there may be something to do.
     bell: Condvar,
     halted: AtomicBool,
@@ -47,9 +58,11 @@ pub(super) struct Desk<'a, F> {
     most: usize,
 }
 
-struct State<'a, F> {
-    /// Gives the segments out; `None`: all are.
-    segments: Option<F>,
+struct State<'a> {
+    /// Where the next segment begins that is given out; `None`: all are.
+    next: Option<usize>,
+    /// What is known of the time there or before, and behind, by where that is.
+    known: BTreeMap<usize, Known>,
     given: usize,
     joined: usize,
     ready: BTreeMap<usize, Box<Done>>,
@@ -72,11 +85,13 @@ enum Plot<'a> {
     Taken,
 }
 
-impl<'a, F: FnMut() -> Option<Segment>> Desk<'a, F> {
-    pub fn new(segments: F, joiner: Joiner, planter: Option<Planter<'a>>, most: usize) -> Self {
+impl<'a, 't> Desk<'a, 't> {
+    pub fn new(scout: Scout<'t>, joiner: Joiner, planter: Option<Planter<'a>>, most: usize) -> Self {
         Self {
+            scout,
             state: Mutex::new(State {
-                segments: Some(segments),
+                next: Some(0),
+                known: BTreeMap::from([(0, Known::NOTHING)]),
                 given: 0,
                 joined: 0,
                 ready: BTreeMap::new(),
@@ -92,25 +107,42 @@ impl<'a, F: FnMut() -> Option<Segment>> Desk<'a, F> {
         }
     }
 
-    /// What to do next, once there is something; `None`: nothing any more.
-    pub fn next(&self) -> Option<Task<'a>> {
+    /// What cuts the trace.
+    pub fn scout(&self) -> &Scout<'t> {
+        &self.scout
+    }
+
+    /// What one of the threads does next, once there is something; `None`: nothing any more.
+    ///
+    /// One thread decodes before it does anything else, for it knows the code and the time best; the others are there for
+    /// the rest first.
+    pub fn next(&self, decodes: bool) -> Option<Task<'a>> {
         let mut state = self.state();
         loop {
             if state.failed.is_some() {
                 return None;
             }
-            let task = state
-                .take_growth()
-                .or_else(|| state.take_join())
-                .or_else(|| state.take_segment(self.most));
+            let task = match decodes {
+                true => (state.take_segment(self))
+                    .or_else(|| state.take_join())
+                    .or_else(|| state.take_growth()),
+                false => (state.take_growth())
+                    .or_else(|| state.take_join())
+                    .or_else(|| state.take_segment(self)),
+            };
             if task.is_some() {
                 return task;
             }
-            if state.segments.is_none() && state.joined == state.given && state.growths.is_empty() {
+            if state.next.is_none() && state.joined == state.given && state.growths.is_empty() {
                 return None;
             }
             state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// The time is known somewhere.
+    pub fn learn(&self, known: Known) {
+        self.state().known.insert(known.at(), known);
     }
 
     /// A segment is decoded.
@@ -160,12 +192,12 @@ impl<'a, F: FnMut() -> Option<Segment>> Desk<'a, F> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<'a, F>> {
+    fn state(&self) -> MutexGuard<'_, State<'a>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<'a, F: FnMut() -> Option<Segment>> State<'a, F> {
+impl<'a> State<'a> {
     fn take_growth(&mut self) -> Option<Task<'a>> {
         if self.growths.is_empty() {
             return None;
@@ -190,17 +222,23 @@ impl<'a, F: FnMut() -> Option<Segment>> State<'a, F> {
         }
     }
 
-    fn take_segment(&mut self, most: usize) -> Option<Task<'a>> {
+    fn take_segment(&mut self, desk: &Desk<'_, '_>) -> Option<Task<'a>> {
         // Those that the forest has not got yet take memory too.
-        if self.given - self.joined + self.growths.len() >= most {
+        if self.given - self.joined + self.growths.len() >= desk.most {
             return None;
         }
-        let Some(segment) = self.segments.as_mut()?() else {
-            self.segments = None;
-            return None;
-        };
+        let from = self.next?;
+        self.next = desk.scout.end_of(from);
+        let (&at, known) = self.known.range(..=from).next_back()?;
+        let known = known.clone();
+        self.known = self.known.split_off(&at);
         self.given += 1;
-        let tape = self.tapes.pop().unwrap_or_default();
-        Some(Task::Decode(self.given - 1, Box::new(segment), tape))
+        let part = Part {
+            number: self.given - 1,
+            from,
+            to: self.next,
+            known,
+        };
+        Some(Task::Decode(part, self.tapes.pop().unwrap_or_default()))
     }
 }

@@ -1,97 +1,136 @@
-//! Looks ahead for the PSBs at which a trace can be cut, and the time there.
+//! Looks ahead for the PSBs at which a trace can be cut, and for the time there.
 //!
 //! It reads packets and follows no flow, which is many times faster than decoding. What it finds is a guess:
 //! whether the flow passes a PSB with the same time shows when it is decoded.
 
 use super::errata::Errata;
 use super::flow::Segment;
-use super::packets::Packets;
+use super::packets::{Packets, find_psb};
 use super::time::Time;
 use crate::Config;
 use backtrail_pt::packet::{IpPayload, Packet};
 
-/// Gives out the segments of a trace in order.
-pub(super) struct Scout<'a> {
-    packets: Packets<'a>,
+/// Cuts a trace.
+pub(crate) struct Scout<'a> {
+    trace: &'a [u8],
     errata: Errata,
-    time: Time,
-    /// Where the next segment begins.
-    next: Option<(usize, Option<Time>)>,
+    /// The time where nothing is known of it.
+    unknown: Time,
     /// Bytes of a segment at least.
     least: usize,
 }
 
-/// A PSB+ that is being read.
-struct Header {
-    psb: usize,
-    /// Before it.
-    time: Time,
-    /// It tells where the flow is.
-    place: bool,
+/// What is known of the time before a PSB, or where the trace begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    at: usize,
+    /// `None`: nothing.
+    time: Option<Time>,
+}
+
+impl Known {
+    /// Where a trace begins.
+    pub const NOTHING: Self = Self { at: 0, time: None };
+
+    pub(super) fn new(at: usize, time: Option<Time>) -> Self {
+        Self { at, time }
+    }
+
+    /// Where that is in the trace.
+    pub fn at(&self) -> usize {
+        self.at
+    }
 }
 
 impl<'a> Scout<'a> {
-    pub fn new(trace: &'a [u8], errata: Errata, config: &Config, least: usize) -> Self {
-        let mut packets = Packets::new(trace, errata);
-        let begins = packets.sync_forward().is_ok();
+    pub(super) fn new(trace: &'a [u8], errata: Errata, config: &Config, least: usize) -> Self {
         Self {
-            packets,
+            trace,
             errata,
-            time: Time::new(config.timing, errata.skl168),
-            next: begins.then_some((0, None)),
+            unknown: Time::new(config.timing, errata.skl168),
             least,
         }
     }
 
-    /// The next segment; `None`: that was all.
-    pub fn next(&mut self) -> Option<Segment> {
-        let (from, time) = self.next.take()?;
-        self.next = self.cut(from.saturating_add(self.least));
-        let to = self.next.as_ref().map(|&(psb, _)| psb);
+    /// There is a PSB to begin at.
+    pub fn may_begin(&self) -> bool {
+        find_psb(self.trace, 0).is_some()
+    }
+
+    /// Where a segment that begins at `from` ends: at the first PSB, of those far enough behind it, where the flow can be
+    /// taken up; `None`: where the trace ends.
+    pub fn end_of(&self, from: usize) -> Option<usize> {
+        let mut from = from.saturating_add(self.least.max(1));
+        loop {
+            let psb = find_psb(self.trace, from)?;
+            if self.tells_place(psb) {
+                return Some(psb);
+            }
+            from = psb + 1;
+        }
+    }
+
+    /// The segment between two PSBs, when the time is known at the first or before it; `None`: a packet on the way cannot
+    /// be read.
+    pub fn segment(&self, known: &Known, from: usize, to: Option<usize>) -> Option<Segment> {
+        let time = match known.at == from {
+            true => known.time.clone(),
+            false => Some(self.time_at(known, from)?),
+        };
         Some(Segment { from, time, to })
     }
 
-    /// The first PSB from `least` on where the flow can be taken up, and the time before it. Where a packet
-    /// cannot be read, there is none any more.
-    fn cut(&mut self, least: usize) -> Option<(usize, Option<Time>)> {
-        let mut header: Option<Header> = None;
+    /// The PSB+ tells where the flow is.
+    fn tells_place(&self, psb: usize) -> bool {
+        let mut packets = self.packets(psb);
+        let mut place = false;
         loop {
-            self.packets.skip_branches();
-            let packet = self.packets.next().ok()?;
-            if self.time.take(&packet, header.is_some()).ok()? {
+            match packets.next() {
+                Ok(Packet::Fup(payload)) => place = payload != IpPayload::Suppressed,
+                // What it tells is wrong where tracing begins behind it: erratum BDM70.
+                Ok(Packet::PsbEnd) => {
+                    let mut begins = || matches!(packets.next(), Ok(Packet::TipPge(_)));
+                    return place && !(self.errata.bdm70 && begins());
+                }
+                Ok(Packet::Ovf) | Err(_) => return false,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// The time before the PSB at `to`, by all packets since it was known.
+    fn time_at(&self, known: &Known, to: usize) -> Option<Time> {
+        let mut time = known.time.as_ref().unwrap_or(&self.unknown).clone();
+        let mut packets = self.packets(find_psb(self.trace, known.at)?);
+        let mut header = false;
+        loop {
+            packets.skip_branches();
+            let packet = packets.next().ok()?;
+            if packets.begin() >= to {
+                return (packets.begin() == to).then_some(time);
+            }
+            if time.take(&packet, header).ok()? {
                 continue;
             }
             match packet {
                 Packet::Psb => {
-                    header = Some(Header {
-                        psb: self.packets.begin(),
-                        time: self.time.clone(),
-                        place: false,
-                    });
-                    self.time.psb();
-                }
-                Packet::Fup(payload) => {
-                    if let Some(header) = &mut header {
-                        header.place = payload != IpPayload::Suppressed;
-                    }
+                    header = true;
+                    time.psb();
                 }
                 Packet::Ovf => {
-                    header = None;
-                    self.time.overflow();
+                    header = false;
+                    time.overflow();
                 }
-                Packet::PsbEnd => {
-                    let found = header.take().filter(|found| found.place && found.psb >= least);
-                    if let Some(found) = found.filter(|_| !self.begins()) {
-                        return Some((found.psb, Some(found.time)));
-                    }
-                }
+                Packet::PsbEnd => header = false,
                 _ => {}
             }
         }
     }
 
-    /// The place that a PSB+ tells is wrong, for tracing begins behind it: erratum BDM70.
-    fn begins(&self) -> bool {
-        self.errata.bdm70 && matches!(self.packets.clone().next(), Ok(Packet::TipPge(_)))
+    /// The packets from an offset on.
+    fn packets(&self, at: usize) -> Packets<'a> {
+        let mut packets = Packets::new(self.trace, self.errata);
+        packets.seek(at);
+        packets
     }
 }

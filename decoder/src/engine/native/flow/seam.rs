@@ -5,6 +5,7 @@
 //! a call before it (SDM volume 3, "Indirect Transfer Compression for Returns (RET)": only calls since the last PSB count).
 
 use super::Flow;
+use crate::engine::native::Known;
 use crate::engine::native::code::Exit;
 use crate::engine::native::time::Time;
 use backtrail_pt::instruction::Mode;
@@ -18,6 +19,13 @@ pub(crate) struct Segment {
     pub(in crate::engine::native) time: Option<Time>,
     /// The PSB that it ends at.
     pub to: Option<usize>,
+}
+
+impl Segment {
+    /// What is known of the time where it begins.
+    pub fn known(&self) -> Known {
+        Known::new(self.from, self.time.clone())
+    }
 }
 
 /// What decoding knows where it passes a PSB, but for the calls that have not returned.
@@ -43,6 +51,12 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    /// What is known of the time where it ended.
+    pub fn known(&self) -> Option<Known> {
+        let last = self.last.as_ref()?;
+        Some(Known::new(last.psb, Some(last.time.clone())))
+    }
+
     /// What was decoded of `next` is what decoding on behind this would have made.
     pub fn is_continued_by(&self, next: &Self) -> bool {
         self.last.is_some() && self.last == next.first && !next.lacks_calls
