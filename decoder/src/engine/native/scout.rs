@@ -134,3 +134,80 @@ impl<'a> Scout<'a> {
         packets
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backtrail_pt::encoder::TimingOptions;
+    use backtrail_pt::{Avma, Encoder, EncoderOptions, TimingParams, Tsc};
+
+    const TIMING: TimingParams = TimingParams {
+        mtc_freq: 3,
+        nom_freq: 30,
+        cpuid_15h_eax: 1,
+        cpuid_15h_ebx: 64,
+    };
+
+    /// Branches with all kinds of time packets.
+    fn trace() -> Vec<u8> {
+        let mut encoder = Encoder::new(EncoderOptions {
+            psb_period: 512,
+            timing: Some(TimingOptions {
+                params: TIMING,
+                mtc: true,
+                cyc: true,
+            }),
+            ..EncoderOptions::default()
+        });
+        encoder.set_time(Tsc(1 << 40));
+        encoder.start();
+        encoder.enable(Avma(0x1000));
+        for round in 0..20_000u64 {
+            encoder.set_time(Tsc((1 << 40) + round * 37 % 1000 + round * 1000));
+            if encoder.psb_due() {
+                encoder.psb(Avma(0x1000));
+            }
+            encoder.conditional(round % 7 < 3);
+        }
+        encoder.take()
+    }
+
+    #[test]
+    fn the_time_at_a_cut_is_the_same_from_wherever_it_is_known() {
+        let trace = trace();
+        let config = Config {
+            timing: TIMING,
+            ..Config::default()
+        };
+        let scout = Scout::new(&trace, Errata::default(), &config, 3000);
+        let cuts: Vec<usize> = std::iter::successors(scout.end_of(0), |&from| scout.end_of(from)).collect();
+        assert!(cuts.len() > 5);
+        assert!(cuts.windows(2).all(|cuts| cuts[0] + 3000 <= cuts[1]));
+        let mut known = Known::NOTHING;
+        for &cut in &cuts {
+            let direct = scout.segment(&Known::NOTHING, cut, None).unwrap();
+            let next = scout.segment(&known, cut, None).unwrap();
+            assert!(next.time.as_ref().and_then(Time::stamp).is_some());
+            assert_eq!(direct.time, next.time);
+            assert_ne!(known.time, next.time);
+            known = next.known();
+            assert_eq!(scout.segment(&known, cut, None).unwrap().time, next.time);
+        }
+    }
+
+    #[test]
+    fn a_psb_that_tells_no_place_is_no_cut_and_what_cannot_be_read_ends_it() {
+        let psb = [2, 0x82].repeat(8);
+        let end = [2, 0x23];
+        let place = [0x7d, 0, 0x10, 0, 0, 0, 0];
+        let trace = [&*psb, &end, &[4; 64], &psb, &end, &psb, &place, &end, &[5; 9]].concat();
+        let scout = Scout::new(&trace, Errata::default(), &Config::default(), 16);
+        let cut = scout.end_of(0).unwrap();
+        assert_eq!(cut, 18 + 64 + 18);
+        assert!(scout.segment(&Known::NOTHING, cut, None).is_some());
+        assert_eq!(scout.end_of(cut), None);
+        let spoilt = [&trace[..30], &[5; 3], &trace[33..]].concat();
+        let scout = Scout::new(&spoilt, Errata::default(), &Config::default(), 16);
+        assert!(scout.segment(&Known::NOTHING, cut, None).is_none());
+    }
+}

@@ -170,3 +170,54 @@ const TIMES: u16 = 7;
 fn tag(hash: u64) -> u16 {
     (hash >> 48) as u16 & !TIMES
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(block: u32) -> Chunk<8> {
+        Chunk {
+            start: Start {
+                window: u64::from(block).to_le_bytes(),
+                block,
+                epoch: 1,
+            },
+            ..Chunk::NONE
+        }
+    }
+
+    #[test]
+    fn what_was_met_often_enough_is_made_and_found() {
+        let mut table = Table::<8>::new(1 << 10, 2, 1);
+        let (start, hash) = (chunk(7).start, chunk(7).start.hash());
+        assert!(!table.meet(hash, 0));
+        assert!(table.meet(hash, 0));
+        table.insert(chunk(7));
+        let slot = table.find(&start, hash, |_| true).unwrap();
+        assert_eq!(table.get(slot).map(|found| found.start), Some(start));
+        assert!(table.find(&start, hash, |_| false).is_none());
+        let later = Start { epoch: 2, ..start };
+        assert!(table.find(&later, later.hash(), |_| true).is_none());
+    }
+
+    #[test]
+    fn few_are_made_until_the_code_changes() {
+        let mut table = Table::<8>::new(1 << 10, 1, 1);
+        (0..Table::<8>::MAX as u32).for_each(|block| {
+            table.insert(chunk(block));
+        });
+        let hash = chunk(u32::MAX - 1).start.hash();
+        assert!(!table.meet(hash, Table::<8>::BYTES_FOR_ONE - 1));
+        assert!(table.meet(hash, Table::<8>::BYTES_FOR_ONE));
+        table.begin_anew();
+        assert!(table.meet(hash, 0));
+        for _ in 0..Table::<8>::MAX_IN_ALL / Table::<8>::MAX {
+            table.begin_anew();
+            (0..Table::<8>::MAX as u32).for_each(|block| {
+                table.insert(chunk(block));
+            });
+        }
+        table.begin_anew();
+        assert!(!table.meet(hash, 0));
+    }
+}
