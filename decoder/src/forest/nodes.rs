@@ -1,10 +1,15 @@
-//! Calls as they are kept: 16 bytes each.
+//! Calls as they are kept: in batches, of which many are alike.
+//!
+//! A path makes the same calls each time, so they lie ready once, as a [`Pattern`], and a batch only tells
+//! which, and from which instruction on. What is not the same each time is kept beside: the calls that those
+//! of a batch are inside of, and how those end that outlast it.
 
 mod stock;
 
 use super::{Left, Tag};
 use std::collections::BTreeMap;
-pub(super) use stock::{Ready, Stock};
+use stock::Role;
+pub(super) use stock::{Added, Pattern, Stock};
 
 /// The number of no call.
 pub(super) const NO_PARENT: u32 = u32::MAX;
@@ -36,104 +41,168 @@ pub(super) const NO_NODE: Node = Node {
 /// Calls by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
-    /// [`GROUP`] of them in each but the last: nothing is moved when more come.
-    groups: Vec<Group>,
+    batches: Vec<Batch>,
+    /// From which batch on the upper halves of the instructions' numbers are what; before the first, 0.
+    upper: Vec<(u32, u32)>,
+    /// For each batch: the calls that its outermost ones are inside of, then length and [`what`] of each that outlasts it.
+    words: Vec<u32>,
+    /// The batch of each [`STEP`]th call.
+    directory: Vec<u32>,
+    stock: Stock,
     len: usize,
-    /// The numbers that do not fit: `first`, and lengths.
-    firsts: BTreeMap<u32, u64>,
+    /// The lengths that do not fit into a word, by where that is.
     lens: BTreeMap<u32, u64>,
-    /// (call, depth) of those whose depth is a multiple of [`DEPTHS`], but 0; ascending.
+    /// (call, depth) of those whose depth is a multiple of [`Nodes::DEPTHS`], but 0; ascending.
     depths: Vec<(u32, u32)>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Group {
-    /// What the `first` of its calls are counted from.
-    base: u64,
-    packed: Vec<Packed>,
-}
-
+/// Calls that were made by one execution of a path, or one alone.
 #[derive(Clone, Copy, Debug)]
-struct Packed {
-    /// From the base of its group; [`FAR`] when it does not fit.
+struct Batch {
+    /// The instruction that the pattern counts from, the lower half of its number: none of the calls begins before it, none of
+    /// those before them behind it.
+    lower: u32,
+    /// The number of its first call.
     first: u32,
-    /// [`FAR`] when it does not fit.
-    len: u32,
-    parent: u32,
-    /// The function, and in the low six bits how it was entered and left.
-    what: u32,
+    pattern: Pattern,
+    /// Where its words begin.
+    words: u32,
 }
 
-const GROUP: usize = 1 << 12;
-const DEPTHS: u32 = 64;
+/// An open call, which its batch does not know the end of: where its words are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lasting(u32);
+
+const STEP: usize = 64;
 const FAR: u32 = u32::MAX;
 /// The most functions that can be told apart.
 pub(super) const MAX_FUNCTIONS: u32 = 1 << 26;
 
+/// The function of a call, and in the low six bits how it was entered and left.
+pub(super) fn what(function: u32, entered: Tag, left: Left) -> u32 {
+    function << 6 | u32::from(entered.code()) << 3 | u32::from(left.code())
+}
+
 impl Nodes {
+    /// A depth is noted when it is a multiple of this.
+    pub const DEPTHS: u32 = 64;
+
     pub fn len(&self) -> usize {
         self.len
     }
 
-    fn packed(&self, id: u32) -> Option<&Packed> {
-        let group = self.groups.get(id as usize / GROUP)?;
-        group.packed.get(id as usize % GROUP)
-    }
-
-    #[inline]
-    fn packed_mut(&mut self, id: u32) -> Option<&mut Packed> {
-        let group = self.groups.get_mut(id as usize / GROUP)?;
-        group.packed.get_mut(id as usize % GROUP)
-    }
-
-    /// Begins a group, or the last one anew where it is empty.
-    #[cold]
-    fn begin_group(&mut self, base: u64) {
-        match self.groups.last_mut() {
-            Some(group) if group.packed.is_empty() => group.base = base,
-            last => {
-                // The first one grows with its calls: there may be few.
-                let packed = Vec::with_capacity(last.map_or(0, |_| GROUP));
-                self.groups.push(Group { base, packed });
-            }
-        }
+    /// The calls that lie ready.
+    pub fn stock(&mut self) -> &mut Stock {
+        &mut self.stock
     }
 
     /// Appends a call of some depth. `None`: there are as many as can be told apart.
     #[inline]
-    pub fn push(&mut self, node: Node, depth: u32) -> Option<u32> {
-        let id = u32::try_from(self.len).ok().filter(|&id| id != NO_PARENT)?;
-        if self.len.is_multiple_of(GROUP) {
-            self.begin_group(node.first);
+    pub fn push(&mut self, node: Node, depth: u32) -> Option<(u32, Lasting)> {
+        if !self.has_room(1) {
+            return None;
         }
-        let group = self.groups.last_mut()?;
-        let near = node
-            .first
-            .checked_sub(group.base)
-            .filter(|&first| first < u64::from(FAR));
-        let len = node.end.saturating_sub(node.first);
-        group.packed.push(Packed {
-            first: near.map_or_else(|| far(&mut self.firsts, id, node.first), |first| first as u32),
-            len: match len < u64::from(FAR) {
-                true => len as u32,
-                false => far(&mut self.lens, id, len),
-            },
-            parent: node.parent,
-            what: node.function << 6 | u32::from(node.entered.code()) << 3 | u32::from(node.left.code()),
-        });
-        self.len += 1;
-        if depth.is_multiple_of(DEPTHS) && depth != 0 {
+        let id = self.begin_batch(Pattern::SINGLE, 1, node.first);
+        self.put_parent(node.parent);
+        let lasting = self.put_lasting(what(node.function, node.entered, Left::Return));
+        if node.end > node.first || node.left != Left::Return {
+            self.close(lasting, node.first, node.end, node.left);
+        }
+        if depth.is_multiple_of(Self::DEPTHS) && depth != 0 {
             self.depths.push((id, depth));
         }
-        Some(id)
+        Some((id, lasting))
     }
 
-    /// Takes all calls away.
+    /// Appends the calls of a pattern, `len` of them, counted from instruction `index`. Its parents are to be put next, then what
+    /// outlasts it, and its depths be noted where [`Self::passes_noted_depth`] says so. Gives the number of the first.
+    #[inline]
+    pub fn begin_batch(&mut self, pattern: Pattern, len: u32, index: u64) -> u32 {
+        let first = self.len as u32;
+        self.len += len as usize;
+        if self.directory.len() * STEP < self.len {
+            self.enter();
+        }
+        let upper = (index >> 32) as u32;
+        if self.last_upper() != upper {
+            self.upper.push((self.batches.len() as u32, upper));
+        }
+        self.batches.push(Batch {
+            lower: index as u32,
+            first,
+            pattern,
+            words: self.words.len() as u32,
+        });
+        first
+    }
+
+    /// The upper half of the number of the last batch's instruction.
+    #[inline]
+    fn last_upper(&self) -> u32 {
+        self.upper.last().map_or(0, |&(_, upper)| upper)
+    }
+
+    /// The batch that comes next is that of the last calls.
+    #[cold]
+    fn enter(&mut self) {
+        let wanted = self.len.div_ceil(STEP);
+        self.directory.resize(wanted, self.batches.len() as u32);
+    }
+
+    /// The next of the calls that the outermost ones of the batch are inside of.
+    #[inline]
+    pub fn put_parent(&mut self, parent: u32) {
+        self.words.push(parent);
+    }
+
+    /// The next of the calls that outlast the batch; they are put as such that return.
+    #[inline]
+    pub fn put_lasting(&mut self, what: u32) -> Lasting {
+        let at = self.words.len() as u32;
+        self.words.extend_from_slice(&[0, what]);
+        Lasting(at)
+    }
+
+    /// The depth of a call is to be noted that is up to `nested` calls inside of one of this depth.
+    #[inline]
+    pub fn passes_noted_depth(depth: u32, nested: u32) -> bool {
+        depth % Self::DEPTHS + nested >= Self::DEPTHS
+    }
+
+    /// The calls that the last batch is inside of.
+    pub fn last_parents(&self) -> impl Iterator<Item = u32> {
+        let last = self.batches.last();
+        let words = last.map_or(0..0, |last| {
+            last.words..last.words + self.stock.parents_of(last.pattern)
+        });
+        words.map(|at| self.word(at))
+    }
+
+    /// Notes depths in the last batch; `outer` are those of the calls it is inside of.
+    #[cold]
+    pub fn note_depths(&mut self, outer: &[u32]) {
+        let Some(batch) = self.batches.last() else { return };
+        let mut depths: Vec<u32> = Vec::new();
+        for (at, call) in self.stock.calls(batch.pattern).iter().enumerate() {
+            let parent = match call.parent() {
+                Ok(within) => depths.get(within as usize),
+                Err(outside) => outer.get(outside as usize),
+            };
+            let depth = parent.map_or(0, |depth| depth + 1);
+            depths.push(depth);
+            if depth.is_multiple_of(Self::DEPTHS) {
+                self.depths.push((batch.first + at as u32, depth));
+            }
+        }
+    }
+
+    /// Takes all calls away, but not what lies ready.
     pub fn clear(&mut self) {
-        self.groups.truncate(1);
-        self.groups.iter_mut().for_each(|group| group.packed.clear());
+        self.batches.clear();
+        self.upper.clear();
+        self.words.clear();
+        self.directory.clear();
         self.len = 0;
-        self.firsts.clear();
         self.lens.clear();
         self.depths.clear();
     }
@@ -141,80 +210,149 @@ impl Nodes {
     /// So many more calls can be told apart.
     #[inline]
     pub fn has_room(&self, calls: u32) -> bool {
-        self.len + calls as usize <= NO_PARENT as usize
+        let calls = calls as usize;
+        // Each takes up to three words.
+        self.len + calls <= NO_PARENT as usize && self.words.len() + 3 * calls <= u32::MAX as usize
     }
 
-    /// Takes the last call away.
+    /// Takes the last call away, which is alone in its batch.
     pub fn pop(&mut self) {
-        let Some(last) = self.len.checked_sub(1) else {
+        let Some(batch) = self.batches.pop_if(|batch| batch.pattern == Pattern::SINGLE) else {
             return;
         };
-        // A group that comes after the last call's is empty.
-        self.groups.truncate(last / GROUP + 1);
-        self.groups.last_mut().and_then(|group| group.packed.pop());
-        self.len = last;
-        let id = last as u32;
-        self.firsts.remove(&id);
-        self.lens.remove(&id);
-        self.depths.pop_if(|(node, _)| *node == id);
+        self.words.truncate(batch.words as usize);
+        self.len = batch.first as usize;
+        let last = self.batches.len() as u32;
+        self.upper.pop_if(|(from, _)| *from == last);
+        self.directory.truncate(self.len.div_ceil(STEP));
+        self.lens.split_off(&batch.words);
+        self.depths.pop_if(|(node, _)| *node == batch.first);
+    }
+
+    /// The batch that has a call, and its number.
+    #[inline]
+    fn find(&self, id: u32) -> Option<(usize, &Batch)> {
+        let step = id as usize / STEP;
+        let low = *self.directory.get(step)? as usize;
+        let high = self.directory.get(step + 1);
+        let high = high.map_or(self.batches.len(), |&high| high as usize + 1);
+        let near = self.batches.get(low..high)?;
+        let at = near.partition_point(|batch| batch.first <= id).checked_sub(1)?;
+        Some((low + at, near.get(at)?))
+    }
+
+    /// The instruction that a batch counts from.
+    #[inline]
+    fn index(&self, at: usize, batch: &Batch) -> u64 {
+        let after = match self.upper.is_empty() {
+            true => 0,
+            false => self.upper.partition_point(|&(from, _)| from as usize <= at),
+        };
+        let upper = after.checked_sub(1).and_then(|last| self.upper.get(last));
+        u64::from(upper.map_or(0, |&(_, upper)| upper)) << 32 | u64::from(batch.lower)
+    }
+
+    /// A call's batch with its number, and the part it has there.
+    fn ready(&self, id: u32) -> Option<(usize, &Batch, Role)> {
+        let (at, batch) = self.find(id)?;
+        let role = self.stock.calls(batch.pattern).get((id - batch.first) as usize)?;
+        Some((at, batch, *role))
+    }
+
+    fn word(&self, at: u32) -> u32 {
+        self.words.get(at as usize).copied().unwrap_or_default()
+    }
+
+    fn parent_of(&self, batch: &Batch, call: &Role) -> u32 {
+        match call.parent() {
+            Ok(within) => batch.first + within,
+            Err(outside) => self.word(batch.words + outside),
+        }
+    }
+
+    /// Where the words of a call of a batch are, if it outlasts it.
+    fn lasting(&self, batch: &Batch, call: &Role) -> Option<u32> {
+        let before = call.lasting()?;
+        Some(batch.words + self.stock.parents_of(batch.pattern) + 2 * before)
     }
 
     pub fn first(&self, id: u32) -> Option<u64> {
-        let group = self.groups.get(id as usize / GROUP)?;
-        match group.packed.get(id as usize % GROUP)?.first {
-            FAR => self.firsts.get(&id).copied(),
-            first => Some(group.base + u64::from(first)),
-        }
+        let (at, batch, call) = self.ready(id)?;
+        Some(self.index(at, batch) + u64::from(call.first))
     }
 
     pub fn parent(&self, id: u32) -> u32 {
-        self.packed(id).map_or(NO_PARENT, |node| node.parent)
+        self.ready(id)
+            .map_or(NO_PARENT, |(_, batch, call)| self.parent_of(batch, &call))
     }
 
-    pub fn function(&self, id: u32) -> u32 {
-        self.packed(id).map_or(MAX_FUNCTIONS, |node| node.what >> 6)
-    }
-
-    pub fn get(&self, id: u32) -> Option<Node> {
-        let packed = self.packed(id)?;
-        let first = self.first(id)?;
-        let len = match packed.len {
-            FAR => self.lens.get(&id).copied()?,
-            len => u64::from(len),
+    /// See [`what`].
+    pub fn what(&self, id: u32) -> u32 {
+        let Some((_, batch, call)) = self.ready(id) else {
+            return what(MAX_FUNCTIONS - 1, Tag::Unknown, Left::Unknown);
         };
-        Some(Node {
-            first,
-            end: first + len,
-            parent: packed.parent,
-            function: packed.what >> 6,
-            entered: Tag::of((packed.what >> 3 & 7) as u8),
-            left: Left::of((packed.what & 7) as u8),
-        })
+        let lasting = self.lasting(batch, &call);
+        lasting.map_or(call.what, |at| self.word(at + 1))
     }
 
-    pub fn set_parent(&mut self, id: u32, parent: u32) {
-        if let Some(node) = self.packed_mut(id) {
-            node.parent = parent;
+    /// [`MAX_FUNCTIONS`] for a call that is none.
+    pub fn function(&self, id: u32) -> u32 {
+        match (id as usize) < self.len {
+            true => self.what(id) >> 6,
+            false => MAX_FUNCTIONS,
         }
     }
 
-    pub fn set_function(&mut self, id: u32, function: u32) {
-        if let Some(node) = self.packed_mut(id) {
-            node.what = function << 6 | node.what & 0x3f;
+    pub fn get(&self, id: u32) -> Option<Node> {
+        let (number, batch, call) = self.ready(id)?;
+        let (len, what) = match self.lasting(batch, &call) {
+            None => (u64::from(call.len), call.what),
+            Some(at) => match self.word(at) {
+                FAR => (self.lens.get(&at).copied()?, self.word(at + 1)),
+                len => (u64::from(len), self.word(at + 1)),
+            },
+        };
+        let first = self.index(number, batch) + u64::from(call.first);
+        Some(Node {
+            first,
+            end: first + len,
+            parent: self.parent_of(batch, &call),
+            function: what >> 6,
+            entered: Tag::of((what >> 3 & 7) as u8),
+            left: Left::of((what & 7) as u8),
+        })
+    }
+
+    /// A call that was pushed alone turns out to be inside of another.
+    pub fn set_parent(&mut self, id: u32, parent: u32) {
+        let words = self.find(id).map(|(_, batch)| batch.words);
+        if let Some(word) = words.and_then(|at| self.words.get_mut(at as usize)) {
+            *word = parent;
+        }
+    }
+
+    pub fn set_function(&mut self, call: Lasting, function: u32) {
+        if let Some(what) = self.words.get_mut(call.0 as usize + 1) {
+            *what = function << 6 | *what & 0x3f;
         }
     }
 
     /// The call, which began with instruction `first`, has ended.
     #[inline]
-    pub fn close(&mut self, id: u32, first: u64, end: u64, left: Left) {
+    pub fn close(&mut self, call: Lasting, first: u64, end: u64, left: Left) {
         let len = end.saturating_sub(first);
         let len = match len < u64::from(FAR) {
             true => len as u32,
-            false => far(&mut self.lens, id, len),
+            false => far(&mut self.lens, call.0, len),
         };
-        if let Some(node) = self.packed_mut(id) {
-            node.len = len;
-            node.what = node.what & !7 | u32::from(left.code());
+        let at = call.0 as usize;
+        if let Some(word) = self.words.get_mut(at) {
+            *word = len;
+        }
+        if left != Left::Return
+            && let Some(what) = self.words.get_mut(at + 1)
+        {
+            *what = *what & !7 | u32::from(left.code());
         }
     }
 
@@ -239,40 +377,154 @@ impl Nodes {
 
     /// How many calls, from number `from` on, begin before instruction `index`; they ascend.
     pub fn begun(&self, from: usize, index: u64) -> usize {
-        let (mut low, mut high) = (from, self.len);
+        let (mut low, mut high) = (0, self.batches.len());
         while low < high {
             let middle = low.midpoint(high);
-            if self.first(middle as u32).is_some_and(|first| first < index) {
+            let before = self.batches.get(middle);
+            if before.is_some_and(|batch| self.index(middle, batch) < index) {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        low.saturating_sub(from)
+        let last = low.checked_sub(1);
+        let begun = last.and_then(|last| {
+            let batch = self.batches.get(last)?;
+            let begin = self.index(last, batch);
+            let calls = self.stock.calls(batch.pattern);
+            let within = calls.partition_point(|call| begin + u64::from(call.first) < index);
+            Some(batch.first as usize + within)
+        });
+        let begun = begun.unwrap_or(0);
+        begun.saturating_sub(from)
+    }
+
+    /// Puts calls that were found late before the first one that is inside of them. Each of `adopted`, in the order of their
+    /// numbers, is a root that was put around another, with that one's number. Says how numbers change.
+    pub fn reorder(&mut self, adopted: &[(u32, u32)]) -> Renumbered {
+        let renumbered = Renumbered::new(adopted);
+        for batch in &self.batches {
+            let words = batch.words as usize;
+            let parents = self.stock.parents_of(batch.pattern) as usize;
+            for parent in self.words.get_mut(words..words + parents).unwrap_or(&mut []) {
+                *parent = renumbered.number(*parent);
+            }
+        }
+        for batch in &mut self.batches {
+            batch.first = renumbered.number(batch.first);
+        }
+        self.sort();
+        self.directory.clear();
+        for (at, batch) in self.batches.iter().enumerate() {
+            let end = batch.first as usize + self.stock.len_of(batch.pattern) as usize;
+            self.directory.resize(end.div_ceil(STEP), at as u32);
+        }
+        self.find_depths();
+        renumbered
+    }
+
+    /// Puts batches in the order of their calls.
+    fn sort(&mut self) {
+        let indexed = self.batches.iter().enumerate();
+        let mut sorted: Vec<(u64, Batch)> = indexed
+            .map(|(at, batch)| (self.index(at, batch), *batch))
+            .collect();
+        sorted.sort_by_key(|(_, batch)| batch.first);
+        self.upper.clear();
+        for (at, &(index, _)) in sorted.iter().enumerate() {
+            let upper = (index >> 32) as u32;
+            if self.last_upper() != upper {
+                self.upper.push((at as u32, upper));
+            }
+        }
+        self.batches.clear();
+        self.batches.extend(sorted.into_iter().map(|(_, batch)| batch));
+    }
+
+    /// Notes depths, when those noted are not right any more.
+    fn find_depths(&mut self) {
+        self.depths.clear();
+        let mut open: Vec<u32> = Vec::new();
+        for batch in &self.batches {
+            for (id, call) in (batch.first..).zip(self.stock.calls(batch.pattern)) {
+                let parent = self.parent_of(batch, call);
+                while open.pop_if(|open| *open != parent).is_some() {}
+                let depth = open.len() as u32;
+                if depth.is_multiple_of(Self::DEPTHS) && depth != 0 {
+                    self.depths.push((id, depth));
+                }
+                open.push(id);
+            }
+        }
     }
 
     pub fn shrink(&mut self) {
-        self.groups.pop_if(|group| group.packed.is_empty());
-        if let Some(group) = self.groups.last_mut() {
-            group.packed.shrink_to_fit();
-        }
-        self.groups.shrink_to_fit();
+        self.batches.shrink_to_fit();
+        self.words.shrink_to_fit();
+        self.directory.shrink_to_fit();
     }
 
     /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
-        self.len * size_of::<Packed>()
-            + size_of_val(&*self.groups)
+        size_of_val(&*self.batches)
+            + size_of_val(&*self.upper)
+            + size_of_val(&*self.words)
+            + size_of_val(&*self.directory)
             + size_of_val(&*self.depths)
-            + (self.firsts.len() + self.lens.len()) * 16
+            + self.lens.len() * 16
+            + self.stock.memory()
     }
 }
 
-/// Keeps the number of a call that does not fit.
+/// Keeps the length of a call that does not fit.
 #[cold]
-fn far(numbers: &mut BTreeMap<u32, u64>, id: u32, number: u64) -> u32 {
-    numbers.insert(id, number);
+fn far(numbers: &mut BTreeMap<u32, u64>, at: u32, number: u64) -> u32 {
+    numbers.insert(at, number);
     FAR
+}
+
+/// How the numbers of calls change when some that were found late come before those inside of them.
+#[derive(Debug)]
+pub(super) struct Renumbered {
+    families: Vec<Family>,
+}
+
+/// A root, and those that were put around it one after the other.
+#[derive(Debug)]
+struct Family {
+    root: u32,
+    /// Ascending.
+    adopted: Vec<u32>,
+}
+
+impl Renumbered {
+    fn new(adopted: &[(u32, u32)]) -> Self {
+        let mut families: Vec<Family> = Vec::new();
+        for &(outer, inner) in adopted {
+            match families.last_mut() {
+                Some(family) if family.adopted.last() == Some(&inner) => family.adopted.push(outer),
+                _ => families.push(Family {
+                    root: inner,
+                    adopted: vec![outer],
+                }),
+            }
+        }
+        Self { families }
+    }
+
+    /// The new number of a call.
+    pub fn number(&self, id: u32) -> u32 {
+        let after = self.families.partition_point(|family| family.root <= id);
+        let family = after.checked_sub(1).and_then(|last| self.families.get(last));
+        let Some(family) = family.filter(|_| id != NO_PARENT) else {
+            return id;
+        };
+        match family.adopted.binary_search(&id) {
+            // Who came last is outermost.
+            Ok(at) => family.root + (family.adopted.len() - 1 - at) as u32,
+            Err(before) => id + (family.adopted.len() - before) as u32,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -293,53 +545,93 @@ mod tests {
     #[test]
     fn what_is_packed_comes_back() {
         let mut nodes = Nodes::default();
+        let far = u64::from(u32::MAX);
         let all = [
-            node(5, u64::from(u32::MAX) * 3, NO_PARENT),
+            node(5, far * 3, NO_PARENT),
             node(9, 9, 0),
-            node(u64::from(u32::MAX) + 5, u64::from(u32::MAX) + 7, 0),
-            node(2, 3, 1),
+            node(far + 5, far + 7, 0),
+            node(far * 5, far * 6, 1),
         ];
+        assert_eq!(size_of::<Batch>(), 16);
+        let mut kept = Vec::new();
         for (at, node) in all.into_iter().enumerate() {
-            assert_eq!(nodes.push(node, at as u32 * DEPTHS), Some(at as u32));
+            let (id, lasting) = nodes.push(node, at as u32 * Nodes::DEPTHS).unwrap();
+            assert_eq!(id, at as u32);
+            kept.push(lasting);
         }
         for (at, node) in all.into_iter().enumerate() {
             assert_eq!(nodes.get(at as u32), Some(node));
-            assert_eq!(nodes.depth(at as u32), at as u32 * DEPTHS);
+            assert_eq!(nodes.depth(at as u32), at as u32 * Nodes::DEPTHS);
         }
-        nodes.close(1, 9, 20, Left::Return);
-        nodes.set_function(1, MAX_FUNCTIONS - 1);
+        nodes.close(kept[1], 9, 20, Left::Unwound);
+        nodes.set_function(kept[1], MAX_FUNCTIONS - 1);
         let found = nodes.get(1).unwrap();
         assert_eq!(
             (found.end, found.left, found.function, found.entered),
-            (20, Left::Return, MAX_FUNCTIONS - 1, Tag::Call)
+            (20, Left::Unwound, MAX_FUNCTIONS - 1, Tag::Call)
         );
         nodes.pop();
         assert_eq!((nodes.len(), nodes.get(3), nodes.begun(0, 9)), (3, None, 1));
+        assert_eq!((nodes.begun(0, 10), nodes.begun(1, 10), nodes.begun(2, 10)), (2, 1, 0));
+        assert_eq!(nodes.lens.len(), 1);
+        nodes.clear();
+        assert_eq!((nodes.len(), nodes.get(0), nodes.begun(0, 9)), (0, None, 0));
     }
 
     #[test]
-    fn calls_go_and_come_over_the_edge_of_a_group() {
+    fn calls_go_and_come_over_the_steps_of_the_directory() {
         let mut nodes = Nodes::default();
-        let last = GROUP as u64 + 1;
+        let last = STEP as u64 + 1;
         (0..=last).for_each(|first| {
             nodes.push(node(first, first, NO_PARENT), 0);
         });
         (0..3).for_each(|_| nodes.pop());
-        assert_eq!((nodes.len(), nodes.get(GROUP as u32 - 1)), (GROUP - 1, None));
-        let far = 5 * u64::from(u32::MAX);
-        for first in [far, far + 1, far + 2] {
-            let id = nodes.push(node(first, first, NO_PARENT), 0).unwrap();
+        assert_eq!((nodes.len(), nodes.get(STEP as u32 - 1)), (STEP - 1, None));
+        for first in [500, 501, 502] {
+            let (id, _) = nodes.push(node(first, first, NO_PARENT), 0).unwrap();
             assert_eq!(nodes.first(id), Some(first));
         }
-        assert_eq!(
-            (nodes.len(), nodes.first(GROUP as u32 - 2)),
-            (GROUP + 2, Some(last - 3))
-        );
-        nodes.clear();
-        assert_eq!(
-            (nodes.push(node(far, far, NO_PARENT), 0), nodes.first(0)),
-            (Some(0), Some(far))
-        );
-        assert_eq!((nodes.len(), nodes.firsts.len()), (1, 0));
+        assert_eq!((nodes.len(), nodes.first(STEP as u32 - 2)), (STEP + 2, Some(last - 3)));
+    }
+
+    #[test]
+    fn roots_found_late_come_before_what_they_called() {
+        let mut nodes = Nodes::default();
+        // Two histories with a gap between; in each, two roots are found one after the other.
+        let mut adopted = Vec::new();
+        for base in [0, 100] {
+            let (root, _) = nodes.push(node(base, base + 3, NO_PARENT), 0).unwrap();
+            nodes.push(node(base + 1, base + 2, root), 1);
+            let (second, _) = nodes.push(node(base, base + 9, NO_PARENT), 0).unwrap();
+            nodes.set_parent(root, second);
+            nodes.push(node(base + 5, base + 6, second), 1);
+            let (third, _) = nodes.push(node(base, base + 20, NO_PARENT), 0).unwrap();
+            nodes.set_parent(second, third);
+            nodes.push(node(base + 12, base + 14, third), 1);
+            adopted.extend([(second, root), (third, second)]);
+        }
+        let renumbered = nodes.reorder(&adopted);
+        let all: Vec<_> = (0..12).map(|id| nodes.get(id).unwrap()).collect();
+        let first = [
+            node(0, 20, NO_PARENT),
+            node(0, 9, 0),
+            node(0, 3, 1),
+            node(1, 2, 2),
+            node(5, 6, 1),
+            node(12, 14, 0),
+        ];
+        assert_eq!(all[..6], first);
+        let second = first.map(|node| Node {
+            first: node.first + 100,
+            end: node.end + 100,
+            parent: match node.parent {
+                NO_PARENT => NO_PARENT,
+                parent => parent + 6,
+            },
+            ..node
+        });
+        assert_eq!(all[6..], second);
+        assert_eq!((0..12).map(|id| nodes.depth(id)).collect::<Vec<_>>(), [0, 1, 2, 3, 2, 1].repeat(2));
+        assert_eq!([0, 1, 2, 3, 4, 5, 11].map(|id| renumbered.number(id)), [2, 3, 1, 4, 0, 5, 11]);
     }
 }

@@ -1,6 +1,6 @@
 //! The calls that are open at a point of a history, and the calls found so far.
 
-use super::nodes::{NO_NODE, NO_PARENT, Node, Nodes, Ready};
+use super::nodes::{Lasting, NO_PARENT, Node, Nodes, Pattern, Stock};
 use super::places::Place;
 use super::{Forest, Left, Tag};
 use backtrail_pt::Avma;
@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 pub(super) struct Frame {
     pub first: u64,
     pub node: u32,
+    lasting: Lasting,
     /// The number of the place where its return goes; [`NONE`]: not known (a root, a signal handler).
     pub returns_to: u32,
     /// The position of the frame whose return it shares, because it was jumped to; its own, if not.
@@ -22,16 +23,54 @@ pub(super) struct Frame {
     handler: bool,
 }
 
+/// What a path does to the open calls, as far as it is known beforehand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Act<'a> {
+    /// The calls that it goes on in one after the other, each but the first by a return out of the one before.
+    pub levels: &'a [Level],
+    /// What these call, how many calls that are, and the instruction of the path that they are counted from.
+    pub pattern: Option<Pattern>,
+    pub calls: u32,
+    pub begin: u32,
+    /// Which of them stay open, outermost first.
+    pub open: &'a [Open],
+}
+
+/// A call that a path goes on in, and that was open before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    /// It has to be one of this function; [`Level::ANY`].
+    pub function: u32,
+    /// The number of the place where it has to return to, and the instruction of the path that is there; [`NONE`]: it stays open.
+    pub returns_to: u32,
+    pub offset: u32,
+    /// How it ends.
+    pub left: Left,
+    /// It has to share its return with no call below.
+    pub alone: bool,
+    /// How deep what it calls is inside of one another, or [`Nodes::DEPTHS`], if deeper; 0: the pattern has no calls of it.
+    pub nested: u8,
+}
+
+impl Level {
+    /// The number of no function: it may be any.
+    pub const ANY: u32 = Place::UNKNOWN - 1;
+}
+
 /// A frame that lies ready, together with calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
-    /// Where its call begins, counted from where the path does.
+    /// Where its call begins, counted from where the pattern does.
     pub first: u32,
-    /// Its call, and the frame whose return it shares, counted from the first ones that lie ready with it.
+    /// Its call, counted from the pattern's first.
     pub node: u32,
+    /// The frame whose return it shares, counted from the first that lies ready with it; [`NONE`]: it shares that of the level it was
+    /// called in.
     pub base: u32,
     pub returns_to: u32,
     pub function: u32,
+    /// How its call begins, see [`what`](super::nodes::what).
+    pub what: u32,
 }
 
 /// Where a frame stands in the lists of them.
@@ -82,8 +121,8 @@ pub(super) struct Stack {
     /// What the frames that handle a signal know, with their positions; ascending.
     signals: Vec<(u32, Signal)>,
     nodes: Nodes,
-    /// A root was put around others: calls are not in the order of their beginnings.
-    adopted: bool,
+    /// Roots that were put around others, with those: calls are not in the order of their beginnings.
+    adopted: Vec<(u32, u32)>,
     interrupted: Vec<(u32, Avma)>,
 }
 
@@ -138,9 +177,9 @@ impl Stack {
             parent,
             function: new.name,
             entered: new.tag,
-            left: Left::HistoryEnd,
+            left: Left::Return,
         };
-        let node = self.nodes.push(node, at)?;
+        let (node, lasting) = self.nodes.push(node, at)?;
         if let Some(signal) = new.signal {
             self.interrupted.push((node, signal.interrupted));
             self.signals.push((at, signal));
@@ -151,6 +190,7 @@ impl Stack {
         self.frames.push(Frame {
             first: index,
             node,
+            lasting,
             returns_to: new.returns_to,
             base,
             function: new.to.function,
@@ -174,7 +214,7 @@ impl Stack {
         );
         if let Some(adopted) = adopted {
             self.nodes.set_parent(root, adopted);
-            self.adopted = true;
+            self.adopted.push((adopted, root));
         }
     }
 
@@ -226,43 +266,112 @@ impl Stack {
         }
     }
 
-    /// Calls that lie ready were made by the innermost one, and have ended but for those that are `open`.
+    /// The open calls are those that an act is meant for.
     #[inline]
-    pub fn append(&mut self, calls: &Ready<'_>, open: &[Open], index: u64) {
-        let parent = self.frames.last().map_or(NO_PARENT, |frame| frame.node);
-        let depth = self.frames.len() as u32;
-        let node = self.nodes.len() as u32;
-        self.nodes.append(calls, index, parent, depth);
-        for open in open {
+    pub fn fits(&self, act: &Act<'_>) -> bool {
+        let mut len = self.frames.len();
+        for level in act.levels {
+            let at = len.wrapping_sub(1);
+            let Some(frame) = self.frames.get(at) else {
+                return false;
+            };
+            let function = level.function == Level::ANY || level.function == frame.function;
+            let alone = !level.alone || frame.base as usize == at;
+            let returns = level.returns_to == NONE || level.returns_to == frame.returns_to;
+            if !(function && alone && returns) {
+                return false;
+            }
+            len = frame.base as usize;
+        }
+        true
+    }
+
+    /// Does what a path that begins with instruction `index` does; the act has to fit, and its calls to have room.
+    #[inline]
+    pub fn perform(&mut self, act: &Act<'_>, index: u64) {
+        let mut node = 0;
+        let begin = index + u64::from(act.begin);
+        if let Some(pattern) = act.pattern {
+            node = self.nodes.begin_batch(pattern, act.calls, begin);
+        }
+        let mut noted = false;
+        for level in act.levels {
+            let Some(&frame) = self.frames.last() else { return };
+            let at = self.frames.len() - 1;
+            if level.nested > 0 {
+                self.nodes.put_parent(frame.node);
+                noted |= Nodes::passes_noted_depth(at as u32, level.nested.into());
+            }
+            if level.returns_to != NONE {
+                let index = index + u64::from(level.offset);
+                self.frames.truncate(at);
+                self.unlink(&frame, at);
+                self.nodes.close(frame.lasting, frame.first, index, level.left);
+                if frame.base as usize != at {
+                    self.truncate(frame.base as usize, index, Left::TailCall);
+                }
+            }
+        }
+        if noted {
+            self.note_depths();
+        }
+        let below = self.frames.len() as u32;
+        for open in act.open {
+            let lasting = self.nodes.put_lasting(open.what);
+            let level = self.frames.get((below as usize).wrapping_sub(1));
+            let (returns_to, base) = match level {
+                Some(level) if open.base == NONE => (level.returns_to, level.base),
+                _ => (open.returns_to, below.wrapping_add(open.base)),
+            };
             self.frames.push(Frame {
-                first: index + u64::from(open.first),
+                first: begin + u64::from(open.first),
                 node: node + open.node,
-                returns_to: open.returns_to,
-                base: depth + open.base,
+                lasting,
+                returns_to,
+                base,
                 function: open.function,
                 handler: false,
             });
         }
     }
 
-    /// Begins anew, with one call of which nothing is known.
+    /// Notes what is to be noted of the last calls' depths.
+    #[cold]
+    fn note_depths(&mut self) {
+        let outer: Vec<u32> = self.nodes.last_parents().map(|call| self.nodes.depth(call)).collect();
+        self.nodes.note_depths(&outer);
+    }
+
+    /// Begins anew, with nothing open and no call.
     pub fn begin(&mut self) {
         while self.shut().is_some() {}
         self.nodes.clear();
-        self.nodes.push(NO_NODE, 0);
-        self.frames.push(Frame {
-            first: 0,
-            node: 0,
+    }
+
+    /// Opens a call, before instruction `index`, that stands for any of a function, and of which nothing else is known.
+    pub fn stand_in(&mut self, index: u64, function: u32) -> Option<u32> {
+        let known = Place {
+            id: NONE,
+            function,
+        };
+        let entry = Entry {
+            to: known,
+            name: 0,
+            tag: Tag::Unknown,
             returns_to: NONE,
-            base: 0,
-            function: Place::UNKNOWN,
-            handler: false,
-        });
+            signal: None,
+        };
+        self.push(index, entry)
     }
 
     /// The calls found so far.
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
+    }
+
+    /// The calls that lie ready.
+    pub fn stock(&mut self) -> &mut Stock {
+        self.nodes.stock()
     }
 
     /// The open calls, outermost first.
@@ -302,7 +411,7 @@ impl Stack {
             self.interrupted.pop_if(|(node, _)| *node == frame.node);
             return None;
         }
-        self.nodes.close(frame.node, frame.first, index, left);
+        self.nodes.close(frame.lasting, frame.first, index, left);
         Some(frame.node)
     }
 
@@ -319,7 +428,7 @@ impl Stack {
         }
         self.frames.truncate(at);
         self.unlink(&frame, at);
-        self.nodes.close(frame.node, frame.first, index, Left::Return);
+        self.nodes.close(frame.lasting, frame.first, index, Left::Return);
         true
     }
 
@@ -339,7 +448,7 @@ impl Stack {
         self.unlink(&frame, self.frames.len());
         frame.function = to.function;
         if let Some(name) = name {
-            self.nodes.set_function(frame.node, name);
+            self.nodes.set_function(frame.lasting, name);
         }
         self.frames.push(frame);
     }
@@ -405,18 +514,22 @@ impl Stack {
     /// Closes everything and puts the calls in order.
     pub fn finish(mut self, end: u64, functions: Vec<Avma>) -> Forest {
         self.truncate(0, end, Left::HistoryEnd);
-        let mut forest = Forest {
-            nodes: self.nodes,
+        let (mut nodes, mut interrupted) = (self.nodes, self.interrupted);
+        if !self.adopted.is_empty() {
+            let renumbered = nodes.reorder(&self.adopted);
+            for (node, _) in &mut interrupted {
+                *node = renumbered.number(*node);
+            }
+            interrupted.sort_unstable();
+        }
+        nodes.shrink();
+        Forest {
+            nodes,
             functions,
-            interrupted: self.interrupted,
+            interrupted,
             end,
             by_function: OnceLock::new(),
-        };
-        if self.adopted {
-            super::order::order(&mut forest);
         }
-        forest.nodes.shrink();
-        forest
     }
 }
 

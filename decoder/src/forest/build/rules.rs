@@ -3,9 +3,9 @@
 //! Where a history begins, after a gap, and in code without symbols, not all is known; each rule
 //! says what then holds, and the next return that matches an open call puts the rest right.
 
-use crate::forest::nodes::Ready;
+use crate::forest::nodes::Stock;
 use crate::forest::places::{Place, Places};
-use crate::forest::stack::{Entry, NONE, Open, Signal, Stack};
+use crate::forest::stack::{Act, Entry, NONE, Signal, Stack};
 use crate::forest::{Forest, Functions, Left, Tag};
 use crate::{Instruction, Mark, MarkKind, Resumed};
 use backtrail_pt::{Avma, Cofi};
@@ -23,7 +23,7 @@ pub(super) struct Source {
     len: u8,
     pub way: Way,
     /// It lies between a call and the function meant.
-    glue: bool,
+    pub glue: bool,
 }
 
 /// A [`Cofi`] without its target.
@@ -49,14 +49,6 @@ impl Source {
             Way::Sequential | Way::Conditional | Way::Call | Way::IndirectCall
         );
         self.behind == to.id && may
-    }
-
-    pub fn jumps(&self) -> bool {
-        matches!(self.way, Way::Conditional | Way::Jump | Way::IndirectJump)
-    }
-
-    pub fn calls(&self) -> bool {
-        matches!(self.way, Way::Call | Way::IndirectCall)
     }
 }
 
@@ -131,10 +123,46 @@ impl<'a> Rules<'a> {
         std::mem::swap(&mut self.stack, stack);
     }
 
-    /// Calls that lie ready were made by the innermost one, and have ended but for those that are `open`.
+    /// The open calls are those that an act is meant for.
     #[inline]
-    pub fn append(&mut self, calls: &Ready<'_>, open: &[Open], index: u64) {
-        self.stack.append(calls, open, index);
+    pub fn fits(&self, act: &Act<'_>) -> bool {
+        self.stack.fits(act)
+    }
+
+    /// Does what a path that begins with instruction `index` does; the act has to fit, and its calls to have room.
+    #[inline]
+    pub fn perform(&mut self, act: &Act<'_>, index: u64) {
+        self.stack.perform(act, index);
+    }
+
+    /// The calls that lie ready.
+    pub fn stock(&mut self) -> &mut Stock {
+        self.stack.stock()
+    }
+
+    /// Opens a call, before instruction `index`, that stands for any of a function; gives its node.
+    pub fn stand_in(&mut self, index: u64, function: u32) -> Option<u32> {
+        self.stack.stand_in(index, function)
+    }
+
+    /// The function of the innermost call.
+    pub fn inside(&self) -> u32 {
+        self.stack.top().map_or(Place::UNKNOWN, |top| top.function)
+    }
+
+    /// The position of the call whose return the innermost one shares.
+    pub fn base(&self) -> usize {
+        self.stack.base()
+    }
+
+    /// A call of the function that a place is in is open.
+    pub fn is_running(&mut self, place: Place) -> bool {
+        self.stack.running(place).is_some()
+    }
+
+    /// All open calls end by one return.
+    pub fn leave_all(&mut self, index: u64) {
+        self.leave(0, index, Left::Return);
     }
 
     /// Goes from the instruction `last` over `marks` to the one at `to`, which has number `index`.
@@ -255,25 +283,9 @@ impl<'a> Rules<'a> {
         to.function == inside || self.places.contains(inside, to)
     }
 
-    /// What a transfer does is settled by the calls that are open and known, whatever else is open below
-    /// them; but for an indirect jump to where a call of these others returns.
-    pub fn is_settled(&mut self, from: &Source, to: Place) -> bool {
-        match from.way {
-            _ if from.falls(to) => true,
-            Way::Call | Way::IndirectCall => true,
-            Way::Return => self.expects(to.id),
-            Way::Conditional | Way::Jump | Way::IndirectJump => {
-                let inside = self.stack.top().map_or(Place::UNKNOWN, |top| top.function);
-                let resolves = from.glue || !to.is_known() || self.places.is_start(to);
-                resolves || self.stays(inside, from, to) || self.stack.running(to).is_some()
-            }
-            Way::Sequential | Way::Far => false,
-        }
-    }
-
     /// A jump is a call when it leaves its function for another.
     fn jump(&mut self, from: &Source, to: Place, index: u64) {
-        let inside = self.stack.top().map_or(Place::UNKNOWN, |top| top.function);
+        let inside = self.inside();
         if self.stays(inside, from, to) {
             return;
         }

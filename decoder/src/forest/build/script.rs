@@ -1,12 +1,12 @@
 //! What the blocks of a path do to the open calls, found out once.
 
 use super::ends::Ends;
-use super::rules::{Rules, Source, Way};
+use super::rules::{Rules, Source};
 use super::trial::Trial;
 use crate::Runs;
-use crate::forest::nodes::Stock;
+use crate::forest::nodes::Pattern;
 use crate::forest::places::Place;
-use crate::forest::stack::Open;
+use crate::forest::stack::{Act, Level, NONE, Open};
 use rustc_hash::FxHashMap;
 
 /// A path as far as calls go.
@@ -18,43 +18,51 @@ pub(super) struct Script {
     pub end: Source,
     /// Its instructions.
     pub count: u32,
-    /// Where it has no stretches, it changes nothing while the innermost call is of this function;
-    /// [`Stretch::ANY`].
+    /// Where it has no scenes, it changes nothing while the innermost call is of this function;
+    /// [`Level::ANY`].
     home: u32,
-    /// Its stretches in the list.
-    first_stretch: u32,
-    stretches: u32,
+    /// Its scenes in the list.
+    first_scene: u32,
+    scenes: u32,
 }
 
-/// Transfers of a path that change only what the innermost call has called, then one that may change more.
+/// Transfers of a path of which it is known beforehand what they do, then one of which it is not. What is asked of it each time
+/// is in one cache line.
 #[derive(Clone, Copy)]
-struct Stretch {
-    /// They are so while the innermost call is of this function; [`Stretch::ANY`] ...
-    home: u32,
-    /// ... and no open call returns to these places.
-    first_unexpected: u32,
-    /// The first `suspect` of these places are those that some call returns to, when `returns` such places were known.
-    returns: u32,
-    /// The calls that begin, and those of them that stay open.
-    first_call: u32,
-    first_open: u32,
-    unexpected: u16,
-    suspect: u16,
-    calls: u16,
+#[repr(align(64))]
+struct Scene {
+    /// The calls that they go on in: `levels` of them, in the list from this number on when they are too many to be here.
+    near: [Level; Scene::NEAR],
+    first_level: u32,
+    levels: u16,
+    /// What they call and leave open.
     open: u16,
-    /// How deep the calls are inside of one another.
-    deepest: u16,
-    /// Instructions of the path before its first transfer; those of earlier stretches have fewer.
+    first_open: u32,
+    /// What they call: see [`Act`].
+    pattern: Option<Pattern>,
+    calls: u32,
+    /// The number of the places that no open call may return to, and of what ends them; [`NONE`]: there is none, the path ends them.
+    unexpected: u32,
+    turn: u32,
+    /// The instruction of the path before which the first of them is not.
     begin: u32,
-    /// What ends it; `None`: the path, or that it is long.
-    turn: Option<Turn>,
 }
 
-impl Stretch {
-    /// The number of no function: it may be any.
-    const ANY: u32 = Place::UNKNOWN - 1;
-    /// With so many calls or places it is long. It has at most [`Trial::LONGEST`] more.
-    const LONG: u16 = 1 << 14;
+const _: () = assert!(size_of::<Scene>() == 64);
+
+impl Scene {
+    /// The most levels that are kept here.
+    const NEAR: usize = 2;
+}
+
+/// Places that flow jumps to, and that no open call may return to.
+#[derive(Clone, Copy)]
+struct Unexpected {
+    first: u32,
+    len: u32,
+    /// The first `suspect` of them are those that some call returns to, when `returns` such places were known.
+    suspect: u32,
+    returns: u32,
 }
 
 /// From one block of a path to the next.
@@ -71,10 +79,14 @@ pub(super) struct Turn {
 pub(super) struct Scripts {
     /// By path.
     scripts: Vec<Option<Script>>,
-    stretches: Vec<Stretch>,
-    unexpected: Vec<u32>,
-    calls: Stock,
+    scenes: Vec<Scene>,
+    levels: Vec<Level>,
     open: Vec<Open>,
+    /// Of scenes, and the places in them.
+    unexpected: Vec<Unexpected>,
+    places: Vec<u32>,
+    /// What ends scenes.
+    ends_scene: Vec<Turn>,
     /// All transfers of a path that does not always keep to its script.
     turns: FxHashMap<u32, Vec<Turn>>,
     trial: Trial,
@@ -96,14 +108,14 @@ impl Scripts {
     /// Goes over a path, whose first instruction has number `index`, by its script.
     #[inline]
     pub fn run(&mut self, script: &Script, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>, index: u64) {
-        if script.stretches > 0 {
-            self.run_stretches(script, path, runs, rules, index);
-        } else if script.home != Stretch::ANY && !rules.runs(script.home) {
+        if script.scenes > 0 {
+            self.run_scenes(script, path, runs, rules, index);
+        } else if script.home != Level::ANY && !rules.runs(script.home) {
             self.follow(path, 0, runs, rules, index);
         }
     }
 
-    fn run_stretches(
+    fn run_scenes(
         &mut self,
         script: &Script,
         path: u32,
@@ -115,31 +127,34 @@ impl Scripts {
         if !rules.has_room(script.count) {
             return self.follow(path, 0, runs, rules, index);
         }
-        let first = script.first_stretch as usize;
-        let stretches = self.stretches.get_mut(first..first + script.stretches as usize);
-        for stretch in stretches.unwrap_or(&mut []) {
-            if !stretch.holds(&mut self.unexpected, rules) {
-                let begin = stretch.begin;
+        let scenes = self.scenes.get(range(script.first_scene, script.scenes));
+        for scene in scenes.unwrap_or(&[]) {
+            let levels = match scene.near.get(..scene.levels.into()) {
+                Some(near) => near,
+                None => list(&self.levels, scene.first_level, scene.levels.into()),
+            };
+            let act = Act {
+                levels,
+                pattern: scene.pattern,
+                calls: scene.calls,
+                begin: scene.begin,
+                open: list(&self.open, scene.first_open, scene.open.into()),
+            };
+            let unexpected = self.unexpected.get_mut(scene.unexpected as usize);
+            let fits =
+                rules.fits(&act) && unexpected.is_none_or(|places| places.holds(&mut self.places, rules));
+            if !fits {
+                let begin = scene.begin;
                 return self.follow(path, begin, runs, rules, index);
             }
-            if stretch.calls > 0 {
-                let calls = self.calls.get(
-                    stretch.first_call,
-                    stretch.calls.into(),
-                    script.count,
-                    stretch.deepest.into(),
-                );
-                let first = stretch.first_open as usize;
-                let open = self.open.get(first..first + usize::from(stretch.open));
-                rules.append(&calls, open.unwrap_or(&[]), index);
-            }
-            if let Some(turn) = &stretch.turn {
+            rules.perform(&act, index);
+            if let Some(turn) = self.ends_scene.get(scene.turn as usize) {
                 rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
             }
         }
     }
 
-    /// Goes over a path by its transfers, but those before which it has less than `begin` instructions.
+    /// Goes over a path by its transfers, from behind the one before its instruction `begin`, if there is one.
     #[cold]
     fn follow(&mut self, path: u32, begin: u32, runs: Runs<'_>, rules: &mut Rules<'_>, index: u64) {
         let turns = self.turns.entry(path).or_insert_with(|| {
@@ -147,7 +162,8 @@ impl Scripts {
             all_turns(path, runs, rules, &mut self.ends, &mut turns);
             turns
         });
-        let from = turns.partition_point(|turn| turn.offset < begin);
+        // None is before the first instruction.
+        let from = turns.partition_point(|turn| turn.offset <= begin);
         for turn in turns.get(from..).unwrap_or(&[]) {
             rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
         }
@@ -158,25 +174,25 @@ impl Scripts {
         let parts = runs.paths.parts(path);
         let (first, _) = self.ends.of(*parts.first()?, runs, rules)?;
         let (_, end) = self.ends.of(*parts.last()?, runs, rules)?;
-        let first_stretch = u32::try_from(self.stretches.len()).ok()?;
+        let first_scene = u32::try_from(self.scenes.len()).ok()?;
         let mut turns = std::mem::take(&mut self.written);
         turns.clear();
         all_turns(path, runs, rules, &mut self.ends, &mut turns);
-        let written = self.write_stretches(first.function, &turns, rules);
+        let written = self.write_scenes(first.function, &turns, rules);
         self.written = turns;
         written?;
         let mut script = Script {
             first,
             end,
             count: u32::try_from(runs.paths.count(path)).ok()?,
-            home: Stretch::ANY,
-            first_stretch,
-            stretches: u32::try_from(self.stretches.len()).ok()? - first_stretch,
+            home: Level::ANY,
+            first_scene,
+            scenes: u32::try_from(self.scenes.len()).ok()? - first_scene,
         };
-        if script.stretches == 1
-            && let Some(stretch) = self.stretches.pop_if(|stretch| stretch.is_still())
+        if script.scenes == 1
+            && let Some(scene) = self.scenes.pop_if(|scene| scene.is_still())
         {
-            (script.home, script.stretches) = (stretch.home, 0);
+            (script.home, script.scenes) = (scene.near[0].function, 0);
         }
         let at = path as usize;
         if self.scripts.len() <= at {
@@ -186,134 +202,137 @@ impl Scripts {
         Some(script)
     }
 
-    /// Divides the transfers of a path that begins in the function `home` into stretches.
-    fn write_stretches(&mut self, mut home: u32, turns: &[Turn], rules: &mut Rules<'_>) -> Option<()> {
-        let mut stretch = self.stretch(turns.first())?;
-        let mut at = 0;
-        while let Some(turn) = turns.get(at) {
-            if turn.from.falls(turn.to) {
-                at += 1;
-                continue;
+    /// Divides the transfers of a path that begins in the function `home` into scenes.
+    fn write_scenes(&mut self, mut home: u32, turns: &[Turn], rules: &mut Rules<'_>) -> Option<()> {
+        let (mut at, mut begin) = (0, 0);
+        loop {
+            let rest = turns.get(at..).unwrap_or(&[]);
+            let mut unexpected = Vec::new();
+            let done = self.trial.run(home, begin, rest, rules, &mut unexpected);
+            let turn = rest.get(done);
+            self.write_scene(begin, unexpected, turn, rules)?;
+            let Some(turn) = turn else { return Some(()) };
+            (home, begin) = (turn.to.function, turn.offset);
+            at += done + 1;
+            if at == turns.len() {
+                return Some(());
             }
-            if stretch.is_long() {
-                self.end(stretch);
-                stretch = self.stretch(Some(turn))?;
-            }
-            if turn.from.jumps() && rules.stays(home, &turn.from, turn.to) {
-                stretch.home = home;
-                if turn.from.way == Way::IndirectJump {
-                    self.unexpected.push(turn.to.id);
-                    stretch.unexpected += 1;
-                }
-                at += 1;
-                continue;
-            }
-            if turn.from.calls() {
-                let rest = turns.get(at..).unwrap_or(&[]);
-                at += self.trial.run(rest, rules, &mut self.unexpected);
-                self.add_tried(&mut stretch);
-                if stretch.open == 0 {
-                    continue;
-                }
-            }
-            stretch.turn = turns.get(at).copied();
-            let Some(turn) = stretch.turn else { break };
-            self.end(stretch);
-            home = turn.to.function;
-            at += 1;
-            stretch = self.stretch(turns.get(at))?;
         }
-        if stretch.home != Stretch::ANY || !stretch.is_still() {
-            self.end(stretch);
-        }
-        Some(())
     }
 
-    /// A stretch that begins with this transfer, if with any.
-    fn stretch(&self, first: Option<&Turn>) -> Option<Stretch> {
-        Some(Stretch {
-            home: Stretch::ANY,
-            first_unexpected: u32::try_from(self.unexpected.len()).ok()?,
-            returns: 0,
-            first_call: u32::try_from(self.calls.len()).ok()?,
-            first_open: u32::try_from(self.open.len()).ok()?,
-            unexpected: 0,
-            suspect: 0,
-            calls: 0,
-            open: 0,
-            deepest: 0,
-            begin: first.map_or(0, |turn| turn.offset),
-            turn: None,
-        })
-    }
-
-    /// What the last trial found is of a stretch, which ends if a call stays open.
-    fn add_tried(&mut self, stretch: &mut Stretch) {
-        let calls = self.trial.calls();
+    /// Writes down what was tried last.
+    fn write_scene(
+        &mut self,
+        begin: u32,
+        unexpected: Vec<u32>,
+        turn: Option<&Turn>,
+        rules: &mut Rules<'_>,
+    ) -> Option<()> {
+        let added = self.trial.add_to(rules.stock(), begin);
+        let levels = self.trial.levels();
+        let mut near = [*levels.first()?; Scene::NEAR];
+        let mut first_level = 0;
+        match near.get_mut(..levels.len()) {
+            Some(near) => near.copy_from_slice(levels),
+            None => (first_level, _) = add(&mut self.levels, levels.iter().copied())?,
+        }
+        let (tried, before) = self.trial.calls();
         let open = self.trial.open().iter().map(|frame| Open {
-            first: frame.first as u32,
-            node: frame.node - 1 + u32::from(stretch.calls),
-            base: frame.base - 1,
+            first: frame.first as u32 - begin,
+            node: frame.node - before,
+            base: match frame.base {
+                0 => NONE,
+                base => base - 1,
+            },
             returns_to: frame.returns_to,
             function: frame.function,
+            what: tried.what(frame.node),
         });
-        self.open.extend(open);
-        let deepest = self.calls.add(calls, stretch.calls.into());
-        stretch.deepest = stretch.deepest.max(deepest as u16);
-        // A trial is short.
-        stretch.open = self.trial.open().len() as u16;
-        stretch.calls += (calls.len() - 1) as u16;
-        stretch.unexpected = (self.unexpected.len() - stretch.first_unexpected as usize) as u16;
-    }
-
-    fn end(&mut self, mut stretch: Stretch) {
-        let mut unexpected = self.unexpected.split_off(stretch.first_unexpected as usize);
-        unexpected.sort_unstable();
-        unexpected.dedup();
-        stretch.unexpected = unexpected.len() as u16;
-        self.unexpected.append(&mut unexpected);
-        self.stretches.push(stretch);
+        let (first_open, open) = add(&mut self.open, open)?;
+        let mut scene = Scene {
+            near,
+            first_level,
+            levels: u16::try_from(levels.len()).ok()?,
+            open: u16::try_from(open).ok()?,
+            first_open,
+            pattern: added.map(|added| added.pattern),
+            calls: added.map_or(0, |added| added.len),
+            unexpected: NONE,
+            turn: NONE,
+            begin,
+        };
+        if !unexpected.is_empty() {
+            let unexpected = Unexpected::add(&mut self.places, unexpected)?;
+            (scene.unexpected, _) = add(&mut self.unexpected, [unexpected])?;
+        }
+        if let Some(&turn) = turn {
+            (scene.turn, _) = add(&mut self.ends_scene, [turn])?;
+        }
+        self.scenes.push(scene);
+        Some(())
     }
 }
 
-impl Stretch {
-    /// What it was found out under is so.
-    #[inline]
-    fn holds(&mut self, unexpected: &mut [u32], rules: &mut Rules<'_>) -> bool {
-        (self.home == Self::ANY || rules.runs(self.home))
-            && (self.unexpected == 0 || self.returns_nowhere(unexpected, rules))
+impl Scene {
+    /// It changes nothing while the innermost call is of its function.
+    fn is_still(&self) -> bool {
+        self.levels == 1
+            && !self.near[0].alone
+            && self.pattern.is_none()
+            && (self.unexpected, self.turn) == (NONE, NONE)
+    }
+}
+
+/// `len` entries, from number `first` on.
+#[inline]
+fn range(first: u32, len: u32) -> std::ops::Range<usize> {
+    first as usize..first as usize + len as usize
+}
+
+/// Those of a list.
+#[inline]
+fn list<T>(all: &[T], first: u32, len: u32) -> &[T] {
+    all.get(range(first, len)).unwrap_or(&[])
+}
+
+/// Adds to a list; gives where, and how many.
+fn add<T>(list: &mut Vec<T>, new: impl IntoIterator<Item = T>) -> Option<(u32, u32)> {
+    let first = u32::try_from(list.len()).ok()?;
+    list.extend(new);
+    let len = u32::try_from(list.len()).ok()? - first;
+    Some((first, len))
+}
+
+impl Unexpected {
+    fn add(list: &mut Vec<u32>, mut places: Vec<u32>) -> Option<Self> {
+        places.sort_unstable();
+        places.dedup();
+        let (first, len) = add(list, places)?;
+        Some(Self {
+            first,
+            len,
+            suspect: 0,
+            returns: 0,
+        })
     }
 
-    /// No open call returns to one of its unexpected places.
+    /// No open call returns to one of them; `all` are those of all scenes.
     #[inline]
-    fn returns_nowhere(&mut self, unexpected: &mut [u32], rules: &mut Rules<'_>) -> bool {
+    fn holds(&mut self, all: &mut [u32], rules: &mut Rules<'_>) -> bool {
         if self.returns != rules.places.returns() {
-            self.suspect(unexpected, rules);
+            self.suspect(all, rules);
         }
-        let first = self.first_unexpected as usize;
-        let suspect = unexpected.get(first..first + usize::from(self.suspect));
-        !suspect.unwrap_or(&[]).iter().any(|&place| rules.expects(place))
+        let suspect = list(all, self.first, self.suspect);
+        !suspect.iter().any(|&place| rules.expects(place))
     }
 
     /// Puts the places that some call returns to before the others.
     #[cold]
-    fn suspect(&mut self, unexpected: &mut [u32], rules: &Rules<'_>) {
-        let first = self.first_unexpected as usize;
-        let all = unexpected.get_mut(first..first + usize::from(self.unexpected));
-        let all = all.unwrap_or(&mut []);
+    fn suspect(&mut self, all: &mut [u32], rules: &Rules<'_>) {
+        let all = all.get_mut(range(self.first, self.len)).unwrap_or(&mut []);
         all.sort_unstable_by_key(|&place| !rules.places.may_be_returned_to(place));
         let suspect = all.partition_point(|&place| rules.places.may_be_returned_to(place));
-        (self.suspect, self.returns) = (suspect as u16, rules.places.returns());
-    }
-
-    /// What comes next is for another.
-    fn is_long(&self) -> bool {
-        self.calls.max(self.unexpected) >= Self::LONG
-    }
-
-    /// It changes nothing while the innermost call is of its function.
-    fn is_still(&self) -> bool {
-        self.unexpected == 0 && self.calls == 0 && self.turn.is_none()
+        (self.suspect, self.returns) = (suspect as u32, rules.places.returns());
     }
 }
 

@@ -1,55 +1,164 @@
-//! Calls that begin within a path, found by trying the rules on nothing but them.
+//! What a path does to the open calls, found by trying the rules on calls that stand for any.
 
 use super::rules::{Rules, Way};
 use super::script::Turn;
-use crate::forest::nodes::Nodes;
-use crate::forest::stack::{Frame, Stack};
+use crate::forest::nodes::{Added, Nodes, Stock};
+use crate::forest::stack::{Frame, Level, NONE, Stack};
 
-/// Open calls to try the rules on: one that stands for any, and above it those of the path.
+/// Open calls to try the rules on: one that stands for any, and above it those that the path makes. When it returns out of the
+/// one that stands for any, another is there to stand for the next.
 #[derive(Default)]
 pub(super) struct Trial {
     stack: Stack,
+    levels: Vec<Level>,
+    /// The calls that stand for any, one for each level.
+    outer: Vec<u32>,
+}
+
+/// What was found out of a transfer.
+enum Tried {
+    Done,
+    /// It returns out of the call that stands for any.
+    Returns,
+    /// What it does depends on calls that are not known.
+    Open,
 }
 
 impl Trial {
-    /// The most transfers that are tried at once.
+    /// The most calls that are open at once, or returned from.
     const LONGEST: usize = 1 << 12;
 
-    /// Tries a call, the first of these transfers, and what follows, until it has ended. Gives how many of them
-    /// there are, at least one and few enough, while what they do is the same whatever else is open; to `unexpected` come
-    /// the places that no open call may return to.
-    pub fn run(&mut self, turns: &[Turn], rules: &mut Rules<'_>, unexpected: &mut Vec<u32>) -> usize {
+    /// Tries transfers of a path, which is at its instruction `begin` in the function `home`. Gives how many of them there are
+    /// while what they do is told by few calls that are open below; to `unexpected` come the places that no open call
+    /// may return to.
+    pub fn run(
+        &mut self,
+        home: u32,
+        begin: u32,
+        turns: &[Turn],
+        rules: &mut Rules<'_>,
+        unexpected: &mut Vec<u32>,
+    ) -> usize {
         self.stack.begin();
+        self.levels.clear();
+        self.outer.clear();
         rules.exchange(&mut self.stack);
-        let turns = turns.get(..Self::LONGEST).unwrap_or(turns);
-        let done = run(turns, rules, unexpected);
+        let done = self.run_on(home, begin, turns, rules, unexpected);
         rules.exchange(&mut self.stack);
-        done
+        done.unwrap_or(0)
     }
 
-    /// The calls of the last trial, below one that stands for any.
-    pub fn calls(&self) -> &Nodes {
-        self.stack.nodes()
+    /// `None`: there are as many calls as can be told apart.
+    fn run_on(
+        &mut self,
+        home: u32,
+        begin: u32,
+        turns: &[Turn],
+        rules: &mut Rules<'_>,
+        unexpected: &mut Vec<u32>,
+    ) -> Option<usize> {
+        let mut needed = self.begin_level(home, begin, rules)?;
+        for (at, turn) in turns.iter().enumerate() {
+            let Some(level) = self.levels.last_mut() else { break };
+            if rules.depth().max(self.outer.len()) >= Self::LONGEST {
+                return Some(at);
+            }
+            match try_one(turn, rules, level, &mut needed, unexpected) {
+                Tried::Done => {}
+                Tried::Returns => {
+                    level.returns_to = turn.to.id;
+                    level.offset = turn.offset;
+                    rules.leave_all(u64::from(turn.offset));
+                    needed = self.begin_level(turn.to.function, turn.offset, rules)?;
+                }
+                Tried::Open => return Some(at),
+            }
+        }
+        Some(turns.len())
     }
 
-    /// Those of them that have not ended, outermost first.
+    /// Goes on in a call of a function, at an instruction of the path; gives the function.
+    fn begin_level(&mut self, function: u32, offset: u32, rules: &mut Rules<'_>) -> Option<u32> {
+        let node = rules.stand_in(u64::from(offset), function)?;
+        self.outer.push(node);
+        self.levels.push(Level {
+            function: Level::ANY,
+            returns_to: NONE,
+            offset,
+            left: crate::Left::Return,
+            alone: false,
+            nested: 0,
+        });
+        Some(function)
+    }
+
+    /// Makes a pattern of what was called, when it was.
+    pub fn add_to(&mut self, stock: &mut Stock, begin: u32) -> Option<Added> {
+        let open = self.open().iter().map(|frame| frame.node);
+        let (tried, begin) = (self.stack.nodes(), u64::from(begin));
+        let mut nested = vec![0; self.outer.len()];
+        let added = stock.add(tried, begin, &self.outer, open, &mut nested);
+        for ((level, &node), nested) in self.levels.iter_mut().zip(&self.outer).zip(nested) {
+            level.nested = nested.min(Nodes::DEPTHS) as u8;
+            level.left = tried.get(node).map_or(level.left, |node| node.left);
+        }
+        added
+    }
+
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    /// What was tried, with the calls that stand for any, which come before those that are open.
+    pub fn calls(&self) -> (&Nodes, u32) {
+        (self.stack.nodes(), self.outer.len() as u32)
+    }
+
+    /// The calls of the path that have not ended, outermost first.
     pub fn open(&self) -> &[Frame] {
         self.stack.frames().get(1..).unwrap_or(&[])
     }
 }
 
-fn run(turns: &[Turn], rules: &mut Rules<'_>, unexpected: &mut Vec<u32>) -> usize {
-    for (at, turn) in turns.iter().enumerate() {
-        if !rules.is_settled(&turn.from, turn.to) {
-            return at;
-        }
-        if turn.from.way == Way::IndirectJump && !rules.expects(turn.to.id) {
-            unexpected.push(turn.to.id);
-        }
-        rules.transfer(&turn.from, turn.to, u64::from(turn.offset));
-        if rules.depth() <= 1 {
-            return at + 1;
+fn try_one(
+    turn: &Turn,
+    rules: &mut Rules<'_>,
+    level: &mut Level,
+    function: &mut u32,
+    unexpected: &mut Vec<u32>,
+) -> Tried {
+    let (from, to) = (&turn.from, turn.to);
+    if from.falls(to) {
+        return Tried::Done;
+    }
+    match from.way {
+        Way::Call | Way::IndirectCall => {}
+        Way::Return | Way::IndirectJump if rules.expects(to.id) => {}
+        Way::Return if rules.base() == 0 => return Tried::Returns,
+        Way::Return | Way::Sequential | Way::Far => return Tried::Open,
+        Way::Conditional | Way::Jump | Way::IndirectJump => {
+            let outermost = rules.depth() == 1;
+            let stays = rules.stays(rules.inside(), from, to);
+            let resolves = !stays && from.glue;
+            let tail_calls = !stays && (!to.is_known() || rules.places.is_start(to));
+            let goes_back = !stays && !tail_calls && to.is_known();
+            if resolves {
+                if outermost {
+                    return Tried::Open;
+                }
+            } else if goes_back && !rules.is_running(to) {
+                return Tried::Open;
+            } else if tail_calls {
+                level.alone |= rules.base() == 0;
+            }
+            if outermost || goes_back || tail_calls {
+                level.function = *function;
+            }
+            if from.way == Way::IndirectJump {
+                unexpected.push(to.id);
+            }
         }
     }
-    turns.len()
+    rules.transfer(from, to, u64::from(turn.offset));
+    Tried::Done
 }

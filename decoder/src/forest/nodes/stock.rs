@@ -1,158 +1,200 @@
-//! Calls that lie ready to be appended as often as they are made again.
+//! Calls that lie ready, to be made as often as the paths that make them are executed.
 
-use super::{DEPTHS, FAR, GROUP, Left, NO_PARENT, Node, Nodes, Packed, Tag};
+use super::{Node, Nodes, what};
+use crate::forest::Left;
+use std::num::NonZeroU32;
 
-/// Calls, each counted from the beginning of a stretch of instructions that it ends within.
-#[derive(Debug, Default)]
-pub(in crate::forest) struct Stock {
-    /// `first` is counted so, and `parent` from the first call that is appended together with it;
-    /// [`NO_PARENT`] stands for the call that is open where they are appended.
-    packed: Vec<Packed>,
+/// The number of some calls that are made together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::forest) struct Pattern(NonZeroU32);
+
+impl Pattern {
+    /// One call, of which nothing is known beforehand.
+    pub const SINGLE: Self = Self(NonZeroU32::MIN);
 }
 
-/// Some of a [`Stock`] that are appended together.
-pub(in crate::forest) struct Ready<'a> {
-    packed: &'a [Packed],
-    /// How many instructions the stretch has.
-    instructions: u32,
-    /// Calls that the innermost of them is inside of.
-    deepest: u32,
+/// The part that a call has in a pattern.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::forest) struct Role {
+    /// Its first instruction, counted from where the pattern begins.
+    pub first: u32,
+    /// Its instructions; where it outlasts the pattern, how many of those that do come before it.
+    pub len: u32,
+    /// The call it is inside of, counted from the pattern's first; with [`Role::OUTSIDE`], which of those that the pattern
+    /// is inside of.
+    parent: u32,
+    /// See [`what`]; `left` is [`Role::LASTS`] where it outlasts the pattern.
+    pub what: u32,
+}
+
+/// All patterns.
+#[derive(Clone, Debug)]
+pub(in crate::forest) struct Stock {
+    patterns: Vec<Extent>,
+    roles: Vec<Role>,
+}
+
+/// What a pattern takes.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    /// Where its roles begin, and how many there are.
+    first: u32,
+    len: u32,
+    /// How many calls it is inside of.
+    parents: u32,
+}
+
+/// A pattern that was added.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::forest) struct Added {
+    pub pattern: Pattern,
+    /// How many calls it has.
+    pub len: u32,
+}
+
+impl Role {
+    const OUTSIDE: u32 = 1 << 31;
+    /// No code of [`Left`].
+    const LASTS: u32 = 7;
+
+    /// The call it is inside of: one of the pattern, or one outside.
+    #[inline]
+    pub fn parent(&self) -> Result<u32, u32> {
+        match self.parent & Self::OUTSIDE {
+            0 => Ok(self.parent),
+            _ => Err(self.parent & !Self::OUTSIDE),
+        }
+    }
+
+    /// It outlasts the pattern: how many of those that do come before it.
+    #[inline]
+    pub fn lasting(&self) -> Option<u32> {
+        (self.what & 7 == Self::LASTS).then_some(self.len)
+    }
+}
+
+impl Default for Stock {
+    fn default() -> Self {
+        let single = Role {
+            first: 0,
+            len: 0,
+            parent: Role::OUTSIDE,
+            what: Role::LASTS,
+        };
+        Self {
+            patterns: vec![Extent {
+                first: 0,
+                len: 1,
+                parents: 1,
+            }],
+            roles: vec![single],
+        }
+    }
 }
 
 impl Stock {
-    pub fn len(&self) -> usize {
-        self.packed.len()
+    fn extent(&self, pattern: Pattern) -> Option<&Extent> {
+        self.patterns.get(pattern.0.get() as usize - 1)
     }
 
-    /// Adds what was called by the first of these calls, which stands for any, to the last `before`, with
-    /// which they are to be appended. Gives how many of them the innermost is inside of.
-    pub fn add(&mut self, calls: &Nodes, before: u32) -> u32 {
-        let grouped = calls.groups.iter();
-        let all = grouped.flat_map(|group| group.packed.iter().map(|call| (group.base as u32, call)));
-        let called = all.skip(1).map(|(base, call)| Packed {
-            first: base + call.first,
-            parent: match call.parent {
-                0 => NO_PARENT,
-                parent => parent - 1 + before,
-            },
-            ..*call
+    /// The calls of a pattern, in order.
+    #[inline]
+    pub fn calls(&self, pattern: Pattern) -> &[Role] {
+        let extent = self.extent(pattern);
+        let found = extent.and_then(|extent| {
+            let first = extent.first as usize;
+            self.roles.get(first..first + extent.len as usize)
         });
-        self.packed.extend(called);
-        let depths = (1..calls.len() as u32).map(|id| calls.depth(id));
-        depths.max().map_or(0, |deepest| deepest - 1)
+        found.unwrap_or(&[])
     }
 
-    /// `len` calls, from number `first` on, of a stretch of so many instructions.
+    /// How many there are.
     #[inline]
-    pub fn get(&self, first: u32, len: u32, instructions: u32, deepest: u32) -> Ready<'_> {
-        let first = first as usize;
-        Ready {
-            packed: self.packed.get(first..first + len as usize).unwrap_or(&[]),
-            instructions,
-            deepest,
+    pub fn len_of(&self, pattern: Pattern) -> u32 {
+        self.extent(pattern).map_or(0, |extent| extent.len)
+    }
+
+    /// How many calls a pattern is inside of.
+    #[inline]
+    pub fn parents_of(&self, pattern: Pattern) -> u32 {
+        self.extent(pattern).map_or(0, |extent| extent.parents)
+    }
+
+    /// Makes a pattern, which begins at instruction `begin`, of calls that were tried: those of `outer`, ascending, were there
+    /// before, and `open` ones of the others, ascending, outlast it. To `nested` comes how deep the calls of each outer one are inside
+    /// of one another; 0: it made none.
+    /// `None`: no other was made, or there are as many as can be told apart.
+    pub fn add(
+        &mut self,
+        tried: &Nodes,
+        begin: u64,
+        outer: &[u32],
+        open: impl IntoIterator<Item = u32>,
+        nested: &mut [u32],
+    ) -> Option<Added> {
+        let (mut outer, mut open) = (outer.iter().enumerate().peekable(), open.into_iter().peekable());
+        // What stands for a call that was tried as a parent, which outer call it is inside of, and how deep.
+        let mut tried_as: Vec<(u32, usize, u32)> = Vec::with_capacity(tried.len());
+        let mut extent = Extent {
+            first: u32::try_from(self.roles.len()).ok()?,
+            len: 0,
+            parents: 0,
+        };
+        let mut lasting = 0;
+        for id in 0..tried.len() as u32 {
+            if let Some((level, _)) = outer.next_if(|&(_, &call)| call == id) {
+                tried_as.push((Role::OUTSIDE, level, 0));
+                continue;
+            }
+            let node = tried.get(id)?;
+            let (parent, level, depth) = *tried_as.get(node.parent as usize)?;
+            tried_as.push((extent.len, level, depth + 1));
+            let nested = nested.get_mut(level)?;
+            *nested = (*nested).max(depth + 1);
+            extent.len += 1;
+            let lasts = open.next_if(|&open| open == id).is_some();
+            self.roles.push(role(&node, begin, parent, lasts.then_some(lasting))?);
+            lasting += u32::from(lasts);
         }
-    }
-}
-
-impl Nodes {
-    /// Appends calls that were made, of some depth, by the call `parent` or by one another; the stretch begins
-    /// with instruction `index`.
-    #[inline]
-    pub fn append(&mut self, calls: &Ready<'_>, index: u64, parent: u32, depth: u32) {
-        if self.append_at_once(calls, index, parent, depth).is_none() {
-            self.append_each(calls, index, parent, depth);
-        }
-    }
-
-    /// Where all are of one group, all numbers fit, and no depth is to be noted.
-    #[inline]
-    fn append_at_once(&mut self, calls: &Ready<'_>, index: u64, parent: u32, depth: u32) -> Option<()> {
-        let id = u32::try_from(self.len)
-            .ok()
-            .filter(|&id| id < NO_PARENT - GROUP as u32)?;
-        let group = self.groups.last_mut()?;
-        let shift = u32::try_from(index.checked_sub(group.base)?).ok()?;
-        let near = shift.checked_add(calls.instructions)? != FAR;
-        let before = group.packed.len();
-        let one_group = before != 0 && before + calls.packed.len() <= GROUP;
-        let plain = !depth.is_multiple_of(DEPTHS) && depth % DEPTHS + calls.deepest < DEPTHS;
-        if !(near && one_group && plain) {
+        if extent.len == 0 {
             return None;
         }
-        self.len += calls.packed.len();
-        group.packed.extend(calls.packed.iter().map(|call| Packed {
-            first: call.first + shift,
-            parent: match call.parent {
-                NO_PARENT => parent,
-                within => within + id,
-            },
-            ..*call
-        }));
-        Some(())
+        // Outer calls that made any are numbered in their order.
+        let mut slots = Vec::with_capacity(nested.len());
+        for &nested in &*nested {
+            slots.push(extent.parents);
+            extent.parents += u32::from(nested > 0);
+        }
+        let made = tried_as.iter().filter(|(parent, ..)| *parent != Role::OUTSIDE);
+        for (role, &(_, level, _)) in self.roles.iter_mut().skip(extent.first as usize).zip(made) {
+            if role.parent == Role::OUTSIDE {
+                role.parent |= *slots.get(level)?;
+            }
+        }
+        self.patterns.push(extent);
+        let number = u32::try_from(self.patterns.len()).ok()?;
+        Some(Added {
+            pattern: Pattern(NonZeroU32::new(number)?),
+            len: extent.len,
+        })
     }
 
-    #[cold]
-    fn append_each(&mut self, calls: &Ready<'_>, index: u64, parent: u32, depth: u32) {
-        let mut appended: Vec<(u32, u32)> = Vec::with_capacity(calls.packed.len());
-        for call in calls.packed {
-            let caller = appended.get(call.parent as usize);
-            let (parent, depth) = caller.map_or((parent, depth), |&(id, depth)| (id, depth + 1));
-            let first = index + u64::from(call.first);
-            let node = Node {
-                first,
-                end: first + u64::from(call.len),
-                parent,
-                function: call.what >> 6,
-                entered: Tag::of((call.what >> 3 & 7) as u8),
-                left: Left::of((call.what & 7) as u8),
-            };
-            let Some(id) = self.push(node, depth) else { return };
-            appended.push((id, depth));
-        }
+    /// Bytes of memory in use.
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.patterns) + size_of_val(&*self.roles)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn node(first: u64, end: u64, parent: u32) -> Node {
-        Node {
-            first,
-            end,
-            parent,
-            function: 3,
-            entered: Tag::Call,
-            left: Left::Return,
-        }
-    }
-
-    #[test]
-    fn calls_are_appended_at_once_as_one_by_one() {
-        let mut made = Nodes::default();
-        made.push(node(0, 0, NO_PARENT), 0);
-        for (depth, call) in [(1, node(2, 9, 0)), (2, node(4, 6, 1)), (1, node(11, 12, 0))] {
-            made.push(call, depth);
-        }
-        let mut stock = Stock::default();
-        assert_eq!((stock.add(&made, 0), stock.len()), (1, 3));
-        let ready = stock.get(0, 3, 20, 1);
-        let (mut at_once, mut each) = (Nodes::default(), Nodes::default());
-        // Over the edges of groups, of depths that are noted, and of numbers that fit.
-        for (round, depth) in (0..GROUP as u64).zip((1..2 * DEPTHS).cycle()) {
-            let index = 20 * round + (round >> 11) * (1 << 33);
-            at_once.append(&ready, index, 0, depth);
-            each.append_each(&ready, index, 0, depth);
-        }
-        assert_eq!(at_once.len(), each.len());
-        for id in 0..each.len() as u32 {
-            assert_eq!(at_once.get(id), each.get(id));
-        }
-        assert_eq!(at_once.depths, each.depths);
-        assert_eq!(
-            each.get(5).map(|node| (node.first, node.end, node.parent)),
-            Some((31, 32, 0))
-        );
-        assert_eq!(each.get(4).map(|node| (node.first, node.parent)), Some((24, 3)));
-    }
+/// The part of a call that was tried.
+fn role(node: &Node, begin: u64, parent: u32, lasting: Option<u32>) -> Option<Role> {
+    let left = lasting.map_or(u32::from(node.left.code()), |_| Role::LASTS);
+    Some(Role {
+        first: u32::try_from(node.first.checked_sub(begin)?).ok()?,
+        len: match lasting {
+            Some(before) => before,
+            None => u32::try_from(node.end.saturating_sub(node.first)).ok()?,
+        },
+        parent,
+        what: what(node.function, node.entered, Left::Return) & !7 | left,
+    })
 }
