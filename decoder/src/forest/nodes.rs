@@ -50,6 +50,10 @@ pub(super) struct Nodes {
     directory: Vec<u32>,
     stock: Stock,
     len: usize,
+    /// There are almost as many as can be told apart.
+    full: bool,
+    /// An instruction whose number has the upper half of that of the last batch.
+    near: u64,
     /// The lengths that do not fit into a word, by where that is.
     lens: BTreeMap<u32, u64>,
     /// (call, depth) of those whose depth is a multiple of [`Nodes::DEPTHS`], but 0; ascending.
@@ -86,6 +90,10 @@ pub(super) fn what(function: u32, entered: Tag, left: Left) -> u32 {
 impl Nodes {
     /// A depth is noted when it is a multiple of this.
     pub const DEPTHS: u32 = 64;
+    /// The most calls that can be told apart: each takes up to three words, which are numbered too.
+    const MAX: usize = 1 << 30;
+    /// A pattern has no more calls.
+    pub const MOST_AT_ONCE: usize = 1 << 20;
 
     pub fn len(&self) -> usize {
         self.len
@@ -99,7 +107,7 @@ impl Nodes {
     /// Appends a call of some depth. `None`: there are as many as can be told apart.
     #[inline]
     pub fn push(&mut self, node: Node, depth: u32) -> Option<(u32, Lasting)> {
-        if !self.has_room(1) {
+        if self.full && self.len >= Self::MAX {
             return None;
         }
         let id = self.begin_batch(Pattern::SINGLE, 1, node.first);
@@ -123,9 +131,8 @@ impl Nodes {
         if self.directory.len() * STEP < self.len {
             self.enter();
         }
-        let upper = (index >> 32) as u32;
-        if self.last_upper() != upper {
-            self.upper.push((self.batches.len() as u32, upper));
+        if (index ^ self.near) >> 32 != 0 {
+            self.enter_upper(index);
         }
         self.batches.push(Batch {
             lower: index as u32,
@@ -136,10 +143,11 @@ impl Nodes {
         first
     }
 
-    /// The upper half of the number of the last batch's instruction.
-    #[inline]
-    fn last_upper(&self) -> u32 {
-        self.upper.last().map_or(0, |&(_, upper)| upper)
+    /// The batch that comes next counts from an instruction whose number has another upper half.
+    #[cold]
+    fn enter_upper(&mut self, index: u64) {
+        self.near = index;
+        self.upper.push((self.batches.len() as u32, (index >> 32) as u32));
     }
 
     /// The batch that comes next is that of the last calls.
@@ -147,6 +155,7 @@ impl Nodes {
     fn enter(&mut self) {
         let wanted = self.len.div_ceil(STEP);
         self.directory.resize(wanted, self.batches.len() as u32);
+        self.full = self.len > Self::MAX - Self::MOST_AT_ONCE;
     }
 
     /// The next of the calls that the outermost ones of the batch are inside of.
@@ -199,6 +208,7 @@ impl Nodes {
     /// Takes all calls away, but not what lies ready.
     pub fn clear(&mut self) {
         self.batches.clear();
+        (self.full, self.near) = (false, 0);
         self.upper.clear();
         self.words.clear();
         self.directory.clear();
@@ -207,12 +217,10 @@ impl Nodes {
         self.depths.clear();
     }
 
-    /// So many more calls can be told apart.
+    /// As many calls as a path makes at most can be told apart.
     #[inline]
-    pub fn has_room(&self, calls: u32) -> bool {
-        let calls = calls as usize;
-        // Each takes up to three words.
-        self.len + calls <= NO_PARENT as usize && self.words.len() + 3 * calls <= u32::MAX as usize
+    pub fn has_room(&self) -> bool {
+        !self.full
     }
 
     /// Takes the last call away, which is alone in its batch.
@@ -223,7 +231,10 @@ impl Nodes {
         self.words.truncate(batch.words as usize);
         self.len = batch.first as usize;
         let last = self.batches.len() as u32;
-        self.upper.pop_if(|(from, _)| *from == last);
+        if self.upper.pop_if(|(from, _)| *from == last).is_some() {
+            let upper = self.upper.last().map_or(0, |&(_, upper)| upper);
+            self.near = u64::from(upper) << 32;
+        }
         self.directory.truncate(self.len.div_ceil(STEP));
         self.lens.split_off(&batch.words);
         self.depths.pop_if(|(node, _)| *node == batch.first);
@@ -430,15 +441,15 @@ impl Nodes {
             .map(|(at, batch)| (self.index(at, batch), *batch))
             .collect();
         sorted.sort_by_key(|(_, batch)| batch.first);
-        self.upper.clear();
-        for (at, &(index, _)) in sorted.iter().enumerate() {
-            let upper = (index >> 32) as u32;
-            if self.last_upper() != upper {
-                self.upper.push((at as u32, upper));
-            }
-        }
         self.batches.clear();
-        self.batches.extend(sorted.into_iter().map(|(_, batch)| batch));
+        self.upper.clear();
+        self.near = 0;
+        for (index, batch) in sorted {
+            if (index ^ self.near) >> 32 != 0 {
+                self.enter_upper(index);
+            }
+            self.batches.push(batch);
+        }
     }
 
     /// Notes depths, when those noted are not right any more.

@@ -26,8 +26,9 @@ pub(super) struct Frame {
 /// What a path does to the open calls, as far as it is known beforehand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Act<'a> {
-    /// The calls that it goes on in one after the other, each but the first by a return out of the one before.
-    pub levels: &'a [Level],
+    /// The calls that it returns from, one after the other, and the one that it goes on in.
+    pub left: &'a [Level],
+    pub stays: &'a Level,
     /// What these call, how many calls that are, and the instruction of the path that they are counted from.
     pub pattern: Option<Pattern>,
     pub calls: u32,
@@ -36,15 +37,15 @@ pub(super) struct Act<'a> {
     pub open: &'a [Open],
 }
 
-/// A call that a path goes on in, and that was open before.
+/// A call that a path is in, and that was open before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     /// It has to be one of this function; [`Level::ANY`].
     pub function: u32,
-    /// The number of the place where it has to return to, and the instruction of the path that is there; [`NONE`]: it stays open.
+    /// The number of the place where it has to return to, the instruction of the path that is there, and how it ends; [`NONE`]: it
+    /// stays open.
     pub returns_to: u32,
     pub offset: u32,
-    /// How it ends.
     pub left: Left,
     /// It has to share its return with no call below.
     pub alone: bool,
@@ -55,6 +56,13 @@ pub(super) struct Level {
 impl Level {
     /// The number of no function: it may be any.
     pub const ANY: u32 = Place::UNKNOWN - 1;
+
+    /// It may be the call of a frame, which is at position `at`, if it returns as it has to.
+    #[inline]
+    fn fits(&self, at: usize, frame: &Frame) -> bool {
+        (self.function == Self::ANY || self.function == frame.function)
+            && (!self.alone || frame.base as usize == at)
+    }
 }
 
 /// A frame that lies ready, together with calls.
@@ -266,80 +274,107 @@ impl Stack {
         }
     }
 
-    /// The open calls are those that an act is meant for.
+    /// The open calls are those that an act is meant for, and its calls can be told apart from others.
     #[inline]
     pub fn fits(&self, act: &Act<'_>) -> bool {
-        let mut len = self.frames.len();
-        for level in act.levels {
-            let at = len.wrapping_sub(1);
-            let Some(frame) = self.frames.get(at) else {
-                return false;
-            };
-            let function = level.function == Level::ANY || level.function == frame.function;
-            let alone = !level.alone || frame.base as usize == at;
-            let returns = level.returns_to == NONE || level.returns_to == frame.returns_to;
-            if !(function && alone && returns) {
-                return false;
-            }
-            len = frame.base as usize;
+        if !self.nodes.has_room() {
+            return false;
         }
-        true
+        let mut len = self.frames.len();
+        for level in act.left {
+            match self.frame_below(len) {
+                Some((at, frame)) if level.fits(at, frame) && level.returns_to == frame.returns_to => {
+                    len = frame.base as usize;
+                }
+                _ => return false,
+            }
+        }
+        self.frame_below(len)
+            .is_some_and(|(at, frame)| act.stays.fits(at, frame))
     }
 
-    /// Does what a path that begins with instruction `index` does; the act has to fit, and its calls to have room.
+    #[inline]
+    fn frame_below(&self, len: usize) -> Option<(usize, &Frame)> {
+        let at = len.wrapping_sub(1);
+        Some((at, self.frames.get(at)?))
+    }
+
+    /// Does what a path that begins with instruction `index` does; the act has to fit.
     #[inline]
     pub fn perform(&mut self, act: &Act<'_>, index: u64) {
-        let mut node = 0;
         let begin = index + u64::from(act.begin);
+        let (mut noted, mut node) = (false, 0);
         if let Some(pattern) = act.pattern {
             node = self.nodes.begin_batch(pattern, act.calls, begin);
         }
-        let mut noted = false;
-        for level in act.levels {
-            let Some(&frame) = self.frames.last() else { return };
-            let at = self.frames.len() - 1;
-            if level.nested > 0 {
-                self.nodes.put_parent(frame.node);
-                noted |= Nodes::passes_noted_depth(at as u32, level.nested.into());
-            }
-            if level.returns_to != NONE {
-                let index = index + u64::from(level.offset);
-                self.frames.truncate(at);
-                self.unlink(&frame, at);
-                self.nodes.close(frame.lasting, frame.first, index, level.left);
-                if frame.base as usize != at {
-                    self.truncate(frame.base as usize, index, Left::TailCall);
-                }
-            }
+        for level in act.left {
+            noted |= self.call_from(level);
+            self.leave(level, index + u64::from(level.offset));
         }
+        noted |= self.call_from(act.stays);
         if noted {
-            self.note_depths();
+            self.note_depths(act.stays);
         }
+        if !act.open.is_empty() {
+            self.open(act.open, begin, node);
+        }
+    }
+
+    /// The pattern of the last batch may have calls of the innermost one, which is that of a level. Gives whether
+    /// depths are to be noted.
+    #[inline]
+    fn call_from(&mut self, level: &Level) -> bool {
+        if level.nested == 0 {
+            return false;
+        }
+        let depth = self.frames.len().wrapping_sub(1);
+        let Some(frame) = self.frames.get(depth) else {
+            return false;
+        };
+        self.nodes.put_parent(frame.node);
+        Nodes::passes_noted_depth(depth as u32, level.nested.into())
+    }
+
+    /// Notes what is to be noted of the depths of the last batch's calls; the innermost call is that of `stays`.
+    #[cold]
+    fn note_depths(&mut self, stays: &Level) {
+        let mut outer: Vec<u32> = self.nodes.last_parents().collect();
+        let called = outer.pop_if(|_| stays.nested > 0);
+        for node in &mut outer {
+            *node = self.nodes.depth(*node);
+        }
+        outer.extend(called.map(|_| self.frames.len() as u32 - 1));
+        self.nodes.note_depths(&outer);
+    }
+
+    /// The innermost call, which is that of a level, ends before instruction `index`, and with it all that share its return.
+    #[inline]
+    fn leave(&mut self, level: &Level, index: u64) {
+        let Some(frame) = self.frames.pop() else { return };
+        let at = self.frames.len();
+        self.unlink(&frame, at);
+        self.nodes.close(frame.lasting, frame.first, index, level.left);
+        if frame.base as usize != at {
+            self.truncate(frame.base as usize, index, Left::TailCall);
+        }
+    }
+
+    /// Opens frames that lie ready; `begin` and `node` are what they are counted from.
+    fn open(&mut self, ready: &[Open], begin: u64, node: u32) {
         let below = self.frames.len() as u32;
-        for open in act.open {
-            let lasting = self.nodes.put_lasting(open.what);
-            let level = self.frames.get((below as usize).wrapping_sub(1));
-            let (returns_to, base) = match level {
-                Some(level) if open.base == NONE => (level.returns_to, level.base),
-                _ => (open.returns_to, below.wrapping_add(open.base)),
-            };
+        let (returns_to, base) = self.top().map_or((NONE, 0), |top| (top.returns_to, top.base));
+        for open in ready {
+            let shared = open.base == NONE;
             self.frames.push(Frame {
                 first: begin + u64::from(open.first),
                 node: node + open.node,
-                lasting,
-                returns_to,
-                base,
+                lasting: self.nodes.put_lasting(open.what),
+                returns_to: if shared { returns_to } else { open.returns_to },
+                base: if shared { base } else { below + open.base },
                 function: open.function,
                 handler: false,
             });
         }
-    }
-
-    /// Notes what is to be noted of the last calls' depths.
-    #[cold]
-    fn note_depths(&mut self) {
-        let outer: Vec<u32> = self.nodes.last_parents().map(|call| self.nodes.depth(call)).collect();
-        self.nodes.note_depths(&outer);
     }
 
     /// Begins anew, with nothing open and no call.

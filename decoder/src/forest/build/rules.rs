@@ -107,12 +107,6 @@ impl<'a> Rules<'a> {
         self.places.may_be_returned_to(place) && self.stack.expecting(place).is_some()
     }
 
-    /// So many more calls can be told apart.
-    #[inline]
-    pub fn has_room(&self, calls: u32) -> bool {
-        self.stack.nodes().has_room(calls)
-    }
-
     /// How many calls are open.
     pub fn depth(&self) -> usize {
         self.stack.len()
@@ -123,13 +117,13 @@ impl<'a> Rules<'a> {
         std::mem::swap(&mut self.stack, stack);
     }
 
-    /// The open calls are those that an act is meant for.
+    /// The open calls are those that an act is meant for, and its calls can be told apart from others.
     #[inline]
     pub fn fits(&self, act: &Act<'_>) -> bool {
         self.stack.fits(act)
     }
 
-    /// Does what a path that begins with instruction `index` does; the act has to fit, and its calls to have room.
+    /// Does what a path that begins with instruction `index` does; the act has to fit.
     #[inline]
     pub fn perform(&mut self, act: &Act<'_>, index: u64) {
         self.stack.perform(act, index);

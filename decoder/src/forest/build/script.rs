@@ -123,22 +123,27 @@ impl Scripts {
         rules: &mut Rules<'_>,
         index: u64,
     ) {
-        // No instruction begins more than one call.
-        if !rules.has_room(script.count) {
-            return self.follow(path, 0, runs, rules, index);
-        }
-        let scenes = self.scenes.get(range(script.first_scene, script.scenes));
-        for scene in scenes.unwrap_or(&[]) {
+        for number in script.first_scene..script.first_scene + script.scenes {
+            let Some(scene) = self.scenes.get(number as usize) else {
+                return;
+            };
             let levels = match scene.near.get(..scene.levels.into()) {
                 Some(near) => near,
                 None => list(&self.levels, scene.first_level, scene.levels.into()),
             };
+            let Some((stays, left)) = levels.split_last() else {
+                return;
+            };
             let act = Act {
-                levels,
+                left,
+                stays,
                 pattern: scene.pattern,
                 calls: scene.calls,
                 begin: scene.begin,
-                open: list(&self.open, scene.first_open, scene.open.into()),
+                open: match scene.open {
+                    0 => &[],
+                    open => list(&self.open, scene.first_open, open.into()),
+                },
             };
             let unexpected = self.unexpected.get_mut(scene.unexpected as usize);
             let fits =

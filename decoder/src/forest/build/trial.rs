@@ -58,6 +58,8 @@ impl Trial {
         unexpected: &mut Vec<u32>,
     ) -> Option<usize> {
         let mut needed = self.begin_level(home, begin, rules)?;
+        // Each makes a call at most.
+        let turns = turns.get(..Nodes::MOST_AT_ONCE).unwrap_or(turns);
         for (at, turn) in turns.iter().enumerate() {
             let Some(level) = self.levels.last_mut() else { break };
             if rules.depth().max(self.outer.len()) >= Self::LONGEST {
