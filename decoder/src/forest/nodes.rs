@@ -583,7 +583,10 @@ mod tests {
         );
         nodes.pop();
         assert_eq!((nodes.len(), nodes.get(3), nodes.begun(0, 9)), (3, None, 1));
-        assert_eq!((nodes.begun(0, 10), nodes.begun(1, 10), nodes.begun(2, 10)), (2, 1, 0));
+        assert_eq!(
+            (nodes.begun(0, 10), nodes.begun(1, 10), nodes.begun(2, 10)),
+            (2, 1, 0)
+        );
         assert_eq!(nodes.lens.len(), 1);
         nodes.clear();
         assert_eq!((nodes.len(), nodes.get(0), nodes.begun(0, 9)), (0, None, 0));
@@ -602,7 +605,10 @@ mod tests {
             let (id, _) = nodes.push(node(first, first, NO_PARENT), 0).unwrap();
             assert_eq!(nodes.first(id), Some(first));
         }
-        assert_eq!((nodes.len(), nodes.first(STEP as u32 - 2)), (STEP + 2, Some(last - 3)));
+        assert_eq!(
+            (nodes.len(), nodes.first(STEP as u32 - 2)),
+            (STEP + 2, Some(last - 3))
+        );
     }
 
     #[test]
@@ -642,7 +648,13 @@ mod tests {
             ..node
         });
         assert_eq!(all[6..], second);
-        assert_eq!((0..12).map(|id| nodes.depth(id)).collect::<Vec<_>>(), [0, 1, 2, 3, 2, 1].repeat(2));
-        assert_eq!([0, 1, 2, 3, 4, 5, 11].map(|id| renumbered.number(id)), [2, 3, 1, 4, 0, 5, 11]);
+        assert_eq!(
+            (0..12).map(|id| nodes.depth(id)).collect::<Vec<_>>(),
+            [0, 1, 2, 3, 2, 1].repeat(2)
+        );
+        assert_eq!(
+            [0, 1, 2, 3, 4, 5, 11].map(|id| renumbered.number(id)),
+            [2, 3, 1, 4, 0, 5, 11]
+        );
     }
 }

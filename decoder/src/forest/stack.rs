@@ -385,10 +385,7 @@ impl Stack {
 
     /// Opens a call, before instruction `index`, that stands for any of a function, and of which nothing else is known.
     pub fn stand_in(&mut self, index: u64, function: u32) -> Option<u32> {
-        let known = Place {
-            id: NONE,
-            function,
-        };
+        let known = Place { id: NONE, function };
         let entry = Entry {
             to: known,
             name: 0,

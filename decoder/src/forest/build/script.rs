@@ -115,14 +115,7 @@ impl Scripts {
         }
     }
 
-    fn run_scenes(
-        &mut self,
-        script: &Script,
-        path: u32,
-        runs: Runs<'_>,
-        rules: &mut Rules<'_>,
-        index: u64,
-    ) {
+    fn run_scenes(&mut self, script: &Script, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>, index: u64) {
         for number in script.first_scene..script.first_scene + script.scenes {
             let Some(scene) = self.scenes.get(number as usize) else {
                 return;

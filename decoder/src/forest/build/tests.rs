@@ -87,14 +87,23 @@ impl Machine {
     }
 }
 
-fn calls(flow: &Flow, functions: &dyn Functions) -> Vec<Call> {
+/// The calls of a flow, each with its depth.
+fn calls(flow: &Flow, functions: &dyn Functions) -> Vec<(Call, u32)> {
     let mut builder = Builder::new(functions);
     let (executed, total) = (flow.executions(), flow.len());
     builder
         .feed(executed, flow.runs(), &[], total, &Watch::none())
         .unwrap();
     let forest = builder.finish(&[]);
-    forest.ids().map(|id| forest.call(id)).collect()
+    let calls = forest.ids().map(|id| (forest.call(id), forest.depth(id)));
+    let calls: Vec<_> = calls.collect();
+    // Deep ones take long.
+    let step = calls.len() / 1000 + 1;
+    for (id, (call, depth)) in forest.ids().zip(&calls).step_by(step) {
+        assert_eq!(*depth as usize, forest.ancestors(id).count() - 1);
+        assert_eq!(forest.call_at(call.first).map(|at| forest.call(at).first), Some(call.first));
+    }
+    calls
 }
 
 fn same(seed: u64, functions: &dyn Functions) {

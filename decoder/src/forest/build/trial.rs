@@ -61,7 +61,9 @@ impl Trial {
         // Each makes a call at most.
         let turns = turns.get(..Nodes::MOST_AT_ONCE).unwrap_or(turns);
         for (at, turn) in turns.iter().enumerate() {
-            let Some(level) = self.levels.last_mut() else { break };
+            let Some(level) = self.levels.last_mut() else {
+                break;
+            };
             if rules.depth().max(self.outer.len()) >= Self::LONGEST {
                 return Some(at);
             }

@@ -153,7 +153,8 @@ impl Stock {
             *nested = (*nested).max(depth + 1);
             extent.len += 1;
             let lasts = open.next_if(|&open| open == id).is_some();
-            self.roles.push(role(&node, begin, parent, lasts.then_some(lasting))?);
+            self.roles
+                .push(role(&node, begin, parent, lasts.then_some(lasting))?);
             lasting += u32::from(lasts);
         }
         if extent.len == 0 {
