@@ -10,6 +10,7 @@ use crate::{Canceled, History, Watch};
 use backtrail_pt::Avma;
 pub(crate) use build::Builder;
 use by_function::ByFunction;
+pub(crate) use nodes::Room;
 use nodes::{NO_NODE, NO_PARENT, Nodes};
 use std::ops::Range;
 use std::sync::OnceLock;

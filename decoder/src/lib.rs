@@ -29,6 +29,7 @@ mod meter;
 mod parallel;
 mod path;
 pub mod pcset;
+mod pile;
 pub mod position;
 pub mod split;
 pub mod switches;

@@ -8,7 +8,7 @@ mod tests;
 mod trial;
 
 use super::places::Place;
-use super::{Forest, Functions};
+use super::{Forest, Functions, Room};
 use crate::watch::Stage;
 use crate::{Canceled, History, Mark, MarkKind, Runs, Watch};
 use rules::{Rules, Source};
@@ -46,6 +46,11 @@ impl<'a> Builder<'a> {
             index: 0,
             last: None,
         }
+    }
+
+    /// Takes memory from there.
+    pub fn draw_from(&mut self, room: &Room) {
+        self.rules.draw_from(room);
     }
 
     /// Goes on: `executed` are the paths of `runs` that follow, of a history of `total` instructions; `marks` are those that were

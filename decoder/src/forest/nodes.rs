@@ -7,7 +7,9 @@
 mod stock;
 
 use super::{Left, Tag};
+use crate::pile::{Pile, Store};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use stock::Role;
 pub(super) use stock::{Added, Pattern, Stock};
 
@@ -41,11 +43,11 @@ pub(super) const NO_NODE: Node = Node {
 /// Calls by number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
-    batches: Vec<Batch>,
+    batches: Pile<Batch>,
     /// From which batch on the upper halves of the instructions' numbers are what; before the first, 0.
     upper: Vec<(u32, u32)>,
     /// For each batch: the calls that its outermost ones are inside of, then length and [`what`] of each that outlasts it.
-    words: Vec<u32>,
+    words: Pile<u32>,
     /// The batch of each [`STEP`]th call.
     directory: Vec<u32>,
     stock: Stock,
@@ -61,7 +63,7 @@ pub(super) struct Nodes {
 }
 
 /// Calls that were made by one execution of a path, or one alone.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Batch {
     /// The instruction that the pattern counts from, the lower half of its number: none of the calls begins before it, none of
     /// those before them behind it.
@@ -71,6 +73,29 @@ struct Batch {
     pattern: Pattern,
     /// Where its words begin.
     words: u32,
+}
+
+/// Memory for calls, which may be made ready by another thread than the one that finds them.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    batches: Arc<Store<Batch>>,
+    words: Arc<Store<u32>>,
+}
+
+impl Room {
+    /// Less lies ready than may.
+    pub fn wants(&self) -> bool {
+        self.batches.wants() || self.words.wants()
+    }
+
+    /// Makes some more ready.
+    pub fn fill(&self) {
+        if self.batches.wants() {
+            self.batches.fill();
+        } else {
+            self.words.fill();
+        }
+    }
 }
 
 /// An open call, which its batch does not know the end of: where its words are.
@@ -97,6 +122,12 @@ impl Nodes {
 
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Takes memory from there.
+    pub fn draw_from(&mut self, room: &Room) {
+        self.batches.draw_from(Arc::clone(&room.batches));
+        self.words.draw_from(Arc::clone(&room.words));
     }
 
     /// The calls that lie ready.
@@ -168,7 +199,8 @@ impl Nodes {
     #[inline]
     pub fn put_lasting(&mut self, what: u32) -> Lasting {
         let at = self.words.len() as u32;
-        self.words.extend_from_slice(&[0, what]);
+        self.words.push(0);
+        self.words.push(what);
         Lasting(at)
     }
 
@@ -247,9 +279,11 @@ impl Nodes {
         let low = *self.directory.get(step)? as usize;
         let high = self.directory.get(step + 1);
         let high = high.map_or(self.batches.len(), |&high| high as usize + 1);
-        let near = self.batches.get(low..high)?;
-        let at = near.partition_point(|batch| batch.first <= id).checked_sub(1)?;
-        Some((low + at, near.get(at)?))
+        let after = self
+            .batches
+            .partition_point(low..high, |_, batch| batch.first <= id);
+        let at = after.checked_sub(1)?;
+        Some((at, self.batches.get(at)?))
     }
 
     /// The instruction that a batch counts from.
@@ -388,17 +422,11 @@ impl Nodes {
 
     /// How many calls, from number `from` on, begin before instruction `index`; they ascend.
     pub fn begun(&self, from: usize, index: u64) -> usize {
-        let (mut low, mut high) = (0, self.batches.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            let before = self.batches.get(middle);
-            if before.is_some_and(|batch| self.index(middle, batch) < index) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        let last = low.checked_sub(1);
+        let all = 0..self.batches.len();
+        let after = self
+            .batches
+            .partition_point(all, |at, batch| self.index(at, batch) < index);
+        let last = after.checked_sub(1);
         let begun = last.and_then(|last| {
             let batch = self.batches.get(last)?;
             let begin = self.index(last, batch);
@@ -414,14 +442,14 @@ impl Nodes {
     /// numbers, is a root that was put around another, with that one's number. Says how numbers change.
     pub fn reorder(&mut self, adopted: &[(u32, u32)]) -> Renumbered {
         let renumbered = Renumbered::new(adopted);
-        for batch in &self.batches {
-            let words = batch.words as usize;
-            let parents = self.stock.parents_of(batch.pattern) as usize;
-            for parent in self.words.get_mut(words..words + parents).unwrap_or(&mut []) {
-                *parent = renumbered.number(*parent);
+        for batch in self.batches.iter() {
+            for at in batch.words..batch.words + self.stock.parents_of(batch.pattern) {
+                if let Some(parent) = self.words.get_mut(at as usize) {
+                    *parent = renumbered.number(*parent);
+                }
             }
         }
-        for batch in &mut self.batches {
+        for batch in self.batches.iter_mut() {
             batch.first = renumbered.number(batch.first);
         }
         self.sort();
@@ -456,7 +484,7 @@ impl Nodes {
     fn find_depths(&mut self) {
         self.depths.clear();
         let mut open: Vec<u32> = Vec::new();
-        for batch in &self.batches {
+        for batch in self.batches.iter() {
             for (id, call) in (batch.first..).zip(self.stock.calls(batch.pattern)) {
                 let parent = self.parent_of(batch, call);
                 while open.pop_if(|open| *open != parent).is_some() {}
@@ -470,16 +498,16 @@ impl Nodes {
     }
 
     pub fn shrink(&mut self) {
-        self.batches.shrink_to_fit();
-        self.words.shrink_to_fit();
+        self.batches.shrink();
+        self.words.shrink();
         self.directory.shrink_to_fit();
     }
 
     /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
-        size_of_val(&*self.batches)
+        self.batches.memory()
             + size_of_val(&*self.upper)
-            + size_of_val(&*self.words)
+            + self.words.memory()
             + size_of_val(&*self.directory)
             + size_of_val(&*self.depths)
             + self.lens.len() * 16

@@ -2,7 +2,7 @@
 
 use super::nodes::{Lasting, NO_PARENT, Node, Nodes, Pattern, Stock};
 use super::places::Place;
-use super::{Forest, Left, Tag};
+use super::{Forest, Left, Room, Tag};
 use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
 use std::sync::OnceLock;
@@ -399,6 +399,11 @@ impl Stack {
     /// The calls found so far.
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
+    }
+
+    /// Takes memory for calls from there.
+    pub fn draw_from(&mut self, room: &Room) {
+        self.nodes.draw_from(room);
     }
 
     /// The calls that lie ready.

@@ -2,7 +2,9 @@
 
 use super::desk::Failed;
 use super::news::{Known, News, Tables};
+use crate::forest::Room;
 use crate::{Canceled, Forest, Functions, HistoryBuilder, Mark, Watch, forest};
+use std::sync::Arc;
 
 /// What a history got by a segment.
 #[derive(Debug, Default)]
@@ -48,6 +50,7 @@ impl Grown {
 
 /// A forest in the making.
 pub(crate) struct Planter<'a> {
+    room: Arc<Room>,
     builder: forest::Builder<'a>,
     tables: Tables,
     /// Marks that were not met yet.
@@ -58,12 +61,21 @@ pub(crate) struct Planter<'a> {
 
 impl<'a> Planter<'a> {
     pub fn new(functions: &'a dyn Functions) -> Self {
+        let room = Arc::default();
+        let mut builder = forest::Builder::new(functions);
+        builder.draw_from(&room);
         Self {
-            builder: forest::Builder::new(functions),
+            room,
+            builder,
             tables: Tables::default(),
             marks: Vec::new(),
             met: 0,
         }
+    }
+
+    /// Where the forest takes memory from: who has nothing else to do may make some ready.
+    pub fn room(&self) -> Arc<Room> {
+        Arc::clone(&self.room)
     }
 
     /// Adds what the history got by the next segment.

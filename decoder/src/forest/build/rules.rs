@@ -6,7 +6,7 @@
 use crate::forest::nodes::Stock;
 use crate::forest::places::{Place, Places};
 use crate::forest::stack::{Act, Entry, NONE, Signal, Stack};
-use crate::forest::{Forest, Functions, Left, Tag};
+use crate::forest::{Forest, Functions, Left, Room, Tag};
 use crate::{Instruction, Mark, MarkKind, Resumed};
 use backtrail_pt::{Avma, Cofi};
 
@@ -58,6 +58,11 @@ impl<'a> Rules<'a> {
             places: Places::new(functions),
             stack: Stack::default(),
         }
+    }
+
+    /// Takes memory for calls from there.
+    pub fn draw_from(&mut self, room: &Room) {
+        self.stack.draw_from(room);
     }
 
     /// An instruction that flow goes on from, looked up.

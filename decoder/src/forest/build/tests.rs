@@ -101,7 +101,10 @@ fn calls(flow: &Flow, functions: &dyn Functions) -> Vec<(Call, u32)> {
     let step = calls.len() / 1000 + 1;
     for (id, (call, depth)) in forest.ids().zip(&calls).step_by(step) {
         assert_eq!(*depth as usize, forest.ancestors(id).count() - 1);
-        assert_eq!(forest.call_at(call.first).map(|at| forest.call(at).first), Some(call.first));
+        assert_eq!(
+            forest.call_at(call.first).map(|at| forest.call(at).first),
+            Some(call.first)
+        );
     }
     calls
 }

@@ -13,6 +13,12 @@ impl Pattern {
     pub const SINGLE: Self = Self(NonZeroU32::MIN);
 }
 
+impl Default for Pattern {
+    fn default() -> Self {
+        Self::SINGLE
+    }
+}
+
 /// The part that a call has in a pattern.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::forest) struct Role {

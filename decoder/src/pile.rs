@@ -1,0 +1,247 @@
+//! Long lists that grow without moving, in memory that another thread may have had the kernel hand out before.
+//!
+//! The first touch of a page of memory costs as much as some hundred instructions, more on a virtual machine. A list that
+//! grows by hundreds of megabytes waits for that at each page; a thread that has nothing else to do can take it upon
+//! itself, by a [`Store`].
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A list in chunks.
+#[derive(Clone, Debug)]
+pub(crate) struct Pile<T> {
+    /// Of [`Pile::CHUNK`] items each.
+    full: Vec<Vec<T>>,
+    /// The first one grows with its items: there may be few.
+    last: Vec<T>,
+    /// Where chunks come from.
+    store: Option<Arc<Store<T>>>,
+}
+
+impl<T> Default for Pile<T> {
+    fn default() -> Self {
+        Self {
+            full: Vec::new(),
+            last: Vec::new(),
+            store: None,
+        }
+    }
+}
+
+impl<T: Copy + Default> Pile<T> {
+    /// Items in each chunk but the last: half a megabyte.
+    const CHUNK: usize = (1 << 19) / size_of::<T>();
+
+    /// Chunks come from there, as long as it has any.
+    pub fn draw_from(&mut self, store: Arc<Store<T>>) {
+        self.store = Some(store);
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.full.len() * Self::CHUNK + self.last.len()
+    }
+
+    #[inline]
+    pub fn push(&mut self, item: T) {
+        if self.last.len() == Self::CHUNK {
+            self.begin_chunk();
+        }
+        self.last.push(item);
+    }
+
+    #[cold]
+    fn begin_chunk(&mut self) {
+        let spare = self.store.as_ref().and_then(|store| store.take());
+        let next = spare.unwrap_or_else(|| Vec::with_capacity(Self::CHUNK));
+        self.full.push(std::mem::replace(&mut self.last, next));
+    }
+
+    #[inline]
+    fn chunk(&self, number: usize) -> Option<&Vec<T>> {
+        match self.full.get(number) {
+            None if number == self.full.len() => Some(&self.last),
+            chunk => chunk,
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, at: usize) -> Option<&T> {
+        self.chunk(at / Self::CHUNK)?.get(at % Self::CHUNK)
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, at: usize) -> Option<&mut T> {
+        let number = at / Self::CHUNK;
+        let chunk = match number == self.full.len() {
+            true => &mut self.last,
+            false => self.full.get_mut(number)?,
+        };
+        chunk.get_mut(at % Self::CHUNK)
+    }
+
+    pub fn last(&self) -> Option<&T> {
+        self.get(self.len().checked_sub(1)?)
+    }
+
+    /// Takes the last item away, if it is as it should be.
+    pub fn pop_if(&mut self, is: impl FnOnce(&mut T) -> bool) -> Option<T> {
+        if self.last.is_empty() {
+            self.last = self.full.pop()?;
+        }
+        self.last.pop_if(is)
+    }
+
+    /// Takes items away until there are `len`.
+    pub fn truncate(&mut self, len: usize) {
+        while self.len() > len {
+            let rest = len.saturating_sub(self.full.len() * Self::CHUNK);
+            self.last.truncate(rest);
+            if rest == 0
+                && let Some(before) = self.full.pop()
+            {
+                self.last = before;
+            }
+        }
+    }
+
+    /// Takes all items away, and keeps room for some.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.full.iter().flatten().chain(&self.last)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.full.iter_mut().flatten().chain(&mut self.last)
+    }
+
+    /// The first of a range for which `before` does not hold, as it does for all in front of that one.
+    #[inline]
+    pub fn partition_point(&self, range: Range<usize>, before: impl Fn(usize, &T) -> bool) -> usize {
+        let Range {
+            start: mut low,
+            end: mut high,
+        } = range;
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.get(middle).is_some_and(|item| before(middle, item)) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// No more items will come.
+    pub fn shrink(&mut self) {
+        self.store = None;
+        self.last.shrink_to_fit();
+        self.full.shrink_to_fit();
+    }
+
+    /// Bytes of memory in use.
+    pub fn memory(&self) -> usize {
+        self.len() * size_of::<T>() + size_of_val(&*self.full)
+    }
+}
+
+/// Chunks for piles, in memory that was touched.
+#[derive(Debug)]
+pub(crate) struct Store<T> {
+    chunks: Mutex<Vec<Vec<T>>>,
+}
+
+impl<T> Default for Store<T> {
+    fn default() -> Self {
+        Self {
+            chunks: Mutex::default(),
+        }
+    }
+}
+
+impl<T: Copy + Default> Store<T> {
+    /// The most chunks that lie ready: four megabytes.
+    const MOST: usize = 8;
+
+    fn chunks(&self) -> MutexGuard<'_, Vec<Vec<T>>> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<Vec<T>> {
+        self.chunks().pop()
+    }
+
+    /// It has room for another chunk.
+    pub fn wants(&self) -> bool {
+        self.chunks().len() < Self::MOST
+    }
+
+    /// Puts another chunk into it.
+    pub fn fill(&self) {
+        let mut chunk = Vec::with_capacity(Pile::<T>::CHUNK);
+        // All of it is written to.
+        chunk.resize(Pile::<T>::CHUNK, T::default());
+        chunk.clear();
+        self.chunks().push(chunk);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pile_is_a_list() {
+        let chunk = Pile::<u32>::CHUNK;
+        let store = Arc::new(Store::default());
+        store.fill();
+        assert!(store.wants());
+        let mut pile = Pile::default();
+        pile.draw_from(Arc::clone(&store));
+        let len = 3 * chunk + 5;
+        (0..len as u32).for_each(|item| pile.push(item));
+        assert!(store.chunks().is_empty());
+        assert_eq!((pile.len(), pile.last()), (len, Some(&(len as u32 - 1))));
+        for at in [0, 1, chunk - 1, chunk, 3 * chunk - 1, 3 * chunk, len - 1] {
+            assert_eq!(pile.get(at).copied(), Some(at as u32));
+            assert_eq!(pile.get_mut(at).copied(), Some(at as u32));
+        }
+        for at in [len, 4 * chunk, 5 * chunk, 9 * chunk + 1] {
+            assert_eq!(pile.get(at), None);
+            assert_eq!(pile.get_mut(at), None);
+        }
+        assert!(pile.iter().copied().eq(0..len as u32));
+        assert_eq!(
+            pile.partition_point(7..len, |_, &item| item < 2 * chunk as u32),
+            2 * chunk
+        );
+        assert_eq!(pile.partition_point(7..9, |_, _| true), 9);
+    }
+
+    #[test]
+    fn a_pile_goes_down_over_the_edge_of_a_chunk() {
+        let chunk = Pile::<u32>::CHUNK;
+        let mut pile = Pile::default();
+        (0..=chunk as u32).for_each(|item| pile.push(item));
+        assert_eq!(pile.pop_if(|&mut item| item == 0), None);
+        assert_eq!(pile.pop_if(|_| true), Some(chunk as u32));
+        assert_eq!(pile.pop_if(|_| true), Some(chunk as u32 - 1));
+        assert_eq!((pile.len(), pile.last()), (chunk - 1, Some(&(chunk as u32 - 2))));
+        (0..3 * chunk as u32).for_each(|item| pile.push(item));
+        pile.truncate(chunk + 1);
+        assert_eq!(pile.len(), chunk + 1);
+        pile.push(7);
+        assert_eq!((pile.get(chunk), pile.get(chunk + 1)), (Some(&1), Some(&7)));
+        pile.truncate(chunk);
+        assert_eq!((pile.len(), pile.last()), (chunk, Some(&0)));
+        pile.clear();
+        assert_eq!(pile.pop_if(|_| true), None);
+        assert_eq!((pile.len(), pile.get(0)), (0, None));
+        pile.push(1);
+        assert!(pile.iter().eq(&[1]));
+    }
+}
