@@ -21,9 +21,15 @@ pub(super) struct Script {
     /// Where it has no scenes, it changes nothing while the innermost call is of this function;
     /// [`Level::ANY`].
     home: u32,
-    /// Its scenes in the list.
+    /// Its scenes in the list, how many; [`Script::NEW`], [`Script::MET`].
     first_scene: u32,
     scenes: u32,
+}
+
+impl Script {
+    /// It was not gone over yet, or once, and has no scenes: many paths come but once, and are not worth any.
+    const NEW: u32 = u32::MAX;
+    const MET: u32 = u32::MAX - 1;
 }
 
 /// Transfers of a path of which it is known beforehand what they do, then one of which it is not. What is asked of it each time
@@ -101,17 +107,18 @@ impl Scripts {
     pub fn of(&mut self, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>) -> Option<Script> {
         match self.scripts.get(path as usize) {
             Some(&Some(script)) => Some(script),
-            _ => self.write(path, runs, rules),
+            _ => self.meet(path, runs, rules),
         }
     }
 
     /// Goes over a path, whose first instruction has number `index`, by its script.
     #[inline]
     pub fn run(&mut self, script: &Script, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>, index: u64) {
-        if script.scenes > 0 {
-            self.run_scenes(script, path, runs, rules, index);
-        } else if script.home != Level::ANY && !rules.runs(script.home) {
-            self.follow(path, 0, runs, rules, index);
+        match script.scenes {
+            0 if script.home == Level::ANY || rules.runs(script.home) => {}
+            0 => self.follow(path, 0, runs, rules, index),
+            Script::MET.. => self.learn(*script, path, runs, rules, index),
+            _ => self.run_scenes(script, path, runs, rules, index),
         }
     }
 
@@ -167,31 +174,20 @@ impl Scripts {
         }
     }
 
+    /// A path is new.
     #[cold]
-    fn write(&mut self, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>) -> Option<Script> {
+    fn meet(&mut self, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>) -> Option<Script> {
         let parts = runs.paths.parts(path);
         let (first, _) = self.ends.of(*parts.first()?, runs, rules)?;
         let (_, end) = self.ends.of(*parts.last()?, runs, rules)?;
-        let first_scene = u32::try_from(self.scenes.len()).ok()?;
-        let mut turns = std::mem::take(&mut self.written);
-        turns.clear();
-        all_turns(path, runs, rules, &mut self.ends, &mut turns);
-        let written = self.write_scenes(first.function, &turns, rules);
-        self.written = turns;
-        written?;
-        let mut script = Script {
+        let script = Script {
             first,
             end,
             count: u32::try_from(runs.paths.count(path)).ok()?,
             home: Level::ANY,
-            first_scene,
-            scenes: u32::try_from(self.scenes.len()).ok()? - first_scene,
+            first_scene: 0,
+            scenes: Script::NEW,
         };
-        if script.scenes == 1
-            && let Some(scene) = self.scenes.pop_if(|scene| scene.is_still())
-        {
-            (script.home, script.scenes) = (scene.near[0].function, 0);
-        }
         let at = path as usize;
         if self.scripts.len() <= at {
             self.scripts.resize(runs.paths.len().max(at + 1), None);
@@ -200,15 +196,49 @@ impl Scripts {
         Some(script)
     }
 
+    /// Goes over a path that has no scenes yet.
+    #[cold]
+    fn learn(&mut self, mut script: Script, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>, index: u64) {
+        let mut turns = std::mem::take(&mut self.written);
+        turns.clear();
+        all_turns(path, runs, rules, &mut self.ends, &mut turns);
+        if turns.is_empty() {
+            script.scenes = 0;
+        } else if script.scenes == Script::NEW {
+            script.scenes = Script::MET;
+        } else if let Some(written) = self.write(script, &turns, rules) {
+            script = written;
+        }
+        for turn in &turns {
+            rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
+        }
+        self.written = turns;
+        if let Some(known) = self.scripts.get_mut(path as usize) {
+            *known = Some(script);
+        }
+    }
+
+    /// Writes the scenes of a script. `None`: there are as many as can be told apart.
+    fn write(&mut self, mut script: Script, turns: &[Turn], rules: &mut Rules<'_>) -> Option<Script> {
+        script.first_scene = u32::try_from(self.scenes.len()).ok()?;
+        self.write_scenes(script.first.function, turns, rules)?;
+        script.scenes = u32::try_from(self.scenes.len()).ok()? - script.first_scene;
+        if script.scenes == 1
+            && let Some(scene) = self.scenes.pop_if(|scene| scene.is_still())
+        {
+            (script.home, script.scenes) = (scene.near[0].function, 0);
+        }
+        Some(script)
+    }
+
     /// Divides the transfers of a path that begins in the function `home` into scenes.
     fn write_scenes(&mut self, mut home: u32, turns: &[Turn], rules: &mut Rules<'_>) -> Option<()> {
         let (mut at, mut begin) = (0, 0);
         loop {
             let rest = turns.get(at..).unwrap_or(&[]);
-            let mut unexpected = Vec::new();
-            let done = self.trial.run(home, begin, rest, rules, &mut unexpected);
+            let done = self.trial.run(home, begin, rest, rules);
             let turn = rest.get(done);
-            self.write_scene(begin, unexpected, turn, rules)?;
+            self.write_scene(begin, turn, rules)?;
             let Some(turn) = turn else { return Some(()) };
             (home, begin) = (turn.to.function, turn.offset);
             at += done + 1;
@@ -219,13 +249,7 @@ impl Scripts {
     }
 
     /// Writes down what was tried last.
-    fn write_scene(
-        &mut self,
-        begin: u32,
-        unexpected: Vec<u32>,
-        turn: Option<&Turn>,
-        rules: &mut Rules<'_>,
-    ) -> Option<()> {
+    fn write_scene(&mut self, begin: u32, turn: Option<&Turn>, rules: &mut Rules<'_>) -> Option<()> {
         let added = self.trial.add_to(rules.stock(), begin);
         let levels = self.trial.levels();
         let mut near = [*levels.first()?; Scene::NEAR];
@@ -259,6 +283,7 @@ impl Scripts {
             turn: NONE,
             begin,
         };
+        let unexpected = self.trial.unexpected();
         if !unexpected.is_empty() {
             let unexpected = Unexpected::add(&mut self.places, unexpected)?;
             (scene.unexpected, _) = add(&mut self.unexpected, [unexpected])?;
@@ -302,10 +327,10 @@ fn add<T>(list: &mut Vec<T>, new: impl IntoIterator<Item = T>) -> Option<(u32, u
 }
 
 impl Unexpected {
-    fn add(list: &mut Vec<u32>, mut places: Vec<u32>) -> Option<Self> {
+    fn add(list: &mut Vec<u32>, places: &mut Vec<u32>) -> Option<Self> {
         places.sort_unstable();
         places.dedup();
-        let (first, len) = add(list, places)?;
+        let (first, len) = add(list, places.drain(..))?;
         Some(Self {
             first,
             len,
@@ -334,7 +359,7 @@ impl Unexpected {
     }
 }
 
-/// All transfers between the blocks of a path.
+/// All transfers between the blocks of a path, but where one simply follows the other.
 fn all_turns(path: u32, runs: Runs<'_>, rules: &mut Rules<'_>, ends: &mut Ends, turns: &mut Vec<Turn>) {
     let mut offset = 0;
     let mut last = None;
@@ -342,7 +367,9 @@ fn all_turns(path: u32, runs: Runs<'_>, rules: &mut Rules<'_>, ends: &mut Ends, 
         let Some((first, end)) = ends.of(block, runs, rules) else {
             continue;
         };
-        if let Some(from) = last.replace(end) {
+        if let Some(from) = last.replace(end)
+            && !from.falls(first)
+        {
             turns.push(Turn {
                 from,
                 to: first,

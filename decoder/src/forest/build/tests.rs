@@ -169,8 +169,8 @@ fn long_paths_make_the_calls_of_their_blocks() {
     let back = [returns].repeat(9_000);
     for parts in [&deep, &loops, &back, &[&*deep, &loops, &back].concat(), &loops] {
         let path = flow.paths.push(parts, &flow.blocks).unwrap();
-        flow.execute(path);
-        flow.execute(path);
+        // The first times are not by its script.
+        (0..4).for_each(|_| flow.execute(path));
     }
     compare(&flow, &Layout);
     compare(&flow, &());

@@ -13,6 +13,8 @@ pub(super) struct Trial {
     levels: Vec<Level>,
     /// The calls that stand for any, one for each level.
     outer: Vec<u32>,
+    /// The places that no open call may return to.
+    unexpected: Vec<u32>,
 }
 
 /// What was found out of a transfer.
@@ -29,34 +31,20 @@ impl Trial {
     const LONGEST: usize = 1 << 12;
 
     /// Tries transfers of a path, which is at its instruction `begin` in the function `home`. Gives how many of them there are
-    /// while what they do is told by few calls that are open below; to `unexpected` come the places that no open call
-    /// may return to.
-    pub fn run(
-        &mut self,
-        home: u32,
-        begin: u32,
-        turns: &[Turn],
-        rules: &mut Rules<'_>,
-        unexpected: &mut Vec<u32>,
-    ) -> usize {
+    /// while what they do is told by few calls that are open below.
+    pub fn run(&mut self, home: u32, begin: u32, turns: &[Turn], rules: &mut Rules<'_>) -> usize {
         self.stack.begin();
         self.levels.clear();
         self.outer.clear();
+        self.unexpected.clear();
         rules.exchange(&mut self.stack);
-        let done = self.run_on(home, begin, turns, rules, unexpected);
+        let done = self.run_on(home, begin, turns, rules);
         rules.exchange(&mut self.stack);
         done.unwrap_or(0)
     }
 
     /// `None`: there are as many calls as can be told apart.
-    fn run_on(
-        &mut self,
-        home: u32,
-        begin: u32,
-        turns: &[Turn],
-        rules: &mut Rules<'_>,
-        unexpected: &mut Vec<u32>,
-    ) -> Option<usize> {
+    fn run_on(&mut self, home: u32, begin: u32, turns: &[Turn], rules: &mut Rules<'_>) -> Option<usize> {
         let mut needed = self.begin_level(home, begin, rules)?;
         // Each makes a call at most.
         let turns = turns.get(..Nodes::MOST_AT_ONCE).unwrap_or(turns);
@@ -67,7 +55,7 @@ impl Trial {
             if rules.depth().max(self.outer.len()) >= Self::LONGEST {
                 return Some(at);
             }
-            match try_one(turn, rules, level, &mut needed, unexpected) {
+            match try_one(turn, rules, level, needed, &mut self.unexpected) {
                 Tried::Done => {}
                 Tried::Returns => {
                     level.returns_to = turn.to.id;
@@ -98,6 +86,9 @@ impl Trial {
 
     /// Makes a pattern of what was called, when it was.
     pub fn add_to(&mut self, stock: &mut Stock, begin: u32) -> Option<Added> {
+        if self.stack.nodes().len() == 1 {
+            return None;
+        }
         let open = self.open().iter().map(|frame| frame.node);
         let (tried, begin) = (self.stack.nodes(), u64::from(begin));
         let mut nested = vec![0; self.outer.len()];
@@ -107,6 +98,11 @@ impl Trial {
             level.left = tried.get(node).map_or(level.left, |node| node.left);
         }
         added
+    }
+
+    /// The places that no open call may return to, in no order, and some more than once.
+    pub fn unexpected(&mut self) -> &mut Vec<u32> {
+        &mut self.unexpected
     }
 
     pub fn levels(&self) -> &[Level] {
@@ -128,7 +124,7 @@ fn try_one(
     turn: &Turn,
     rules: &mut Rules<'_>,
     level: &mut Level,
-    function: &mut u32,
+    function: u32,
     unexpected: &mut Vec<u32>,
 ) -> Tried {
     let (from, to) = (&turn.from, turn.to);
@@ -156,7 +152,7 @@ fn try_one(
                 level.alone |= rules.base() == 0;
             }
             if outermost || goes_back || tail_calls {
-                level.function = *function;
+                level.function = function;
             }
             if from.way == Way::IndirectJump {
                 unexpected.push(to.id);
