@@ -124,7 +124,7 @@ pub enum Left {
 
 /// All calls of a history, in the order of their beginnings, callers before callees.
 ///
-/// A call takes 4 to 36 bytes, the less the more calls a path of the history makes at once, and 4 more once [`Forest::by_function`] was asked for.
+/// A call takes 28 bytes at most, the less the more calls a path of the history makes at once, and 4 more once [`Forest::by_function`] was asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Forest {
     nodes: Nodes,

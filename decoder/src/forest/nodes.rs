@@ -4,12 +4,14 @@
 //! which, and from which instruction on. What is not the same each time is kept beside: the calls that those
 //! of a batch are inside of, and how those end that outlast it.
 
+mod order;
+mod room;
 mod stock;
 
 use super::{Left, Tag};
-use crate::pile::{Pile, Store};
+use crate::pile::Pile;
+pub(crate) use room::Room;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use stock::Role;
 pub(super) use stock::{Added, Pattern, Stock};
 
@@ -75,29 +77,6 @@ struct Batch {
     words: u32,
 }
 
-/// Memory for calls, which may be made ready by another thread than the one that finds them.
-#[derive(Debug, Default)]
-pub(crate) struct Room {
-    batches: Arc<Store<Batch>>,
-    words: Arc<Store<u32>>,
-}
-
-impl Room {
-    /// Less lies ready than may.
-    pub fn wants(&self) -> bool {
-        self.batches.wants() || self.words.wants()
-    }
-
-    /// Makes some more ready.
-    pub fn fill(&self) {
-        if self.batches.wants() {
-            self.batches.fill();
-        } else {
-            self.words.fill();
-        }
-    }
-}
-
 /// An open call, which its batch does not know the end of: where its words are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lasting(u32);
@@ -122,12 +101,6 @@ impl Nodes {
 
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    /// Takes memory from there.
-    pub fn draw_from(&mut self, room: &Room) {
-        self.batches.draw_from(Arc::clone(&room.batches));
-        self.words.draw_from(Arc::clone(&room.words));
     }
 
     /// The calls that lie ready.
@@ -438,65 +411,6 @@ impl Nodes {
         begun.saturating_sub(from)
     }
 
-    /// Puts calls that were found late before the first one that is inside of them. Each of `adopted`, in the order of their
-    /// numbers, is a root that was put around another, with that one's number. Says how numbers change.
-    pub fn reorder(&mut self, adopted: &[(u32, u32)]) -> Renumbered {
-        let renumbered = Renumbered::new(adopted);
-        for batch in self.batches.iter() {
-            for at in batch.words..batch.words + self.stock.parents_of(batch.pattern) {
-                if let Some(parent) = self.words.get_mut(at as usize) {
-                    *parent = renumbered.number(*parent);
-                }
-            }
-        }
-        for batch in self.batches.iter_mut() {
-            batch.first = renumbered.number(batch.first);
-        }
-        self.sort();
-        self.directory.clear();
-        for (at, batch) in self.batches.iter().enumerate() {
-            let end = batch.first as usize + self.stock.len_of(batch.pattern) as usize;
-            self.directory.resize(end.div_ceil(STEP), at as u32);
-        }
-        self.find_depths();
-        renumbered
-    }
-
-    /// Puts batches in the order of their calls.
-    fn sort(&mut self) {
-        let indexed = self.batches.iter().enumerate();
-        let mut sorted: Vec<(u64, Batch)> = indexed
-            .map(|(at, batch)| (self.index(at, batch), *batch))
-            .collect();
-        sorted.sort_by_key(|(_, batch)| batch.first);
-        self.batches.clear();
-        self.upper.clear();
-        self.near = 0;
-        for (index, batch) in sorted {
-            if (index ^ self.near) >> 32 != 0 {
-                self.enter_upper(index);
-            }
-            self.batches.push(batch);
-        }
-    }
-
-    /// Notes depths, when those noted are not right any more.
-    fn find_depths(&mut self) {
-        self.depths.clear();
-        let mut open: Vec<u32> = Vec::new();
-        for batch in self.batches.iter() {
-            for (id, call) in (batch.first..).zip(self.stock.calls(batch.pattern)) {
-                let parent = self.parent_of(batch, call);
-                while open.pop_if(|open| *open != parent).is_some() {}
-                let depth = open.len() as u32;
-                if depth.is_multiple_of(Self::DEPTHS) && depth != 0 {
-                    self.depths.push((id, depth));
-                }
-                open.push(id);
-            }
-        }
-    }
-
     pub fn shrink(&mut self) {
         self.batches.shrink();
         self.words.shrink();
@@ -520,50 +434,6 @@ impl Nodes {
 fn far(numbers: &mut BTreeMap<u32, u64>, at: u32, number: u64) -> u32 {
     numbers.insert(at, number);
     FAR
-}
-
-/// How the numbers of calls change when some that were found late come before those inside of them.
-#[derive(Debug)]
-pub(super) struct Renumbered {
-    families: Vec<Family>,
-}
-
-/// A root, and those that were put around it one after the other.
-#[derive(Debug)]
-struct Family {
-    root: u32,
-    /// Ascending.
-    adopted: Vec<u32>,
-}
-
-impl Renumbered {
-    fn new(adopted: &[(u32, u32)]) -> Self {
-        let mut families: Vec<Family> = Vec::new();
-        for &(outer, inner) in adopted {
-            match families.last_mut() {
-                Some(family) if family.adopted.last() == Some(&inner) => family.adopted.push(outer),
-                _ => families.push(Family {
-                    root: inner,
-                    adopted: vec![outer],
-                }),
-            }
-        }
-        Self { families }
-    }
-
-    /// The new number of a call.
-    pub fn number(&self, id: u32) -> u32 {
-        let after = self.families.partition_point(|family| family.root <= id);
-        let family = after.checked_sub(1).and_then(|last| self.families.get(last));
-        let Some(family) = family.filter(|_| id != NO_PARENT) else {
-            return id;
-        };
-        match family.adopted.binary_search(&id) {
-            // Who came last is outermost.
-            Ok(at) => family.root + (family.adopted.len() - 1 - at) as u32,
-            Err(before) => id + (family.adopted.len() - before) as u32,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -636,53 +506,6 @@ mod tests {
         assert_eq!(
             (nodes.len(), nodes.first(STEP as u32 - 2)),
             (STEP + 2, Some(last - 3))
-        );
-    }
-
-    #[test]
-    fn roots_found_late_come_before_what_they_called() {
-        let mut nodes = Nodes::default();
-        // Two histories with a gap between; in each, two roots are found one after the other.
-        let mut adopted = Vec::new();
-        for base in [0, 100] {
-            let (root, _) = nodes.push(node(base, base + 3, NO_PARENT), 0).unwrap();
-            nodes.push(node(base + 1, base + 2, root), 1);
-            let (second, _) = nodes.push(node(base, base + 9, NO_PARENT), 0).unwrap();
-            nodes.set_parent(root, second);
-            nodes.push(node(base + 5, base + 6, second), 1);
-            let (third, _) = nodes.push(node(base, base + 20, NO_PARENT), 0).unwrap();
-            nodes.set_parent(second, third);
-            nodes.push(node(base + 12, base + 14, third), 1);
-            adopted.extend([(second, root), (third, second)]);
-        }
-        let renumbered = nodes.reorder(&adopted);
-        let all: Vec<_> = (0..12).map(|id| nodes.get(id).unwrap()).collect();
-        let first = [
-            node(0, 20, NO_PARENT),
-            node(0, 9, 0),
-            node(0, 3, 1),
-            node(1, 2, 2),
-            node(5, 6, 1),
-            node(12, 14, 0),
-        ];
-        assert_eq!(all[..6], first);
-        let second = first.map(|node| Node {
-            first: node.first + 100,
-            end: node.end + 100,
-            parent: match node.parent {
-                NO_PARENT => NO_PARENT,
-                parent => parent + 6,
-            },
-            ..node
-        });
-        assert_eq!(all[6..], second);
-        assert_eq!(
-            (0..12).map(|id| nodes.depth(id)).collect::<Vec<_>>(),
-            [0, 1, 2, 3, 2, 1].repeat(2)
-        );
-        assert_eq!(
-            [0, 1, 2, 3, 4, 5, 11].map(|id| renumbered.number(id)),
-            [2, 3, 1, 4, 0, 5, 11]
         );
     }
 }

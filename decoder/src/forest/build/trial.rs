@@ -2,6 +2,7 @@
 
 use super::rules::{Rules, Way};
 use super::script::Turn;
+use crate::forest::Left;
 use crate::forest::nodes::{Added, Nodes, Stock};
 use crate::forest::stack::{Frame, Level, NONE, Stack};
 
@@ -45,7 +46,8 @@ impl Trial {
 
     /// `None`: there are as many calls as can be told apart.
     fn run_on(&mut self, home: u32, begin: u32, turns: &[Turn], rules: &mut Rules<'_>) -> Option<usize> {
-        let mut needed = self.begin_level(home, begin, rules)?;
+        let mut function = home;
+        self.begin_level(function, begin, rules)?;
         // Each makes a call at most.
         let turns = turns.get(..Nodes::MOST_AT_ONCE).unwrap_or(turns);
         for (at, turn) in turns.iter().enumerate() {
@@ -55,13 +57,14 @@ impl Trial {
             if rules.depth().max(self.outer.len()) >= Self::LONGEST {
                 return Some(at);
             }
-            match try_one(turn, rules, level, needed, &mut self.unexpected) {
+            match try_one(turn, rules, level, function, &mut self.unexpected) {
                 Tried::Done => {}
                 Tried::Returns => {
                     level.returns_to = turn.to.id;
                     level.offset = turn.offset;
                     rules.leave_all(u64::from(turn.offset));
-                    needed = self.begin_level(turn.to.function, turn.offset, rules)?;
+                    function = turn.to.function;
+                    self.begin_level(function, turn.offset, rules)?;
                 }
                 Tried::Open => return Some(at),
             }
@@ -69,19 +72,19 @@ impl Trial {
         Some(turns.len())
     }
 
-    /// Goes on in a call of a function, at an instruction of the path; gives the function.
-    fn begin_level(&mut self, function: u32, offset: u32, rules: &mut Rules<'_>) -> Option<u32> {
+    /// Goes on in a call of a function, at an instruction of the path.
+    fn begin_level(&mut self, function: u32, offset: u32, rules: &mut Rules<'_>) -> Option<()> {
         let node = rules.stand_in(u64::from(offset), function)?;
         self.outer.push(node);
         self.levels.push(Level {
             function: Level::ANY,
             returns_to: NONE,
             offset,
-            left: crate::Left::Return,
+            left: Left::Return,
             alone: false,
             nested: 0,
         });
-        Some(function)
+        Some(())
     }
 
     /// Makes a pattern of what was called, when it was.
@@ -105,6 +108,7 @@ impl Trial {
         &mut self.unexpected
     }
 
+    /// The calls that the path is in one after the other.
     pub fn levels(&self) -> &[Level] {
         &self.levels
     }

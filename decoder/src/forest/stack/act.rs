@@ -1,0 +1,169 @@
+//! What a path does to the open calls at once.
+
+use super::{Frame, NONE, Stack};
+use crate::forest::Left;
+use crate::forest::nodes::{Nodes, Pattern};
+use crate::forest::places::Place;
+
+/// What a path does to the open calls, as far as it is known beforehand.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::forest) struct Act<'a> {
+    /// The calls that it returns from, one after the other, and the one that it goes on in.
+    pub left: &'a [Level],
+    pub stays: &'a Level,
+    /// What these call, how many calls that are, and the instruction of the path that they are counted from.
+    pub pattern: Option<Pattern>,
+    pub calls: u32,
+    pub begin: u32,
+    /// Which of them stay open, outermost first.
+    pub open: &'a [Open],
+}
+
+/// A call that a path is in, and that was open before.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::forest) struct Level {
+    /// It has to be one of this function; [`Level::ANY`].
+    pub function: u32,
+    /// The number of the place where it has to return to, the instruction of the path that is there, and how it ends; [`NONE`]: it
+    /// stays open.
+    pub returns_to: u32,
+    pub offset: u32,
+    pub left: Left,
+    /// It has to share its return with no call below.
+    pub alone: bool,
+    /// How deep what it calls is inside of one another, or [`Nodes::DEPTHS`], if deeper; 0: the pattern has no calls of it.
+    pub nested: u8,
+}
+
+impl Level {
+    /// The number of no function: it may be any.
+    pub const ANY: u32 = Place::UNKNOWN - 1;
+
+    /// It may be the call of a frame, which is at position `at`, if it returns as it has to.
+    #[inline]
+    fn fits(&self, at: usize, frame: &Frame) -> bool {
+        (self.function == Self::ANY || self.function == frame.function)
+            && (!self.alone || frame.base as usize == at)
+    }
+}
+
+/// A frame that lies ready, together with calls.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::forest) struct Open {
+    /// Where its call begins, counted from where the pattern does.
+    pub first: u32,
+    /// Its call, counted from the pattern's first.
+    pub node: u32,
+    /// The frame whose return it shares, counted from the first that lies ready with it; [`NONE`]: it shares that of the level it was
+    /// called in.
+    pub base: u32,
+    pub returns_to: u32,
+    pub function: u32,
+    /// How its call begins, see [`what`](crate::forest::nodes::what).
+    pub what: u32,
+}
+
+impl Stack {
+    /// The open calls are those that an act is meant for, and its calls can be told apart from others.
+    #[inline]
+    pub fn fits(&self, act: &Act<'_>) -> bool {
+        if !self.nodes.has_room() {
+            return false;
+        }
+        let mut len = self.frames.len();
+        for level in act.left {
+            match self.frame_below(len) {
+                Some((at, frame)) if level.fits(at, frame) && level.returns_to == frame.returns_to => {
+                    len = frame.base as usize;
+                }
+                _ => return false,
+            }
+        }
+        self.frame_below(len)
+            .is_some_and(|(at, frame)| act.stays.fits(at, frame))
+    }
+
+    #[inline]
+    fn frame_below(&self, len: usize) -> Option<(usize, &Frame)> {
+        let at = len.wrapping_sub(1);
+        Some((at, self.frames.get(at)?))
+    }
+
+    /// Does what a path that begins with instruction `index` does; the act has to fit.
+    #[inline]
+    pub fn perform(&mut self, act: &Act<'_>, index: u64) {
+        let begin = index + u64::from(act.begin);
+        let (mut noted, mut node) = (false, 0);
+        if let Some(pattern) = act.pattern {
+            node = self.nodes.begin_batch(pattern, act.calls, begin);
+        }
+        for level in act.left {
+            noted |= self.call_from(level);
+            self.leave(level, index + u64::from(level.offset));
+        }
+        noted |= self.call_from(act.stays);
+        if noted {
+            self.note_depths(act.stays);
+        }
+        if !act.open.is_empty() {
+            self.open(act.open, begin, node);
+        }
+    }
+
+    /// The pattern of the last batch may have calls of the innermost one, which is that of a level. Gives whether
+    /// depths are to be noted.
+    #[inline]
+    fn call_from(&mut self, level: &Level) -> bool {
+        if level.nested == 0 {
+            return false;
+        }
+        let depth = self.frames.len().wrapping_sub(1);
+        let Some(frame) = self.frames.get(depth) else {
+            return false;
+        };
+        self.nodes.put_parent(frame.node);
+        Nodes::passes_noted_depth(depth as u32, level.nested.into())
+    }
+
+    /// Notes what is to be noted of the depths of the last batch's calls; the innermost call is that of `stays`.
+    #[cold]
+    fn note_depths(&mut self, stays: &Level) {
+        let mut outer: Vec<u32> = self.nodes.last_parents().collect();
+        let called = outer.pop_if(|_| stays.nested > 0);
+        for node in &mut outer {
+            *node = self.nodes.depth(*node);
+        }
+        outer.extend(called.map(|_| self.frames.len() as u32 - 1));
+        self.nodes.note_depths(&outer);
+    }
+
+    /// The innermost call, which is that of a level, ends before instruction `index`, and with it all that share its return.
+    #[inline]
+    fn leave(&mut self, level: &Level, index: u64) {
+        let Some(frame) = self.frames.pop() else { return };
+        let at = self.frames.len();
+        self.unlink(&frame, at);
+        self.nodes.close(frame.lasting, frame.first, index, level.left);
+        if frame.base as usize != at {
+            self.truncate(frame.base as usize, index, Left::TailCall);
+        }
+    }
+
+    /// Opens frames that lie ready; `begin` and `node` are what they are counted from.
+    fn open(&mut self, ready: &[Open], begin: u64, node: u32) {
+        let below = self.frames.len() as u32;
+        let (returns_to, base) = self.top().map_or((NONE, 0), |top| (top.returns_to, top.base));
+        for open in ready {
+            let shared = open.base == NONE;
+            self.frames.push(Frame {
+                first: begin + u64::from(open.first),
+                node: node + open.node,
+                lasting: self.nodes.put_lasting(open.what),
+                returns_to: if shared { returns_to } else { open.returns_to },
+                base: if shared { base } else { below + open.base },
+                function: open.function,
+                handler: false,
+            });
+        }
+    }
+}
