@@ -4,10 +4,13 @@ use crate::harness::fuzz;
 use crate::{mutate, seeds};
 use backtrail_bundle::import::{self, PerfImport};
 use backtrail_bundle::{Bundle, Overwrite, SharedBytes, check, core::Core, pack, unpack};
-use backtrail_decoder::{Config, EngineKind, Image, Input, Section, Switch, Watch, decode};
+use backtrail_decoder::{
+    Config, EngineKind, Forest, Functions, History, Image, Input, Section, Switch, Watch, decode,
+};
 use backtrail_pt::{Avma, Cpu, Packet, Parser, Pid, Tid, Tsc};
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,8 +80,41 @@ fn decoder() {
                 "{pc}"
             );
         }
+        calls_lie_in_one_another(history);
         true
     });
+}
+
+/// A function each 8 bytes, but for the last 8 of 32.
+struct Small;
+
+impl Functions for Small {
+    fn range_of(&self, pc: Avma) -> Option<Range<Avma>> {
+        let start = Avma(pc.0 & !7);
+        (start.0 & 0x18 != 0x18).then(|| start..start + 8)
+    }
+}
+
+/// The calls of a history, if it is a short one, are sound, whatever flow made them.
+fn calls_lie_in_one_another(history: &History) {
+    if history.len() > 1 << 16 {
+        return;
+    }
+    for functions in [&Small as &dyn Functions, &()] {
+        let forest = Forest::build(history, functions, &Watch::none()).unwrap();
+        assert_eq!(forest.is_empty(), history.is_empty());
+        let mut begun = 0;
+        for id in forest.ids() {
+            let call = forest.call(id);
+            assert!(begun <= call.first && call.first <= call.end && call.end <= history.len());
+            begun = call.first;
+            if let Some(parent) = call.parent {
+                let caller = forest.call(parent);
+                assert!(parent < id && caller.first <= call.first && call.end <= caller.end);
+                assert_eq!(forest.depth(id), forest.depth(parent) + 1);
+            }
+        }
+    }
 }
 
 /// A processor's trace, split into threads. The first bytes of a case are so many bytes of code and so many switches, four bytes
