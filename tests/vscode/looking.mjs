@@ -9,13 +9,12 @@ export const looking = [
     name: 'variables have their values',
     async walk({ bench }) {
       const variables = await bench.section('Variables');
-      await bench.unfold(variables, 'Scope Arguments');
+      await bench.unfold(variables, 'Scope Arguments', 'order, value');
       await variables.locator(row('bread, value 0x0')).waitFor();
       await variables.locator(row('total, value 3')).waitFor();
       const order = variables.locator(row('order, value'));
       assert.match(await order.getAttribute('aria-label'), /<west\+\d+>/);
-      await bench.unfold(variables, 'order, value');
-      await variables.locator(row('bread, value 2')).waitFor();
+      await bench.unfold(variables, 'order, value', 'bread, value 2');
       await variables.locator(row('count, value 4')).waitFor();
     },
   },

@@ -61,8 +61,7 @@ export const moving = [
       await bench.tool('Reverse');
       await bench.at(cause);
       const stack = await bench.section('Call Stack');
-      await bench.unfold(stack, 'Thread baker-west');
-      await stack.locator('.monaco-list-row[aria-label^="Stack Frame strike, line"]').waitFor();
+      await bench.unfold(stack, 'Thread baker-west', 'Stack Frame strike, line');
       await bench.frame();
       // Why was it struck? Out to the call, and back over the lines before it.
       await bench.tool('Reverse Step Out');

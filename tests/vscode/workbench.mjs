@@ -290,17 +290,18 @@ export class Workbench {
     return this.page.locator('.part.sidebar .pane').filter({ has: this.page.locator(`.pane-header[aria-label^="${name}"]`) });
   }
 
-  /** Unfolds a row of a section, if it is not. */
-  async unfold(section, label) {
+  /** Unfolds a row of a section, if it is not, until it shows a row `inner`: while values come in, it may fold again. */
+  async unfold(section, label, inner) {
     const row = section.locator(`.monaco-list-row[aria-label^="${label}"]`).first();
-    const state = () => row.getAttribute('aria-expanded');
-    await until(`${label} unfolded`, async () => {
+    const wanted = section.locator(`.monaco-list-row[aria-label^="${inner}"]`).first();
+    await until(`${inner} under ${label}`, async () => {
       await row.waitFor();
-      if ((await state()) === 'false') {
+      if ((await row.getAttribute('aria-expanded')) === 'false') {
         await row.locator('.monaco-tl-twistie').click({ timeout: 3000 }).catch(() => {});
       }
-      return state();
-    }, (expanded) => expanded === 'true');
+      // What is in it is asked of the debugger first: another click meanwhile would fold it.
+      return wanted.waitFor({ timeout: 3000 }).then(() => true, () => false);
+    });
   }
 
   /** The document of a webview of ours that has this element. */
