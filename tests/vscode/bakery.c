@@ -27,8 +27,8 @@ struct baker {
 static struct bread breads[BREADS] = {{"rye", 4, 5}, {"spelt", 6, 2}, {"barley", 5, 3}, {"wheat", 3, 8}};
 static struct bread *list[BREADS] = {&breads[0], &breads[1], &breads[2], &breads[3]};
 
-static struct baker east = {"east", {{0, 2}, {1, 1}, {0, 1}, {0, 1}, {0, 3}, {1, 2}}, 0};
-static struct baker west = {"west", {{3, 2}, {2, 1}, {3, 9}, {2, 2}, {3, 1}, {2, 4}}, 0};
+static struct baker east = {"baker-east", {{0, 2}, {1, 1}, {0, 1}, {0, 1}, {0, 3}, {1, 2}}, 0};
+static struct baker west = {"baker-west", {{3, 2}, {2, 1}, {3, 9}, {2, 2}, {3, 1}, {2, 4}}, 0};
 
 static void wait_for_oven(void)
 {
@@ -72,6 +72,8 @@ static void *work(void *argument)
 {
     struct baker *baker = argument;
     int sum = 0;
+    /* By itself: it may crash before the thread that made it goes on. */
+    pthread_setname_np(pthread_self(), baker->name);
     for (int at = 0; at < ORDERS; at++)
         sum += serve(baker, &baker->orders[at]);
     printf("%s: %d taken, checksum %d\n", baker->name, baker->takings, sum);
@@ -83,8 +85,6 @@ int main(void)
     pthread_t threads[2];
     pthread_create(&threads[0], NULL, work, &east);
     pthread_create(&threads[1], NULL, work, &west);
-    pthread_setname_np(threads[0], "baker-east");
-    pthread_setname_np(threads[1], "baker-west");
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);
     return 0;
