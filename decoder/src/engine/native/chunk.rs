@@ -8,21 +8,15 @@ mod table;
 
 use super::code::CodeCache;
 use super::raw::Raw;
-use super::returns::{Call, Returns};
+use super::returns::{COMPARED, Returns, WRITTEN};
 use recording::Recording;
-use table::{Slot, Table};
+use table::Table;
 
 /// A way that was gone before. What is asked of it each time lies together: a pair of them is in two cache lines, or in one.
 #[derive(Clone, Copy, Debug)]
 struct Chunk<const WINDOW: usize> {
     start: Start<WINDOW>,
-    way: Way,
-    /// The number of what it does beside; [`Chunk::NO_EFFECT`].
-    effect: u32,
-    /// How many bytes of the window are those of its packets.
-    len: u8,
-    /// How many calls more than at the beginning were open at most.
-    deepest: u8,
+    gone: Gone,
 }
 
 /// Where a chunk begins.
@@ -30,26 +24,49 @@ struct Chunk<const WINDOW: usize> {
 struct Start<const WINDOW: usize> {
     /// The bytes that are next.
     window: [u8; WINDOW],
-    /// The block that is next.
-    block: u32,
-    /// How often the code had changed.
-    epoch: u32,
+    place: Place,
+}
+
+/// A block, and how often the code had changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place(u64);
+
+/// What a chunk makes of its beginning.
+#[derive(Clone, Copy, Debug)]
+struct Gone {
+    way: Way,
+    /// The number of what it does beside.
+    effect: u32,
+    /// How many bytes of the window are those of its packets.
+    len: u8,
+    /// How many calls more than at the beginning were open at most.
+    deepest: u8,
 }
 
 /// What a chunk does to the last IP and to the calls to return from.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Effect {
     /// The last IP before and after it; `ip_matters`: packets were told against the one before.
     ip_before: u64,
     ip_after: u64,
     ip_matters: bool,
-    /// The calls that it returns from, the innermost first, and those that it leaves open, innermost last.
-    first_call: u32,
+    /// How many calls it returns from, and how many it leaves open; by number, the innermost last.
     returned: u8,
     opened: u8,
+    calls: Calls,
 }
 
-/// What a chunk makes of its beginning.
+/// The calls of an effect.
+#[derive(Clone, Copy, Debug)]
+enum Calls {
+    /// Those that it returns from are the last, those that it leaves open the first of these.
+    Few([u32; COMPARED], [u32; WRITTEN]),
+    /// First those that it returns from, then those that it leaves open, in the list from there on.
+    Many(u32),
+}
+
+/// The way of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     /// The run of all blocks on it.
@@ -66,14 +83,16 @@ pub(super) struct Chunks {
     effects: Effects,
     /// How often the code has changed.
     epoch: u32,
+    /// A chunk is in the making.
+    making: bool,
 }
 
 /// The effects of chunks, by number.
-#[derive(Default)]
 struct Effects {
+    /// The first does nothing.
     all: Vec<Effect>,
-    /// Calls that chunks return from and leave open.
-    calls: Vec<Call>,
+    /// Calls that are too many to be with their effect.
+    calls: Vec<u32>,
 }
 
 /// The chunks that are found by so many bytes.
@@ -98,8 +117,9 @@ impl Chunks {
                 table: Table::new(bytes / 64, 2, 1),
                 recording: Recording::default(),
             },
-            effects: Effects::default(),
+            effects: Effects::new(),
             epoch: 0,
+            making: false,
         }
     }
 
@@ -122,67 +142,90 @@ impl Chunks {
             short,
             effects,
             epoch,
+            making,
         } = self;
-        if let Some(slot) = long.find(block, *epoch, raw, returns, effects) {
-            middle.recording.abandon();
-            short.recording.abandon();
-            let chunk = long.table.get(slot)?;
-            chunk.apply(raw, returns, effects);
-            return Some(chunk.way);
-        }
-        if let Some(slot) = middle.find(block, *epoch, raw, returns, effects) {
-            short.recording.abandon();
-            let chunk = middle.table.get(slot)?;
-            long.recording.chunk(chunk, effects);
-            chunk.apply(raw, returns, effects);
-            return Some(chunk.way);
-        }
-        let slot = short.find(block, *epoch, raw, returns, effects)?;
-        let chunk = short.table.get(slot)?;
-        long.recording.chunk(chunk, effects);
-        middle.recording.chunk(chunk, effects);
-        chunk.apply(raw, returns, effects);
-        Some(chunk.way)
+        let place = Place::new(block, *epoch);
+        let (gone, effect) = if let Some(found) = long.find(place, raw, returns, effects, making) {
+            if *making {
+                middle.recording.abandon();
+                short.recording.abandon();
+                *making = false;
+            }
+            found
+        } else if let Some(found) = middle.find(place, raw, returns, effects, making) {
+            if *making {
+                short.recording.abandon();
+                long.recording.chunk(found, effects);
+            }
+            found
+        } else {
+            let found = short.find(place, raw, returns, effects, making)?;
+            if *making {
+                long.recording.chunk(found, effects);
+                middle.recording.chunk(found, effects);
+            }
+            found
+        };
+        raw.skip(gone.len, effect.ip_matters.then_some(effect.ip_after));
+        effects.apply(&gone, effect, returns);
+        Some(gone.way)
     }
 
     /// What is gone is not to become a chunk.
+    #[inline]
     pub fn abandon(&mut self) {
-        self.long.recording.abandon();
-        self.middle.recording.abandon();
-        self.short.recording.abandon();
+        if self.making {
+            self.long.recording.abandon();
+            self.middle.recording.abandon();
+            self.short.recording.abandon();
+            self.making = false;
+        }
     }
 
     /// A step was gone, which left these calls open; `deepest` of them at most were open at once.
     #[inline]
-    pub fn step(&mut self, run: u32, opened: impl Iterator<Item = Call> + Clone, deepest: u8) {
-        self.long.recording.step(run, opened.clone(), deepest);
-        self.middle.recording.step(run, opened.clone(), deepest);
-        self.short.recording.step(run, opened, deepest);
+    pub fn step(&mut self, run: u32, opened: &[u32], deepest: u8) {
+        if self.making {
+            self.long.recording.step(run, opened, deepest);
+            self.middle.recording.step(run, opened, deepest);
+            self.short.recording.step(run, opened, deepest);
+        }
     }
 
     /// It was returned from a call.
     #[inline]
-    pub fn returned_from(&mut self, call: Call) {
-        self.long.recording.returned_from(call);
-        self.middle.recording.returned_from(call);
-        self.short.recording.returned_from(call);
+    pub fn returned_from(&mut self, call: u32) {
+        if self.making {
+            self.long.recording.returned_from(call);
+            self.middle.recording.returned_from(call);
+            self.short.recording.returned_from(call);
+        }
     }
 
     /// A target was read.
     #[inline]
     pub fn target(&mut self) {
-        self.long.recording.target();
-        self.middle.recording.target();
-        self.short.recording.target();
+        if self.making {
+            self.long.recording.target();
+            self.middle.recording.target();
+            self.short.recording.target();
+        }
     }
 
     /// All outcomes of the packets read are used, and `next` is the block that is next. Where the next
     /// packet would go beyond the bytes that a chunk is found by, it is made.
     #[inline]
     pub fn boundary(&mut self, raw: &Raw<'_>, next: u32, code: &mut CodeCache) {
-        self.long.boundary(raw, next, code, &mut self.effects);
-        self.middle.boundary(raw, next, code, &mut self.effects);
-        self.short.boundary(raw, next, code, &mut self.effects);
+        if self.making {
+            self.complete(raw, next, code);
+        }
+    }
+
+    fn complete(&mut self, raw: &Raw<'_>, next: u32, code: &mut CodeCache) {
+        let long = self.long.boundary(raw, next, code, &mut self.effects);
+        let middle = self.middle.boundary(raw, next, code, &mut self.effects);
+        let short = self.short.boundary(raw, next, code, &mut self.effects);
+        self.making = long || middle || short;
     }
 }
 
@@ -194,75 +237,79 @@ impl<const WINDOW: usize> Level<WINDOW> {
         _ => 8,
     };
 
-    /// The slot of the chunk that begins here, when the last IP and the calls are those of before.
+    /// What the chunk that begins here does, when the last IP and the calls are those of before. Where there is none, one may
+    /// be in the making then.
     #[inline]
-    fn find(
+    fn find<'e>(
         &mut self,
-        block: u32,
-        epoch: u32,
+        place: Place,
         raw: &Raw<'_>,
         returns: &Returns,
-        effects: &Effects,
-    ) -> Option<Slot> {
+        effects: &'e Effects,
+        making: &mut bool,
+    ) -> Option<(Gone, &'e Effect)> {
         if self.recording.is_on() || !self.table.is_wanted() {
             return None;
         }
-        let start = Start {
-            window: *raw.window::<WINDOW>()?,
-            block,
-            epoch,
-        };
-        let hash = start.hash();
-        let fits = |chunk: &Chunk<WINDOW>| {
+        let window = raw.window::<WINDOW>()?;
+        let hash = Start::hash(window, place);
+        let found = self.table.find(window, place, hash).and_then(|gone| {
+            let effect = effects.all.get(gone.effect as usize)?;
             effects
-                .of(chunk)
-                .is_none_or(|effect| effect.fits(chunk.deepest, raw, returns, effects))
-        };
-        let found = self.table.find(&start, hash, fits);
+                .allow(&gone, effect, raw, returns)
+                .then_some((gone, effect))
+        });
+        self.table.count(found.is_some());
         // A packet of another kind is not to be passed over.
         if found.is_none() && raw.next_len() <= WINDOW && self.table.meet(hash, raw.offset) {
-            self.recording.begin(block, epoch, raw);
+            self.recording.begin(place, raw);
+            *making = true;
         }
         found
     }
 
-    #[inline]
-    fn boundary(&mut self, raw: &Raw<'_>, next: u32, code: &mut CodeCache, effects: &mut Effects) {
+    /// Says whether one is in the making still.
+    fn boundary(&mut self, raw: &Raw<'_>, next: u32, code: &mut CodeCache, effects: &mut Effects) -> bool {
         let len = self.recording.len(raw);
         if !self.recording.is_on() || len + raw.next_len().max(Self::NEXT) <= WINDOW {
-            return;
+            return self.recording.is_on();
         }
         let chunk = self.recording.end(raw, next, code, effects);
         // Behind padding, a packet may have ended beyond.
         if let Some(chunk) = chunk.filter(|_| len <= WINDOW) {
             self.table.insert(chunk);
         }
+        false
     }
 }
 
 impl<const WINDOW: usize> Start<WINDOW> {
-    /// A number that is seldom the same for others.
+    /// A number that is seldom the same for others in its high bits. It is waited for: the next place in the packets is not
+    /// known before the chunk is found.
     #[inline]
-    fn hash(&self) -> u64 {
-        const SECRETS: [u64; 4] = [
+    fn hash(window: &[u8; WINDOW], place: Place) -> u64 {
+        const SECRETS: [u64; 5] = [
             0x9e37_79b9_7f4a_7c15,
             0xbf58_476d_1ce4_e5b9,
             0x94d0_49bb_1331_11eb,
             0xd6e8_feb8_6659_fd93,
+            0xa24b_aed4_963e_e407,
         ];
-        let place = u64::from(self.block) << 32 | u64::from(self.epoch);
         // Windows are of whole words, or of half of one.
-        let (words, half) = self.window.as_chunks();
+        let (words, half) = window.as_chunks();
         let half = half
             .first_chunk()
             .map(|&half| u64::from(u32::from_le_bytes(half)));
         let words = words.iter().map(|&word| u64::from_le_bytes(word)).chain(half);
-        // Each word is multiplied apart: none waits for another.
-        let products = words
-            .zip(SECRETS)
-            .map(|(word, secret)| folded(word ^ secret, place.wrapping_add(secret) | 1));
-        let mixed = products.fold(0u64, |mixed, product| mixed.rotate_left(17) ^ product);
-        folded(mixed, SECRETS[0])
+        let products = words.zip(SECRETS).map(|(word, secret)| folded(word, secret));
+        products.fold(folded(place.0, SECRETS[4]), u64::wrapping_add)
+    }
+}
+
+impl Place {
+    #[inline]
+    fn new(block: u32, epoch: u32) -> Self {
+        Self(u64::from(block) << 32 | u64::from(epoch))
     }
 }
 
@@ -273,51 +320,101 @@ fn folded(one: u64, other: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-impl<const WINDOW: usize> Chunk<WINDOW> {
-    /// It needs no last IP, and does nothing to calls.
-    const NO_EFFECT: u32 = u32::MAX;
-
-    #[inline]
-    fn apply(&self, raw: &mut Raw<'_>, returns: &mut Returns, effects: &Effects) {
-        returns.make_room(self.deepest);
-        let Some(effect) = effects.of(self) else {
-            return raw.skip(self.len, None);
-        };
-        raw.skip(self.len, effect.ip_matters.then_some(effect.ip_after));
-        returns.replace(usize::from(effect.returned), effects.opened(effect));
-    }
-}
-
-impl Effect {
-    /// The last IP and the calls are those of before.
-    #[inline]
-    fn fits(&self, deepest: u8, raw: &Raw<'_>, returns: &Returns, effects: &Effects) -> bool {
-        (!self.ip_matters || self.ip_before == raw.ip()) && returns.fits(effects.returned(self), deepest)
-    }
-
-    /// There is nothing to it.
-    fn is_none(&self) -> bool {
-        !self.ip_matters && self.returned == 0 && self.opened == 0
-    }
-}
-
 impl Effects {
-    #[inline]
-    fn of<const WINDOW: usize>(&self, chunk: &Chunk<WINDOW>) -> Option<&Effect> {
-        self.all.get(chunk.effect as usize)
+    fn new() -> Self {
+        let nothing = Effect {
+            ip_before: 0,
+            ip_after: 0,
+            ip_matters: false,
+            returned: 0,
+            opened: 0,
+            calls: Calls::Few([0; COMPARED], [0; WRITTEN]),
+        };
+        Self {
+            all: vec![nothing],
+            calls: Vec::new(),
+        }
     }
 
+    /// The last IP and the calls are those that the chunk had before.
     #[inline]
-    fn returned(&self, effect: &Effect) -> &[Call] {
-        let first = effect.first_call as usize;
-        let calls = self.calls.get(first..first + usize::from(effect.returned));
+    fn allow(&self, gone: &Gone, effect: &Effect, raw: &Raw<'_>, returns: &Returns) -> bool {
+        let calls = match &effect.calls {
+            Calls::Few(returned, _) => returns.end_with_few(returned, effect.returned, gone.deepest),
+            Calls::Many(_) => returns.end_with(self.returned(effect), gone.deepest),
+        };
+        calls && (!effect.ip_matters || effect.ip_before == raw.ip())
+    }
+
+    /// The calls that it returns from return, and those that it leaves open are made.
+    #[inline]
+    fn apply(&self, gone: &Gone, effect: &Effect, returns: &mut Returns) {
+        match &effect.calls {
+            Calls::Few(_, opened) => {
+                returns.replace_few(gone.deepest, effect.returned, opened, effect.opened);
+            }
+            Calls::Many(_) => returns.replace(gone.deepest, effect.returned, self.opened(effect)),
+        }
+    }
+
+    /// The calls that it returns from, the innermost last.
+    fn returned<'a>(&'a self, effect: &'a Effect) -> &'a [u32] {
+        let count = usize::from(effect.returned);
+        let calls = match &effect.calls {
+            Calls::Few(returned, _) => returned.get(COMPARED - count..),
+            Calls::Many(first) => self.list(*first as usize, count),
+        };
         calls.unwrap_or(&[])
     }
 
-    #[inline]
-    fn opened(&self, effect: &Effect) -> &[Call] {
-        let first = effect.first_call as usize + usize::from(effect.returned);
-        let calls = self.calls.get(first..first + usize::from(effect.opened));
+    /// The calls that it leaves open, the innermost last.
+    fn opened<'a>(&'a self, effect: &'a Effect) -> &'a [u32] {
+        let count = usize::from(effect.opened);
+        let calls = match &effect.calls {
+            Calls::Few(_, opened) => opened.get(..count),
+            Calls::Many(first) => self.list(*first as usize + usize::from(effect.returned), count),
+        };
         calls.unwrap_or(&[])
+    }
+
+    fn list(&self, first: usize, count: usize) -> Option<&[u32]> {
+        self.calls.get(first..first + count)
+    }
+
+    /// The number of a new effect, with the calls that it returns from and those that it leaves open, the innermost last;
+    /// `None`: there are too many.
+    fn push(&mut self, ip: Option<(u64, u64)>, returned: &[u32], opened: &[u32]) -> Option<u32> {
+        if ip.is_none() && returned.is_empty() && opened.is_empty() {
+            return Some(0);
+        }
+        let few = returned.len() <= COMPARED && opened.len() <= WRITTEN;
+        let calls = if few {
+            let (mut before, mut after) = ([0; COMPARED], [0; WRITTEN]);
+            before
+                .iter_mut()
+                .rev()
+                .zip(returned.iter().rev())
+                .for_each(|(to, &from)| *to = from);
+            after.iter_mut().zip(opened).for_each(|(to, &from)| *to = from);
+            Calls::Few(before, after)
+        } else {
+            Calls::Many(u32::try_from(self.calls.len()).ok()?)
+        };
+        let (ip_before, ip_after) = ip.unwrap_or_default();
+        let effect = Effect {
+            ip_before,
+            ip_after,
+            ip_matters: ip.is_some(),
+            returned: u8::try_from(returned.len()).ok()?,
+            opened: u8::try_from(opened.len()).ok()?,
+            calls,
+        };
+        let number = u32::try_from(self.all.len()).ok()?;
+        if !few {
+            self.calls.extend_from_slice(returned);
+            self.calls.extend_from_slice(opened);
+        }
+        self.all.push(effect);
+        Some(number)
     }
 }

@@ -25,10 +25,7 @@ use quiet::Quiet;
 use seam::Bounds;
 pub(crate) use seam::{Ended, Segment};
 
-/// Runs gathered before the sink gets them.
-const BATCH: usize = 4096;
-
-/// Blocks or paths between two calls of [`Sink::progress`].
+/// Blocks or paths between two calls of [`Sink::progress`], before which it gets their runs.
 const PROGRESS_EVERY: u32 = 1 << 11;
 
 /// One decode of a trace.
@@ -57,6 +54,7 @@ pub(super) struct Flow<'a, 'b> {
     changes: u32,
     memo: Memo,
     chunks: Chunks,
+    /// Runs that the sink gets next.
     batch: Vec<u32>,
     quiet: Quiet,
     /// The last time told.
@@ -112,7 +110,7 @@ impl<'a, 'b> Flow<'a, 'b> {
             changes: 0,
             memo: Memo::new(),
             chunks: Chunks::new(trace.len()),
-            batch: Vec::with_capacity(BATCH),
+            batch: Vec::with_capacity(PROGRESS_EVERY as usize),
             quiet: Quiet::default(),
             last: None,
             until_progress: PROGRESS_EVERY,

@@ -1,66 +1,103 @@
-//! The return addresses that a compressed return may mean (SDM volume 3, "RET Compression").
+//! The calls that a compressed return may mean (SDM volume 3, "RET Compression").
 
-/// The last calls that have not returned; of more than fit, the oldest are forgotten.
-#[derive(Clone)]
+/// The last calls that have not returned, each by the number of the block that ends in it; of more than fit, the oldest
+/// are forgotten.
 pub(super) struct Returns {
-    calls: [Call; Self::DEPTH],
-    /// One past the newest, modulo the depth.
+    /// The innermost call is the last below `top`. There is room below the oldest, to look at some at once whether they are
+    /// there or not, and above, to write some at once.
+    calls: Box<[u32]>,
     top: usize,
     len: usize,
 }
 
-/// A call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Call {
-    /// Where it returns to.
-    pub address: u64,
-    /// The number of the block that ends in it.
-    pub block: u32,
-}
+/// So many calls are compared at once, and so many written.
+pub(super) const COMPARED: usize = 4;
+pub(super) const WRITTEN: usize = 6;
 
 impl Returns {
     const DEPTH: usize = 64;
+    /// The lowest top of all calls there may be, and the one at which they move down to there.
+    const LOWEST: usize = COMPARED + Self::DEPTH;
+    const HIGHEST: usize = 1 << 10;
 
     pub fn new() -> Self {
         Self {
-            calls: [Call::default(); Self::DEPTH],
-            top: 0,
+            calls: vec![0; Self::HIGHEST + WRITTEN].into(),
+            top: Self::LOWEST,
             len: 0,
         }
     }
 
     pub fn clear(&mut self) {
-        self.len = 0;
+        (self.top, self.len) = (Self::LOWEST, 0);
     }
 
     #[inline]
-    pub fn push(&mut self, call: Call) {
-        self.calls[self.top % Self::DEPTH] = call;
-        self.top = (self.top + 1) % Self::DEPTH;
-        self.len = (self.len + 1).min(Self::DEPTH);
+    pub fn push(&mut self, call: u32) {
+        if let Some(slot) = self.calls.get_mut(self.top) {
+            *slot = call;
+        }
+        self.grow(1);
     }
 
-    /// These calls are the innermost, the innermost first, also when so many calls more make it forget
-    /// the oldest.
     #[inline]
-    pub fn fits(&self, calls: &[Call], more: u8) -> bool {
-        let innermost = |at: usize| self.calls[(self.top + 2 * Self::DEPTH - 1 - at) % Self::DEPTH];
-        self.len_with(more) >= calls.len()
-            && calls.iter().enumerate().all(|(at, &call)| innermost(at) == call)
+    pub fn pop(&mut self) -> Option<u32> {
+        self.len = self.len.checked_sub(1)?;
+        self.top -= 1;
+        self.calls.get(self.top).copied()
     }
 
-    /// How many calls are left of these when so many are made besides.
-    #[inline]
-    fn len_with(&self, more: u8) -> usize {
-        self.len.min(Self::DEPTH - usize::from(more).min(Self::DEPTH))
+    /// These calls are the innermost, the innermost last, also when `more` calls besides make it forget the oldest.
+    pub fn end_with(&self, calls: &[u32], more: u8) -> bool {
+        let innermost = self.calls.get(self.top - calls.len().min(self.top)..self.top);
+        self.len_with(more) >= calls.len() && innermost == Some(calls)
     }
 
-    /// Returns from so many calls, and makes others.
+    /// [`Self::end_with`] the last `count` of these.
     #[inline]
-    pub fn replace(&mut self, returned: usize, calls: &[Call]) {
-        self.len -= returned.min(self.len);
-        self.top = (self.top + 2 * Self::DEPTH - returned.min(Self::DEPTH)) % Self::DEPTH;
-        calls.iter().for_each(|&call| self.push(call));
+    pub fn end_with_few(&self, calls: &[u32; COMPARED], count: u8, more: u8) -> bool {
+        /// What is looked at of so many calls.
+        const MASKS: [[u32; COMPARED]; COMPARED + 1] = {
+            const ALL: u32 = u32::MAX;
+            [
+                [0; 4],
+                [0, 0, 0, ALL],
+                [0, 0, ALL, ALL],
+                [0, ALL, ALL, ALL],
+                [ALL; 4],
+            ]
+        };
+        let innermost = self
+            .calls
+            .get(self.top - COMPARED..)
+            .and_then(<[u32]>::first_chunk::<COMPARED>);
+        let (Some(innermost), Some(mask)) = (innermost, MASKS.get(usize::from(count))) else {
+            return false;
+        };
+        // All at once: how many there are is as good as random.
+        let differ = (0..COMPARED).fold(0, |differ, at| differ | (innermost[at] ^ calls[at]) & mask[at]);
+        self.len_with(more) >= usize::from(count) && differ == 0
+    }
+
+    /// Forgets the oldest, as `more` calls would have made it that have returned meanwhile; returns from so many calls, and
+    /// makes others, the innermost last.
+    pub fn replace(&mut self, more: u8, returned: u8, opened: &[u32]) {
+        self.shrink(more, returned);
+        opened.iter().for_each(|&call| self.push(call));
+    }
+
+    /// [`Self::replace`] with the first `count` of these.
+    #[inline]
+    pub fn replace_few(&mut self, more: u8, returned: u8, opened: &[u32; WRITTEN], count: u8) {
+        self.shrink(more, returned);
+        let above = self
+            .calls
+            .get_mut(self.top..)
+            .and_then(<[u32]>::first_chunk_mut::<WRITTEN>);
+        if let Some(above) = above {
+            *above = *opened;
+        }
+        self.grow(usize::from(count));
     }
 
     /// Forgets the oldest as so many calls more would have done, which have returned meanwhile.
@@ -70,10 +107,32 @@ impl Returns {
     }
 
     #[inline]
-    pub fn pop(&mut self) -> Option<Call> {
-        self.len = self.len.checked_sub(1)?;
-        self.top = (self.top + Self::DEPTH - 1) % Self::DEPTH;
-        Some(self.calls[self.top % Self::DEPTH])
+    fn shrink(&mut self, more: u8, returned: u8) {
+        let returned = usize::from(returned).min(self.len_with(more));
+        self.len = self.len_with(more) - returned;
+        self.top -= returned;
+    }
+
+    /// So many calls more lie above the top.
+    #[inline]
+    fn grow(&mut self, calls: usize) {
+        self.top += calls;
+        self.len = (self.len + calls).min(Self::DEPTH);
+        if self.top >= Self::HIGHEST {
+            self.move_down();
+        }
+    }
+
+    #[cold]
+    fn move_down(&mut self) {
+        self.calls.copy_within(self.top - Self::DEPTH..self.top, COMPARED);
+        self.top = Self::LOWEST;
+    }
+
+    /// How many calls are left of these when so many are made besides.
+    #[inline]
+    fn len_with(&self, more: u8) -> usize {
+        self.len.min(Self::DEPTH.saturating_sub(usize::from(more)))
     }
 }
 
@@ -83,20 +142,46 @@ mod tests {
 
     #[test]
     fn the_newest_64_are_kept() {
-        let call = |address| Call { address, block: 0 };
         let mut returns = Returns::new();
-        (0..100).for_each(|address| returns.push(call(address)));
-        for address in (36..100).rev() {
-            assert_eq!(returns.pop(), Some(call(address)));
+        (0..5000).for_each(|call| returns.push(call));
+        for call in (5000 - 64..5000).rev() {
+            assert_eq!(returns.pop(), Some(call));
         }
         assert_eq!(returns.pop(), None);
-        returns.push(call(7));
-        assert_eq!(returns.pop(), Some(call(7)));
-        (0..64).for_each(|address| returns.push(call(address)));
+        returns.push(7);
+        assert_eq!(returns.pop(), Some(7));
+        (0..64).for_each(|call| returns.push(call));
         returns.make_room(63);
-        assert_eq!((returns.pop(), returns.pop()), (Some(call(63)), None));
-        returns.push(call(8));
+        assert_eq!((returns.pop(), returns.pop()), (Some(63), None));
+        returns.push(8);
         returns.clear();
         assert_eq!(returns.pop(), None);
+    }
+
+    #[test]
+    fn some_at_once_are_as_one_after_the_other() {
+        let (mut all, mut few) = (Returns::new(), Returns::new());
+        let mut next = 0;
+        for turn in 0..5000u32 {
+            let [opened, returned, more] =
+                [turn * 3 % 7, turn * 7 % 5, turn * 11 % 70].map(|number| number as u8);
+            let mut calls = [0; COMPARED];
+            let innermost = all.top - COMPARED..all.top;
+            calls.copy_from_slice(&all.calls[innermost]);
+            if turn % 9 == 0 {
+                calls[turn as usize % COMPARED] ^= 1;
+            }
+            let last = &calls[COMPARED - usize::from(returned)..];
+            let fits = all.end_with(last, more);
+            assert_eq!(few.end_with_few(&calls, returned, more), fits);
+            if fits || turn % 3 == 0 {
+                let new = [0, 1, 2, 3, 4, 5].map(|within| next + within);
+                next += 6;
+                all.replace(more, returned, &new[..usize::from(opened)]);
+                few.replace_few(more, returned, &new, opened);
+            }
+            let calls = |returns: &Returns| returns.calls[returns.top - returns.len..returns.top].to_vec();
+            assert_eq!(calls(&all), calls(&few));
+        }
     }
 }

@@ -1,9 +1,8 @@
 //! A chunk in the making.
 
-use super::{Chunk, Effect, Effects, Start, Way};
+use super::{Chunk, Effect, Effects, Gone, Place, Start, Way};
 use crate::engine::native::code::CodeCache;
 use crate::engine::native::raw::Raw;
-use crate::engine::native::returns::Call;
 
 #[derive(Default)]
 pub(super) struct Recording {
@@ -12,14 +11,14 @@ pub(super) struct Recording {
     ip_matters: bool,
     deepest: usize,
     runs: Vec<u32>,
-    opened: Vec<Call>,
-    returned: Vec<Call>,
+    /// The calls that it leaves open, the innermost last, and those that it returns from, the innermost first.
+    opened: Vec<u32>,
+    returned: Vec<u32>,
     parts: Vec<u32>,
 }
 
 struct Begun {
-    block: u32,
-    epoch: u32,
+    place: Place,
     offset: usize,
     ip: u64,
 }
@@ -33,11 +32,10 @@ impl Recording {
         self.begun.is_some()
     }
 
-    /// Begins before the block `block`, in the code as it is after `epoch` changes.
-    pub fn begin(&mut self, block: u32, epoch: u32, raw: &Raw<'_>) {
+    /// Begins before a block.
+    pub fn begin(&mut self, place: Place, raw: &Raw<'_>) {
         self.begun = Some(Begun {
-            block,
-            epoch,
+            place,
             offset: raw.offset,
             ip: raw.ip(),
         });
@@ -53,11 +51,11 @@ impl Recording {
     }
 
     #[inline]
-    pub fn step(&mut self, run: u32, opened: impl Iterator<Item = Call>, deepest: u8) {
+    pub fn step(&mut self, run: u32, opened: &[u32], deepest: u8) {
         if self.is_on() {
             self.runs.push(run);
             self.deepen(deepest);
-            self.opened.extend(opened);
+            self.opened.extend_from_slice(opened);
         }
     }
 
@@ -69,7 +67,7 @@ impl Recording {
     }
 
     #[inline]
-    pub fn returned_from(&mut self, call: Call) {
+    pub fn returned_from(&mut self, call: u32) {
         if self.is_on() && self.opened.pop().is_none() {
             self.returned.push(call);
         }
@@ -81,19 +79,17 @@ impl Recording {
     }
 
     /// A chunk was gone.
-    #[inline]
-    pub fn chunk<const WINDOW: usize>(&mut self, chunk: &Chunk<WINDOW>, effects: &Effects) {
+    pub fn chunk(&mut self, (gone, effect): (Gone, &Effect), effects: &Effects) {
         if !self.is_on() {
             return;
         }
-        self.runs.push(chunk.way.run);
-        self.deepen(chunk.deepest);
-        let Some(effect) = effects.of(chunk) else { return };
+        self.runs.push(gone.way.run);
+        self.deepen(gone.deepest);
         self.ip_matters |= effect.ip_matters;
-        for &call in effects.returned(effect) {
+        for &call in effects.returned(effect).iter().rev() {
             self.returned_from(call);
         }
-        self.opened.extend(effects.opened(effect));
+        self.opened.extend_from_slice(effects.opened(effect));
     }
 
     /// Bytes of packets read since its beginning.
@@ -123,39 +119,22 @@ impl Recording {
         if self.parts.len() > Self::MAX_PARTS {
             return None;
         }
+        self.returned.reverse();
+        let ip = self.ip_matters.then_some((begun.ip, raw.ip()));
         Some(Chunk {
             start: Start {
                 window: *raw.window_at(begun.offset)?,
-                block: begun.block,
-                epoch: begun.epoch,
+                place: begun.place,
             },
-            way: Way {
-                run: code.run_of(&self.parts)?,
-                next,
+            gone: Gone {
+                way: Way {
+                    run: code.run_of(&self.parts)?,
+                    next,
+                },
+                effect: effects.push(ip, &self.returned, &self.opened)?,
+                len: u8::try_from(raw.offset - begun.offset).ok()?,
+                deepest: u8::try_from(self.deepest).ok()?,
             },
-            effect: self.effect(begun.ip, raw.ip(), effects)?,
-            len: u8::try_from(raw.offset - begun.offset).ok()?,
-            deepest: u8::try_from(self.deepest).ok()?,
         })
-    }
-
-    /// The number of what was done beside, between one last IP and another.
-    fn effect(&self, ip_before: u64, ip_after: u64, effects: &mut Effects) -> Option<u32> {
-        let effect = Effect {
-            ip_before,
-            ip_after,
-            ip_matters: self.ip_matters,
-            first_call: u32::try_from(effects.calls.len()).ok()?,
-            returned: u8::try_from(self.returned.len()).ok()?,
-            opened: u8::try_from(self.opened.len()).ok()?,
-        };
-        if effect.is_none() {
-            return Some(Chunk::<0>::NO_EFFECT);
-        }
-        let number = u32::try_from(effects.all.len()).ok()?;
-        effects.calls.extend_from_slice(&self.returned);
-        effects.calls.extend_from_slice(&self.opened);
-        effects.all.push(effect);
-        Some(number)
     }
 }

@@ -1,6 +1,6 @@
 //! Chunks by their starts.
 
-use super::{Chunk, Start, Way};
+use super::{Chunk, Gone, Place, Start, Way};
 
 pub(super) struct Table<const WINDOW: usize> {
     /// A chunk is in one of the two slots of a pair; a power of two, or none yet.
@@ -28,13 +28,14 @@ impl<const WINDOW: usize> Chunk<WINDOW> {
     const NONE: Self = Self {
         start: Start {
             window: [0; WINDOW],
-            block: u32::MAX,
-            epoch: 0,
+            place: Place(u64::MAX),
         },
-        way: Way { run: 0, next: 0 },
-        effect: Self::NO_EFFECT,
-        len: 0,
-        deepest: 0,
+        gone: Gone {
+            way: Way { run: 0, next: 0 },
+            effect: 0,
+            len: 0,
+            deepest: 0,
+        },
     };
 }
 
@@ -83,33 +84,30 @@ impl<const WINDOW: usize> Table<WINDOW> {
         true
     }
 
-    /// The slot of the chunk that begins so, which has this hash, when it fits.
+    /// What the chunk does that begins so, which has this hash.
     #[inline]
-    pub fn find(
-        &mut self,
-        start: &Start<WINDOW>,
-        hash: u64,
-        fits: impl Fn(&Chunk<WINDOW>) -> bool,
-    ) -> Option<Slot> {
-        let at = self.pair_at(hash);
+    pub fn find(&self, window: &[u8; WINDOW], place: Place, hash: u64) -> Option<Gone> {
         // The list of what was met is small: where little comes again, it spares the way to the slots.
-        let made = self.met.get(self.met_at(hash));
-        let made = made.is_some_and(|&met| met & !TIMES == tag(hash) && met & TIMES >= self.enough);
-        let pair = self.pairs.get(at).filter(|_| made);
-        let found = pair.and_then(|Pair(pair)| {
-            let within = pair.iter().position(|chunk| chunk.start == *start)?;
-            fits(pair.get(within)?).then_some(Slot { pair: at, within })
-        });
-        self.luck = match found {
-            Some(_) => (self.luck + self.worth).min(0),
-            None => self.luck - 1,
-        };
-        found
+        let met = *self.met.get(self.met_at(hash))? ^ tag(hash);
+        if met > TIMES || met < self.enough {
+            return None;
+        }
+        let Pair([one, other]) = self.pairs.get(self.pair_at(hash))?;
+        let is_it = |chunk: &Chunk<WINDOW>| chunk.start.place == place && chunk.start.window == *window;
+        if is_it(one) {
+            Some(one.gone)
+        } else {
+            is_it(other).then_some(other.gone)
+        }
     }
 
+    /// A chunk was found, or none.
     #[inline]
-    pub fn get(&self, slot: Slot) -> Option<&Chunk<WINDOW>> {
-        self.pairs.get(slot.pair)?.0.get(slot.within)
+    pub fn count(&mut self, found: bool) {
+        self.luck = match found {
+            true => (self.luck + self.worth).min(0),
+            false => self.luck - 1,
+        };
     }
 
     #[inline]
@@ -148,18 +146,11 @@ impl<const WINDOW: usize> Table<WINDOW> {
         self.made += 1;
         self.all += 1;
         // The newer of the two stays the longer.
-        let at = self.pair_at(chunk.start.hash());
+        let at = self.pair_at(Start::hash(&chunk.start.window, chunk.start.place));
         let Pair([first, second]) = self.pairs.get_mut(at)?;
         *second = std::mem::replace(first, chunk);
         Some(())
     }
-}
-
-/// Where a chunk is.
-#[derive(Clone, Copy)]
-pub(super) struct Slot {
-    pair: usize,
-    within: usize,
 }
 
 /// The bits of what was met that say how often.
@@ -179,8 +170,7 @@ mod tests {
         Chunk {
             start: Start {
                 window: u64::from(block).to_le_bytes(),
-                block,
-                epoch: 1,
+                place: Place::new(block, 1),
             },
             ..Chunk::NONE
         }
@@ -189,15 +179,15 @@ mod tests {
     #[test]
     fn what_was_met_often_enough_is_made_and_found() {
         let mut table = Table::<8>::new(1 << 10, 2, 1);
-        let (start, hash) = (chunk(7).start, chunk(7).start.hash());
+        let Start { window, place } = chunk(7).start;
+        let hash = Start::hash(&window, place);
         assert!(!table.meet(hash, 0));
         assert!(table.meet(hash, 0));
+        assert!(table.find(&window, place, hash).is_none());
         table.insert(chunk(7));
-        let slot = table.find(&start, hash, |_| true).unwrap();
-        assert_eq!(table.get(slot).map(|found| found.start), Some(start));
-        assert!(table.find(&start, hash, |_| false).is_none());
-        let later = Start { epoch: 2, ..start };
-        assert!(table.find(&later, later.hash(), |_| true).is_none());
+        assert!(table.find(&window, place, hash).is_some());
+        let later = Place::new(7, 2);
+        assert!(table.find(&window, later, Start::hash(&window, later)).is_none());
     }
 
     #[test]
@@ -206,7 +196,8 @@ mod tests {
         (0..Table::<8>::MAX as u32).for_each(|block| {
             table.insert(chunk(block));
         });
-        let hash = chunk(u32::MAX - 1).start.hash();
+        let Start { window, place } = chunk(u32::MAX - 1).start;
+        let hash = Start::hash(&window, place);
         assert!(!table.meet(hash, Table::<8>::BYTES_FOR_ONE - 1));
         assert!(table.meet(hash, Table::<8>::BYTES_FOR_ONE));
         table.begin_anew();

@@ -1,12 +1,11 @@
 //! The fast way: outcomes by the packet and targets straight from the bytes, while nothing else is between.
 
-use super::{BATCH, Flow, Stop};
+use super::{Flow, Stop};
 use crate::engine::native::code::{Block, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::Item;
 use crate::engine::native::memo::{End, OUTCOMES, Step, Symbol};
 use crate::engine::native::raw::{Branch, Raw};
-use crate::engine::native::returns::Call;
 
 impl<'b> Flow<'_, 'b> {
     /// Goes on from the block with number `at` by packets that tell of branches, until another is next or
@@ -83,7 +82,6 @@ impl<'b> Flow<'_, 'b> {
                     return Err(Stop::Error(Error::NoCall, self.code.last_of(step.run)));
                 };
                 self.chunks.returned_from(call);
-                self.ip = call.address;
                 at = self.block_behind(call);
             }
             if late {
@@ -124,32 +122,18 @@ impl<'b> Flow<'_, 'b> {
     #[inline]
     fn take(&mut self, step: &Step) {
         self.push_run(step.run);
-        let Self {
-            memo,
-            code,
-            chunks,
-            returns,
-            ..
-        } = self;
-        let Some(effect) = memo.effect(step) else {
-            chunks.step(step.run, std::iter::empty(), 0);
-            return;
+        let Some(effect) = self.memo.effect(step) else {
+            return self.chunks.step(step.run, &[], 0);
         };
-        let calls = memo.calls(effect).iter().filter_map(|&block| {
-            let address = code.blocks.get(block as usize)?.end;
-            Some(Call { address, block })
-        });
-        returns.make_room(effect.deepest);
-        calls.clone().for_each(|call| returns.push(call));
-        chunks.step(step.run, calls, effect.deepest);
+        let calls = self.memo.calls(effect);
+        self.returns.make_room(effect.deepest);
+        calls.iter().for_each(|&call| self.returns.push(call));
+        self.chunks.step(step.run, calls, effect.deepest);
     }
 
     #[inline]
     fn push_run(&mut self, run: u32) {
         self.batch.push(run);
-        if self.batch.len() >= BATCH {
-            self.flush();
-        }
         self.until_progress -= 1;
     }
 
@@ -160,21 +144,22 @@ impl<'b> Flow<'_, 'b> {
         self.ahead = self.events.next();
     }
 
-    /// The block that a call returns to.
+    /// The block that a call, by the number of the block that ends in it, returns to.
     #[inline]
-    fn block_behind(&mut self, call: Call) -> u32 {
-        if let Some(from) = self.code.blocks.get(call.block as usize)
-            && let Some(next) = self.code.blocks.get(from.next as usize)
+    fn block_behind(&mut self, call: u32) -> u32 {
+        let Some(from) = self.code.blocks.get(call as usize) else {
+            return Block::NONE;
+        };
+        self.ip = from.end;
+        if let Some(next) = self.code.blocks.get(from.next as usize)
             && next.exit != Exit::Gone
         {
             return from.next;
         }
-        let Ok(next) = self.find(call.address) else {
+        let Ok(next) = self.find(self.ip) else {
             return Block::NONE;
         };
-        if let Some(from) = self.code.blocks.get_mut(call.block as usize)
-            && from.end == call.address
-        {
+        if let Some(from) = self.code.blocks.get_mut(call as usize) {
             from.next = next;
         }
         next

@@ -5,7 +5,6 @@ use super::{Flow, PROGRESS_EVERY, Stop};
 use crate::engine::native::code::{Block, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{Item, Kind};
-use crate::engine::native::returns::Call;
 use backtrail_pt::packet::Tnt;
 use backtrail_pt::{Avma, Cofi};
 use std::convert::Infallible;
@@ -254,10 +253,6 @@ impl Flow<'_, '_> {
     /// Goes from the last instruction of a block to the next.
     #[inline]
     fn leave(&mut self, id: u32, block: &Block) -> Result<Way, Error> {
-        let call = Call {
-            address: block.end,
-            block: id,
-        };
         match block.exit {
             Exit::Through | Exit::Gone => {
                 self.ip = block.end;
@@ -279,13 +274,13 @@ impl Flow<'_, '_> {
             Exit::Call { target } => {
                 // A call of the next instruction reads its own address.
                 if target != block.end {
-                    self.returns.push(call);
+                    self.returns.push(id);
                 }
                 self.ip = target;
                 Ok(Way::Taken)
             }
             Exit::IndirectCall => {
-                self.returns.push(call);
+                self.returns.push(id);
                 self.ip = self.target()?;
                 Ok(Way::Told)
             }
@@ -295,13 +290,22 @@ impl Flow<'_, '_> {
             }
             Exit::Return => {
                 self.ip = match self.outcome() {
-                    Ok(true) => self.returns.pop().ok_or(Error::NoCall)?.address,
+                    Ok(true) => self.returned()?,
                     Ok(false) => return Err(Error::BadReturn),
                     Err(_) => self.target()?,
                 };
                 Ok(Way::Told)
             }
         }
+    }
+
+    /// Where the innermost call returns to.
+    fn returned(&mut self) -> Result<u64, Error> {
+        let call = self
+            .returns
+            .pop()
+            .and_then(|call| self.code.blocks.get(call as usize));
+        Ok(call.ok_or(Error::NoCall)?.end)
     }
 
     /// The next outcome.
