@@ -50,6 +50,15 @@ impl<T: Copy + Default> Pile<T> {
         self.last.push(item);
     }
 
+    #[inline]
+    pub fn push_two(&mut self, items: [T; 2]) {
+        if self.last.len() + 2 <= Self::CHUNK {
+            self.last.extend_from_slice(&items);
+        } else {
+            items.into_iter().for_each(|item| self.push(item));
+        }
+    }
+
     #[cold]
     fn begin_chunk(&mut self) {
         let spare = self.store.as_ref().and_then(|store| store.take());
@@ -243,5 +252,13 @@ mod tests {
         assert_eq!((pile.len(), pile.get(0)), (0, None));
         pile.push(1);
         assert!(pile.iter().eq(&[1]));
+        (0..chunk as u32).for_each(|item| pile.push_two([item, item]));
+        assert_eq!(pile.len(), 2 * chunk + 1);
+        assert!(
+            pile.iter()
+                .skip(1)
+                .copied()
+                .eq((0..2 * chunk as u32).map(|at| at / 2))
+        );
     }
 }

@@ -12,7 +12,7 @@ use super::{Forest, Functions, Room};
 use crate::watch::Stage;
 use crate::{Canceled, History, Mark, MarkKind, Runs, Watch};
 use rules::{Rules, Source};
-use script::Scripts;
+use script::{Course, Script, Scripts};
 
 /// Paths between two reports.
 const REPORT_EVERY: usize = 1 << 16;
@@ -75,20 +75,35 @@ impl<'a> Builder<'a> {
     fn execute<'m>(&mut self, paths: &[u32], runs: Runs<'_>, mut marks: &'m [Mark]) -> &'m [Mark] {
         let (mut index, mut last) = (self.index, self.last);
         let mut next_mark = next_mark(marks);
-        for &path in paths {
-            let Some(script) = self.scripts.of(path, runs, &mut self.rules) else {
+        // The path before went on to this one.
+        let mut begun = false;
+        for (at, &path) in paths.iter().enumerate() {
+            let Some(&Script {
+                first, end, count, ..
+            }) = self.scripts.of(path, runs, &mut self.rules)
+            else {
                 continue;
             };
             match &last {
-                Some(last) if next_mark > index => self.rules.transfer(last, script.first, index),
+                Some(_) if begun => {}
+                Some(last) if next_mark > index => self.rules.transfer(last, first, index),
                 last => {
-                    marks = self.meet(last.as_ref(), script.first, index, marks);
+                    marks = self.meet(last.as_ref(), first, index, marks);
                     next_mark = self::next_mark(marks);
                 }
             }
-            self.scripts.run(&script, path, runs, &mut self.rules, index);
-            index += u64::from(script.count);
-            last = Some(script.end);
+            let behind = index + u64::from(count);
+            let next = paths.get(at + 1).filter(|_| next_mark > behind);
+            let next = next.and_then(|&next| self.scripts.of(next, runs, &mut self.rules));
+            let next = next.map(|next| next.first);
+            let course = Course {
+                path,
+                runs,
+                index,
+                next,
+            };
+            begun = self.scripts.run(course, &mut self.rules);
+            (index, last) = (behind, Some(end));
         }
         (self.index, self.last) = (index, last);
         marks

@@ -172,8 +172,7 @@ impl Nodes {
     #[inline]
     pub fn put_lasting(&mut self, what: u32) -> Lasting {
         let at = self.words.len() as u32;
-        self.words.push(0);
-        self.words.push(what);
+        self.words.push_two([0, what]);
         Lasting(at)
     }
 

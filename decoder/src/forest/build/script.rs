@@ -16,20 +16,46 @@ pub(super) struct Script {
     pub first: Place,
     /// Its last one.
     pub end: Source,
-    /// Its instructions.
+    /// Its instructions; 0: the script is not known.
     pub count: u32,
-    /// Where it has no scenes, it changes nothing while the innermost call is of this function;
-    /// [`Level::ANY`].
-    home: u32,
-    /// Its scenes in the list, how many; [`Script::NEW`], [`Script::MET`].
-    first_scene: u32,
-    scenes: u32,
+    /// The number of the place that was next the first time; [`NONE`].
+    next: u32,
+    /// What its transfers do with the one to that place, and without.
+    onward: Scenes,
+    within: Scenes,
 }
 
-impl Script {
+/// Scenes of a path.
+#[derive(Clone, Copy)]
+struct Scenes {
+    /// The first in the list, how many; [`Scenes::NEW`], [`Scenes::MET`].
+    first: u32,
+    len: u32,
+    /// Where there are none, nothing changes while the innermost call is of this function; [`Level::ANY`].
+    home: u32,
+}
+
+impl Scenes {
     /// It was not gone over yet, or once, and has no scenes: many paths come but once, and are not worth any.
     const NEW: u32 = u32::MAX;
     const MET: u32 = u32::MAX - 1;
+
+    const NOT_YET: Self = Self {
+        first: 0,
+        len: Self::NEW,
+        home: Level::ANY,
+    };
+}
+
+/// Where a path is, and where it goes on.
+#[derive(Clone, Copy)]
+pub(super) struct Course<'a> {
+    pub path: u32,
+    pub runs: Runs<'a>,
+    /// The number of its first instruction.
+    pub index: u64,
+    /// The place of the instruction behind it; `None`: something is between, or not known yet.
+    pub next: Option<Place>,
 }
 
 /// Transfers of a path of which it is known beforehand what they do, then one of which it is not. What is asked of it each time
@@ -71,7 +97,7 @@ struct Unexpected {
     returns: u32,
 }
 
-/// From one block of a path to the next.
+/// From one block of a path to the next, or from its last.
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
     pub from: Source,
@@ -84,7 +110,7 @@ pub(super) struct Turn {
 #[derive(Default)]
 pub(super) struct Scripts {
     /// By path.
-    scripts: Vec<Option<Script>>,
+    scripts: Vec<Script>,
     scenes: Vec<Scene>,
     levels: Vec<Level>,
     open: Vec<Open>,
@@ -104,26 +130,42 @@ pub(super) struct Scripts {
 impl Scripts {
     /// The script of a path; `None`: it has no instruction.
     #[inline]
-    pub fn of(&mut self, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>) -> Option<Script> {
-        match self.scripts.get(path as usize) {
-            Some(&Some(script)) => Some(script),
-            _ => self.meet(path, runs, rules),
+    pub fn of(&mut self, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>) -> Option<&Script> {
+        let known = self
+            .scripts
+            .get(path as usize)
+            .is_some_and(|script| script.count > 0);
+        if !known {
+            self.meet(path, runs, rules)?;
         }
+        self.scripts.get(path as usize)
     }
 
-    /// Goes over a path, whose first instruction has number `index`, by its script.
+    /// Goes over a path by its script. Says whether it went on to the next place, too.
     #[inline]
-    pub fn run(&mut self, script: &Script, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>, index: u64) {
-        match script.scenes {
-            0 if script.home == Level::ANY || rules.runs(script.home) => {}
-            0 => self.follow(path, 0, runs, rules, index),
-            Script::MET.. => self.learn(*script, path, runs, rules, index),
-            _ => self.run_scenes(script, path, runs, rules, index),
+    pub fn run(&mut self, mut course: Course<'_>, rules: &mut Rules<'_>) -> bool {
+        let Some(script) = self.scripts.get(course.path as usize) else {
+            return false;
+        };
+        course.next = course
+            .next
+            .filter(|next| script.next == next.id || script.next == NONE);
+        let scenes = match course.next {
+            Some(_) => script.onward,
+            None => script.within,
+        };
+        match scenes.len {
+            0 if scenes.home == Level::ANY || rules.runs(scenes.home) => {}
+            0 => self.follow(&course, 0, rules),
+            Scenes::MET.. => self.learn(&course, rules),
+            _ => self.run_scenes(scenes, &course, rules),
         }
+        course.next.is_some()
     }
 
-    fn run_scenes(&mut self, script: &Script, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>, index: u64) {
-        for number in script.first_scene..script.first_scene + script.scenes {
+    fn run_scenes(&mut self, scenes: Scenes, course: &Course<'_>, rules: &mut Rules<'_>) {
+        let index = course.index;
+        for number in scenes.first..scenes.first + scenes.len {
             let Some(scene) = self.scenes.get(number as usize) else {
                 return;
             };
@@ -140,17 +182,14 @@ impl Scripts {
                 pattern: scene.pattern,
                 calls: scene.calls,
                 begin: scene.begin,
-                open: match scene.open {
-                    0 => &[],
-                    open => list(&self.open, scene.first_open, open.into()),
-                },
+                open: list(&self.open, scene.first_open, scene.open.into()),
             };
             let unexpected = self.unexpected.get_mut(scene.unexpected as usize);
             let fits =
                 rules.fits(&act) && unexpected.is_none_or(|places| places.holds(&mut self.places, rules));
             if !fits {
                 let begin = scene.begin;
-                return self.follow(path, begin, runs, rules, index);
+                return self.follow(course, begin, rules);
             }
             rules.perform(&act, index);
             if let Some(turn) = self.ends_scene.get(scene.turn as usize) {
@@ -161,22 +200,24 @@ impl Scripts {
 
     /// Goes over a path by its transfers, from behind the one before its instruction `begin`, if there is one.
     #[cold]
-    fn follow(&mut self, path: u32, begin: u32, runs: Runs<'_>, rules: &mut Rules<'_>, index: u64) {
-        let turns = self.turns.entry(path).or_insert_with(|| {
+    fn follow(&mut self, course: &Course<'_>, begin: u32, rules: &mut Rules<'_>) {
+        let turns = self.turns.entry(course.path).or_insert_with(|| {
             let mut turns = Vec::new();
-            all_turns(path, runs, rules, &mut self.ends, &mut turns);
+            all_turns(course.path, course.runs, rules, &mut self.ends, &mut turns);
             turns
         });
         // None is before the first instruction.
         let from = turns.partition_point(|turn| turn.offset <= begin);
-        for turn in turns.get(from..).unwrap_or(&[]) {
-            rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
+        let script = self.scripts.get(course.path as usize);
+        let next = script.zip(course.next).map(|(script, next)| script.turn_to(next));
+        for turn in turns.get(from..).unwrap_or(&[]).iter().chain(&next) {
+            rules.transfer(&turn.from, turn.to, course.index + u64::from(turn.offset));
         }
     }
 
     /// A path is new.
     #[cold]
-    fn meet(&mut self, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>) -> Option<Script> {
+    fn meet(&mut self, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>) -> Option<()> {
         let parts = runs.paths.parts(path);
         let (first, _) = self.ends.of(*parts.first()?, runs, rules)?;
         let (_, end) = self.ends.of(*parts.last()?, runs, rules)?;
@@ -184,54 +225,74 @@ impl Scripts {
             first,
             end,
             count: u32::try_from(runs.paths.count(path)).ok()?,
-            home: Level::ANY,
-            first_scene: 0,
-            scenes: Script::NEW,
+            next: NONE,
+            onward: Scenes::NOT_YET,
+            within: Scenes::NOT_YET,
         };
         let at = path as usize;
         if self.scripts.len() <= at {
-            self.scripts.resize(runs.paths.len().max(at + 1), None);
+            let unknown = Script { count: 0, ..script };
+            self.scripts.resize(runs.paths.len().max(at + 1), unknown);
         }
-        *self.scripts.get_mut(at)? = Some(script);
-        Some(script)
+        *self.scripts.get_mut(at)? = script;
+        Some(())
     }
 
-    /// Goes over a path that has no scenes yet.
+    /// Goes over a path that has no such scenes yet.
     #[cold]
-    fn learn(&mut self, mut script: Script, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>, index: u64) {
+    fn learn(&mut self, course: &Course<'_>, rules: &mut Rules<'_>) {
+        let Some(&(mut script)) = self.scripts.get(course.path as usize) else {
+            return;
+        };
         let mut turns = std::mem::take(&mut self.written);
         turns.clear();
-        all_turns(path, runs, rules, &mut self.ends, &mut turns);
+        all_turns(course.path, course.runs, rules, &mut self.ends, &mut turns);
+        if let Some(next) = course.next {
+            script.next = next.id;
+            turns.extend(Some(script.turn_to(next)).filter(|turn| !turn.from.falls(turn.to)));
+        }
+        let scenes = match course.next {
+            Some(_) => &mut script.onward,
+            None => &mut script.within,
+        };
         if turns.is_empty() {
-            script.scenes = 0;
-        } else if script.scenes == Script::NEW {
-            script.scenes = Script::MET;
-        } else if let Some(written) = self.write(script, &turns, rules) {
-            script = written;
+            scenes.len = 0;
+        } else if scenes.len == Scenes::NEW {
+            scenes.len = Scenes::MET;
+        } else if let Some(written) = self.write(script.first.function, &turns, rules) {
+            *scenes = written;
         }
         for turn in &turns {
-            rules.transfer(&turn.from, turn.to, index + u64::from(turn.offset));
+            rules.transfer(&turn.from, turn.to, course.index + u64::from(turn.offset));
         }
         self.written = turns;
-        if let Some(known) = self.scripts.get_mut(path as usize) {
-            *known = Some(script);
+        if let Some(known) = self.scripts.get_mut(course.path as usize) {
+            *known = script;
         }
     }
 
-    /// Writes the scenes of a script. `None`: there are as many as can be told apart.
-    fn write(&mut self, mut script: Script, turns: &[Turn], rules: &mut Rules<'_>) -> Option<Script> {
-        script.first_scene = u32::try_from(self.scenes.len()).ok()?;
-        self.write_scenes(script.first.function, turns, rules)?;
-        script.scenes = u32::try_from(self.scenes.len()).ok()? - script.first_scene;
-        if script.scenes == 1
-            && let Some(scene) = self.scenes.pop_if(|scene| scene.is_still())
-        {
-            (script.home, script.scenes) = (scene.near[0].function, 0);
-        }
-        Some(script)
+    /// Writes scenes of the transfers of a path that begins in the function `home`. `None`: there are as many as can be told
+    /// apart.
+    fn write(&mut self, home: u32, turns: &[Turn], rules: &mut Rules<'_>) -> Option<Scenes> {
+        let first = u32::try_from(self.scenes.len()).ok()?;
+        self.write_scenes(home, turns, rules)?;
+        let len = u32::try_from(self.scenes.len()).ok()? - first;
+        let still = self.scenes.pop_if(|scene| len == 1 && scene.is_still());
+        Some(match still {
+            Some(scene) => Scenes {
+                first,
+                len: 0,
+                home: scene.near[0].function,
+            },
+            None => Scenes {
+                first,
+                len,
+                home: Level::ANY,
+            },
+        })
     }
 
-    /// Divides the transfers of a path that begins in the function `home` into scenes.
+    /// Divides them into scenes.
     fn write_scenes(&mut self, mut home: u32, turns: &[Turn], rules: &mut Rules<'_>) -> Option<()> {
         let (mut at, mut begin) = (0, 0);
         loop {
@@ -293,6 +354,17 @@ impl Scripts {
         }
         self.scenes.push(scene);
         Some(())
+    }
+}
+
+impl Script {
+    /// The transfer to the place behind it.
+    fn turn_to(&self, next: Place) -> Turn {
+        Turn {
+            from: self.end,
+            to: next,
+            offset: self.count,
+        }
     }
 }
 

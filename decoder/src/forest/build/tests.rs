@@ -3,7 +3,7 @@
 use super::Builder;
 use crate::block::Code;
 use crate::history::Flow;
-use crate::{Call, Functions, Watch};
+use crate::{Call, Functions, Gap, GapCause, Mark, MarkKind, Resumed, Watch};
 use backtrail_pt::{Avma, Cofi};
 use proptest::prelude::*;
 use std::ops::Range;
@@ -87,14 +87,17 @@ impl Machine {
     }
 }
 
-/// The calls of a flow, each with its depth.
-fn calls(flow: &Flow, functions: &dyn Functions) -> Vec<(Call, u32)> {
+/// The calls of a flow with these marks, each with its depth; so many executions are consumed at once.
+fn calls(flow: &Flow, marks: &[Mark], at_once: usize, functions: &dyn Functions) -> Vec<(Call, u32)> {
     let mut builder = Builder::new(functions);
     let (executed, total) = (flow.executions(), flow.len());
-    builder
-        .feed(executed, flow.runs(), &[], total, &Watch::none())
-        .unwrap();
-    let forest = builder.finish(&[]);
+    let mut met = 0;
+    for part in executed.chunks(at_once) {
+        met += builder
+            .feed(part, flow.runs(), &marks[met..], total, &Watch::none())
+            .unwrap();
+    }
+    let forest = builder.finish(&marks[met..]);
     let calls = forest.ids().map(|id| (forest.call(id), forest.depth(id)));
     let calls: Vec<_> = calls.collect();
     // Deep ones take long.
@@ -122,16 +125,48 @@ fn same(seed: u64, functions: &dyn Functions) {
         let path = flow.paths.push(&parts, &flow.blocks).unwrap();
         flow.execute(path);
     }
-    // The same paths again, on whatever is open then.
-    for _ in 0..40 {
-        let path = machine.dice.below(12) as u32;
-        flow.execute(path);
+    let mut marks = Vec::new();
+    // The same paths again, on whatever is open then, and some several times one after the other.
+    for _ in 0..12 {
+        let dice = &mut machine.dice;
+        let paths: Vec<u32> = (0..1 + dice.below(4)).map(|_| dice.below(12) as u32).collect();
+        for _ in 0..1 + dice.below(6) {
+            paths.iter().for_each(|&path| flow.execute(path));
+        }
+        if dice.below(3) == 0 {
+            let kind = mark(dice);
+            let index = flow.len();
+            marks.push(Mark {
+                index,
+                kind,
+                tsc: None,
+            });
+        }
     }
-    compare(&flow, functions);
+    compare(&flow, &marks, functions);
+    compare(&flow, &[], functions);
+}
+
+/// Something between two paths.
+fn mark(dice: &mut Dice) -> MarkKind {
+    let at = Avma(dice.below(END / 8) * 8);
+    match dice.below(4) {
+        0 => MarkKind::Gap(Gap {
+            cause: GapCause::Overflow,
+            trace_offset: 0,
+            resumed_offset: None,
+        }),
+        1 => MarkKind::Interrupted { from: at, back: None },
+        2 => MarkKind::Descheduled { back: None },
+        _ => MarkKind::LeftUser {
+            resumed: Resumed::Elsewhere(at),
+            back: None,
+        },
+    }
 }
 
 /// The calls of a flow are those of its blocks one by one.
-fn compare(flow: &Flow, functions: &dyn Functions) {
+fn compare(flow: &Flow, marks: &[Mark], functions: &dyn Functions) {
     let mut single = Flow::default();
     single.blocks = flow.blocks.clone();
     for &path in flow.executions() {
@@ -141,8 +176,11 @@ fn compare(flow: &Flow, functions: &dyn Functions) {
         }
     }
     assert_eq!(single.len(), flow.len());
-    let (wanted, found) = (calls(&single, functions), calls(flow, functions));
-    assert!(wanted == found);
+    // What comes alone goes by the rules: it is not known what it goes on to.
+    let wanted = calls(&single, marks, 1, functions);
+    for at_once in [usize::MAX, 7] {
+        assert!(calls(flow, marks, at_once, functions) == wanted);
+    }
 }
 
 #[test]
@@ -172,8 +210,8 @@ fn long_paths_make_the_calls_of_their_blocks() {
         // The first times are not by its script.
         (0..4).for_each(|_| flow.execute(path));
     }
-    compare(&flow, &Layout);
-    compare(&flow, &());
+    compare(&flow, &[], &Layout);
+    compare(&flow, &[], &());
 }
 
 proptest! {

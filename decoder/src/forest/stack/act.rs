@@ -42,8 +42,9 @@ impl Level {
     /// It may be the call of a frame, which is at position `at`, if it returns as it has to.
     #[inline]
     fn fits(&self, at: usize, frame: &Frame) -> bool {
-        (self.function == Self::ANY || self.function == frame.function)
-            && (!self.alone || frame.base as usize == at)
+        // All is asked at once: what levels ask differs from one to the next.
+        ((self.function == Self::ANY) | (self.function == frame.function))
+            & (!self.alone | (frame.base as usize == at))
     }
 }
 
@@ -71,16 +72,16 @@ impl Stack {
             return false;
         }
         let mut len = self.frames.len();
+        let mut fit = true;
         for level in act.left {
-            match self.frame_below(len) {
-                Some((at, frame)) if level.fits(at, frame) && level.returns_to == frame.returns_to => {
-                    len = frame.base as usize;
-                }
-                _ => return false,
-            }
+            let Some((at, frame)) = self.frame_below(len) else {
+                return false;
+            };
+            fit &= level.fits(at, frame) & (level.returns_to == frame.returns_to);
+            len = frame.base as usize;
         }
-        self.frame_below(len)
-            .is_some_and(|(at, frame)| act.stays.fits(at, frame))
+        let below = self.frame_below(len);
+        fit && below.is_some_and(|(at, frame)| act.stays.fits(at, frame))
     }
 
     #[inline]
