@@ -50,6 +50,8 @@ pub(super) struct Nodes {
     upper: Vec<(u32, u32)>,
     /// For each batch: the calls that its outermost ones are inside of, then length and [`what`] of each that outlasts it.
     words: Pile<u32>,
+    /// Where each [`SPAN`]th batch begins.
+    begins: Vec<Begin>,
     /// The batch of each [`STEP`]th call.
     directory: Vec<u32>,
     stock: Stock,
@@ -70,11 +72,24 @@ struct Batch {
     /// The instruction that the pattern counts from, the lower half of its number: none of the calls begins before it, none of
     /// those before them behind it.
     lower: u32,
-    /// The number of its first call.
-    first: u32,
     pattern: Pattern,
-    /// Where its words begin.
+}
+
+/// Where a batch begins.
+#[derive(Clone, Copy, Debug, Default)]
+struct Begin {
+    /// The number of its first call.
+    call: u32,
+    /// Where its words are.
     words: u32,
+}
+
+/// A batch that was looked up.
+#[derive(Clone, Copy)]
+struct Located {
+    number: usize,
+    batch: Batch,
+    begin: Begin,
 }
 
 /// An open call, which its batch does not know the end of: where its words are.
@@ -82,6 +97,7 @@ struct Batch {
 pub(super) struct Lasting(u32);
 
 const STEP: usize = 64;
+const SPAN: usize = 8;
 const FAR: u32 = u32::MAX;
 /// The most functions that can be told apart.
 pub(super) const MAX_FUNCTIONS: u32 = 1 << 26;
@@ -130,8 +146,14 @@ impl Nodes {
     /// outlasts it, and its depths be noted where [`Self::passes_noted_depth`] says so. Gives the number of the first.
     #[inline]
     pub fn begin_batch(&mut self, pattern: Pattern, len: u32, index: u64) -> u32 {
-        let first = self.len as u32;
+        let begin = Begin {
+            call: self.len as u32,
+            words: self.words.len() as u32,
+        };
         self.len += len as usize;
+        if self.batches.len().is_multiple_of(SPAN) {
+            self.begins.push(begin);
+        }
         if self.directory.len() * STEP < self.len {
             self.enter();
         }
@@ -140,11 +162,9 @@ impl Nodes {
         }
         self.batches.push(Batch {
             lower: index as u32,
-            first,
             pattern,
-            words: self.words.len() as u32,
         });
-        first
+        begin.call
     }
 
     /// The batch that comes next counts from an instruction whose number has another upper half.
@@ -184,19 +204,16 @@ impl Nodes {
 
     /// The calls that the last batch is inside of.
     pub fn last_parents(&self) -> impl Iterator<Item = u32> {
-        let last = self.batches.last();
-        let words = last.map_or(0..0, |last| {
-            last.words..last.words + self.stock.parents_of(last.pattern)
-        });
+        let words = self.last().map_or(0..0, |last| self.parents(&last));
         words.map(|at| self.word(at))
     }
 
     /// Notes depths in the last batch; `outer` are those of the calls it is inside of.
     #[cold]
     pub fn note_depths(&mut self, outer: &[u32]) {
-        let Some(batch) = self.batches.last() else { return };
+        let Some(last) = self.last() else { return };
         let mut depths: Vec<u32> = Vec::new();
-        for (at, call) in self.stock.calls(batch.pattern).iter().enumerate() {
+        for (at, call) in self.stock.calls(last.batch.pattern).iter().enumerate() {
             let parent = match call.parent() {
                 Ok(within) => depths.get(within as usize),
                 Err(outside) => outer.get(outside as usize),
@@ -204,7 +221,7 @@ impl Nodes {
             let depth = parent.map_or(0, |depth| depth + 1);
             depths.push(depth);
             if depth.is_multiple_of(Self::DEPTHS) {
-                self.depths.push((batch.first + at as u32, depth));
+                self.depths.push((last.begin.call + at as u32, depth));
             }
         }
     }
@@ -215,6 +232,7 @@ impl Nodes {
         (self.full, self.near) = (false, 0);
         self.upper.clear();
         self.words.clear();
+        self.begins.clear();
         self.directory.clear();
         self.len = 0;
         self.lens.clear();
@@ -229,86 +247,127 @@ impl Nodes {
 
     /// Takes the last call away, which is alone in its batch.
     pub fn pop(&mut self) {
-        let Some(batch) = self.batches.pop_if(|batch| batch.pattern == Pattern::SINGLE) else {
+        let Some(last) = self.last().filter(|last| last.batch.pattern == Pattern::SINGLE) else {
             return;
         };
-        self.words.truncate(batch.words as usize);
-        self.len = batch.first as usize;
-        let last = self.batches.len() as u32;
-        if self.upper.pop_if(|(from, _)| *from == last).is_some() {
+        let Located { number, begin, .. } = last;
+        self.batches.truncate(number);
+        self.begins.truncate(number.div_ceil(SPAN));
+        self.words.truncate(begin.words as usize);
+        self.len = begin.call as usize;
+        if self.upper.pop_if(|(from, _)| *from as usize == number).is_some() {
             let upper = self.upper.last().map_or(0, |&(_, upper)| upper);
             self.near = u64::from(upper) << 32;
         }
         self.directory.truncate(self.len.div_ceil(STEP));
-        self.lens.split_off(&batch.words);
-        self.depths.pop_if(|(node, _)| *node == batch.first);
+        self.lens.split_off(&begin.words);
+        self.depths.pop_if(|(node, _)| *node == begin.call);
     }
 
-    /// The batch that has a call, and its number.
+    /// The batch that has a call.
     #[inline]
-    fn find(&self, id: u32) -> Option<(usize, &Batch)> {
+    fn find(&self, id: u32) -> Option<Located> {
         let step = id as usize / STEP;
-        let low = *self.directory.get(step)? as usize;
+        let low = *self.directory.get(step)? as usize / SPAN;
         let high = self.directory.get(step + 1);
-        let high = high.map_or(self.batches.len(), |&high| high as usize + 1);
-        let after = self
-            .batches
-            .partition_point(low..high, |_, batch| batch.first <= id);
-        let at = after.checked_sub(1)?;
-        Some((at, self.batches.get(at)?))
+        let high = high.map_or(self.begins.len(), |&high| high as usize / SPAN + 1);
+        let begins = self.begins.get(low..high)?;
+        let span = low + begins.partition_point(|begin| begin.call <= id).checked_sub(1)?;
+        self.from(span)
+            .find(|(_, end)| id < *end)
+            .map(|(located, _)| located)
+    }
+
+    /// A batch by its number.
+    #[inline]
+    fn batch(&self, number: usize) -> Option<Located> {
+        self.from(number / SPAN)
+            .nth(number % SPAN)
+            .map(|(located, _)| located)
+    }
+
+    fn last(&self) -> Option<Located> {
+        self.batch(self.batches.len().checked_sub(1)?)
+    }
+
+    /// The batches from a span on, each with the number of the call behind its last.
+    #[inline]
+    fn from(&self, span: usize) -> impl Iterator<Item = (Located, u32)> {
+        let mut begin = self.begins.get(span).copied().unwrap_or_default();
+        let batches = (span * SPAN..).map_while(|number| Some((number, *self.batches.get(number)?)));
+        batches.map(move |(number, batch)| {
+            let located = Located { number, batch, begin };
+            let (calls, words) = self.stock.size_of(batch.pattern);
+            begin = Begin {
+                call: begin.call + calls,
+                words: begin.words + words,
+            };
+            (located, begin.call)
+        })
     }
 
     /// The instruction that a batch counts from.
     #[inline]
-    fn index(&self, at: usize, batch: &Batch) -> u64 {
+    fn index(&self, located: &Located) -> u64 {
+        self.index_of(located.number, &located.batch)
+    }
+
+    #[inline]
+    fn index_of(&self, number: usize, batch: &Batch) -> u64 {
         let after = match self.upper.is_empty() {
             true => 0,
-            false => self.upper.partition_point(|&(from, _)| from as usize <= at),
+            false => self.upper.partition_point(|&(from, _)| from as usize <= number),
         };
         let upper = after.checked_sub(1).and_then(|last| self.upper.get(last));
         u64::from(upper.map_or(0, |&(_, upper)| upper)) << 32 | u64::from(batch.lower)
     }
 
-    /// A call's batch with its number, and the part it has there.
-    fn ready(&self, id: u32) -> Option<(usize, &Batch, Role)> {
-        let (at, batch) = self.find(id)?;
-        let role = self.stock.calls(batch.pattern).get((id - batch.first) as usize)?;
-        Some((at, batch, *role))
+    /// A call's batch, and the part it has there.
+    fn ready(&self, id: u32) -> Option<(Located, &Role)> {
+        let located = self.find(id)?;
+        let calls = self.stock.calls(located.batch.pattern);
+        Some((located, calls.get((id - located.begin.call) as usize)?))
     }
 
     fn word(&self, at: u32) -> u32 {
         self.words.get(at as usize).copied().unwrap_or_default()
     }
 
-    fn parent_of(&self, batch: &Batch, call: &Role) -> u32 {
+    /// Where the words of the calls are that a batch is inside of.
+    fn parents(&self, located: &Located) -> std::ops::Range<u32> {
+        let first = located.begin.words;
+        first..first + self.stock.parents_of(located.batch.pattern)
+    }
+
+    fn parent_of(&self, located: &Located, call: &Role) -> u32 {
         match call.parent() {
-            Ok(within) => batch.first + within,
-            Err(outside) => self.word(batch.words + outside),
+            Ok(within) => located.begin.call + within,
+            Err(outside) => self.word(located.begin.words + outside),
         }
     }
 
     /// Where the words of a call of a batch are, if it outlasts it.
-    fn lasting(&self, batch: &Batch, call: &Role) -> Option<u32> {
+    fn lasting(&self, located: &Located, call: &Role) -> Option<u32> {
         let before = call.lasting()?;
-        Some(batch.words + self.stock.parents_of(batch.pattern) + 2 * before)
+        Some(self.parents(located).end + 2 * before)
     }
 
     pub fn first(&self, id: u32) -> Option<u64> {
-        let (at, batch, call) = self.ready(id)?;
-        Some(self.index(at, batch) + u64::from(call.first))
+        let (located, call) = self.ready(id)?;
+        Some(self.index(&located) + u64::from(call.first))
     }
 
     pub fn parent(&self, id: u32) -> u32 {
         self.ready(id)
-            .map_or(NO_PARENT, |(_, batch, call)| self.parent_of(batch, &call))
+            .map_or(NO_PARENT, |(located, call)| self.parent_of(&located, call))
     }
 
     /// See [`what`].
     pub fn what(&self, id: u32) -> u32 {
-        let Some((_, batch, call)) = self.ready(id) else {
+        let Some((located, call)) = self.ready(id) else {
             return what(MAX_FUNCTIONS - 1, Tag::Unknown, Left::Unknown);
         };
-        let lasting = self.lasting(batch, &call);
+        let lasting = self.lasting(&located, call);
         lasting.map_or(call.what, |at| self.word(at + 1))
     }
 
@@ -321,19 +380,19 @@ impl Nodes {
     }
 
     pub fn get(&self, id: u32) -> Option<Node> {
-        let (number, batch, call) = self.ready(id)?;
-        let (len, what) = match self.lasting(batch, &call) {
+        let (located, call) = self.ready(id)?;
+        let (len, what) = match self.lasting(&located, call) {
             None => (u64::from(call.len), call.what),
             Some(at) => match self.word(at) {
                 FAR => (self.lens.get(&at).copied()?, self.word(at + 1)),
                 len => (u64::from(len), self.word(at + 1)),
             },
         };
-        let first = self.index(number, batch) + u64::from(call.first);
+        let first = self.index(&located) + u64::from(call.first);
         Some(Node {
             first,
             end: first + len,
-            parent: self.parent_of(batch, &call),
+            parent: self.parent_of(&located, call),
             function: what >> 6,
             entered: Tag::of((what >> 3 & 7) as u8),
             left: Left::of((what & 7) as u8),
@@ -342,7 +401,7 @@ impl Nodes {
 
     /// A call that was pushed alone turns out to be inside of another.
     pub fn set_parent(&mut self, id: u32, parent: u32) {
-        let words = self.find(id).map(|(_, batch)| batch.words);
+        let words = self.find(id).map(|located| located.begin.words);
         if let Some(word) = words.and_then(|at| self.words.get_mut(at as usize)) {
             *word = parent;
         }
@@ -397,14 +456,13 @@ impl Nodes {
         let all = 0..self.batches.len();
         let after = self
             .batches
-            .partition_point(all, |at, batch| self.index(at, batch) < index);
-        let last = after.checked_sub(1);
-        let begun = last.and_then(|last| {
-            let batch = self.batches.get(last)?;
-            let begin = self.index(last, batch);
-            let calls = self.stock.calls(batch.pattern);
+            .partition_point(all, |number, batch| self.index_of(number, batch) < index);
+        let last = after.checked_sub(1).and_then(|last| self.batch(last));
+        let begun = last.map(|last| {
+            let begin = self.index(&last);
+            let calls = self.stock.calls(last.batch.pattern);
             let within = calls.partition_point(|call| begin + u64::from(call.first) < index);
-            Some(batch.first as usize + within)
+            last.begin.call as usize + within
         });
         let begun = begun.unwrap_or(0);
         begun.saturating_sub(from)
@@ -413,6 +471,7 @@ impl Nodes {
     pub fn shrink(&mut self) {
         self.batches.shrink();
         self.words.shrink();
+        self.begins.shrink_to_fit();
         self.directory.shrink_to_fit();
     }
 
@@ -421,6 +480,7 @@ impl Nodes {
         self.batches.memory()
             + size_of_val(&*self.upper)
             + self.words.memory()
+            + size_of_val(&*self.begins)
             + size_of_val(&*self.directory)
             + size_of_val(&*self.depths)
             + self.lens.len() * 16
@@ -460,7 +520,7 @@ mod tests {
             node(far + 5, far + 7, 0),
             node(far * 5, far * 6, 1),
         ];
-        assert_eq!(size_of::<Batch>(), 16);
+        assert_eq!(size_of::<Batch>(), 8);
         let mut kept = Vec::new();
         for (at, node) in all.into_iter().enumerate() {
             let (id, lasting) = nodes.push(node, at as u32 * Nodes::DEPTHS).unwrap();

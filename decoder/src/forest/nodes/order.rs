@@ -2,66 +2,62 @@
 //!
 //! They are found in that order, but for roots that were adopted later than what they called.
 
-use super::{Batch, NO_PARENT, Nodes, STEP};
+use super::{Located, NO_PARENT, Nodes};
 
 impl Nodes {
     /// Puts calls that were found late before the first one that is inside of them. Each of `adopted`, in the order of their
     /// numbers, is a root that was put around another, with that one's number. Says how numbers change.
     pub fn reorder(&mut self, adopted: &[(u32, u32)]) -> Renumbered {
         let renumbered = Renumbered::new(adopted);
-        for batch in self.batches.iter() {
-            for at in batch.words..batch.words + self.stock.parents_of(batch.pattern) {
-                if let Some(parent) = self.words.get_mut(at as usize) {
-                    *parent = renumbered.number(*parent);
-                }
+        let mut order: Vec<(u32, usize)> = self
+            .from(0)
+            .map(|(located, _)| (renumbered.number(located.begin.call), located.number))
+            .collect();
+        order.sort_unstable();
+        let mut sorted = Self::default();
+        for (_, number) in order {
+            if let Some(located) = self.batch(number) {
+                sorted.take_over(self, &located, &renumbered);
             }
         }
-        for batch in self.batches.iter_mut() {
-            batch.first = renumbered.number(batch.first);
-        }
-        self.sort();
-        self.directory.clear();
-        for (at, batch) in self.batches.iter().enumerate() {
-            let end = batch.first as usize + self.stock.len_of(batch.pattern) as usize;
-            self.directory.resize(end.div_ceil(STEP), at as u32);
-        }
+        sorted.stock = std::mem::take(&mut self.stock);
+        *self = sorted;
         self.find_depths();
         renumbered
     }
 
-    /// Puts batches in the order of their calls.
-    fn sort(&mut self) {
-        let indexed = self.batches.iter().enumerate();
-        let mut sorted: Vec<(u64, Batch)> = indexed
-            .map(|(at, batch)| (self.index(at, batch), *batch))
-            .collect();
-        sorted.sort_by_key(|(_, batch)| batch.first);
-        self.batches.clear();
-        self.upper.clear();
-        self.near = 0;
-        for (index, batch) in sorted {
-            if (index ^ self.near) >> 32 != 0 {
-                self.enter_upper(index);
+    /// Appends a batch of other calls.
+    fn take_over(&mut self, others: &Self, located: &Located, renumbered: &Renumbered) {
+        let (calls, words) = others.stock.size_of(located.batch.pattern);
+        self.begin_batch(located.batch.pattern, calls, others.index(located));
+        let parents = others.parents(located);
+        for at in parents.clone() {
+            self.put_parent(renumbered.number(others.word(at)));
+        }
+        for at in parents.end..located.begin.words + words {
+            if let Some(&len) = others.lens.get(&at) {
+                self.lens.insert(self.words.len() as u32, len);
             }
-            self.batches.push(batch);
+            self.words.push(others.word(at));
         }
     }
 
     /// Notes depths, when those noted are not right any more.
     fn find_depths(&mut self) {
-        self.depths.clear();
+        let mut depths = Vec::new();
         let mut open: Vec<u32> = Vec::new();
-        for batch in self.batches.iter() {
-            for (id, call) in (batch.first..).zip(self.stock.calls(batch.pattern)) {
-                let parent = self.parent_of(batch, call);
+        for (located, _) in self.from(0) {
+            for (id, call) in (located.begin.call..).zip(self.stock.calls(located.batch.pattern)) {
+                let parent = self.parent_of(&located, call);
                 while open.pop_if(|open| *open != parent).is_some() {}
                 let depth = open.len() as u32;
                 if depth.is_multiple_of(Self::DEPTHS) && depth != 0 {
-                    self.depths.push((id, depth));
+                    depths.push((id, depth));
                 }
                 open.push(id);
             }
         }
+        self.depths = depths;
     }
 }
 

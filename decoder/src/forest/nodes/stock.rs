@@ -46,8 +46,9 @@ struct Extent {
     /// Where its roles begin, and how many there are.
     first: u32,
     len: u32,
-    /// How many calls it is inside of.
+    /// How many calls it is inside of, and how many of its own outlast it.
     parents: u32,
+    lasting: u32,
 }
 
 /// A pattern that was added.
@@ -92,6 +93,7 @@ impl Default for Stock {
                 first: 0,
                 len: 1,
                 parents: 1,
+                lasting: 1,
             }],
             roles: vec![single],
         }
@@ -114,10 +116,11 @@ impl Stock {
         found.unwrap_or(&[])
     }
 
-    /// How many there are.
+    /// How many calls a pattern has, and how many words each batch of it.
     #[inline]
-    pub fn len_of(&self, pattern: Pattern) -> u32 {
-        self.extent(pattern).map_or(0, |extent| extent.len)
+    pub fn size_of(&self, pattern: Pattern) -> (u32, u32) {
+        self.extent(pattern)
+            .map_or((0, 0), |extent| (extent.len, extent.parents + 2 * extent.lasting))
     }
 
     /// How many calls a pattern is inside of.
@@ -145,8 +148,8 @@ impl Stock {
             first: u32::try_from(self.roles.len()).ok()?,
             len: 0,
             parents: 0,
+            lasting: 0,
         };
-        let mut lasting = 0;
         for id in 0..tried.len() as u32 {
             if let Some((level, _)) = outer.next_if(|&(_, &call)| call == id) {
                 tried_as.push((Role::OUTSIDE, level, 0));
@@ -160,8 +163,8 @@ impl Stock {
             extent.len += 1;
             let lasts = open.next_if(|&open| open == id).is_some();
             self.roles
-                .push(role(&node, begin, parent, lasts.then_some(lasting))?);
-            lasting += u32::from(lasts);
+                .push(role(&node, begin, parent, lasts.then_some(extent.lasting))?);
+            extent.lasting += u32::from(lasts);
         }
         if extent.len == 0 {
             return None;
