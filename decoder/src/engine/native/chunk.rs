@@ -284,8 +284,8 @@ impl<const WINDOW: usize> Level<WINDOW> {
 }
 
 impl<const WINDOW: usize> Start<WINDOW> {
-    /// A number that is seldom the same for others in its high bits. It is waited for: the next place in the packets is not
-    /// known before the chunk is found.
+    /// A number that is seldom the same for others. It is waited for, so words are multiplied apart: where the packets go on is
+    /// not known before the chunk is found.
     #[inline]
     fn hash(window: &[u8; WINDOW], place: Place) -> u64 {
         const SECRETS: [u64; 5] = [
