@@ -499,7 +499,7 @@ fn far(numbers: &mut BTreeMap<u32, u64>, at: u32, number: u64) -> u32 {
 mod tests {
     use super::*;
 
-    fn node(first: u64, end: u64, parent: u32) -> Node {
+    pub(super) fn node(first: u64, end: u64, parent: u32) -> Node {
         Node {
             first,
             end,

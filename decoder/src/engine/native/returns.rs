@@ -1,4 +1,4 @@
-//! The calls that a compressed return may mean (SDM volume 3, "RET Compression").
+//! The calls that a compressed return may mean (SDM volume 3, "Indirect Transfer Compression for Returns (RET)").
 
 /// The last calls that have not returned, each by the number of the block that ends in it; of more than fit, the oldest
 /// are forgotten.

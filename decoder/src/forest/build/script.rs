@@ -249,7 +249,9 @@ impl Scripts {
         all_turns(course.path, course.runs, rules, &mut self.ends, &mut turns);
         if let Some(next) = course.next {
             script.next = next.id;
-            turns.extend(Some(script.turn_to(next)).filter(|turn| !turn.from.falls(turn.to)));
+            if !script.end.falls(next) {
+                turns.push(script.turn_to(next));
+            }
         }
         let scenes = match course.next {
             Some(_) => &mut script.onward,

@@ -109,18 +109,7 @@ impl Renumbered {
 mod tests {
     use super::*;
     use crate::forest::nodes::Node;
-    use crate::forest::{Left, Tag};
-
-    fn node(first: u64, end: u64, parent: u32) -> Node {
-        Node {
-            first,
-            end,
-            parent,
-            function: 7,
-            entered: Tag::Call,
-            left: Left::Gap,
-        }
-    }
+    use crate::forest::nodes::tests::node;
 
     #[test]
     fn roots_found_late_come_before_what_they_called() {
