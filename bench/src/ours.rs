@@ -6,7 +6,7 @@ use crate::report::{joined, memory, seconds, timed};
 use crate::stream::Stream;
 use backtrail_debugger::session::SymbolFunctions;
 use backtrail_decoder::{
-    Decoded, EngineKind, Forest, Functions, History, Instruction, Plan, Watch, decode_by,
+    Decoded, EngineKind, Forest, Functions, History, Instruction, Knowledge, Plan, Watch, decode_by,
 };
 use backtrail_pt::Cofi;
 use serde_json::{Value, json};
@@ -27,11 +27,13 @@ pub fn flow(
     stream: &Stream,
     arguments: &Arguments,
     functions: Option<&SymbolFunctions>,
+    knowledge: &Knowledge,
 ) -> Result<Decoded, Failure> {
     let functions = functions.map(|functions| functions as &dyn Functions);
     let plan = Plan {
         jobs: NonZeroUsize::new(arguments.jobs).ok_or("no thread decodes nothing")?,
         functions: &|_| functions,
+        knowledge: Some(knowledge),
         ..Plan::new(&stream.prepared.config, arguments.engine.engine())
     };
     decode_by(&plan, &[stream.input()], &stream.prepared.images, &Watch::none())
@@ -55,8 +57,10 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let stream = stream?;
     let (mut flows, mut forests, mut sums) = (Vec::new(), Vec::new(), Vec::new());
     let mut of_first = None;
+    // What is learnt of the code stays from run to run.
+    let (knowledge, of_both) = (Knowledge::default(), Knowledge::default());
     for _ in 0..arguments.runs.max(1) {
-        let (decoded, seconds) = timed(|| flow(&stream, arguments, None));
+        let (decoded, seconds) = timed(|| flow(&stream, arguments, None, &knowledge));
         flows.push(seconds);
         let decoded = decoded?;
         let history = decoded.threads.first().ok_or("the stream decodes to no thread")?;
@@ -74,7 +78,7 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
             sums.push(match arguments.jobs {
                 1 => flows.last().copied().unwrap_or_default() + seconds,
                 // Several threads make both at once.
-                _ => timed(|| flow(&stream, arguments, Some(&functions(&stream)))).1,
+                _ => timed(|| flow(&stream, arguments, Some(&functions(&stream)), &of_both)).1,
             });
         }
     }

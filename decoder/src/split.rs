@@ -14,10 +14,11 @@ mod psb;
 pub(crate) use join::join;
 
 use crate::engine::native::Native;
+use crate::knowledge::Scope;
 use crate::meter::{Meter, Metered};
 use crate::switches::executions;
 use crate::trace::Tail;
-use crate::{Canceled, Execution, History, Image, Plan, Switch};
+use crate::{Canceled, Execution, History, Image, Knowledge, Plan, Switch};
 use backtrail_pt::{Cpu, Pid, Tid};
 use owner::Owners;
 use pieces::{Cutter, Piece, Selected};
@@ -96,6 +97,7 @@ pub(crate) fn run(
     switches: &[Switch],
     images: &BTreeMap<Pid, Arc<Image>>,
     plan: &Plan<'_>,
+    knowledge: &Knowledge,
     meter: &Meter<'_>,
 ) -> Result<CpuTrace, Canceled> {
     let executions = executions(switches);
@@ -110,16 +112,17 @@ pub(crate) fn run(
     let memory = Selected::new(images);
     let pauses = Native::pauses(trace.bytes, plan.config);
     let mut cutter = Cutter::new(&owners, &memory, &pauses);
-    plan.engine.decode(
-        trace.bytes,
-        &memory,
-        plan.config,
-        &mut Metered {
-            sink: &mut cutter,
-            offset: trace.offset as u64,
-            meter,
-        },
-    )?;
+    let mut sink = Metered {
+        sink: &mut cutter,
+        offset: trace.offset as u64,
+        meter,
+    };
+    match plan.engine.native() {
+        Some(native) => knowledge.with(Scope::of_all(images, plan.config), |learnt| {
+            native.decode_knowing(trace.bytes, &memory, plan.config, &mut sink, learnt)
+        }),
+        None => plan.engine.decode(trace.bytes, &memory, plan.config, &mut sink),
+    }?;
     let (history, pieces) = cutter.finish();
     let psbs = psb::stamps(trace.bytes);
     report.psb_blocks = psbs.len();

@@ -6,7 +6,7 @@ mod thread;
 use crate::meter::Meter;
 use crate::parallel::pool;
 use crate::split::{self, CpuReport};
-use crate::{Bytes, Canceled, Config, Engine, Forest, Functions, History, Image, Switch, Watch};
+use crate::{Bytes, Canceled, Config, Engine, Forest, Functions, History, Image, Knowledge, Switch, Watch};
 use backtrail_pt::{Cpu, Pid, Tid};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -64,6 +64,8 @@ pub struct Plan<'a> {
     pub last: Option<u64>,
     /// Where functions lie in the code of a thread; `None`: its calls are not wanted.
     pub functions: &'a (dyn Fn(Tid) -> Option<&'a dyn Functions> + Sync),
+    /// What was learnt of the code, and where what is learnt is kept; `None`: it is for this decode alone.
+    pub knowledge: Option<&'a Knowledge>,
 }
 
 impl<'a> Plan<'a> {
@@ -80,6 +82,7 @@ impl<'a> Plan<'a> {
             segment: Self::SEGMENT,
             last: None,
             functions: &|_| None,
+            knowledge: None,
         }
     }
 }
@@ -104,6 +107,8 @@ pub fn decode_by(
     images: &BTreeMap<Pid, Arc<Image>>,
     watch: &Watch<'_>,
 ) -> Result<Decoded, Canceled> {
+    let own = Knowledge::default();
+    let knowledge = plan.knowledge.unwrap_or(&own);
     let done = AtomicU64::new(0);
     let tails: Vec<Tail<'_>> = inputs
         .iter()
@@ -127,8 +132,7 @@ pub fn decode_by(
     let (long, short): (Vec<_>, Vec<_>) = threads.into_iter().partition(
         |(tid, buffers)| matches!(&**buffers, [buffer] if thread::crew(plan, *tid, buffer).is_some()),
     );
-    let thread =
-        |(tid, buffers): (Tid, Vec<Buffer<'_>>)| thread::decode(plan, tid, &buffers, (plan.functions)(tid));
+    let thread = |(tid, buffers): (Tid, Vec<Buffer<'_>>)| thread::decode(plan, knowledge, tid, &buffers);
     let mut found = long.into_iter().map(thread).collect::<Result<Vec<_>, _>>()?;
     found.extend(
         pool::map(plan.jobs, short, thread)
@@ -136,7 +140,7 @@ pub fn decode_by(
             .collect::<Result<Vec<_>, _>>()?,
     );
     let cpus = pool::map(plan.jobs, cpus, |(cpu, trace, switches, meter)| {
-        split::run(cpu, trace, switches, images, plan, &meter)
+        split::run(cpu, trace, switches, images, plan, knowledge, &meter)
     });
     let mut decoded = Decoded::default();
     for (history, forest) in found {

@@ -2,7 +2,8 @@
 
 use super::SymbolFunctions;
 use backtrail_decoder::{
-    Canceled, Config, Decoded, EngineKind, Functions, Image, Input, Plan, Progress, Stage, Watch, decode_by,
+    Canceled, Config, Decoded, EngineKind, Functions, Image, Input, Knowledge, Plan, Progress, Stage, Watch,
+    decode_by,
 };
 use backtrail_pt::{Pid, Tid};
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ pub(super) struct Source {
     pub config: Config,
     pub engine: EngineKind,
     pub jobs: Option<NonZeroUsize>,
+    /// What decoding has learnt of the code so far.
+    pub knowledge: Knowledge,
     /// The thread whose calls are found meanwhile.
     pub calls_of: Option<(Tid, SymbolFunctions)>,
 }
@@ -35,6 +38,7 @@ impl Source {
             jobs: self.jobs.unwrap_or_else(processors),
             last,
             functions: &functions,
+            knowledge: Some(&self.knowledge),
             ..Plan::new(&self.config, self.engine.engine())
         };
         decode_by(&plan, &self.inputs, &self.images, watch)

@@ -12,8 +12,8 @@ use backtrail_bundle::switch::Direction;
 use backtrail_bundle::versions::{self, Fragment};
 use backtrail_bundle::{Bundle, CodeVersions, SharedBytes};
 use backtrail_decoder::{
-    AddressFilter, Boundary, Change, Config, Decoded, FilterKind, HistoryBuilder, Image, Input, Section,
-    Switch, Version, Watch,
+    AddressFilter, Boundary, Change, Config, Decoded, FilterKind, HistoryBuilder, Image, Input, Knowledge,
+    Section, Switch, Version, Watch,
 };
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, Pid, Tid};
@@ -126,6 +126,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         config,
         engine: options.engine,
         jobs: options.jobs,
+        knowledge: Knowledge::default(),
         calls_of,
     });
     let first = options.first.filter(|&first| pays(&source, first, options.last));

@@ -12,6 +12,7 @@ mod error;
 mod event;
 mod events;
 mod flow;
+mod learnt;
 mod memo;
 mod packets;
 mod pauses;
@@ -26,6 +27,7 @@ use crate::{Canceled, Config, GapCause, Memory};
 use errata::Errata;
 use flow::Flow;
 pub(crate) use flow::{Ended, Segment};
+pub(crate) use learnt::Learnt;
 pub(crate) use pauses::Pauses;
 pub(crate) use scout::{Known, Scout};
 
@@ -44,22 +46,7 @@ impl Engine for Native {
         config: &Config,
         sink: &mut dyn Sink,
     ) -> Result<(), Canceled> {
-        match errata_of(config) {
-            Ok(errata) => Flow::new(trace, memory, config, errata, sink).run(),
-            Err(error) => {
-                if !trace.is_empty() {
-                    sink.event(Event::Lost {
-                        cause: GapCause::Corrupt {
-                            error: error.to_owned(),
-                            at: None,
-                        },
-                        offset: 0,
-                        error: true,
-                    });
-                }
-                Ok(())
-            }
-        }
+        self.decode_knowing(trace, memory, config, sink, Learnt::new()).0
     }
 
     fn native(&self) -> Option<&Self> {
@@ -82,6 +69,36 @@ fn errata_of(config: &Config) -> Result<Errata, &'static str> {
 }
 
 impl Native {
+    /// Decodes all of a trace, with what was learnt of its code before. Gives all that is known of it then.
+    pub(crate) fn decode_knowing(
+        &self,
+        trace: &[u8],
+        memory: &dyn Memory,
+        config: &Config,
+        sink: &mut dyn Sink,
+        learnt: Learnt,
+    ) -> (Result<(), Canceled>, Learnt) {
+        match errata_of(config) {
+            Ok(errata) => {
+                let mut flow = Flow::new(trace, memory, config, errata, sink, learnt);
+                (flow.run(), flow.into_learnt())
+            }
+            Err(error) => {
+                if !trace.is_empty() {
+                    sink.event(Event::Lost {
+                        cause: GapCause::Corrupt {
+                            error: error.to_owned(),
+                            at: None,
+                        },
+                        offset: 0,
+                        error: true,
+                    });
+                }
+                (Ok(()), learnt)
+            }
+        }
+    }
+
     /// The pauses of a trace.
     pub(crate) fn pauses(trace: &[u8], config: &Config) -> Pauses {
         errata_of(config).map_or_else(|_| Pauses::default(), |errata| Pauses::of(trace, errata, config))
@@ -94,17 +111,33 @@ impl Native {
         Some(Scout::new(trace, errata, config, least)).filter(Scout::may_begin)
     }
 
-    /// Decodes segments of a trace, one after the other, and remembers the code meanwhile. The code must not
-    /// change.
+    /// What decodes segments of a trace, one after the other; `None`: it cannot be decoded at all. The code must not change.
     pub(crate) fn decoder<'a>(
         &self,
         trace: &'a [u8],
         memory: &'a dyn Memory,
         config: &'a Config,
         sink: &'a mut dyn Sink,
-    ) -> Option<impl FnMut(&Segment) -> Result<Ended, Canceled> + use<'a>> {
+        learnt: Learnt,
+    ) -> Option<SegmentDecoder<'a>> {
         let errata = errata_of(config).ok()?;
-        let mut flow = Flow::new(trace, memory, config, errata, sink);
-        Some(move |segment: &Segment| flow.segment(segment))
+        Some(SegmentDecoder(Flow::new(
+            trace, memory, config, errata, sink, learnt,
+        )))
+    }
+}
+
+/// Decodes segments of a trace.
+pub(crate) struct SegmentDecoder<'a>(Flow<'a, 'a>);
+
+impl SegmentDecoder<'_> {
+    /// Decodes the next.
+    pub fn decode(&mut self, segment: &Segment) -> Result<Ended, Canceled> {
+        self.0.segment(segment)
+    }
+
+    /// What it knows of the code.
+    pub fn into_learnt(self) -> Learnt {
+        self.0.into_learnt()
     }
 }

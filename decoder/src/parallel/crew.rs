@@ -5,11 +5,13 @@ use super::join::Joiner;
 use super::plant::Planter;
 use super::tape::{Recorder, Tape};
 use crate::engine::native::Native;
+use crate::knowledge::Scope;
 use crate::meter::Meter;
 use crate::trace::Tail;
-use crate::{Canceled, Config, Memory};
+use crate::{Canceled, Config, Image, Knowledge};
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::thread;
 
 /// Segments that wait to be joined or are being decoded, for each thread.
@@ -20,7 +22,7 @@ pub(crate) struct Crew<'a> {
     pub native: &'a Native,
     pub trace: Tail<'a>,
     /// The code, which does not change.
-    pub memory: &'a (dyn Memory + Sync),
+    pub image: &'a Arc<Image>,
     pub config: &'a Config,
     pub meter: &'a Meter<'a>,
 }
@@ -31,6 +33,7 @@ impl Crew<'_> {
         &self,
         joiner: Joiner,
         planter: Option<Planter<'f>>,
+        knowledge: &Knowledge,
         jobs: NonZeroUsize,
         least: usize,
     ) -> Result<(Joiner, Option<Planter<'f>>), Failed> {
@@ -40,22 +43,25 @@ impl Crew<'_> {
         thread::scope(|scope| {
             for engine in 1..jobs.get() {
                 let desk = &desk;
-                scope.spawn(move || self.work(engine, desk));
+                scope.spawn(move || self.work(engine, desk, knowledge));
             }
-            self.work(0, &desk);
+            self.work(0, &desk, knowledge);
         });
         desk.finish()
     }
 
     /// What one of the threads does.
-    fn work(&self, engine: usize, desk: &Desk<'_, '_>) {
+    fn work(&self, engine: usize, desk: &Desk<'_, '_>, knowledge: &Knowledge) {
         let _alarm = Alarm(desk);
         let tape = RefCell::new(Tape::default());
         let halted = || desk.is_halted() || self.meter.watch().is_canceled();
         let mut recorder = Recorder::new(&tape, self.trace.offset as u64, &halted);
+        let scope = Scope::of_process(self.image, self.config);
+        let learnt = knowledge.take(&scope);
+        let image = &**self.image;
         let decoder = self
             .native
-            .decoder(self.trace.bytes, self.memory, self.config, &mut recorder);
+            .decoder(self.trace.bytes, image, self.config, &mut recorder, learnt);
         let Some(mut decoder) = decoder else {
             return desk.fail(Failed::Apart);
         };
@@ -80,7 +86,7 @@ impl Crew<'_> {
                     };
                     desk.learn(segment.known());
                     tape.replace(empty);
-                    let Ok(ended) = decoder(&segment) else {
+                    let Ok(ended) = decoder.decode(&segment) else {
                         return desk.fail(Failed::Canceled);
                     };
                     if let Some(known) = ended.known() {
@@ -96,6 +102,7 @@ impl Crew<'_> {
                 }
             }
         }
+        knowledge.keep(scope, decoder.into_learnt());
     }
 
     fn report(&self, offset: u64) -> Result<(), Failed> {

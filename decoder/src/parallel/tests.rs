@@ -4,7 +4,7 @@ use super::{Crew, Failed, Joiner};
 use crate::engine::native::Native;
 use crate::meter::Meter;
 use crate::trace::Tail;
-use crate::{Config, Engine, History, HistoryBuilder, Image, Section, Watch};
+use crate::{Config, Engine, History, HistoryBuilder, Image, Knowledge, Section, Watch};
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -43,17 +43,23 @@ fn image() -> Image {
 }
 
 fn decode(trace: &[u8], jobs: usize) -> Result<History, Failed> {
-    let image = image();
+    let image = Arc::new(image());
     let (watch, done) = (Watch::none(), AtomicU64::new(0));
     let crew = Crew {
         native: &Native,
         trace: Tail::new(trace, None),
-        memory: &image,
+        image: &image,
         config: &Config::default(),
         meter: &Meter::new(&watch, &done, trace.len() as u64),
     };
     let joiner = Joiner::new(HistoryBuilder::new(Tid(1)), false);
-    let (joiner, _) = crew.decode(joiner, None, NonZeroUsize::new(jobs).unwrap(), 1000)?;
+    let (joiner, _) = crew.decode(
+        joiner,
+        None,
+        &Knowledge::default(),
+        NonZeroUsize::new(jobs).unwrap(),
+        1000,
+    )?;
     Ok(joiner.finish())
 }
 

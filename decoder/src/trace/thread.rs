@@ -2,19 +2,19 @@
 
 use super::{Plan, Tail};
 use crate::image::Passing;
+use crate::knowledge::Scope;
 use crate::meter::{Meter, Metered};
 use crate::parallel::{Crew, Failed, Joiner, Planter};
-use crate::{
-    Canceled, Event, Forest, Functions, GapCause, History, HistoryBuilder, Image, Memory, Runs, Sink,
-};
+use crate::{Canceled, Event, Forest, GapCause, History, HistoryBuilder, Image, Knowledge, Runs, Sink};
 use backtrail_pt::{Avma, Cofi, Tid};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// A buffer of a thread.
 pub(super) struct Buffer<'a> {
     pub trace: Tail<'a>,
     /// The code of its process.
-    pub image: &'a Image,
+    pub image: &'a Arc<Image>,
     pub meter: Meter<'a>,
 }
 
@@ -22,16 +22,17 @@ pub(super) struct Buffer<'a> {
 /// was made on the way.
 pub(super) fn decode(
     plan: &Plan<'_>,
+    knowledge: &Knowledge,
     tid: Tid,
     buffers: &[Buffer<'_>],
-    functions: Option<&dyn Functions>,
 ) -> Result<(History, Option<Forest>), Canceled> {
     if let [buffer] = buffers
         && let Some(crew) = crew(plan, tid, buffer)
     {
+        let functions = (plan.functions)(tid);
         let joiner = Joiner::new(HistoryBuilder::new(tid), functions.is_some());
         let planter = functions.map(Planter::new);
-        match crew.decode(joiner, planter, plan.jobs, plan.segment) {
+        match crew.decode(joiner, planter, knowledge, plan.jobs, plan.segment) {
             Ok((joiner, planter)) => {
                 let history = joiner.finish();
                 let forest = planter.map(|planter| planter.finish(history.marks()));
@@ -52,7 +53,7 @@ pub(super) fn decode(
                 error: false,
             });
         }
-        add(plan, &mut builder, tid, buffer)?;
+        add(plan, knowledge, &mut builder, tid, buffer)?;
     }
     Ok((builder.finish(), None))
 }
@@ -65,16 +66,21 @@ pub(super) fn crew<'a>(plan: &'a Plan<'_>, tid: Tid, buffer: &'a Buffer<'_>) -> 
     (pays && !changes()).then_some(Crew {
         native,
         trace: buffer.trace,
-        memory: buffer.image,
+        image: buffer.image,
         config: plan.config,
         meter: &buffer.meter,
     })
 }
 
 /// Adds to a history what a buffer tells, decoded in order.
-fn add(plan: &Plan<'_>, builder: &mut HistoryBuilder, tid: Tid, buffer: &Buffer<'_>) -> Result<(), Canceled> {
+fn add(
+    plan: &Plan<'_>,
+    knowledge: &Knowledge,
+    builder: &mut HistoryBuilder,
+    tid: Tid,
+    buffer: &Buffer<'_>,
+) -> Result<(), Canceled> {
     let code = Passing::new(buffer.image, tid);
-    let memory = code.as_ref().map_or(buffer.image as &dyn Memory, |code| code);
     let mut sink = Metered {
         sink: &mut Versioned {
             builder,
@@ -83,8 +89,17 @@ fn add(plan: &Plan<'_>, builder: &mut HistoryBuilder, tid: Tid, buffer: &Buffer<
         offset: buffer.trace.offset as u64,
         meter: &buffer.meter,
     };
-    plan.engine
-        .decode(buffer.trace.bytes, memory, plan.config, &mut sink)
+    let (trace, config) = (buffer.trace.bytes, plan.config);
+    match (&code, plan.engine.native()) {
+        (Some(code), _) => plan.engine.decode(trace, code, config, &mut sink),
+        (None, Some(native)) => {
+            let scope = Scope::of_process(buffer.image, config);
+            knowledge.with(scope, |learnt| {
+                native.decode_knowing(trace, &**buffer.image, config, &mut sink, learnt)
+            })
+        }
+        (None, None) => plan.engine.decode(trace, &**buffer.image, config, &mut sink),
+    }
 }
 
 /// A thread's history in the making. Where its code changes, the version is chosen wherever flow begins.

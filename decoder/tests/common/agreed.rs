@@ -1,8 +1,8 @@
 //! Decoding with all engines that there are, which must find the same.
 
 use backtrail_decoder::{
-    Call, Config, Decoded, EngineKind, Forest, Functions, History, Image, Input, MarkKind, Plan, Watch,
-    decode, decode_by,
+    Call, Config, Decoded, EngineKind, Forest, Functions, History, Image, Input, Knowledge, MarkKind, Plan,
+    Watch, decode, decode_by,
 };
 use backtrail_pt::{Avma, Pid};
 use std::collections::BTreeMap;
@@ -22,11 +22,14 @@ pub fn decode_agreed(inputs: &[Input], images: &BTreeMap<Pid, Arc<Image>>, confi
         }
         assert_eq!(other.cpus, first.cpus, "{kind}");
     }
-    for segment in [64, 1 << 12] {
+    // What the one before has learnt of the code changes nothing.
+    let knowledge = Knowledge::default();
+    for (jobs, segment) in [(3, 64), (3, 1 << 12), (1, Plan::SEGMENT), (3, 64)] {
         let plan = Plan {
-            jobs: NonZeroUsize::new(3).unwrap(),
+            jobs: NonZeroUsize::new(jobs).unwrap(),
             segment,
             functions: &|_| Some(&Regular),
+            knowledge: Some(&knowledge),
             ..Plan::new(config, EngineKind::default().engine())
         };
         let parts = decode_by(&plan, inputs, images, &Watch::none()).unwrap();

@@ -5,7 +5,8 @@ use crate::{mutate, seeds};
 use backtrail_bundle::import::{self, PerfImport};
 use backtrail_bundle::{Bundle, Overwrite, SharedBytes, check, core::Core, pack, unpack};
 use backtrail_decoder::{
-    Config, EngineKind, Forest, Functions, History, Image, Input, Section, Switch, Watch, decode,
+    Config, EngineKind, Forest, Functions, History, Image, Input, Knowledge, Plan, Section, Switch, Watch,
+    decode, decode_by,
 };
 use backtrail_pt::{Avma, Cpu, Packet, Parser, Pid, Tid, Tsc};
 use std::collections::BTreeMap;
@@ -56,23 +57,33 @@ fn decoder() {
             start: Avma(seeds::CODE_AT),
             bytes: Arc::new(code.to_vec()),
         });
-        let input = Input::Thread {
-            tid: Tid(1),
-            trace: Arc::new(packets.to_vec()),
-            image: Arc::new(image),
+        let (image, knowledge) = (Arc::new(image), Knowledge::default());
+        let decode = |packets: &[u8]| {
+            let input = Input::Thread {
+                tid: Tid(1),
+                trace: Arc::new(packets.to_vec()),
+                image: Arc::clone(&image),
+            };
+            let config = Config::default();
+            let plan = Plan {
+                knowledge: Some(&knowledge),
+                ..Plan::new(&config, EngineKind::default().engine())
+            };
+            let decoded = decode_by(&plan, &[input], &BTreeMap::new(), &Watch::none());
+            decoded.unwrap().threads
         };
-        let engine = EngineKind::default().engine();
-        let decoded = decode(
-            &[input],
-            &BTreeMap::new(),
-            &Config::default(),
-            engine,
-            &Watch::none(),
-        )
-        .unwrap();
-        let [history] = &*decoded.threads else {
+        let first = decode(packets);
+        let [history] = &*first else {
             return false;
         };
+        // What is learnt of some traces changes nothing of another.
+        decode(&packets[packets.len() / 2..]);
+        let again = decode(packets);
+        let [again] = &*again else {
+            return false;
+        };
+        let told = |history: &History| (history.len(), history.digest(), history.marks().to_vec());
+        assert_eq!(told(again), told(history));
         // Nothing that has no code here was executed.
         for pc in history.executed_pcs() {
             assert!(

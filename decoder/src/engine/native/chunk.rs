@@ -102,25 +102,32 @@ struct Level<const WINDOW: usize> {
 }
 
 impl Chunks {
-    /// For a trace of so many bytes.
-    pub fn new(bytes: usize) -> Self {
+    pub fn new() -> Self {
         Self {
             long: Level {
-                table: Table::new(bytes / 256, 2, 4),
+                table: Table::new(256, 2, 4),
                 recording: Recording::default(),
             },
             middle: Level {
-                table: Table::new(bytes / 64, 2, 1),
+                table: Table::new(64, 2, 1),
                 recording: Recording::default(),
             },
             short: Level {
-                table: Table::new(bytes / 64, 2, 1),
+                table: Table::new(64, 2, 1),
                 recording: Recording::default(),
             },
             effects: Effects::new(),
             epoch: 0,
             making: false,
         }
+    }
+
+    /// A trace of so many bytes begins.
+    pub fn begin(&mut self, bytes: usize) {
+        self.long.table.begin(bytes);
+        self.middle.table.begin(bytes);
+        self.short.table.begin(bytes);
+        self.abandon();
     }
 
     /// Forgets all: code has changed.
@@ -307,6 +314,9 @@ impl<const WINDOW: usize> Start<WINDOW> {
 }
 
 impl Place {
+    /// No place.
+    const NONE: Self = Self(u64::MAX);
+
     #[inline]
     fn new(block: u32, epoch: u32) -> Self {
         Self(u64::from(block) << 32 | u64::from(epoch))

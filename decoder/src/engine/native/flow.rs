@@ -10,13 +10,11 @@ mod quiet;
 mod seam;
 mod walk;
 
-use super::chunk::Chunks;
-use super::code::CodeCache;
 use super::errata::Errata;
 use super::error::Error;
 use super::event::{Event, Item, Kind};
 use super::events::Events;
-use super::memo::Memo;
+use super::learnt::Learnt;
 use super::returns::Returns;
 use crate::{Canceled, Config, Event as Told, GapCause, Memory, Sink, Stamp};
 use backtrail_pt::Avma;
@@ -49,11 +47,9 @@ pub(super) struct Flow<'a, 'b> {
     /// The process whose code is read.
     space: u32,
     returns: Returns,
-    code: CodeCache,
+    learnt: Learnt,
     /// How often the code has become other code.
     changes: u32,
-    memo: Memo,
-    chunks: Chunks,
     /// Runs that the sink gets next.
     batch: Vec<u32>,
     quiet: Quiet,
@@ -90,7 +86,9 @@ impl<'a, 'b> Flow<'a, 'b> {
         config: &'a Config,
         errata: Errata,
         sink: &'a mut dyn Sink,
+        mut learnt: Learnt,
     ) -> Self {
+        learnt.begin(trace.len());
         Self {
             memory,
             sink,
@@ -106,10 +104,8 @@ impl<'a, 'b> Flow<'a, 'b> {
             mode: None,
             space: 0,
             returns: Returns::new(),
-            code: CodeCache::default(),
+            learnt,
             changes: 0,
-            memo: Memo::new(),
-            chunks: Chunks::new(trace.len()),
             batch: Vec::with_capacity(PROGRESS_EVERY as usize),
             quiet: Quiet::default(),
             last: None,
@@ -119,9 +115,14 @@ impl<'a, 'b> Flow<'a, 'b> {
     }
 
     /// Decodes all of the trace.
-    pub fn run(mut self) -> Result<(), Canceled> {
+    pub fn run(&mut self) -> Result<(), Canceled> {
         self.sink.begin();
         self.segment(&Segment::default()).map(drop)
+    }
+
+    /// What it knows of the code.
+    pub fn into_learnt(self) -> Learnt {
+        self.learnt
     }
 
     /// Decodes a segment of it, from PSB to PSB.
@@ -221,11 +222,7 @@ impl<'a, 'b> Flow<'a, 'b> {
     /// Forgets what is other code now.
     fn look_at_code(&mut self) {
         let change = self.memory.change();
-        let changed = !change.ranges.is_empty() && self.code.forget(&change.ranges);
-        if changed {
-            self.memo.clear();
-            self.chunks.clear();
-        }
+        let changed = !change.ranges.is_empty() && self.learnt.forget(&change.ranges);
         let moved = std::mem::replace(&mut self.space, change.space) != change.space;
         self.select();
         self.changes = self.changes.wrapping_add(u32::from(changed || moved));
@@ -244,7 +241,7 @@ impl<'a, 'b> Flow<'a, 'b> {
     /// Gives the sink the runs gathered.
     fn flush(&mut self) {
         if !self.batch.is_empty() {
-            self.sink.runs(&self.code.runs(), &self.batch);
+            self.sink.runs(&self.learnt.code.runs(), &self.batch);
             self.batch.clear();
         }
     }
@@ -252,7 +249,7 @@ impl<'a, 'b> Flow<'a, 'b> {
     /// Reads code of the process and the mode that are current.
     fn select(&mut self) {
         if let Some(mode) = self.mode {
-            self.code.select(self.space, mode);
+            self.learnt.code.select(self.space, mode);
         }
     }
 

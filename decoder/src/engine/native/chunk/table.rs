@@ -6,6 +6,10 @@ pub(super) struct Table<const WINDOW: usize> {
     /// A chunk is in one of the two slots of a pair; a power of two, or none yet.
     pairs: Vec<Pair<WINDOW>>,
     most: usize,
+    /// Bytes of traces for each pair, and of the traces before this one and up to its end.
+    bytes_for_pair: usize,
+    before: usize,
+    bytes: usize,
     /// Of starts that were met: what says so, and in the low three bits how often.
     met: Vec<u16>,
     /// A chunk is made the time that its start is met for this time.
@@ -28,7 +32,7 @@ impl<const WINDOW: usize> Chunk<WINDOW> {
     const NONE: Self = Self {
         start: Start {
             window: [0; WINDOW],
-            place: Place(u64::MAX),
+            place: Place::NONE,
         },
         gone: Gone {
             way: Way { run: 0, next: 0 },
@@ -52,10 +56,13 @@ impl<const WINDOW: usize> Table<WINDOW> {
     const BAD_LUCK: i32 = -(1 << 14);
     const IDLE: u32 = 1 << 20;
 
-    pub fn new(pairs: usize, enough: u16, worth: i32) -> Self {
+    pub fn new(bytes_for_pair: usize, enough: u16, worth: i32) -> Self {
         Self {
             pairs: Vec::new(),
-            most: pairs.clamp(1, Self::MAX_PAIRS).next_power_of_two(),
+            most: 1,
+            bytes_for_pair,
+            before: 0,
+            bytes: 0,
             met: Vec::new(),
             enough,
             made: 0,
@@ -64,6 +71,40 @@ impl<const WINDOW: usize> Table<WINDOW> {
             worth,
             idle: 0,
         }
+    }
+
+    /// A trace of so many bytes begins.
+    pub fn begin(&mut self, bytes: usize) {
+        self.before = self.bytes;
+        self.bytes += bytes;
+        let pairs = self.bytes / self.bytes_for_pair;
+        let most = pairs.clamp(1, Self::MAX_PAIRS).next_power_of_two();
+        if most > self.most {
+            self.most = most;
+            let pairs = std::mem::take(&mut self.pairs);
+            if !pairs.is_empty() {
+                self.make_room();
+            }
+            // Of each two, the newer comes first.
+            let chunks = pairs.into_iter().flat_map(|Pair([newer, older])| [older, newer]);
+            for chunk in chunks.filter(|chunk| chunk.start.place != Place::NONE) {
+                self.move_in(chunk);
+            }
+        }
+        (self.luck, self.idle) = (0, 0);
+    }
+
+    /// A chunk that there was comes in.
+    fn move_in(&mut self, chunk: Chunk<WINDOW>) -> Option<()> {
+        let hash = self.put(chunk)?;
+        let at = self.met_at(hash);
+        *self.met.get_mut(at)? = tag(hash) | self.enough;
+        Some(())
+    }
+
+    fn make_room(&mut self) {
+        self.pairs = vec![Pair([Chunk::NONE; 2]); self.most];
+        self.met = vec![0; self.most];
     }
 
     /// The code has changed: what was made is of no use any more.
@@ -125,8 +166,7 @@ impl<const WINDOW: usize> Table<WINDOW> {
     #[inline]
     pub fn meet(&mut self, hash: u64, offset: usize) -> bool {
         if self.pairs.is_empty() {
-            self.pairs.resize(self.most, Pair([Chunk::NONE; 2]));
-            self.met.resize(self.most, 0);
+            self.make_room();
         }
         let (at, tag) = (self.met_at(hash), tag(hash));
         let Some(met) = self.met.get_mut(at) else {
@@ -138,18 +178,25 @@ impl<const WINDOW: usize> Table<WINDOW> {
             1
         };
         *met = tag | times.min(TIMES);
-        let room = self.made < Self::MAX + offset / Self::BYTES_FOR_ONE && self.all < Self::MAX_IN_ALL;
+        let room = Self::MAX + (self.before + offset) / Self::BYTES_FOR_ONE;
+        let room = self.made < room && self.all < Self::MAX_IN_ALL;
         room && times >= self.enough
     }
 
-    pub fn insert(&mut self, chunk: Chunk<WINDOW>) -> Option<()> {
+    pub fn insert(&mut self, chunk: Chunk<WINDOW>) {
         self.made += 1;
         self.all += 1;
+        self.put(chunk);
+    }
+
+    /// Puts a chunk into its pair. Gives its hash.
+    fn put(&mut self, chunk: Chunk<WINDOW>) -> Option<u64> {
+        let hash = Start::hash(&chunk.start.window, chunk.start.place);
+        let at = self.pair_at(hash);
         // The newer of the two stays the longer.
-        let at = self.pair_at(Start::hash(&chunk.start.window, chunk.start.place));
         let Pair([first, second]) = self.pairs.get_mut(at)?;
         *second = std::mem::replace(first, chunk);
-        Some(())
+        Some(hash)
     }
 }
 
@@ -178,7 +225,8 @@ mod tests {
 
     #[test]
     fn what_was_met_often_enough_is_made_and_found() {
-        let mut table = Table::<8>::new(1 << 10, 2, 1);
+        let mut table = Table::<8>::new(1, 2, 1);
+        table.begin(1 << 10);
         let Start { window, place } = chunk(7).start;
         let hash = Start::hash(&window, place);
         assert!(!table.meet(hash, 0));
@@ -191,8 +239,30 @@ mod tests {
     }
 
     #[test]
+    fn what_was_made_of_a_trace_is_found_in_the_next() {
+        let mut table = Table::<8>::new(1, 1, 1);
+        let found = |table: &Table<8>, block| {
+            let Start { window, place } = chunk(block).start;
+            table.find(&window, place, Start::hash(&window, place)).is_some()
+        };
+        table.begin(4);
+        for block in 0..4 {
+            let Start { window, place } = chunk(block).start;
+            table.meet(Start::hash(&window, place), 0);
+            table.insert(chunk(block));
+        }
+        let before: Vec<u32> = (0..4).filter(|&block| found(&table, block)).collect();
+        assert!(before.len() > 1);
+        table.begin(1 << 12);
+        assert_eq!(table.pairs.len(), 1 << 13);
+        assert!(before.iter().all(|&block| found(&table, block)));
+        assert!(!found(&table, 4));
+    }
+
+    #[test]
     fn few_are_made_until_the_code_changes() {
-        let mut table = Table::<8>::new(1 << 10, 1, 1);
+        let mut table = Table::<8>::new(1, 1, 1);
+        table.begin(1 << 10);
         (0..Table::<8>::MAX as u32).for_each(|block| {
             table.insert(chunk(block));
         });

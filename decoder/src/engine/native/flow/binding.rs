@@ -66,7 +66,7 @@ impl Flow<'_, '_> {
             Kind::Disabled => event.status,
             Kind::AsyncDisabled { at } if at != here => false,
             Kind::AsyncDisabled { .. } => {
-                if self.errata.skd022 && self.code.role(here, self.memory) == Role::EntersVm {
+                if self.errata.skd022 && self.learnt.code.role(here, self.memory) == Role::EntersVm {
                     // Erratum SKD022: the instruction ran, and left by itself.
                     event.kind = Kind::Disabled;
                     return Ok(false);
@@ -99,7 +99,7 @@ impl Flow<'_, '_> {
         let Some(event) = &self.pending else {
             return false;
         };
-        let role = || self.code.role(at.pc, self.memory);
+        let role = || self.learnt.code.role(at.pc, self.memory);
         let far = at.cofi == Cofi::FarTransfer;
         // The event's address is the instruction's, where it is told.
         let here = |wanted: Role| match event.ip {
@@ -140,7 +140,7 @@ impl Flow<'_, '_> {
             (None, Cofi::Conditional { target }) if !self.config.filters.is_empty() => {
                 !traced(&self.config.filters, target.0)
             }
-            (None, _) => self.code.role(at.pc, self.memory) == Role::WritesCr3,
+            (None, _) => self.learnt.code.role(at.pc, self.memory) == Role::WritesCr3,
             (Some(_), Cofi::Sequential) => false,
             (Some(ip), Cofi::Jump { target } | Cofi::Call { target }) => target.0 == ip,
             (Some(_), _) => true,
@@ -169,7 +169,7 @@ impl Flow<'_, '_> {
                 break false;
             };
             let inside = (0..block.count)
-                .filter_map(|within| self.code.instruction(&block, within))
+                .filter_map(|within| self.learnt.code.instruction(&block, within))
                 .position(|(pc, _)| pc == abort);
             if let Some(within) = inside {
                 break steps + within as u32 <= MAX_STEPS;
@@ -193,7 +193,12 @@ impl Flow<'_, '_> {
     /// The block at an address, without its number.
     pub(super) fn block_at(&mut self, at: u64) -> Result<Block, Error> {
         let id = self.find(at)?;
-        self.code.blocks.get(id as usize).copied().ok_or(Error::NoCode)
+        self.learnt
+            .code
+            .blocks
+            .get(id as usize)
+            .copied()
+            .ok_or(Error::NoCode)
     }
 }
 

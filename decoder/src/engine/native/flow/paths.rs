@@ -27,8 +27,8 @@ impl<'b> Flow<'_, 'b> {
         let mut late = false;
         while at != Block::NONE && self.until_progress > 1 {
             if len == 0 {
-                self.chunks.boundary(&raw, at, &mut self.code);
-                if !late && let Some(way) = self.chunks.take(at, &mut raw, &mut self.returns) {
+                self.learnt.chunks.boundary(&raw, at, &mut self.learnt.code);
+                if !late && let Some(way) = self.learnt.chunks.take(at, &mut raw, &mut self.returns) {
                     self.push_run(way.run);
                     at = way.next;
                     (moved, whole) = (true, None);
@@ -38,7 +38,7 @@ impl<'b> Flow<'_, 'b> {
                 match raw.next() {
                     None if moved && self.events.take_time(&mut raw) => {
                         // No chunk passes over a packet of the time, which may stand behind padding.
-                        self.chunks.abandon();
+                        self.learnt.chunks.abandon();
                         late = self.time_is_new();
                         continue;
                     }
@@ -47,13 +47,16 @@ impl<'b> Flow<'_, 'b> {
                         (bits, len, whole) = (outcomes, count, Some(before));
                     }
                     Some(Branch::Target(ip)) => {
-                        let Some(step) = self.memo.step(at, Symbol::TARGET, &mut self.code, self.memory)
+                        let Some(step) =
+                            self.learnt
+                                .memo
+                                .step(at, Symbol::TARGET, &mut self.learnt.code, self.memory)
                         else {
                             raw = before;
                             break;
                         };
                         self.take(&step);
-                        self.chunks.target();
+                        self.learnt.chunks.target();
                         moved = true;
                         self.ip = ip;
                         if !late || self.tell_late(&mut late) {
@@ -68,7 +71,11 @@ impl<'b> Flow<'_, 'b> {
             let count = if late { 1 } else { len.min(OUTCOMES) };
             let chosen = bits >> (len - count) & ((1 << count) - 1);
             let symbol = Symbol::outcomes(chosen, count);
-            let Some(step) = self.memo.step(at, symbol, &mut self.code, self.memory) else {
+            let Some(step) = self
+                .learnt
+                .memo
+                .step(at, symbol, &mut self.learnt.code, self.memory)
+            else {
                 break;
             };
             self.take(&step);
@@ -77,15 +84,16 @@ impl<'b> Flow<'_, 'b> {
             at = step.next;
             if step.end() == End::Return {
                 let Some(call) = self.returns.pop() else {
-                    self.chunks.abandon();
+                    self.learnt.chunks.abandon();
                     self.leave_paths(raw, bits, len);
-                    return Err(Stop::Error(Error::NoCall, self.code.last_of(step.run)));
+                    return Err(Stop::Error(Error::NoCall, self.learnt.code.last_of(step.run)));
                 };
-                self.chunks.returned_from(call);
+                self.learnt.chunks.returned_from(call);
                 at = self.block_behind(call);
             }
             if late {
                 self.ip = self
+                    .learnt
                     .code
                     .blocks
                     .get(at as usize)
@@ -95,14 +103,14 @@ impl<'b> Flow<'_, 'b> {
                 }
             }
         }
-        self.chunks.abandon();
+        self.learnt.chunks.abandon();
         if !moved {
             return Ok(None);
         }
         if let Some(before) = whole.filter(|_| len > 0) {
             (raw, len) = (before, 0);
         }
-        if let Some(block) = self.code.blocks.get(at as usize) {
+        if let Some(block) = self.learnt.code.blocks.get(at as usize) {
             self.ip = block.start;
         }
         self.quiet.branched();
@@ -122,13 +130,13 @@ impl<'b> Flow<'_, 'b> {
     #[inline]
     fn take(&mut self, step: &Step) {
         self.push_run(step.run);
-        let Some(effect) = self.memo.effect(step) else {
-            return self.chunks.step(step.run, &[], 0);
+        let Some(effect) = self.learnt.memo.effect(step) else {
+            return self.learnt.chunks.step(step.run, &[], 0);
         };
-        let calls = self.memo.calls(effect);
+        let calls = self.learnt.memo.calls(effect);
         self.returns.make_room(effect.deepest);
         calls.iter().for_each(|&call| self.returns.push(call));
-        self.chunks.step(step.run, calls, effect.deepest);
+        self.learnt.chunks.step(step.run, calls, effect.deepest);
     }
 
     #[inline]
@@ -147,11 +155,11 @@ impl<'b> Flow<'_, 'b> {
     /// The block that a call, by the number of the block that ends in it, returns to.
     #[inline]
     fn block_behind(&mut self, call: u32) -> u32 {
-        let Some(from) = self.code.blocks.get(call as usize) else {
+        let Some(from) = self.learnt.code.blocks.get(call as usize) else {
             return Block::NONE;
         };
         self.ip = from.end;
-        if let Some(next) = self.code.blocks.get(from.next as usize)
+        if let Some(next) = self.learnt.code.blocks.get(from.next as usize)
             && next.exit != Exit::Gone
         {
             return from.next;
@@ -159,7 +167,7 @@ impl<'b> Flow<'_, 'b> {
         let Ok(next) = self.find(self.ip) else {
             return Block::NONE;
         };
-        if let Some(from) = self.code.blocks.get_mut(call as usize) {
+        if let Some(from) = self.learnt.code.blocks.get_mut(call as usize) {
             from.next = next;
         }
         next
@@ -168,6 +176,6 @@ impl<'b> Flow<'_, 'b> {
     /// The block at a target.
     #[inline]
     fn target_block(&mut self, ip: u64) -> u32 {
-        self.code.at_target(ip, self.memory).unwrap_or(Block::NONE)
+        self.learnt.code.at_target(ip, self.memory).unwrap_or(Block::NONE)
     }
 }

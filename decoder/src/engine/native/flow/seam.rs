@@ -148,11 +148,11 @@ impl Flow<'_, '_> {
                 return true;
             }
             let Ok(id) = self.find(self.ip) else { return false };
-            let Some(&block) = self.code.blocks.get(id as usize) else {
+            let Some(&block) = self.learnt.code.blocks.get(id as usize) else {
                 return false;
             };
             let is_there = |&within: &u32| {
-                let found = self.code.instruction(&block, within);
+                let found = self.learnt.code.instruction(&block, within);
                 found.is_some_and(|(pc, _)| pc == at)
             };
             if let Some(within) = (1..block.count).find(is_there) {

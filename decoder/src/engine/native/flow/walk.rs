@@ -44,7 +44,7 @@ impl Flow<'_, '_> {
             let there = self.memory.read(Avma(at), &mut [0]) > 0;
             return Err(if there { Error::NoMode } else { Error::NoCode });
         }
-        self.code.at(at, self.memory)
+        self.learnt.code.at(at, self.memory)
     }
 
     /// Runs whole blocks until an event is next.
@@ -56,7 +56,7 @@ impl Flow<'_, '_> {
                     .find(self.ip)
                     .map_err(|error| Stop::Error(error, Some(self.ip)))?;
             }
-            let Some(&block) = self.code.blocks.get(id as usize) else {
+            let Some(&block) = self.learnt.code.blocks.get(id as usize) else {
                 return Err(Error::NoCode.into());
             };
             if block.exit == Exit::Gone {
@@ -131,7 +131,7 @@ impl Flow<'_, '_> {
         let Ok(to) = self.find(next) else {
             return Ok(());
         };
-        if let Some(block) = self.code.blocks.get_mut(from as usize) {
+        if let Some(block) = self.learnt.code.blocks.get_mut(from as usize) {
             *(if taken { &mut block.taken } else { &mut block.next }) = to;
         }
         Ok(())
@@ -142,14 +142,14 @@ impl Flow<'_, '_> {
         if error == Error::End {
             return Stop::End;
         }
-        let last = self.code.instruction(block, block.count.saturating_sub(1));
+        let last = self.learnt.code.instruction(block, block.count.saturating_sub(1));
         Stop::Error(error, last.map(|(pc, _)| pc))
     }
 
     /// The code runs on without a packet, for `count` instructions of a block from number `from` on.
     fn run_away(&mut self, block: &Block, from: u32, count: u32) -> Stop {
         self.emit(block, from, from + count);
-        let last = self.code.instruction(block, from + count - 1);
+        let last = self.learnt.code.instruction(block, from + count - 1);
         Stop::RunAway(last.map_or(block.start, |(pc, _)| pc))
     }
 
@@ -171,7 +171,7 @@ impl Flow<'_, '_> {
     /// The instructions `from..to` of a block have run.
     pub(super) fn emit(&mut self, block: &Block, from: u32, to: u32) {
         if from < to
-            && let Some(run) = self.code.part(block, from, to)
+            && let Some(run) = self.learnt.code.part(block, from, to)
         {
             self.batch.push(run);
         }
@@ -182,10 +182,15 @@ impl Flow<'_, '_> {
         let ip = self.ip;
         let stuck = |error| Stop::Error(error, Some(ip));
         let id = self.find(ip).map_err(stuck)?;
-        let block = *self.code.blocks.get(id as usize).ok_or(stuck(Error::NoCode))?;
+        let block = *self
+            .learnt
+            .code
+            .blocks
+            .get(id as usize)
+            .ok_or(stuck(Error::NoCode))?;
         let mut begun = 0;
         for within in 0..block.count {
-            let Some((pc, code)) = self.code.instruction(&block, within) else {
+            let Some((pc, code)) = self.learnt.code.instruction(&block, within) else {
                 break;
             };
             self.ip = pc;
@@ -304,7 +309,7 @@ impl Flow<'_, '_> {
         let call = self
             .returns
             .pop()
-            .and_then(|call| self.code.blocks.get(call as usize));
+            .and_then(|call| self.learnt.code.blocks.get(call as usize));
         Ok(call.ok_or(Error::NoCall)?.end)
     }
 
