@@ -17,6 +17,16 @@ fn varied(linkage: &str) -> Option<&str> {
     (!piece && !function.is_empty() && !is_mangled(linkage.as_bytes())).then_some(function)
 }
 
+/// Whether a demangled name is, or ends in, what a person typed for it.
+#[must_use]
+pub fn is_named(readable: &str, text: &str) -> bool {
+    let name = Name {
+        readable: readable.into(),
+        linkage: readable.into(),
+    };
+    Query::new(text).matches(&name)
+}
+
 /// A name to look for.
 pub(crate) struct Query<'q> {
     text: &'q str,
@@ -131,18 +141,21 @@ fn path(name: &str) -> &str {
     let (mut depth, mut start, mut at) = (0u32, 0, 0);
     while let Some(&byte) = bytes.get(at) {
         if depth == 0 && is_operator(name, at) {
-            // What follows is the operator's own text: `()`, `<`, `new`, a type.
-            let text = at + "operator".len();
-            let skip = if name[text..].starts_with("()") {
-                text + 2
-            } else {
-                text
-            };
-            let end = name[skip..].find('(').map_or(name.len(), |end| skip + end);
-            return &name[start..end];
+            let end = operator_end(name, at);
+            match behind_parameters(name, end) {
+                Some(inner) => at = inner,
+                None => return &name[start..end],
+            }
+            continue;
         }
         match byte {
-            b'(' if depth == 0 && at > start && !name[..at].ends_with("::") => return &name[start..at],
+            b'(' if depth == 0 && at > start && !name[..at].ends_with("::") => {
+                match behind_parameters(name, at) {
+                    Some(inner) => at = inner,
+                    None => return &name[start..at],
+                }
+                continue;
+            }
             b'<' | b'(' | b'{' | b'[' => depth += 1,
             // Not an arrow.
             b'>' if at > 0 && bytes.get(at - 1) == Some(&b'-') => {}
@@ -154,6 +167,38 @@ fn path(name: &str) -> &str {
         at += 1;
     }
     &name[start..]
+}
+
+/// Where the name of an operator ends, of which the word `operator` stands at byte `at`. What follows that is the
+/// operator's own text: `()`, `<`, `new`, a type.
+fn operator_end(name: &str, at: usize) -> usize {
+    let text = at + "operator".len();
+    let skip = if name[text..].starts_with("()") {
+        text + 2
+    } else {
+        text
+    };
+    name[skip..].find('(').map_or(name.len(), |end| skip + end)
+}
+
+/// Where the name goes on behind the parameters that begin at byte `open`, with `::`, because it is of something local to a
+/// function: `f(int)::{lambda()#1}::operator()`, `f(int) const::Local::g`.
+fn behind_parameters(name: &str, open: usize) -> Option<usize> {
+    const QUALIFIERS: [&str; 4] = [" const", " volatile", " &", "&"];
+    let mut depth = 0u32;
+    let close = name.bytes().enumerate().skip(open).find(|(_, byte)| {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    });
+    let mut rest = name.get(close?.0 + 1..)?;
+    while let Some(bare) = QUALIFIERS.iter().find_map(|word| rest.strip_prefix(word)) {
+        rest = bare;
+    }
+    rest.starts_with("::").then_some(name.len() - rest.len())
 }
 
 /// Whether the word `operator` of C++ stands at byte `at`.
@@ -181,10 +226,10 @@ fn components(path: &str, generic: bool) -> Vec<&str> {
                 while let Some(text) = own {
                     let (part, after) = split_component(text);
                     own = after;
-                    parts.push(without_generics(part, generic));
+                    parts.push(bare(part, generic));
                 }
             }
-            None => parts.push(without_generics(part, generic)),
+            None => parts.push(bare(part, generic)),
         }
     }
     parts.retain(|part| !part.is_empty());
@@ -201,7 +246,10 @@ fn split_component(text: &str) -> (&str, Option<&str>) {
     let mut depth = 0u32;
     for (at, byte) in bytes.iter().enumerate() {
         if depth == 0 && is_operator(text, at) {
-            return (text, None);
+            return match behind_parameters(text, operator_end(text, at)) {
+                Some(inner) => (&text[..inner], Some(&text[inner + 2..])),
+                None => (text, None),
+            };
         }
         match byte {
             b'<' | b'(' | b'{' | b'[' => depth += 1,
@@ -216,11 +264,20 @@ fn split_component(text: &str) -> (&str, Option<&str>) {
     (text, None)
 }
 
-fn without_generics(part: &str, generic: bool) -> &str {
-    if generic || part.starts_with('<') || is_operator(part, 0) {
+/// A component without the parameters of a function that something is local to, and without its generic arguments, unless they
+/// are wanted.
+fn bare(part: &str, generic: bool) -> &str {
+    if is_operator(part, 0) {
+        return &part[..operator_end(part, 0)];
+    }
+    if part.starts_with(['<', '(', '{']) {
         return part;
     }
-    part.split('<').next().unwrap_or(part)
+    let part = part.split('(').next().unwrap_or(part);
+    match generic {
+        true => part,
+        false => part.split('<').next().unwrap_or(part),
+    }
 }
 
 #[cfg(test)]
@@ -266,6 +323,15 @@ mod tests {
             ("Vec::fmt", "<alloc::vec::Vec<T> as core::fmt::Debug>::fmt"),
             ("main::{closure#0}", "demo::main::{closure#0}"),
             ("puts@plt", "puts@plt"),
+            ("operator()", "work(int)::{lambda(int)#1}::operator()(int) const"),
+            (
+                "work::{lambda(int)#1}::operator()",
+                "work(int)::{lambda(int)#1}::operator()(int) const",
+            ),
+            ("Local::twice", "ns::work(int (*)(int)) const::Local::twice(int)"),
+            ("work::Local::twice", "int ns::work<int>(int)::Local::twice(int)"),
+            ("work(int)::Local::twice", "work(int)::Local::twice(int)"),
+            ("Local::f", "A::operator()(int) const::Local::f()"),
         ] {
             assert_eq!(
                 matches(query, readable),
@@ -286,6 +352,13 @@ mod tests {
             ("int", "ns::f(int)"),
             ("puts", "puts@plt"),
             ("", "ns::f(int)"),
+            ("work", "work(int)::{lambda(int)#1}::operator()(int) const"),
+            ("work", "work(int) const &::Local::twice(int)"),
+            (
+                "A::operator()",
+                "A::operator()(int) const::{lambda()#1}::operator()() const",
+            ),
+            ("work", "work(int)::{lambda(int)#1}::_FUN(int)"),
         ] {
             assert!(!matches(query, readable), "{query} in {readable}");
         }

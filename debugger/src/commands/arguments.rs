@@ -3,22 +3,36 @@
 use crate::error::Result;
 use crate::navigator::{FrameArguments, Navigator};
 use crate::stack::{Argument, StackFrame};
-use crate::values::{Scene, SelectedFrame, Shower};
-use backtrail_decoder::Watch;
+use crate::values::{Scene, SelectedFrame, Shower, known};
+use backtrail_decoder::{Canceled, Watch};
 use backtrail_symbolizer::Variable;
 
-/// Fills in the arguments of frames: the innermost ones where the navigator stands, without a hole.
+/// Fills in the arguments of frames from number `from` on: `frames` are the innermost ones where the navigator stands, without a
+/// hole.
 ///
 /// # Errors
 /// When canceled, or when older history has to be decoded for them.
-pub(super) fn fill(navigator: &Navigator, frames: &mut [StackFrame], watch: &Watch<'_>) -> Result<()> {
+pub(super) fn fill(
+    navigator: &Navigator,
+    frames: &mut [StackFrame],
+    from: usize,
+    watch: &Watch<'_>,
+) -> Result<()> {
     if navigator.frame_arguments == FrameArguments::None {
         return Ok(());
     }
     let process = navigator.process()?;
-    let stack = frames.to_vec();
-    for (number, frame) in frames.iter_mut().enumerate() {
-        let selected = SelectedFrame::in_stack(navigator, &stack, number, watch)?;
+    // Where the last is inlined, the physical frame that it is in is not among them.
+    let stack = match frames.last() {
+        Some(last) if last.inlined => known(navigator, frames.len() - 1, watch)?,
+        _ => frames.to_vec(),
+    };
+    let selected = SelectedFrame::all(navigator, &stack, from, watch);
+    for (frame, selected) in frames.iter_mut().skip(from).zip(selected) {
+        if watch.is_canceled() {
+            return Err(Canceled.into());
+        }
+        let selected = selected?;
         let scene = Scene::new(&process.symbols, &selected, &[]);
         let parameters = scene.scope.as_ref().map(|scope| &scope.parameters);
         frame.arguments = parameters.map(|parameters| {

@@ -33,8 +33,8 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
     let thread = navigator.thread()?;
     let crash = session.crash_of(thread.tid);
     let mut stack = navigator.known_stack(FRAMES + 1, watch)?;
-    arguments::fill(navigator, &mut stack.frames, watch)?;
     let more_frames = stack::cut(&mut stack, FRAMES);
+    arguments::fill(navigator, &mut stack.frames, 0, watch)?;
     let (calls, history) = if thread.history.is_empty() {
         (Vec::new(), HistoryView::default())
     } else {

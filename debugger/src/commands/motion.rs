@@ -25,7 +25,7 @@ fn repeat(context: &mut Context<'_>, motion: &Motion, direction: Direction, time
         view.place.instruction = views::instruction(context.navigator);
     }
     if let (StopReason::Breakpoint { .. }, Some(frame)) = (&view.reason, &mut view.place.frame) {
-        arguments::fill(context.navigator, std::slice::from_mut(frame), context.watch)?;
+        arguments::fill(context.navigator, std::slice::from_mut(frame), 0, context.watch)?;
     }
     Ok(Output::Stop(Box::new(view)))
 }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::stack::Stack;
 use crate::views;
+use backtrail_symbolizer::is_named;
 
 /// A stack is not shown deeper than this unless asked for.
 const DEPTH: u64 = 200;
@@ -28,12 +29,16 @@ pub(super) fn backtrace(context: &mut Context<'_>, arguments: &str) -> Result<Ou
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut stack = context.navigator.stack(limit.saturating_add(1), context.watch)?;
-    arguments::fill(context.navigator, &mut stack.frames, context.watch)?;
     let more = cut(&mut stack, limit);
-    if let Some((count, true)) = count {
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        stack.frames.drain(..stack.frames.len().saturating_sub(count));
-    }
+    let from = match count {
+        Some((count, true)) => {
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            stack.frames.len().saturating_sub(count)
+        }
+        _ => 0,
+    };
+    arguments::fill(context.navigator, &mut stack.frames, from, context.watch)?;
+    stack.frames.drain(..from);
     if !full {
         return Ok(Output::Backtrace { stack, more });
     }
@@ -63,13 +68,10 @@ pub(super) fn frame(context: &mut Context<'_>, arguments: &str) -> Result<Output
         Some(("function", name)) => {
             let name = name.trim();
             let frames = context.navigator.stack(usize::MAX, context.watch)?.frames;
-            let is_named = |function: &str| {
-                let path = function.split('(').next().unwrap_or_default();
-                function == name || path == name || path.ends_with(&format!("::{name}"))
-            };
-            let found = frames
-                .iter()
-                .position(|frame| frame.function.as_deref().is_some_and(is_named));
+            let found = frames.iter().position(|frame| {
+                let function = frame.function.as_deref();
+                function.is_some_and(|function| is_named(function, name))
+            });
             let none = || {
                 Error::Cannot(format!(
                     "no frame of the stack is of \"{name}\"; `backtrace` shows them"
@@ -99,7 +101,7 @@ fn select(context: &mut Context<'_>, to: u64) -> Result<Output> {
     let to = usize::try_from(to).unwrap_or(usize::MAX);
     context.navigator.select_frame(to, context.watch)?;
     let mut stack = context.navigator.stack(to.saturating_add(1), context.watch)?;
-    arguments::fill(context.navigator, &mut stack.frames, context.watch)?;
+    arguments::fill(context.navigator, &mut stack.frames, to, context.watch)?;
     let gone = || Error::Cannot("the frame is gone".to_owned());
     let frame = stack.frames.into_iter().nth(to).ok_or_else(gone)?;
     let source = views::line_of(context.navigator, &frame);

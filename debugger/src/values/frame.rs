@@ -25,21 +25,40 @@ impl<'a> SelectedFrame<'a> {
     /// The frame that is selected.
     pub fn of(navigator: &'a Navigator, watch: &Watch<'_>) -> Result<Self> {
         let selected = navigator.selected_frame();
-        Self::in_stack(navigator, &known(navigator, selected, watch)?, selected, watch)
+        let frames = known(navigator, selected, watch)?;
+        Self::at(navigator, &frames, Places::new(&frames).nth(selected), watch)
     }
 
-    /// A frame of the stack where the navigator stands, which has at least the frames up to the physical frame that it is in.
-    pub fn in_stack(
+    /// The frames of the stack where the navigator stands, from number `from` on; `frames` are the innermost ones, without a
+    /// hole.
+    pub fn all<'f>(
+        navigator: &'a Navigator,
+        frames: &'f [StackFrame],
+        from: usize,
+        watch: &'f Watch<'_>,
+    ) -> impl Iterator<Item = Result<Self>> + use<'a, 'f> {
+        let places = Places::new(frames).skip(from);
+        places.map(move |place| Self::at(navigator, frames, Some(place), watch))
+    }
+
+    fn at(
         navigator: &'a Navigator,
         frames: &[StackFrame],
-        number: usize,
+        place: Option<Place>,
         watch: &Watch<'_>,
     ) -> Result<Self> {
-        let place = Place::find(frames, number);
         let thread = navigator.thread()?;
+        let Some(place) = place else {
+            return Ok(Self {
+                look_up: None,
+                pc: None,
+                level: 0,
+                source: Box::new(NoSource::because("there is no such frame")),
+            });
+        };
         let known = Self {
             look_up: place.look_up(frames),
-            pc: frames.get(number).and_then(|frame| frame.pc),
+            pc: frames.get(place.selected).and_then(|frame| frame.pc),
             level: place.level,
             source: Box::new(NoSource::because("no core has the state of this thread")),
         };
@@ -67,9 +86,9 @@ impl<'a> SelectedFrame<'a> {
     }
 }
 
-/// The stack, at least to the physical frame that the selected frame is in; where what is not decoded yet may tell of
+/// The stack, at least to the physical frame that a frame is in; where what is not decoded yet may tell of
 /// more frames among them, it has to be.
-fn known(navigator: &Navigator, selected: usize, watch: &Watch<'_>) -> Result<Vec<StackFrame>> {
+pub(crate) fn known(navigator: &Navigator, selected: usize, watch: &Watch<'_>) -> Result<Vec<StackFrame>> {
     /// So many copies are inlined into each other, at most.
     const INLINED: usize = 256;
     let stack = navigator.known_stack(selected.saturating_add(INLINED), watch)?;
@@ -89,6 +108,7 @@ fn known(navigator: &Navigator, selected: usize, watch: &Watch<'_>) -> Result<Ve
 }
 
 /// Which physical frame a frame of the stack shows.
+#[derive(Clone, Copy)]
 struct Place {
     selected: usize,
     /// The first frame of the stack that is in the same physical frame.
@@ -101,25 +121,58 @@ struct Place {
     has_frame: bool,
 }
 
-impl Place {
-    fn find(frames: &[StackFrame], selected: usize) -> Self {
-        let (mut first, mut inside) = (0, 0);
-        for (number, frame) in frames.iter().enumerate().take(selected) {
-            if !frame.inlined {
-                first = number + 1;
-                inside += usize::from(!frame.tail_caller);
-            }
-        }
-        let physical = frames.iter().skip(selected).find(|frame| !frame.inlined);
+/// The places of all frames of a stack, innermost first.
+struct Places<'f> {
+    frames: &'f [StackFrame],
+    /// Of the next frame.
+    next: Place,
+    /// The next frame that is not inlined, from that one on, when it was looked for.
+    physical: usize,
+}
+
+impl<'f> Places<'f> {
+    fn new(frames: &'f [StackFrame]) -> Self {
+        let next = Place {
+            selected: 0,
+            first: 0,
+            inside: 0,
+            level: 0,
+            has_frame: false,
+        };
         Self {
-            selected,
-            first,
-            inside,
-            level: selected - first,
-            has_frame: physical.is_some_and(|frame| !frame.tail_caller),
+            frames,
+            next,
+            physical: 0,
         }
     }
+}
 
+impl Iterator for Places<'_> {
+    type Item = Place;
+
+    fn next(&mut self) -> Option<Place> {
+        let frame = self.frames.get(self.next.selected)?;
+        self.physical = self.physical.max(self.next.selected);
+        while self.frames.get(self.physical).is_some_and(|frame| frame.inlined) {
+            self.physical += 1;
+        }
+        let physical = self.frames.get(self.physical);
+        let place = Place {
+            has_frame: physical.is_some_and(|frame| !frame.tail_caller),
+            ..self.next
+        };
+        self.next.selected += 1;
+        if frame.inlined {
+            self.next.level += 1;
+        } else {
+            (self.next.first, self.next.level) = (self.next.selected, 0);
+            self.next.inside += usize::from(!frame.tail_caller);
+        }
+        Some(place)
+    }
+}
+
+impl Place {
     /// Where its variables are looked up, by the stack alone.
     fn look_up(&self, frames: &[StackFrame]) -> Option<Avma> {
         let pc = frames.get(self.selected)?.pc?;

@@ -39,7 +39,7 @@ pub use show::{Shown, ShownMember};
 pub(crate) use arithmetic::{Number, integer};
 pub(crate) use evaluate::{Evaluated, Failure};
 pub(crate) use expanded::expanded;
-pub(crate) use frame::SelectedFrame;
+pub(crate) use frame::{SelectedFrame, known};
 pub(crate) use parser::{Expression, parse};
 pub(crate) use scalar::lettered;
 pub(crate) use scene::{Scene, with_scene};
