@@ -36,7 +36,9 @@ pub fn pack(bundle: &Path, target: &Path) -> Result<()> {
         .unwrap_or(Path::new("."));
     let file = tempfile::NamedTempFile::new_in(parent).map_err(Error::io("create a file in", parent))?;
     let write = || -> io::Result<u64> {
-        let encoder = zstd::Encoder::new(BufWriter::new(file.as_file()), LEVEL)?;
+        let mut encoder = zstd::Encoder::new(BufWriter::new(file.as_file()), LEVEL)?;
+        // A flipped bit is found, and not decoded.
+        encoder.include_checksum(true)?;
         let mut archive = tar::Builder::new(encoder);
         let total = append_dir(&mut archive, opened.root(), "")?;
         archive.into_inner()?.finish()?.flush()?;
@@ -139,13 +141,15 @@ pub(crate) fn unpack_into(packed: &Path, dir: &Path) -> Result<()> {
 /// The same, of no more than `most` bytes.
 fn unpack_within(packed: &Path, dir: &Path, most: u64) -> Result<()> {
     let place = packed.display().to_string();
+    let irregular = || Error::malformed(&place, "a bundle is a directory or a regular file");
+    // To open a pipe would wait for a writer.
+    if !packed.metadata().map_err(Error::io("open", packed))?.is_file() {
+        return Err(irregular());
+    }
     let file = File::open(packed).map_err(Error::io("open", packed))?;
     let metadata = file.metadata().map_err(Error::io("read", packed))?;
     if !metadata.is_file() {
-        return Err(Error::malformed(
-            &place,
-            "a bundle is a directory or a regular file",
-        ));
+        return Err(irregular());
     }
     let limit = unpacked_limit(metadata.len()).min(most);
     let damaged =

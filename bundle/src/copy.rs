@@ -9,9 +9,9 @@ use std::path::Path;
 ///
 /// # Errors
 /// Malformed, when it is no bundle; or the target exists.
-pub fn copy(bundle: &Path, target: &Path) -> Result<()> {
+pub fn copy(bundle: &Path, target: &Path, overwrite: Overwrite) -> Result<()> {
     let opened = Bundle::open(bundle)?;
-    let writer = Writer::create(target, Overwrite::Never)?;
+    let writer = Writer::create(target, overwrite)?;
     copy_dir(opened.root(), writer.root()).map_err(Error::io("copy", bundle))?;
     writer.publish()
 }

@@ -219,8 +219,8 @@ impl Writer {
 
     /// Moves the directory to the target.
     pub(crate) fn publish(self) -> Result<()> {
-        // A temporary directory is its owner's alone; a bundle is as open as the umask lets it.
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        // It may have all of a process's memory: it is its owner's alone, as a core is.
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         fs::set_permissions(self.root(), mode).map_err(Error::io("change", self.temporary.path()))?;
         let Self {
             target,

@@ -63,9 +63,17 @@ macro_rules! from_crate_error {
 from_crate_error!(
     backtrail_bundle::Error,
     backtrail_collector::Error,
-    backtrail_debugger::Error,
     backtrail_recorder::Error
 );
+
+impl From<backtrail_debugger::Error> for Failure {
+    fn from(error: backtrail_debugger::Error) -> Self {
+        match error {
+            backtrail_debugger::Error::Output(error) => error.into(),
+            error => Self::of(&error, error.is_malformed()),
+        }
+    }
+}
 
 impl From<backtrail_export::Error> for Failure {
     fn from(error: backtrail_export::Error) -> Self {

@@ -8,9 +8,12 @@ use std::sync::atomic::AtomicBool;
 /// The status of a program that Ctrl-C ended, as shells give it.
 const STATUS: i32 = 130;
 
+const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+
 /// Catches Ctrl-C (SIGINT) and SIGTERM for as long as it lives.
 ///
-/// The first one raises the flag, which long work looks at; one more while it stands ends the program.
+/// The first one raises the flag, which long work looks at; one more while it stands ends the program. When nobody looks any
+/// more, because it was dropped, the first one does.
 pub struct Interrupt {
     flag: Arc<AtomicBool>,
     registered: Vec<SigId>,
@@ -21,7 +24,7 @@ impl Interrupt {
     pub fn install() -> Self {
         let raised = Arc::new(AtomicBool::new(false));
         let mut registered = Vec::new();
-        for signal in [SIGINT, SIGTERM] {
+        for signal in SIGNALS {
             // The order counts: the shutdown looks at the flag before it is raised. Without a
             // handler Ctrl-C ends the program at once, which is bearable.
             registered.extend(flag::register_conditional_shutdown(
@@ -37,6 +40,19 @@ impl Interrupt {
         }
     }
 
+    /// Leaves Ctrl-C to whoever catches it next.
+    pub fn hand_over(mut self) {
+        self.unregister();
+        end_at_once(SIGTERM);
+        std::mem::forget(self);
+    }
+
+    fn unregister(&mut self) {
+        for id in self.registered.drain(..) {
+            low_level::unregister(id);
+        }
+    }
+
     /// The flag: `true` means stop.
     pub fn flag(&self) -> &AtomicBool {
         &self.flag
@@ -45,8 +61,14 @@ impl Interrupt {
 
 impl Drop for Interrupt {
     fn drop(&mut self) {
-        for id in self.registered.drain(..) {
-            low_level::unregister(id);
-        }
+        self.unregister();
+        SIGNALS.into_iter().for_each(end_at_once);
     }
+}
+
+/// The signal ends the program from now on. Without a handler of ours it would be lost: what was there before does not come
+/// back.
+fn end_at_once(signal: i32) {
+    // That it cannot be caught is bearable.
+    let _ = flag::register_conditional_shutdown(signal, STATUS, Arc::new(AtomicBool::new(true)));
 }

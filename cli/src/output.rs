@@ -5,7 +5,19 @@
 
 use crate::exit::Failure;
 use serde::Serialize;
-use std::io::{BufWriter, StdoutLock, Write};
+use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
+
+/// Stdout is a terminal that shows colors, and nobody said no (<https://no-color.org>).
+pub fn has_color() -> bool {
+    let says_no = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    std::io::stdout().is_terminal() && !says_no && !is_dumb
+}
+
+/// Text that comes from a bundle, on one line and without anything that would steer the terminal.
+pub fn plain(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
 
 /// Standard output, buffered; flush it with [`Output::finish`].
 pub struct Output(BufWriter<StdoutLock<'static>>);

@@ -56,10 +56,7 @@ pub fn run<'a>(
 ) -> Result<usize> {
     let mut navigator = Navigator::new(session)?;
     let failed = run_all(&mut navigator, commands, options, watch, out);
-    failed.map_err(|source| crate::Error::Io {
-        path: "the output".to_owned(),
-        source,
-    })
+    failed.map_err(crate::Error::Output)
 }
 
 fn run_all<'a>(

@@ -18,6 +18,9 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// What was found could not be written.
+    #[error("could not write the output: {0}")]
+    Output(std::io::Error),
     /// The user stopped it.
     #[error("canceled")]
     Canceled,

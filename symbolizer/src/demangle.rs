@@ -23,6 +23,11 @@ impl Name {
     pub fn of(linkage: &[u8]) -> Self {
         let linkage: Arc<str> = String::from_utf8_lossy(linkage).into();
         let readable = demangle(&linkage).map_or_else(|| linkage.clone(), Arc::from);
+        // A name may come from anybody; it is not to steer a terminal.
+        let readable = match readable.contains(char::is_control) {
+            true => readable.replace(char::is_control, "\u{fffd}").into(),
+            false => readable,
+        };
         Self { readable, linkage }
     }
 }

@@ -21,6 +21,13 @@ impl SigInfo {
         Self(bytes)
     }
 
+    /// The same with another `si_addr`.
+    #[must_use]
+    pub fn with_address(mut self, address: Avma) -> Self {
+        self.0[16..24].copy_from_slice(&address.0.to_le_bytes());
+        self
+    }
+
     /// `si_signo`.
     #[must_use]
     pub fn signal(&self) -> i32 {

@@ -4,7 +4,7 @@ use crate::args::Debug;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::progress::Bar;
 use backtrail_debugger::OpenOptions;
 use backtrail_debugger::batch::{self, BatchOptions};
@@ -35,10 +35,10 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
     let bar = Bar::default();
     let progress = |progress: Progress| bar.update(progress);
     let terminal = std::io::stdout().is_terminal();
-    let color = terminal && std::env::var_os("NO_COLOR").is_none();
+    let color = output::has_color();
     if !args.batch && !args.json && terminal && std::io::stdin().is_terminal() {
         // The command line catches Ctrl-C itself from here on.
-        drop(interrupt);
+        interrupt.hand_over();
         commands.insert(0, "crash".to_owned());
         return Ok(repl::run(
             session,

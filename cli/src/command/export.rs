@@ -6,9 +6,11 @@ use crate::interrupt::Interrupt;
 use crate::open;
 use crate::output::Output;
 use crate::progress::Bar;
+use backtrail_bundle::Overwrite;
 use backtrail_decoder::{Progress, Watch};
 use backtrail_export::{Clock, Format, Options, Timeline};
 use backtrail_pt::Tid;
+use std::fs::OpenOptions;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::Path;
 
@@ -74,16 +76,29 @@ fn lldb(args: &Export) -> Result<(), Failure> {
             "LLDB loads whole traces: --thread, --from, --to and --depth do not go with --format lldb",
         ));
     }
-    Ok(backtrail_bundle::copy(&args.bundle, output)?)
+    let overwrite = match args.overwrite {
+        true => Overwrite::Bundle,
+        false => Overwrite::Never,
+    };
+    Ok(backtrail_bundle::copy(&args.bundle, output, overwrite)?)
 }
 
 fn refuse_existing(args: &Export) -> Result<(), Failure> {
     match &args.output {
-        Some(path) if !args.overwrite && path.symlink_metadata().is_ok() => Err(Failure::failed(
-            format_args!("{} exists already; --overwrite replaces it", path.display()),
-        )),
+        Some(path) if !args.overwrite && path.symlink_metadata().is_ok() && !is_special(path) => {
+            Err(Failure::failed(format_args!(
+                "{} exists already; --overwrite replaces it",
+                path.display()
+            )))
+        }
         _ => Ok(()),
     }
+}
+
+/// It is a device, a pipe or a socket: it is written to, and stays.
+fn is_special(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// The file is there when it is whole, or not at all.
@@ -94,6 +109,14 @@ fn into_file(
 ) -> Result<(), Failure> {
     let cannot =
         |error: std::io::Error| Failure::failed(format_args!("cannot write {}: {error}", path.display()));
+    if is_special(path) {
+        let file = OpenOptions::new().write(true).open(path).map_err(cannot)?;
+        let mut out = BufWriter::with_capacity(1 << 16, file);
+        write(&mut out)?;
+        return out.flush().map_err(cannot);
+    }
+    // A link stays, and leads to the new file.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(cannot)?;
     let mut out = BufWriter::with_capacity(1 << 16, file);

@@ -4,7 +4,7 @@ use crate::args::Info;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
-use crate::output::Output;
+use crate::output::{Output, plain};
 use backtrail_bundle::manifest::Source;
 use backtrail_debugger::Session;
 use backtrail_decoder::split::UnattributedReason;
@@ -166,15 +166,15 @@ impl BundleInfo {
     }
 
     fn print(&self, output: &mut Output) -> Result<(), Failure> {
-        writeln!(output, "{}", self.name)?;
+        writeln!(output, "{}", plain(&self.name))?;
         if !self.command_line.is_empty() {
-            writeln!(output, "  command   {}", self.command_line.join(" "))?;
+            writeln!(output, "  command   {}", plain(&self.command_line.join(" ")))?;
         }
         if let Some(source) = self.source {
             let by = self
                 .created_by
                 .as_deref()
-                .map(|by| format!(" ({by})"))
+                .map(|by| format!(" ({})", plain(by)))
                 .unwrap_or_default();
             writeln!(output, "  source    {source}{by}, decoded by {}", self.engine)?;
         }
@@ -215,7 +215,7 @@ impl BundleInfo {
             let name = thread
                 .name
                 .as_deref()
-                .map(|name| format!(" ({name})"))
+                .map(|name| format!(" ({})", plain(name)))
                 .unwrap_or_default();
             writeln!(
                 output,
@@ -263,11 +263,12 @@ impl BundleInfo {
             writeln!(
                 output,
                 "  module    {} {} ({id}{missing})",
-                module.base, module.path
+                module.base,
+                plain(&module.path)
             )?;
         }
         for note in &self.notes {
-            writeln!(output, "  note      {note}")?;
+            writeln!(output, "  note      {}", plain(note))?;
         }
         Ok(())
     }

@@ -4,12 +4,12 @@ use crate::args::Latency;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::progress::Bar;
 use backtrail_debugger::output::Text;
 use backtrail_debugger::{Navigator, commands};
 use backtrail_decoder::{Progress, Watch};
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 /// Says of each function how long its calls took: what the debugger's `latency` and `slowest` say.
 pub fn run(args: &Latency) -> Result<(), Failure> {
@@ -28,7 +28,7 @@ pub fn run(args: &Latency) -> Result<(), Failure> {
     if let Some(tid) = args.thread {
         commands::execute(&mut navigator, &format!("thread {tid}"), &watch)?;
     }
-    let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let color = output::has_color();
     let mut output = Output::new();
     for question in questions(args) {
         let answer = commands::execute(&mut navigator, &question, &watch)?;

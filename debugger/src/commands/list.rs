@@ -57,7 +57,7 @@ pub(super) fn list(context: &mut Context<'_>, arguments: &str) -> Result<Output>
         Some(lines) => context.navigator.listed = Some((file, first.saturating_add(lines.len() as u32))),
         None => {
             return Err(Error::Cannot(format!(
-                "the source file {file} is not found; `set substitute-path FROM TO` or --source DIR tells where it is"
+                "the source file {file} is not found; `set substitute-path FROM TO` or --symfs DIR tells where it is"
             )));
         }
     }

@@ -290,7 +290,7 @@ impl SourceFileView {
             (None, _) => to.line("No line is known here."),
             (Some(file), Some(found)) => to.line(format!("{file}, found at {found}")),
             (Some(file), None) => to.line(format!(
-                "{file}, not found; `set substitute-path FROM TO` or --source DIR tells where it is"
+                "{file}, not found; `set substitute-path FROM TO` or --symfs DIR tells where it is"
             )),
         }
     }

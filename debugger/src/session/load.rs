@@ -40,8 +40,9 @@ pub(super) fn open(path: &Path, options: &OpenOptions, watch: &Watch<'_>) -> Res
 
 fn is_elf(path: &Path) -> bool {
     let mut magic = [0; 4];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    read.is_ok() && magic == *b"\x7fELF"
+    let mut read = || std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    // To open a pipe would wait for a writer.
+    path.is_file() && read().is_ok() && magic == *b"\x7fELF"
 }
 
 fn search(options: &OpenOptions) -> DebugSearch {

@@ -10,7 +10,7 @@ use crate::translate::{Keep, Kin, Making, Scribe, SharedSpace, State, Translated
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_process::status::{self, DefaultAction, Disposition};
-use backtrail_pt::Pid;
+use backtrail_pt::{Avma, Pid};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -78,7 +78,9 @@ impl Session<'_> {
         };
         thread.signal = Some(info);
         if !thread.is_closed() {
+            let stopped = registers.pc();
             let registers = self.settle(tid, registers)?;
+            self.move_fault(tid, &info, stopped, registers.pc());
             let fatal = status::default_action(signal) == DefaultAction::Terminate
                 && status::is_default_signal(tid, signal);
             if fatal && self.hold == Hold::Nobody {
@@ -87,6 +89,20 @@ impl Session<'_> {
         }
         self.go_on(tid);
         Ok(())
+    }
+
+    /// Where a signal names the instruction that raised it, it is to be the program's, and not ours for it (sigaction(2), `si_addr`).
+    fn move_fault(&mut self, tid: RawTid, info: &SigInfo, from: Avma, to: Avma) {
+        const OF_INSTRUCTIONS: [i32; 3] = [libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+        if from == to || !OF_INSTRUCTIONS.contains(&info.signal()) || info.address() != Some(from) {
+            return;
+        }
+        let info = info.with_address(to);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.signal = Some(info);
+        }
+        // Only a thread that dies meanwhile has none to set.
+        let _ = ptrace::set_siginfo(tid, &info);
     }
 
     /// Whether the stop was made by our own code or doing, and is dealt with.
