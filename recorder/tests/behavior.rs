@@ -98,6 +98,21 @@ fn the_vsyscall_page_is_followed() {
 }
 
 #[test]
+fn faults_name_the_instructions_of_the_program() {
+    for engine in [Engine::Step, Engine::Translate] {
+        let place = Place::new();
+        let program = place.compile("faults.c", &[]).unwrap();
+        let outcome = record(RecordOptions {
+            engine,
+            golden: false,
+            ..place.options(run(program))
+        })
+        .unwrap();
+        assert_eq!(outcome.ending, Ending::Exited(0));
+    }
+}
+
+#[test]
 fn rewritten_code_is_stepped_as_it_is_and_said_so() {
     let place = Place::new();
     let outcome = place.record("jit.c");

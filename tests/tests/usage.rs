@@ -1,7 +1,9 @@
 //! Exit statuses and the shape of failures: 0 done, 1 could not, 2 wrong usage, 3 malformed input.
 
 use backtrail_tests::backtrail::backtrail;
+use std::ffi::OsStr;
 use std::fs;
+use std::process::Command;
 
 #[test]
 fn help_and_version_are_done() {
@@ -34,6 +36,20 @@ fn what_is_not_there_is_one() {
     }
     let run = backtrail(["record", "--", "no/such/program"]).unwrap().exited(1);
     assert!(run.sentence().contains("no/such/program"), "{}", run.stderr);
+}
+
+#[test]
+fn a_pipe_is_no_bundle_and_nobody_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    for command in ["info", "debug", "dump"] {
+        let what = (command == "dump").then_some(OsStr::new("calls"));
+        let arguments = [Some(OsStr::new(command)), what, Some(pipe.as_os_str())];
+        let run = backtrail(arguments.into_iter().flatten()).unwrap().exited(3);
+        assert!(run.sentence().contains("regular file"), "{}", run.stderr);
+    }
 }
 
 #[test]

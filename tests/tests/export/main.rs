@@ -126,6 +126,35 @@ impl Stack {
 }
 
 #[test]
+fn devices_pipes_and_links_stay_what_they_are() {
+    let bundle = &recording().bundle.path;
+    let folder = tempfile::tempdir().unwrap();
+    let [target, link, pipe] = ["target", "link", "pipe"].map(|name| folder.path().join(name));
+    let to = |path: &Path| {
+        let path = path.to_str().unwrap();
+        on(
+            bundle,
+            "export",
+            &["--format", "folded", "--overwrite", "-o", path],
+        )
+    };
+    std::fs::write(&target, "old").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    to(&link);
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    let written = std::fs::read_to_string(&target).unwrap();
+    assert!(written.len() > "old".len());
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read_to_string(pipe).unwrap()
+    });
+    to(&pipe);
+    assert_eq!(reader.join().unwrap(), written);
+    assert!(!pipe.metadata().unwrap().is_file());
+}
+
+#[test]
 fn chrome() {
     let file = export_json("chrome", &[]);
     let (mut stacks, mut calls) = (BTreeMap::<u64, Stack>::new(), Calls::new());
