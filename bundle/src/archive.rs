@@ -141,16 +141,15 @@ pub(crate) fn unpack_into(packed: &Path, dir: &Path) -> Result<()> {
 /// The same, of no more than `most` bytes.
 fn unpack_within(packed: &Path, dir: &Path, most: u64) -> Result<()> {
     let place = packed.display().to_string();
-    let irregular = || Error::malformed(&place, "a bundle is a directory or a regular file");
     // To open a pipe would wait for a writer.
-    if !packed.metadata().map_err(Error::io("open", packed))?.is_file() {
-        return Err(irregular());
+    let metadata = packed.metadata().map_err(Error::io("open", packed))?;
+    if !metadata.is_file() {
+        return Err(Error::malformed(
+            &place,
+            "a bundle is a directory or a regular file",
+        ));
     }
     let file = File::open(packed).map_err(Error::io("open", packed))?;
-    let metadata = file.metadata().map_err(Error::io("read", packed))?;
-    if !metadata.is_file() {
-        return Err(irregular());
-    }
     let limit = unpacked_limit(metadata.len()).min(most);
     let damaged =
         |error: io::Error| Error::malformed(&place, format!("this is not a packed bundle ({error})"));

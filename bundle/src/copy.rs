@@ -8,7 +8,7 @@ use std::path::Path;
 /// Copies a bundle, a directory or a packed file, to the new directory `target`, where LLDB can load its `trace.json`.
 ///
 /// # Errors
-/// Malformed, when it is no bundle; or the target exists.
+/// Malformed, when it is no bundle; or the target exists, and may not be replaced.
 pub fn copy(bundle: &Path, target: &Path, overwrite: Overwrite) -> Result<()> {
     let opened = Bundle::open(bundle)?;
     let writer = Writer::create(target, overwrite)?;

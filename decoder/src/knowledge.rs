@@ -43,11 +43,9 @@ impl Scope {
 
 impl PartialEq for Scope {
     fn eq(&self, other: &Self) -> bool {
-        let images = self.images.iter().zip(&other.images);
+        let mut images = self.images.iter().zip(&other.images);
         self.images.len() == other.images.len()
-            && images
-                .into_iter()
-                .all(|((one, image), (other, its))| one == other && Arc::ptr_eq(image, its))
+            && images.all(|((one, image), (other, its))| one == other && Arc::ptr_eq(image, its))
             && self.config == other.config
     }
 }
