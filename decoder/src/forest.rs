@@ -134,6 +134,8 @@ pub struct Forest {
     interrupted: Vec<(u32, Avma)>,
     /// The length of the history.
     end: u64,
+    /// The innermost call that was open when history ended.
+    innermost: Option<u32>,
     /// Made when it is first asked for.
     by_function: OnceLock<ByFunction>,
 }
@@ -222,9 +224,14 @@ impl Forest {
     }
 
     /// The innermost call that executes instruction `index`; at the end of history, the one of the
-    /// last instruction. `None` when the history is empty.
+    /// last instruction, or the one a signal handler that ended there went back to. `None` when the history is empty.
     #[must_use]
     pub fn call_at(&self, index: u64) -> Option<CallId> {
+        if index >= self.end
+            && let Some(innermost) = self.innermost
+        {
+            return Some(CallId(innermost));
+        }
         let index = index.min(self.end.saturating_sub(1));
         let begun = self.nodes.begun(0, index.saturating_add(1));
         let mut at = begun.checked_sub(1)? as u32;

@@ -449,6 +449,32 @@ fn history_that_begins_where_a_handler_does_returns_from_it() {
 }
 
 #[test]
+fn a_handler_that_returns_to_what_faults_again_has_ended() {
+    let steps = [
+        Call(0x1000, 0x1100),
+        Interrupt(0x1100),
+        Back(0x1700),
+        Ret(0x1700),
+        Syscall(0x1900),
+        Back(0x1100),
+        Interrupt(0x1100),
+    ];
+    expect(
+        &steps,
+        &[
+            "0x1000 0..3 HistoryStart, HistoryEnd",
+            "  0x1100 1..3 called by 0, HistoryEnd",
+            "    0x1700 1..3 signal at 0x1100, SignalReturn",
+        ],
+    );
+    let history = history(&steps);
+    let forest = Forest::build(&history, &Layout, &Watch::none()).unwrap();
+    let at = |index| forest.call_at(index).map(|call| forest.call(call).function);
+    assert_eq!(at(2), Some(Avma(0x1700)));
+    assert_eq!(at(3), Some(Avma(0x1100)));
+}
+
+#[test]
 fn longjmp_unwinds_to_the_frame_of_its_target() {
     expect(
         &[

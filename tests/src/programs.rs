@@ -164,6 +164,7 @@ pub const PROGRAMS: &[Program] = &[
     program("crash_stack", "crash_stack.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_compare", "crash_compare.c", &["-O2", "-fomit-frame-pointer", "-fno-builtin"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_handler", "crash_handler.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
+    program("crash_again", "crash_again.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_late", "crash_late.c", &["-O2", "-fomit-frame-pointer"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_smash", "crash_smash.c", &["-O1", "-fno-stack-protector"], ALL, Ending::Signal(SIGSEGV)),
     timed(program("requests", "requests.c", &["-O1", "-fno-inline", "-fno-optimize-sibling-calls"], ALL, OK)),

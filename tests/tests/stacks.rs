@@ -187,6 +187,12 @@ fn of_a_crash_in_a_signal_handler_on_its_own_stack() {
 }
 
 #[test]
+fn of_a_crash_whose_handler_returned() {
+    compare_with_gdb("crash_again", Variant::Pie);
+    compare_with_gdb("crash_again", Variant::Static);
+}
+
+#[test]
 fn of_an_abort_in_the_c_library() {
     compare_with_gdb("crash_abort", Variant::Pie);
     compare_with_gdb("crash_free", Variant::NoPie);

@@ -10,7 +10,7 @@ mod trial;
 use super::places::Place;
 use super::{Forest, Functions, Room};
 use crate::watch::Stage;
-use crate::{Canceled, History, Mark, MarkKind, Runs, Watch};
+use crate::{Canceled, History, Mark, Runs, Watch};
 use rules::{Rules, Source};
 use script::{Course, Script, Scripts};
 
@@ -120,9 +120,7 @@ impl<'a> Builder<'a> {
 
     /// All of the history was consumed, but for these marks.
     pub fn finish(mut self, marks: &[Mark]) -> Forest {
-        if marks.iter().any(|mark| matches!(mark.kind, MarkKind::Gap(_))) {
-            self.rules.gap_at_end(self.index);
-        }
+        self.rules.behind(self.last.as_ref(), marks, self.index);
         self.rules.finish(self.index)
     }
 }

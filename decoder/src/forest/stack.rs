@@ -392,11 +392,12 @@ impl Stack {
 
     /// Closes everything and puts the calls in order.
     pub fn finish(mut self, end: u64, functions: Vec<Avma>) -> Forest {
+        let mut innermost = self.top().map(|top| top.node);
         self.truncate(0, end, Left::HistoryEnd);
         let (mut nodes, mut interrupted) = (self.nodes, self.interrupted);
         if !self.adopted.is_empty() {
             let renumbered = nodes.reorder(&self.adopted);
-            for (node, _) in &mut interrupted {
+            for node in interrupted.iter_mut().map(|(node, _)| node).chain(&mut innermost) {
                 *node = renumbered.number(*node);
             }
             interrupted.sort_unstable();
@@ -407,6 +408,7 @@ impl Stack {
             functions,
             interrupted,
             end,
+            innermost,
             by_function: OnceLock::new(),
         }
     }

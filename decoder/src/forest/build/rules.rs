@@ -219,9 +219,36 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// History ends in a gap.
-    pub fn gap_at_end(&mut self, index: u64) {
-        self.stack.truncate(0, index, Left::Gap);
+    /// History ends with these marks, behind the instruction `last`. Calls end by them, but none begins: it would have no
+    /// instruction.
+    pub fn behind(&mut self, last: Option<&Source>, marks: &[Mark], index: u64) {
+        if marks.iter().any(|mark| matches!(mark.kind, MarkKind::Gap(_))) {
+            return self.stack.truncate(0, index, Left::Gap);
+        }
+        // The last instruction may be the `rt_sigreturn` of a handler, and what it went back to fault at once.
+        let mut places = marks.iter().filter_map(|mark| match mark.kind {
+            MarkKind::Interrupted { from, .. } => Some(from),
+            MarkKind::LeftUser {
+                resumed: Resumed::Elsewhere(at),
+                ..
+            } => Some(at),
+            _ => None,
+        });
+        if last.is_some_and(|last| last.way == Way::Far)
+            && let Some(to) = places.next()
+        {
+            self.handled(to, index);
+        }
+    }
+
+    /// The innermost handler that interrupted the thread at `to` went back there; gives whether there is one.
+    fn handled(&mut self, to: Avma, index: u64) -> bool {
+        let Some(at) = self.stack.interrupted_at(to) else {
+            return false;
+        };
+        self.stack.truncate(at + 1, index, Left::Unwound);
+        self.stack.pop(index, Left::SignalReturn);
+        true
     }
 
     pub fn finish(self, end: u64) -> Forest {
@@ -428,12 +455,8 @@ impl<'a> Rules<'a> {
 
     /// The kernel took the thread from where it was to `to`: into a signal handler, or out of one.
     fn taken_away(&mut self, index: u64, to: Place, interrupted: Avma, restarts: Option<Avma>) {
-        if let Some(at) = self.stack.interrupted_at(self.places.address(to.id)) {
-            self.stack.truncate(at + 1, index, Left::Unwound);
-            self.stack.pop(index, Left::SignalReturn);
-            return;
-        }
-        if self.places.address(to.id) == interrupted {
+        let at = self.places.address(to.id);
+        if self.handled(at, index) || at == interrupted {
             return;
         }
         let top = self.stack.len().saturating_sub(1);
