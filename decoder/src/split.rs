@@ -18,7 +18,7 @@ use crate::knowledge::Scope;
 use crate::meter::{Meter, Metered};
 use crate::switches::executions;
 use crate::trace::Tail;
-use crate::{Canceled, Execution, History, Image, Knowledge, Plan, Switch};
+use crate::{Canceled, Execution, Gap, History, Image, Knowledge, Plan, Switch};
 use backtrail_pt::{Cpu, Pid, Tid};
 use owner::Owners;
 use pieces::{Cutter, Piece, Selected};
@@ -44,6 +44,8 @@ pub struct CpuReport {
     pub executions_of: BTreeMap<Tid, usize>,
     /// What no history has, by reason.
     pub unattributed: BTreeMap<UnattributedReason, Unattributed>,
+    /// Where flow was lost that was no thread's of the trace, or not certainly: no history has these.
+    pub lost: Vec<Gap>,
 }
 
 impl CpuReport {

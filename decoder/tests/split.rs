@@ -47,6 +47,14 @@ fn stamped_burst(encoder: &mut Encoder, time: u64, count: u64) {
     encoder.disable_async(Avma(0x1000 + count));
 }
 
+/// Runs code that is not known.
+fn unknown_burst(encoder: &mut Encoder, time: u64) {
+    encoder.set_time(Tsc(time));
+    encoder.enable(Avma(0x9000));
+    encoder.psb(Avma(0x9000));
+    encoder.disable_async(Avma(0x9001));
+}
+
 /// From, to, process, thread.
 fn switches(executions: &[(u64, u64, Pid, u32)]) -> Vec<Switch> {
     let both = |&(from, to, pid, tid): &(u64, u64, Pid, u32)| {
@@ -269,6 +277,51 @@ fn a_foreign_process_is_counted() {
     // Its code is not there: nothing of it decodes.
     assert_eq!((decoded.cpus[0].instructions, decoded.cpus[0].errors), (3, 1));
     assert_eq!(decoded.threads[0].errors(), 0);
+}
+
+#[test]
+fn what_only_a_thread_can_have_lost_is_missing_in_it() {
+    // Thread 3 has nothing else, and thread 1 has it before its first instruction, and behind.
+    let mut encoder = encoder();
+    unknown_burst(&mut encoder, 1010);
+    stamped_burst(&mut encoder, 1020, 5);
+    unknown_burst(&mut encoder, 1040);
+    stamped_burst(&mut encoder, 1060, 5);
+    unknown_burst(&mut encoder, 1110);
+    stamped_burst(&mut encoder, 1160, 0);
+    let on = switches(&[(1005, 1100, OURS, 1), (1105, 1150, OURS, 3)]);
+    let decoded = split(vec![(encoder, on)]);
+    assert_eq!(lens(&decoded), [(1, 10), (3, 0)]);
+    let gaps: Vec<Vec<(u64, &GapCause)>> = decoded
+        .threads
+        .iter()
+        .map(|history| history.gaps().map(|(index, gap)| (index, &gap.cause)).collect())
+        .collect();
+    let lost = &GapCause::LostCode { at: Avma(0x9000) };
+    let start = &GapCause::Start;
+    assert_eq!(
+        gaps,
+        [
+            vec![(0, start), (0, lost), (5, lost)],
+            vec![(0, start), (0, lost)]
+        ]
+    );
+    assert_eq!(decoded.cpus[0].lost, []);
+}
+
+#[test]
+fn what_no_thread_is_known_to_have_lost_is_told_of_the_processor() {
+    let mut encoder = encoder();
+    stamped_burst(&mut encoder, 1010, 5);
+    unknown_burst(&mut encoder, 1050);
+    stamped_burst(&mut encoder, 1060, 5);
+    stamped_burst(&mut encoder, 1160, 5);
+    let on = switches(&[(1005, 1100, FOREIGN, 3), (1155, 1200, OURS, 1)]);
+    let decoded = split(vec![(encoder, on)]);
+    assert_eq!(lens(&decoded), [(1, 5)]);
+    assert_eq!(decoded.threads[0].gaps().count(), 1, "its beginning");
+    assert_eq!(decoded.cpus[0].lost.len() as u64, decoded.cpus[0].errors);
+    assert!(decoded.cpus[0].lost.len() >= 1);
 }
 
 #[test]

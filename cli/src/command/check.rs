@@ -5,6 +5,7 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
 use crate::output::Output;
+use backtrail_decoder::Gap;
 use serde::Serialize;
 use std::io::Write;
 
@@ -17,10 +18,22 @@ struct Report {
 
 #[derive(Serialize)]
 struct GapRow {
+    /// In a thread's history; `processor N` when it is in none.
     position: String,
     cause: String,
     trace_offset: u64,
     resumed_offset: Option<u64>,
+}
+
+impl GapRow {
+    fn new(position: String, gap: &Gap) -> Self {
+        Self {
+            position,
+            cause: gap.cause.to_string(),
+            trace_offset: gap.trace_offset,
+            resumed_offset: gap.resumed_offset,
+        }
+    }
 }
 
 /// Lists what a reader would refuse, and every gap; status 3 when anything would be refused.
@@ -68,13 +81,13 @@ pub fn run(args: &Check) -> Result<(), Failure> {
 
 fn gaps(args: &Check) -> Result<Vec<GapRow>, Failure> {
     let session = open::session(&args.bundle, &open::options(&args.decode)?, &Interrupt::install())?;
-    let rows = session.threads().iter().flat_map(|thread| {
-        thread.history.gaps().map(|(index, gap)| GapRow {
-            position: thread.position(index).to_string(),
-            cause: gap.cause.to_string(),
-            trace_offset: gap.trace_offset,
-            resumed_offset: gap.resumed_offset,
-        })
+    let of_threads = session.threads().iter().flat_map(|thread| {
+        let gaps = thread.history.gaps();
+        gaps.map(|(index, gap)| GapRow::new(thread.position(index).to_string(), gap))
     });
-    Ok(rows.collect())
+    let of_processors = session.cpus().iter().flat_map(|report| {
+        let gaps = report.lost.iter();
+        gaps.map(|gap| GapRow::new(format!("processor {}", report.cpu.0), gap))
+    });
+    Ok(of_threads.chain(of_processors).collect())
 }

@@ -5,7 +5,7 @@ use super::pieces::Piece;
 use super::{CpuReport, CpuTrace, UnattributedReason};
 use crate::{Decoded, Event, Execution, Gap, GapCause, HistoryBuilder, Image, Mark, MarkKind, Sink, Stamp};
 use backtrail_pt::{Pid, Tid, Tsc};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Something of a thread's history, at its place in time.
@@ -40,11 +40,29 @@ pub(crate) fn join(mut traces: Vec<CpuTrace>, images: &BTreeMap<Pid, Arc<Image>>
         }
         distribute(trace, images, report, &mut threads);
     }
+    // The losses that a history has, by processor and number of the piece.
+    let mut told = BTreeSet::new();
     for (tid, mut parts) in threads {
         parts.sort_by_key(|part| (part.piece.when.key(), part.trace.cpu, part.number));
-        decoded.threads.push(history(tid, &parts));
+        let parts = from_its_beginning(&parts);
+        let lost = parts.iter().filter(|part| matches!(part.kind, Kind::Lost { .. }));
+        told.extend(lost.map(|part| (part.trace.cpu, part.number)));
+        decoded.threads.push(history(tid, parts));
+    }
+    for (trace, report) in traces.iter().zip(&mut reports) {
+        let pieces = trace.pieces.iter().enumerate();
+        let untold = pieces.filter(|(number, _)| !told.contains(&(trace.cpu, *number)));
+        let gaps = untold.filter_map(|(_, piece)| piece.gap.as_ref());
+        report.lost = gaps.map(|(gap, _)| gap.clone()).collect();
     }
     decoded.cpus = reports;
+}
+
+/// Before its first instruction, or what only it can have lost, nothing of a thread is missing: history begins there.
+fn from_its_beginning<'a, 'b>(parts: &'b [Part<'a>]) -> &'b [Part<'a>] {
+    let begins = |part: &Part<'_>| matches!(part.kind, Kind::Flow(_) | Kind::Lost { sure: true, .. });
+    let first = parts.iter().position(begins);
+    parts.get(first.unwrap_or(0)..).unwrap_or(&[])
 }
 
 /// Gives each piece of a processor to the threads it concerns.
@@ -110,13 +128,8 @@ fn distribute<'a>(
 /// The history of one thread, of its parts in order.
 fn history(tid: Tid, parts: &[Part<'_>]) -> crate::History {
     let mut builder = HistoryBuilder::new(tid);
-    // Before its first instruction nothing is missing: history begins there.
-    let first = parts
-        .iter()
-        .position(|part| matches!(part.kind, Kind::Flow(_)))
-        .unwrap_or(parts.len());
     let mut before: Option<&Part<'_>> = None;
-    if let Some(part) = parts.get(first) {
+    if let Some(part) = parts.first() {
         let resumed_offset = Some(0);
         let start = Gap {
             cause: GapCause::Start,
@@ -125,7 +138,7 @@ fn history(tid: Tid, parts: &[Part<'_>]) -> crate::History {
         };
         builder.mark(MarkKind::Gap(start), part.piece.when.after);
     }
-    for part in parts.get(first..).unwrap_or(&[]) {
+    for part in parts {
         match part.kind {
             Kind::Flow(execution) => {
                 connect(&mut builder, before, part, execution);

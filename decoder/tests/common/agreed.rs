@@ -1,8 +1,8 @@
 //! Decoding with all engines that there are, which must find the same.
 
 use backtrail_decoder::{
-    Call, Config, Decoded, EngineKind, Forest, Functions, History, Image, Input, Knowledge, MarkKind, Plan,
-    Watch, decode, decode_by,
+    Call, Config, CpuReport, Decoded, EngineKind, Forest, Functions, Gap, History, Image, Input, Knowledge,
+    MarkKind, Plan, Watch, decode, decode_by,
 };
 use backtrail_pt::{Avma, Pid};
 use std::collections::BTreeMap;
@@ -20,7 +20,10 @@ pub fn decode_agreed(inputs: &[Input], images: &BTreeMap<Pid, Arc<Image>>, confi
         for (theirs, ours) in other.threads.iter().zip(&first.threads) {
             assert_eq!(of(theirs), of(ours), "{kind}");
         }
-        assert_eq!(other.cpus, first.cpus, "{kind}");
+        assert_eq!(other.cpus.len(), first.cpus.len(), "{kind}");
+        for (theirs, ours) in other.cpus.iter().zip(&first.cpus) {
+            assert_eq!(of_processor(theirs), of_processor(ours), "{kind}");
+        }
     }
     // What the one before has learnt of the code changes nothing.
     let knowledge = Knowledge::default();
@@ -86,11 +89,7 @@ fn assert_same(one: &History, other: &History) {
 fn of(history: &History) -> (u64, u64, u64, Vec<(u64, String)>) {
     let mark = |mark: &backtrail_decoder::Mark| {
         let kind = match &mark.kind {
-            MarkKind::Gap(gap) => {
-                let text = format!("{:?}", gap.cause);
-                let end = text.find([' ', '{']).unwrap_or(text.len());
-                text[..end].to_owned()
-            }
+            MarkKind::Gap(gap) => cause(gap),
             MarkKind::LeftUser { resumed, .. } => format!("{resumed:?}"),
             MarkKind::Interrupted { from, .. } => format!("{from}"),
             MarkKind::Descheduled { .. } => "descheduled".to_owned(),
@@ -100,4 +99,17 @@ fn of(history: &History) -> (u64, u64, u64, Vec<(u64, String)>) {
     };
     let marks = history.marks().iter().map(mark).collect();
     (history.len(), history.digest(), history.errors(), marks)
+}
+
+/// What must be the same of a processor.
+fn of_processor(report: &CpuReport) -> (CpuReport, Vec<String>) {
+    let mut others = report.clone();
+    let lost = std::mem::take(&mut others.lost);
+    (others, lost.iter().map(cause).collect())
+}
+
+fn cause(gap: &Gap) -> String {
+    let text = format!("{:?}", gap.cause);
+    let end = text.find([' ', '{']).unwrap_or(text.len());
+    text[..end].to_owned()
 }
