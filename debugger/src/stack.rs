@@ -2,6 +2,7 @@
 
 mod core;
 mod outwards;
+mod ran;
 
 pub(crate) use self::core::{CoreStack, unwound};
 

@@ -3,6 +3,7 @@
 //! Sources: DWARF 5, section 6.4.4; System V ABI AMD64, section 3.2.1 (which registers a callee preserves) and
 //! section 3.6.2 (their numbers).
 
+mod layout;
 mod memory;
 mod sigreturn;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod tests;
 use backtrail_bundle::core::Registers;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::{CfaRule, Machine, RegisterRule, Symbolizer, UnwindRow};
+pub(crate) use layout::Layout;
 pub(crate) use memory::Memory;
 
 /// A stack with more frames is cut here.
@@ -72,9 +74,15 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// What to tell the user; `None`: nothing is missing.
+    /// What to tell the user of the older frames; `None`: nothing is missing.
     pub fn why(self) -> Option<String> {
-        let why = match self {
+        let reason = self.reason()?;
+        Some(format!("older frames are unknown: {reason}"))
+    }
+
+    /// What is missing; `None`: nothing.
+    pub fn reason(self) -> Option<String> {
+        Some(match self {
             Self::Outermost => return None,
             Self::NoRules(at) => format!("there is no call frame information for {:#x}", at.0),
             Self::Memory(at) => format!("the core does not have the memory at {:#x}", at.0),
@@ -82,8 +90,7 @@ impl End {
             Self::NotGrowing => "the next one would not lie above this one; the stack is damaged".to_owned(),
             Self::NoCode(at) => format!("{:#x} is no code", at.0),
             Self::TooMany => format!("the stack is cut after {MAX_FRAMES} frames"),
-        };
-        Some(format!("older frames are unknown: {why}"))
+        })
     }
 }
 
@@ -107,14 +114,27 @@ impl PhysicalFrame {
     }
 }
 
-/// Goes from frame to frame. `returned`: the last instruction was a return, so that a bad pointer was not called.
+/// What the history tells of the frames of a stack.
+pub(crate) trait Past {
+    /// The last instruction was a return, so that a bad pointer was not called.
+    fn has_returned(&self) -> bool;
+
+    /// The rules of a frame, by its number from the innermost one on, that stands at `pc`, and where its function returns to.
+    fn rules(&self, number: usize, pc: Avma) -> Option<(UnwindRow, Avma)>;
+}
+
+/// Goes from frame to frame.
 pub(crate) fn unwind(
     registers: &Registers,
     symbols: &Symbolizer,
     memory: &Memory<'_>,
-    returned: bool,
+    past: &dyn Past,
 ) -> Unwound {
-    let unwinder = Unwinder { symbols, memory };
+    let unwinder = Unwinder {
+        symbols,
+        memory,
+        past,
+    };
     let mut frame = PhysicalFrame {
         pc: registers.pc(),
         cfa: None,
@@ -125,10 +145,10 @@ pub(crate) fn unwind(
     };
     let mut frames = Vec::new();
     let end = loop {
-        let caller = if frames.is_empty() && returned && !memory.is_code(frame.pc) {
+        let caller = if frames.is_empty() && past.has_returned() && !memory.is_code(frame.pc) {
             Err(End::NoCode(frame.pc))
         } else {
-            unwinder.caller(&mut frame)
+            unwinder.caller(&mut frame, frames.len())
         };
         frames.push(frame);
         match caller {
@@ -170,11 +190,12 @@ fn is_preserved(register: u16) -> bool {
 struct Unwinder<'a> {
     symbols: &'a Symbolizer,
     memory: &'a Memory<'a>,
+    past: &'a dyn Past,
 }
 
 impl Unwinder<'_> {
     /// The caller of a frame, of which it finds out what was not known of it.
-    fn caller(&self, frame: &mut PhysicalFrame) -> Result<PhysicalFrame, End> {
+    fn caller(&self, frame: &mut PhysicalFrame, number: usize) -> Result<PhysicalFrame, End> {
         if frame.interrupted && !self.memory.is_code(frame.pc) {
             return self.caller_by_bad_pointer(frame);
         }
@@ -186,10 +207,18 @@ impl Unwinder<'_> {
             } else {
                 End::NoRules(frame.pc)
             };
-            return sigreturn::interrupted(frame, self.memory).unwrap_or(Err(no_rules));
+            if let Some(interrupted) = sigreturn::interrupted(frame, self.memory) {
+                return interrupted;
+            }
+            return self.caller_by_past(frame, number).ok_or(no_rules);
         };
+        self.caller_by(&row, frame)
+    }
+
+    /// The caller of a frame by its rules.
+    fn caller_by(&self, row: &UnwindRow, frame: &mut PhysicalFrame) -> Result<PhysicalFrame, End> {
         frame.signal_frame = row.signal_frame;
-        let cfa = self.cfa(&row, frame)?;
+        let cfa = self.cfa(row, frame)?;
         frame.cfa = Some(Avma(cfa));
         let pc = match row.rule(row.return_address) {
             Some(RegisterRule::Undefined) => return Err(End::Outermost),
@@ -226,6 +255,18 @@ impl Unwinder<'_> {
             return Err(End::NoCode(caller.pc));
         }
         Ok(caller)
+    }
+
+    /// The caller of a frame by what ran in it; `None`: that is not known, or is not of the frame.
+    fn caller_by_past(&self, frame: &mut PhysicalFrame, number: usize) -> Option<PhysicalFrame> {
+        let (row, returns_to) = self.past.rules(number, frame.pc)?;
+        let mut found = frame.clone();
+        let caller = self.caller_by(&row, &mut found).ok()?;
+        if caller.pc != returns_to {
+            return None;
+        }
+        *frame = found;
+        Some(caller)
     }
 
     /// It is of the function where the program begins.

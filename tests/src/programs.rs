@@ -165,6 +165,8 @@ pub const PROGRAMS: &[Program] = &[
     program("crash_compare", "crash_compare.c", &["-O2", "-fomit-frame-pointer", "-fno-builtin"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_handler", "crash_handler.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_again", "crash_again.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
+    program("made", "made.c", &["-O0"], ALL, Ending::Signal(SIGSEGV)),
+    program("made_inside", "made.c", &["-O0", "-DINSIDE"], ALL, Ending::Signal(SIGILL)),
     program("crash_late", "crash_late.c", &["-O2", "-fomit-frame-pointer"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_smash", "crash_smash.c", &["-O1", "-fno-stack-protector"], ALL, Ending::Signal(SIGSEGV)),
     timed(program("requests", "requests.c", &["-O1", "-fno-inline", "-fno-optimize-sibling-calls"], ALL, OK)),

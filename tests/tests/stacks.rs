@@ -232,6 +232,41 @@ fn of_a_call_through_a_wild_pointer() {
 }
 
 #[test]
+fn through_code_that_nothing_describes() {
+    // The frames of code made at run time are found by what ran in it; GDB has no callers there, or wrong ones.
+    for (name, innermost) in [("made", &["store", "??"][..]), ("made_inside", &["??"])] {
+        let bundle = recorded(name, Variant::Pie, &["--full"]);
+        let select = format!("frame {}", innermost.len());
+        let all = answers(
+            &bundle.path,
+            &[
+                "backtrace",
+                &select,
+                "print value",
+                "print seen",
+                "up",
+                "print code == 0",
+            ],
+        );
+        let [stack, _, value, seen, _, code] = &all[..] else {
+            panic!("six answers")
+        };
+        assert_eq!(stack["unknown_beyond"], Value::Null, "{name}");
+        let shown = frames(stack)
+            .into_iter()
+            .map(|frame| frame.function.unwrap_or("??".to_owned()));
+        let expected = innermost.iter().copied().chain(["use", "main"]);
+        let count = innermost.len() + 2;
+        assert_eq!(
+            shown.take(count).collect::<Vec<_>>(),
+            expected.collect::<Vec<_>>()
+        );
+        let text = [value, seen, code].map(|value| value["value"]["text"].as_str().unwrap().to_owned());
+        assert_eq!(text, ["41", "42", "0"], "{name}");
+    }
+}
+
+#[test]
 fn of_every_thread() {
     if !have_gdb() {
         return;

@@ -5,6 +5,7 @@
 
 use super::outwards::Outwards;
 use super::pc_at;
+use super::ran::Ran;
 use crate::session::{Session, Thread};
 use crate::unwind::{self, End, Memory, PhysicalFrame, Unwound};
 use backtrail_decoder::{CallId, Forest, Left};
@@ -44,10 +45,12 @@ pub(crate) fn unwound<'a>(session: &Session, thread: &'a Thread) -> Option<&'a U
         let (registers, core) = (session.end_registers(thread.tid)?, session.core()?);
         let process = session.process(thread)?;
         let memory = Memory::new(core, &process.image);
-        let last = thread.history.len().checked_sub(1);
-        let last = last.and_then(|last| thread.history.instruction(last));
-        let returned = last.is_some_and(|last| last.cofi == Cofi::Return);
-        Some(unwind::unwind(registers, &process.symbols, &memory, returned))
+        let past = Ran {
+            session,
+            thread,
+            process,
+        };
+        Some(unwind::unwind(registers, &process.symbols, &memory, &past))
     };
     thread.core_stack.unwound.get_or_init(find).as_ref()
 }

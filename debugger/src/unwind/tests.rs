@@ -12,6 +12,19 @@ use std::sync::Arc;
 const CODE: Range<u64> = 0x1000..0x4000;
 const STACK: Range<u64> = 0x7000..0x1_7000;
 
+/// A history of which it is only known whether it ends with a return.
+struct Returned(bool);
+
+impl Past for Returned {
+    fn has_returned(&self) -> bool {
+        self.0
+    }
+
+    fn rules(&self, _number: usize, _pc: Avma) -> Option<(UnwindRow, Avma)> {
+        None
+    }
+}
+
 /// Call frame instructions for a range of code.
 type Rules<'a> = (Range<u32>, &'a [u8]);
 
@@ -104,7 +117,12 @@ fn run(rules: &[Rules<'_>], words: &[(u64, u64)], registers: Registers, returned
         Some(Arc::new(module)),
     );
     let image = Image::new();
-    unwind(&registers, &symbols, &Memory::new(&core, &image), returned)
+    unwind(
+        &registers,
+        &symbols,
+        &Memory::new(&core, &image),
+        &Returned(returned),
+    )
 }
 
 fn at(rip: u64) -> Registers {

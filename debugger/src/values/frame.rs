@@ -76,6 +76,11 @@ impl<'a> SelectedFrame<'a> {
         };
         let number = place.physical(frames, &unwound.frames);
         let physical = number.and_then(|number| unwound.frames.get(number));
+        let number = number.ok_or_else(|| match (place.has_frame, unwound.end.reason()) {
+            (false, _) => "it left its frame by a jump to the next function".into(),
+            (true, Some(reason)) => format!("the core's stack ends before this frame: {reason}").into(),
+            (true, None) => "the core does not have the frame".into(),
+        });
         let look_up = physical.map(PhysicalFrame::look_up).or(known.look_up);
         let source = CoreSource::new(session, thread, &unwound.frames, number);
         Ok(Self {

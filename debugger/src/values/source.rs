@@ -97,9 +97,9 @@ pub(crate) struct CoreSource<'a> {
     memory: Memory<'a>,
     symbols: &'a Symbolizer,
     thread: &'a CoreThread,
-    /// All frames of the thread, and which one it is; `None`: it has left no frame, only memory is known.
+    /// All frames of the thread, and which one it is; if it is none of them, why, and only memory is known.
     frames: &'a [PhysicalFrame],
-    number: Option<usize>,
+    number: Result<usize, Unknown>,
 }
 
 impl<'a> CoreSource<'a> {
@@ -108,7 +108,7 @@ impl<'a> CoreSource<'a> {
         session: &'a Session,
         thread: &'a Thread,
         frames: &'a [PhysicalFrame],
-        number: Option<usize>,
+        number: Result<usize, Unknown>,
     ) -> Option<Self> {
         let core = session.core()?;
         let process = session.process(thread)?;
@@ -124,11 +124,8 @@ impl<'a> CoreSource<'a> {
     }
 
     fn frame(&self) -> Result<&PhysicalFrame, Unknown> {
-        let number = self
-            .number
-            .ok_or("it left its frame by a jump to the next function")?;
         self.frames
-            .get(number)
+            .get(self.number.clone()?)
             .ok_or_else(|| "the core does not have the frame".into())
     }
 
@@ -206,7 +203,7 @@ impl ValueSource for CoreSource<'_> {
 
     fn vector(&self, number: u16) -> Result<[u8; 16], Unknown> {
         // The callee preserves none of them.
-        if self.number != Some(0) {
+        if self.number != Ok(0) {
             return Err("vector registers are not preserved over calls".into());
         }
         // The FXSAVE area: xmm0 stands at byte 160 (Intel SDM, volume 1, section 10.5.1).
@@ -223,7 +220,7 @@ impl ValueSource for CoreSource<'_> {
 
     fn special(&self, name: &str) -> Result<u64, Unknown> {
         let registers = &self.thread.registers;
-        let innermost = self.number == Some(0);
+        let innermost = self.number == Ok(0);
         match name {
             "fs_base" => Ok(registers.fs_base),
             "gs_base" => Ok(registers.gs_base),
@@ -256,10 +253,7 @@ impl ValueSource for CoreSource<'_> {
     }
 
     fn entry_value(&self, register: u16) -> Result<u64, Unknown> {
-        let number = self
-            .number
-            .ok_or("it left its frame by a jump to the next function")?;
-        self.entry_value_of(number, register, 0)
+        self.entry_value_of(self.number.clone()?, register, 0)
     }
 }
 
