@@ -5,6 +5,7 @@
 
 mod layout;
 mod memory;
+mod operation;
 mod sigreturn;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use backtrail_pt::Avma;
 use backtrail_symbolizer::{CfaRule, Machine, RegisterRule, Symbolizer, UnwindRow};
 pub(crate) use layout::Layout;
 pub(crate) use memory::Memory;
+pub(crate) use operation::Operation;
 
 /// A stack with more frames is cut here.
 const MAX_FRAMES: usize = 4096;
@@ -119,8 +121,9 @@ pub(crate) trait Past {
     /// The last instruction was a return, so that a bad pointer was not called.
     fn has_returned(&self) -> bool;
 
-    /// The rules of a frame, by its number from the innermost one on, that stands at `pc`, and where its function returns to.
-    fn rules(&self, number: usize, pc: Avma) -> Option<(UnwindRow, Avma)>;
+    /// What may be the rules of a frame, by its number from the innermost one on, that stands at `pc`, and where its function
+    /// returns to.
+    fn rules(&self, number: usize, pc: Avma) -> Option<(Vec<UnwindRow>, Avma)>;
 }
 
 /// Goes from frame to frame.
@@ -259,14 +262,16 @@ impl Unwinder<'_> {
 
     /// The caller of a frame by what ran in it; `None`: that is not known, or is not of the frame.
     fn caller_by_past(&self, frame: &mut PhysicalFrame, number: usize) -> Option<PhysicalFrame> {
-        let (row, returns_to) = self.past.rules(number, frame.pc)?;
-        let mut found = frame.clone();
-        let caller = self.caller_by(&row, &mut found).ok()?;
-        if caller.pc != returns_to {
-            return None;
-        }
-        *frame = found;
-        Some(caller)
+        let (rows, returns_to) = self.past.rules(number, frame.pc)?;
+        rows.iter().find_map(|row| {
+            let mut found = frame.clone();
+            let caller = self.caller_by(row, &mut found).ok()?;
+            let fits = caller.pc == returns_to;
+            if fits {
+                *frame = found;
+            }
+            fits.then_some(caller)
+        })
     }
 
     /// It is of the function where the program begins.

@@ -244,6 +244,13 @@ impl Forest {
         }
     }
 
+    /// The last call that began before instruction `index`.
+    #[must_use]
+    pub fn last_begun(&self, index: u64) -> Option<CallId> {
+        let begun = self.nodes.begun(0, index);
+        Some(CallId(begun.checked_sub(1)? as u32))
+    }
+
     /// A call; for an id of another forest that this one has not, one without instructions.
     #[must_use]
     pub fn call(&self, id: CallId) -> Call {

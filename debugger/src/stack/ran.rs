@@ -2,14 +2,28 @@
 
 use super::outwards::{Outwards, Step};
 use crate::session::{Process, Session, Thread};
-use crate::unwind::{Layout, Past};
-use backtrail_decoder::{CallId, Entered, Forest, Instruction, Version, Watch};
+use crate::unwind::{Layout, Operation, Past};
+use backtrail_decoder::{Call, CallId, Entered, Forest, Instruction, Version, Watch};
 use backtrail_pt::{Avma, Cofi};
 use backtrail_symbolizer::UnwindRow;
+use iced_x86::InstructionInfoFactory;
 use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+use std::sync::Arc;
 
-/// A function that ran more instructions since it was entered is not looked at.
-const MOST: u64 = 1 << 20;
+/// No more of a function's instructions are looked at.
+const MOST: u64 = 1 << 23;
+
+/// So many instructions before the last that is described are looked at, and each so many taken for a description.
+const DESCRIBED_BACK: u32 = 16;
+const DESCRIBED_STEP: u32 = 8;
+
+/// Instructions decoded once each.
+struct Decoded {
+    known: FxHashMap<(Avma, Version), Operation>,
+    info: InstructionInfoFactory,
+}
 
 /// A thread whose stack is looked for in the core.
 pub(super) struct Ran<'a> {
@@ -30,7 +44,7 @@ impl Past for Ran<'_> {
         self.last().is_some_and(|last| last.cofi == Cofi::Return)
     }
 
-    fn rules(&self, number: usize, pc: Avma) -> Option<(UnwindRow, Avma)> {
+    fn rules(&self, number: usize, pc: Avma) -> Option<(Vec<UnwindRow>, Avma)> {
         let history = &self.thread.history;
         let forest = self.session.forest(self.thread, &Watch::none()).ok()?;
         let steps = Outwards::new(self.session, self.thread, forest, history.len());
@@ -38,10 +52,10 @@ impl Past for Ran<'_> {
         if step.pc != Some(pc) {
             return None;
         }
-        let Some((call, outer)) = step.call.zip(outer) else {
+        let Some(outer) = outer else {
             // The last instruction called it.
             let returns_to = self.last().filter(|last| last.cofi.is_call())?.next();
-            return Some((Layout::at_entry().row()?, returns_to));
+            return Some((vec![Layout::at_entry().row()?], returns_to));
         };
         let until = match inner {
             None => history.len(),
@@ -58,7 +72,12 @@ impl Past for Ran<'_> {
             return None;
         };
         let returns_to = history.instruction(site)?.next();
-        Some((self.layout(forest, call, until)?.row()?, returns_to))
+        let frame = Frame {
+            ran: self,
+            forest,
+            outer,
+        };
+        Some((frame.rows(until)?, returns_to))
     }
 }
 
@@ -67,13 +86,12 @@ struct Numbered {
     step: Step,
     /// The outermost of those that share the frame inside of it.
     inner: Option<Step>,
-    /// The call whose return it shares.
+    /// The call whose return it shares; `None`: it began with the last instruction.
     outer: Option<CallId>,
 }
 
 impl Numbered {
-    /// A frame by its number in the core: those that handlers return to are there counted, those that jumped to their
-    /// callees not.
+    /// A frame by its number in the core: what handlers return to is counted there, what jumped to its callee is not.
     fn find(steps: Outwards<'_>, number: usize) -> Option<Self> {
         let mut steps = steps.peekable();
         let (mut count, mut inner) = (0, None);
@@ -95,49 +113,153 @@ impl Numbered {
     }
 }
 
-impl Ran<'_> {
-    /// The frame of a call before instruction `until`.
-    fn layout(&self, forest: &Forest, call: CallId, until: u64) -> Option<Layout> {
-        let history = &self.thread.history;
-        let mut layout = Layout::at_entry();
-        let mut decoded: FxHashMap<(Avma, Version), iced_x86::Instruction> = FxHashMap::default();
-        let mut children = forest.children(call).map(|child| forest.call(child)).peekable();
-        let mut walker = history.walk(forest.call(call).first);
-        let mut left = MOST;
-        while walker.index() < until {
-            left = left.checked_sub(1)?;
-            let at = walker.index();
-            if let Some(child) = children.next_if(|child| child.first <= at) {
-                let back = match child.entered {
-                    Entered::Signal { interrupted } => interrupted,
-                    Entered::Call { site } => history.instruction(site)?.next(),
-                    _ => return None,
-                };
-                if child.end <= at || history.pc(child.end) != Some(back) {
-                    return None;
-                }
-                walker = history.walk(child.end);
-                if matches!(child.entered, Entered::Call { .. }) {
-                    layout.called();
-                }
-                continue;
+/// A frame that a call has, and those that it jumped to.
+struct Frame<'a> {
+    ran: &'a Ran<'a>,
+    forest: &'a Forest,
+    outer: CallId,
+}
+
+/// Instructions that a frame's functions executed themselves, none between them.
+struct Stretch {
+    own: Range<u64>,
+    /// A callee returned just before it.
+    after_callee: bool,
+}
+
+/// What a frame's functions executed themselves, back to where the frame is described.
+struct Way {
+    /// The last first.
+    stretches: Vec<Stretch>,
+    /// Before which instructions it is described, and how; the last first.
+    described: Vec<(u64, Layout)>,
+}
+
+impl Frame<'_> {
+    /// The rules of the frame before instruction `until`, by each description of it that there is: that of the code it came
+    /// from last may not say what that did to go there.
+    fn rows(&self, until: u64) -> Option<Vec<UnwindRow>> {
+        let Way { stretches, described } = self.back(until)?;
+        let mut decoded = Decoded {
+            known: FxHashMap::default(),
+            info: InstructionInfoFactory::new(),
+        };
+        let rows = described.into_iter().filter_map(|(from, mut layout)| {
+            for stretch in stretches.iter().rev().filter(|stretch| stretch.own.end > from) {
+                self.run(&mut layout, stretch, from, &mut decoded)?;
             }
-            let executed = walker.next()?;
-            let calls = executed.cofi.is_call() && children.peek().is_some_and(|child| child.first == at + 1);
-            if calls {
-                continue;
-            }
-            let version = history.version(at);
-            let instruction = match decoded.get(&(executed.pc, version)) {
-                Some(known) => *known,
-                None => {
-                    let found = self.process.decoded_at(version, executed.pc, executed.len)?;
-                    decoded.insert((executed.pc, version), found);
-                    found
+            layout.row()
+        });
+        Some(rows.collect())
+    }
+
+    /// Executes a stretch from instruction `from` on, or from its beginning.
+    fn run(&self, layout: &mut Layout, stretch: &Stretch, from: u64, decoded: &mut Decoded) -> Option<()> {
+        let Ran { thread, process, .. } = self.ran;
+        let own = stretch.own.start.max(from)..stretch.own.end;
+        if stretch.after_callee && stretch.own.start > from {
+            layout.called();
+        }
+        for (at, executed) in own.clone().zip(thread.history.walk(own.start)) {
+            let version = thread.history.version(at);
+            let operation = match decoded.known.entry((executed.pc, version)) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let found = process.decoded_at(version, executed.pc, executed.len)?;
+                    new.insert(Operation::of(&found, &mut decoded.info))
                 }
             };
-            layout.step(&instruction)?;
+            layout.step(operation)?;
         }
-        Some(layout)
+        Some(())
+    }
+
+    /// Goes back from instruction `until` to where call frame information describes the frame, or to its entry.
+    fn back(&self, until: u64) -> Option<Way> {
+        let Ran { thread, process, .. } = self.ran;
+        let history = &thread.history;
+        let first = self.forest.call(self.outer).first;
+        let mut rows: FxHashMap<Avma, Option<Arc<UnwindRow>>> = FxHashMap::default();
+        let (mut stretches, mut described) = (Vec::new(), Vec::new());
+        let (mut at, mut end) = (until, until);
+        let mut walker = history.walk(at);
+        let (mut left, mut behind_described) = (MOST, 0);
+        while at > first && behind_described <= DESCRIBED_BACK {
+            left = left.checked_sub(1)?;
+            if let Some(callee) = self.callee_before(at)? {
+                let (site, back) = match callee.entered {
+                    Entered::Call { site } => (site, history.instruction(site)?.next()),
+                    Entered::Signal { interrupted } => (callee.first, interrupted),
+                    _ => return None,
+                };
+                if callee.end != at || history.pc(at) != Some(back) {
+                    return None;
+                }
+                stretches.push(Stretch {
+                    own: at..end,
+                    after_callee: site < callee.first,
+                });
+                (at, end) = (site, site);
+                walker = history.walk(at);
+                continue;
+            }
+            let start = self.own_before(at)?.max(first);
+            while at > start && behind_described <= DESCRIBED_BACK {
+                left = left.checked_sub(1)?;
+                let pc = walker.prev()?.pc;
+                at -= 1;
+                let row = rows.entry(pc).or_insert_with(|| process.symbols.unwind_row(pc));
+                if behind_described.is_multiple_of(DESCRIBED_STEP)
+                    && let Some(layout) = row.as_deref().and_then(Layout::by)
+                {
+                    described.push((at, layout));
+                }
+                behind_described += u32::from(!described.is_empty());
+            }
+        }
+        stretches.push(Stretch {
+            own: at..end,
+            after_callee: false,
+        });
+        if at == first {
+            described.push((first, Layout::at_entry()));
+        }
+        Some(Way { stretches, described })
+    }
+
+    /// The call by the frame that has the instruction before number `at`, if that is not the frame's own; `None`: it is not
+    /// known whose it is.
+    fn callee_before(&self, at: u64) -> Option<Option<Call>> {
+        let mut call = self.forest.call_at(at.checked_sub(1)?)?;
+        let mut inner = None;
+        loop {
+            let base = self.base(call)?;
+            if base == self.outer {
+                return Some(inner.map(|inner| self.forest.call(inner)));
+            }
+            inner = Some(base);
+            call = self.forest.call(base).parent?;
+        }
+    }
+
+    /// Since which instruction on all before number `at`, which has the one before it, is the frame's own.
+    fn own_before(&self, at: u64) -> Option<u64> {
+        let mut last = self.forest.last_begun(at)?;
+        if self.forest.call(last).end >= at {
+            return Some(self.forest.call(last).first);
+        }
+        loop {
+            let call = self.forest.call(last);
+            match call.parent.filter(|&parent| self.forest.call(parent).end < at) {
+                Some(parent) => last = parent,
+                None => return Some(call.end),
+            }
+        }
+    }
+
+    /// The call whose return a call shares.
+    fn base(&self, call: CallId) -> Option<CallId> {
+        let mut all = self.forest.ancestors(call);
+        all.find(|&call| !matches!(self.forest.call(call).entered, Entered::TailCall { .. }))
     }
 }

@@ -4,9 +4,9 @@
 //! Assumed of callees is what call frame information assumes, too: they preserve what they have to, and nobody writes over
 //! what a function saved. Sources: Intel SDM, volume 2; System V ABI AMD64, section 3.2.1.
 
+use super::operation::{Operand, Operation, Place};
 use super::{COUNT, PC, RSP, is_preserved};
 use backtrail_symbolizer::{CfaRule, RegisterRule, UnwindRow};
-use iced_x86::{Instruction, InstructionInfoFactory, MemorySize, Mnemonic, OpAccess, OpKind, Register};
 use std::collections::BTreeMap;
 
 #[cfg(test)]
@@ -30,7 +30,6 @@ pub(crate) struct Layout {
     registers: [Holds; COUNT],
     /// The entry values that were saved, by how many bytes from the canonical frame address.
     saved: BTreeMap<i64, u16>,
-    info: InstructionInfoFactory,
 }
 
 impl Layout {
@@ -47,53 +46,72 @@ impl Layout {
         Self {
             registers,
             saved: BTreeMap::new(),
-            info: InstructionInfoFactory::new(),
         }
     }
 
-    /// An instruction of the function itself ran; `None`: it is one that no function's body has.
-    pub fn step(&mut self, instruction: &Instruction) -> Option<()> {
-        match instruction.mnemonic() {
-            Mnemonic::Ret | Mnemonic::Retf | Mnemonic::Iretq | Mnemonic::Enter => return None,
-            Mnemonic::Push if word(instruction) => {
-                let value = self.operand(instruction, 0);
-                self.push(value);
+    /// Where call frame information describes it; `None`: that says something else than where registers are.
+    pub fn by(row: &UnwindRow) -> Option<Self> {
+        let CfaRule::Register { register, offset } = row.cfa else {
+            return None;
+        };
+        if row.signal_frame || row.rule(row.return_address) != Some(&RegisterRule::Offset(-8)) {
+            return None;
+        }
+        let mut layout = Self {
+            registers: [Holds::Unknown; COUNT],
+            saved: BTreeMap::new(),
+        };
+        for entry in (0..COUNT as u16).filter(|&register| is_preserved(register)) {
+            match row.rule(entry) {
+                None | Some(RegisterRule::SameValue) => layout.put(entry, Holds::Entry(entry)),
+                Some(RegisterRule::Register(other)) => layout.put(*other, Holds::Entry(entry)),
+                Some(RegisterRule::Offset(at)) => layout.store(Some(*at), 8, Holds::Entry(entry)),
+                Some(_) => {}
             }
-            Mnemonic::Pop if instruction.op0_kind() == OpKind::Register && word(instruction) => {
+        }
+        layout.put(RSP, Holds::Unknown);
+        layout.put(register, Holds::Frame(offset.wrapping_neg()));
+        Some(layout)
+    }
+
+    /// An instruction of the function itself ran; `None`: no function's body has that.
+    pub fn step(&mut self, operation: &Operation) -> Option<()> {
+        match operation {
+            Operation::Foreign => return None,
+            Operation::Push(value) => self.push(self.value(*value)),
+            Operation::Pop(to) => {
                 let value = self.pop();
-                self.set(instruction.op0_register(), value);
+                self.put(*to, value);
             }
-            Mnemonic::Leave => {
+            Operation::Leave => {
                 self.put(RSP, self.get(RBP));
                 let value = self.pop();
                 self.put(RBP, value);
             }
-            Mnemonic::Mov if is_whole(instruction, 1) && instruction.op0_kind() == OpKind::Memory => {
-                let value = self.operand(instruction, 1);
-                self.store(self.address(instruction), 8, value);
+            Operation::Set(to, value) => self.put(*to, self.value(*value)),
+            Operation::Store(to, value) => self.store(self.place(*to), 8, self.value(*value)),
+            Operation::Address(to, place) => {
+                let at = self.place(*place);
+                self.put(*to, at.map_or(Holds::Unknown, Holds::Frame));
             }
-            Mnemonic::Mov if is_whole(instruction, 0) => {
-                let value = self.operand(instruction, 1);
-                self.set(instruction.op0_register(), value);
+            Operation::Add(to, by) => {
+                let sum = self.moved(*to, *by);
+                self.put(*to, sum);
             }
-            Mnemonic::Lea if is_whole(instruction, 0) => {
-                let value = self.address(instruction).map_or(Holds::Unknown, Holds::Frame);
-                self.set(instruction.op0_register(), value);
+            Operation::Other {
+                stack,
+                changes,
+                stores,
+            } => {
+                let moved = stack.map_or(Holds::Unknown, |by| self.moved(RSP, by));
+                for (to, size) in stores {
+                    self.store(self.place(*to), *size, Holds::Unknown);
+                }
+                for register in Operation::registers(*changes) {
+                    let value = if register == RSP { moved } else { Holds::Unknown };
+                    self.put(register, value);
+                }
             }
-            mnemonic @ (Mnemonic::Add | Mnemonic::Sub) if is_whole(instruction, 0) => {
-                let by = instruction.try_immediate(1).ok().map(|by| by as i64);
-                let by = if mnemonic == Mnemonic::Sub {
-                    by.map(i64::wrapping_neg)
-                } else {
-                    by
-                };
-                let value = match (self.operand(instruction, 0), by) {
-                    (Holds::Frame(at), Some(by)) => Holds::Frame(at.wrapping_add(by)),
-                    _ => Holds::Unknown,
-                };
-                self.set(instruction.op0_register(), value);
-            }
-            _ => self.other(instruction),
         }
         Some(())
     }
@@ -149,38 +167,11 @@ impl Layout {
         }
     }
 
-    /// Any instruction, by which operands it changes.
-    fn other(&mut self, instruction: &Instruction) {
-        let moved = match self.get(RSP) {
-            Holds::Frame(at) if instruction.is_stack_instruction() => {
-                Holds::Frame(at.wrapping_add(instruction.stack_pointer_increment().into()))
-            }
+    /// What a register holds, and so much added to it.
+    fn moved(&self, register: u16, by: i64) -> Holds {
+        match self.get(register) {
+            Holds::Frame(at) => Holds::Frame(at.wrapping_add(by)),
             _ => Holds::Unknown,
-        };
-        let info = self.info.info(instruction);
-        let changes = |access: OpAccess| {
-            matches!(
-                access,
-                OpAccess::Write | OpAccess::ReadWrite | OpAccess::CondWrite | OpAccess::ReadCondWrite
-            )
-        };
-        let written = info.used_registers().iter().filter(|used| changes(used.access()));
-        let written: Vec<Register> = written.map(|used| used.register().full_register()).collect();
-        let stored = info.used_memory().iter().filter(|used| changes(used.access()));
-        let stored: Vec<(Register, Register, u64, MemorySize)> = stored
-            .map(|used| (used.base(), used.index(), used.displacement(), used.memory_size()))
-            .collect();
-        for (base, index, displacement, size) in stored {
-            let at = self.place(base, index, displacement);
-            self.store(at, size.size() as i64, Holds::Unknown);
-        }
-        for register in written {
-            let value = if number(register) == Some(RSP) {
-                moved
-            } else {
-                Holds::Unknown
-            };
-            self.set(register, value);
         }
     }
 
@@ -201,31 +192,18 @@ impl Layout {
         self.load(at)
     }
 
-    /// The 64 bits of an operand.
-    fn operand(&self, instruction: &Instruction, operand: u32) -> Holds {
-        match instruction.op_kind(operand) {
-            OpKind::Register => {
-                number(instruction.op_register(operand)).map_or(Holds::Unknown, |number| self.get(number))
-            }
-            OpKind::Memory => self
-                .address(instruction)
-                .map_or(Holds::Unknown, |at| self.load(at)),
-            _ => Holds::Unknown,
+    fn value(&self, operand: Operand) -> Holds {
+        match operand {
+            Operand::Register(register) => self.get(register),
+            Operand::Memory(place) => self.place(place).map_or(Holds::Unknown, |at| self.load(at)),
+            Operand::Other => Holds::Unknown,
         }
     }
 
-    /// The memory operand's place in the frame; `None`: not known, or elsewhere.
-    fn address(&self, instruction: &Instruction) -> Option<i64> {
-        self.place(
-            instruction.memory_base(),
-            instruction.memory_index(),
-            instruction.memory_displacement64(),
-        )
-    }
-
-    fn place(&self, base: Register, index: Register, displacement: u64) -> Option<i64> {
-        match self.get(number(base).filter(|_| index == Register::None)?) {
-            Holds::Frame(at) => Some(at.wrapping_add(displacement as i64)),
+    /// Where a place is in the frame; `None`: that is not known, or it is elsewhere.
+    fn place(&self, place: Place) -> Option<i64> {
+        match self.moved(place.base?, place.displacement) {
+            Holds::Frame(at) => Some(at),
             _ => None,
         }
     }
@@ -263,43 +241,4 @@ impl Layout {
             *holds = value;
         }
     }
-
-    fn set(&mut self, register: Register, value: Holds) {
-        if let Some(number) = number(register) {
-            self.put(number, value);
-        }
-    }
-}
-
-/// It pushes or pops 64 bits.
-fn word(instruction: &Instruction) -> bool {
-    instruction.stack_pointer_increment().abs() == 8
-}
-
-/// An operand is a register of 64 bits.
-fn is_whole(instruction: &Instruction, operand: u32) -> bool {
-    instruction.op_kind(operand) == OpKind::Register && number(instruction.op_register(operand)).is_some()
-}
-
-/// The DWARF number of a whole general register (System V ABI AMD64, section 3.6.2).
-fn number(register: Register) -> Option<u16> {
-    Some(match register {
-        Register::RAX => 0,
-        Register::RDX => 1,
-        Register::RCX => 2,
-        Register::RBX => 3,
-        Register::RSI => 4,
-        Register::RDI => 5,
-        Register::RBP => RBP,
-        Register::RSP => RSP,
-        Register::R8 => 8,
-        Register::R9 => 9,
-        Register::R10 => 10,
-        Register::R11 => 11,
-        Register::R12 => 12,
-        Register::R13 => 13,
-        Register::R14 => 14,
-        Register::R15 => 15,
-        _ => return None,
-    })
 }

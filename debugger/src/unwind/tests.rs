@@ -20,7 +20,7 @@ impl Past for Returned {
         self.0
     }
 
-    fn rules(&self, _number: usize, _pc: Avma) -> Option<(UnwindRow, Avma)> {
+    fn rules(&self, _number: usize, _pc: Avma) -> Option<(Vec<UnwindRow>, Avma)> {
         None
     }
 }

@@ -1,13 +1,14 @@
 //! Frames of code that compilers write, before each of its instructions.
 
 use super::*;
-use iced_x86::{Decoder, DecoderOptions};
+use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
 
 /// The layout behind all instructions of some code.
 fn behind(code: &[u8]) -> Layout {
-    let mut layout = Layout::at_entry();
+    let (mut layout, mut info) = (Layout::at_entry(), InstructionInfoFactory::new());
     for instruction in &mut Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE) {
-        layout.step(&instruction).unwrap();
+        let operation = Operation::of(&instruction, &mut info);
+        layout.step(&operation).unwrap();
     }
     layout
 }
