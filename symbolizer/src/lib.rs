@@ -37,7 +37,7 @@ pub use file::SymbolFile;
 pub use model::{
     Declaration, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SourceLocation,
 };
-pub use names::is_named;
+pub use names::{is_named, is_visible};
 pub use place::{CallSite, FrameState, LocationExpression, Piece, Place, Unknown};
 pub use search::DebugSearch;
 pub use source::FileBytes;

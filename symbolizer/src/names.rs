@@ -27,6 +27,30 @@ pub fn is_named(readable: &str, text: &str) -> bool {
     Query::new(text).matches(&name)
 }
 
+/// Whether `text`, as an expression in code of the function `from` has it, means what has a demangled name: one that is global,
+/// or of a namespace, class or module around the function. A namespace without a name is none.
+#[must_use]
+pub fn is_visible(readable: &str, text: &str, from: Option<&str>) -> bool {
+    if readable == text {
+        return true;
+    }
+    let query = Query::new(text);
+    let named = |part: &&str| *part != "(anonymous namespace)";
+    let whole: Vec<&str> = components(path(readable), query.generic);
+    let Some(around) = whole
+        .strip_suffix(&*query.components)
+        .filter(|_| !query.components.is_empty())
+    else {
+        return false;
+    };
+    let from = from
+        .map(|from| components(path(from), query.generic))
+        .unwrap_or_default();
+    let mut within = from.iter().copied().filter(named);
+    let mut around = around.iter().copied().filter(named);
+    around.all(|part| within.next() == Some(part))
+}
+
 /// A name to look for.
 pub(crate) struct Query<'q> {
     text: &'q str,
@@ -297,6 +321,35 @@ mod tests {
             "{readable} is not indexed"
         );
         found
+    }
+
+    #[test]
+    fn expressions_mean_what_is_around_them() {
+        for (readable, text, from, visible) in [
+            ("main", "main", None, true),
+            ("f(int)", "f", None, true),
+            ("std::vector<int>::size() const", "size", Some("main"), false),
+            (
+                "std::vector<int>::size() const",
+                "std::vector::size",
+                Some("main"),
+                true,
+            ),
+            ("std::vector<int>::size() const@plt", "size", Some("main"), false),
+            ("ns::f(int)", "f", Some("ns::g()"), true),
+            ("ns::f(int)", "f", Some("ns::A::g()"), true),
+            ("ns::A::f(int)", "f", Some("ns::g()"), false),
+            ("ns::A::f(int)", "A::f", Some("ns::g()"), true),
+            ("(anonymous namespace)::f()", "f", Some("main"), true),
+            ("app::ledger::pay", "pay", Some("app::ledger::charge"), true),
+            ("app::ledger::pay", "pay", Some("app::main"), false),
+        ] {
+            assert_eq!(
+                is_visible(readable, text, from),
+                visible,
+                "{text}: {readable} from {from:?}"
+            );
+        }
     }
 
     #[test]

@@ -13,8 +13,8 @@ use backtrail_decoder::Watch;
 use backtrail_pt::{Avma, Svma};
 use backtrail_symbolizer::types::{Language, TypeKind};
 use backtrail_symbolizer::{
-    EntryId, FrameState, Global, LocationExpression, Piece, Place, Scope, Symbolizer, Unknown, Variable,
-    VariableLocation,
+    EntryId, FrameState, Function, Global, LocationExpression, Piece, Place, Scope, Symbolizer, Unknown,
+    Variable, VariableLocation, is_named, is_visible,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -193,8 +193,18 @@ impl<'a> Scene<'a> {
     }
 
     fn function(&self, name: &str) -> Option<Value> {
+        let here = self.look_up.and_then(|at| self.symbols.function_at(at));
+        let from = here.as_ref().map(|here| &*here.name);
         let found = self.symbols.functions_named(name);
-        let function = found.first()?;
+        // What does not have the name itself has a symbol of that name.
+        let means = |function: &&Function<Avma>| {
+            is_visible(&function.name, name, from) || !is_named(&function.name, name)
+        };
+        // The function itself before a linkage stub for it.
+        let function = found
+            .iter()
+            .filter(means)
+            .min_by_key(|function| function.name.ends_with("@plt"))?;
         let module = self.symbols.module_at(function.entry)?;
         let module = self.modules.iter().find(|known| {
             module
