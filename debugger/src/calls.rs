@@ -250,23 +250,33 @@ impl<'a> Calls<'a> {
             known.2 = index;
         }
         let process = self.session.process(self.thread);
-        let mut callers: Vec<Caller> = sites
-            .into_iter()
-            .map(|(pc, (count, first, last))| {
-                let frames = pc
-                    .zip(process)
-                    .map(|(pc, process)| process.symbols.frames_at(pc))
-                    .unwrap_or_default();
-                let frame = frames.into_iter().next();
-                let location = frame.as_ref().and_then(|frame| frame.location.clone());
-                Caller {
-                    function: frame.map(|frame| frame.function.to_string()),
-                    file: location.as_ref().map(|location| location.file.to_string()),
-                    line: location.map(|location| location.line),
-                    count,
-                    first: self.thread.position(first).to_string(),
-                    last: self.thread.position(last).to_string(),
-                }
+        // A line may have several calls of it.
+        type Line = (Option<String>, Option<String>, Option<u32>);
+        let mut lines: BTreeMap<Line, (u64, u64, u64)> = BTreeMap::new();
+        for (pc, (count, first, last)) in sites {
+            let frames = pc
+                .zip(process)
+                .map(|(pc, process)| process.symbols.frames_at(pc))
+                .unwrap_or_default();
+            let frame = frames.into_iter().next();
+            let location = frame.as_ref().and_then(|frame| frame.location.clone());
+            let line = (
+                frame.map(|frame| frame.function.to_string()),
+                location.as_ref().map(|location| location.file.to_string()),
+                location.map(|location| location.line),
+            );
+            let known = lines.entry(line).or_insert((0, first, last));
+            *known = (known.0 + count, known.1.min(first), known.2.max(last));
+        }
+        let lines = lines.into_iter();
+        let mut callers: Vec<Caller> = lines
+            .map(|((function, file, line), (count, first, last))| Caller {
+                function,
+                file,
+                line,
+                count,
+                first: self.thread.position(first).to_string(),
+                last: self.thread.position(last).to_string(),
             })
             .collect();
         callers.sort_by_key(|caller| std::cmp::Reverse(caller.count));

@@ -31,6 +31,8 @@ pub struct Resolved {
     pub hits: Hits,
     /// `main at main.c:3`, a place a part.
     pub places: Vec<String>,
+    /// The line that stands for the one asked for, which has no code.
+    pub nearest: Option<u32>,
 }
 
 impl Location {
@@ -84,6 +86,7 @@ impl Location {
                         ..Hits::default()
                     },
                     places: vec![at.to_string()],
+                    nearest: None,
                 })
             }
         }
@@ -124,6 +127,7 @@ fn function(process: &Process, name: &str) -> Result<Resolved> {
             ..Hits::default()
         },
         places,
+        nearest: None,
     })
 }
 
@@ -177,7 +181,12 @@ fn lines(process: &Process, file: &str, line: u32) -> Result<Resolved> {
         line: PcSet::from_ranges(ranges),
         ..Hits::default()
     };
-    Ok(Resolved { hits, places })
+    let nearest = matches.first().map(|found| found.line);
+    Ok(Resolved {
+        hits,
+        places,
+        nearest: nearest.filter(|&nearest| nearest != line),
+    })
 }
 
 /// All code of a found line in its function.

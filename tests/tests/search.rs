@@ -76,6 +76,42 @@ fn functions_files_and_lines_that_ran_are_found() {
 }
 
 #[test]
+fn a_line_without_code_is_not_counted_as_if_it_had_some() {
+    let bundle = requests();
+    let empty = line_of("static unsigned cache[ENTRIES]");
+    let asked = format!("requests.c:{empty}");
+    let (count, info) = (format!("count {asked}"), format!("info line {asked}"));
+    let [counted, described, own] = &answers(&bundle, &[&count, &info, "count requests.c:58"])[..] else {
+        panic!("three answers");
+    };
+    let next = counted["line"].as_u64().unwrap();
+    assert!(next > empty && next < line_of("unsigned key = 0"), "{counted}");
+    assert_eq!(counted["executions"], 6);
+    let text = described["text"].as_str().unwrap();
+    assert!(text.contains(&format!("no code; line {next}")), "{text}");
+    assert_eq!(own["line"], Value::Null);
+}
+
+#[test]
+fn a_line_that_calls_twice_is_one_caller() {
+    let bundle = Bundle::recorded(find("verbs").unwrap(), Variant::Static, &["--full"]).0;
+    let [callers] = &answers(&bundle, &["callers leaf"])[..] else {
+        panic!("one answer");
+    };
+    let callers = callers["callers"].as_array().unwrap();
+    let source = include_str!("../programs/verbs.c").lines();
+    let line = source
+        .clone()
+        .position(|line| line.contains("int a = leaf(value); int b = leaf(a);"));
+    let line = line.unwrap() as u64 + 1;
+    let found: Vec<&Value> = callers.iter().filter(|caller| caller["line"] == line).collect();
+    assert_eq!(found.len(), 1, "{callers:?}");
+    let count = found[0]["count"].as_u64().unwrap();
+    assert!(count >= 2 && count.is_multiple_of(2), "{count}");
+    assert_ne!(found[0]["first"], found[0]["last"]);
+}
+
+#[test]
 fn first_last_and_nth_are_moves_that_can_be_undone() {
     let bundle = requests();
     let answers = answers(

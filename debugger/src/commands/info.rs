@@ -143,11 +143,12 @@ pub(super) fn functions(context: &mut Context<'_>, arguments: &str) -> Result<Ou
 pub(super) fn line(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let navigator = &*context.navigator;
     if !arguments.is_empty() {
-        let places = navigator.resolve(arguments, context.watch)?.places;
-        return Ok(Output::message(format!(
-            "{arguments}: code at {}.",
-            places.join(", ")
-        )));
+        let resolved = navigator.resolve(arguments, context.watch)?;
+        let places = resolved.places.join(", ");
+        return Ok(Output::message(match resolved.nearest {
+            Some(line) => format!("{arguments}: no code; line {line}, the next that has some, at {places}."),
+            None => format!("{arguments}: code at {places}."),
+        }));
     }
     let unknown =
         || Error::Cannot("no line is known here; `info sharedlibrary` tells what has symbols".to_owned());

@@ -22,12 +22,16 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
     let process = navigator.process()?;
     // A name between slashes is of functions, and else it may be of a line.
     let entries = functions::entries(process, arguments);
-    let hits = match (navigator.resolve(arguments, context.watch), &entries) {
-        (Ok(resolved), _) => resolved.hits,
-        (Err(_), Ok(entries)) => Hits {
-            addresses: entries.iter().copied().collect(),
-            ..Hits::default()
-        },
+    let (hits, line) = match (navigator.resolve(arguments, context.watch), &entries) {
+        (Ok(resolved), _) => (resolved.hits, resolved.nearest),
+        (Err(_), Ok(entries)) => {
+            let addresses = entries.iter().copied().collect();
+            let hits = Hits {
+                addresses,
+                ..Hits::default()
+            };
+            (hits, None)
+        }
         (Err(error), Err(_)) => return Err(error),
     };
     thread.needs_beginning()?;
@@ -41,6 +45,7 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
     let executions = navigator.with_steps(context.watch, |steps| hits.count(&steps.lines))?;
     Ok(Output::Count {
         location: arguments.to_owned(),
+        line,
         executions,
         calls,
     })

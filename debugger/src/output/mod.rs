@@ -95,6 +95,9 @@ pub enum Output {
     /// `count`.
     Count {
         location: String,
+        /// The line that was counted, where the one asked for has no code: the next that has some.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        line: Option<u32>,
         executions: u64,
         calls: Option<u64>,
     },
@@ -204,14 +207,21 @@ impl Output {
             Self::History(view) => view.render(to),
             Self::Count {
                 location,
+                line,
                 executions,
                 calls,
-            } => match calls {
-                Some(1) => to.line(format!("{location}: 1 call")),
-                Some(calls) => to.line(format!("{location}: {calls} calls")),
-                None if *executions == 1 => to.line(format!("{location}: executed once")),
-                None => to.line(format!("{location}: executed {executions} times")),
-            },
+            } => {
+                let what = match line {
+                    Some(line) => format!("{location} has no code; line {line}, the next that has some"),
+                    None => location.clone(),
+                };
+                match calls {
+                    Some(1) => to.line(format!("{what}: 1 call")),
+                    Some(calls) => to.line(format!("{what}: {calls} calls")),
+                    None if *executions == 1 => to.line(format!("{what}: executed once")),
+                    None => to.line(format!("{what}: executed {executions} times")),
+                }
+            }
             Self::Search(view) => view.render(to),
             Self::Latency(view) => view.render(to),
             Self::Slowest(view) => view.render(to),
