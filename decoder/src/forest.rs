@@ -72,6 +72,14 @@ pub struct Call {
     pub left: Left,
 }
 
+impl Call {
+    /// It may be the rest of an earlier call: it was running behind a gap, or flow came to it in a way that no rule explains.
+    #[must_use]
+    pub fn may_be_rest(&self) -> bool {
+        matches!(self.entered, Entered::AfterGap | Entered::Unknown)
+    }
+}
+
 /// How a call began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {

@@ -165,6 +165,7 @@ pub const PROGRAMS: &[Program] = &[
     program("crash_compare", "crash_compare.c", &["-O2", "-fomit-frame-pointer", "-fno-builtin"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_handler", "crash_handler.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_again", "crash_again.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
+    program("contexts", "contexts.c", &["-O0"], STATIC, OK),
     program("made", "made.c", &["-O0"], ALL, Ending::Signal(SIGSEGV)),
     program("made_inside", "made.c", &["-O0", "-DINSIDE"], ALL, Ending::Signal(SIGILL)),
     program("crash_late", "crash_late.c", &["-O2", "-fomit-frame-pointer"], ALL, Ending::Signal(SIGSEGV)),

@@ -112,6 +112,23 @@ fn a_line_that_calls_twice_is_one_caller() {
 }
 
 #[test]
+fn what_may_be_the_rest_of_a_call_is_not_counted_as_certain() {
+    let bundle = Bundle::recorded(find("contexts").unwrap(), Variant::Static, &["--full"]).0;
+    let [coroutine, work] = &answers(&bundle, &["count coroutine", "count work"])[..] else {
+        panic!("two answers");
+    };
+    assert_eq!((&coroutine["calls"], &coroutine["rests"]), (&3.into(), &2.into()));
+    assert_eq!((&work["calls"], &work["rests"]), (&3.into(), &Value::Null));
+    let text = bundle
+        .run(&["debug"], &["--batch", "-e", "count coroutine"])
+        .stdout;
+    assert!(
+        text.contains("2 of them may be the rest of an earlier one"),
+        "{text}"
+    );
+}
+
+#[test]
 fn first_last_and_nth_are_moves_that_can_be_undone() {
     let bundle = requests();
     let answers = answers(

@@ -37,8 +37,10 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
     thread.needs_beginning()?;
     let calls = match entries {
         Ok(entries) => {
-            let calls = Calls::of_all(navigator.session(), thread, context.watch)?;
-            Some(calls.of(&entries, context.watch)?.len() as u64)
+            let all = Calls::of_all(navigator.session(), thread, context.watch)?;
+            let calls = all.of(&entries, context.watch)?;
+            let rests = calls.iter().filter(|&&id| all.forest().call(id).may_be_rest());
+            Some((calls.len() as u64, rests.count() as u64))
         }
         Err(_) => None,
     };
@@ -47,7 +49,8 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
         location: arguments.to_owned(),
         line,
         executions,
-        calls,
+        calls: calls.map(|(calls, _)| calls),
+        rests: calls.map_or(0, |(_, rests)| rests),
     })
 }
 

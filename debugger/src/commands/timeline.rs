@@ -276,6 +276,7 @@ impl Drawer<'_> {
         let mut marks = Marks::new(self.grid);
         let mut row = CallsRow {
             count: 0,
+            rests: 0,
             without_time: 0,
             spans: Vec::new(),
             columns: Vec::new(),
@@ -300,6 +301,7 @@ impl Drawer<'_> {
             }
             marks.add(from, to);
             row.count += 1;
+            row.rests += u64::from(call.may_be_rest());
             if row.spans.len() < LISTED {
                 row.spans.push(CallSpan {
                     call: thread.name_of(calls.forest(), id).map(|name| name.to_string()),

@@ -112,6 +112,15 @@ pub(super) fn render_calls(tree: &CallTree, to: &mut Text) {
     }
 }
 
+/// How many of some calls may be the rest of an earlier one, if any.
+pub(super) fn render_rests(rests: u64, to: &mut Text) {
+    if rests > 0 {
+        to.line(format!(
+            "{rests} of them may be the rest of an earlier one: it ran behind a gap, or flow came to it in a way that is not understood."
+        ));
+    }
+}
+
 pub(super) fn render_callers(function: &str, callers: &[Caller], to: &mut Text) {
     if callers.is_empty() {
         to.line(format!("{function} was not called in this thread's history."));
@@ -120,7 +129,7 @@ pub(super) fn render_callers(function: &str, callers: &[Caller], to: &mut Text) 
         let name = caller
             .function
             .as_deref()
-            .unwrap_or("<unknown: before history or across a gap>");
+            .unwrap_or("<unknown: before history, across a gap, or not understood>");
         let place = caller.file.as_deref().zip(caller.line);
         let place = place
             .map(|(file, line)| format!(" at {}:{line}", short(file)))

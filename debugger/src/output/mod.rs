@@ -100,6 +100,9 @@ pub enum Output {
         line: Option<u32>,
         executions: u64,
         calls: Option<u64>,
+        /// How many of the calls may be the rest of an earlier one.
+        #[serde(skip_serializing_if = "is_zero")]
+        rests: u64,
     },
     /// `search`.
     Search(SearchView),
@@ -170,6 +173,12 @@ pub enum Output {
     Quit,
 }
 
+/// Nothing to tell.
+#[expect(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl Output {
     /// A sentence as the answer.
     #[must_use]
@@ -210,6 +219,7 @@ impl Output {
                 line,
                 executions,
                 calls,
+                rests,
             } => {
                 let what = match line {
                     Some(line) => format!("{location} has no code; line {line}, the next that has some"),
@@ -221,6 +231,7 @@ impl Output {
                     None if *executions == 1 => to.line(format!("{what}: executed once")),
                     None => to.line(format!("{what}: executed {executions} times")),
                 }
+                flow::render_rests(*rests, to);
             }
             Self::Search(view) => view.render(to),
             Self::Latency(view) => view.render(to),

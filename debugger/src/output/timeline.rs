@@ -1,6 +1,7 @@
 //! The threads side by side on one clock: `timeline`.
 
-use super::{Paint, Text};
+use super::flow::render_rests;
+use super::{Paint, Text, is_zero};
 use crate::time::{Time, nanos};
 use crate::timeline::State;
 use crate::timeline::grid::{Cell, Presence};
@@ -119,6 +120,9 @@ pub struct SignalView {
 pub struct CallsRow {
     /// How many began or ran in the columns.
     pub count: u64,
+    /// How many of them may be the rest of an earlier one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rests: u64,
     /// How many the trace has no time for.
     pub without_time: u64,
     /// The first of them.
@@ -327,12 +331,14 @@ impl TimelineView {
         let calls = || self.threads.iter().filter_map(|row| row.calls.as_ref());
         let count: u64 = calls().map(|calls| calls.count).sum();
         let without: u64 = calls().map(|calls| calls.without_time).sum();
+        let rests: u64 = calls().map(|calls| calls.rests).sum();
         let name = to.paint(Paint::Function, function);
         to.line(match count {
             0 => format!("{name} did not run here."),
             1 => format!("{name}: 1 call  ▔ ran  · may have run"),
             _ => format!("{name}: {count} calls  ▔ ran  · may have run"),
         });
+        render_rests(rests, to);
         if without > 0 {
             to.line(format!("When unknown: {without} that have no time in the trace."));
         }
