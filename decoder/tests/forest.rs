@@ -582,6 +582,30 @@ fn a_retpoline_is_the_call_it_stands_for() {
 }
 
 #[test]
+fn a_switch_to_another_stack_leaves_open_what_it_will_come_back_to() {
+    // 0x1200 is swapcontext: to the beginning of the function at 0x1300, and back into that at 0x1100.
+    expect(
+        &[
+            Call(0x1000, 0x1100),
+            Call(0x1100, 0x1200),
+            Ret(0x1200),
+            Call(0x1300, 0x1200),
+            Ret(0x1200),
+            Run(0x1101, 0x1101),
+            Ret(0x1102),
+            Run(0x1001, 0x1001),
+        ],
+        &[
+            "0x1000 0..8 HistoryStart, HistoryEnd",
+            "  0x1100 1..7 called by 0, Return",
+            "    0x1200 2..5 called by 1, Return",
+            "      0x1300 3..5 jumped to by 2, Unwound",
+            "        0x1200 4..5 called by 3, Unwound",
+        ],
+    );
+}
+
+#[test]
 fn a_return_by_hand_is_a_return() {
     expect(
         &[

@@ -385,9 +385,11 @@ impl<'a> Rules<'a> {
             return self.adopt(to, index);
         }
         if self.places.is_start(to) {
-            // A return that is a jump to a function, as in a retpoline: its own call ends, the
-            // function shares the return of the one that made it.
-            self.leave(base, index, Left::Return);
+            // A return that is a jump to a function, which shares the return of the one that made it.
+            if self.is_inside_caller(base) {
+                // A retpoline: what it called of itself, to put that return address there, ends.
+                self.leave(base, index, Left::Return);
+            }
             return self.tail_call(to, index);
         }
         if let Some(at) = self.stack.running(to).filter(|&at| at < base) {
@@ -395,6 +397,12 @@ impl<'a> Rules<'a> {
             return self.stack.truncate(at + 1, index, Left::Unwound);
         }
         self.lose(to, index);
+    }
+
+    /// The frame at `base` is of a call that a function made of code in itself.
+    fn is_inside_caller(&self, base: usize) -> bool {
+        let function = |at: usize| self.stack.frame(at).map(|frame| frame.function);
+        function(base) == base.checked_sub(1).and_then(function)
     }
 
     /// Nothing is known of what was open when flow came to `to`.
