@@ -62,8 +62,12 @@ impl Timebase {
     /// The TSC value at `ns` nanoseconds from zero; `None` without a conversion.
     #[must_use]
     pub fn tsc_at(&self, ns: i64) -> Option<Tsc> {
-        let conversion = self.conversion?;
-        let zero = conversion.nanos(self.zero?);
+        let (conversion, zero) = (self.conversion?, self.zero?);
+        if ns == 0 {
+            // Not the first tick of that nanosecond.
+            return Some(zero);
+        }
+        let zero = conversion.nanos(zero);
         Some(conversion.tsc(backtrail_pt::Nanos(zero.0.wrapping_add(ns as u64))))
     }
 
@@ -193,6 +197,11 @@ mod tests {
         });
         assert_eq!(last.to_string(), "0 ns or later");
         assert_eq!(base.tsc_at(-1_200_000), Some(Tsc(400_000)));
+        let coarse = Timebase {
+            conversion: TscConversion::new(3, 1, 0),
+            zero: Some(Tsc(1_000_005)),
+        };
+        assert_eq!(coarse.tsc_at(0), coarse.zero);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::session::Thread;
 use crate::stack::StackFrame;
 use crate::step::Direction;
 use crate::time::Time;
+use crate::timeline;
 use backtrail_decoder::{CallId, Watch};
 use backtrail_pt::Avma;
 
@@ -48,13 +49,11 @@ pub fn place(navigator: &Navigator, watch: &Watch<'_>) -> Result<Place> {
     })
 }
 
-/// When instruction `index` ran.
+/// When instruction `index` ran; at the end, when the last one had run.
 #[must_use]
 pub fn time(navigator: &Navigator, thread: &Thread, index: u64) -> Option<Time> {
-    thread
-        .history
-        .time(index)
-        .map(|time| navigator.session().times().time(time))
+    let reached = timeline::reached(thread, index)?;
+    Some(navigator.session().times().time(reached))
 }
 
 /// The source line of a frame.

@@ -64,6 +64,20 @@ fn check(row: &Value) {
 }
 
 #[test]
+fn the_crash_is_at_time_zero() {
+    let bundle = recorded("crash_null");
+    let zero = answer(&bundle, "goto @0ns");
+    let end = answer(&bundle, "goto end");
+    assert_eq!(
+        zero["place"]["position"], end["place"]["position"],
+        "{zero} {end}"
+    );
+    assert_eq!(bounds(&end["place"]["time"]), (0, 0), "{end}");
+    let before = answer(&bundle, "goto @-1ns");
+    assert_ne!(before["place"]["position"], end["place"]["position"]);
+}
+
+#[test]
 fn sleeping_is_off_the_processor_and_lasts_as_long_as_it_did() {
     let bundle = recorded("requests");
     let timeline = answer(&bundle, "timeline wait_for_disk");

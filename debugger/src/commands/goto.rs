@@ -7,6 +7,7 @@ use crate::navigator::Stop;
 use crate::output::{Output, WhenView};
 use crate::signal;
 use crate::time::parse_nanos;
+use crate::timeline;
 use crate::views;
 use backtrail_decoder::Position;
 use backtrail_pt::{Tid, Tsc};
@@ -102,6 +103,12 @@ fn at_tsc(context: &Context<'_>, tid: Tid, tsc: Tsc) -> Result<Position> {
             "the history of thread {tid} has no time that early; `goto start` goes to its start"
         ))
     };
+    // All of it had run by then.
+    let end = thread.history.len();
+    let over = timeline::reached(thread, end).and_then(|end| end.latest());
+    if over.is_some_and(|over| over <= tsc) {
+        return Ok(thread.position(end));
+    }
     let index = thread.index_at(tsc)?.ok_or_else(early)?;
     Ok(thread.position(index))
 }

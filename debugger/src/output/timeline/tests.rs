@@ -61,6 +61,7 @@ fn view() -> TimelineView {
     crashed.signals_at = presences("          #                ???          ");
     crashed.calls = Some(CallsRow {
         count: 2,
+        rests: 0,
         without_time: 1,
         spans: Vec::new(),
         columns: presences("   ##            ?????                  "),
