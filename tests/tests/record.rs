@@ -158,12 +158,32 @@ fn files(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn a_program_that_ends_well_leaves_no_crash() {
-    let (bundle, run) = Bundle::recorded(find("exits").unwrap(), Variant::Static, &[""; 0]);
-    assert!(
-        run.stdout.contains("all is well"),
-        "the program's own output is lost: {}",
-        run.stdout
-    );
+    let (bundle, _) = Bundle::recorded(find("exits").unwrap(), Variant::Static, &[""; 0]);
     let info = bundle.info();
     assert!(info["crash"].is_null(), "{info}");
+}
+
+#[test]
+fn standard_output_is_the_programs() {
+    let program: [&OsStr; 4] = [
+        "--".as_ref(),
+        "sh".as_ref(),
+        "-c".as_ref(),
+        "echo one; echo two".as_ref(),
+    ];
+    let (_bundle, run) = Bundle::made(&["record"], &program);
+    assert_eq!(run.stdout, "one\ntwo\n");
+    assert!(run.stderr.contains("exited with status 0"), "{run:?}");
+    assert!(run.stderr.contains("next: backtrail debug "), "{run:?}");
+}
+
+#[test]
+fn json_is_the_last_line_after_the_programs_output() {
+    let program: [&OsStr; 3] = ["--".as_ref(), "echo".as_ref(), "one".as_ref()];
+    let (bundle, run) = Bundle::made(&["record", "--json"], &program);
+    let (first, last) = run.stdout.trim_end().split_once('\n').unwrap();
+    let said: serde_json::Value = serde_json::from_str(last).unwrap();
+    assert_eq!((first, run.stderr.as_str()), ("one", ""));
+    assert_eq!(said["bundle"], bundle.path.to_str().unwrap());
+    assert_eq!(said["status"], 0);
 }

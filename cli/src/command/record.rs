@@ -140,11 +140,22 @@ fn report(args: &Record, outcome: &Outcome) -> Result<(), Failure> {
         dropped: outcome.dropped,
         gaps: outcome.gaps,
     };
-    let mut output = Output::new();
     if args.json {
+        let mut output = Output::new();
         output.json("backtrail-record/1", &recorded)?;
         return output.finish();
     }
+    summarize(args, outcome, &recorded, &mut std::io::stderr().lock())?;
+    Ok(())
+}
+
+/// Says what was recorded, in words. They are not the program's, so they do not go where its output goes.
+fn summarize(
+    args: &Record,
+    outcome: &Outcome,
+    recorded: &Recorded<'_>,
+    output: &mut impl Write,
+) -> std::io::Result<()> {
     let how = match outcome.ending {
         Ending::Exited(status) => format!("the program exited with status {status}"),
         Ending::Killed(signal) => format!("signal {signal} killed the program"),
@@ -163,7 +174,7 @@ fn report(args: &Record, outcome: &Outcome) -> Result<(), Failure> {
         output,
         "{how}: {instructions}{threads} thread(s) in {bytes} bytes of trace"
     )?;
-    if dropped > 0 {
+    if *dropped > 0 {
         writeln!(
             output,
             "the ring kept the newest part; {dropped} older bytes were dropped (--ring, --full)"
@@ -179,7 +190,7 @@ fn report(args: &Record, outcome: &Outcome) -> Result<(), Failure> {
     if let Some(bundle) = &outcome.bundle {
         writeln!(output, "next: backtrail debug {}", bundle.display())?;
     }
-    output.finish()
+    Ok(())
 }
 
 /// Says on a terminal, after a second, how far recording has come.

@@ -51,6 +51,7 @@ pub fn recorded(server: &Path) -> Crash {
         .arg("--dir")
         .arg(folder.path())
         .stdout(File::create(folder.path().join("log")).unwrap())
+        .stderr(File::create(folder.path().join("said")).unwrap())
         .spawn()
         .unwrap();
     let mut recorder = Recorder(recorder);
@@ -63,8 +64,8 @@ pub fn recorded(server: &Path) -> Crash {
     }
     assert!(!asked(&mut stream, "DEBUG SEGFAULT"));
     assert!(recorder.0.wait().unwrap().success());
-    let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
-    assert!(log.contains("signal 11 killed"), "{log}");
+    let said = std::fs::read_to_string(folder.path().join("said")).unwrap();
+    assert!(said.contains("signal 11 killed"), "{said}");
     Crash {
         bundle,
         executable: server.to_path_buf(),
