@@ -8,6 +8,7 @@ mod interrupt;
 mod open;
 mod output;
 mod progress;
+mod shell;
 
 use args::{Command, CommandLine};
 use clap::Parser;

@@ -187,3 +187,19 @@ fn json_is_the_last_line_after_the_programs_output() {
     assert_eq!(said["bundle"], bundle.path.to_str().unwrap());
     assert_eq!(said["status"], 0);
 }
+
+#[test]
+fn the_hint_can_be_typed_whatever_the_bundle_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("two $words");
+    let record: [&OsStr; 5] = [
+        "record".as_ref(),
+        "-o".as_ref(),
+        bundle.as_ref(),
+        "--".as_ref(),
+        "true".as_ref(),
+    ];
+    let run = backtrail(record).unwrap().exited(0);
+    let hint = format!("next: backtrail debug '{}'\n", bundle.display());
+    assert!(run.stderr.ends_with(&hint), "{run:?}");
+}

@@ -4,6 +4,7 @@ use super::debug;
 use crate::args::{self, Crashes, CrashesDebug, CrashesList, CrashesOne, SpoolPlace};
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::shell;
 use backtrail_collector::config::{Size, signal_name};
 use backtrail_collector::spool::{Spool, Stored};
 use backtrail_collector::{Config, link};
@@ -194,7 +195,7 @@ fn show(args: &CrashesOne) -> Result<(), Failure> {
         line("missing", (*missing).to_owned())?;
     }
     line("bundle", row.bundle.display().to_string())?;
-    line("next", format!("backtrail crashes debug {}", row.id))?;
+    line("next", format!("backtrail crashes debug {}", shell::word(row.id)))?;
     output.finish()
 }
 

@@ -3,6 +3,7 @@
 use crate::args::Install;
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::shell;
 use backtrail_collector::config::{Config, DEFAULT_FILE};
 use backtrail_collector::unit::{self, DropIn, Machine};
 use serde::Serialize;
@@ -169,7 +170,7 @@ fn report(args: &Install, files: &[File], drop_in: Option<&DropIn>) -> Result<()
     }
     if !args.dry_run {
         let restart = drop_in.map_or_else(String::new, |made| {
-            format!(" && systemctl restart {}", made.service)
+            format!(" && systemctl restart {}", shell::word(&made.service))
         });
         writeln!(
             output,

@@ -7,6 +7,7 @@ use crate::args::{self, Record, RecordEngine, Source};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
+use crate::shell;
 use backtrail_bundle::Overwrite;
 use backtrail_pt::Pid;
 use backtrail_recorder::{
@@ -188,7 +189,7 @@ fn summarize(
         )?;
     }
     if let Some(bundle) = &outcome.bundle {
-        writeln!(output, "next: backtrail debug {}", bundle.display())?;
+        writeln!(output, "next: backtrail debug {}", shell::path(bundle))?;
     }
     Ok(())
 }

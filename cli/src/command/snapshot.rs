@@ -3,6 +3,7 @@
 use crate::args::Snapshot;
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::shell;
 use backtrail_collector::{Config, Runtime, client};
 use serde::Serialize;
 use std::io::Write;
@@ -26,7 +27,7 @@ pub fn run(args: &Snapshot) -> Result<(), Failure> {
         output.json("backtrail-snapshot/1", &made)?;
     } else {
         writeln!(output, "{}", made.bundle.display())?;
-        writeln!(output, "next: backtrail crashes debug {}", made.id)?;
+        writeln!(output, "next: backtrail crashes debug {}", shell::word(&made.id))?;
     }
     output.finish()
 }
