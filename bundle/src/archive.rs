@@ -1,7 +1,7 @@
 //! A bundle in one file: a tar archive compressed with zstd, `.btz`.
 
 use crate::reader::Bundle;
-use crate::{BundlePath, Error, Overwrite, Result, Writer, durable};
+use crate::{BundlePath, Error, Overwrite, Result, Stop, Writer, durable};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -20,8 +20,8 @@ const LEVEL: i32 = 3;
 /// Packs the bundle in the directory `bundle` into the file `target`, which must not exist.
 ///
 /// # Errors
-/// When `bundle` is not one, or the file cannot be written.
-pub fn pack(bundle: &Path, target: &Path) -> Result<()> {
+/// When `bundle` is not one, or the file cannot be written; when `stop` came.
+pub fn pack(bundle: &Path, target: &Path, stop: &Stop) -> Result<()> {
     let opened = Bundle::open(bundle)?;
     if target.symlink_metadata().is_ok() {
         return Err(Error::TargetExists {
@@ -40,11 +40,11 @@ pub fn pack(bundle: &Path, target: &Path) -> Result<()> {
         // A flipped bit is found, and not decoded.
         encoder.include_checksum(true)?;
         let mut archive = tar::Builder::new(encoder);
-        let total = append_dir(&mut archive, opened.root(), "")?;
+        let total = append_dir(&mut archive, opened.root(), "", stop)?;
         archive.into_inner()?.finish()?.flush()?;
         Ok(total)
     };
-    let total = write().map_err(Error::io("write", target))?;
+    let total = stop.told(write().map_err(Error::io("write", target)))?;
     let limit = unpacked_limit(
         file.as_file()
             .metadata()
@@ -64,7 +64,12 @@ pub fn pack(bundle: &Path, target: &Path) -> Result<()> {
 
 /// Adds what stands in `dir`, in order of name, and says how many bytes that was; links are not
 /// followed and not packed.
-fn append_dir<W: Write>(archive: &mut tar::Builder<W>, dir: &Path, prefix: &str) -> io::Result<u64> {
+fn append_dir<W: Write>(
+    archive: &mut tar::Builder<W>,
+    dir: &Path,
+    prefix: &str,
+    stop: &Stop,
+) -> io::Result<u64> {
     let mut entries = std::fs::read_dir(dir)?.collect::<io::Result<Vec<_>>>()?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
     let mut total = 0;
@@ -75,11 +80,11 @@ fn append_dir<W: Write>(archive: &mut tar::Builder<W>, dir: &Path, prefix: &str)
         let path = format!("{prefix}{name}");
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            total += append_dir(archive, &entry.path(), &format!("{path}/"))?;
+            total += append_dir(archive, &entry.path(), &format!("{path}/"), stop)?;
         } else if kind.is_file() {
-            let mut file = File::open(entry.path())?;
+            let file = File::open(entry.path())?;
             let size = file.metadata()?.len();
-            archive.append(&header(&path, size)?, &mut file)?;
+            archive.append(&header(&path, size)?, &mut stop.reader(file))?;
             total += size;
         }
     }
@@ -101,10 +106,10 @@ fn header(path: &str, size: u64) -> io::Result<tar::Header> {
 /// Unpacks the packed bundle `packed` to the new directory `target`.
 ///
 /// # Errors
-/// Malformed, when it is no packed bundle; or the target exists.
-pub fn unpack(packed: &Path, target: &Path) -> Result<()> {
+/// Malformed, when it is no packed bundle; or the target exists; or `stop` came.
+pub fn unpack(packed: &Path, target: &Path, stop: &Stop) -> Result<()> {
     let writer = Writer::create(target, Overwrite::Never)?;
-    unpack_into(packed, writer.root())?;
+    unpack_within(packed, writer.root(), MAX_UNPACKED, stop)?;
     Bundle::open(writer.root())?;
     writer.publish()
 }
@@ -121,7 +126,7 @@ pub fn unpack_durably(
     accept: impl FnOnce(&Bundle) -> Result<()>,
 ) -> Result<()> {
     let writer = Writer::create(target, Overwrite::Never)?;
-    unpack_within(packed, writer.root(), limit)?;
+    unpack_within(packed, writer.root(), limit, &Stop::default())?;
     accept(&Bundle::open(writer.root())?)?;
     durable::sync_tree(writer.root())?;
     writer.publish()?;
@@ -135,11 +140,15 @@ fn unpacked_limit(size: u64) -> u64 {
 
 /// Unpacks regular files of plain relative paths; anything else in the archive is refused.
 pub(crate) fn unpack_into(packed: &Path, dir: &Path) -> Result<()> {
-    unpack_within(packed, dir, MAX_UNPACKED)
+    unpack_within(packed, dir, MAX_UNPACKED, &Stop::default())
 }
 
-/// The same, of no more than `most` bytes.
-fn unpack_within(packed: &Path, dir: &Path, most: u64) -> Result<()> {
+/// The same, of no more than `most` bytes, until `stop` comes.
+fn unpack_within(packed: &Path, dir: &Path, most: u64, stop: &Stop) -> Result<()> {
+    stop.told(unpack_entries(packed, dir, most, stop))
+}
+
+fn unpack_entries(packed: &Path, dir: &Path, most: u64, stop: &Stop) -> Result<()> {
     let place = packed.display().to_string();
     // To open a pipe would wait for a writer.
     let metadata = packed.metadata().map_err(Error::io("open", packed))?;
@@ -155,7 +164,7 @@ fn unpack_within(packed: &Path, dir: &Path, most: u64) -> Result<()> {
         |error: io::Error| Error::malformed(&place, format!("this is not a packed bundle ({error})"));
     let decoder = zstd::Decoder::new(BufReader::new(file)).map_err(damaged)?;
     // One byte more than allowed shows that there is more.
-    let mut archive = tar::Archive::new(decoder.take(limit + 1));
+    let mut archive = tar::Archive::new(stop.reader(decoder.take(limit + 1)));
     let mut total = 0u64;
     for (index, entry) in archive.entries().map_err(damaged)?.raw(true).enumerate() {
         let mut entry = entry.map_err(damaged)?;

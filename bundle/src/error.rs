@@ -46,6 +46,9 @@ pub enum Error {
         /// What else can be done.
         hint: &'static str,
     },
+    /// It was to end before it was done ([`crate::Stop`]).
+    #[error("canceled")]
+    Canceled,
     /// The arguments contradict each other or miss something.
     #[error("{0}")]
     Usage(String),

@@ -36,6 +36,7 @@ mod module_store;
 mod path;
 mod reader;
 mod schema;
+mod stop;
 pub mod versions;
 mod writer;
 
@@ -48,6 +49,7 @@ pub use error::{Error, Result};
 pub use manifest::Manifest;
 pub use path::BundlePath;
 pub use reader::{Bundle, CodeSection};
+pub use stop::Stop;
 pub use versions::CodeVersions;
 pub use writer::{Overwrite, Writer};
 

@@ -3,13 +3,12 @@
 use crate::elf::Elf;
 use crate::module_store::ModuleStore;
 use crate::schema::{META_JSON, TRACE_JSON, encode_meta, encode_trace};
-use crate::{Bundle, BundlePath, CodeVersions, Error, Manifest, Result, SharedBytes, durable};
+use crate::{Bundle, BundlePath, CodeVersions, Error, Manifest, Result, SharedBytes, Stop, durable};
 use backtrail_pt::BuildId;
 use nix::fcntl::{Flock, FlockArg};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -34,6 +33,8 @@ pub struct Writer {
     modules: RefCell<HashMap<PathBuf, (BundlePath, Option<BuildId>)>>,
     /// Where modules are kept that several bundles share.
     store: Option<ModuleStore>,
+    /// Ends long work on it.
+    stop: Stop,
     /// Held while the bundle is in the making, so that [`Self::remove_abandoned`] leaves it alone.
     lock: Flock<File>,
 }
@@ -59,8 +60,21 @@ impl Writer {
             temporary,
             modules: RefCell::default(),
             store: None,
+            stop: Stop::default(),
             lock,
         })
+    }
+
+    /// Has adding files end, and the bundle be given up, when `stop` comes.
+    #[must_use]
+    pub(crate) fn until(mut self, stop: &Stop) -> Self {
+        self.stop = stop.clone();
+        self
+    }
+
+    /// The wish that work on it end.
+    pub(crate) fn stop(&self) -> &Stop {
+        &self.stop
     }
 
     /// Keeps one copy of each module in `directory`, on the same file system, for all the bundles that are given
@@ -114,9 +128,9 @@ impl Writer {
     /// # Errors
     /// As [`Self::create_file`].
     pub fn add_bytes(&self, path: &BundlePath, bytes: &[u8]) -> Result<()> {
-        self.create_file(path)?
-            .write_all(bytes)
-            .map_err(Error::io("write", &self.target))
+        let mut file = self.create_file(path)?;
+        let written = self.stop.write(bytes, &mut file);
+        written.map_err(Error::io("write", &self.target))
     }
 
     /// Copies a file from outside; a sparse or reflinked copy where the file system can.
@@ -127,14 +141,9 @@ impl Writer {
         if !source.is_file() {
             return Err(Error::malformed(source.display(), "this is not a regular file"));
         }
-        let target = self.place(path)?;
-        fs::copy(source, &target).map_err(Error::io("copy", source))?;
-        // The copy has the source's mode, which need not let the owner write.
-        let mut mode = fs::metadata(&target)
-            .map_err(Error::io("read", &target))?
-            .permissions();
-        std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o644);
-        fs::set_permissions(&target, mode).map_err(Error::io("change", &target))
+        let mut target = self.create_file(path)?;
+        let copied = File::open(source).and_then(|source| self.stop.copy(&source, &mut target));
+        copied.map_err(Error::io("copy", source))
     }
 
     /// Copies the ELF file `source`, which the traced system had at `system_path`, to
@@ -211,6 +220,7 @@ impl Writer {
     pub(crate) fn finish_checked(self, manifest: &Manifest) -> Result<()> {
         self.add_json(TRACE_JSON, &encode_trace(manifest))?;
         self.add_json(META_JSON, &encode_meta(&manifest.meta))?;
+        self.stop.check()?;
         match crate::check(self.root())?.findings.into_iter().next() {
             Some(finding) => Err(finding),
             None => self.publish(),

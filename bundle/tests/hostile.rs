@@ -5,7 +5,7 @@
 
 use backtrail_bundle::core::Core;
 use backtrail_bundle::import::{self, PerfImport};
-use backtrail_bundle::{Bundle, Overwrite, SharedBytes};
+use backtrail_bundle::{Bundle, Overwrite, SharedBytes, Stop};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ fn import_perf(dir: &Path, bytes: &[u8]) -> Result<(), backtrail_bundle::Error> 
         core: None,
         symfs: Some(dir.to_owned()),
     };
-    import::perf(&request, &dir.join("bundle"), Overwrite::Bundle).map(drop)
+    import::perf(&request, &dir.join("bundle"), Overwrite::Bundle, &Stop::default()).map(drop)
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_module_changed_anywhere_is_read_or_refused() {
     };
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("bundle");
-    let manifest = import::lldb(&json, &target, Overwrite::Never).unwrap();
+    let manifest = import::lldb(&json, &target, Overwrite::Never, &Stop::default()).unwrap();
     let file = target.join(manifest.processes[0].modules[0].file.as_ref().unwrap().as_str());
     let mut random = Random(77);
     for _ in 0..500 {

@@ -1,7 +1,7 @@
 //! LLDB's own test bundles: the good import, the bad are refused with a sentence that names the place.
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-use backtrail_bundle::{Bundle, Error, Manifest, Overwrite, check, import, pack, unpack};
+use backtrail_bundle::{Bundle, Error, Manifest, Overwrite, Stop, check, import, pack, unpack};
 use backtrail_pt::{Avma, Pid, Tid};
 use std::path::PathBuf;
 
@@ -15,7 +15,12 @@ fn import(json: &str) -> Option<Result<(Manifest, tempfile::TempDir), Error>> {
         return None;
     }
     let dir = tempfile::tempdir().unwrap();
-    let imported = import::lldb(&json, &dir.path().join("bundle"), Overwrite::Never);
+    let imported = import::lldb(
+        &json,
+        &dir.path().join("bundle"),
+        Overwrite::Never,
+        &Stop::default(),
+    );
     assert_eq!(
         dir.path().join("bundle").exists(),
         imported.is_ok(),
@@ -51,7 +56,7 @@ fn a_trace_by_processor_imports_with_its_switches_and_packs() {
     let (manifest, dir) = imported.unwrap();
     assert_eq!(manifest.tsc.unwrap().zero, 18_433_473_881_008_870_804);
     let packed = dir.path().join("bundle.btz");
-    pack(&dir.path().join("bundle"), &packed).unwrap();
+    pack(&dir.path().join("bundle"), &packed, &Stop::default()).unwrap();
     let bundle = Bundle::open(&packed).unwrap();
     assert_eq!(bundle.manifest(), &manifest);
     let switches: Vec<usize> = manifest
@@ -60,13 +65,13 @@ fn a_trace_by_processor_imports_with_its_switches_and_packs() {
         .map(|cpu| bundle.switches(cpu).unwrap().len())
         .collect();
     assert_eq!(switches, [76, 226]);
-    unpack(&packed, &dir.path().join("again")).unwrap();
+    unpack(&packed, &dir.path().join("again"), &Stop::default()).unwrap();
     assert_eq!(
         Bundle::open(&dir.path().join("again")).unwrap().manifest(),
         &manifest
     );
     assert!(
-        unpack(&packed, &dir.path().join("again")).is_err(),
+        unpack(&packed, &dir.path().join("again"), &Stop::default()).is_err(),
         "a target that is taken"
     );
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use backtrail_bundle::import::PerfImport;
-use backtrail_bundle::{Bundle, Manifest, Overwrite, check, import};
+use backtrail_bundle::{Bundle, Manifest, Overwrite, Stop, check, import};
 use backtrail_pt::{Avma, CpuModel, Pid, TimingParams};
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ fn crash(program: &str, time: &str, target: &Path) -> Option<Manifest> {
         core: Some(dir.join(format!("{program}-{time}.coredump"))),
         symfs: None,
     };
-    Some(import::perf(&request, target, Overwrite::Never).unwrap())
+    Some(import::perf(&request, target, Overwrite::Never, &Stop::default()).unwrap())
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn binaries_that_are_nowhere_are_noted_and_no_error() {
         symfs: Some(dir.path().to_owned()),
     };
     let target = dir.path().join("bundle");
-    let manifest = import::perf(&request, &target, Overwrite::Never).unwrap();
+    let manifest = import::perf(&request, &target, Overwrite::Never, &Stop::default()).unwrap();
     let bundle = Bundle::open(&target).unwrap();
     let sizes: Vec<usize> = manifest
         .cpus
@@ -147,7 +147,13 @@ fn symfs_is_searched_by_path_then_by_name_and_a_misfit_is_no_binary() {
             core: None,
             symfs: Some(symfs.clone()),
         };
-        import::perf(&request, &dir.path().join(name), Overwrite::Never).unwrap()
+        import::perf(
+            &request,
+            &dir.path().join(name),
+            Overwrite::Never,
+            &Stop::default(),
+        )
+        .unwrap()
     };
     let module = |manifest: &Manifest| manifest.processes[0].modules[0].clone();
 

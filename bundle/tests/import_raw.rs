@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use backtrail_bundle::import::{self, RawImport};
-use backtrail_bundle::{Bundle, Error, Manifest, Overwrite};
+use backtrail_bundle::{Bundle, Error, Manifest, Overwrite, Stop};
 use backtrail_pt::{Avma, Pid, Tid, TimingParams};
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ fn raw(target: &Path, capture: &str, images: &[&str], core: Option<&str>) -> Opt
         timing: TimingParams::default(),
         core: core.map(|core| dir.join(core)),
     };
-    Some(import::raw(&request, target, Overwrite::Never))
+    Some(import::raw(&request, target, Overwrite::Never, &Stop::default()))
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! How the program ends: one sentence on stderr, and the status that goes with it.
 
+use crate::interrupt;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -37,6 +38,14 @@ impl Failure {
         }
     }
 
+    /// Ctrl-C or SIGTERM ended it: the status that shells give to what these end.
+    fn canceled(message: impl Display) -> Self {
+        Self {
+            status: interrupt::status().unwrap_or(1),
+            ..Self::failed(message)
+        }
+    }
+
     /// The reader of our output closed its end.
     pub fn is_closed_pipe(&self) -> bool {
         self.closed_pipe
@@ -60,16 +69,22 @@ macro_rules! from_crate_error {
     )*};
 }
 
-from_crate_error!(
-    backtrail_bundle::Error,
-    backtrail_collector::Error,
-    backtrail_recorder::Error
-);
+from_crate_error!(backtrail_collector::Error, backtrail_recorder::Error);
+
+impl From<backtrail_bundle::Error> for Failure {
+    fn from(error: backtrail_bundle::Error) -> Self {
+        match error {
+            backtrail_bundle::Error::Canceled => Self::canceled(error),
+            error => Self::of(&error, error.is_malformed()),
+        }
+    }
+}
 
 impl From<backtrail_debugger::Error> for Failure {
     fn from(error: backtrail_debugger::Error) -> Self {
         match error {
             backtrail_debugger::Error::Output(error) => error.into(),
+            backtrail_debugger::Error::Canceled => Self::canceled(error),
             error => Self::of(&error, error.is_malformed()),
         }
     }
@@ -77,9 +92,12 @@ impl From<backtrail_debugger::Error> for Failure {
 
 impl From<backtrail_export::Error> for Failure {
     fn from(error: backtrail_export::Error) -> Self {
-        Self {
-            closed_pipe: error.is_closed_pipe(),
-            ..Self::of(&error, error.is_malformed())
+        match error {
+            backtrail_export::Error::Debugger(error) => error.into(),
+            error => Self {
+                closed_pipe: error.is_closed_pipe(),
+                ..Self::failed(error)
+            },
         }
     }
 }

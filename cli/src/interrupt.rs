@@ -1,14 +1,27 @@
 //! Ctrl-C: asks long work to stop; a second one ends the program.
 
+use backtrail_bundle::Stop;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
-/// The status of a program that Ctrl-C ended, as shells give it.
-const STATUS: i32 = 130;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+
+/// Which of them came last; 0: none did.
+static CAME: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
+/// The status of a program that a signal ended, as shells give it.
+const fn status_of(signal: i32) -> i32 {
+    128 + signal
+}
+
+/// The status to end with, when one of them has come.
+pub fn status() -> Option<u8> {
+    let signal = CAME.load(Ordering::Relaxed);
+    let signal = i32::try_from(signal).ok().filter(|&signal| signal != 0)?;
+    u8::try_from(status_of(signal)).ok()
+}
 
 /// Catches Ctrl-C (SIGINT) and SIGTERM for as long as it lives.
 ///
@@ -29,9 +42,10 @@ impl Interrupt {
             // handler Ctrl-C ends the program at once, which is bearable.
             registered.extend(flag::register_conditional_shutdown(
                 signal,
-                STATUS,
+                status_of(signal),
                 Arc::clone(&raised),
             ));
+            registered.extend(flag::register_usize(signal, Arc::clone(&CAME), signal as usize));
             registered.extend(flag::register(signal, Arc::clone(&raised)));
         }
         Self {
@@ -53,6 +67,11 @@ impl Interrupt {
         }
     }
 
+    /// The same, for work on bundles.
+    pub fn stop(&self) -> Stop {
+        Stop::new(Arc::clone(&self.flag))
+    }
+
     /// The flag: `true` means stop.
     pub fn flag(&self) -> &AtomicBool {
         &self.flag
@@ -70,5 +89,5 @@ impl Drop for Interrupt {
 /// back.
 fn end_at_once(signal: i32) {
     // That it cannot be caught is bearable.
-    let _ = flag::register_conditional_shutdown(signal, STATUS, Arc::new(AtomicBool::new(true)));
+    let _ = flag::register_conditional_shutdown(signal, status_of(signal), Arc::new(AtomicBool::new(true)));
 }

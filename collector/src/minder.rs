@@ -12,7 +12,7 @@ use crate::runtime::Runtime;
 use crate::spool::{Draft, Spool};
 use crate::wire::{Connection, PIECE, Reply, Request};
 use backtrail_bundle::manifest::Manifest;
-use backtrail_bundle::{Overwrite, Writer};
+use backtrail_bundle::{Overwrite, Stop, Writer};
 use nix::unistd::{AccessFlags, Gid, Uid, access};
 use std::collections::HashMap;
 use std::fs;
@@ -203,7 +203,7 @@ impl Minder {
     /// Has the daemon take a bundle that was made aside.
     fn deposit(&self, aside: &Path, name: &str, pid: u32) -> Result<String> {
         let (bundle, packed) = (aside.join(pid.to_string()), aside.join(format!("{pid}.btz")));
-        let given = backtrail_bundle::pack(&bundle, &packed)
+        let given = backtrail_bundle::pack(&bundle, &packed, &Stop::default())
             .map_err(Error::from)
             .and_then(|()| self.give(&packed, name, pid));
         let _ = fs::remove_file(&packed);

@@ -34,12 +34,6 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The input is to blame.
-    #[must_use]
-    pub fn is_malformed(&self) -> bool {
-        matches!(self, Self::Debugger(error) if error.is_malformed())
-    }
-
     /// The reader of the output closed its end.
     #[must_use]
     pub fn is_closed_pipe(&self) -> bool {

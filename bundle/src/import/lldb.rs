@@ -3,7 +3,7 @@
 use crate::manifest::{Manifest, Module, Process, Source, Thread};
 use crate::schema::{FileRole, Findings, Node, decode_trace, parse_json};
 use crate::writer::plain_name;
-use crate::{BundlePath, Error, Overwrite, Result, SharedBytes, Writer};
+use crate::{BundlePath, Error, Overwrite, Result, SharedBytes, Stop, Writer};
 use backtrail_perf::switch;
 use backtrail_pt::{Pid, Tid};
 use std::collections::{HashMap, HashSet};
@@ -16,8 +16,12 @@ use std::path::{Path, PathBuf};
 /// added, as LLDB does: its schema calls the list of threads optional then.
 ///
 /// # Errors
-/// Malformed, when the description or a file it names is; the first finding is told.
-pub fn lldb(json: &Path, target: &Path, overwrite: Overwrite) -> Result<Manifest> {
+/// Malformed, when the description or a file it names is; the first finding is told. When `stop` came.
+pub fn lldb(json: &Path, target: &Path, overwrite: Overwrite, stop: &Stop) -> Result<Manifest> {
+    stop.told(import_until(json, target, overwrite, stop))
+}
+
+fn import_until(json: &Path, target: &Path, overwrite: Overwrite, stop: &Stop) -> Result<Manifest> {
     let name = json
         .file_name()
         .unwrap_or(json.as_os_str())
@@ -25,7 +29,7 @@ pub fn lldb(json: &Path, target: &Path, overwrite: Overwrite) -> Result<Manifest
         .into_owned();
     let value = parse_json(&SharedBytes::map_file(json)?, &name)?;
     let base = json.parent().unwrap_or(Path::new(""));
-    let writer = Writer::create(target, overwrite)?;
+    let writer = Writer::create(target, overwrite)?.until(stop);
     let findings = Findings::default();
     let mut files = Files {
         base,

@@ -5,7 +5,7 @@ use super::crash::add_core;
 use crate::elf::{Elf, is_elf};
 use crate::manifest::{AddressFilter, Manifest, Meta, Module, Process, RawImage, Source, Thread};
 use crate::writer::plain_name;
-use crate::{BundlePath, Error, Overwrite, PAGE_SIZE, Result, SharedBytes, Writer};
+use crate::{BundlePath, Error, Overwrite, PAGE_SIZE, Result, SharedBytes, Stop, Writer};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, CpuModel, FileOffset, Pid, Tid, TimingParams};
 use std::path::{Path, PathBuf};
@@ -33,9 +33,13 @@ pub struct RawImport {
 /// Imports raw packets as a bundle of one process and one thread, both with id 1.
 ///
 /// # Errors
-/// When a file cannot be read or an image has no address; malformed, when an ELF file or the core is.
-pub fn raw(import: &RawImport, target: &Path, overwrite: Overwrite) -> Result<Manifest> {
-    let writer = Writer::create(target, overwrite)?;
+/// When a file cannot be read or an image has no address; malformed, when an ELF file or the core is; when `stop` came.
+pub fn raw(import: &RawImport, target: &Path, overwrite: Overwrite, stop: &Stop) -> Result<Manifest> {
+    stop.told(import_until(import, target, overwrite, stop))
+}
+
+fn import_until(import: &RawImport, target: &Path, overwrite: Overwrite, stop: &Stop) -> Result<Manifest> {
+    let writer = Writer::create(target, overwrite)?.until(stop);
     let trace = BundlePath::new(&format!("traces/{ONLY}.pt"))?;
     writer.add_file(&trace, &import.pt)?;
     let thread = Thread {

@@ -38,9 +38,14 @@ impl GapRow {
 
 /// Lists what a reader would refuse, and every gap; status 3 when anything would be refused.
 pub fn run(args: &Check) -> Result<(), Failure> {
+    let interrupt = Interrupt::install();
     let found = backtrail_bundle::check(&args.bundle)?;
     let refused: Vec<String> = found.findings.iter().map(ToString::to_string).collect();
-    let gaps = if found.is_clean() { gaps(args)? } else { Vec::new() };
+    let gaps = if found.is_clean() {
+        gaps(args, &interrupt)?
+    } else {
+        Vec::new()
+    };
     let report = Report {
         bundle: args.bundle.display().to_string(),
         refused,
@@ -79,8 +84,8 @@ pub fn run(args: &Check) -> Result<(), Failure> {
     }
 }
 
-fn gaps(args: &Check) -> Result<Vec<GapRow>, Failure> {
-    let session = open::session(&args.bundle, &open::options(&args.decode)?, &Interrupt::install())?;
+fn gaps(args: &Check, interrupt: &Interrupt) -> Result<Vec<GapRow>, Failure> {
+    let session = open::session(&args.bundle, &open::options(&args.decode)?, interrupt)?;
     let of_threads = session.threads().iter().flat_map(|thread| {
         let gaps = thread.history.gaps();
         gaps.map(|(index, gap)| GapRow::new(thread.position(index).to_string(), gap))

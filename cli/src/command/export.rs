@@ -80,7 +80,13 @@ fn lldb(args: &Export) -> Result<(), Failure> {
         true => Overwrite::Bundle,
         false => Overwrite::Never,
     };
-    Ok(backtrail_bundle::copy(&args.bundle, output, overwrite)?)
+    let interrupt = Interrupt::install();
+    Ok(backtrail_bundle::copy(
+        &args.bundle,
+        output,
+        overwrite,
+        &interrupt.stop(),
+    )?)
 }
 
 fn refuse_existing(args: &Export) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 
 use crate::args::{Import, ImportRaw, ImportTo};
 use crate::exit::Failure;
+use crate::interrupt::Interrupt;
 use crate::output::Output;
 use backtrail_bundle::import::{self, ImageArg, PerfImport, RawImport, parse_address_filter};
 use backtrail_bundle::{Manifest, Overwrite};
@@ -12,9 +13,11 @@ use std::path::Path;
 
 /// Makes a bundle of another tool's files and says what is in it.
 pub fn run(import: &Import) -> Result<(), Failure> {
+    let interrupt = Interrupt::install();
+    let stop = &interrupt.stop();
     match import {
         Import::Lldb { trace, to } => {
-            let manifest = import::lldb(trace, &to.output, overwrite(to))?;
+            let manifest = import::lldb(trace, &to.output, overwrite(to), stop)?;
             report(&manifest, to)
         }
         Import::Perf {
@@ -28,10 +31,10 @@ pub fn run(import: &Import) -> Result<(), Failure> {
                 core: core.clone(),
                 symfs: symfs.clone(),
             };
-            report(&import::perf(&request, &to.output, overwrite(to))?, to)
+            report(&import::perf(&request, &to.output, overwrite(to), stop)?, to)
         }
         Import::Raw(raw) => report(
-            &import::raw(&request(raw)?, &raw.to.output, overwrite(&raw.to))?,
+            &import::raw(&request(raw)?, &raw.to.output, overwrite(&raw.to), stop)?,
             &raw.to,
         ),
     }

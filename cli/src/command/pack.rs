@@ -2,13 +2,24 @@
 
 use crate::args::{Pack, Unpack};
 use crate::exit::Failure;
+use crate::interrupt::Interrupt;
 
 /// Packs a bundle directory into one file.
 pub fn pack(args: &Pack) -> Result<(), Failure> {
-    Ok(backtrail_bundle::pack(&args.bundle, &args.output)?)
+    let interrupt = Interrupt::install();
+    Ok(backtrail_bundle::pack(
+        &args.bundle,
+        &args.output,
+        &interrupt.stop(),
+    )?)
 }
 
 /// Unpacks one file into a bundle directory.
 pub fn unpack(args: &Unpack) -> Result<(), Failure> {
-    Ok(backtrail_bundle::unpack(&args.file, &args.output)?)
+    let interrupt = Interrupt::install();
+    Ok(backtrail_bundle::unpack(
+        &args.file,
+        &args.output,
+        &interrupt.stop(),
+    )?)
 }

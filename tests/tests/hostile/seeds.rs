@@ -109,6 +109,12 @@ pub fn bundle(folder: &Path) -> PathBuf {
         timing: backtrail_pt::TimingParams::default(),
         core: None,
     };
-    backtrail_bundle::import::raw(&import, &bundle, backtrail_bundle::Overwrite::Never).unwrap();
+    backtrail_bundle::import::raw(
+        &import,
+        &bundle,
+        backtrail_bundle::Overwrite::Never,
+        &backtrail_bundle::Stop::default(),
+    )
+    .unwrap();
     bundle
 }

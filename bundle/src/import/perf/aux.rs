@@ -4,7 +4,6 @@ use crate::{BundlePath, Error, Result, Writer};
 use backtrail_perf::auxtrace::AuxData;
 use backtrail_pt::{Cpu, Tid};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 
 /// Whose packets a buffer holds.
@@ -62,7 +61,7 @@ impl<'a> AuxBuffer<'a> {
         let mut file = writer.create_file(path)?;
         self.pieces
             .iter()
-            .try_for_each(|piece| file.write_all(piece))
+            .try_for_each(|piece| writer.stop().write(piece, &mut file))
             .map_err(Error::io("write", Path::new(path.as_str())))
     }
 }

@@ -8,7 +8,7 @@ mod sideband;
 use super::crash::add_core;
 use crate::core::Core;
 use crate::manifest::{CpuTrace, Manifest, Meta, Process, Source, Thread};
-use crate::{BundlePath, Error, Overwrite, Result, SharedBytes, Writer};
+use crate::{BundlePath, Error, Overwrite, Result, SharedBytes, Stop, Writer};
 use aux::{AuxBuffer, Owner};
 use backtrail_perf::auxtrace::IntelPtInfo;
 use backtrail_perf::data::Item;
@@ -39,8 +39,12 @@ pub struct PerfImport {
 ///
 /// # Errors
 /// Malformed, when the file or the core is; unsupported, when it holds no Intel PT, or in a form that is not
-/// read.
-pub fn perf(import: &PerfImport, target: &Path, overwrite: Overwrite) -> Result<Manifest> {
+/// read; when `stop` came.
+pub fn perf(import: &PerfImport, target: &Path, overwrite: Overwrite, stop: &Stop) -> Result<Manifest> {
+    stop.told(import_until(import, target, overwrite, stop))
+}
+
+fn import_until(import: &PerfImport, target: &Path, overwrite: Overwrite, stop: &Stop) -> Result<Manifest> {
     let bytes = SharedBytes::map_file(&import.data)?;
     let refuse = |error| Error::perf(&import.data)(error);
     let data = PerfData::parse(&bytes).map_err(refuse)?;
@@ -51,7 +55,7 @@ pub fn perf(import: &PerfImport, target: &Path, overwrite: Overwrite) -> Result<
             "it holds no Intel PT; record with -e intel_pt//",
         ));
     };
-    let writer = Writer::create(target, overwrite)?;
+    let writer = Writer::create(target, overwrite)?.until(stop);
     let mut meta = Meta {
         source: Source::Hardware,
         created_by: Some("import perf".to_owned()),
