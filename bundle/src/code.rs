@@ -46,11 +46,12 @@ pub(crate) fn sections(bundle: &Bundle, pid: Pid) -> Result<Vec<CodeSection>> {
     Ok(sections)
 }
 
-/// A core is of the process that crashed, or of the only one.
+/// A core is of the process that crashed; without a crash, of the one that it names, or of the only one.
 fn core_is_of(bundle: &Bundle, process: &Process) -> bool {
-    match bundle.manifest().meta.crash {
+    let manifest = bundle.manifest();
+    match manifest.meta.crash {
         Some(crash) => crash.pid == process.pid,
-        None => bundle.manifest().processes.len() == 1,
+        None => manifest.processes.len() == 1 || bundle.core_pid() == Some(process.pid),
     }
 }
 

@@ -4,7 +4,7 @@
 //! BUNDLE/
 //!   trace.json          LLDB's `intel-pt` schema; our additions stand under keys "backtrail"
 //!   meta.json           where the trace comes from, and the crash
-//!   core                ELF core of the crash
+//!   core                ELF core of the crash, or of the program when recording or the program was ended
 //!   traces/             PT packets, by thread or by processor
 //!   sideband/           context switches by processor
 //!   modules/ID/NAME     copies of the mapped ELF files, ID being the build id or a hash

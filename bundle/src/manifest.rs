@@ -145,6 +145,8 @@ pub struct Meta {
     pub command_line: Vec<String>,
     /// The crash that ended the trace.
     pub crash: Option<Crash>,
+    /// How the recorded program ended; of several processes, the first one. `None`: not known, or it ran on.
+    pub ending: Option<Ending>,
     /// Name of the traced machine.
     pub host: Option<String>,
     /// Release of its kernel.
@@ -194,6 +196,24 @@ pub struct Collected {
     pub history: u64,
     /// What should be there and is not, a sentence each; empty: the bundle is complete.
     pub missing: Vec<String>,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It exited with this status.
+    Exited(i32),
+    /// This signal killed it.
+    Killed(i32),
+}
+
+/// Whether a process that a signal ends has crashed: the signal's default action dumps core (signal(7)). The others are how a user
+/// ends a process that does well.
+#[must_use]
+pub fn is_crash(signal: i32) -> bool {
+    // SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ and SIGSYS of x86-64 Linux, whatever the reader
+    // runs on.
+    matches!(signal, 3..=8 | 11 | 24 | 25 | 31)
 }
 
 /// The signal that ended a process.

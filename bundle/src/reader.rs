@@ -8,6 +8,7 @@ use crate::{BundlePath, CodeVersions, Error, Result, SharedBytes, code};
 use backtrail_perf::ContextSwitch;
 use backtrail_pt::{Avma, Pid};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// A bundle at hand. The files it names were there, inside it, when it was opened.
@@ -15,6 +16,8 @@ use tempfile::TempDir;
 pub struct Bundle {
     manifest: Manifest,
     root: PathBuf,
+    /// See [`Self::core_pid`].
+    core_pid: OnceLock<Option<Pid>>,
     /// Where a packed bundle was unpacked to.
     _unpacked: Option<TempDir>,
 }
@@ -56,6 +59,7 @@ impl Bundle {
             (Some(manifest), None) => Ok(Self {
                 manifest,
                 root,
+                core_pid: OnceLock::new(),
                 _unpacked: unpacked,
             }),
             (None, None) => Err(Error::malformed(TRACE_JSON, "it describes no trace")),
@@ -111,6 +115,17 @@ impl Bundle {
     pub fn core(&self) -> Result<Option<Core>> {
         let path = self.manifest.core.as_ref();
         path.map(|path| Core::parse(self.bytes(path)?, path)).transpose()
+    }
+
+    /// The process that the core says it is of; `None`: there is no core, or it cannot be read.
+    pub(crate) fn core_pid(&self) -> Option<Pid> {
+        let read = || {
+            self.core()
+                .ok()
+                .flatten()
+                .map(|core| Pid(core.contents().process.pid))
+        };
+        *self.core_pid.get_or_init(read)
     }
 
     /// The context switches of a processor, in order of time.

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use backtrail_bundle::manifest::*;
-use backtrail_bundle::{Bundle, BundlePath, Error, Overwrite, Writer};
+use backtrail_bundle::{Bundle, BundlePath, Error, Overwrite, Writer, core};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, FileOffset, Pid, Tid, TimingParams, TscConversion};
 use proptest::prelude::*;
@@ -92,6 +92,10 @@ fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
                 code: -6,
                 fault_address: Some(Avma(number)),
                 pc: Avma(small),
+            }),
+            ending: Some(match by_cpu {
+                true => Ending::Exited(number as i32),
+                false => Ending::Killed(11),
             }),
             host: Some(text.to_owned()),
             kernel: Some(text.to_owned()),
@@ -231,4 +235,44 @@ fn a_target_that_is_taken_is_left_alone() {
         .collect();
     left.sort();
     assert_eq!(left, ["bundle", "other"], "nothing half-made is left");
+}
+
+#[test]
+fn a_core_without_a_crash_is_of_the_process_that_it_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("bundle");
+    let segment = core::Segment {
+        start: Avma(0x1000),
+        size: 4096,
+        saved: 4096,
+        readable: true,
+        executable: true,
+        ..core::Segment::default()
+    };
+    let contents = core::CoreContents {
+        process: core::ProcessInfo {
+            pid: 7,
+            ..core::ProcessInfo::default()
+        },
+        threads: vec![core::CoreThread::default()],
+        segments: vec![segment],
+        ..core::CoreContents::default()
+    };
+    let process = |pid| Process {
+        pid: Pid(pid),
+        ..Process::default()
+    };
+    let mut manifest = Manifest {
+        processes: vec![process(6), process(7)],
+        ..full(false, 1, "x")
+    };
+    (manifest.meta.crash, manifest.cpus) = (None, Vec::new());
+    let writer = Writer::create(&target, Overwrite::Never).unwrap();
+    let mut file = writer.create_file(&path("core")).unwrap();
+    let memory = |_: Avma, out: &mut [u8]| out.len();
+    core::write(&mut file, &contents, memory).unwrap();
+    writer.finish(&manifest).unwrap();
+    let bundle = Bundle::open(&target).unwrap();
+    let sections = |pid| bundle.code(Pid(pid)).unwrap().len();
+    assert_eq!((sections(6), sections(7)), (0, 1));
 }

@@ -1,7 +1,8 @@
 //! Signals as a person wants to read them. Numbers are those of x86-64 Linux
 //! (`asm/signal.h`, `asm-generic/siginfo.h`).
 
-use backtrail_bundle::manifest::Crash;
+use backtrail_bundle::core::SigInfo;
+use backtrail_bundle::manifest::{Crash, Ending};
 
 /// The signal's name: `SIGSEGV`.
 #[must_use]
@@ -64,6 +65,21 @@ pub fn cause(signal: i32, code: i32) -> Option<&'static str> {
     })
 }
 
+/// How a program ended that did not crash: `SIGINT ended the program (sent by kill)`. What the signal said is known where its
+/// core is.
+#[must_use]
+pub fn describe_ending(ending: Ending, said: Option<SigInfo>) -> String {
+    match ending {
+        Ending::Exited(status) => format!("the program exited with status {status}"),
+        Ending::Killed(signal) => {
+            let said = said.filter(|said| said.signal() == signal);
+            let cause = said.and_then(|said| cause(signal, said.code()));
+            let cause = cause.map_or_else(String::new, |cause| format!(" ({cause})"));
+            format!("{} ended the program{cause}", name(signal))
+        }
+    }
+}
+
 /// `SIGSEGV (segmentation fault)`, with the address when there is one.
 #[must_use]
 pub fn describe(crash: &Crash) -> String {
@@ -72,4 +88,22 @@ pub fn describe(crash: &Crash) -> String {
         text.push_str(&format!(" at address {address}"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backtrail_pt::Avma;
+
+    #[test]
+    fn an_ending_is_told_with_what_its_own_signal_said() {
+        let said = |signal| Some(SigInfo::new(signal, 0, Avma(0)));
+        let killed = Ending::Killed(15);
+        assert_eq!(describe_ending(killed, None), "SIGTERM ended the program");
+        assert_eq!(describe_ending(killed, said(2)), "SIGTERM ended the program");
+        let told = "SIGTERM ended the program (sent by kill)";
+        assert_eq!(describe_ending(killed, said(15)), told);
+        let told = "the program exited with status 3";
+        assert_eq!(describe_ending(Ending::Exited(3), said(15)), told);
+    }
 }

@@ -1,5 +1,6 @@
 //! What came of a recording.
 
+use backtrail_bundle::manifest;
 use backtrail_pt::{Avma, Pid, Tid};
 use std::path::PathBuf;
 
@@ -12,6 +13,17 @@ pub enum Ending {
     Killed(i32),
     /// Recording ended first. An attached process runs on, one that the recorder started was killed.
     Running,
+}
+
+impl Ending {
+    /// As a bundle says it; `None`: recording ended first.
+    pub(crate) fn of_program(self) -> Option<manifest::Ending> {
+        match self {
+            Self::Exited(status) => Some(manifest::Ending::Exited(status)),
+            Self::Killed(signal) => Some(manifest::Ending::Killed(signal)),
+            Self::Running => None,
+        }
+    }
 }
 
 /// The exact sequence of executed instructions of a thread.

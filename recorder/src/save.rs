@@ -43,6 +43,7 @@ pub(crate) fn save(
             .ok()
             .map(|time| time.as_secs()),
         crash: session.crash,
+        ending: session.ending.of_program(),
         host: machine::says("hostname"),
         kernel: machine::says("osrelease"),
         overhead: Some(overhead),

@@ -3,14 +3,19 @@
 
 mod support;
 
-use backtrail_tests::backtrail::backtrail;
+use backtrail_tests::backtrail::{backtrail, command};
 use backtrail_tests::programs::{Ending, PROGRAMS, Program, Variant, find};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde_json::json;
 use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use support::{Bundle, decoders};
 
 /// What `info --digest` must say, from the lists of stepped addresses: `TID.ips`, 8 bytes each. The digest is FNV-1a,
@@ -202,4 +207,88 @@ fn the_hint_can_be_typed_whatever_the_bundle_is_called() {
     let run = backtrail(record).unwrap().exited(0);
     let hint = format!("next: backtrail debug '{}'\n", bundle.display());
     assert!(run.stderr.ends_with(&hint), "{run:?}");
+}
+
+/// What `info` says of the end of a shell that runs a script.
+#[track_caller]
+fn end_of(script: &str) -> (Bundle, serde_json::Value, serde_json::Value) {
+    let program: [&OsStr; 4] = ["--".as_ref(), "sh".as_ref(), "-c".as_ref(), script.as_ref()];
+    let (bundle, _) = Bundle::made(&["record"], &program);
+    let info = bundle.info();
+    (bundle, info["crash"]["signal"].clone(), info["ending"].clone())
+}
+
+#[test]
+fn a_signal_that_a_user_ends_programs_with_is_no_crash() {
+    let none = serde_json::Value::Null;
+    for signal in [1, 2, 13, 15] {
+        let (bundle, crash, ending) = end_of(&format!("kill -{signal} $$"));
+        assert_eq!((crash, ending), (none.clone(), json!({ "killed": signal })));
+        let said = bundle.run(&["info"], &[]).stdout;
+        assert!(
+            said.contains(&format!("ending    killed by signal {signal}\n")),
+            "{said}"
+        );
+        // The state at the end is there all the same.
+        let said = bundle.debug(&["crash", "info registers rip"]);
+        assert!(said.contains("does not end in a crash: SIG"), "{said}");
+        assert!(said.contains("(sent by "), "{said}");
+        assert!(said.contains("rip            0x"), "{said}");
+    }
+    // No signal comes before SIGKILL does.
+    let (_, crash, ending) = end_of("kill -9 $$");
+    assert_eq!((crash, ending), (none.clone(), json!({ "killed": 9 })));
+    let (bundle, crash, ending) = end_of("exit 4");
+    assert_eq!((crash, ending), (none.clone(), json!({ "exited": 4 })));
+    let said = bundle.run(&["info"], &[]).stdout;
+    assert!(said.contains("ending    exited with status 4\n"), "{said}");
+    let (_, crash, ending) = end_of("kill -6 $$");
+    assert_eq!((crash, ending), (json!(6), json!({ "killed": 6 })));
+}
+
+#[test]
+fn the_crash_of_a_child_is_kept_when_others_are_ended() {
+    let ended = "sh -c 'kill -15 $$'";
+    let crashed = "sh -c 'kill -11 $$'";
+    for script in [
+        format!("{ended}; {crashed}; {ended}; kill -2 $$"),
+        format!("{ended}; {ended}; {crashed}; exit 3"),
+    ] {
+        let (bundle, crash, _) = end_of(&script);
+        assert_eq!(crash, 11, "{script}");
+        let _ = backtrail(["check".as_ref(), bundle.path.as_os_str()])
+            .unwrap()
+            .exited(0);
+    }
+    let (bundle, crash, ending) = end_of(&format!("{ended}; exit 3"));
+    assert_eq!((crash, ending), (serde_json::Value::Null, json!({ "exited": 3 })));
+    let _ = backtrail(["check".as_ref(), bundle.path.as_os_str()])
+        .unwrap()
+        .exited(0);
+}
+
+/// As a terminal sends it: to the recorder and to the program.
+#[test]
+fn ctrl_c_is_no_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bundle, begun) = (folder.path().join("bundle"), folder.path().join("begun"));
+    let script = format!("echo > {}; while :; do :; done", begun.display());
+    let mut recorder = command()
+        .unwrap()
+        .args(["record", "-o"])
+        .arg(&bundle)
+        .args(["--", "sh", "-c", &script])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    while !begun.exists() && start.elapsed().as_secs() < 30 {
+        thread::sleep(Duration::from_millis(10));
+    }
+    killpg(Pid::from_raw(recorder.id() as i32), Signal::SIGINT).unwrap();
+    assert_eq!(recorder.wait().unwrap().code(), Some(0));
+    let bundle = Bundle::in_folder(folder, bundle);
+    assert!(bundle.info()["crash"].is_null(), "{}", bundle.info());
 }

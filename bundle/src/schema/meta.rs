@@ -1,7 +1,7 @@
 //! `meta.json` ↔ [`Meta`].
 
 use super::Node;
-use crate::manifest::{Collected, Crash, Meta, Overhead, Source};
+use crate::manifest::{Collected, Crash, Ending, Meta, Overhead, Source};
 use backtrail_pt::{Avma, Pid, Tid};
 use serde_json::{Map, Value, json};
 
@@ -40,6 +40,7 @@ pub(crate) fn decode_meta(root: &Node<'_>) -> Option<Meta> {
         } else {
             None
         },
+        ending: ending(&root.field("ending")),
         host: root.field("host").optional_string()?,
         kernel: root.field("kernel").optional_string()?,
         overhead: overhead(&root.field("overhead")),
@@ -117,6 +118,22 @@ fn crash(node: &Node<'_>) -> Option<Crash> {
     })
 }
 
+fn ending(node: &Node<'_>) -> Option<Ending> {
+    if !node.exists() {
+        return None;
+    }
+    node.object()?;
+    let (exited, killed) = (node.field("exited"), node.field("killed"));
+    match (exited.exists(), killed.exists()) {
+        (true, false) => exited.signed().map(Ending::Exited),
+        (false, true) => killed.signed().map(Ending::Killed),
+        _ => {
+            node.report("a program ends in one way, \"exited\" or \"killed\"");
+            None
+        }
+    }
+}
+
 /// What the file says for `meta`; what is not known is left out.
 pub(crate) fn encode_meta(meta: &Meta) -> Value {
     let source = match meta.source {
@@ -139,12 +156,20 @@ pub(crate) fn encode_meta(meta: &Meta) -> Value {
         (!meta.command_line.is_empty()).then(|| json!(meta.command_line)),
     );
     optional("crash", meta.crash.as_ref().map(encode_crash));
+    optional("ending", meta.ending.map(encode_ending));
     optional("host", meta.host.as_ref().map(|text| json!(text)));
     optional("kernel", meta.kernel.as_ref().map(|text| json!(text)));
     optional("overhead", meta.overhead.as_ref().map(encode_overhead));
     optional("collected", meta.collected.as_ref().map(encode_collected));
     optional("notes", (!meta.notes.is_empty()).then(|| json!(meta.notes)));
     Value::Object(object)
+}
+
+fn encode_ending(ending: Ending) -> Value {
+    match ending {
+        Ending::Exited(status) => json!({"exited": status}),
+        Ending::Killed(signal) => json!({"killed": signal}),
+    }
 }
 
 fn encode_overhead(overhead: &Overhead) -> Value {

@@ -5,7 +5,7 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
 use crate::output::{Output, plain};
-use backtrail_bundle::manifest::Source;
+use backtrail_bundle::manifest::{self, Source};
 use backtrail_debugger::Session;
 use backtrail_decoder::split::UnattributedReason;
 use backtrail_decoder::{CpuReport, EngineKind};
@@ -49,6 +49,7 @@ struct BundleInfo {
     created_by: Option<String>,
     command_line: Vec<String>,
     crash: Option<CrashInfo>,
+    ending: Option<Ending>,
     overhead: Option<OverheadInfo>,
     threads: Vec<ThreadInfo>,
     cpus: Vec<CpuInfo>,
@@ -63,6 +64,23 @@ struct CrashInfo {
     code: i32,
     fault_address: Option<String>,
     pc: String,
+}
+
+/// How the program ended, with its status or the signal.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Ending {
+    Exited(i32),
+    Killed(i32),
+}
+
+impl From<manifest::Ending> for Ending {
+    fn from(ending: manifest::Ending) -> Self {
+        match ending {
+            manifest::Ending::Exited(status) => Self::Exited(status),
+            manifest::Ending::Killed(signal) => Self::Killed(signal),
+        }
+    }
 }
 
 /// What recording in software cost; times in nanoseconds.
@@ -152,6 +170,7 @@ impl BundleInfo {
                 fault_address: crash.fault_address.map(|address| address.to_string()),
                 pc: crash.pc.to_string(),
             }),
+            ending: session.ending().map(Ending::from),
             overhead: meta.and_then(|meta| meta.overhead).map(|overhead| OverheadInfo {
                 wall: overhead.wall,
                 program_cpu: overhead.program_cpu,
@@ -189,6 +208,11 @@ impl BundleInfo {
                 output,
                 "  crash     signal {signal} in thread {tid} at {pc}{fault}"
             )?;
+        }
+        match self.ending {
+            Some(Ending::Exited(status)) => writeln!(output, "  ending    exited with status {status}")?,
+            Some(Ending::Killed(signal)) => writeln!(output, "  ending    killed by signal {signal}")?,
+            None => {}
         }
         if let Some(overhead) = &self.overhead {
             let seconds = |nanos: u64| format!("{}.{:03} s", nanos / 1_000_000_000, nanos / 1_000_000 % 1000);

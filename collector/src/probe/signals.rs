@@ -67,6 +67,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_dumps_core_is_what_a_bundle_calls_a_crash() {
+        let crashes = (1..=64).filter(|&signal| backtrail_bundle::manifest::is_crash(signal));
+        assert!(SignalSet::CORE_DUMPING.iter().eq(crashes));
+    }
+
+    #[test]
     fn only_what_kills_is_taken() {
         let set = SignalSet::new(&[64, 15, 11]).unwrap();
         assert_eq!(set.iter().collect::<Vec<_>>(), [11, 15, 64]);

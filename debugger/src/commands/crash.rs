@@ -5,8 +5,10 @@ use crate::calls::{CallView, Calls};
 use crate::error::Result;
 use crate::navigator::Navigator;
 use crate::output::{CrashView, HandlerView, HistoryView, Output, SourceView};
+use crate::session::Session;
 use crate::stack::Stack;
 use crate::{signal, views};
+use backtrail_bundle::core::SigInfo;
 use backtrail_decoder::{Entered, Watch};
 
 /// How many lines around the faulting one.
@@ -49,6 +51,10 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
         cause: crash
             .and_then(|crash| signal::cause(crash.signal, crash.code))
             .map(str::to_owned),
+        ending: session
+            .ending()
+            .filter(|_| crash.is_none())
+            .map(|ending| signal::describe_ending(ending, said(session))),
         thread: thread.tid.0,
         name: thread.name.clone(),
         position: navigator.position().to_string(),
@@ -60,6 +66,11 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
         history,
         notes: session.notes().to_vec(),
     })
+}
+
+/// What the signal said that the core was written at.
+fn said(session: &Session) -> Option<SigInfo> {
+    session.core()?.crashed_thread()?.siginfo
 }
 
 /// The outermost signal handler that runs at the end, if one does.

@@ -15,6 +15,9 @@ pub struct CrashView {
     pub signal: Option<String>,
     /// What the signal's code adds.
     pub cause: Option<String>,
+    /// How the program ended, when it did not crash and that is known: `the program exited with status 0`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ending: Option<String>,
     /// The thread.
     pub thread: u32,
     /// Its name.
@@ -79,7 +82,9 @@ impl CrashView {
                 to.line(format!("in thread {}{name}, at {}", self.thread, self.position));
             }
             None => {
-                to.line(format!("{program}: the trace does not end in a crash."));
+                let how = self.ending.as_deref().map(|how| format!(": {how}"));
+                let how = how.unwrap_or_default();
+                to.line(format!("{program}: the trace does not end in a crash{how}."));
                 to.line(format!(
                     "The end of thread {}{name} is {}",
                     self.thread, self.position

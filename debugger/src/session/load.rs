@@ -7,7 +7,7 @@ use crate::code::CodeMap;
 use crate::error::{Error, Result};
 use crate::time::Timebase;
 use backtrail_bundle::core::{Core, MappedFile};
-use backtrail_bundle::manifest::{Crash, Manifest};
+use backtrail_bundle::manifest::{Crash, Manifest, is_crash};
 use backtrail_bundle::switch::Direction;
 use backtrail_bundle::versions::{self, Fragment};
 use backtrail_bundle::{Bundle, CodeVersions, SharedBytes};
@@ -109,11 +109,12 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         ));
     }
     let core = bundle.core()?;
-    let crash = manifest
-        .meta
-        .crash
-        .or_else(|| core.as_ref().and_then(crash_of_core));
-    let main = main_input(&inputs, crash.map(|crash| crash.tid));
+    let crash = manifest.meta.crash.or_else(|| {
+        core.as_ref()
+            .and_then(crash_of_core)
+            .filter(|end| is_crash(end.signal))
+    });
+    let main = main_input(&inputs, ended_thread(crash.as_ref(), core.as_ref()));
     let calls_of = main.filter(|_| options.main_calls).and_then(|(tid, image)| {
         let process = processes
             .iter()
@@ -178,14 +179,20 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
     Ok(session)
 }
 
-/// The thread that the debugger will begin with, and its code, where it has a trace of its own: the one that crashed, or
+/// The thread that a signal ended the process in, by a crash or not.
+pub(super) fn ended_thread(crash: Option<&Crash>, core: Option<&Core>) -> Option<Tid> {
+    let of_core = || core.and_then(Core::crashed_thread).map(|thread| thread.tid);
+    crash.map(|crash| crash.tid).or_else(of_core)
+}
+
+/// The thread that the debugger will begin with, and its code, where it has a trace of its own: the one that a signal ended, or
 /// the one with the longest trace.
-fn main_input(inputs: &[Input], crashed: Option<Tid>) -> Option<(Tid, &Arc<Image>)> {
+fn main_input(inputs: &[Input], ended: Option<Tid>) -> Option<(Tid, &Arc<Image>)> {
     let threads = inputs.iter().filter_map(|input| match input {
         Input::Thread { tid, image, .. } => Some((input.trace_len(), *tid, image)),
         Input::Cpu { .. } => None,
     });
-    let wanted = threads.filter(|&(_, tid, _)| crashed.is_none_or(|crashed| crashed == tid));
+    let wanted = threads.filter(|&(_, tid, _)| ended.is_none_or(|ended| ended == tid));
     let (_, tid, image) = wanted.max_by_key(|&(len, ..)| len)?;
     Some((tid, image))
 }

@@ -14,7 +14,7 @@ use crate::coverage::Coverage;
 use crate::error::{Error, Result};
 use crate::time::Timebase;
 use backtrail_bundle::core::{Core, Registers};
-use backtrail_bundle::manifest::Crash;
+use backtrail_bundle::manifest::{Crash, Ending};
 use backtrail_decoder::{CpuReport, EngineKind, Forest, Image, Stage, Version, Watch};
 use backtrail_pt::{Avma, Pid, Tid};
 use backtrail_symbolizer::{Function, Symbolizer};
@@ -203,6 +203,12 @@ impl Session {
         self.crash.as_ref()
     }
 
+    /// How the program ended, where the bundle says it.
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        self.bundle.as_ref()?.manifest().meta.ending
+    }
+
     /// The core of the crash.
     #[must_use]
     pub fn core(&self) -> Option<&Core> {
@@ -231,19 +237,18 @@ impl Session {
         &self.notes
     }
 
-    /// The thread that crashed; without a crash, the one with the longest history.
+    /// The thread that crashed, or that a signal ended otherwise; without one, the one with the longest history.
     #[must_use]
     pub fn main_thread(&self) -> Option<&Thread> {
         self.threads.iter().find(|thread| Some(thread.tid) == self.main)
     }
 
-    /// The thread that crashed, or the one with the longest history.
+    /// See [`Self::main_thread`].
     fn find_main(&self) -> Option<Tid> {
-        let crashed = self
-            .crash
-            .and_then(|crash| self.threads.iter().find(|thread| thread.tid == crash.tid));
+        let ended = load::ended_thread(self.crash.as_ref(), self.core.as_ref());
+        let ended = ended.and_then(|tid| self.threads.iter().find(|thread| thread.tid == tid));
         let longest = || self.threads.iter().max_by_key(|thread| thread.history.len());
-        crashed.or_else(longest).map(|thread| thread.tid)
+        ended.or_else(longest).map(|thread| thread.tid)
     }
 
     /// Older history is there to be decoded.

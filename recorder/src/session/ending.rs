@@ -5,9 +5,8 @@ use crate::core_dump::{self, StoppedThread};
 use crate::error::{Error, Result};
 use crate::ptrace::{self, RawTid, Wait};
 use crate::thread::{Run, Thread};
-use backtrail_bundle::BundlePath;
 use backtrail_bundle::core::{CoreContents, Registers};
-use backtrail_bundle::manifest::Crash;
+use backtrail_bundle::manifest::{Crash, is_crash};
 use backtrail_process::status;
 use backtrail_pt::{Pid, Tid};
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ const MAX_LIVE_CORE: u64 = 1 << 30;
 
 impl Session<'_> {
     /// A signal without handler is about to end a process.
-    pub(super) fn on_crash(&mut self, tid: RawTid, registers: &Registers) -> Result<()> {
+    pub(super) fn on_fatal(&mut self, tid: RawTid, registers: &Registers) -> Result<()> {
         let Some(thread) = self.threads.get(&tid) else {
             return Ok(());
         };
@@ -36,11 +35,7 @@ impl Session<'_> {
         if let Some(crash) = crash {
             match self.destination {
                 Destination::Crashes(_) => self.begin_crash(crash),
-                Destination::Bundle(_) if self.crash.is_none() || pid == self.root => {
-                    self.crash = Some(crash);
-                    self.save_core(pid, tid, u64::MAX)?;
-                }
-                Destination::Bundle(_) => {}
+                Destination::Bundle(_) => self.keep_end(crash)?,
             }
         }
         self.close(pid);
@@ -49,6 +44,21 @@ impl Session<'_> {
         let others: Vec<RawTid> = self.tids(|thread| thread.pid == pid);
         others.into_iter().for_each(|tid| self.go_on(tid));
         Ok(())
+    }
+
+    /// Keeps the state of a halted process that a signal is about to end: of the one that crashes, and as long as none does, of one
+    /// that is ended. The recorded program itself is preferred to its children.
+    fn keep_end(&mut self, end: Crash) -> Result<()> {
+        let is_root = end.pid.0 as RawTid == self.root;
+        let wanted = match is_crash(end.signal) {
+            true => self.crash.is_none() || is_root,
+            false => self.crash.is_none() && (self.core.is_none() || is_root),
+        };
+        if !wanted {
+            return Ok(());
+        }
+        self.crash = Some(end).filter(|end| is_crash(end.signal));
+        self.save_core(end.pid.0 as RawTid, end.tid.0 as RawTid, u64::MAX)
     }
 
     /// Stops every thread that `hold` names, within [`STOP_TIMEOUT`].
@@ -114,7 +124,7 @@ impl Session<'_> {
             ));
             return Ok(());
         }
-        let path = BundlePath::new(if self.core.is_none() { "core" } else { "core.root" })?;
+        let path = self.names.take("core")?;
         let mut file = writer.create_file(&path)?;
         core_dump::write(&mut file, pid, &contents).map_err(Error::system("write the core"))?;
         self.core = Some(path);

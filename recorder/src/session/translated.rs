@@ -84,7 +84,7 @@ impl Session<'_> {
             let fatal = status::default_action(signal) == DefaultAction::Terminate
                 && status::is_default_signal(tid, signal);
             if fatal && self.hold == Hold::Nobody {
-                self.on_crash(tid, &registers)?;
+                self.on_fatal(tid, &registers)?;
             }
         }
         self.go_on(tid);
