@@ -195,20 +195,33 @@ fn unpack_entries(packed: &Path, dir: &Path, most: u64, stop: &Stop) -> Result<(
             }
         }
         let target = dir.join(BundlePath::new(path)?.as_str());
-        if let Some(parent) = target.parent() {
-            std::fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
-        }
-        let mut out = File::create_new(&target).map_err(|_| {
-            Error::malformed(
-                &place,
-                format!("{path:?} is there twice, or as a file and a directory"),
-            )
+        let mut out = create(&target).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                let problem = format!("{path:?} is there twice, or as a file and a directory");
+                Error::malformed(&place, problem)
+            }
+            _ => Error::io("create", &target)(error),
         })?;
-        let size = entry.size();
-        let copied = io::copy(&mut entry, &mut out).map_err(damaged)?;
+        let (size, mut copied, mut piece) = (entry.size(), 0, vec![0; 1 << 16]);
+        loop {
+            let read = entry.read(&mut piece).map_err(damaged)?;
+            let Some(bytes) = piece.get(..read).filter(|bytes| !bytes.is_empty()) else {
+                break;
+            };
+            out.write_all(bytes).map_err(Error::io("write", &target))?;
+            copied += read as u64;
+        }
         if copied != size {
             return Err(Error::malformed(&place, format!("{path:?} is cut short")));
         }
     }
     Ok(())
+}
+
+/// Creates a file, and the directories that it is in.
+fn create(path: &Path) -> io::Result<File> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    File::create_new(path)
 }

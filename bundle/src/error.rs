@@ -55,10 +55,16 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether outside input was malformed: the command line exits with 3 for it.
+    /// Whether outside input was malformed.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         matches!(self, Self::Malformed { .. })
+    }
+
+    /// Whether outside input was refused, as malformed or as of a kind that is not read: the command line exits with 3 for it.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Malformed { .. } | Self::Unsupported { .. })
     }
 
     pub(crate) fn malformed(place: impl ToString, problem: impl ToString) -> Self {

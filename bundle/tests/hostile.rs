@@ -176,7 +176,7 @@ fn packed(dir: &Path, members: Members<'_>) -> PathBuf {
 fn archives_cannot_write_outside_or_twice_or_anything_but_files() {
     use tar::EntryType;
     let dir = tempfile::tempdir().unwrap();
-    let cases: [(Members<'_>, &str); 7] = [
+    let cases: [(Members<'_>, &str); 10] = [
         (&[("../escaped", EntryType::Regular, b"x")], "leads out"),
         (&[("/tmp/escaped", EntryType::Regular, b"x")], "leads out"),
         (
@@ -190,6 +190,21 @@ fn archives_cannot_write_outside_or_twice_or_anything_but_files() {
         (
             &[("a", EntryType::Regular, b"x"), ("a", EntryType::Regular, b"y")],
             "there twice",
+        ),
+        (
+            &[("a", EntryType::Regular, b"x"), ("a/b", EntryType::Regular, b"y")],
+            "as a file and a directory",
+        ),
+        (
+            &[
+                ("a", EntryType::Regular, b"x"),
+                ("a/b/c", EntryType::Regular, b"y"),
+            ],
+            "as a file and a directory",
+        ),
+        (
+            &[("a/b", EntryType::Regular, b"x"), ("a", EntryType::Regular, b"y")],
+            "as a file and a directory",
         ),
         (
             &[("x", EntryType::GNULongName, b"long")],

@@ -17,7 +17,7 @@ use std::path::PathBuf;
     arg_required_else_help = true
 )]
 #[command(
-    after_help = "Exit status: 0 done, 1 could not do it, 2 wrong usage, 3 the input was refused as malformed."
+    after_help = "Exit status: 0 done, 1 could not do it, 2 wrong usage, 3 the input was refused: malformed, or of a kind that is not read."
 )]
 pub struct CommandLine {
     /// What to do.

@@ -31,9 +31,9 @@ impl Failure {
     }
 
     /// Status 3 when the input is to blame, else 1.
-    pub fn of(message: impl Display, malformed: bool) -> Self {
+    pub fn of(message: impl Display, refused: bool) -> Self {
         Self {
-            status: if malformed { 3 } else { 1 },
+            status: if refused { 3 } else { 1 },
             ..Self::failed(message)
         }
     }
@@ -63,7 +63,7 @@ macro_rules! from_crate_error {
     ($($error:ty),* $(,)?) => {$(
         impl From<$error> for Failure {
             fn from(error: $error) -> Self {
-                Self::of(&error, error.is_malformed())
+                Self::of(&error, error.is_refused())
             }
         }
     )*};
@@ -75,7 +75,7 @@ impl From<backtrail_bundle::Error> for Failure {
     fn from(error: backtrail_bundle::Error) -> Self {
         match error {
             backtrail_bundle::Error::Canceled => Self::canceled(error),
-            error => Self::of(&error, error.is_malformed()),
+            error => Self::of(&error, error.is_refused()),
         }
     }
 }
@@ -85,7 +85,7 @@ impl From<backtrail_debugger::Error> for Failure {
         match error {
             backtrail_debugger::Error::Output(error) => error.into(),
             backtrail_debugger::Error::Canceled => Self::canceled(error),
-            error => Self::of(&error, error.is_malformed()),
+            error => Self::of(&error, error.is_refused()),
         }
     }
 }

@@ -83,11 +83,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether outside input was malformed.
+    /// Whether outside input was refused.
     #[must_use]
-    pub fn is_malformed(&self) -> bool {
+    pub fn is_refused(&self) -> bool {
         match self {
-            Self::Bundle(error) => error.is_malformed(),
+            Self::Bundle(error) => error.is_refused(),
             Self::Config { .. } => true,
             _ => false,
         }

@@ -115,10 +115,10 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether outside input was malformed: the command line exits with 3 for it.
+    /// Whether outside input was refused: the command line exits with 3 for it.
     #[must_use]
-    pub fn is_malformed(&self) -> bool {
-        matches!(self, Self::Bundle(error) if error.is_malformed())
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Bundle(error) if error.is_refused())
     }
 }
 

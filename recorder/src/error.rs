@@ -62,10 +62,10 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether outside input was malformed. Recording reads none but the running program.
+    /// Whether outside input was refused. Recording reads none but the running program.
     #[must_use]
-    pub fn is_malformed(&self) -> bool {
-        matches!(self, Self::Bundle(error) if error.is_malformed())
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Bundle(error) if error.is_refused())
     }
 
     /// Whether the thread that something was asked of is gone: it was killed meanwhile.

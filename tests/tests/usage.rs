@@ -1,8 +1,9 @@
-//! Exit statuses and the shape of failures: 0 done, 1 could not, 2 wrong usage, 3 malformed input.
+//! Exit statuses and the shape of failures: 0 done, 1 could not, 2 wrong usage, 3 refused input.
 
 use backtrail_tests::backtrail::backtrail;
 use std::ffi::OsStr;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -74,6 +75,38 @@ fn malformed_input_is_three_and_one_line() {
         .unwrap()
         .exited(3);
     assert!(!run.sentence().is_empty());
+}
+
+/// Bundles of a version to come, and ELF files of another machine.
+#[test]
+fn input_of_a_kind_that_is_not_read_is_three_and_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    let record = ["record".as_ref(), "-o".as_ref(), bundle.as_os_str()];
+    let program = ["--", "sh", "-c", "kill -SEGV $$"].map(OsStr::new);
+    let _ = backtrail(record.into_iter().chain(program)).unwrap().exited(0);
+    let refused = |path: &Path, expected: &str| {
+        for command in ["info", "check", "debug"] {
+            let run = backtrail([command.as_ref(), path.as_os_str()]).unwrap().exited(3);
+            let said = format!("{}{}", run.stdout, run.sentence());
+            assert!(said.contains(expected), "{command}: {said}");
+        }
+    };
+    let described = bundle.join("trace.json");
+    let now = fs::read_to_string(&described).unwrap();
+    let newer = now.replace("\"version\": 1", "\"version\": 99");
+    assert_ne!(now, newer);
+    fs::write(&described, newer).unwrap();
+    refused(&bundle, "newer than this program reads");
+    fs::write(&described, now).unwrap();
+    let core = bundle.join("core");
+    let mut bytes = fs::read(&core).unwrap();
+    // `e_machine`: ARM.
+    bytes[18] = 40;
+    fs::write(&core, bytes).unwrap();
+    refused(&bundle, "not for x86-64");
+    let run = backtrail(["debug".as_ref(), core.as_os_str()]).unwrap().exited(3);
+    assert!(run.sentence().contains("not for x86-64"), "{}", run.stderr);
 }
 
 #[test]
