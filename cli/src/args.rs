@@ -149,7 +149,7 @@ pub struct Record {
     #[arg(long, value_enum, default_value_t = Pin::Auto)]
     pub pin: Pin,
     /// Room for translated code near each part of the program, 64K to 64M; when full, it is emptied
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_cache, default_value = "64M")]
     pub cache: u64,
     /// Keep the newest SIZE bytes of trace a thread (K, M, G)
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", conflicts_with = "full")]
@@ -177,6 +177,7 @@ pub struct Record {
     pub daemon: bool,
     /// With --daemon: the collector's configuration; /etc/backtrail/collect.toml if there is one
     #[arg(long, value_name = "FILE", requires = "daemon")]
+    #[arg(conflicts_with_all = ["full", "output", "overwrite", "golden", "json"])]
     pub config: Option<PathBuf>,
     /// Attach to this running process instead
     #[arg(long, value_name = "PID", conflicts_with = "program")]
@@ -550,6 +551,15 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(wrong)
 }
 
+/// Bytes that the code cache can be limited to.
+fn parse_cache(text: &str) -> Result<u64, String> {
+    let size = parse_size(text)?;
+    match backtrail_recorder::RecordOptions::CACHE.contains(&size) {
+        true => Ok(size),
+        false => Err(format!("'{text}' is no size of the cache: it has 64K to 64M")),
+    }
+}
+
 /// A time span: a number with ms, s, m or h.
 fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     let wrong = || format!("'{text}' is no duration: write for example 500ms, 10s or 2m");
@@ -595,6 +605,11 @@ mod tests {
         for text in ["", "M", "0", "-1", "20000000000G", "1T"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
+        assert_eq!(parse_cache("64K"), Ok(64 << 10));
+        assert_eq!(parse_cache("64M"), Ok(64 << 20));
+        for text in ["65535", "65M", "1", "1G", "x"] {
+            assert!(parse_cache(text).is_err(), "{text}");
+        }
         assert_eq!(parse_duration("500ms"), Ok(std::time::Duration::from_millis(500)));
         assert_eq!(parse_duration("2m"), Ok(std::time::Duration::from_secs(120)));
         for text in ["", "s", "1d", "99999999999999999999s"] {
@@ -602,5 +617,22 @@ mod tests {
         }
         assert_eq!(parse_pair("2/266"), Ok((2, 266)));
         assert!(parse_pair("2").is_err());
+    }
+
+    /// Options that rule out --daemon must not let --config pass without it.
+    #[test]
+    fn the_collectors_configuration_goes_with_daemon_alone() {
+        let parses = |options: &[&str]| {
+            let words = [
+                &["backtrail", "record", "--config", "c"],
+                options,
+                &["--", "true"],
+            ];
+            CommandLine::try_parse_from(words.concat()).is_ok()
+        };
+        assert!(parses(&["--daemon"]));
+        for options in [&[][..], &["-o", "b"], &["--full"], &["--overwrite"], &["--json"]] {
+            assert!(!parses(options), "{options:?}");
+        }
     }
 }

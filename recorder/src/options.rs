@@ -5,6 +5,7 @@ use backtrail_bundle::Overwrite;
 use backtrail_pt::Pid;
 use std::ffi::OsString;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
@@ -96,7 +97,7 @@ pub struct RecordOptions<'a> {
     pub engine: Engine,
     /// On which processors.
     pub pin: Pin,
-    /// Bytes of translated code near each part of the program (64 KiB to 64 MiB): when they are full, it is
+    /// Bytes of translated code near each part of the program, within [`Self::CACHE`]: when they are full, it is
     /// translated anew. [`Engine::Translate`] only.
     pub cache: u64,
     /// Translates all code at once as it otherwise does what is found to be executed often: so that tests
@@ -130,6 +131,9 @@ pub struct RecordOptions<'a> {
 }
 
 impl<'a> RecordOptions<'a> {
+    /// What [`Self::cache`] may be: 64 KiB to 64 MiB. Less is taken as the least, more as the most.
+    pub const CACHE: RangeInclusive<u64> = 64 << 10..=64 << 20;
+
     /// Everything that one process does, until it ends or `stop` is set.
     #[must_use]
     pub fn new(target: Target, output: impl Into<Output<'a>>, stop: &'a AtomicBool) -> Self {
@@ -137,7 +141,7 @@ impl<'a> RecordOptions<'a> {
             target,
             engine: Engine::default(),
             pin: Pin::default(),
-            cache: 64 << 20,
+            cache: *Self::CACHE.end(),
             all_wide: false,
             ring: None,
             follow: false,

@@ -6,16 +6,20 @@ use super::block::{self, Block, Fetch, Next, Place, Saved, Source, State, Style,
 use super::event::NO_OUTCOMES;
 use super::layout;
 use super::memory::SharedMemory;
-use crate::PAGE;
+use crate::{PAGE, RecordOptions};
 use backtrail_bundle::versions::Fragment;
 use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 /// How far a block may lie from its code, so that relative operands reach their ends too.
 const REACH: u64 = 0x7000_0000;
 /// Room that a block takes at most.
 const MAX_BLOCK: u64 = 1 << 14;
+/// Room in a cluster.
+const ROOM: RangeInclusive<u64> = RecordOptions::CACHE;
+const _: () = assert!(4 * MAX_BLOCK <= *ROOM.start() && *ROOM.end() <= layout::CLUSTER_SIZE);
 /// Most pieces of code kept that are there no more.
 const MAX_PAST: usize = 1 << 20;
 /// Blocks translated at once: those that are likely to be next.
@@ -128,7 +132,7 @@ impl Cache {
         }
         Self {
             style,
-            room: room.clamp(4 * MAX_BLOCK, layout::CLUSTER_SIZE),
+            room: room.clamp(*ROOM.start(), *ROOM.end()),
             tables,
             clusters: Vec::new(),
             blocks: FxHashMap::default(),
