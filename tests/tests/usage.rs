@@ -1,6 +1,9 @@
 //! Exit statuses and the shape of failures: 0 done, 1 could not, 2 wrong usage, 3 refused input.
+#![cfg(test)]
 
-use backtrail_tests::backtrail::backtrail;
+use backtrail_tests::backtrail::{backtrail, repository};
+use regex::Regex;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
@@ -116,6 +119,36 @@ fn doctor_says_what_this_machine_can_do() {
     let json = backtrail(["doctor", "--json"]).unwrap().exited(0);
     let value: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert!(value.is_object());
+}
+
+/// The names of schemas in a text: `backtrail-info/1`.
+fn schemas(text: &str) -> BTreeSet<String> {
+    let name = Regex::new("backtrail-[a-z-]+/[0-9]+").unwrap();
+    name.find_iter(text)
+        .map(|found| found.as_str().to_owned())
+        .collect()
+}
+
+/// Those in the sources under a folder.
+fn schemas_of(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => schemas_of(&path),
+            false => schemas(&fs::read_to_string(path).unwrap()),
+        })
+        .collect()
+}
+
+#[test]
+fn every_schema_is_in_the_table() {
+    let printed: BTreeSet<String> = ["cli/src", "debugger/src"]
+        .iter()
+        .flat_map(|folder| schemas_of(&repository().join(folder)))
+        .collect();
+    let page = fs::read_to_string(repository().join("docs/cli.md")).unwrap();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(schemas(&rows.join("\n")), printed);
 }
 
 #[test]
