@@ -29,11 +29,11 @@ impl Report {
 /// When the bundle cannot be got at. What is wrong inside is no error but a finding.
 pub fn check(path: &Path) -> Result<Report> {
     if path.is_dir() {
-        return Ok(check_dir(path));
+        return Ok(check_dir(path, path));
     }
     let dir = tempfile::tempdir().map_err(Error::io("create", &std::env::temp_dir()))?;
     match archive::unpack_into(path, dir.path()) {
-        Ok(()) => Ok(check_dir(dir.path())),
+        Ok(()) => Ok(check_dir(dir.path(), path)),
         Err(error) if error.is_malformed() => Ok(Report {
             findings: vec![error],
         }),
@@ -41,9 +41,9 @@ pub fn check(path: &Path) -> Result<Report> {
     }
 }
 
-fn check_dir(root: &Path) -> Report {
+fn check_dir(root: &Path, path: &Path) -> Report {
     let findings = Findings::default();
-    if let Some(manifest) = load(root, &findings) {
+    if let Some(manifest) = load(root, path, &findings) {
         check_contents(root, &manifest, &findings);
     }
     Report {

@@ -7,9 +7,13 @@ use crate::schema::{Findings, META_JSON, Node, TRACE_JSON, decode_meta, decode_t
 use crate::{BundlePath, CodeVersions, Error, Result, SharedBytes, code};
 use backtrail_perf::ContextSwitch;
 use backtrail_pt::{Avma, Pid};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tempfile::TempDir;
+
+/// What is said of a directory without a description.
+const NO_BUNDLE: &str = "this is no bundle, for it has no trace.json: a bundle is the directory that `backtrail record` or `backtrail import` makes, or its .btz file";
 
 /// A bundle at hand. The files it names were there, inside it, when it was opened.
 #[derive(Debug)]
@@ -53,7 +57,7 @@ impl Bundle {
         };
         let root = unpacked.as_ref().map_or(path, TempDir::path).to_owned();
         let findings = Findings::default();
-        let manifest = load(&root, &findings);
+        let manifest = load(&root, path, &findings);
         match (manifest, findings.into_vec().into_iter().next()) {
             (_, Some(error)) => Err(error),
             (Some(manifest), None) => Ok(Self {
@@ -138,8 +142,13 @@ impl Bundle {
     }
 }
 
-/// Reads both descriptions beneath `root`; what is wrong goes to `findings`.
-pub(crate) fn load(root: &Path, findings: &Findings) -> Option<Manifest> {
+/// Reads both descriptions beneath `root`, of the bundle that the user knows as `path`; what is wrong goes to `findings`.
+pub(crate) fn load(root: &Path, path: &Path, findings: &Findings) -> Option<Manifest> {
+    let description = root.join(TRACE_JSON).symlink_metadata();
+    if description.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        findings.add(Error::malformed(path.display(), NO_BUNDLE));
+        return None;
+    }
     let parsed = BundlePath::new(TRACE_JSON)
         .and_then(|path| SharedBytes::map_file(&path.resolve(root)?))
         .and_then(|bytes| parse_json(&bytes, TRACE_JSON));

@@ -20,8 +20,21 @@ const PREFIX: &str = ".backtrail-";
 pub enum Overwrite {
     /// Refuse.
     Never,
+    /// Refuse, and say that `--overwrite` replaces it.
+    IfAsked,
     /// Replace it; anything else but a bundle is refused all the same.
     Bundle,
+}
+
+impl Overwrite {
+    /// As somebody asks for it who has the option `--overwrite`.
+    #[must_use]
+    pub fn asked(asked: bool) -> Self {
+        match asked {
+            true => Self::Bundle,
+            false => Self::IfAsked,
+        }
+    }
 }
 
 /// A bundle in the making. Dropped before [`Self::finish`], it leaves nothing behind.
@@ -306,7 +319,8 @@ fn check_target(target: &Path, overwrite: Overwrite) -> Result<()> {
     }
     match (target.join(TRACE_JSON).is_file(), overwrite) {
         (true, Overwrite::Bundle) => Ok(()),
-        (true, Overwrite::Never) => taken("a bundle", " or let it be overwritten"),
+        (true, Overwrite::IfAsked) => taken("a bundle", " or replace it with --overwrite"),
+        (true, Overwrite::Never) => taken("a bundle", ""),
         (false, _) => taken("a directory that holds other files", ""),
     }
 }

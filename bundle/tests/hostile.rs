@@ -210,7 +210,7 @@ fn archives_cannot_write_outside_or_twice_or_anything_but_files() {
             &[("x", EntryType::GNULongName, b"long")],
             "neither a plain file nor a directory",
         ),
-        (&[("a", EntryType::Regular, b"x")], "does not exist"),
+        (&[("a", EntryType::Regular, b"x")], "no bundle"),
     ];
     for (members, expected) in cases {
         let error = Bundle::open(&packed(dir.path(), members)).unwrap_err();

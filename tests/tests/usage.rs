@@ -113,6 +113,44 @@ fn input_of_a_kind_that_is_not_read_is_three_and_one_line() {
 }
 
 #[test]
+fn a_folder_that_is_no_bundle_is_told_what_one_is() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "x").unwrap();
+    for command in ["info", "check", "debug"] {
+        let run = backtrail([command.as_ref(), folder.path().as_os_str()])
+            .unwrap()
+            .exited(3);
+        let said = format!("{}{}", run.stdout, run.sentence());
+        assert!(
+            said.contains(folder.path().to_str().unwrap()),
+            "{command}: {said}"
+        );
+        assert!(
+            said.contains("the directory that `backtrail record`"),
+            "{command}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_place_that_is_taken_is_told_with_the_option_that_gives_it_where_there_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [bundle, packed] = ["bundle", "bundle.btz"].map(|name| folder.path().join(name));
+    let record = ["record", "-o", bundle.to_str().unwrap(), "--", "true"];
+    let _ = backtrail(record).unwrap().exited(0);
+    let again = backtrail(record).unwrap().exited(1);
+    let said = "choose another place or replace it with --overwrite";
+    assert!(again.sentence().ends_with(said), "{}", again.stderr);
+    let [from, to] = [&bundle, &packed].map(|path| path.to_str().unwrap());
+    let _ = backtrail(["pack", from, "-o", to]).unwrap().exited(0);
+    for command in [["pack", from, "-o", to], ["unpack", to, "-o", from]] {
+        let run = backtrail(command).unwrap().exited(1);
+        assert!(run.sentence().ends_with("choose another place"), "{}", run.stderr);
+        assert!(backtrail(command.into_iter().chain(["--overwrite"])).is_ok_and(|run| run.status == Some(2)));
+    }
+}
+
+#[test]
 fn doctor_says_what_this_machine_can_do() {
     let run = backtrail(["doctor"]).unwrap().exited(0);
     assert!(run.stdout.contains("Intel Processor Trace"), "{}", run.stdout);

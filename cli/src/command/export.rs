@@ -76,15 +76,11 @@ fn lldb(args: &Export) -> Result<(), Failure> {
             "LLDB loads whole traces: --thread, --from, --to and --depth do not go with --format lldb",
         ));
     }
-    let overwrite = match args.overwrite {
-        true => Overwrite::Bundle,
-        false => Overwrite::Never,
-    };
     let interrupt = Interrupt::install();
     Ok(backtrail_bundle::copy(
         &args.bundle,
         output,
-        overwrite,
+        Overwrite::asked(args.overwrite),
         &interrupt.stop(),
     )?)
 }

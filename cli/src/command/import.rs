@@ -17,7 +17,7 @@ pub fn run(import: &Import) -> Result<(), Failure> {
     let stop = &interrupt.stop();
     match import {
         Import::Lldb { trace, to } => {
-            let manifest = import::lldb(trace, &to.output, overwrite(to), stop)?;
+            let manifest = import::lldb(trace, &to.output, Overwrite::asked(to.overwrite), stop)?;
             report(&manifest, to)
         }
         Import::Perf {
@@ -31,20 +31,20 @@ pub fn run(import: &Import) -> Result<(), Failure> {
                 core: core.clone(),
                 symfs: symfs.clone(),
             };
-            report(&import::perf(&request, &to.output, overwrite(to), stop)?, to)
+            report(
+                &import::perf(&request, &to.output, Overwrite::asked(to.overwrite), stop)?,
+                to,
+            )
         }
         Import::Raw(raw) => report(
-            &import::raw(&request(raw)?, &raw.to.output, overwrite(&raw.to), stop)?,
+            &import::raw(
+                &request(raw)?,
+                &raw.to.output,
+                Overwrite::asked(raw.to.overwrite),
+                stop,
+            )?,
             &raw.to,
         ),
-    }
-}
-
-fn overwrite(to: &ImportTo) -> Overwrite {
-    if to.overwrite {
-        Overwrite::Bundle
-    } else {
-        Overwrite::Never
     }
 }
 

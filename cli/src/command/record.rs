@@ -35,11 +35,7 @@ pub fn run(args: &Record) -> Result<(), Failure> {
     let mut progress = |progress: Progress| status.update(progress);
     let destination = Destination::Bundle {
         path: args.output.clone().unwrap_or_else(|| default_output(args)),
-        overwrite: if args.overwrite {
-            Overwrite::Bundle
-        } else {
-            Overwrite::Never
-        },
+        overwrite: Overwrite::asked(args.overwrite),
     };
     let outcome = record(RecordOptions {
         golden: args.golden.is_some(),
