@@ -292,6 +292,7 @@ fn describe_entered(entered: Entered) -> Option<String> {
         Entered::Adopted => "called before history begins".to_owned(),
         Entered::HistoryStart => "history begins inside".to_owned(),
         Entered::AfterGap => "after a gap".to_owned(),
+        Entered::Resumed => "resumed on its own stack".to_owned(),
         Entered::Unknown => "entered in a way that is not understood".to_owned(),
     })
 }

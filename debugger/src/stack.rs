@@ -254,6 +254,10 @@ impl Walk<'_> {
                 "the callers are unknown: history has a gap before {}",
                 self.thread.position(call.first)
             ),
+            Entered::Resumed => format!(
+                "the callers are unknown: another function switched to this stack, at {}",
+                self.thread.position(call.first.saturating_sub(1))
+            ),
             Entered::Unknown => {
                 "the callers are unknown: flow came here in a way that is not understood".to_owned()
             }

@@ -73,10 +73,20 @@ pub struct Call {
 }
 
 impl Call {
-    /// It may be the rest of an earlier call: it was running behind a gap, or flow came to it in a way that no rule explains.
+    /// It may be the rest of an earlier call: it was running behind a gap or resumed, or flow came to it in a way that no rule
+    /// explains.
     #[must_use]
     pub fn may_be_rest(&self) -> bool {
-        matches!(self.entered, Entered::AfterGap | Entered::Unknown)
+        matches!(
+            self.entered,
+            Entered::AfterGap | Entered::Resumed | Entered::Unknown
+        )
+    }
+
+    /// Nothing that it is inside of has called it.
+    #[must_use]
+    pub fn is_outermost(&self) -> bool {
+        self.parent.is_none() || self.entered == Entered::Resumed
     }
 }
 
@@ -106,7 +116,10 @@ pub enum Entered {
     HistoryStart,
     /// It was running after a gap.
     AfterGap,
-    /// Flow came here in a way no rule explains (a context switch by the program, for example).
+    /// It was running before, and went on here when another function switched to its stack: a coroutine. Its callers are not
+    /// those that it is inside of.
+    Resumed,
+    /// Flow came here in a way no rule explains.
     Unknown,
 }
 
@@ -158,10 +171,11 @@ enum Tag {
     HistoryStart,
     AfterGap,
     Unknown,
+    Resumed,
 }
 
 impl Tag {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Call,
         Self::TailCall,
         Self::Signal,
@@ -169,6 +183,7 @@ impl Tag {
         Self::HistoryStart,
         Self::AfterGap,
         Self::Unknown,
+        Self::Resumed,
     ];
 
     /// Its number, below 8.
@@ -274,6 +289,7 @@ impl Forest {
             Tag::HistoryStart => Entered::HistoryStart,
             Tag::AfterGap => Entered::AfterGap,
             Tag::Unknown => Entered::Unknown,
+            Tag::Resumed => Entered::Resumed,
         };
         Call {
             parent: (node.parent != NO_PARENT).then_some(CallId(node.parent)),

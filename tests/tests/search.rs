@@ -114,11 +114,26 @@ fn a_line_that_calls_twice_is_one_caller() {
 #[test]
 fn what_may_be_the_rest_of_a_call_is_not_counted_as_certain() {
     let bundle = Bundle::recorded(find("contexts").unwrap(), Variant::Static, &["--full"]).0;
-    let [coroutine, work] = &answers(&bundle, &["count coroutine", "count work"])[..] else {
-        panic!("two answers");
+    let [coroutine, work, resume] = &answers(&bundle, &["count coroutine", "count work", "count resume"])[..]
+    else {
+        panic!("three answers");
     };
     assert_eq!((&coroutine["calls"], &coroutine["rests"]), (&3.into(), &2.into()));
-    assert_eq!((&work["calls"], &work["rests"]), (&3.into(), &Value::Null));
+    for whole in [work, resume] {
+        assert_eq!((&whole["calls"], &whole["rests"]), (&3.into(), &Value::Null));
+    }
+    let commands = ["goto end", "break work", "reverse-continue", "backtrace"];
+    let [.., stack] = &answers(&bundle, &commands)[..] else {
+        panic!("four answers");
+    };
+    let names = stack["frames"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|frame| frame["function"].as_str().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["work", "coroutine"]);
+    let beyond = stack["unknown_beyond"].as_str().unwrap();
+    assert!(beyond.contains("switched to this stack"), "{beyond}");
     let text = bundle
         .run(&["debug"], &["--batch", "-e", "count coroutine"])
         .stdout;

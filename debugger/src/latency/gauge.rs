@@ -38,6 +38,8 @@ pub enum Unmeasured {
     BeganBeforeHistory,
     /// It was running after a gap.
     BeganInGap,
+    /// It was running before, and was resumed on its own stack.
+    Resumed,
     /// Flow came into it in a way that no rule explains.
     BeganUnseen,
     /// It was running when history ended.
@@ -199,6 +201,7 @@ impl<'a> Gauge<'a> {
             Entered::Call { .. } | Entered::TailCall { .. } | Entered::Signal { .. } => {}
             Entered::Adopted | Entered::HistoryStart => return Err(Unmeasured::BeganBeforeHistory),
             Entered::AfterGap => return Err(Unmeasured::BeganInGap),
+            Entered::Resumed => return Err(Unmeasured::Resumed),
             Entered::Unknown => return Err(Unmeasured::BeganUnseen),
         }
         match call.left {
@@ -364,6 +367,7 @@ impl fmt::Display for Unmeasured {
         f.write_str(match self {
             Self::BeganBeforeHistory => "began before history",
             Self::BeganInGap => "began before or in a gap",
+            Self::Resumed => "were running before, and resumed on their own stack",
             Self::BeganUnseen => "began in a way that is not understood",
             Self::NotEnded => "had not ended when history did",
             Self::EndedInGap => "had not ended before a gap",

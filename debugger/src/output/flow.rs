@@ -116,7 +116,7 @@ pub(super) fn render_calls(tree: &CallTree, to: &mut Text) {
 pub(super) fn render_rests(rests: u64, to: &mut Text) {
     if rests > 0 {
         to.line(format!(
-            "{rests} of them may be the rest of an earlier one: it ran behind a gap, or flow came to it in a way that is not understood."
+            "{rests} of them may be the rest of an earlier one: it ran behind a gap, was resumed, or flow came to it in a way that is not understood."
         ));
     }
 }
@@ -129,7 +129,7 @@ pub(super) fn render_callers(function: &str, callers: &[Caller], to: &mut Text) 
         let name = caller
             .function
             .as_deref()
-            .unwrap_or("<unknown: before history, across a gap, or not understood>");
+            .unwrap_or("<unknown: before history, across a gap, resumed, or not understood>");
         let place = caller.file.as_deref().zip(caller.line);
         let place = place
             .map(|(file, line)| format!(" at {}:{line}", short(file)))

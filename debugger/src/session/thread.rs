@@ -169,5 +169,9 @@ impl Thread {
 
 /// A call whose beginning the history does not have: it may be before what is decoded.
 pub(crate) fn begins_unseen(call: &Call) -> bool {
-    call.first == 0 || matches!(call.entered, Entered::Unknown | Entered::Adopted)
+    call.first == 0
+        || matches!(
+            call.entered,
+            Entered::Unknown | Entered::Resumed | Entered::Adopted
+        )
 }

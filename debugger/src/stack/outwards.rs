@@ -85,7 +85,7 @@ impl<'a> Outwards<'a> {
             && let Some(returned) = self.at
         {
             let call = self.forest.call(returned);
-            self.at = call.parent;
+            self.at = call.parent.filter(|_| !call.is_outermost());
             if self.at.is_none() {
                 self.callee = Some(Step {
                     root: Some(returned),
@@ -121,7 +121,7 @@ impl Iterator for Outwards<'_> {
             tail_caller: self.tail_caller,
             returned_to_start: jump.is_some_and(|jump| jump.cofi == Cofi::Return),
             signal_handler: matches!(call.entered, Entered::Signal { .. }),
-            root: call.parent.is_none().then_some(at),
+            root: call.is_outermost().then_some(at),
         };
         self.tail_caller = matches!(call.entered, Entered::TailCall { .. });
         (self.pc, self.look_up) = match call.entered {
@@ -140,7 +140,7 @@ impl Iterator for Outwards<'_> {
                 (returned, returned.map(|pc| Avma(pc.0.saturating_sub(1))))
             }
         };
-        self.at = call.parent;
+        self.at = call.parent.filter(|_| !call.is_outermost());
         Some(step)
     }
 }

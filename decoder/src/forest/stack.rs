@@ -339,6 +339,13 @@ impl Stack {
         known.ok().and_then(|known| Some(self.signals.get(known)?.1))
     }
 
+    /// The frame of a function that went on when the stack was switched to its own: it is no root, and yet where it returns
+    /// is not known.
+    pub fn is_resumed(&self, at: usize) -> bool {
+        let frame = self.frames.get(at).filter(|_| at > 0);
+        frame.is_some_and(|frame| frame.returns_to == NONE && !frame.handler && frame.base as usize == at)
+    }
+
     /// The innermost signal handler returned.
     pub fn handler_returned(&mut self) {
         if self.top().is_some_and(|top| top.handler)

@@ -30,6 +30,7 @@ pub fn calls(
             Entered::Adopted => "adopted",
             Entered::HistoryStart => "begins",
             Entered::AfterGap => "after-gap",
+            Entered::Resumed => "resumed",
             Entered::Unknown => "unknown",
         };
         let left = match call.left {

@@ -82,6 +82,7 @@ fn entered(how: &Entered) -> &'static str {
         Entered::Adopted => "adopted",
         Entered::HistoryStart => "running at the start",
         Entered::AfterGap => "running after a gap",
+        Entered::Resumed => "resumed",
         Entered::Unknown => "entered unexplained",
     }
 }

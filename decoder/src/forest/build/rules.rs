@@ -9,10 +9,13 @@ use crate::forest::stack::{Act, Entry, NONE, Signal, Stack};
 use crate::forest::{Forest, Functions, Left, Room, Tag};
 use crate::{Instruction, Mark, MarkKind, Resumed};
 use backtrail_pt::{Avma, Cofi};
+use rustc_hash::FxHashSet;
 
 pub(super) struct Rules<'a> {
     pub places: Places<'a>,
     stack: Stack,
+    /// The places where functions go on that were left for another stack, by their numbers.
+    suspended: FxHashSet<u32>,
 }
 
 /// An instruction that flow goes on from.
@@ -57,6 +60,7 @@ impl<'a> Rules<'a> {
         Self {
             places: Places::new(functions),
             stack: Stack::default(),
+            suspended: FxHashSet::default(),
         }
     }
 
@@ -336,6 +340,9 @@ impl<'a> Rules<'a> {
             Some(at) => self.unwind(at, index),
             // From code without symbols into the middle of a function: that is where we were.
             None if !was_inside => self.rename(to),
+            None if from.way == Way::IndirectJump && self.suspended.contains(&to.id) => {
+                self.resume(base, to, index);
+            }
             // An exception's landing pad or another stack, in a call that history does not have.
             None if from.way == Way::IndirectJump => self.lose(to, index),
             None => self.tail_call(to, index),
@@ -368,7 +375,10 @@ impl<'a> Rules<'a> {
     #[cold]
     fn returned_elsewhere(&mut self, base: usize, from: &Source, to: Place, index: u64) {
         if let Some(at) = self.stack.expecting(to.id) {
-            // What lies above was left in a way that was not seen.
+            // What lies above was left in a way that was not seen, or for another stack.
+            if let Some(left) = self.stack.frame(base).filter(|left| left.returns_to != NONE) {
+                self.suspended.insert(left.returns_to);
+            }
             self.stack.truncate(at + 1, index, Left::Unwound);
             return self.leave(at, index, Left::Return);
         }
@@ -392,6 +402,9 @@ impl<'a> Rules<'a> {
             }
             return self.tail_call(to, index);
         }
+        if self.stack.is_resumed(base) || self.suspended.contains(&to.id) {
+            return self.resume(base, to, index);
+        }
         if let Some(at) = self.stack.running(to).filter(|&at| at < base) {
             // An exception's landing pad, or `longjmp` done by a return.
             return self.stack.truncate(at + 1, index, Left::Unwound);
@@ -403,6 +416,15 @@ impl<'a> Rules<'a> {
     fn is_inside_caller(&self, base: usize) -> bool {
         let function = |at: usize| self.stack.frame(at).map(|frame| frame.function);
         function(base) == base.checked_sub(1).and_then(function)
+    }
+
+    /// The stack was switched to one on which the function at `to` goes on; or one goes on that the resumed one at `base`
+    /// returned to.
+    fn resume(&mut self, base: usize, to: Place, index: u64) {
+        if self.stack.is_resumed(base) {
+            self.leave(base, index, Left::Return);
+        }
+        self.open(index, to, Tag::Resumed, NONE, None);
     }
 
     /// Nothing is known of what was open when flow came to `to`.
