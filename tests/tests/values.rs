@@ -369,10 +369,50 @@ fn containers_of_cpp_are_gdbs() {
         "p big",
         "p shared",
         "p weak",
+        "p numbers[1]",
+        "p numbers[0] + numbers[4]",
+        "p words[1]",
+        "p queue[2]",
+        "p *owner",
+        "p *shared",
+        "p *second + 1",
         "up",
         "info locals",
     ];
     compare("containers", &commands, &[]);
+}
+
+#[test]
+fn elements_and_targets_of_the_library_are_what_its_operators_give() {
+    let bundle = recorded("containers");
+    let shown = ours(
+        &bundle,
+        &["up", "print *some", "print text[2]", "print words[0][1]"],
+    );
+    let shown: Vec<&str> = shown[1..].iter().map(|(_, lines)| lines[0].as_str()).collect();
+    assert_eq!(shown, ["$ = 5", "$ = 34 '\"'", "$ = 110 'n'"]);
+    for (expression, why) in [
+        ("*nothing", "it holds no value"),
+        ("numbers[5]", "there are 5 elements"),
+        ("numbers[-1]", "there are 5 elements"),
+        ("queue[3]", "there are 3 elements"),
+        ("big[0]", "it is no array and no pointer"),
+    ] {
+        let command = format!("print {expression}");
+        let arguments = [
+            "debug",
+            bundle.path.to_str().unwrap(),
+            "--batch",
+            "-e",
+            "up",
+            "-e",
+            &command,
+        ];
+        let run = backtrail_tests::backtrail::backtrail(arguments)
+            .unwrap()
+            .exited(1);
+        assert!((run.stdout + &run.stderr).contains(why), "{expression}");
+    }
 }
 
 /// GDB 13 fails on the enumerations of today's compiler: what it should show is written here.

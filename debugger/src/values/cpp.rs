@@ -103,16 +103,41 @@ fn vector(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) 
         let known = length.min(bytes.len() as u64 * 8);
         return Some(container(shower, title, (0..known).map(bit), false, depth));
     }
-    let size = element.size().filter(|size| *size > 0)?;
-    let start = address(scene, &end("_M_start")?)?;
-    let length = address(scene, &end("_M_finish")?)?.checked_sub(start)? / size;
-    let capacity = address(scene, &end("_M_end_of_storage")?)?.checked_sub(start)? / size;
+    let vector = Vector::of(scene, value, record)?;
+    let Vector { length, capacity, .. } = vector;
     let title = format!("std::vector of length {length}, capacity {capacity}");
-    let values = (0..length).map(|number| {
-        let at = start.wrapping_add(number.wrapping_mul(size));
-        (format!("[{number}]"), Value::at(element.clone(), at))
-    });
+    let values = (0..length).map(|number| (format!("[{number}]"), vector.at(number)));
     Some(container(shower, title, values, false, depth))
+}
+
+/// A vector, not of `bool`.
+pub(crate) struct Vector {
+    element: Ty,
+    size: u64,
+    start: u64,
+    pub length: u64,
+    capacity: u64,
+}
+
+impl Vector {
+    pub fn of(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
+        let element = record.argument(0).filter(|element| element.name() != "bool")?;
+        let size = element.size().filter(|size| *size > 0)?;
+        let end = |name: &str| address(scene, &path(scene, value, &["_M_impl", name])?);
+        let start = end("_M_start")?;
+        Some(Self {
+            length: end("_M_finish")?.checked_sub(start)? / size,
+            capacity: end("_M_end_of_storage")?.checked_sub(start)? / size,
+            element,
+            size,
+            start,
+        })
+    }
+
+    pub fn at(&self, number: u64) -> Value {
+        let at = self.start.wrapping_add(number.wrapping_mul(self.size));
+        Value::at(self.element.clone(), at)
+    }
 }
 
 fn word(scene: &Scene<'_>, at: u64) -> Option<u64> {
@@ -309,42 +334,73 @@ fn list(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) ->
 }
 
 fn deque(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) -> Option<Shown> {
-    let scene = shower.scene;
-    let element = record.argument(0)?;
-    let size = element.size().filter(|size| *size > 0)?;
-    let per_node = if size < 512 { 512 / size } else { 1 };
-    let field =
-        |iterator: &str, name: &str| address(scene, &path(scene, value, &["_M_impl", iterator, name])?);
-    let (first, last) = (field("_M_start", "_M_cur")?, field("_M_start", "_M_last")?);
-    let (start_node, finish_node) = (field("_M_start", "_M_node")?, field("_M_finish", "_M_node")?);
-    let (finish, finish_first) = (field("_M_finish", "_M_cur")?, field("_M_finish", "_M_first")?);
-    let count = match start_node == finish_node {
-        true => finish.checked_sub(first)? / size,
-        false => {
-            let whole = (finish_node.checked_sub(start_node)? / 8).checked_sub(1)?;
-            let ends = last
-                .checked_sub(first)?
-                .checked_add(finish.checked_sub(finish_first)?)?
-                / size;
-            whole.checked_mul(per_node)?.checked_add(ends)?
-        }
-    };
-    let mut values = Vec::new();
-    let (mut at, mut limit, mut node) = (first, last, start_node);
-    while (values.len() as u64) < count && values.len() <= scene.elements {
-        if at == limit {
-            node = node.checked_add(8)?;
-            at = word(scene, node)?;
-            limit = at.checked_add(per_node * size)?;
-        }
-        values.push(Value::at(element.clone(), at));
-        at = at.wrapping_add(size);
-    }
-    let title = match count {
+    let deque = Deque::of(shower.scene, value, record)?;
+    // One more than fits shows that there are more.
+    let some = deque.count.min(shower.scene.elements as u64 + 1);
+    let values: Option<Vec<Value>> = (0..some).map(|number| deque.at(shower.scene, number)).collect();
+    let title = match deque.count {
         0 => "std::deque with 0 elements".to_owned(),
         count => format!("std::deque with {count} element{}", plural(count)),
     };
-    Some(container(shower, title, numbered(values), false, depth))
+    Some(container(shower, title, numbered(values?), false, depth))
+}
+
+/// A deque: the first node has elements from `first` on, all others are full.
+pub(crate) struct Deque {
+    element: Ty,
+    size: u64,
+    per_node: u64,
+    first: u64,
+    in_first: u64,
+    /// Where the address of the first node is, followed by those of the others.
+    nodes: u64,
+    pub count: u64,
+}
+
+impl Deque {
+    pub fn of(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
+        let element = record.argument(0)?;
+        let size = element.size().filter(|size| *size > 0)?;
+        let per_node = if size < 512 { 512 / size } else { 1 };
+        let field =
+            |iterator: &str, name: &str| address(scene, &path(scene, value, &["_M_impl", iterator, name])?);
+        let (first, last) = (field("_M_start", "_M_cur")?, field("_M_start", "_M_last")?);
+        let (nodes, finish_node) = (field("_M_start", "_M_node")?, field("_M_finish", "_M_node")?);
+        let (finish, finish_first) = (field("_M_finish", "_M_cur")?, field("_M_finish", "_M_first")?);
+        let in_first = last.checked_sub(first)? / size;
+        let count = match nodes == finish_node {
+            true => finish.checked_sub(first)? / size,
+            false => {
+                let whole = (finish_node.checked_sub(nodes)? / 8).checked_sub(1)?;
+                let in_last = finish.checked_sub(finish_first)? / size;
+                whole
+                    .checked_mul(per_node)?
+                    .checked_add(in_first)?
+                    .checked_add(in_last)?
+            }
+        };
+        Some(Self {
+            element,
+            size,
+            per_node,
+            first,
+            in_first,
+            nodes,
+            count,
+        })
+    }
+
+    pub fn at(&self, scene: &Scene<'_>, number: u64) -> Option<Value> {
+        let at = match number.checked_sub(self.in_first) {
+            None => self.first.checked_add(number.checked_mul(self.size)?)?,
+            Some(behind) => {
+                let node = self.nodes.checked_add(8 * (behind / self.per_node + 1))?;
+                let offset = (behind % self.per_node).checked_mul(self.size)?;
+                word(scene, node)?.checked_add(offset)?
+            }
+        };
+        Some(Value::at(self.element.clone(), at))
+    }
 }
 
 fn optional(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) -> Option<Shown> {
@@ -376,18 +432,36 @@ fn getter(shower: &Shower<'_>, title: String, pointer: &Value, target: Ty, depth
 }
 
 fn unique(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) -> Option<Shown> {
-    let scene = shower.scene;
+    let (pointer, target) = owned(shower.scene, value, record)?;
+    let title = format!("std::unique_ptr<{}>", record.argument(0)?.name());
+    Some(getter(shower, title, &pointer, target, depth))
+}
+
+/// The pointer in a `unique_ptr`, and the type of what it points to.
+pub(crate) fn owned(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<(Value, Ty)> {
     let tuple = path(scene, value, &["_M_t", "_M_t"])?;
     let first = base(scene, &tuple, "std::_Head_base<0", 0)?;
     let pointer = path(scene, &first, &["_M_head_impl"])
         .filter(|found| matches!(found.ty.shape(), Shape::Pointer(PointerKind::Pointer, _)))?;
+    Some((pointer, pointee(record)?))
+}
+
+/// The pointer in a `shared_ptr` or `weak_ptr`, and the type of what it points to.
+pub(crate) fn pointed_by_shared(
+    scene: &Scene<'_>,
+    value: &Value,
+    record: &RecordShape,
+) -> Option<(Value, Ty)> {
+    Some((path(scene, value, &["_M_ptr"])?, pointee(record)?))
+}
+
+/// What a smart pointer points to; of an array, an element.
+fn pointee(record: &RecordShape) -> Option<Ty> {
     let target = record.argument(0)?;
-    let title = format!("std::unique_ptr<{}>", target.name());
-    let target = match target.shape() {
+    Some(match target.shape() {
         Shape::Array { element, .. } => element,
         _ => target,
-    };
-    Some(getter(shower, title, &pointer, target, depth))
+    })
 }
 
 fn shared(
@@ -398,7 +472,7 @@ fn shared(
     depth: u32,
 ) -> Option<Shown> {
     let scene = shower.scene;
-    let pointer = path(scene, value, &["_M_ptr"])?;
+    let (pointer, target) = pointed_by_shared(scene, value, record)?;
     let counts = path(scene, value, &["_M_refcount", "_M_pi"])?;
     let state = match address(scene, &counts)? {
         0 => "empty".to_owned(),
@@ -412,7 +486,6 @@ fn shared(
             }
         }
     };
-    let target = record.argument(0)?;
-    let title = format!("std::{template}<{}> ({state})", target.name());
+    let title = format!("std::{template}<{}> ({state})", record.argument(0)?.name());
     Some(getter(shower, title, &pointer, target, depth))
 }

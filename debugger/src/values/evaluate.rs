@@ -1,6 +1,7 @@
 //! Evaluates expressions in a frame.
 
 use super::arithmetic::{self, Number, combined, common, compared, converted, promoted};
+use super::cpp_access;
 use super::members::{active, member};
 use super::parser::{Expression, Suffix, TypeName};
 use super::scene::Scene;
@@ -152,7 +153,7 @@ impl Scene<'_> {
         }
         let value = self.evaluate(inner)?;
         if sign == "*" {
-            return self.pointed(&value);
+            return self.stands_for(&value)?.map_or_else(|| self.pointed(&value), Ok);
         }
         let value = self.without_reference(value)?;
         let (number, ty) = self.number(&value)?;
@@ -378,14 +379,27 @@ impl Scene<'_> {
             return Ok(found);
         }
         let in_variant = active(self, &record, &value).ok().flatten();
-        match in_variant.and_then(|inner| self.member(&inner, name).ok()) {
-            Some(found) => Ok(found),
+        if let Some(found) = in_variant.and_then(|inner| self.member(&inner, name).ok()) {
+            return Ok(found);
+        }
+        // `p->x` of a smart pointer.
+        match self.stands_for(&value)? {
+            Some(target) => self.member(&target, name),
             None => wrong(format!("\"{}\" has no member \"{name}\"", value.ty.name())),
         }
     }
 
+    /// What a pointer or iterator of a library stands for; `None`: it is none.
+    fn stands_for(&self, value: &Value) -> Evaluated<Option<Value>> {
+        let value = self.without_reference(value.clone())?;
+        match value.ty.shape() {
+            Shape::Record(record) => cpp_access::target(self, &value, &record).transpose(),
+            _ => Ok(None),
+        }
+    }
+
     /// An element of an array, or of what a pointer points to.
-    fn index(&self, value: &Value, index: i128) -> Evaluated {
+    pub fn index(&self, value: &Value, index: i128) -> Evaluated {
         let value = self.without_reference(value.clone())?;
         let distance = |element: &Ty| {
             let size = element
@@ -408,7 +422,8 @@ impl Scene<'_> {
                 let at = self.moved(&value, element, Number::Integer(index), false)?;
                 self.pointed(&at)
             }
-            Shape::Record(_) => super::rust::element(self, &value, index),
+            Shape::Record(record) => cpp_access::element(self, &value, &record, index)
+                .unwrap_or_else(|| super::rust::element(self, &value, index)),
             _ => wrong("it is no array and no pointer"),
         }
     }

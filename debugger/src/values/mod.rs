@@ -6,6 +6,7 @@
 mod arithmetic;
 mod casts;
 mod cpp;
+mod cpp_access;
 mod evaluate;
 mod expanded;
 mod expanded_class;
