@@ -2,7 +2,7 @@
 
 use super::{Context, arguments, number};
 use crate::breakpoint::Hits;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::step::{Direction, Motion};
 use crate::stop::StopReason;
@@ -30,16 +30,26 @@ fn repeat(context: &mut Context<'_>, motion: &Motion, direction: Direction, time
     Ok(Output::Stop(Box::new(view)))
 }
 
+/// How often to move.
+fn times(arguments: &str) -> Result<u64> {
+    match number(arguments, 1)? {
+        0 => Err(Error::Cannot(
+            "0 times is no move; give a count from 1 on".to_owned(),
+        )),
+        times => Ok(times),
+    }
+}
+
 macro_rules! verbs {
     ($($forward:ident $backward:ident $motion:ident)*) => {
         $(
             pub(super) fn $forward(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-                let times = number(arguments, 1)?;
+                let times = times(arguments)?;
                 repeat(context, &Motion::$motion, Direction::Forward, times)
             }
 
             pub(super) fn $backward(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-                let times = number(arguments, 1)?;
+                let times = times(arguments)?;
                 repeat(context, &Motion::$motion, Direction::Backward, times)
             }
         )*
@@ -66,7 +76,7 @@ pub(super) fn reverse_continue(context: &mut Context<'_>, arguments: &str) -> Re
 
 /// GDB's `continue N`: the breakpoint that is stood on is passed N - 1 times.
 fn pass_breakpoint(context: &mut Context<'_>, arguments: &str) -> Result<()> {
-    let times = number(arguments, 1)?;
+    let times = times(arguments)?;
     if times <= 1 {
         return Ok(());
     }
@@ -162,4 +172,17 @@ pub(super) fn advance(context: &mut Context<'_>, arguments: &str) -> Result<Outp
 pub(super) fn reverse_advance(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let hits = context.navigator.resolve(arguments, context.watch)?.hits;
     repeat(context, &Motion::Advance(hits), Direction::Backward, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_at_least_one() {
+        assert_eq!((times("").unwrap(), times("3").unwrap()), (1, 3));
+        for text in ["0", "-1", "x"] {
+            assert!(times(text).is_err(), "{text}");
+        }
+    }
 }
