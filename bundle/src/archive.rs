@@ -215,6 +215,8 @@ fn unpack_entries(packed: &Path, dir: &Path, most: u64, stop: &Stop) -> Result<(
             return Err(Error::malformed(&place, format!("{path:?} is cut short")));
         }
     }
+    // The checksum stands behind the last entry.
+    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(damaged)?;
     Ok(())
 }
 

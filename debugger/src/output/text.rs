@@ -15,6 +15,29 @@ pub enum Paint {
     Current,
 }
 
+impl Paint {
+    const ALL: [Self; 5] = [
+        Self::Function,
+        Self::Place,
+        Self::Faint,
+        Self::Alarm,
+        Self::Current,
+    ];
+    /// What ends a color.
+    const END: &'static str = "\x1b[0m";
+
+    /// What begins its color (ECMA-48, section 8.3.117).
+    fn code(self) -> &'static str {
+        match self {
+            Self::Function => "\x1b[33m",
+            Self::Place => "\x1b[36m",
+            Self::Faint => "\x1b[2m",
+            Self::Alarm => "\x1b[1;31m",
+            Self::Current => "\x1b[1m",
+        }
+    }
+}
+
 /// Lines of text being made.
 #[derive(Clone, Debug, Default)]
 pub struct Text {
@@ -38,9 +61,22 @@ impl Text {
         }
     }
 
-    /// Appends a line.
+    /// Appends a line. What would command the terminal, in a name or a source line, becomes blanks.
     pub fn line(&mut self, line: impl AsRef<str>) {
-        self.text.push_str(line.as_ref().trim_end());
+        let mut rest = line.as_ref().trim_end();
+        while let Some(at) = rest.find(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
+            let (shown, control) = rest.split_at(at);
+            self.text.push_str(shown);
+            let own = Paint::ALL.map(Paint::code).into_iter().chain([Paint::END]);
+            let own = own.filter(|_| self.color).find(|own| control.starts_with(own));
+            self.text.push_str(own.unwrap_or(" "));
+            let passed = own.map_or_else(
+                || control.chars().next().map_or(0, char::len_utf8),
+                |own| own.len(),
+            );
+            rest = control.get(passed..).unwrap_or_default();
+        }
+        self.text.push_str(rest);
         self.text.push('\n');
     }
 
@@ -51,19 +87,29 @@ impl Text {
         if !self.color {
             return text.to_owned();
         }
-        let code = match paint {
-            Paint::Function => "33",
-            Paint::Place => "36",
-            Paint::Faint => "2",
-            Paint::Alarm => "1;31",
-            Paint::Current => "1",
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        format!("{}{text}{}", paint.code(), Paint::END)
     }
 
     /// What was made.
     #[must_use]
     pub fn into_string(self) -> String {
         self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_not_command_the_terminal_and_colors_do() {
+        let name = "a\x1b[31m\x1b]0;t\x07b\tc\u{9b}";
+        let mut plain = Text::plain();
+        plain.line(plain.paint(Paint::Function, name));
+        assert_eq!(plain.into_string(), "a [31m ]0;t b\tc \n");
+        let mut colored = Text::new(true);
+        colored.line(colored.paint(Paint::Alarm, name));
+        let expected = "\x1b[1;31ma [31m ]0;t b\tc \x1b[0m\n";
+        assert_eq!(colored.into_string(), expected);
     }
 }
