@@ -3,7 +3,7 @@
 use super::debug;
 use crate::args::{self, Crashes, CrashesDebug, CrashesList, CrashesOne, SpoolPlace};
 use crate::exit::Failure;
-use crate::output::Output;
+use crate::output::{Output, plain};
 use crate::shell;
 use backtrail_collector::config::{Size, signal_name};
 use backtrail_collector::spool::{Spool, Stored};
@@ -132,7 +132,7 @@ fn list(args: &CrashesList) -> Result<(), Failure> {
         let row = Row::new(stored);
         let time = row.time.as_deref().unwrap_or("-");
         let signal = row.signal_name.as_deref().unwrap_or("-");
-        let executable = row.executable.unwrap_or("-");
+        let executable = plain(row.executable.unwrap_or("-"));
         write!(output, "{}  {time}  {signal}  {executable}", row.id)?;
         if !row.complete {
             write!(output, "  (incomplete)")?;
@@ -159,7 +159,7 @@ fn show(args: &CrashesOne) -> Result<(), Failure> {
     let mut line = |name: &str, text: String| writeln!(output, "{name:<11}{text}");
     line("id", row.id.to_owned())?;
     line("time", row.time.clone().unwrap_or_else(|| "unknown".to_owned()))?;
-    line("program", row.executable.unwrap_or("unknown").to_owned())?;
+    line("program", plain(row.executable.unwrap_or("unknown")))?;
     match stored.crash {
         Some(crash) => {
             let address = crash

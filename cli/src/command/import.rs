@@ -3,7 +3,7 @@
 use crate::args::{Import, ImportRaw, ImportTo};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::output::{Output, plain};
 use backtrail_bundle::import::{self, ImageArg, PerfImport, RawImport, parse_address_filter};
 use backtrail_bundle::{Manifest, Overwrite};
 use backtrail_pt::TimingParams;
@@ -127,7 +127,7 @@ fn report(manifest: &Manifest, to: &ImportTo) -> Result<(), Failure> {
     }
     writeln!(output, "{}", if core { ", with a core" } else { "" })?;
     for note in imported.notes {
-        writeln!(output, "note: {note}")?;
+        writeln!(output, "note: {}", plain(note))?;
     }
     output.finish()
 }

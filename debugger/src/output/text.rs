@@ -61,7 +61,7 @@ impl Text {
         }
     }
 
-    /// Appends a line. What would command the terminal, in a name or a source line, becomes blanks.
+    /// Appends a line. What would command the terminal, in a name or a source line, is shown as U+FFFD.
     pub fn line(&mut self, line: impl AsRef<str>) {
         let mut rest = line.as_ref().trim_end();
         while let Some(at) = rest.find(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
@@ -69,7 +69,7 @@ impl Text {
             self.text.push_str(shown);
             let own = Paint::ALL.map(Paint::code).into_iter().chain([Paint::END]);
             let own = own.filter(|_| self.color).find(|own| control.starts_with(own));
-            self.text.push_str(own.unwrap_or(" "));
+            self.text.push_str(own.unwrap_or("\u{fffd}"));
             let passed = own.map_or_else(
                 || control.chars().next().map_or(0, char::len_utf8),
                 |own| own.len(),
@@ -106,10 +106,13 @@ mod tests {
         let name = "a\x1b[31m\x1b]0;t\x07b\tc\u{9b}";
         let mut plain = Text::plain();
         plain.line(plain.paint(Paint::Function, name));
-        assert_eq!(plain.into_string(), "a [31m ]0;t b\tc \n");
+        assert_eq!(
+            plain.into_string(),
+            "a\u{fffd}[31m\u{fffd}]0;t\u{fffd}b\tc\u{fffd}\n"
+        );
         let mut colored = Text::new(true);
         colored.line(colored.paint(Paint::Alarm, name));
-        let expected = "\x1b[1;31ma [31m ]0;t b\tc \x1b[0m\n";
+        let expected = "\x1b[1;31ma\u{fffd}[31m\u{fffd}]0;t\u{fffd}b\tc\u{fffd}\x1b[0m\n";
         assert_eq!(colored.into_string(), expected);
     }
 }

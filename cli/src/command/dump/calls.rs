@@ -3,7 +3,7 @@
 use super::Range;
 use crate::args::Dump;
 use crate::exit::Failure;
-use crate::output::Output;
+use crate::output::{Output, plain};
 use backtrail_debugger::session::Thread;
 use backtrail_decoder::{Call, Entered, Left, Watch};
 use serde::Serialize;
@@ -62,7 +62,7 @@ fn print(
     }
     // Deep recursion shall not write gigabytes of blanks.
     let indent = "  ".repeat(row.depth.min(64) as usize);
-    let name = row.function.as_deref().unwrap_or(&row.address);
+    let name = plain(row.function.as_deref().unwrap_or(&row.address));
     writeln!(
         output,
         "{:<20} {:>10}  {indent}{name}  [{}, {}]",

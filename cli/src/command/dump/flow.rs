@@ -3,7 +3,7 @@
 use super::Range;
 use crate::args::Dump;
 use crate::exit::Failure;
-use crate::output::Output;
+use crate::output::{Output, plain};
 use backtrail_debugger::session::Thread;
 use backtrail_decoder::{Instruction, Mark, MarkKind, Resumed};
 use serde::Serialize;
@@ -78,7 +78,7 @@ fn instruction_row(
         output,
         "{position:<20} {:#018x}  {}",
         instruction.pc,
-        function.unwrap_or_default()
+        plain(&function.unwrap_or_default())
     )?;
     Ok(())
 }
@@ -118,7 +118,7 @@ pub fn blocks(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Fai
                     },
                 )?;
             } else {
-                let name = function.unwrap_or_default();
+                let name = plain(&function.unwrap_or_default());
                 writeln!(
                     output,
                     "{position:<20} {:#018x}..{end:#018x} {instructions:>4}  {name}",
