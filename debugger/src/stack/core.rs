@@ -45,11 +45,7 @@ pub(crate) fn unwound<'a>(session: &Session, thread: &'a Thread) -> Option<&'a U
         let (registers, core) = (session.end_registers(thread.tid)?, session.core()?);
         let process = session.process(thread)?;
         let memory = Memory::new(core, &process.image);
-        let past = Ran {
-            session,
-            thread,
-            process,
-        };
+        let past = Ran::new(session, thread, process);
         Some(unwind::unwind(registers, &process.symbols, &memory, &past))
     };
     thread.core_stack.unwound.get_or_init(find).as_ref()

@@ -8,12 +8,14 @@ use backtrail_pt::{Avma, Cofi};
 use backtrail_symbolizer::UnwindRow;
 use iced_x86::InstructionInfoFactory;
 use rustc_hash::FxHashMap;
+use std::cell::Cell;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// No more of a function's instructions are looked at.
+/// No more instructions are looked at for a whole stack. A callee that is passed counts as so many.
 const MOST: u64 = 1 << 23;
+const CALLEE: u64 = 16;
 
 /// So many instructions before the last that is described are looked at, and each so many taken for a description.
 const DESCRIBED_BACK: u32 = 16;
@@ -27,12 +29,29 @@ struct Decoded {
 
 /// A thread whose stack is looked for in the core.
 pub(super) struct Ran<'a> {
-    pub session: &'a Session,
-    pub thread: &'a Thread,
-    pub process: &'a Process,
+    session: &'a Session,
+    thread: &'a Thread,
+    process: &'a Process,
+    /// Instructions that may be looked at still.
+    left: Cell<u64>,
 }
 
-impl Ran<'_> {
+impl<'a> Ran<'a> {
+    pub fn new(session: &'a Session, thread: &'a Thread, process: &'a Process) -> Self {
+        Self {
+            session,
+            thread,
+            process,
+            left: Cell::new(MOST),
+        }
+    }
+
+    /// So many instructions more are looked at; `None`: there were too many.
+    fn spend(&self, count: u64) -> Option<()> {
+        self.left.set(self.left.get().checked_sub(count)?);
+        Some(())
+    }
+
     fn last(&self) -> Option<Instruction> {
         let last = self.thread.history.len().checked_sub(1)?;
         self.thread.history.instruction(last)
@@ -183,10 +202,10 @@ impl Frame<'_> {
         let (mut stretches, mut described) = (Vec::new(), Vec::new());
         let (mut at, mut end) = (until, until);
         let mut walker = history.walk(at);
-        let (mut left, mut behind_described) = (MOST, 0);
+        let mut behind_described = 0;
         while at > first && behind_described <= DESCRIBED_BACK {
-            left = left.checked_sub(1)?;
             if let Some(callee) = self.callee_before(at)? {
+                self.ran.spend(CALLEE)?;
                 let (site, back) = match callee.entered {
                     Entered::Call { site } => (site, history.instruction(site)?.next()),
                     Entered::Signal { interrupted } => (callee.first, interrupted),
@@ -205,7 +224,7 @@ impl Frame<'_> {
             }
             let start = self.own_before(at)?.max(first);
             while at > start && behind_described <= DESCRIBED_BACK {
-                left = left.checked_sub(1)?;
+                self.ran.spend(1)?;
                 let pc = walker.prev()?.pc;
                 at -= 1;
                 let row = rows.entry(pc).or_insert_with(|| process.symbols.unwind_row(pc));
