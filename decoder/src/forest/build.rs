@@ -2,10 +2,13 @@
 
 mod ends;
 mod rules;
+mod scene;
 mod script;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod turns;
+mod unexpected;
 
 use super::places::Place;
 use super::{Forest, Functions, Room};
@@ -77,7 +80,15 @@ impl<'a> Builder<'a> {
         let mut next_mark = next_mark(marks);
         // The path before went on to this one.
         let mut begun = false;
-        for (at, &path) in paths.iter().enumerate() {
+        let mut at = 0;
+        loop {
+            if begun {
+                let rest = paths.get(at..).unwrap_or(&[]);
+                let (done, behind) = self.scripts.run_lines(rest, index, next_mark, &mut self.rules);
+                (at, index) = (at + done, behind);
+            }
+            let Some(&path) = paths.get(at) else { break };
+            at += 1;
             let Some(&Script {
                 first, end, count, ..
             }) = self.scripts.of(path, runs, &mut self.rules)
@@ -93,7 +104,7 @@ impl<'a> Builder<'a> {
                 }
             }
             let behind = index + u64::from(count);
-            let next = paths.get(at + 1).filter(|_| next_mark > behind);
+            let next = paths.get(at).filter(|_| next_mark > behind);
             let next = next.and_then(|&next| self.scripts.of(next, runs, &mut self.rules));
             let next = next.map(|next| next.first);
             let course = Course {

@@ -3,9 +3,10 @@
 //! Where a history begins, after a gap, and in code without symbols, not all is known; each rule
 //! says what then holds, and the next return that matches an open call puts the rest right.
 
+use super::trial::Tail;
 use crate::forest::nodes::Stock;
 use crate::forest::places::{Place, Places};
-use crate::forest::stack::{Act, Entry, NONE, Signal, Stack};
+use crate::forest::stack::{Act, Entry, Level, NONE, Signal, Stack};
 use crate::forest::{Forest, Functions, Left, Room, Tag};
 use crate::{Instruction, Mark, MarkKind, Resumed};
 use backtrail_pt::{Avma, Cofi};
@@ -110,6 +111,20 @@ impl<'a> Rules<'a> {
         self.stack.top().is_some_and(|top| top.function == function)
     }
 
+    /// The same of a function whose number is with these bits more.
+    #[inline]
+    pub fn runs_one_of(&self, function: u32, more: u32) -> bool {
+        self.stack
+            .top()
+            .is_some_and(|top| top.function | more == function)
+    }
+
+    /// The innermost call returns to a place.
+    pub fn returns(&self, to: Place) -> bool {
+        let base = self.stack.frame(self.stack.base());
+        base.is_some_and(|frame| frame.returns_to == to.id)
+    }
+
     /// An open call returns to the place of this number.
     #[inline]
     pub fn expects(&mut self, place: u32) -> bool {
@@ -126,16 +141,25 @@ impl<'a> Rules<'a> {
         std::mem::swap(&mut self.stack, stack);
     }
 
-    /// The open calls are those that an act is meant for, and its calls can be told apart from others.
-    #[inline]
-    pub fn fits(&self, act: &Act<'_>) -> bool {
-        self.stack.fits(act)
+    /// See [`Stack::fits`].
+    #[inline(always)]
+    pub fn fits(&self, levels: &[Level]) -> bool {
+        self.stack.fits(levels)
     }
 
-    /// Does what a path that begins with instruction `index` does; the act has to fit.
-    #[inline]
-    pub fn perform(&mut self, act: &Act<'_>, index: u64) {
-        self.stack.perform(act, index);
+    /// The same, of calls that share their returns with others: see [`Stack::fits_sharing`].
+    pub fn fits_sharing(&self, levels: &[Level], tails: &[Tail]) -> bool {
+        self.stack.fits_sharing(levels, |at, function| {
+            tails
+                .iter()
+                .any(|tail| (tail.level, tail.function) == (at, function))
+        })
+    }
+
+    /// See [`Stack::perform`].
+    #[inline(always)]
+    pub fn perform(&mut self, act: &Act<'_>, index: u64, begin: u64) {
+        self.stack.perform(act, index, begin);
     }
 
     /// The calls that lie ready.

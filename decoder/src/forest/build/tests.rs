@@ -214,6 +214,14 @@ fn long_paths_make_the_calls_of_their_blocks() {
     compare(&flow, &[], &());
 }
 
+/// A path that returned over calls was tried on calls that were never open then, and the rules remembered a place of it.
+#[test]
+fn what_is_tried_leaves_no_trace() {
+    let seed = 2_149_404_718_918_554_713;
+    same(seed, &Layout);
+    same(seed, &());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

@@ -1,7 +1,7 @@
 //! What a path does to the open calls, found by trying the rules on calls that stand for any.
 
 use super::rules::{Rules, Way};
-use super::script::Turn;
+use super::turns::Turn;
 use crate::forest::Left;
 use crate::forest::nodes::{Added, Nodes, Stock};
 use crate::forest::stack::{Frame, Level, NONE, Stack};
@@ -16,11 +16,22 @@ pub(super) struct Trial {
     outer: Vec<u32>,
     /// The places that no open call may return to.
     unexpected: Vec<u32>,
+    tails: Vec<Tail>,
+}
+
+/// A function that is jumped to out of a call that stands for any.
+#[derive(Clone, Copy)]
+pub(super) struct Tail {
+    /// The level of that call, the innermost first.
+    pub level: usize,
+    pub function: u32,
 }
 
 /// What was found out of a transfer.
 enum Tried {
     Done,
+    /// It jumps to this function, out of the call that stands for any.
+    Jumps(u32),
     /// It returns out of the call that stands for any.
     Returns,
     /// What it does depends on calls that are not known.
@@ -38,6 +49,7 @@ impl Trial {
         self.levels.clear();
         self.outer.clear();
         self.unexpected.clear();
+        self.tails.clear();
         rules.exchange(&mut self.stack);
         let done = self.run_on(home, begin, turns, rules);
         rules.exchange(&mut self.stack);
@@ -57,8 +69,16 @@ impl Trial {
             if rules.depth().max(self.outer.len()) >= Self::LONGEST {
                 return Some(at);
             }
-            match try_one(turn, rules, level, function, &mut self.unexpected) {
+            let tried = try_one(turn, rules, level, function, &mut self.unexpected);
+            match tried {
                 Tried::Done => {}
+                Tried::Jumps(to) => {
+                    level.alone = true;
+                    self.tails.push(Tail {
+                        level: self.outer.len() - 1,
+                        function: to,
+                    });
+                }
                 Tried::Returns => {
                     level.returns_to = turn.to.id;
                     level.offset = turn.offset;
@@ -108,6 +128,11 @@ impl Trial {
         &mut self.unexpected
     }
 
+    /// The functions that are jumped to out of calls that stand for any.
+    pub fn tails(&self) -> &[Tail] {
+        &self.tails
+    }
+
     /// The calls that the path is in one after the other.
     pub fn levels(&self) -> &[Level] {
         &self.levels
@@ -132,12 +157,15 @@ fn try_one(
     unexpected: &mut Vec<u32>,
 ) -> Tried {
     let (from, to) = (&turn.from, turn.to);
+    let mut tried = Tried::Done;
     if from.falls(to) {
         return Tried::Done;
     }
     match from.way {
         Way::Call | Way::IndirectCall => {}
-        Way::Return | Way::IndirectJump if rules.expects(to.id) => {}
+        Way::Return | Way::IndirectJump if rules.returns(to) => {}
+        // Over calls: for another stack, perhaps, which the rules remember.
+        Way::Return | Way::IndirectJump if rules.expects(to.id) => return Tried::Open,
         Way::Return if rules.base() == 0 => return Tried::Returns,
         Way::Return | Way::Sequential | Way::Far => return Tried::Open,
         Way::Conditional | Way::Jump | Way::IndirectJump => {
@@ -152,8 +180,8 @@ fn try_one(
                 }
             } else if goes_back && !rules.is_running(to) {
                 return Tried::Open;
-            } else if tail_calls {
-                level.alone |= rules.base() == 0;
+            } else if tail_calls && to.is_known() && rules.base() == 0 {
+                tried = Tried::Jumps(to.function);
             }
             if outermost || goes_back || tail_calls {
                 level.function = function;
@@ -164,5 +192,5 @@ fn try_one(
         }
     }
     rules.transfer(from, to, u64::from(turn.offset));
-    Tried::Done
+    tried
 }

@@ -9,12 +9,10 @@ use crate::forest::places::Place;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::forest) struct Act<'a> {
     /// The calls that it returns from, one after the other, and the one that it goes on in.
-    pub left: &'a [Level],
-    pub stays: &'a Level,
-    /// What these call, how many calls that are, and the instruction of the path that they are counted from.
+    pub levels: &'a [Level],
+    /// What these call, and how many calls that are.
     pub pattern: Option<Pattern>,
     pub calls: u32,
-    pub begin: u32,
     /// Which of them stay open, outermost first.
     pub open: &'a [Open],
 }
@@ -46,6 +44,12 @@ impl Level {
         ((self.function == Self::ANY) | (self.function == frame.function))
             & (!self.alone | (frame.base as usize == at))
     }
+
+    /// The same, and it returns where it has to.
+    #[inline]
+    fn is_left(&self, at: usize, frame: &Frame) -> bool {
+        self.fits(at, frame) & (self.returns_to == frame.returns_to)
+    }
 }
 
 /// A frame that lies ready, together with calls.
@@ -66,22 +70,65 @@ pub(in crate::forest) struct Open {
 
 impl Stack {
     /// The open calls are those that an act is meant for, and its calls can be told apart from others.
-    #[inline]
-    pub fn fits(&self, act: &Act<'_>) -> bool {
-        if !self.nodes.has_room() {
-            return false;
-        }
+    #[inline(always)]
+    pub fn fits(&self, levels: &[Level]) -> bool {
+        let fits = match levels {
+            [stays] => self.stays_in(stays, self.frames.len()),
+            [left, stays] => match self.frame_below(self.frames.len()) {
+                Some((at, frame)) => left.is_left(at, frame) && self.stays_in(stays, frame.base as usize),
+                None => false,
+            },
+            _ => self.fits_many(levels),
+        };
+        fits & self.nodes.has_room()
+    }
+
+    /// The same, where a call that should share its return with none shares it with others: as long as `jumps` does not hold for any of those
+    /// and the level. Then none of them is jumped back into.
+    pub fn fits_sharing(&self, levels: &[Level], jumps: impl Fn(usize, u32) -> bool) -> bool {
         let mut len = self.frames.len();
-        let mut fit = true;
-        for level in act.left {
+        for (number, level) in levels.iter().enumerate() {
             let Some((at, frame)) = self.frame_below(len) else {
                 return false;
             };
-            fit &= level.fits(at, frame) & (level.returns_to == frame.returns_to);
+            let known = Level {
+                alone: false,
+                ..*level
+            };
+            let fits = match number + 1 == levels.len() {
+                true => known.fits(at, frame),
+                false => known.is_left(at, frame),
+            };
+            let base = frame.base as usize;
+            let sharing = self.frames.get(base..=at).unwrap_or(&[]);
+            if !fits || level.alone && sharing.iter().any(|frame| jumps(number, frame.function)) {
+                return false;
+            }
+            len = base;
+        }
+        self.nodes.has_room()
+    }
+
+    fn fits_many(&self, levels: &[Level]) -> bool {
+        let mut len = self.frames.len();
+        let mut fits = true;
+        let Some((stays, left)) = levels.split_last() else {
+            return false;
+        };
+        for level in left {
+            let Some((at, frame)) = self.frame_below(len) else {
+                return false;
+            };
+            fits &= level.is_left(at, frame);
             len = frame.base as usize;
         }
-        let below = self.frame_below(len);
-        fit && below.is_some_and(|(at, frame)| act.stays.fits(at, frame))
+        fits && self.stays_in(stays, len)
+    }
+
+    #[inline]
+    fn stays_in(&self, level: &Level, len: usize) -> bool {
+        self.frame_below(len)
+            .is_some_and(|(at, frame)| level.fits(at, frame))
     }
 
     #[inline]
@@ -91,24 +138,37 @@ impl Stack {
     }
 
     /// Does what a path that begins with instruction `index` does; the act has to fit.
-    #[inline]
-    pub fn perform(&mut self, act: &Act<'_>, index: u64) {
-        let begin = index + u64::from(act.begin);
+    #[inline(always)]
+    pub fn perform(&mut self, act: &Act<'_>, index: u64, begin: u64) {
         let (mut noted, mut node) = (false, 0);
         if let Some(pattern) = act.pattern {
             node = self.nodes.begin_batch(pattern, act.calls, begin);
         }
-        for level in act.left {
-            noted |= self.call_from(level);
-            self.leave(level, index + u64::from(level.offset));
+        match act.levels {
+            [stays] => noted |= self.call_from(stays),
+            [left, stays] => {
+                noted |= self.call_from(left);
+                self.leave(left, index + u64::from(left.offset));
+                noted |= self.call_from(stays);
+            }
+            levels => noted |= self.leave_many(levels, index),
         }
-        noted |= self.call_from(act.stays);
-        if noted {
-            self.note_depths(act.stays);
+        if noted && let Some(stays) = act.levels.last() {
+            self.note_depths(stays);
         }
-        if !act.open.is_empty() {
-            self.open(act.open, begin, node);
+        self.open(act.open, begin, node);
+    }
+
+    fn leave_many(&mut self, levels: &[Level], index: u64) -> bool {
+        let mut noted = false;
+        if let Some((stays, left)) = levels.split_last() {
+            for level in left {
+                noted |= self.call_from(level);
+                self.leave(level, index + u64::from(level.offset));
+            }
+            noted |= self.call_from(stays);
         }
+        noted
     }
 
     /// The pattern of the last batch may have calls of the innermost one, which is that of a level. Gives whether
@@ -151,20 +211,30 @@ impl Stack {
     }
 
     /// Opens frames that lie ready; `begin` and `node` are what they are counted from.
+    #[inline(always)]
     fn open(&mut self, ready: &[Open], begin: u64, node: u32) {
-        let below = self.frames.len() as u32;
-        let (returns_to, base) = self.top().map_or((NONE, 0), |top| (top.returns_to, top.base));
+        let below = self.frames.len();
         for open in ready {
-            let shared = open.base == NONE;
+            let (returns_to, base) = match open.base {
+                NONE => self.shared(below),
+                base => (open.returns_to, below as u32 + base),
+            };
             self.frames.push(Frame {
                 first: begin + u64::from(open.first),
                 node: node + open.node,
                 lasting: self.nodes.put_lasting(open.what),
-                returns_to: if shared { returns_to } else { open.returns_to },
-                base: if shared { base } else { below + open.base },
+                returns_to,
+                base,
                 function: open.function,
                 handler: false,
             });
         }
+    }
+
+    /// The return that is shared with the innermost of so many calls.
+    #[cold]
+    fn shared(&self, len: usize) -> (u32, u32) {
+        self.frame_below(len)
+            .map_or((NONE, 0), |(_, frame)| (frame.returns_to, frame.base))
     }
 }
