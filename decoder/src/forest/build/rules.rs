@@ -111,14 +111,6 @@ impl<'a> Rules<'a> {
         self.stack.top().is_some_and(|top| top.function == function)
     }
 
-    /// The same of a function whose number is with these bits more.
-    #[inline]
-    pub fn runs_one_of(&self, function: u32, more: u32) -> bool {
-        self.stack
-            .top()
-            .is_some_and(|top| top.function | more == function)
-    }
-
     /// The innermost call returns to a place.
     pub fn returns(&self, to: Place) -> bool {
         let base = self.stack.frame(self.stack.base());
@@ -173,6 +165,7 @@ impl<'a> Rules<'a> {
     }
 
     /// The function of the innermost call.
+    #[inline]
     pub fn inside(&self) -> u32 {
         self.stack.top().map_or(Place::UNKNOWN, |top| top.function)
     }

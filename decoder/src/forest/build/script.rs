@@ -136,7 +136,7 @@ impl Scripts {
             let ran = match line.scene {
                 Level::ANY => true,
                 scene if scene < Line::STILL => self.stage.run(scene, index, rules),
-                home => rules.runs_one_of(home, Line::STILL),
+                home => rules.inside() | Line::STILL == home,
             };
             if !ran {
                 return (done, index);

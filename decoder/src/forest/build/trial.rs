@@ -16,11 +16,12 @@ pub(super) struct Trial {
     outer: Vec<u32>,
     /// The places that no open call may return to.
     unexpected: Vec<u32>,
+    /// Each once, and one more than [`Trial::TAILS`] at most.
     tails: Vec<Tail>,
 }
 
 /// A function that is jumped to out of a call that stands for any.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tail {
     /// The level of that call, the innermost first.
     pub level: usize,
@@ -41,6 +42,8 @@ enum Tried {
 impl Trial {
     /// The most calls that are open at once, or returned from.
     const LONGEST: usize = 1 << 12;
+    /// The most tails that are told: bounds the work of each time.
+    const TAILS: usize = 32;
 
     /// Tries transfers of a path, which is at its instruction `begin` in the function `home`. Gives how many of them there are
     /// while what they do is told by few calls that are open below.
@@ -74,10 +77,13 @@ impl Trial {
                 Tried::Done => {}
                 Tried::Jumps(to) => {
                     level.alone = true;
-                    self.tails.push(Tail {
+                    let tail = Tail {
                         level: self.outer.len() - 1,
                         function: to,
-                    });
+                    };
+                    if self.tails.len() <= Self::TAILS && !self.tails.contains(&tail) {
+                        self.tails.push(tail);
+                    }
                 }
                 Tried::Returns => {
                     level.returns_to = turn.to.id;
@@ -128,9 +134,12 @@ impl Trial {
         &mut self.unexpected
     }
 
-    /// The functions that are jumped to out of calls that stand for any.
+    /// The functions that are jumped to out of calls that stand for any; none where they are many.
     pub fn tails(&self) -> &[Tail] {
-        &self.tails
+        match self.tails.len() {
+            0..=Self::TAILS => &self.tails,
+            _ => &[],
+        }
     }
 
     /// The calls that the path is in one after the other.

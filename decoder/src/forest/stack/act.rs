@@ -68,6 +68,9 @@ pub(in crate::forest) struct Open {
     pub what: u32,
 }
 
+/// The most calls that may share a return for them to be looked at: bounds the work of each time.
+const MOST_SHARING: usize = 64;
+
 impl Stack {
     /// The open calls are those that an act is meant for, and its calls can be told apart from others.
     #[inline(always)]
@@ -101,7 +104,9 @@ impl Stack {
             };
             let base = frame.base as usize;
             let sharing = self.frames.get(base..=at).unwrap_or(&[]);
-            if !fits || level.alone && sharing.iter().any(|frame| jumps(number, frame.function)) {
+            let back =
+                || sharing.len() > MOST_SHARING || sharing.iter().any(|frame| jumps(number, frame.function));
+            if !fits || level.alone && back() {
                 return false;
             }
             len = base;
@@ -109,6 +114,7 @@ impl Stack {
         self.nodes.has_room()
     }
 
+    /// [`Self::fits`] for any number of levels.
     fn fits_many(&self, levels: &[Level]) -> bool {
         let mut len = self.frames.len();
         let mut fits = true;
@@ -125,6 +131,7 @@ impl Stack {
         fits && self.stays_in(stays, len)
     }
 
+    /// The innermost of `len` calls may be that of a level.
     #[inline]
     fn stays_in(&self, level: &Level, len: usize) -> bool {
         self.frame_below(len)
@@ -137,7 +144,7 @@ impl Stack {
         Some((at, self.frames.get(at)?))
     }
 
-    /// Does what a path that begins with instruction `index` does; the act has to fit.
+    /// Does what a path that begins with instruction `index` does; the act has to fit. What it calls is counted from instruction `begin`.
     #[inline(always)]
     pub fn perform(&mut self, act: &Act<'_>, index: u64, begin: u64) {
         let (mut noted, mut node) = (false, 0);
@@ -159,6 +166,7 @@ impl Stack {
         self.open(act.open, begin, node);
     }
 
+    /// Returns out of the calls of any number of levels but the last. Gives whether depths are to be noted.
     fn leave_many(&mut self, levels: &[Level], index: u64) -> bool {
         let mut noted = false;
         if let Some((stays, left)) = levels.split_last() {
