@@ -12,8 +12,11 @@ use serde::Serialize;
 pub struct Register {
     /// As GDB calls it.
     pub name: String,
-    /// `None`: unknown.
+    /// `None`: unknown, or 128 bits.
     pub value: Option<u64>,
+    /// Those of a vector register, in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vector: Option<String>,
     /// Why it is unknown.
     pub unknown: Option<String>,
     /// Before the crash, what it is known from.
@@ -30,11 +33,11 @@ const NAMES: [&str; 26] = [
 /// Their numbers in DWARF, in the same order; those without are of the processor's state.
 const NUMBERS: [u16; 16] = [0, 3, 2, 1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// All registers of the selected frame, as `print $rbx` knows them.
+/// The registers of the selected frame but those for vectors, as `print $rbx` knows them.
 ///
 /// # Errors
 /// When canceled; when what is not decoded yet tells which frame that is.
-pub fn all(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<Register>> {
+pub fn general(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<Register>> {
     let frame = SelectedFrame::of(navigator, watch)?;
     let of = |(at, name): (usize, &&str)| {
         let value = match (NUMBERS.get(at), *name) {
@@ -47,9 +50,29 @@ pub fn all(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<Register>> {
         Register {
             name: (*name).to_owned(),
             value: value.as_ref().ok().copied(),
+            vector: None,
             unknown: value.err(),
             origin: frame.source.origins().into_iter().next(),
         }
     };
     Ok(NAMES.iter().enumerate().map(of).collect())
+}
+
+/// The lower 128 bits of the vector registers of the selected frame, as `print $xmm0` knows them.
+///
+/// # Errors
+/// As [`general`].
+pub fn vectors(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<Register>> {
+    let frame = SelectedFrame::of(navigator, watch)?;
+    let of = |number| {
+        let value = frame.source.vector(number);
+        Register {
+            name: format!("xmm{number}"),
+            value: None,
+            vector: (value.as_ref().ok()).map(|&bytes| format!("{:#034x}", u128::from_le_bytes(bytes))),
+            unknown: value.err().map(|why| why.to_string()),
+            origin: frame.source.origins().into_iter().next(),
+        }
+    };
+    Ok((0..16).map(of).collect())
 }

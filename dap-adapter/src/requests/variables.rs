@@ -37,7 +37,7 @@ pub fn variables(
         Container::Locals(frame) => of_frame(debuggee, frame, Which::Locals, format, watch)?,
         Container::Arguments(frame) => of_frame(debuggee, frame, Which::Arguments, format, watch)?,
         Container::Registers(frame) => {
-            let all = debuggee.look_from(frame, watch, |navigator| registers::all(navigator, watch))?;
+            let all = debuggee.look_from(frame, watch, |navigator| registers::general(navigator, watch))?;
             all.iter().map(register).collect()
         }
         Container::Trace(frame) => place::variables(debuggee, frame, watch)?,

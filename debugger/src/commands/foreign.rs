@@ -115,8 +115,8 @@ const FOREIGN: &[(&[&str], &str)] = &[
         "`crash` tells how the program ended, `info threads` and `info sharedlibrary` what it consisted of",
     ),
     (
-        &["info float", "info vector"],
-        "`info registers` shows the registers that are known; `print $xmm0` shows a vector register",
+        &["info float"],
+        "the registers of the x87 unit are not shown; `info vector` shows those for vectors",
     ),
     (&["show"], "settings are few: `help` lists the `set` commands"),
     (

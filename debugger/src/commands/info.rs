@@ -62,20 +62,34 @@ pub(super) fn threads(context: &mut Context<'_>, _arguments: &str) -> Result<Out
     Ok(Output::Threads { threads })
 }
 
-pub(super) fn all_registers(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let mut registers = registers::all(context.navigator, context.watch)?;
+pub(super) fn general_registers(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     if !arguments.is_empty() {
-        let wanted: Vec<&str> = arguments
-            .split_whitespace()
-            .map(|name| name.trim_start_matches('$'))
-            .collect();
-        registers.retain(|register| wanted.contains(&register.name.as_str()));
-        if registers.is_empty() {
-            return Err(Error::Cannot(format!(
-                "no register {arguments}; `info registers` lists all"
-            )));
-        }
+        return all_registers(context, arguments);
     }
+    let registers = registers::general(context.navigator, context.watch)?;
+    Ok(Output::Registers { registers })
+}
+
+pub(super) fn vector_registers(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let registers = registers::vectors(context.navigator, context.watch)?;
+    Ok(Output::Registers { registers })
+}
+
+pub(super) fn all_registers(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let mut all = registers::general(context.navigator, context.watch)?;
+    all.extend(registers::vectors(context.navigator, context.watch)?);
+    let wanted = arguments.split_whitespace().map(|name| {
+        let register = match name.trim_start_matches('$') {
+            "pc" => "rip",
+            "sp" => "rsp",
+            "fp" => "rbp",
+            other => other,
+        };
+        let found = all.iter().find(|known| known.name == register).cloned();
+        found.ok_or_else(|| Error::Cannot(format!("no register {name}; `info all-registers` lists all")))
+    });
+    let wanted = wanted.collect::<Result<Vec<_>>>()?;
+    let registers = if wanted.is_empty() { all } else { wanted };
     Ok(Output::Registers { registers })
 }
 

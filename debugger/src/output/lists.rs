@@ -155,12 +155,11 @@ pub(super) fn render_threads(threads: &[ThreadView], to: &mut Text) {
 
 pub(super) fn render_registers(registers: &[Register], to: &mut Text) {
     for register in registers {
-        let Register {
-            name, value, unknown, ..
-        } = register;
-        match (value, unknown) {
+        let name = &register.name;
+        let value = register.value.map(|value| format!("{value:#x}"));
+        match (value.or_else(|| register.vector.clone()), &register.unknown) {
             (Some(value), _) => {
-                to.line(format!("{name:<15}{value:#x}"));
+                to.line(format!("{name:<15}{value}"));
                 if let Some(origin) = &register.origin {
                     to.line(to.paint(Paint::Faint, format!("    <{origin}>")));
                 }

@@ -75,7 +75,10 @@ const LINES: &[(&str, Check)] = &[
     ("info symbol 8", Instead("no symbol covers 0x8")),
     ("i r rip", Says(&["rip            0x"])),
     ("info registers rip rsp", Says(&["rip  ", "rsp  "])),
-    ("info all-registers", Says(&["rax  ", "gs_base"])),
+    ("i r pc $xmm2", Says(&["rip            0x", "xmm2           0x"])),
+    ("i r rip nosuch", Instead("no register nosuch")),
+    ("info all-registers", Says(&["rax  ", "gs_base", "xmm15"])),
+    ("info vector", Says(&["xmm0           0x"])),
     // The stack.
     ("bt", Says(&["#0  fall (", "#1  0x", " in enter (", " in main ("])),
     ("bt 1", Says(&["#0  fall ("])),
