@@ -4,6 +4,7 @@ use crate::core::Core;
 use crate::manifest::Manifest;
 use crate::reader::load;
 use crate::schema::Findings;
+use crate::unpacked::Unpacked;
 use crate::{CodeVersions, Error, Result, SharedBytes, archive, code};
 use std::path::Path;
 
@@ -31,9 +32,10 @@ pub fn check(path: &Path) -> Result<Report> {
     if path.is_dir() {
         return Ok(check_dir(path, path));
     }
-    let dir = tempfile::tempdir().map_err(Error::io("create", &std::env::temp_dir()))?;
-    match archive::unpack_into(path, dir.path()) {
-        Ok(()) => Ok(check_dir(dir.path(), path)),
+    let dir = Unpacked::new()?;
+    let root = dir.path();
+    match archive::unpack_into(path, &root) {
+        Ok(()) => Ok(check_dir(&root, path)),
         Err(error) if error.is_malformed() => Ok(Report {
             findings: vec![error],
         }),

@@ -37,6 +37,7 @@ mod path;
 mod reader;
 mod schema;
 mod stop;
+mod unpacked;
 pub mod versions;
 mod writer;
 

@@ -4,13 +4,13 @@ use crate::archive;
 use crate::core::Core;
 use crate::manifest::{CpuTrace, Manifest};
 use crate::schema::{Findings, META_JSON, Node, TRACE_JSON, decode_meta, decode_trace, parse_json};
+use crate::unpacked::Unpacked;
 use crate::{BundlePath, CodeVersions, Error, Result, SharedBytes, code};
 use backtrail_perf::ContextSwitch;
 use backtrail_pt::{Avma, Pid};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use tempfile::TempDir;
 
 /// What is said of a directory without a description.
 const NO_BUNDLE: &str = "this is no bundle, for it has no trace.json: a bundle is the directory that `backtrail record` or `backtrail import` makes, or its .btz file";
@@ -23,7 +23,7 @@ pub struct Bundle {
     /// See [`Self::core_pid`].
     core_pid: OnceLock<Option<Pid>>,
     /// Where a packed bundle was unpacked to.
-    _unpacked: Option<TempDir>,
+    _unpacked: Option<Unpacked>,
 }
 
 /// Code as it lay in a process's memory.
@@ -48,14 +48,11 @@ impl Bundle {
         let unpacked = if path.is_dir() {
             None
         } else {
-            let dir = tempfile::Builder::new()
-                .prefix("backtrail-")
-                .tempdir()
-                .map_err(Error::io("create", &std::env::temp_dir()))?;
-            archive::unpack_into(path, dir.path())?;
-            Some(dir)
+            let unpacked = Unpacked::new()?;
+            archive::unpack_into(path, &unpacked.path())?;
+            Some(unpacked)
         };
-        let root = unpacked.as_ref().map_or(path, TempDir::path).to_owned();
+        let root = unpacked.as_ref().map_or_else(|| path.to_owned(), Unpacked::path);
         let findings = Findings::default();
         let manifest = load(&root, path, &findings);
         match (manifest, findings.into_vec().into_iter().next()) {
