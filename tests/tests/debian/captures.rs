@@ -13,6 +13,8 @@ pub const COMMANDS: &[&str] = &[
     "info gaps",
     "info ptwrites",
     "info registers rip rsp rax",
+    "info all-registers cs xmm2",
+    "info vector",
     "backtrace",
     "up 2",
     "frame",

@@ -92,6 +92,8 @@ pub const WALK: &[Step] = &[
     ("info line", &["Line 91 of", "rates.c"]),
     ("info source", &["rates.c"]),
     ("info registers rax", &["rax "]),
+    ("info all-registers", &["rax ", "gs_base ", "xmm15 "]),
+    ("info vector", &["xmm0 ", "xmm15 "]),
     ("display base->used", &["1: base->used = 0\n"]),
     ("info display", &["base->used"]),
     ("undisplay 1", &[]),
