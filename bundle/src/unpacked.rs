@@ -27,10 +27,13 @@ const CONTENTS: &str = "bundle";
 impl Unpacked {
     /// An empty one, among temporary files.
     pub fn new() -> Result<Self> {
-        let among = std::env::temp_dir();
-        sweep(&among);
-        let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&among);
-        let dir = dir.map_err(Error::io("create", &among))?;
+        Self::among(&std::env::temp_dir())
+    }
+
+    fn among(others: &Path) -> Result<Self> {
+        sweep(others);
+        let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(others);
+        let dir = dir.map_err(Error::io("create", others))?;
         let lock = lock(dir.path()).map_err(Error::io("lock", dir.path()))?;
         let unpacked = Self { dir, _lock: lock };
         let contents = unpacked.path();
@@ -92,13 +95,15 @@ mod tests {
 
     #[test]
     fn what_a_killed_reader_left_is_taken_away_by_the_next() {
-        let (killed, reads) = (Unpacked::new().unwrap(), Unpacked::new().unwrap());
+        let others = tempfile::tempdir().unwrap();
+        let new = || Unpacked::among(others.path()).unwrap();
+        let (killed, reads) = (new(), new());
         let Unpacked { dir, _lock } = killed;
         let left = dir.keep();
         fs::write(left.join(CONTENTS).join("file"), "large").unwrap();
         // Locks end with the processes that hold them.
         drop(_lock);
-        let next = Unpacked::new().unwrap();
+        let next = new();
         assert!(!left.exists());
         assert!(reads.path().is_dir() && next.path().is_dir());
     }

@@ -9,6 +9,7 @@ use crate::output::{
     FunctionView, GapView, ModuleView, NowView, Output, SourceFileView, SourceView, ThreadView,
 };
 use crate::registers;
+use crate::values::plain;
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
 
@@ -79,12 +80,7 @@ pub(super) fn all_registers(context: &mut Context<'_>, arguments: &str) -> Resul
     let mut all = registers::general(context.navigator, context.watch)?;
     all.extend(registers::vectors(context.navigator, context.watch)?);
     let wanted = arguments.split_whitespace().map(|name| {
-        let register = match name.trim_start_matches('$') {
-            "pc" => "rip",
-            "sp" => "rsp",
-            "fp" => "rbp",
-            other => other,
-        };
+        let register = plain(name.trim_start_matches('$'));
         let found = all.iter().find(|known| known.name == register).cloned();
         found.ok_or_else(|| Error::Cannot(format!("no register {name}; `info all-registers` lists all")))
     });

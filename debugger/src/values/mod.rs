@@ -42,6 +42,7 @@ pub(crate) use evaluate::{Evaluated, Failure};
 pub(crate) use expanded::expanded;
 pub(crate) use frame::{SelectedFrame, known};
 pub(crate) use parser::{Expression, parse};
+pub(crate) use registers::plain;
 pub(crate) use scalar::lettered;
 pub(crate) use scene::{Scene, with_scene};
 pub(crate) use show::Shower;

@@ -30,14 +30,19 @@ const GENERAL: [[&str; 4]; 16] = [
 /// What GDB calls the type of the flags.
 pub(crate) const FLAGS: &str = "i386_eflags";
 
+/// The processor's name of a register that GDB has another one for, too.
+pub(crate) fn plain(name: &str) -> &str {
+    match name {
+        "pc" => "rip",
+        "sp" => "rsp",
+        "fp" => "rbp",
+        other => other,
+    }
+}
+
 impl Scene<'_> {
     pub(super) fn register(&self, name: &str) -> Evaluated {
-        let plain = match name {
-            "pc" => "rip",
-            "sp" => "rsp",
-            "fp" => "rbp",
-            other => other,
-        };
+        let plain = plain(name);
         if plain == "rip" {
             let ty = Ty::Function(Arc::new(Ty::Void)).pointer();
             return Ok(match self.pc {
