@@ -75,6 +75,8 @@ pub struct Piece {
 pub enum Place {
     /// Nowhere.
     OptimizedOut,
+    /// For this reason it is not known where a piece is, or what.
+    Unknown(Unknown),
     /// In the register with this DWARF number.
     Register(u16),
     /// In memory.

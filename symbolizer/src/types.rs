@@ -80,7 +80,12 @@ pub enum TypeKind {
     },
     /// A type that the language gives no name, like that of `nullptr`.
     Unspecified,
-    /// A pointer to a member, and what else is not understood.
+    /// A pointer to a member of a class, of a type.
+    MemberPointer {
+        class: Option<EntryId>,
+        target: Option<EntryId>,
+    },
+    /// What is not understood.
     Other(&'static str),
 }
 

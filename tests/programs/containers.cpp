@@ -1,5 +1,6 @@
 // Crashes with values of classes and of the standard library's containers at hand: bases, static and virtual members,
 // references, namespaces, templates, scoped enumerations.
+#include <bitset>
 #include <deque>
 #include <list>
 #include <map>
@@ -8,8 +9,10 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace shop {
@@ -81,6 +84,14 @@ int visit(const std::vector<int> &numbers, std::map<std::string, int> &stock, co
     std::shared_ptr<int> empty;
     std::pair<int, char> both = {1, 'b'};
     shop::Pair<double> doubles = {1.5, 2.5};
+    std::variant<int, std::string> either = std::string("second"), number = 7;
+    std::tuple<int, std::string, short> triple = {1, "t", 3};
+    std::tuple<> nobody;
+    std::bitset<70> flags = std::bitset<70>(0x2a5) | std::bitset<70>(1) << 69;
+    int shop::Pair<int>::*member = &shop::Pair<int>::second;
+    int shop::Pair<int>::*no_member = nullptr;
+    int (shop::Item::*function)(int) const = &shop::Item::total;
+    std::unordered_map<std::string, short> named = {{"one", 1}, {"two", 2}};
     std::map<int, double> big;
     for (int i = 0; i < 20; i++)
         big[i * 3 % 20] = i / 2.0;
@@ -95,7 +106,9 @@ int visit(const std::vector<int> &numbers, std::map<std::string, int> &stock, co
     return reference + static_cast<int>(both.first + doubles.first + view.size() + words.size() + bits.size()
         + none.size() + ordered.size() + hashed.size() + listed.size() + queue.size() + *some + *owner + *second
         + stock.size() + longer.size()) + static_cast<int>(size) + yes + wide + nothing.has_value()
-        + static_cast<int>(big.size()) + (weak.expired() || empty);
+        + static_cast<int>(big.size()) + (weak.expired() || empty)
+        + static_cast<int>(either.index() + number.index() + std::get<0>(triple) + flags.count() + named.size())
+        + (member != no_member) + (function == nullptr) + static_cast<int>(sizeof nobody);
 }
 
 int main()

@@ -2,7 +2,8 @@
 #![allow(dead_code)]
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -52,6 +53,10 @@ fn look(shapes: &[Shape], name: &str, limit: Option<u32>) -> usize {
     queue.rotate_left(1);
     let mut map = HashMap::new();
     map.insert(1u8, "first");
+    let sorted: BTreeMap<u32, String> = (0..40).rev().map(|key| (key, key.to_string())).collect();
+    let no_entries: BTreeMap<u8, u8> = BTreeMap::new();
+    let few = BTreeSet::from(["b", "a"]);
+    let path = PathBuf::from("/tmp/x");
     let pair = (1u8, 'c');
     let array = [0u8; 20];
     let length = Meters(2.5);
@@ -65,6 +70,7 @@ fn look(shapes: &[Shape], name: &str, limit: Option<u32>) -> usize {
     if size > 3 || limit.is_none() {
         eprintln!("{some:?} {none:?} {boxed:?} {maybe:?} {failed:?} {other} {atomic} {cell:?} {guarded:?}");
         eprintln!("{pair:?} {array:?} {length:?} {way:?} {unit:?} {letter} {wide} {first:?} {tail:?} {name}");
+        eprintln!("{sorted:?} {no_entries:?} {few:?} {path:?}");
         COUNTER.fetch_add(1, Ordering::Relaxed);
         std::process::abort();
     }

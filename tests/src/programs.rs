@@ -173,6 +173,7 @@ pub const PROGRAMS: &[Program] = &[
     timed(program("requests", "requests.c", &["-O1", "-fno-inline", "-fno-optimize-sibling-calls"], ALL, OK)),
     program("values", "values.c", &["-O0"], ALL, Ending::Signal(SIGSEGV)),
     program("values_optimized", "values.c", &["-O2"], ALL, Ending::Signal(SIGSEGV)),
+    program("fields", "fields.c", &["-O2", "-fno-ipa-cp", "-fno-ipa-sra"], STATIC, Ending::Signal(SIGSEGV)),
     program("containers", "containers.cpp", &["-O0", "-std=c++17"], ALL, Ending::Signal(SIGSEGV)),
     program("wide", "wide.cpp", &["-O0", "-std=c++20"], ALL, Ending::Signal(SIGSEGV)),
     program("wide_c", "wide_c.c", &["-O0"], ALL, Ending::Signal(SIGSEGV)),

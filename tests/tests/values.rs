@@ -376,10 +376,97 @@ fn containers_of_cpp_are_gdbs() {
         "p *owner",
         "p *shared",
         "p *second + 1",
+        "p either",
+        "p number",
+        "p triple",
+        "p nobody",
+        "p flags",
+        "p member",
+        "p function",
+        "whatis member",
+        "whatis function",
+        "p sizeof(member)",
+        "p sizeof(function)",
+        "p numbers.size()",
+        "p stock.size()",
+        "p hashed.empty()",
+        "p none.empty()",
+        "p listed.front()",
+        "p queue.back()",
+        "p numbers.at(2)",
+        "p bits.size()",
+        "p bits[2]",
         "up",
         "info locals",
     ];
     compare("containers", &commands, &[]);
+}
+
+#[test]
+fn values_in_pieces_are_gdbs() {
+    let commands = [
+        "info locals",
+        "p flags",
+        "p flags.middle",
+        "p flags.signed_part",
+        "p wide",
+        "p wide.second + 1",
+        "p pairs",
+        "p pairs[1]",
+        "p pairs[1].y",
+        "p table",
+        "p table[3]",
+        "p/x wide",
+    ];
+    compare("fields", &commands, &[]);
+}
+
+/// What GDB calls functions of the program for, or does not know.
+#[test]
+fn functions_of_the_library_are_what_they_would_give() {
+    let bundle = recorded("containers");
+    let cases = [
+        ("stock[\"apple\"]", "3"),
+        ("stock.at(\"pear\") + 1", "1"),
+        ("stock.count(\"fig\")", "0"),
+        ("stock.contains(\"pear\")", "true"),
+        ("named[\"two\"]", "2"),
+        ("hashed[7] == \"seven\"", "true"),
+        ("big[6]", "1"),
+        ("ordered.contains(3)", "true"),
+        ("text.length()", "15"),
+        ("words.back() == \"two\"", "true"),
+        ("words.back() != \"two\"", "false"),
+        ("words[0].size()", "3"),
+        ("view == \"\\\"quote\"", "true"),
+        ("view[1]", "113 'q'"),
+        ("listed.size()", "3"),
+        ("listed.back()", "3"),
+        ("flags[69]", "true"),
+        ("flags[1]", "false"),
+        ("bits.front()", "true"),
+        ("some.value()", "5"),
+        ("nothing.has_value()", "false"),
+        ("!nothing", "true"),
+        ("!shared", "false"),
+        ("shared == second", "true"),
+        ("empty == nullptr", "true"),
+        ("owner != 0 && *owner == 8", "true"),
+        ("shared.use_count()", "2"),
+        ("empty.use_count()", "0"),
+        ("*shared.get()", "9"),
+        ("either.index()", "1"),
+        ("thing->name.size()", "4"),
+        ("none.empty() ? 1 : 2", "1"),
+    ];
+    let commands: Vec<String> = cases.iter().map(|(what, _)| format!("print {what}")).collect();
+    let commands: Vec<&str> = std::iter::once("up")
+        .chain(commands.iter().map(String::as_str))
+        .collect();
+    let shown = ours(&bundle, &commands);
+    for ((what, expected), (_, lines)) in cases.iter().zip(&shown[1..]) {
+        assert_eq!(lines[0], format!("$ = {expected}"), "{what}");
+    }
 }
 
 #[test]
@@ -396,7 +483,13 @@ fn elements_and_targets_of_the_library_are_what_its_operators_give() {
         ("numbers[5]", "there are 5 elements"),
         ("numbers[-1]", "there are 5 elements"),
         ("queue[3]", "there are 3 elements"),
-        ("big[0]", "it is no array and no pointer"),
+        ("ordered[0]", "it is no array and no pointer"),
+        ("big[99]", "it has no such key"),
+        ("stock[\"fig\"]", "it has no such key"),
+        ("stock[1]", "is compared with a"),
+        ("none.front()", "it has no elements"),
+        ("bits[3]", "there are 3 elements"),
+        ("item.cost()", "functions of a crashed program cannot be called"),
     ] {
         let command = format!("print {expression}");
         let arguments = [
@@ -438,6 +531,15 @@ fn values_of_rust_are_as_the_source_has_them() {
             "p *first",
             "whatis name",
             "p numbers.len",
+            "p sorted.len()",
+            "p sorted[33]",
+            "p map[1]",
+            "p queue[1]",
+            "p map.contains_key(1)",
+            "p few.contains(\"c\")",
+            "p nothing.is_empty()",
+            "p shapes.len()",
+            "p text != name && words[1] == \"two\"",
         ],
     );
     assert_eq!(
@@ -448,6 +550,12 @@ fn values_of_rust_are_as_the_source_has_them() {
             "name = \"look\"",
             "limit = core::option::Option<u32>::Some(8)",
         ]
+    );
+    let sorted = said[2].1.iter().find(|line| line.starts_with("sorted = "));
+    let entries: Vec<String> = (0..40).map(|key| format!("[{key}] = \"{key}\"")).collect();
+    assert_eq!(
+        sorted.unwrap(),
+        &format!("sorted = BTreeMap(size=40) = {{{}}}", entries.join(", "))
     );
     let locals: BTreeMap<&str, &str> = said[2]
         .1
@@ -471,6 +579,9 @@ fn values_of_rust_are_as_the_source_has_them() {
         ("guarded", "RefCell(borrow=0) {Vec(size=1) = {9}}"),
         ("queue", "VecDeque(size=3) = {2, 3, 1}"),
         ("map", "HashMap(size=1) = {[1] = \"first\"}"),
+        ("few", "BTreeSet(size=2) = {\"a\", \"b\"}"),
+        ("no_entries", "BTreeMap(size=0) = {}"),
+        ("path", "\"/tmp/x\""),
         ("pair", "(1, 99 'c')"),
         ("array", "[0 <repeats 20 times>]"),
         ("length", "owned::Meters(2.5)"),
@@ -496,6 +607,15 @@ fn values_of_rust_are_as_the_source_has_them() {
         ),
         (10, "type = &str"),
         (11, "$ = 3"),
+        (12, "$ = 40"),
+        (13, "$ = \"33\""),
+        (14, "$ = \"first\""),
+        (15, "$ = 3"),
+        (16, "$ = true"),
+        (17, "$ = false"),
+        (18, "$ = true"),
+        (19, "$ = 3"),
+        (20, "$ = true"),
     ] {
         assert_eq!(said[number].1, [value], "{}", said[number].0);
     }

@@ -1,97 +1,264 @@
-//! What the operators of containers and pointers of the C++ standard library (libstdc++) give: `v[1]`, `*p`, `p->x`.
+//! What the operators and functions of containers and pointers of the C++ standard library (libstdc++) give: `v[1]`,
+//! `m["a"]`, `*p`, `p->x`, `v.size()`.
 
-use super::cpp::{Deque, Vector, owned, pointed_by_shared};
+use super::containers::{Container, Nodes, template};
+use super::cpp::{alternative, owned, pointed_by_shared};
 use super::evaluate::{Evaluated, wrong};
-use super::members::{number, path};
+use super::members::{address, number, path};
 use super::scene::Scene;
-use super::types::{RecordShape, Shape, Ty};
-use super::value::Value;
+use super::types::{ArrayCount, RecordShape, Shape, Ty};
+use super::value::{Gap, Value};
 
-/// The name of a class template of the library without its arguments.
-fn template(record: &RecordShape) -> Option<String> {
-    let name = record.name().replace("__cxx11::", "").replace("__debug::", "");
-    let (template, _) = name.split_once('<')?;
-    let template = template
-        .strip_prefix("std::")
-        .or_else(|| template.strip_prefix("__gnu_cxx::"))?;
-    Some(template.to_owned())
-}
-
-/// An element by its number; `None`: it is no such container, or its insides are not as they are known.
+/// An element by its number or key; `None`: it is no such container, or its insides are not as they are known.
 pub(crate) fn element(
     scene: &Scene<'_>,
     value: &Value,
     record: &RecordShape,
-    index: i128,
+    key: &Value,
 ) -> Option<Evaluated> {
-    let (count, at) = match template(record)?.as_str() {
-        "array" => {
-            let elements = path(scene, value, &["_M_elems"])?;
-            return Some(scene.index(&elements, index));
-        }
-        "vector" => {
-            let vector = Vector::of(scene, value, record)?;
-            let at = u64::try_from(index).ok().map(|index| vector.at(index));
-            (vector.length, at)
-        }
-        "deque" => {
-            let deque = Deque::of(scene, value, record)?;
-            let at = u64::try_from(index).ok().filter(|index| *index < deque.count);
-            let at = match at {
-                Some(index) => Some(deque.at(scene, index)?),
-                None => None,
-            };
-            (deque.count, at)
-        }
-        "basic_string" => {
-            let characters = path(scene, value, &["_M_dataplus", "_M_p"])?;
-            let length = u64::try_from(number(scene, &path(scene, value, &["_M_string_length"])?)?).ok()?;
-            // The zero behind it is its element, too.
-            let count = length.checked_add(1)?;
-            let inside = (0..i128::from(count)).contains(&index);
-            return Some(match inside {
-                true => scene.index(&characters, index),
-                false => wrong(out_of_range(count)),
-            });
-        }
-        "unique_ptr" => {
-            let (pointer, target) = owned(scene, value, record)?;
-            return Some(scene.index(&pointer.with_type(target.pointer()), index));
-        }
-        _ => return None,
+    let index = || scene.whole_number(key);
+    let at = |value: &Value| Some(index().and_then(|index| scene.index(value, index)));
+    match template(record)?.as_str() {
+        "array" => return at(&path(scene, value, &["_M_elems"])?),
+        "unique_ptr" => return at(&pointer(scene, value, record)?),
+        _ => {}
+    }
+    let container = Container::of(scene, value, record)?;
+    let count = match &container {
+        Container::Nodes(nodes) if nodes.pairs => return Some(by_key(scene, nodes, key)),
+        Container::Nodes(_) => return None,
+        // The zero behind a string is its element, too.
+        Container::Row(row) if is_string(record) => row.count.checked_add(1)?,
+        _ => container.count(scene)?,
     };
-    let inside = u64::try_from(index).is_ok_and(|index| index < count);
-    Some(match at.filter(|_| inside) {
-        Some(value) => Ok(value),
-        None => wrong(out_of_range(count)),
+    Some(match index() {
+        Ok(index) => numbered(scene, &container, index, count),
+        Err(failure) => Err(failure),
     })
 }
 
-fn out_of_range(count: u64) -> String {
-    format!("there are {count} elements")
+fn is_string(record: &RecordShape) -> bool {
+    template(record).as_deref() == Some("basic_string")
+}
+
+/// The element with this number, of so many.
+fn numbered(scene: &Scene<'_>, container: &Container, index: i128, count: u64) -> Evaluated {
+    let inside = u64::try_from(index).ok().filter(|index| *index < count);
+    match inside.map(|index| container.at(scene, index)) {
+        Some(Some(value)) => Ok(value),
+        Some(None) => wrong("its elements do not hang together as they should"),
+        None if count == 1 => wrong("there is 1 element"),
+        None => wrong(format!("there are {count} elements")),
+    }
+}
+
+/// The values of a key, as many as are asked for.
+fn with_key(scene: &Scene<'_>, nodes: &Nodes, key: &Value, most: usize) -> Evaluated<Vec<Value>> {
+    let Some(elements) = nodes.values(scene, Nodes::MOST) else {
+        return wrong("its elements do not hang together as they should");
+    };
+    let mut found = Vec::new();
+    let all = elements.len() < Nodes::MOST;
+    for element in elements {
+        let own = match nodes.pairs {
+            true => path(scene, &element, &["first"]),
+            false => Some(element.clone()),
+        };
+        let Some(own) = own else {
+            return wrong("its elements are no pairs of a key and a value");
+        };
+        if scene.is_same(&own, key)? {
+            found.push(element);
+            if found.len() == most {
+                return Ok(found);
+            }
+        }
+    }
+    match all {
+        true => Ok(found),
+        false => wrong("there are too many elements to look for a key among them"),
+    }
+}
+
+fn by_key(scene: &Scene<'_>, nodes: &Nodes, key: &Value) -> Evaluated {
+    let found = with_key(scene, nodes, key, 1)?.pop();
+    match found.and_then(|pair| path(scene, &pair, &["second"])) {
+        Some(value) => Ok(value),
+        None => wrong("it has no such key"),
+    }
 }
 
 /// What a pointer, an iterator or an `optional` of the library stands for; `None`: it is none.
 pub(crate) fn target(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Evaluated> {
-    let (pointer, target): (Value, Ty) = match template(record)?.as_str() {
-        "unique_ptr" => owned(scene, value, record)?,
-        "shared_ptr" => pointed_by_shared(scene, value, record)?,
+    match template(record)?.as_str() {
         "__normal_iterator" => {
             let pointer = path(scene, value, &["_M_current"])?;
             return Some(scene.pointed(&pointer));
         }
-        "optional" => {
-            let payload = path(scene, value, &["_M_payload"])?;
-            let engaged = number(scene, &path(scene, &payload, &["_M_engaged"])?)? != 0;
-            return Some(match engaged {
-                true => Ok(path(scene, &payload, &["_M_payload", "_M_value"])?),
-                false => wrong("it holds no value"),
-            });
-        }
-        _ => return None,
-    };
-    if matches!(target.shape(), Shape::Void) {
+        "optional" => return Some(contained(scene, value)?),
+        _ => {}
+    }
+    let pointer = pointer(scene, value, record)?;
+    if matches!(pointer.ty.shape(), Shape::Pointer(_, target) if matches!(target.shape(), Shape::Void)) {
         return Some(wrong("what it points to has no type"));
     }
-    Some(scene.pointed(&pointer.with_type(target.pointer())))
+    Some(scene.pointed(&pointer))
+}
+
+/// The pointer in a smart pointer; `None`: it is none.
+pub(crate) fn pointer(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Value> {
+    let (pointer, target) = match template(record)?.as_str() {
+        "unique_ptr" => owned(scene, value, record)?,
+        "shared_ptr" => pointed_by_shared(scene, value, record)?,
+        _ => return None,
+    };
+    Some(pointer.with_type(target.pointer()))
+}
+
+fn is_engaged(scene: &Scene<'_>, value: &Value) -> Option<bool> {
+    Some(number(scene, &path(scene, value, &["_M_payload", "_M_engaged"])?)? != 0)
+}
+
+fn contained(scene: &Scene<'_>, value: &Value) -> Option<Evaluated> {
+    Some(match is_engaged(scene, value)? {
+        true => Ok(path(scene, value, &["_M_payload", "_M_payload", "_M_value"])?),
+        false => wrong("it holds no value"),
+    })
+}
+
+/// What is asked in its place whether it is true: the pointer in a smart pointer; of an `optional`, whether it holds a value.
+/// `None`: it is neither.
+pub(crate) fn truth(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Value> {
+    match template(record)?.as_str() {
+        "optional" => Some(scene.truth(is_engaged(scene, value)?)),
+        _ => pointer(scene, value, record),
+    }
+}
+
+/// What a function of a container or pointer would give; `None`: it is not known of this one.
+pub(crate) fn method(
+    scene: &Scene<'_>,
+    value: &Value,
+    record: &RecordShape,
+    name: &str,
+    arguments: &[Value],
+) -> Option<Evaluated> {
+    let template = template(record)?;
+    let count = |count: u64| Some(Ok(Value::number(Ty::unsigned_long(), i128::from(count))));
+    let container = || Container::of(scene, value, record);
+    match (template.as_str(), name, arguments) {
+        ("unique_ptr" | "shared_ptr", "get", []) => Some(Ok(pointer(scene, value, record)?)),
+        ("shared_ptr" | "weak_ptr", "use_count", []) => {
+            let counts = path(scene, value, &["_M_refcount", "_M_pi"])?;
+            if address(scene, &counts)? == 0 {
+                return count(0);
+            }
+            let counts = scene.pointed(&counts).ok()?;
+            Some(Ok(path(scene, &counts, &["_M_use_count"])?))
+        }
+        ("optional", "has_value", []) => Some(Ok(truth(scene, value, record)?)),
+        ("optional", "value", []) => contained(scene, value),
+        ("variant", "index", []) => match alternative(scene, value, record)? {
+            Some((index, _)) => count(index as u64),
+            None => count(u64::MAX),
+        },
+        ("array", "size", []) => match path(scene, value, &["_M_elems"])?.ty.shape() {
+            Shape::Array {
+                count: ArrayCount::Known(known),
+                ..
+            } => count(known),
+            _ => None,
+        },
+        ("array", "at", [key]) => element(scene, value, record, key),
+        (_, "size", []) => count(container()?.count(scene)?),
+        ("basic_string" | "basic_string_view", "length", []) => count(container()?.count(scene)?),
+        (_, "capacity", []) => match container()? {
+            Container::Row(row) => count(row.capacity?),
+            Container::Bits(bits) => count(bits.capacity?),
+            _ => None,
+        },
+        (_, "empty", []) => {
+            let Container::Nodes(nodes) = container()? else {
+                return Some(Ok(scene.truth(container()?.count(scene)? == 0)));
+            };
+            Some(Ok(scene.truth(nodes.values(scene, 1)?.is_empty())))
+        }
+        ("basic_string" | "basic_string_view" | "vector" | "array", "data" | "c_str", []) => {
+            let first = Value::number(Ty::int(), 0);
+            let first = element(scene, value, record, &first)?;
+            Some(first.and_then(|first| match first.address() {
+                Some(at) => Ok(Value::number(first.ty.pointer(), i128::from(at))),
+                None => wrong("it has no address: it is not in memory"),
+            }))
+        }
+        (_, "front", []) => {
+            let container = container()?;
+            Some(
+                match container.at(scene, 0).filter(|_| !is_empty(scene, &container)) {
+                    Some(first) => Ok(first),
+                    None => wrong("it has no elements"),
+                },
+            )
+        }
+        (_, "back", []) => {
+            let container = container()?;
+            let elements = container.count(scene)?;
+            Some(match elements.checked_sub(1) {
+                Some(last) => numbered(scene, &container, i128::from(last), elements),
+                None => wrong("it has no elements"),
+            })
+        }
+        (_, "at", [key]) => match container()? {
+            Container::Nodes(nodes) if !nodes.pairs => None,
+            Container::Nodes(nodes) => Some(by_key(scene, &nodes, key)),
+            other => {
+                let elements = other.count(scene)?;
+                let index = scene.whole_number(key);
+                Some(index.and_then(|index| numbered(scene, &other, index, elements)))
+            }
+        },
+        ("bitset", "test", [key]) => element(scene, value, record, key),
+        ("list", "count" | "contains", _) => None,
+        (_, "count", [key]) => match container()? {
+            Container::Nodes(nodes) => match with_key(scene, &nodes, key, usize::MAX) {
+                Ok(found) => count(found.len() as u64),
+                Err(failure) => Some(Err(failure)),
+            },
+            _ => None,
+        },
+        (_, "contains", [key]) => match container()? {
+            Container::Nodes(nodes) => {
+                let found = with_key(scene, &nodes, key, 1);
+                Some(found.map(|found| scene.truth(!found.is_empty())))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_empty(scene: &Scene<'_>, container: &Container) -> bool {
+    match container {
+        Container::Nodes(nodes) => nodes.values(scene, 1).is_none_or(|first| first.is_empty()),
+        other => other.count(scene) == Some(0),
+    }
+}
+
+/// The characters of a string, as bytes; `None`: it is none, or its insides are not as they are known.
+pub(crate) fn text(
+    scene: &Scene<'_>,
+    value: &Value,
+    record: &RecordShape,
+    most: u64,
+) -> Option<Result<Vec<u8>, Gap>> {
+    match Container::of(scene, value, record)? {
+        Container::Row(row) if template(record)?.starts_with("basic_string") => {
+            row.units()?;
+            match row.count > most {
+                true => Some(Err(Gap::Unknown("too long a text to be compared".into()))),
+                false => row.bytes(scene, most),
+            }
+        }
+        _ => None,
+    }
 }

@@ -1,15 +1,18 @@
 //! Evaluates expressions in a frame.
 
 use super::arithmetic::{self, Number, combined, common, compared, converted, promoted};
-use super::cpp_access;
 use super::members::{active, member};
 use super::parser::{Expression, Suffix, TypeName};
 use super::scene::Scene;
-use super::types::{Shape, Ty};
+use super::types::{RecordShape, Shape, Ty};
 use super::value::{Data, Gap, Value};
+use super::{cpp_access, rust_access};
 use crate::error::Error;
 use backtrail_symbolizer::types::{Encoding, Language, PointerKind};
 use std::sync::Arc;
+
+/// References to references are followed this far.
+const MAX_REFERENCES: u32 = 8;
 
 /// Why an expression has no value.
 pub(crate) enum Failure {
@@ -78,8 +81,21 @@ impl Scene<'_> {
             }
             Expression::Index(value, index) => {
                 let value = self.evaluate(value)?;
-                let index = self.whole(index)?;
-                self.index(&value, index)
+                let index = self.evaluate(index)?;
+                self.subscript(value, index)
+            }
+            Expression::Method {
+                value,
+                arrow,
+                name,
+                arguments,
+            } => {
+                let value = self.evaluate(value)?;
+                let arguments: Evaluated<Vec<Value>> = arguments
+                    .iter()
+                    .map(|argument| self.without_reference(self.evaluate(argument)?))
+                    .collect();
+                self.method(value, *arrow, name, &arguments?)
             }
             Expression::Cast(name, value) => {
                 let ty = self.resolved(name)?;
@@ -156,11 +172,12 @@ impl Scene<'_> {
             return self.stands_for(&value)?.map_or_else(|| self.pointed(&value), Ok);
         }
         let value = self.without_reference(value)?;
+        if sign == "!" {
+            return Ok(self.truth(!self.is_true_value(value)?));
+        }
         let (number, ty) = self.number(&value)?;
         let ty = promoted(&ty);
         match (sign, number) {
-            ("!", Number::Integer(number)) => Ok(self.truth(number == 0)),
-            ("!", Number::Float(number)) => Ok(self.truth(number == 0.0)),
             ("+", number) => Ok(converted(number, ty)),
             ("-", Number::Integer(number)) => Ok(Value::number(ty, number.wrapping_neg())),
             ("-", Number::Float(number)) => Ok(converted(Number::Float(-number), ty)),
@@ -206,6 +223,12 @@ impl Scene<'_> {
         }
         let right = self.evaluate(right)?;
         let right = self.without_reference(right)?;
+        if matches!(sign, "==" | "!=")
+            && let Some(same) = self.same_text(&left, &right)?
+        {
+            return Ok(self.truth(same == (sign == "==")));
+        }
+        let (left, right) = (self.pointer_in(left)?, self.pointer_in(right)?);
         if let Some(value) = self.pointer_arithmetic(sign, &left, &right)? {
             return Ok(value);
         }
@@ -422,10 +445,52 @@ impl Scene<'_> {
                 let at = self.moved(&value, element, Number::Integer(index), false)?;
                 self.pointed(&at)
             }
-            Shape::Record(record) => cpp_access::element(self, &value, &record, index)
-                .unwrap_or_else(|| super::rust::element(self, &value, index)),
             _ => wrong("it is no array and no pointer"),
         }
+    }
+
+    /// An element of anything, by a number or a key.
+    fn subscript(&self, value: Value, key: Value) -> Evaluated {
+        let value = self.without_reference(value)?;
+        let key = self.without_reference(key)?;
+        match self.held_record(&value)? {
+            Some((value, record)) => cpp_access::element(self, &value, &record, &key)
+                .unwrap_or_else(|| rust_access::element(self, &value, &record, &key)),
+            None => self.index(&value, self.whole_number(&key)?),
+        }
+    }
+
+    /// A record; in Rust, what a reference refers to as well.
+    fn held_record(&self, value: &Value) -> Evaluated<Option<(Value, RecordShape)>> {
+        let mut value = value.clone();
+        for _ in 0..MAX_REFERENCES {
+            match value.ty.shape() {
+                Shape::Record(record) => return Ok(Some((value, record))),
+                Shape::Pointer(_, target)
+                    if value.ty.language() == Some(Language::Rust)
+                        && matches!(target.shape(), Shape::Record(_) | Shape::Pointer(..)) =>
+                {
+                    value = self.pointed(&value)?;
+                }
+                _ => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a function that belongs to a type of a library would give.
+    fn method(&self, value: Value, arrow: bool, name: &str, arguments: &[Value]) -> Evaluated {
+        let mut value = self.without_reference(value)?;
+        if arrow {
+            let target = self.stands_for(&value)?;
+            value = target.map_or_else(|| self.pointed(&value), Ok)?;
+        }
+        let found = match self.held_record(&value)? {
+            Some((value, record)) => cpp_access::method(self, &value, &record, name, arguments)
+                .or_else(|| rust_access::method(self, &value, &record, name, arguments)),
+            None => None,
+        };
+        found.unwrap_or_else(|| wrong("functions of a crashed program cannot be called"))
     }
 
     /// A number, for arithmetic.
@@ -439,8 +504,12 @@ impl Scene<'_> {
     /// The whole number that an expression is.
     pub fn whole(&self, expression: &Expression) -> Evaluated<i128> {
         let value = self.evaluate(expression)?;
-        let value = self.without_reference(value)?;
-        match self.number(&value)?.0 {
+        self.whole_number(&self.without_reference(value)?)
+    }
+
+    /// The whole number that a value is.
+    pub fn whole_number(&self, value: &Value) -> Evaluated<i128> {
+        match self.number(value)?.0 {
             Number::Integer(number) => Ok(number),
             Number::Float(_) => wrong("a whole number is wanted"),
         }
@@ -449,7 +518,14 @@ impl Scene<'_> {
     /// Whether it is true, as C has it.
     pub fn is_true(&self, expression: &Expression) -> Evaluated<bool> {
         let value = self.evaluate(expression)?;
-        let value = self.without_reference(value)?;
+        self.is_true_value(self.without_reference(value)?)
+    }
+
+    fn is_true_value(&self, value: Value) -> Evaluated<bool> {
+        let value = match value.ty.shape() {
+            Shape::Record(record) => cpp_access::truth(self, &value, &record).unwrap_or(value),
+            _ => value,
+        };
         if self.target(&value).is_some() {
             return Ok(self.pointer(&value)? != 0);
         }
@@ -459,8 +535,17 @@ impl Scene<'_> {
         })
     }
 
+    /// The pointer in a smart pointer; all else is itself.
+    fn pointer_in(&self, value: Value) -> Evaluated {
+        let pointer = match value.ty.shape() {
+            Shape::Record(record) => cpp_access::pointer(self, &value, &record),
+            _ => None,
+        };
+        Ok(pointer.unwrap_or(value))
+    }
+
     /// C has numbers for truth values.
-    fn truth(&self, truth: bool) -> Value {
+    pub fn truth(&self, truth: bool) -> Value {
         let ty = match self.language() {
             Language::C => Ty::int(),
             _ => boolean(),

@@ -21,7 +21,7 @@ fn aligned(ty: &Ty, depth: u32) -> Option<u64> {
     }
     match ty.shape() {
         Shape::Base(base) => base.size.is_power_of_two().then_some(base.size.min(16)),
-        Shape::Pointer(..) => Some(8),
+        Shape::Pointer(..) | Shape::MemberPointer { .. } => Some(8),
         Shape::Enumeration(_, size) => size.is_power_of_two().then_some(size),
         Shape::Array { element, .. } => aligned(&element, depth + 1),
         Shape::Record(record) => {

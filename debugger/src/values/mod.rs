@@ -5,6 +5,7 @@
 
 mod arithmetic;
 mod casts;
+mod containers;
 mod cpp;
 mod cpp_access;
 mod evaluate;
@@ -15,14 +16,19 @@ mod float;
 mod frame;
 mod layout;
 mod lexer;
+mod member_pointers;
 mod members;
 pub mod memory;
 mod names;
 mod parser;
 mod past;
+mod pieces;
 mod pretty;
 mod registers;
 mod rust;
+mod rust_access;
+mod rust_containers;
+mod same;
 mod scalar;
 mod scene;
 mod show;

@@ -116,6 +116,17 @@ fn declare(ty: &Ty, inner: String, depth: u32, spell: Spell<'_>) -> String {
             };
             behind(sign, &target(*to), &inner, depth, spell)
         }
+        TypeKind::MemberPointer { class, target: to } => {
+            let sign = format!("{}::*", target(*class).name());
+            let inner = format!("{sign}{inner}");
+            let to = target(*to);
+            let inner = if is_postfix(&to) {
+                format!("({inner})")
+            } else {
+                inner
+            };
+            declare(&to, inner, depth + 1, spell)
+        }
         TypeKind::Qualified { .. } => qualified(ty, inner, depth, spell),
         TypeKind::Array {
             element, dimensions, ..
@@ -156,7 +167,13 @@ fn declare(ty: &Ty, inner: String, depth: u32, spell: Spell<'_>) -> String {
         } => {
             let mut names: Vec<String> = parameters
                 .iter()
-                .map(|parameter| declare(&target(parameter.entry), String::new(), depth + 1, PLAIN))
+                .map(|parameter| {
+                    let ty = target(parameter.entry);
+                    match pointed_by_this(&ty).filter(|_| parameter.artificial) {
+                        Some(object) => behind("* const", &object, "", depth, PLAIN),
+                        None => declare(&ty, String::new(), depth + 1, PLAIN),
+                    }
+                })
                 .collect();
             if *variadic && !names.is_empty() {
                 names.push("...".to_owned());
@@ -190,6 +207,15 @@ fn declare(ty: &Ty, inner: String, depth: u32, spell: Spell<'_>) -> String {
                 None => spaced(name, &inner),
             }
         }
+    }
+}
+
+/// What `this` points to, which is constant whether it is stated or not.
+fn pointed_by_this(ty: &Ty) -> Option<Ty> {
+    let (module, described) = ty.described()?;
+    match described.kind {
+        TypeKind::Pointer { target, .. } => Some(Ty::of(&module, target)),
+        _ => None,
     }
 }
 

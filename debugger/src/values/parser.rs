@@ -37,6 +37,13 @@ pub(crate) enum Expression {
     Member(Box<Self>, String),
     /// `a[i]`.
     Index(Box<Self>, Box<Self>),
+    /// `a.size()`, or `p->size()`: what a function that belongs to a type of a library would give.
+    Method {
+        value: Box<Self>,
+        arrow: bool,
+        name: String,
+        arguments: Vec<Self>,
+    },
     /// A cast.
     Cast(TypeName, Box<Self>),
     /// The size of a type.
@@ -231,7 +238,7 @@ impl Parser<'_> {
                 let index = self.expression(0)?;
                 self.require("]")?;
                 value = Expression::Index(Box::new(value), Box::new(index));
-            } else if self.sign(".") || self.sign("->") {
+            } else if let Some(sign) = [".", "->"].into_iter().find(|sign| self.sign(sign)) {
                 let name = match self.peek().cloned() {
                     Some(Token::Name(name)) => {
                         self.at += 1;
@@ -244,11 +251,35 @@ impl Parser<'_> {
                     }
                     _ => return Err(self.unexpected()),
                 };
-                value = Expression::Member(Box::new(value), name);
+                let value_of = Box::new(value);
+                value = match self.sign("(") {
+                    true => Expression::Method {
+                        value: value_of,
+                        arrow: sign == "->",
+                        name,
+                        arguments: self.arguments()?,
+                    },
+                    false => Expression::Member(value_of, name),
+                };
             } else if matches!(self.peek(), Some(Token::Sign("("))) {
                 return Err(self.unexpected());
             } else {
                 return Ok(value);
+            }
+        }
+    }
+
+    /// What stands in parentheses behind the name of a function, the first of which is read.
+    fn arguments(&mut self) -> Result<Vec<Expression>> {
+        let mut arguments = Vec::new();
+        if self.sign(")") {
+            return Ok(arguments);
+        }
+        loop {
+            arguments.push(self.expression(0)?);
+            if !self.sign(",") {
+                self.require(")")?;
+                return Ok(arguments);
             }
         }
     }
@@ -493,6 +524,16 @@ mod tests {
             Expression::Choice(parts) => parts.iter().map(shown).collect::<Vec<_>>().join("?"),
             Expression::Member(value, name) => format!("{}.{name}", shown(value)),
             Expression::Index(value, index) => format!("{}[{}]", shown(value), shown(index)),
+            Expression::Method {
+                value,
+                arrow,
+                name,
+                arguments,
+            } => {
+                let sign = if *arrow { "->" } else { "." };
+                let arguments: Vec<_> = arguments.iter().map(shown).collect();
+                format!("{}{sign}{name}({})", shown(value), arguments.join(", "))
+            }
             Expression::Cast(name, value) => format!("({} {:?}){}", name.base, name.suffixes, shown(value)),
             Expression::SizeOf(name) | Expression::Type(name) => format!("{}{:?}", name.base, name.suffixes),
             other => format!("{other:?}"),
@@ -515,6 +556,7 @@ mod tests {
         parses("-a ? b : c ? d : e", "(-a)?b?c?d?e");
         parses("&&x", "(&(&x))");
         parses("t.0.1", "t.__0.__1");
+        parses("a.b->size() + m.at(1, -x).c", "(a.b->size() + m.at(1, (-x)).c)");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::source::ValueSource;
 use super::text::ELEMENTS;
 use super::thread_local::Linker;
 use super::types::{ModuleRef, Ty};
-use super::value::{Bytes, Data, Gap, MAX_SIZE, Value};
+use super::value::{Gap, MAX_SIZE, Value};
 use crate::error::{Error, Result};
 use crate::navigator::Navigator;
 use backtrail_decoder::Watch;
@@ -16,7 +16,6 @@ use backtrail_symbolizer::{
     EntryId, FrameState, Function, Global, LocationExpression, Piece, Place, Scope, Symbolizer, Unknown,
     Variable, VariableLocation, is_named, is_visible,
 };
-use std::ops::Range;
 use std::sync::Arc;
 
 /// The DWARF numbers of xmm0 to xmm15 begin here (System V ABI AMD64, section 3.6.2).
@@ -327,88 +326,12 @@ impl<'a> Scene<'a> {
         module.file.member_at(expression, object, &state)
     }
 
-    fn assembled(&self, pieces: &[Piece], ty: Ty) -> Value {
-        if let [
-            Piece {
-                bits: None,
-                bit_offset: 0,
-                place,
-            },
-        ] = pieces
-        {
-            return self.in_place(place, ty);
-        }
-        let Some(size) = ty.size().filter(|size| *size <= MAX_SIZE) else {
-            return Value::gap(ty, Gap::Unknown("it is in pieces, and of no known size".into()));
-        };
-        let mut bytes = Bytes {
-            bytes: vec![0; size as usize],
-            gaps: Vec::new(),
-        };
-        let mut start = 0usize;
-        for piece in pieces {
-            let bits = piece.bits.unwrap_or(0);
-            if bits % 8 != 0 || piece.bit_offset % 8 != 0 {
-                return Value::gap(ty, Gap::Unknown("its pieces are not whole bytes".into()));
-            }
-            let end = usize::try_from(bits / 8)
-                .ok()
-                .and_then(|length| start.checked_add(length))
-                .unwrap_or(bytes.bytes.len())
-                .min(bytes.bytes.len());
-            match self.piece(piece, start..end) {
-                Ok(found) => {
-                    if let Some(part) = bytes.bytes.get_mut(start..end) {
-                        part.copy_from_slice(&found);
-                    }
-                }
-                Err(gap) => bytes.gaps.push((start..end, gap)),
-            }
-            start = end;
-        }
-        if start < bytes.bytes.len() {
-            bytes.gaps.push((start..bytes.bytes.len(), Gap::OptimizedOut));
-        }
-        let length = bytes.bytes.len();
-        Value {
-            ty,
-            data: Data::Bytes(Arc::new(bytes), 0..length),
-            bits: None,
-        }
-    }
-
-    /// The bytes of a piece, as many as `range` has.
-    fn piece(&self, piece: &Piece, range: Range<usize>) -> std::result::Result<Vec<u8>, Gap> {
-        let skipped = (piece.bit_offset / 8) as usize;
-        let part = |bytes: &[u8]| {
-            let end = skipped.checked_add(range.len());
-            let found = end.and_then(|end| bytes.get(skipped..end));
-            found
-                .map(<[u8]>::to_vec)
-                .ok_or_else(|| Gap::Unknown("a piece is larger than its place".into()))
-        };
-        match &piece.place {
-            Place::OptimizedOut => Err(Gap::OptimizedOut),
-            Place::Register(register) => {
-                part(&self.register_bytes(*register, skipped.saturating_add(range.len()))?)
-            }
-            Place::Memory(address) => {
-                let mut out = vec![0; range.len()];
-                self.source
-                    .memory(address.wrapping_add(skipped as u64), &mut out)?;
-                Ok(out)
-            }
-            Place::Value(bytes) => part(bytes),
-            Place::Bytes(bytes) => part(bytes),
-            Place::ImplicitPointer { entry, offset } => Err(Gap::ImplicitPointer(*entry, *offset)),
-        }
-    }
-
-    fn in_place(&self, place: &Place, ty: Ty) -> Value {
+    pub(super) fn in_place(&self, place: &Place, ty: Ty) -> Value {
         let size = ty.size().unwrap_or(8).min(MAX_SIZE) as usize;
         let bytes = match place {
             Place::Memory(address) => return Value::at(ty, *address),
             Place::OptimizedOut => return Value::gap(ty, Gap::OptimizedOut),
+            Place::Unknown(why) => return Value::gap(ty, Gap::Unknown(why.clone())),
             Place::ImplicitPointer { entry, offset } => {
                 return Value::gap(ty, Gap::ImplicitPointer(*entry, *offset));
             }
@@ -426,7 +349,7 @@ impl<'a> Scene<'a> {
     }
 
     /// A register's bytes; the first `size` are asked for.
-    fn register_bytes(&self, register: u16, size: usize) -> std::result::Result<Vec<u8>, Unknown> {
+    pub(super) fn register_bytes(&self, register: u16, size: usize) -> std::result::Result<Vec<u8>, Unknown> {
         match register.checked_sub(XMM0) {
             Some(number) if number < 16 => Ok(self.source.vector(number)?.to_vec()),
             Some(_) => Err("it is in a register that is not read".into()),

@@ -201,6 +201,7 @@ impl<'a> Shower<'a> {
                 let at = value.address().unwrap_or(0);
                 Ok(text(format!("{{{}}} {}", value.ty.name(), self.with_symbol(at))))
             }
+            Shape::MemberPointer { class, target } => self.member_pointer(value, &class, &target).map(text),
             Shape::Other(why) => Err(Gap::Unknown(why.into())),
         }
     }

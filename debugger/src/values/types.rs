@@ -90,6 +90,8 @@ pub(crate) enum Shape {
     Base(Base),
     /// A pointer or reference.
     Pointer(PointerKind, Ty),
+    /// A pointer to a member of a class, which has this type.
+    MemberPointer { class: Ty, target: Ty },
     /// A structure, class or union.
     Record(RecordShape),
     /// An enumeration, and how many bytes it has.
@@ -303,6 +305,11 @@ impl Ty {
             Shape::Void | Shape::Function => Some(1),
             Shape::Base(base) => Some(base.size),
             Shape::Pointer(..) => Some(8),
+            // Itanium C++ ABI, sections 2.3.1 and 2.3.2.
+            Shape::MemberPointer { target, .. } => Some(match target.shape() {
+                Shape::Function => 16,
+                _ => 8,
+            }),
             Shape::Record(record) => record.described.size,
             Shape::Enumeration(_, size) => Some(size),
             Shape::Array {
@@ -364,6 +371,10 @@ fn shape(module: &Arc<ModuleRef>, described: Arc<Type>) -> Shape {
         TypeKind::Unspecified => match described.name.as_deref() {
             Some("decltype(nullptr)") => Shape::Pointer(PointerKind::Pointer, Ty::Void),
             _ => Shape::Void,
+        },
+        TypeKind::MemberPointer { class, target } => Shape::MemberPointer {
+            class: Ty::of(module, *class),
+            target: Ty::of(module, *target),
         },
         TypeKind::Other(what) => Shape::Other(format!("its type is {what}")),
         TypeKind::Qualified { .. } | TypeKind::Typedef { .. } => {

@@ -45,8 +45,8 @@ pub(crate) enum Data {
 pub(crate) struct Bytes {
     /// Zero where they are not known.
     pub bytes: Vec<u8>,
-    /// What is not known of them, and why.
-    pub gaps: Vec<(Range<usize>, Gap)>,
+    /// Which bits are not known of them, and why.
+    pub gaps: Vec<(Range<u64>, Gap)>,
 }
 
 /// Why bytes are not known.
@@ -159,6 +159,11 @@ impl Value {
 
     /// Its first `size` bytes.
     pub fn read(&self, source: &dyn ValueSource, size: u64) -> Result<Vec<u8>, Gap> {
+        self.read_for(source, size, 0..size.saturating_mul(8))
+    }
+
+    /// Its first `size` bytes, of which these bits are meant.
+    fn read_for(&self, source: &dyn ValueSource, size: u64, meant: Range<u64>) -> Result<Vec<u8>, Gap> {
         if size > MAX_SIZE {
             return Err(Gap::Unknown(
                 format!("it has {size} bytes, more than are read at once").into(),
@@ -173,10 +178,12 @@ impl Value {
             }
             Data::Bytes(bytes, range) => {
                 let wanted = range.start..range.start.saturating_add(size);
+                let before = range.start as u64 * 8;
+                let meant = before + meant.start..before + meant.end;
                 let gap = bytes
                     .gaps
                     .iter()
-                    .find(|(gap, _)| gap.start < wanted.end && wanted.start < gap.end);
+                    .find(|(gap, _)| gap.start < meant.end && meant.start < gap.end);
                 if let Some((_, gap)) = gap {
                     return Err(gap.clone());
                 }
@@ -198,8 +205,8 @@ impl Value {
         match self.bits {
             None => self.read(source, size),
             Some(bits) => {
-                let end = bits.offset.saturating_add(bits.size).div_ceil(8);
-                let around = self.read(source, end)?;
+                let end = bits.offset.saturating_add(bits.size);
+                let around = self.read_for(source, end.div_ceil(8), bits.offset..end)?;
                 Ok(extracted(&around, bits, size))
             }
         }
@@ -239,7 +246,7 @@ mod tests {
     fn a_gap_hides_what_it_covers_and_nothing_else() {
         let bytes = Bytes {
             bytes: vec![1, 2, 3, 4],
-            gaps: vec![(2..4, Gap::OptimizedOut)],
+            gaps: vec![(16..32, Gap::OptimizedOut)],
         };
         let value = Value {
             ty: Ty::int(),
@@ -251,5 +258,32 @@ mod tests {
         assert_eq!(value.read(&source, 2), Ok(vec![1, 2]));
         assert_eq!(value.part(Ty::char(), 1).bytes(&source), Ok(vec![2]));
         assert!(value.part(Ty::char(), 9).bytes(&source).is_err());
+        let field = |offset, size| Value {
+            bits: Some(Bits { offset, size }),
+            ..value.part(Ty::char(), 1)
+        };
+        assert_eq!(field(0, 8).bytes(&source), Ok(vec![2]));
+        assert_eq!(field(0, 9).bytes(&source), Err(Gap::OptimizedOut));
+    }
+
+    #[test]
+    fn a_field_is_known_beside_one_that_is_not() {
+        let bytes = Bytes {
+            bytes: vec![0b101],
+            gaps: vec![(3..8, Gap::OptimizedOut)],
+        };
+        let value = Value {
+            ty: Ty::char(),
+            data: Data::Bytes(Arc::new(bytes), 0..1),
+            bits: Some(Bits { offset: 0, size: 3 }),
+        };
+        let source = NoSource::because("nothing is known here");
+        assert_eq!(value.bytes(&source), Ok(vec![0b101]));
+        let next = Bits { offset: 2, size: 2 };
+        let next = Value {
+            bits: Some(next),
+            ..value
+        };
+        assert_eq!(next.bytes(&source), Err(Gap::OptimizedOut));
     }
 }

@@ -14,6 +14,8 @@ const MAX_OPERATIONS: u32 = 4096;
 const MAX_QUESTIONS: usize = 1024;
 /// Expressions that need others' values nest no deeper.
 const MAX_DEPTH: u32 = 4;
+/// Nor has a value more pieces.
+const MAX_PIECES: usize = 4096;
 
 const DAMAGED: Unknown = Unknown::Borrowed("its location expression is malformed");
 
@@ -77,8 +79,33 @@ impl<'d> DebugInfo<'d> {
             return Err("its location depends on too many others".into());
         }
         let owner = self.entry(expression.unit).ok_or(DAMAGED)?;
+        let parts = parts(&expression.code, owner.unit.unit.gimli.encoding()).ok_or(DAMAGED)?;
+        if parts.is_empty() {
+            let place = self.place(&owner, &expression.code, around)?;
+            return Ok(vec![Piece {
+                bits: None,
+                bit_offset: 0,
+                place,
+            }]);
+        }
+        // Each by itself: of one, what it takes may be unknown, and of another not.
+        let pieces = parts.into_iter().map(|part| Piece {
+            bits: Some(part.bits),
+            bit_offset: part.bit_offset,
+            place: self
+                .place(&owner, part.code, around)
+                .unwrap_or_else(Place::Unknown),
+        });
+        Ok(pieces.collect())
+    }
+
+    /// Where the expression of a value says that it is, or the part of one that is about a piece.
+    fn place(&self, owner: &Entry<'_, 'd>, code: &[u8], around: Surroundings<'_>) -> Result<Place, Unknown> {
+        if code.is_empty() {
+            return Ok(Place::OptimizedOut);
+        }
         let unit = &owner.unit.unit.gimli;
-        let code = gimli::Expression(Slice::new(&expression.code, LittleEndian));
+        let code = gimli::Expression(Slice::new(code, LittleEndian));
         let mut evaluation = code.evaluation(unit.encoding());
         evaluation.set_max_iterations(MAX_OPERATIONS);
         if let Some(object) = around.object {
@@ -89,8 +116,11 @@ impl<'d> DebugInfo<'d> {
         for _ in 0..MAX_QUESTIONS {
             state = match state {
                 EvaluationResult::Complete => {
-                    let pieces = evaluation.as_result().iter();
-                    return pieces.map(|piece| self.piece(&owner, piece)).collect();
+                    return match evaluation.as_result() {
+                        [] => Ok(Place::OptimizedOut),
+                        [piece] => Ok(found(owner, &piece.location)),
+                        _ => Err(DAMAGED),
+                    };
                 }
                 EvaluationResult::RequiresMemory { space: Some(_), .. } => {
                     return Err("it is in another address space".into());
@@ -104,12 +134,12 @@ impl<'d> DebugInfo<'d> {
                     let mut bytes = [0; 8];
                     let part = bytes.get_mut(..size.into()).ok_or(DAMAGED)?;
                     around.frame.memory(address, part)?;
-                    let value = typed(&owner, base_type, u64::from_le_bytes(bytes))?;
+                    let value = typed(owner, base_type, u64::from_le_bytes(bytes))?;
                     evaluation.resume_with_memory(value)
                 }
                 EvaluationResult::RequiresRegister { register, base_type } => {
                     let value = around.frame.register(register.0)?;
-                    evaluation.resume_with_register(typed(&owner, base_type, value)?)
+                    evaluation.resume_with_register(typed(owner, base_type, value)?)
                 }
                 EvaluationResult::RequiresFrameBase => {
                     evaluation.resume_with_frame_base(self.frame_base_value(around)?)
@@ -135,7 +165,7 @@ impl<'d> DebugInfo<'d> {
                     evaluation.resume_with_indexed_address(address.wrapping_add(bias))
                 }
                 EvaluationResult::RequiresBaseType(offset) => {
-                    evaluation.resume_with_base_type(base_type(&owner, offset).ok_or(DAMAGED)?)
+                    evaluation.resume_with_base_type(base_type(owner, offset).ok_or(DAMAGED)?)
                 }
                 EvaluationResult::RequiresParameterRef(_) => {
                     return Err("it is a parameter of the caller that is not stated".into());
@@ -168,28 +198,6 @@ impl<'d> DebugInfo<'d> {
         }
     }
 
-    fn piece(&self, owner: &Entry<'_, 'd>, piece: &gimli::Piece<Slice<'_>>) -> Result<Piece, Unknown> {
-        let place = match piece.location {
-            Location::Empty => Place::OptimizedOut,
-            Location::Register { register } => Place::Register(register.0),
-            Location::Address { address } => Place::Memory(address),
-            Location::Value { value } => Place::Value(bits(value).to_le_bytes()),
-            Location::Bytes { value } => Place::Bytes(value.slice().into()),
-            Location::ImplicitPointer { value, byte_offset } => Place::ImplicitPointer {
-                entry: EntryId {
-                    offset: value.0,
-                    supplementary: owner.supplementary,
-                },
-                offset: byte_offset,
-            },
-        };
-        Ok(Piece {
-            bits: piece.size_in_bits,
-            bit_offset: piece.bit_offset.unwrap_or(0),
-            place,
-        })
-    }
-
     /// Where the variable is that an implicit pointer points into.
     pub fn implicit_target(&self, id: EntryId, at: u64) -> Option<VariableLocation> {
         let entry = self.entry(id)?;
@@ -197,6 +205,55 @@ impl<'d> DebugInfo<'d> {
             Some(value) => Some(VariableLocation::Constant(value)),
             None => Some(entry.location(gimli::DW_AT_location, at)),
         }
+    }
+}
+
+/// What an expression says of one piece of a value.
+struct Part<'a> {
+    code: &'a [u8],
+    bits: u64,
+    bit_offset: u64,
+}
+
+/// The pieces that an expression is made of, in order; none: it is of a value as a whole. `None`: it is malformed.
+fn parts(code: &[u8], encoding: gimli::Encoding) -> Option<Vec<Part<'_>>> {
+    let expression = gimli::Expression(Slice::new(code, LittleEndian));
+    let mut operations = expression.operations(encoding);
+    let (mut parts, mut begin, mut here) = (Vec::new(), 0, 0);
+    while let Some(operation) = operations.next().ok()? {
+        let behind = operations.offset_from(&expression);
+        if let Operation::Piece {
+            size_in_bits,
+            bit_offset,
+        } = operation
+        {
+            parts.push(Part {
+                code: code.get(begin..here)?,
+                bits: size_in_bits,
+                bit_offset: bit_offset.unwrap_or(0),
+            });
+            begin = behind;
+        }
+        here = behind;
+    }
+    let whole = parts.is_empty() || begin == code.len();
+    (whole && parts.len() <= MAX_PIECES).then_some(parts)
+}
+
+fn found(owner: &Entry<'_, '_>, location: &Location<Slice<'_>>) -> Place {
+    match *location {
+        Location::Empty => Place::OptimizedOut,
+        Location::Register { register } => Place::Register(register.0),
+        Location::Address { address } => Place::Memory(address),
+        Location::Value { value } => Place::Value(bits(value).to_le_bytes()),
+        Location::Bytes { value } => Place::Bytes(value.slice().into()),
+        Location::ImplicitPointer { value, byte_offset } => Place::ImplicitPointer {
+            entry: EntryId {
+                offset: value.0,
+                supplementary: owner.supplementary,
+            },
+            offset: byte_offset,
+        },
     }
 }
 

@@ -90,7 +90,10 @@ impl<'d> DebugInfo<'d> {
             gimli::DW_TAG_array_type => self.array(entry, target, budget),
             gimli::DW_TAG_subroutine_type | gimli::DW_TAG_subprogram => self.function(entry, budget),
             gimli::DW_TAG_unspecified_type => TypeKind::Unspecified,
-            gimli::DW_TAG_ptr_to_member_type => TypeKind::Other("a pointer to a member"),
+            gimli::DW_TAG_ptr_to_member_type => TypeKind::MemberPointer {
+                class: entry.reference(gimli::DW_AT_containing_type),
+                target,
+            },
             tag => TypeKind::Other(described(tag)?),
         })
     }
@@ -120,16 +123,10 @@ impl<'d> DebugInfo<'d> {
                     }
                     record.variants = self.variants(&child, budget);
                 }
-                gimli::DW_TAG_template_type_parameter => record.arguments.push(TemplateArgument {
-                    name: child.name().unwrap_or_default(),
-                    entry: child.reference(gimli::DW_AT_type),
-                    value: None,
-                }),
-                gimli::DW_TAG_template_value_parameter => record.arguments.push(TemplateArgument {
-                    name: child.name().unwrap_or_default(),
-                    entry: child.reference(gimli::DW_AT_type),
-                    value: constant(&child),
-                }),
+                gimli::DW_TAG_GNU_template_parameter_pack => {
+                    let pack = child.children(budget);
+                    record.arguments.extend(pack.iter().filter_map(template_argument));
+                }
                 gimli::DW_TAG_subprogram => record.methods.extend(method(&child, default)),
                 gimli::DW_TAG_typedef => record.typedefs.extend(child.name().map(|name| MemberTypedef {
                     name,
@@ -140,7 +137,7 @@ impl<'d> DebugInfo<'d> {
                 | gimli::DW_TAG_class_type
                 | gimli::DW_TAG_union_type
                 | gimli::DW_TAG_enumeration_type => record.nested = true,
-                _ => {}
+                _ => record.arguments.extend(template_argument(&child)),
             }
         }
         TypeKind::Record(record)
@@ -253,6 +250,20 @@ pub(super) fn language(entry: &Entry<'_, '_>) -> Language {
         | gimli::DW_LANG_C_plus_plus_20 => Language::Cpp,
         _ => Language::C,
     }
+}
+
+/// What a template was instantiated with, if the entry says that.
+fn template_argument(entry: &Entry<'_, '_>) -> Option<TemplateArgument> {
+    let value = match entry.tag() {
+        gimli::DW_TAG_template_type_parameter => None,
+        gimli::DW_TAG_template_value_parameter => constant(entry),
+        _ => return None,
+    };
+    Some(TemplateArgument {
+        name: entry.name().unwrap_or_default(),
+        entry: entry.reference(gimli::DW_AT_type),
+        value,
+    })
 }
 
 fn encoding(entry: &Entry<'_, '_>) -> Encoding {
