@@ -2,7 +2,7 @@
 
 use super::members::{address, number, path};
 use super::scene::Scene;
-use super::types::{RecordShape, Shape, Ty};
+use super::types::{ArrayCount, RecordShape, Shape, Ty};
 use super::units::Units;
 use super::value::Value;
 
@@ -90,6 +90,7 @@ impl Container {
             "vector" if is_bool() => Self::Bits(Bits::of_vector(scene, value, record)?),
             "bitset" => Self::Bits(Bits::of_bitset(scene, value, record)?),
             "vector" => Self::Row(Row::of_vector(scene, value, record)?),
+            "array" => Self::Row(Row::of_array(&path(scene, value, &["_M_elems"])?)?),
             "basic_string" => {
                 let pointer = path(scene, value, &["_M_dataplus", "_M_p"])?;
                 Self::Row(Row::behind(scene, &pointer, value, &["_M_string_length"])?)
@@ -155,6 +156,25 @@ impl Row {
             element,
             size,
             start,
+        })
+    }
+
+    /// An array that is in memory.
+    fn of_array(elements: &Value) -> Option<Self> {
+        let Shape::Array {
+            element,
+            count: ArrayCount::Known(count),
+            ..
+        } = elements.ty.shape()
+        else {
+            return None;
+        };
+        Some(Self {
+            size: element.size().filter(|size| *size > 0)?,
+            start: elements.address()?,
+            count,
+            capacity: None,
+            element,
         })
     }
 

@@ -6,7 +6,7 @@ use super::cpp::{alternative, owned, pointed_by_shared};
 use super::evaluate::{Evaluated, wrong};
 use super::members::{address, number, path};
 use super::scene::Scene;
-use super::types::{ArrayCount, RecordShape, Shape, Ty};
+use super::types::{RecordShape, Shape, Ty};
 use super::value::{Gap, Value};
 
 /// An element by its number or key; `None`: it is no such container, or its insides are not as they are known.
@@ -162,14 +162,6 @@ pub(crate) fn method(
             Some((index, _)) => count(index as u64),
             None => count(u64::MAX),
         },
-        ("array", "size", []) => match path(scene, value, &["_M_elems"])?.ty.shape() {
-            Shape::Array {
-                count: ArrayCount::Known(known),
-                ..
-            } => count(known),
-            _ => None,
-        },
-        ("array", "at", [key]) => element(scene, value, record, key),
         (_, "size", []) => count(container()?.count(scene)?),
         ("basic_string" | "basic_string_view", "length", []) => count(container()?.count(scene)?),
         (_, "capacity", []) => match container()? {
