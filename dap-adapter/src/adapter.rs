@@ -151,13 +151,10 @@ impl Adapter {
         }
     }
 
-    /// More history is decoded: stacks may be deeper than they were.
+    /// More history is decoded: stacks may be deeper than they were. What numbers were given out for is the same.
     fn tell_longer(&mut self) {
         if !self.configured {
             return;
-        }
-        if let Some(debuggee) = &mut self.debuggee {
-            debuggee.handles.forget();
         }
         if self.client.supports_invalidated_event == Some(true) {
             self.outbox.event(

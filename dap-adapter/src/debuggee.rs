@@ -87,11 +87,18 @@ impl Debuggee {
         if self.navigator.position().tid() == tid {
             return Ok(());
         }
+        let there = self.standing(tid, watch)?;
+        self.navigator.go_to(there.position)?;
+        Ok(())
+    }
+
+    /// The innermost frame of a thread, where that is now.
+    ///
+    /// # Errors
+    /// When its history begins later; when canceled.
+    pub fn standing(&mut self, tid: Tid, watch: &Watch<'_>) -> Result<FrameKey> {
         match self.now(tid, watch)? {
-            Now::At(position) | Now::LeftAt(position) => {
-                self.navigator.go_to(position)?;
-                Ok(())
-            }
+            Now::At(position) | Now::LeftAt(position) => Ok(FrameKey { position, number: 0 }),
             Now::NotBegun => Err(Failure::Cannot(format!(
                 "the history of thread {tid} begins later; `goto start` in it goes there"
             ))),
@@ -108,6 +115,11 @@ impl Debuggee {
         watch: &Watch<'_>,
         mut look: impl FnMut(&mut Navigator) -> backtrail_debugger::Result<T>,
     ) -> Result<T> {
+        if frame.number == FrameKey::NONE {
+            return Err(Failure::Cannot(
+                "this is no frame: nothing is known of it".to_owned(),
+            ));
+        }
         let tid = frame.position.tid();
         let looked = self.navigator.with_earlier(watch, |navigator| {
             let index = navigator.session().thread(tid)?.index_of(frame.position)?;
@@ -119,6 +131,36 @@ impl Debuggee {
             })
         });
         Ok(looked?)
+    }
+
+    /// Does something in a frame, and stays where that goes, if it moves.
+    ///
+    /// # Errors
+    /// Those of `act`; when there is no such frame; when canceled.
+    pub fn go_from<T>(
+        &mut self,
+        frame: FrameKey,
+        watch: &Watch<'_>,
+        mut act: impl FnMut(&mut Navigator) -> backtrail_debugger::Result<T>,
+    ) -> Result<T> {
+        let tid = frame.position.tid();
+        let done = self.navigator.with_earlier(watch, |navigator| {
+            let index = navigator.session().thread(tid)?.index_of(frame.position)?;
+            navigator.going_from(tid, index, |navigator| {
+                if frame.number != navigator.selected_frame() {
+                    navigator.select_frame(frame.number, watch)?;
+                }
+                act(navigator)
+            })
+        });
+        Ok(done?)
+    }
+
+    /// The breakpoints that there are.
+    #[must_use]
+    pub fn numbers_of_breakpoints(&self) -> Vec<u32> {
+        let all = self.navigator.breakpoints.all().iter();
+        all.map(|known| known.number).collect()
     }
 
     /// The frame of a number; without one, the innermost of the current thread.

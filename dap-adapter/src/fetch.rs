@@ -3,6 +3,7 @@
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -58,7 +59,7 @@ pub enum Error {
         problem: String,
     },
     /// It is not the file that was meant.
-    #[error("what {address} gives has the SHA-256 {found}, not {wanted}: it is not the file that was meant")]
+    #[error("{address} has the SHA-256 {found}, not {wanted}: it is not the file that was meant")]
     Digest {
         /// The address.
         address: String,
@@ -66,6 +67,14 @@ pub enum Error {
         found: String,
         /// As given.
         wanted: String,
+    },
+    /// A file on this machine cannot be checked.
+    #[error("cannot check {path}: {problem}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        problem: String,
     },
     /// It was cancelled.
     #[error("cancelled")]
@@ -97,14 +106,11 @@ pub fn fetch(
     cancel: &AtomicBool,
     tell: &dyn Fn(u64, Option<u64>),
 ) -> Result<TempPath, Error> {
-    let is_digest = |text: &&str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if let Some(wrong) = sha256.filter(|text| !is_digest(text)) {
-        return Err(Error::NoDigest(wrong.to_owned()));
-    }
+    let sha256 = sha256.map(digest).transpose()?;
     let (sender, receiver) = channel();
     let download = Download {
         address: address.to_owned(),
-        sha256: sha256.map(str::to_ascii_lowercase),
+        sha256,
     };
     // A server that says nothing must not keep the user from cancelling: what it keeps waiting is left to its patience.
     std::thread::spawn(move || {
@@ -112,6 +118,64 @@ pub fn fetch(
         let _ = sender.send(News::Done(done));
     });
     wait(&receiver, address, cancel, tell)
+}
+
+/// A digest in small letters.
+fn digest(text: &str) -> Result<String, Error> {
+    let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match is_digest {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err(Error::NoDigest(text.to_owned())),
+    }
+}
+
+/// A file on this machine is the one that was meant; `tell` hears how many bytes of how many were looked at.
+///
+/// # Errors
+/// When it is not, cannot be read, or it is cancelled.
+pub fn check(
+    path: &Path,
+    sha256: &str,
+    cancel: &AtomicBool,
+    tell: &dyn Fn(u64, Option<u64>),
+) -> Result<(), Error> {
+    let wanted = digest(sha256)?;
+    let name = || path.display().to_string();
+    let unreadable = |error: std::io::Error| Error::Unreadable {
+        path: name(),
+        problem: error.to_string(),
+    };
+    let metadata = path.metadata().map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(Error::Unreadable {
+            path: name(),
+            problem: "only a file has a SHA-256, and this is none; leave out `sha256`".to_owned(),
+        });
+    }
+    let mut file = std::fs::File::open(path).map_err(unreadable)?;
+    let (mut digest, mut done) = (Sha256::new(), 0);
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled);
+        }
+        let read = file.read(&mut piece).map_err(unreadable)?;
+        if read == 0 {
+            break;
+        }
+        digest.update(piece.get(..read).unwrap_or_default());
+        done += read as u64;
+        tell(done, Some(metadata.len()));
+    }
+    let found = hex(&digest.finalize());
+    match found == wanted {
+        true => Ok(()),
+        false => Err(Error::Digest {
+            address: name(),
+            found,
+            wanted,
+        }),
+    }
 }
 
 fn wait(
@@ -330,6 +394,23 @@ mod tests {
         let never = AtomicBool::new(false);
         let path = fetch(address, sha256, &never, &|_, _| {}).map_err(|error| error.to_string())?;
         Ok(std::fs::read_to_string(path).unwrap())
+    }
+
+    #[test]
+    fn a_file_of_this_machine_is_checked() {
+        let (never, dir) = (AtomicBool::new(false), tempfile::tempdir().unwrap());
+        let path = dir.path().join("x.btz");
+        std::fs::write(&path, "hello").unwrap();
+        let check = |path: &Path, digest: &str| check(path, digest, &never, &|_, _| {});
+        let right = "2CF24DBA5FB0A30E26E83B2AC5B9E29E1B161E5C1FA7425E73043362938B9824";
+        assert!(check(&path, right).is_ok());
+        assert!(matches!(check(&path, "2cf2"), Err(Error::NoDigest(_))));
+        assert!(matches!(check(&path, &"0".repeat(64)), Err(Error::Digest { .. })));
+        assert!(matches!(check(dir.path(), right), Err(Error::Unreadable { .. })));
+        assert!(matches!(
+            check(&dir.path().join("none"), right),
+            Err(Error::Unreadable { .. })
+        ));
     }
 
     #[test]

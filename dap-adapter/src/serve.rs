@@ -165,6 +165,10 @@ impl Reader {
                 return self.outbox.respond(&request, Ok(serde_json::Value::Null));
             }
             "disconnect" | "terminate" => self.pending.cancel_all(),
+            // It goes elsewhere than what runs now would.
+            "restart" => {
+                self.pending.cancel_running();
+            }
             _ => {}
         }
         let cancel = self.pending.add(request.seq);

@@ -1,6 +1,6 @@
 //! Source files between the client, which names them by paths and numbers, and the debug information.
 
-use crate::protocol::types::{Source, SourcePresentationHint};
+use crate::protocol::types::{InitializeRequestPathFormat, Source, SourcePresentationHint};
 use backtrail_debugger::Navigator;
 use backtrail_debugger::source::short;
 use std::collections::BTreeMap;
@@ -13,9 +13,28 @@ pub struct Sources {
     numbered: Vec<String>,
     /// The debug information's files by their last part; `None`: not looked at yet.
     known: Option<BTreeMap<String, Vec<String>>>,
+    /// The client writes paths as addresses, `file:///a.c`.
+    by_address: bool,
 }
 
 impl Sources {
+    /// None are known yet; as the client writes paths.
+    #[must_use]
+    pub fn of_client(format: Option<&InitializeRequestPathFormat>) -> Self {
+        Self {
+            by_address: format == Some(&InitializeRequestPathFormat::Uri),
+            ..Self::default()
+        }
+    }
+
+    /// A path as the client writes it.
+    fn written(&self, path: &str) -> String {
+        match self.by_address && path.starts_with('/') {
+            true => address_of(path),
+            false => path.to_owned(),
+        }
+    }
+
     /// A file for the client.
     pub fn describe(&mut self, navigator: &Navigator, file: &str) -> Source {
         let name = Some(short(file).to_owned());
@@ -23,19 +42,19 @@ impl Sources {
             // The copy in the bundle may be gone when the session is; its text is asked for by number.
             Some(found) if found.starts_with(navigator.session().root()) => Source {
                 name,
-                path: Some(file.to_owned()),
+                path: Some(self.written(file)),
                 source_reference: Some(self.number(file)),
                 origin: Some("from the bundle".to_owned()),
                 ..Source::default()
             },
             Some(found) => Source {
                 name,
-                path: Some(found.display().to_string()),
+                path: Some(self.written(&found.display().to_string())),
                 ..Source::default()
             },
             None => Source {
                 name,
-                path: Some(file.to_owned()),
+                path: Some(self.written(file)),
                 origin: Some("not found; `sourcePaths` names folders to look in".to_owned()),
                 presentation_hint: Some(SourcePresentationHint::Deemphasize),
                 ..Source::default()
@@ -65,8 +84,7 @@ impl Sources {
         if let Some(file) = by_number {
             return Some(file.to_owned());
         }
-        let path = source.path.as_ref().or(source.name.as_ref())?;
-        let path = path.strip_prefix("file://").unwrap_or(path);
+        let path = &path_of(source.path.as_ref().or(source.name.as_ref())?);
         let candidates = self.known(navigator).get(short(path))?;
         let wanted = Path::new(path);
         let is_it = |file: &&String| {
@@ -75,8 +93,32 @@ impl Sources {
         };
         let found = candidates.iter().find(is_it);
         // Nothing there is it: a copy of the sources may lie elsewhere here.
-        let nearest = || candidates.iter().max_by_key(|file| common_end(file, path));
+        let nearest = || {
+            let copies = candidates
+                .iter()
+                .filter(|file| match navigator.sources.find(file) {
+                    Some(found) if wanted.is_file() => same_text(&found, wanted),
+                    Some(_) => common_end(file, path) > 1,
+                    None => true,
+                });
+            copies.max_by_key(|file| common_end(file, path))
+        };
         found.or_else(nearest).cloned()
+    }
+
+    /// What stands for a file of the client wherever it names that.
+    #[must_use]
+    pub fn key_of(&self, source: &Source) -> String {
+        let numbered = source.source_reference.and_then(|number| self.numbered(number));
+        let named = || source.path.as_ref().or(source.name.as_ref());
+        match numbered {
+            Some(file) => file.to_owned(),
+            None => {
+                let path = named().map(|path| path_of(path)).unwrap_or_default();
+                let whole = std::fs::canonicalize(&path).ok();
+                whole.map_or(path, |whole| whole.display().to_string())
+            }
+        }
     }
 
     /// All files that the debug information knows.
@@ -113,6 +155,47 @@ fn same_file(one: &Path, other: &Path) -> bool {
     whole(one).is_some_and(|one| Some(one) == whole(other))
 }
 
+/// Two files have the same text.
+fn same_text(one: &Path, other: &Path) -> bool {
+    let size = |path: &Path| path.metadata().ok().map(|metadata| metadata.len());
+    let read = |path: &Path| std::fs::read(path).ok();
+    size(one).is_some_and(|one| Some(one) == size(other))
+        && read(one).is_some_and(|one| Some(one) == read(other))
+}
+
+/// The path that a client means by a path or an address of a file (RFC 8089).
+fn path_of(text: &str) -> String {
+    let Some(rest) = text.strip_prefix("file://") else {
+        return text.to_owned();
+    };
+    let path = rest.find('/').and_then(|at| rest.get(at..)).unwrap_or(rest);
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((&first, more)) = rest.split_first() {
+        let digits = more.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        let escaped = digits
+            .filter(|_| first == b'%')
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(escaped.unwrap_or(first));
+        rest = escaped.map_or(more, |_| more.get(2..).unwrap_or_default());
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The address of a file (RFC 8089), with all but what RFC 3986 leaves as it is in a path escaped.
+fn address_of(path: &str) -> String {
+    let mut address = "file://".to_owned();
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
+                address.push(byte.into());
+            }
+            other => address.push_str(&format!("%{other:02X}")),
+        }
+    }
+    address
+}
+
 /// How many parts at their ends two paths have in common.
 fn common_end(one: &str, other: &str) -> usize {
     let pairs = one.rsplit('/').zip(other.rsplit('/'));
@@ -121,7 +204,23 @@ fn common_end(one: &str, other: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::common_end;
+    use super::{address_of, common_end, path_of};
+
+    #[test]
+    fn addresses_of_files_are_paths() {
+        let path = "/a b/ü%/c++.c";
+        assert_eq!(address_of(path), "file:///a%20b/%C3%BC%25/c%2B%2B.c");
+        assert_eq!(path_of(&address_of(path)), path);
+        for (text, path) in [
+            ("/a%20b.c", "/a%20b.c"),
+            ("file:///a%20b.c", "/a b.c"),
+            ("file://localhost/a.c", "/a.c"),
+            ("file:///a%2", "/a%2"),
+            ("file:///%zz%", "/%zz%"),
+        ] {
+            assert_eq!(path_of(text), path, "{text}");
+        }
+    }
 
     #[test]
     fn paths_are_alike_by_their_ends() {

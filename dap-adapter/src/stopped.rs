@@ -54,7 +54,7 @@ pub fn tell(adapter: &mut Adapter, why: Why, watch: &Watch<'_>) -> Result<()> {
         }
         edge(stop, &mut body, &mut lines);
     }
-    if let Some(crash) = crash_here(navigator) {
+    if let Some(crash) = crash_here(navigator).filter(|_| !matches!(why, Why::Paused)) {
         body.reason = StoppedEventReason::Exception;
         body.description = Some(format!("Crashed: {crash}"));
         body.text = Some(crash);

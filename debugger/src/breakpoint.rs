@@ -160,10 +160,14 @@ pub struct Breakpoint {
     pub enabled: bool,
     /// Which hits count.
     pub condition: Option<Condition>,
+    /// Which of the hits that count by the condition, by their number among those.
+    pub among: Option<Condition>,
     /// How many of the next hits to pass.
     pub ignore: u64,
     /// How often it was hit, in both directions.
     pub count: u64,
+    /// How often its condition held then.
+    pub met: u64,
     /// The hits of which nobody can tell whether its condition holds; they were passed.
     pub untold: Option<Untold>,
     /// What to do where it stops a move.
@@ -240,8 +244,10 @@ impl Breakpoints {
             temporary,
             enabled: true,
             condition: None,
+            among: None,
             ignore: 0,
             count: 0,
+            met: 0,
             untold: None,
             commands: Vec::new(),
             message: None,

@@ -2,6 +2,9 @@
 'use strict';
 
 const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
 const { clients } = require('./lib/client');
 const { file, line } = require('./lib/source');
 
@@ -85,6 +88,40 @@ describe('breakpoints', () => {
     assert.equal(breakpoints[0].verified, false);
     assert.ok(breakpoints[0].message);
     assert.equal((await go('reverseContinue')).reason === 'breakpoint', false);
+  });
+
+  it('of another file of the same name are none of this one', async () => {
+    const [breakpoint] = await set({ line: settled() });
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'other-'));
+    const other = path.join(folder, 'ledger.c');
+    fs.writeFileSync(other, 'int nothing;\n'.repeat(200));
+    for (const breakpoints of [[{ line: settled() }], []]) {
+      const answer = await client().ask('setBreakpoints', { source: { path: other }, breakpoints });
+      assert.ok(answer.breakpoints.every(({ verified }) => !verified));
+    }
+    // A copy is it, wherever it lies.
+    fs.copyFileSync(file('ledger.c'), other);
+    const copied = await client().ask('setBreakpoints', { source: { path: other }, breakpoints: [{ line: settled() }] });
+    assert.equal(copied.breakpoints[0].verified, true);
+    await client().ask('setBreakpoints', { source: { path: other }, breakpoints: [] });
+    fs.rmSync(folder, { recursive: true });
+    assert.deepEqual((await go('reverseContinue')).hitBreakpointIds, [breakpoint.id]);
+  });
+
+  it('on the line that opens a function say where they stop', async () => {
+    const opening = line('ledger.c', 'static void settle(int number)') + 1;
+    const [breakpoint] = await set({ line: opening });
+    await go('reverseContinue');
+    assert.equal((await client().frame()).line, breakpoint.line);
+    const { breakpoints } = await client().ask('breakpointLocations', {
+      source: { path: file('ledger.c') },
+      line: opening,
+      endLine: opening + 5,
+    });
+    assert.ok(breakpoints.some(({ line }) => line === breakpoint.line));
+    for (const { line } of breakpoints) {
+      assert.equal((await set({ line }))[0].line, line);
+    }
   });
 
   it('of a file replace those that it had', async () => {
@@ -173,6 +210,52 @@ describe('breakpoints', () => {
     assert.equal(counted.verified, true, JSON.stringify(counted));
     await go('continue');
     assert.equal(await index(), hits[2]);
+  });
+
+  it('count the hits that their condition holds for', async () => {
+    await go('backtrail/goto', { to: 'start' });
+    await setFunctions({ name: 'post', condition: '$caller == end_of_day' });
+    await go('continue');
+    const first = await index();
+    await go('continue');
+    const second = await index();
+    for (const [hitCondition, at] of [['1', first], ['2', second], ['>= 2', second], ['% 2', second]]) {
+      await go('backtrail/goto', { to: 'start' });
+      const [counted] = await setFunctions({ name: 'post', condition: '$caller == end_of_day', hitCondition });
+      assert.equal(counted.verified, true, JSON.stringify(counted));
+      await go('continue');
+      assert.equal(await index(), at, hitCondition);
+    }
+    const [never] = await setFunctions({ name: 'post', hitCondition: '% 0' });
+    assert.equal(never.verified, false);
+  });
+
+  it('have conditions that bind as in C', async () => {
+    for (const [condition, holds] of [
+      ['1 || 0 && 0', true],
+      ['0 && 0 || 1', true],
+      ['0 || 1 && 0', false],
+      ['0 ? 0 : 1 && 1', true],
+    ]) {
+      await go('backtrail/goto', { to: 'start' });
+      await setFunctions({ name: 'settle', condition });
+      assert.equal((await go('continue')).reason, holds ? 'function breakpoint' : 'exception', condition);
+    }
+    const [mixed] = await setFunctions({ name: 'settle', condition: '$hits > 1 || 1' });
+    assert.equal(mixed.verified, false);
+  });
+
+  it('that are gone after a hit are told to be', async () => {
+    await go('backtrail/goto', { to: 'start' });
+    await client().ask('evaluate', { expression: 'tbreak settle', context: 'repl' });
+    const gone = client().event('breakpoint', ({ reason }) => reason === 'removed');
+    await go('continue');
+    assert.ok((await gone).breakpoint.id > 0);
+  });
+
+  it('at addresses without code are not verified', async () => {
+    const [nowhere] = await setFunctions({ name: '*0x1234' });
+    assert.equal(nowhere.verified, false);
   });
 
   it('that log do not stop, and print what they are told', async () => {

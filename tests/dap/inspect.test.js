@@ -57,6 +57,21 @@ describe('at a position', () => {
       }
     });
 
+    it('goes on behind what is known of it', async () => {
+      const pc = (await client().frame()).instructionPointerReference;
+      const all = await client().ask('disassemble', { memoryReference: pc, instructionCount: 3000 });
+      const known = all.instructions.filter(({ instruction }) => instruction !== '(unknown)');
+      const addresses = new Set(known.map(({ address }) => address));
+      const behind = await client().ask('disassemble', {
+        memoryReference: pc,
+        instructionOffset: all.instructions.length,
+        instructionCount: 10,
+      });
+      for (const { address } of behind.instructions) {
+        assert.ok(!addresses.has(address) && BigInt(address) > BigInt(all.instructions.at(-1).address), address);
+      }
+    });
+
     it('of an empty reference does no harm', async () => {
       for (const memoryReference of ['', 'rip', '0xzz']) {
         const args = { memoryReference, offset: 0, instructionOffset: -50, instructionCount: 100 };

@@ -132,6 +132,11 @@ fn stacks_and_variables_are_shown() {
 }
 
 #[test]
+fn other_threads_are_looked_at_and_left_alone() {
+    run_on_ours("threads.test.js");
+}
+
+#[test]
 fn moves_go_in_both_directions() {
     run_on_ours("moves.test.js");
 }

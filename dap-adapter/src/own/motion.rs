@@ -76,13 +76,10 @@ enum Way {
 pub fn run_to_call(adapter: &mut Adapter, arguments: RunToCall, watch: &Watch<'_>) -> Result<()> {
     let debuggee = adapter.debuggee()?;
     let tid = debuggee.tid(arguments.thread_id.map(|id| id as i64))?;
-    debuggee.select(tid, watch)?;
+    let from = debuggee.standing(tid, watch)?;
     let RunToCall {
         function, direction, ..
     } = &arguments;
-    let found = debuggee.navigator.with_earlier(watch, |navigator| {
-        nearest_call(navigator, function, *direction, watch)
-    })?;
     let none = || {
         let side = match direction {
             Way::Backward => "before",
@@ -90,8 +87,13 @@ pub fn run_to_call(adapter: &mut Adapter, arguments: RunToCall, watch: &Watch<'_
         };
         Failure::Cannot(format!("there is no call of {function} {side} this place"))
     };
-    let position = found.ok_or_else(none)?;
-    debuggee.navigator.go_to(position)?;
+    let found = debuggee.go_from(from, watch, |navigator| {
+        match nearest_call(navigator, function, *direction, watch)? {
+            Some(position) => navigator.go_to(position).map(Some),
+            None => Ok(None),
+        }
+    })?;
+    found.ok_or_else(none)?;
     went(adapter)
 }
 

@@ -8,7 +8,7 @@ use crate::protocol::types::{
     FunctionBreakpoint, InstructionBreakpoint, SetBreakpointsArguments, SetBreakpointsResponseBody,
     SetFunctionBreakpointsArguments, SetInstructionBreakpointsArguments, Source, SourceBreakpoint,
 };
-use backtrail_debugger::breakpoint::Message;
+use backtrail_debugger::breakpoint::{Condition, Hits, Message};
 use backtrail_debugger::values::memory;
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// What a breakpoint is set on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A line of this file, as the debug information names it.
+    /// A line of this file, as [`Sources::key_of`](crate::sources::Sources::key_of) names it.
     Source(String),
     /// A function.
     Function,
@@ -55,6 +55,8 @@ pub fn set_source(
 ) -> Result<SetBreakpointsResponseBody> {
     let lines = Lines::of(adapter);
     let debuggee = adapter.debuggee()?;
+    let kind = Kind::Source(debuggee.sources.key_of(&arguments.source));
+    clear(debuggee, &kind);
     let file = debuggee.sources.file_of(&debuggee.navigator, &arguments.source);
     let Some(file) = file else {
         let asked = arguments.breakpoints.unwrap_or_default();
@@ -65,7 +67,6 @@ pub fn set_source(
             breakpoints: refused.collect(),
         });
     };
-    clear(debuggee, &Kind::Source(file.clone()));
     let old = arguments
         .lines
         .unwrap_or_default()
@@ -88,13 +89,12 @@ pub fn set_source(
                 condition: one.condition.as_deref(),
                 hits: one.hit_condition.as_deref(),
                 message: one.log_message.as_deref(),
-                kind: Kind::Source(file.clone()),
+                kind: kind.clone(),
             },
             watch,
         )?;
-        let at = || line_with_code(debuggee, &file, line);
         let mut answer = answer(set, |breakpoint| {
-            breakpoint.line = at().map(|line| lines.write(line));
+            breakpoint.line = line_of_stop(debuggee, &file, line, watch).map(|line| lines.write(line));
         });
         answer.source = Some(debuggee.sources.describe(&debuggee.navigator, &file));
         breakpoints.push(answer);
@@ -118,6 +118,13 @@ pub fn set_function(
         ..
     } in &arguments.breakpoints
     {
+        let address = name.trim().strip_prefix('*').map(str::trim);
+        if let Some(at) = address.and_then(|address| super::memory::address(address, None))
+            && !has_code(debuggee, at, watch)?
+        {
+            breakpoints.push(refused(format!("there is no code at {at:#x}")));
+            continue;
+        }
         let wanted = Wanted {
             location: name.clone(),
             condition: condition.as_deref(),
@@ -192,7 +199,7 @@ pub fn set_data(_: &mut Adapter, asked: Value, _: &Watch<'_>) -> Result<Value> {
 pub fn locations(
     adapter: &mut Adapter,
     arguments: BreakpointLocationsArguments,
-    _: &Watch<'_>,
+    watch: &Watch<'_>,
 ) -> Result<BreakpointLocationsResponseBody> {
     /// No more lines are looked at.
     const MOST: u32 = 2000;
@@ -206,8 +213,11 @@ pub fn locations(
         .unwrap_or(first);
     let mut breakpoints = Vec::new();
     for line in first..=last.min(first.saturating_add(MOST)) {
-        let has_code = |file| line_with_code(debuggee, file, line) == Some(line);
-        if file.as_deref().is_some_and(has_code) {
+        let stops = |file: &str| {
+            line_with_code(debuggee, file, line) == Some(line)
+                && line_of_stop(debuggee, file, line, watch) == Some(line)
+        };
+        if file.as_deref().is_some_and(stops) {
             breakpoints.push(BreakpointLocation {
                 line: lines.write(line),
                 ..BreakpointLocation::default()
@@ -222,6 +232,22 @@ pub fn line_with_code(debuggee: &Debuggee, file: &str, line: u32) -> Option<u32>
     let processes = debuggee.navigator.session().processes().iter();
     let found = processes.flat_map(|process| process.symbols.addresses_of_line(file, line));
     found.map(|found| found.line).min()
+}
+
+/// Where a breakpoint on a line stops: that line, the next one with code, or for one that opens a function the first of its
+/// body.
+pub fn line_of_stop(debuggee: &Debuggee, file: &str, line: u32, watch: &Watch<'_>) -> Option<u32> {
+    let location = format!("{file}:{line}");
+    let resolved = debuggee.navigator.resolve_everywhere(&location, watch).ok();
+    let at = resolved.and_then(|(hits, _)| hits.values().find_map(Hits::address));
+    let stop = at.and_then(|at| {
+        let processes = debuggee.navigator.session().processes().iter();
+        let mut frames = processes.filter_map(|process| process.symbols.frames_at(at).into_iter().next());
+        frames.find_map(|frame| frame.location)
+    });
+    let stop = stop.filter(|stop| stop.line != 0 && *stop.file == *file);
+    stop.map(|stop| stop.line)
+        .or_else(|| line_with_code(debuggee, file, line))
 }
 
 /// Whether something can have been executed at an address: in a module, or in what a program wrote itself.
@@ -271,15 +297,15 @@ fn set(
 
 fn try_set(debuggee: &mut Debuggee, wanted: &Wanted<'_>, watch: &Watch<'_>) -> Result<u32> {
     let hits = wanted.hits.map(hit_condition).transpose()?;
-    let conditions: Vec<&str> = wanted.condition.into_iter().chain(hits.as_deref()).collect();
-    let condition = conditions.join(" && ");
-    let condition = Some(&*condition).filter(|condition| !condition.trim().is_empty());
+    let among = hits.as_deref().map(Condition::parse).transpose()?;
+    let condition = wanted.condition.filter(|condition| !condition.trim().is_empty());
     let message = wanted.message.filter(|message| !message.is_empty());
     let message = message.map(Message::parse).transpose()?;
     let number = debuggee.navigator.with_earlier(watch, |navigator| {
         navigator.set_breakpoint(&wanted.location, condition, false, watch)
     })?;
-    debuggee.navigator.breakpoints.get_mut(number)?.message = message;
+    let breakpoint = debuggee.navigator.breakpoints.get_mut(number)?;
+    (breakpoint.message, breakpoint.among) = (message, among);
     Ok(number)
 }
 
@@ -290,7 +316,8 @@ fn hit_condition(text: &str) -> Result<String> {
         .into_iter()
         .find(|operator| text.starts_with(operator));
     let number = text.strip_prefix(operator.unwrap_or("")).unwrap_or(text).trim();
-    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+    let never = operator == Some("%") && number.bytes().all(|byte| byte == b'0');
+    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) || never {
         return Err(Failure::Cannot(format!(
             "\"{text}\" is no number of hits; give one like 3, > 3 or % 3"
         )));
@@ -398,7 +425,7 @@ mod tests {
         assert_eq!(read("3").as_deref(), Some("hits == 3"));
         assert_eq!(read(" >= 3 ").as_deref(), Some("hits >= 3"));
         assert_eq!(read("%2").as_deref(), Some("hits % 2"));
-        for wrong in ["", "x", "> ", "-3", "3 4"] {
+        for wrong in ["", "x", "> ", "-3", "3 4", "% 0"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
     }

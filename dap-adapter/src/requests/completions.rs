@@ -13,12 +13,13 @@ pub fn completions(
     _: &Watch<'_>,
 ) -> Result<CompletionsResponseBody> {
     let first = i64::from(adapter.client.columns_start_at1 != Some(false));
+    let first_line = i64::from(adapter.client.lines_start_at1 != Some(false));
     let debuggee = adapter.debuggee()?;
     let column = usize::try_from(arguments.column.saturating_sub(first)).unwrap_or(0);
     // Of several lines, the one with the cursor.
-    let line = arguments
-        .line
-        .map_or(0, |line| usize::try_from(line.saturating_sub(1)).unwrap_or(0));
+    let line = arguments.line.map_or(0, |line| {
+        usize::try_from(line.saturating_sub(first_line)).unwrap_or(0)
+    });
     let text = arguments.text.split('\n').nth(line).unwrap_or(&arguments.text);
     let before = cut(text, column);
     let (begin, found) = complete(&debuggee.navigator, before);

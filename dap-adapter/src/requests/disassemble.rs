@@ -57,6 +57,10 @@ pub fn disassemble(
         navigator.flavor,
         navigator.pc(),
     );
+    let end_of = |line: &Line| line.address.saturating_add(line.bytes.len() as u64 / 2);
+    // Behind what is known, each byte counts as one.
+    let mut next = behind.last().map_or(at, end_of);
+    next = next.saturating_add(skipped.saturating_sub(behind.len()) as u64);
     lines.extend(behind.into_iter().skip(skipped));
     let mut instructions: Vec<DisassembledInstruction> = (0..missing)
         .map(|number| nothing(lowest.saturating_sub((missing - number) as u64)))
@@ -79,9 +83,6 @@ pub fn disassemble(
         }
         instructions.push(instruction);
     }
-    let mut next = lines.last().map_or(at, |line| {
-        line.address.saturating_add(line.bytes.len() as u64 / 2)
-    });
     while instructions.len() < count {
         instructions.push(nothing(next));
         next = next.saturating_add(1);

@@ -27,7 +27,12 @@ pub fn evaluate(
     let debuggee = adapter.debuggee()?;
     let frame = debuggee.frame(arguments.frame_id)?;
     match arguments.context {
-        Some(EvaluateContext::Repl) => command(adapter, frame, &arguments.expression, watch),
+        // What stands between frames is no place for a command.
+        Some(EvaluateContext::Repl) if frame.number == FrameKey::NONE => {
+            let frame = debuggee.frame(None)?;
+            command(adapter, frame, &arguments.expression, format, watch)
+        }
+        Some(EvaluateContext::Repl) => command(adapter, frame, &arguments.expression, format, watch),
         _ => value(adapter, frame, &arguments.expression, format, watch),
     }
 }
@@ -74,29 +79,21 @@ fn command(
     adapter: &mut Adapter,
     frame: FrameKey,
     line: &str,
+    format: Format,
     watch: &Watch<'_>,
 ) -> Result<EvaluateResponseBody> {
     adapter.debuggee()?;
     let line = line.trim();
     if matches!(commands::parse(line), Err(Error::UnknownCommand(_))) && !line.is_empty() {
-        return value(adapter, frame, line, Format::default(), watch);
+        return value(adapter, frame, line, format, watch);
     }
-    stand_in(adapter, frame, watch)?;
-    let debuggee_position = |adapter: &mut Adapter| -> Result<_> {
-        let navigator = &adapter.debuggee()?.navigator;
-        Ok((navigator.position(), navigator.selected_frame()))
-    };
-    let before = debuggee_position(adapter)?;
     let debuggee = adapter.debuggee()?;
-    let breakpoints: Vec<u32> = debuggee
-        .navigator
-        .breakpoints
-        .all()
-        .iter()
-        .map(|known| known.number)
-        .collect();
+    let before = debuggee.navigator.position();
+    let breakpoints = debuggee.numbers_of_breakpoints();
     let marks = debuggee.navigator.bookmarks.clone();
-    let answer = commands::execute(&mut debuggee.navigator, line, watch);
+    let answer = debuggee.go_from(frame, watch, |navigator| {
+        commands::execute(navigator, line, watch)
+    });
     let same_marks = debuggee.navigator.bookmarks == marks;
     tell_log(adapter);
     follow_console(adapter, &breakpoints);
@@ -104,10 +101,10 @@ fn command(
         bookmarks::tell(adapter)?;
     }
     let output = answer?;
-    if debuggee_position(adapter)?.0 != before.0 {
+    if adapter.debuggee()?.navigator.position() != before {
         adapter
             .then
-            .extend([Then::Continued, Then::Stopped(why(&output))]);
+            .extend([Then::Continued, Then::Stopped(why(line, &output))]);
     }
     if matches!(output, Output::Quit) {
         adapter.then.push(Then::Terminated);
@@ -122,7 +119,7 @@ fn command(
     if let Output::Value { expression, .. } = &output {
         let debuggee = adapter.debuggee()?;
         let node = debuggee.look_from(frame, watch, |navigator| {
-            tree::evaluated(navigator, expression, Format::default(), watch)
+            tree::evaluated(navigator, expression, format, watch)
         });
         if let Ok(node) = node {
             let shown = variable(debuggee, frame, node);
@@ -134,26 +131,16 @@ fn command(
     Ok(body)
 }
 
-/// A command is done in the frame that the user looks at.
-fn stand_in(adapter: &mut Adapter, frame: FrameKey, watch: &Watch<'_>) -> Result<()> {
-    let debuggee = adapter.debuggee()?;
-    if frame.position.tid() != debuggee.navigator.position().tid() {
-        debuggee.select(frame.position.tid(), watch)?;
-    }
-    let number = frame.number;
-    if number != debuggee.navigator.selected_frame() {
-        debuggee
-            .navigator
-            .with_earlier(watch, |navigator| navigator.select_frame(number, watch))?;
-    }
-    Ok(())
-}
-
 /// Why a command that moved ended where it did.
-fn why(output: &Output) -> Why {
+fn why(line: &str, output: &Output) -> Why {
+    const PLACES: [&str; 6] = ["goto", "back", "forward", "first", "last", "thread"];
+    let to_place = commands::parse(line).is_ok_and(|(command, _)| PLACES.contains(&command.name));
     let Output::Stop(view) = output else {
         return Why::Went;
     };
+    if to_place {
+        return Why::Went;
+    }
     let position = |text: &str| text.parse().ok();
     match position(&view.from).zip(position(&view.place.position)) {
         Some((from, to)) => Why::Moved(Box::new(Stop {

@@ -1,9 +1,10 @@
 //! `exceptionInfo`: the crash.
 
-use super::Ignored;
 use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
-use crate::protocol::types::{ExceptionBreakMode, ExceptionDetails, ExceptionInfoResponseBody};
+use crate::protocol::types::{
+    ExceptionBreakMode, ExceptionDetails, ExceptionInfoArguments, ExceptionInfoResponseBody,
+};
 use backtrail_debugger::output::Text;
 use backtrail_debugger::{commands, signal};
 use backtrail_decoder::Watch;
@@ -12,14 +13,19 @@ use backtrail_decoder::Watch;
 const FRAMES: usize = 20;
 
 /// The signal, the address, and why, with the stack; the source is in the client's editor already.
-pub fn info(adapter: &mut Adapter, _: Ignored, watch: &Watch<'_>) -> Result<ExceptionInfoResponseBody> {
+pub fn info(
+    adapter: &mut Adapter,
+    arguments: ExceptionInfoArguments,
+    watch: &Watch<'_>,
+) -> Result<ExceptionInfoResponseBody> {
     let debuggee = adapter.debuggee()?;
-    let tid = debuggee.navigator.position().tid();
+    let tid = debuggee.tid(Some(arguments.thread_id))?;
+    let here = debuggee.navigator.position().tid();
     let session = debuggee.navigator.session();
     let crash = session
         .crash_of(tid)
         .copied()
-        .filter(|_| debuggee.navigator.is_at_end());
+        .filter(|_| tid == here && debuggee.navigator.is_at_end());
     let none = || Failure::Cannot("nothing crashed here; `goto crash` goes to the crash".to_owned());
     let crash = crash.ok_or_else(none)?;
     let cause = signal::cause(crash.signal, crash.code);

@@ -1,13 +1,13 @@
 //! `goto`, to the times at which a line ran; and back to where a frame was entered.
 
-use super::breakpoints::{Lines, line_with_code};
+use super::breakpoints::{Lines, line_of_stop};
 use crate::adapter::{Adapter, Then};
 use crate::failure::{Failure, Result};
 use crate::protocol::types::{
     GotoArguments, GotoTarget, GotoTargetsArguments, GotoTargetsResponseBody, RestartFrameArguments,
 };
 use crate::stopped::Why;
-use backtrail_debugger::{Navigator, views};
+use backtrail_debugger::{Navigator, commands, views};
 use backtrail_decoder::{Position, Watch};
 
 /// `gotoTargets`: the last time a line ran before here, the next, the first and the last.
@@ -28,12 +28,11 @@ pub fn targets(
     let found = debuggee
         .navigator
         .with_earlier(watch, |navigator| times(navigator, &location, watch))?;
-    let shown = line_with_code(debuggee, &file, line).map_or(arguments.line, |line| lines.write(line));
-    let thread = debuggee.navigator.thread()?;
+    let shown = line_of_stop(debuggee, &file, line, watch).map_or(arguments.line, |line| lines.write(line));
     let mut targets = Vec::new();
     for (label, position) in found {
         targets.push(GotoTarget {
-            id: id_of(thread.index_of(position)?),
+            id: debuggee.handles.target(position)?,
             label: format!("{label}, {position}"),
             line: shown,
             ..GotoTarget::default()
@@ -80,17 +79,16 @@ fn times(
     Ok(targets.collect())
 }
 
-/// Positions have numbers of 53 bits for the client.
-fn id_of(index: u64) -> i64 {
-    i64::try_from(index).unwrap_or(i64::MAX)
-}
-
-/// `goto`.
+/// `goto`: targets are of the thread that was the current one when they were asked for.
 pub fn go(adapter: &mut Adapter, arguments: GotoArguments, _: &Watch<'_>) -> Result<()> {
     let debuggee = adapter.debuggee()?;
-    let none = || Failure::Cannot("there is no such target; ask for `gotoTargets` again".to_owned());
-    let index = u64::try_from(arguments.target_id).map_err(|_| none())?;
-    let position = debuggee.navigator.thread()?.position(index);
+    let position = debuggee.handles.target_of(arguments.target_id)?;
+    let (asked, tid) = (debuggee.tid(Some(arguments.thread_id))?, position.tid());
+    if asked != tid {
+        return Err(Failure::Cannot(format!(
+            "the target is of thread {tid}, and not of thread {asked}: select that, and ask for `gotoTargets` again"
+        )));
+    }
     debuggee.navigator.go_to(position)?;
     adapter.then.push(Then::Stopped(Why::Went));
     Ok(())
@@ -110,8 +108,9 @@ pub fn restart_frame(
     })?;
     let call =
         call.ok_or_else(|| Failure::Cannot("the call of this frame is not in the history".to_owned()))?;
-    debuggee.select(frame.position.tid(), watch)?;
-    crate::own::motion::go_to(&mut debuggee.navigator, &call, watch)?;
+    debuggee.go_from(frame, watch, |navigator| {
+        commands::execute(navigator, &format!("goto {call}"), watch)
+    })?;
     adapter.then.push(Then::Stopped(Why::Went));
     Ok(())
 }

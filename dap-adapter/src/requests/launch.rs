@@ -71,7 +71,7 @@ pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'
         home: navigator.position(),
         navigator,
         handles: Handles::default(),
-        sources: Sources::default(),
+        sources: Sources::of_client(adapter.client.path_format.as_ref()),
         breakpoints: crate::requests::breakpoints::Table::default(),
         latencies: None,
         siblings: Siblings::default(),
@@ -86,9 +86,6 @@ pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'
 
 /// Where the trace lies, and what of it was downloaded.
 fn found(bundle: &str, sha256: Option<&str>, watch: &Watch<'_>) -> Result<(PathBuf, Option<TempPath>)> {
-    if !fetch::is_address(bundle) {
-        return Ok((PathBuf::from(bundle), None));
-    }
     let tell = |done: u64, total: Option<u64>| {
         (watch.progress)(backtrail_decoder::Progress {
             stage: backtrail_decoder::Stage::Fetch,
@@ -96,6 +93,13 @@ fn found(bundle: &str, sha256: Option<&str>, watch: &Watch<'_>) -> Result<(PathB
             total: total.unwrap_or(0),
         });
     };
+    if !fetch::is_address(bundle) {
+        let path = PathBuf::from(bundle);
+        if let Some(sha256) = sha256 {
+            fetch::check(&path, sha256, watch.cancel, &tell)?;
+        }
+        return Ok((path, None));
+    }
     let file = fetch::fetch(bundle, sha256, watch.cancel, &tell)?;
     Ok((file.to_path_buf(), Some(file)))
 }

@@ -1,5 +1,6 @@
 //! The requests that move: answered at once, then made, then told where that ended.
 
+use super::breakpoints::follow_console;
 use crate::adapter::{Adapter, Then};
 use crate::failure::{Failure, Result};
 use crate::protocol::types::{OutputEventBody, OutputEventCategory, SteppingGranularity};
@@ -32,11 +33,13 @@ impl Move {
     pub fn make(self, adapter: &mut Adapter, watch: &Watch<'_>) -> Result<()> {
         let debuggee = adapter.debuggee()?;
         debuggee.select(self.tid, watch)?;
+        let breakpoints = debuggee.numbers_of_breakpoints();
         let (motion, direction) = (self.motion, self.direction);
         let moved = debuggee
             .navigator
             .with_earlier(watch, |navigator| navigator.run(&motion, direction, watch));
         tell_log(adapter);
+        follow_console(adapter, &breakpoints);
         let why = match moved {
             Ok(stop) if stop.reason == StopReason::Canceled => Why::Paused,
             Ok(stop) => Why::Moved(Box::new(stop)),

@@ -36,14 +36,16 @@ pub fn scopes(
         ),
         ("Trace", None, Container::Trace, true),
     ];
-    let scopes = all.into_iter().map(|(name, hint, make, expensive)| Scope {
-        name: name.to_owned(),
-        presentation_hint: hint,
-        variables_reference: debuggee.handles.container(make(frame)),
-        expensive,
-        ..Scope::default()
-    });
-    Ok(ScopesResponseBody {
-        scopes: scopes.collect(),
-    })
+    let is_frame = frame.number != FrameKey::NONE;
+    let mut scopes = Vec::new();
+    for (name, hint, make, expensive) in all.into_iter().filter(|_| is_frame) {
+        scopes.push(Scope {
+            name: name.to_owned(),
+            presentation_hint: hint,
+            variables_reference: debuggee.handles.container(make(frame))?,
+            expensive,
+            ..Scope::default()
+        });
+    }
+    Ok(ScopesResponseBody { scopes })
 }

@@ -37,8 +37,8 @@ pub fn stack_trace(
                 stack_frames: vec![label(
                     debuggee.handles.frame(FrameKey {
                         position: debuggee.navigator.position_of(tid),
-                        number: 0,
-                    }),
+                        number: FrameKey::NONE,
+                    })?,
                     text,
                 )],
                 total_frames: Some(1),
@@ -56,7 +56,7 @@ pub fn stack_trace(
         let id = debuggee.handles.frame(FrameKey {
             position,
             number: frame.number,
-        });
+        })?;
         let source = frame
             .file
             .as_deref()
@@ -87,8 +87,8 @@ pub fn stack_trace(
         if (start..wanted).contains(&last) {
             let id = debuggee.handles.frame(FrameKey {
                 position,
-                number: last,
-            });
+                number: FrameKey::NONE,
+            })?;
             frames.push(label(id, why));
         }
     }

@@ -14,7 +14,7 @@ use backtrail_debugger::values::tree::{self, Children, Format, Node, Which};
 use backtrail_decoder::Watch;
 
 /// No more elements are told at once.
-const MOST: u64 = 2000;
+const MOST: u64 = 1 << 16;
 
 /// What a number opens.
 pub fn variables(
@@ -28,12 +28,29 @@ pub fn variables(
     };
     let start = u64::try_from(arguments.start.unwrap_or(0)).unwrap_or(0);
     let count = u64::try_from(arguments.count.unwrap_or(0)).unwrap_or(0);
-    let window = start..start.saturating_add(if count == 0 { MOST } else { count.min(MOST) });
+    let wanted = if count == 0 { u64::MAX } else { count };
+    let window = start..start.saturating_add(wanted.min(MOST));
     let container = debuggee
         .handles
         .container_of(arguments.variables_reference)?
         .clone();
-    let variables = match container {
+    let indexed = match &container {
+        Container::Parts(_, node) => match node.children {
+            Children::Indexed(count) => Some(count),
+            Children::None | Children::Named => None,
+        },
+        _ => None,
+    };
+    let kind = match indexed {
+        Some(_) => VariablesFilter::Indexed,
+        None => VariablesFilter::Named,
+    };
+    if arguments.filter.as_ref().is_some_and(|filter| *filter != kind) {
+        return Ok(VariablesResponseBody {
+            variables: Vec::new(),
+        });
+    }
+    let mut variables = match container {
         Container::Locals(frame) => of_frame(debuggee, frame, Which::Locals, format, watch)?,
         Container::Arguments(frame) => of_frame(debuggee, frame, Which::Arguments, format, watch)?,
         Container::Registers(frame) => {
@@ -42,12 +59,8 @@ pub fn variables(
         }
         Container::Trace(frame) => place::variables(debuggee, frame, watch)?,
         Container::Parts(frame, node) => {
-            let names = arguments.filter == Some(VariablesFilter::Named);
-            if names && matches!(node.children, Children::Indexed(_)) {
-                return Ok(VariablesResponseBody {
-                    variables: Vec::new(),
-                });
-            }
+            // Of members, those that are wanted are taken out below.
+            let window = indexed.map_or(0..MOST, |_| window.clone());
             let nodes = debuggee.look_from(frame, watch, |navigator| {
                 tree::children(navigator, &node, window.clone(), format, watch)
             })?;
@@ -57,6 +70,21 @@ pub fn variables(
                 .collect()
         }
     };
+    match indexed {
+        Some(all) => {
+            let told = start.saturating_add(variables.len() as u64);
+            let missing = all.min(start.saturating_add(wanted)).saturating_sub(told);
+            if missing > 0 {
+                let how = format!("{missing} more: no more than {MOST} are told at once, from `start` on");
+                variables.push(note("(more)", &how));
+            }
+        }
+        None => {
+            let skipped = usize::try_from(start).unwrap_or(usize::MAX);
+            let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+            variables = variables.into_iter().skip(skipped).take(wanted).collect();
+        }
+    }
     Ok(VariablesResponseBody { variables })
 }
 
@@ -111,9 +139,11 @@ pub fn variable(debuggee: &mut Debuggee, frame: FrameKey, node: Node) -> Variabl
         ..Variable::default()
     };
     if node.children != Children::None {
-        variable.variables_reference = debuggee
+        // Where no number is left, it cannot be opened.
+        let number = debuggee
             .handles
             .container(Container::Parts(frame, Box::new(node)));
+        variable.variables_reference = number.unwrap_or(0);
     }
     variable
 }

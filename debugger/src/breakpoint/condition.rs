@@ -96,7 +96,10 @@ impl Condition {
     /// # Errors
     /// When something is missing, or is no number or time where one is needed.
     pub fn parse(text: &str) -> Result<Self> {
-        let terms = terms(text).map(parse_term).collect::<Result<_>>()?;
+        let terms = match has_alternatives(text) {
+            true => vec![alternative(text)?],
+            false => terms(text).map(parse_term).collect::<Result<_>>()?,
+        };
         Ok(Self {
             text: text.trim().to_owned(),
             terms,
@@ -156,22 +159,55 @@ impl Condition {
     }
 }
 
-/// What `&&` joins, outside of parentheses and quotes.
-fn terms(text: &str) -> impl Iterator<Item = &str> {
-    let mut cuts = vec![0];
+/// The characters outside of parentheses and quotes, each with where it is and the one before it.
+fn outside(text: &str) -> impl Iterator<Item = (usize, char, char)> {
     let (mut depth, mut quote, mut last) = (0usize, None, ' ');
-    for (at, c) in text.char_indices() {
+    text.char_indices().filter_map(move |(at, c)| {
+        let before = last;
+        // Two signs that are one are not the beginning of another.
+        last = if before == c && matches!(c, '&' | '|') {
+            ' '
+        } else {
+            c
+        };
         match (quote, c) {
-            (Some(open), _) if c == open && last != '\\' => quote = None,
+            (Some(open), _) if c == open && before != '\\' => quote = None,
             (Some(_), _) => {}
             (None, '"' | '\'') => quote = Some(c),
             (None, '(' | '[') => depth += 1,
             (None, ')' | ']') => depth = depth.saturating_sub(1),
-            (None, '&') if depth == 0 && last == '&' => cuts.extend([at - 1, at + 1]),
+            (None, _) if depth == 0 => return Some((at, before, c)),
             _ => {}
         }
-        last = if last == '&' && c == '&' { ' ' } else { c };
+        None
+    })
+}
+
+/// `||` or `?` joins more loosely than `&&` does.
+fn has_alternatives(text: &str) -> bool {
+    outside(text).any(|(_, before, c)| c == '?' || (before, c) == ('|', '|'))
+}
+
+/// All of it is an expression of the program.
+fn alternative(text: &str) -> Result<Term> {
+    let ends = |c: char| matches!(c, '|' | '?' | ':' | '&');
+    let parts = text.split(ends).map(str::trim).filter(|part| !part.is_empty());
+    for part in parts {
+        let part = part.trim_matches(|c: char| matches!(c, '(' | ')' | '!') || c.is_whitespace());
+        if !part.is_empty() && !matches!(parse_term(part)?, Term::Value(_)) {
+            return Err(Error::Cannot(format!(
+                "what the trace tells, as \"{part}\", is joined by && alone: give each alternative a breakpoint of its own"
+            )));
+        }
     }
+    Ok(Term::Value(text.trim().to_owned()))
+}
+
+/// What `&&` joins, outside of parentheses and quotes.
+fn terms(text: &str) -> impl Iterator<Item = &str> {
+    let mut cuts = vec![0];
+    let joins = outside(text).filter(|&(_, before, c)| (before, c) == ('&', '&'));
+    cuts.extend(joins.flat_map(|(at, ..)| [at - 1, at + 1]));
     cuts.push(text.len());
     let pieces: Vec<&str> = cuts
         .chunks(2)
@@ -312,7 +348,20 @@ mod tests {
         assert_eq!(told(unknown(), false).unwrap(), Truth::Known(false));
         let nothing = condition.holds(&hit(1), &mut |_| panic!("the rest does not hold"));
         assert_eq!(nothing.unwrap(), Truth::Known(false));
-        for wrong in ["", "a &&", "hits == many", "caller > main"] {
+        for whole in ["1 || 0 && 0", "a && b || c", "n ? x && y : z"] {
+            let condition = Condition::parse(whole).unwrap();
+            assert_eq!(condition.values().collect::<Vec<_>>(), [whole]);
+        }
+        let grouped = Condition::parse("(a || b) && $hits > 1").unwrap();
+        assert_eq!(grouped.values().collect::<Vec<_>>(), ["(a || b)"]);
+        for wrong in [
+            "",
+            "a &&",
+            "hits == many",
+            "caller > main",
+            "$hits > 1 || n == 3",
+            "n == 3 || ($caller == main)",
+        ] {
             assert!(Condition::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -165,6 +165,16 @@ impl Navigator {
             }
         }
         let breakpoint = self.breakpoints.get_mut(number)?;
+        breakpoint.met = breakpoint.met.saturating_add(1);
+        let met = Hit {
+            count: breakpoint.met,
+            ..hit
+        };
+        if let Some(among) = &breakpoint.among
+            && among.holds(&met, &mut |_| Ok(Truth::Known(false)))? != Truth::Known(true)
+        {
+            return Ok(false);
+        }
         if breakpoint.ignore > 0 {
             breakpoint.ignore -= 1;
             return Ok(false);

@@ -19,4 +19,29 @@ impl Navigator {
         (self.done, self.undone) = (done, undone);
         answer
     }
+
+    /// Does something in a thread, before an instruction of it, and stays where that goes; where it does not move, all is
+    /// afterwards as if nothing had.
+    pub fn going_from<T>(&mut self, tid: Tid, index: u64, act: impl FnOnce(&mut Self) -> T) -> T {
+        let home = self.position();
+        if (tid, index) == (self.current, self.index()) {
+            return act(self);
+        }
+        let (current, frame, listed) = (self.current, self.frame, self.listed.take());
+        let (done, undone) = (self.done.clone(), self.undone.clone());
+        let left_at = self.positions.insert(tid, index);
+        self.current = tid;
+        self.frame = 0;
+        self.done.push(home);
+        self.undone.clear();
+        let answer = act(self);
+        if (self.current, self.index()) == (tid, index) {
+            if let Some(left_at) = left_at {
+                self.positions.insert(tid, left_at);
+            }
+            (self.current, self.frame, self.listed) = (current, frame, listed);
+            (self.done, self.undone) = (done, undone);
+        }
+        answer
+    }
 }
