@@ -34,14 +34,15 @@ impl SharedBytes {
     /// # Errors
     /// When it cannot be opened or mapped.
     pub fn map_file(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(Error::io("open", path))?;
-        let metadata = file.metadata().map_err(Error::io("read", path))?;
+        // To open a pipe would wait for a writer.
+        let metadata = path.metadata().map_err(Error::io("open", path))?;
         if !metadata.is_file() {
             return Err(Error::malformed(path.display(), "this is not a regular file"));
         }
         if metadata.len() == 0 {
             return Ok(Self::from(Vec::new()));
         }
+        let file = File::open(path).map_err(Error::io("open", path))?;
         // SAFETY: the map is private and read-only, and handed out as shared bytes only. Like every
         // reader by mapping it relies on nobody truncating the file meanwhile; were that to happen,
         // the process would get SIGBUS, not wrong memory.

@@ -51,6 +51,7 @@ pub use manifest::Manifest;
 pub use path::BundlePath;
 pub use reader::{Bundle, CodeSection};
 pub use stop::Stop;
+pub use unpacked::remove_unpacked;
 pub use versions::CodeVersions;
 pub use writer::{Overwrite, Writer};
 

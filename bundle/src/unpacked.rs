@@ -8,6 +8,7 @@ use nix::fcntl::{Flock, FlockArg, OFlag};
 use std::fs::{self, DirEntry, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
 /// A directory that is there as long as this is.
@@ -15,6 +16,27 @@ use tempfile::TempDir;
 pub(crate) struct Unpacked {
     dir: TempDir,
     _lock: Flock<File>,
+}
+
+/// Those that this process reads.
+static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn read() -> MutexGuard<'static, Vec<PathBuf>> {
+    READ.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes away what this process has unpacked to read it: for one that is about to end.
+pub fn remove_unpacked() {
+    for dir in read().drain(..) {
+        // The next reader takes away what cannot be taken away now.
+        let _ = fs::remove_dir_all(dir);
+    }
+}
+
+impl Drop for Unpacked {
+    fn drop(&mut self) {
+        read().retain(|dir| dir != self.dir.path());
+    }
 }
 
 /// How the names of all such directories begin.
@@ -34,6 +56,7 @@ impl Unpacked {
         sweep(others);
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(others);
         let dir = dir.map_err(Error::io("create", others))?;
+        read().push(dir.path().to_owned());
         let lock = lock(dir.path()).map_err(Error::io("lock", dir.path()))?;
         let unpacked = Self { dir, _lock: lock };
         let contents = unpacked.path();
@@ -98,11 +121,11 @@ mod tests {
         let others = tempfile::tempdir().unwrap();
         let new = || Unpacked::among(others.path()).unwrap();
         let (killed, reads) = (new(), new());
-        let Unpacked { dir, _lock } = killed;
-        let left = dir.keep();
-        fs::write(left.join(CONTENTS).join("file"), "large").unwrap();
+        let left = killed.dir.path().to_owned();
         // Locks end with the processes that hold them.
-        drop(_lock);
+        fs::write(left.join(CONTENTS).join("file"), "large").unwrap();
+        fs::remove_file(left.join(LOCK)).unwrap();
+        fs::write(left.join(LOCK), "").unwrap();
         let next = new();
         assert!(!left.exists());
         assert!(reads.path().is_dir() && next.path().is_dir());

@@ -1,12 +1,28 @@
 //! Ctrl-C: asks long work to stop; a second one ends the program.
 
 use backtrail_bundle::Stop;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use backtrail_process::status::{Disposition, disposition};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::iterator::Signals;
 use signal_hook::{SigId, flag, low_level};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Once};
 
-const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+/// SIGHUP: the terminal has gone; not where somebody had it ignored, as nohup(1) does.
+static SIGNALS: LazyLock<Vec<i32>> = LazyLock::new(|| {
+    let pid = std::process::id() as i32;
+    let ignored = |signal: &i32| disposition(pid, *signal) == Disposition::Ignored;
+    [SIGINT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(|signal| *signal != SIGHUP || !ignored(signal))
+        .collect()
+});
+
+/// A file that grows beyond what the user may have is an error of the write, and not the end of the program.
+pub fn outlive_file_limits() {
+    // That it cannot be caught is bearable.
+    let _ = flag::register(SIGXFSZ, Arc::default());
+}
 
 /// Which of them came last; 0: none did.
 static CAME: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
@@ -37,7 +53,7 @@ impl Interrupt {
     pub fn install() -> Self {
         let raised = Arc::new(AtomicBool::new(false));
         let mut registered = Vec::new();
-        for signal in SIGNALS {
+        for &signal in &*SIGNALS {
             // The order counts: the shutdown looks at the flag before it is raised. Without a
             // handler Ctrl-C ends the program at once, which is bearable.
             registered.extend(flag::register_conditional_shutdown(
@@ -57,7 +73,7 @@ impl Interrupt {
     /// Leaves Ctrl-C to whoever catches it next.
     pub fn hand_over(mut self) {
         self.unregister();
-        end_at_once(SIGTERM);
+        end_at_once(&[SIGTERM]);
         std::mem::forget(self);
     }
 
@@ -81,13 +97,26 @@ impl Interrupt {
 impl Drop for Interrupt {
     fn drop(&mut self) {
         self.unregister();
-        SIGNALS.into_iter().for_each(end_at_once);
+        end_at_once(&SIGNALS);
     }
 }
 
-/// The signal ends the program from now on. Without a handler of ours it would be lost: what was there before does not come
-/// back.
-fn end_at_once(signal: i32) {
-    // That it cannot be caught is bearable.
-    let _ = flag::register_conditional_shutdown(signal, status_of(signal), Arc::new(AtomicBool::new(true)));
+/// These signals end the program from now on, without what it has unpacked being left. Without a handler of ours they would be
+/// lost: what was there before does not come back.
+fn end_at_once(signals: &[i32]) {
+    static WAITS: Once = Once::new();
+    let signals = signals.to_vec();
+    WAITS.call_once(|| {
+        // That they cannot be caught is bearable.
+        let Ok(mut coming) = Signals::new(signals) else {
+            return;
+        };
+        let wait = move || {
+            if let Some(signal) = coming.forever().next() {
+                backtrail_bundle::remove_unpacked();
+                std::process::exit(status_of(signal));
+            }
+        };
+        let _ = std::thread::Builder::new().name("signals".to_owned()).spawn(wait);
+    });
 }

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let line = CommandLine::parse();
+    interrupt::outlive_file_limits();
     match run(line.command) {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of our pipe has seen enough: that is its right, not a failure.

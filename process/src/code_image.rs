@@ -2,7 +2,7 @@
 //! from none.
 
 use crate::maps::{self, Map};
-use crate::{RawTid, memory};
+use crate::{RawTid, memory, status};
 use backtrail_bundle::manifest::{Module, RawImage};
 use backtrail_bundle::{BundlePath, Error, Writer};
 use backtrail_pt::{Avma, FileOffset};
@@ -198,6 +198,7 @@ pub fn within(areas: &[(u64, u64)], address: u64) -> bool {
 
 /// The mapped file itself: by its mapping, or by its path where it still is the same file.
 fn open(pid: RawTid, map: &Map) -> Option<File> {
+    let pid = status::with_memory(pid);
     let by_mapping = format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end);
     let by_path = format!("/proc/{pid}/root{}", map.path);
     let by_mapping = File::open(by_mapping).ok();

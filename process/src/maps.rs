@@ -1,6 +1,6 @@
 //! `/proc/PID/maps` and `/proc/PID/smaps` (proc_pid_maps(5), proc_pid_smaps(5)).
 
-use crate::RawTid;
+use crate::{RawTid, status};
 use std::fs;
 
 /// One mapping of a process.
@@ -47,13 +47,23 @@ impl Map {
 /// The mappings of a process; none when it is gone.
 #[must_use]
 pub fn maps(pid: RawTid) -> Vec<Map> {
-    parse(&fs::read(format!("/proc/{pid}/maps")).unwrap_or_default())
+    parse(&of_memory(pid, "maps"))
 }
 
 /// The mappings of a process with what a core has to know of them.
 #[must_use]
 pub fn smaps(pid: RawTid) -> Vec<Map> {
-    parse(&fs::read(format!("/proc/{pid}/smaps")).unwrap_or_default())
+    parse(&of_memory(pid, "smaps"))
+}
+
+/// A list of what a process has in memory; where its first thread has ended, another has it.
+fn of_memory(pid: RawTid, name: &str) -> Vec<u8> {
+    let read = |tid: RawTid| fs::read(format!("/proc/{tid}/{name}")).unwrap_or_default();
+    let found = read(pid);
+    match found.is_empty() {
+        true => read(status::with_memory(pid)),
+        false => found,
+    }
 }
 
 fn parse(text: &[u8]) -> Vec<Map> {

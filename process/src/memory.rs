@@ -1,10 +1,22 @@
 //! The memory of another process.
 
-use crate::RawTid;
+use crate::{RawTid, status};
+use std::io;
 
 /// Copies from an address of a process (`process_vm_readv(2)`); how many bytes could be read.
 #[must_use]
 pub fn read(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
+    match read_by(pid, address, out) {
+        // Its first thread has ended; others may go on.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+            let other = Some(status::with_memory(pid)).filter(|other| *other != pid);
+            other.map_or(0, |other| read_by(other, address, out).unwrap_or(0))
+        }
+        read => read.unwrap_or(0),
+    }
+}
+
+fn read_by(pid: RawTid, address: u64, out: &mut [u8]) -> io::Result<usize> {
     let local = libc::iovec {
         iov_base: out.as_mut_ptr().cast(),
         iov_len: out.len(),
@@ -15,5 +27,5 @@ pub fn read(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
     };
     // SAFETY: `local` is `out`; the remote side is checked by the kernel.
     let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
-    usize::try_from(read).unwrap_or(0)
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }

@@ -119,6 +119,16 @@ pub fn threads(pid: RawTid) -> Vec<RawTid> {
         .collect()
 }
 
+/// A thread of a process that has its memory: the process itself, or one of those that go on when its first has ended.
+#[must_use]
+pub fn with_memory(pid: RawTid) -> RawTid {
+    let has = |tid: &RawTid| fs::read_link(format!("/proc/{pid}/task/{tid}/exe")).is_ok();
+    match has(&pid) {
+        true => pid,
+        false => threads(pid).into_iter().find(has).unwrap_or(pid),
+    }
+}
+
 /// The name of a thread.
 #[must_use]
 pub fn thread_name(pid: RawTid, tid: RawTid) -> Option<String> {
@@ -130,7 +140,7 @@ pub fn thread_name(pid: RawTid, tid: RawTid) -> Option<String> {
 #[must_use]
 pub fn program(pid: RawTid) -> Option<String> {
     Some(
-        fs::read_link(format!("/proc/{pid}/exe"))
+        fs::read_link(format!("/proc/{}/exe", with_memory(pid)))
             .ok()?
             .to_string_lossy()
             .into_owned(),
@@ -140,7 +150,7 @@ pub fn program(pid: RawTid) -> Option<String> {
 /// The command line of a process.
 #[must_use]
 pub fn command_line(pid: RawTid) -> Vec<String> {
-    let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = fs::read(format!("/proc/{}/cmdline", with_memory(pid))).unwrap_or_default();
     let words = text.strip_suffix(&[0]).unwrap_or(&text).split(|byte| *byte == 0);
     words
         .map(|word| String::from_utf8_lossy(word).into_owned())
@@ -151,7 +161,7 @@ pub fn command_line(pid: RawTid) -> Vec<String> {
 /// The auxiliary vector of a process.
 #[must_use]
 pub fn auxiliary_vector(pid: RawTid) -> Vec<(u64, u64)> {
-    let bytes = fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default();
+    let bytes = fs::read(format!("/proc/{}/auxv", with_memory(pid))).unwrap_or_default();
     let words: Vec<u64> = bytes
         .chunks_exact(8)
         .map(|word| {
@@ -171,7 +181,7 @@ pub fn auxiliary_vector(pid: RawTid) -> Vec<(u64, u64)> {
 pub fn core_filter(pid: RawTid) -> u32 {
     /// The kernel's default: anonymous memory and ELF headers.
     const DEFAULT: u32 = 0x33;
-    let text = fs::read_to_string(format!("/proc/{pid}/coredump_filter")).unwrap_or_default();
+    let text = fs::read_to_string(format!("/proc/{}/coredump_filter", with_memory(pid))).unwrap_or_default();
     u32::from_str_radix(text.trim(), 16).unwrap_or(DEFAULT)
 }
 

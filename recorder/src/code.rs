@@ -1,7 +1,7 @@
 //! Instructions as the stepper sees them, and what stepping them would show to the program.
 
 use crate::ptrace::RawTid;
-use backtrail_process::memory;
+use backtrail_process::{memory, status};
 use backtrail_pt::Avma;
 use backtrail_pt::cofi::{CodeInstruction, Cofi};
 use std::fs::File;
@@ -80,7 +80,7 @@ pub(crate) fn read_code(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
         return read;
     }
     // A tracer may read through /proc what ordinary protection forbids.
-    File::open(format!("/proc/{pid}/mem"))
+    File::open(format!("/proc/{}/mem", status::with_memory(pid)))
         .and_then(|memory| memory.read_at(out, address))
         .unwrap_or(0)
 }
@@ -91,7 +91,8 @@ pub(crate) fn hide_pushed_trap_flag(pid: RawTid, stack: u64) {
     let at = stack.wrapping_add(1);
     let mut byte = [0];
     if memory::read(pid, at, &mut byte) == 1 && byte[0] & 1 != 0 {
-        let memory = File::options().write(true).open(format!("/proc/{pid}/mem"));
+        let path = format!("/proc/{}/mem", status::with_memory(pid));
+        let memory = File::options().write(true).open(path);
         // Should the write fail, the program sees a flag it hardly looks at.
         let _ = memory.and_then(|memory| memory.write_at(&[byte[0] & !1], at));
     }

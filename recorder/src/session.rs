@@ -241,7 +241,7 @@ impl<'a> Session<'a> {
         }
         match stop {
             Stop::Signal(signal) => self.on_signal(tid, signal, &registers)?,
-            Stop::Event(libc::PTRACE_EVENT_EXIT) => self.on_exit(tid, &registers),
+            Stop::Event(libc::PTRACE_EVENT_EXIT) => self.on_exit(tid, &registers)?,
             Stop::Event(_) => {
                 if let Following::Stepped(stepped) = &mut thread.following {
                     stepped.left_by_itself(registers.pc());

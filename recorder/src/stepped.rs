@@ -40,6 +40,8 @@ pub(crate) struct Stepped {
     pub(crate) code: Option<Code>,
     /// A signal was delivered on the last resume.
     pub(crate) delivered: bool,
+    /// It may register restartable sequences: threads that ran before have.
+    pub(crate) rseq: bool,
 }
 
 impl Stepped {
@@ -59,6 +61,7 @@ impl Stepped {
             place: Place::Kernel { restart: None },
             code: None,
             delivered: false,
+            rseq: false,
         }
     }
 
@@ -158,7 +161,7 @@ impl Stepped {
         }
         if let Place::User(ip) = self.place {
             self.code = Code::read(self.pid, ip);
-            if self.code.is_some_and(|code| code.is_syscall()) {
+            if !self.rseq && self.code.is_some_and(|code| code.is_syscall()) {
                 refuse_rseq(self.tid);
             }
             self.stream

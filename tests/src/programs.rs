@@ -105,6 +105,7 @@ const SIGABRT: i32 = 6;
 const SIGBUS: i32 = 7;
 const SIGFPE: i32 = 8;
 const SIGSEGV: i32 = 11;
+const SIGSYS: i32 = 31;
 
 const OK: Ending = Ending::Exit(0);
 
@@ -173,6 +174,11 @@ pub const PROGRAMS: &[Program] = &[
     timed(program("requests", "requests.c", &["-O1", "-fno-inline", "-fno-optimize-sibling-calls"], ALL, OK)),
     program("values", "values.c", &["-O0"], ALL, Ending::Signal(SIGSEGV)),
     program("values_optimized", "values.c", &["-O2"], ALL, Ending::Signal(SIGSEGV)),
+    timed(program("leader_ends", "leader_ends.c", &["-O1", "-pthread"], ALL, Ending::Signal(SIGSEGV))),
+    program("not_executable", "not_executable.c", &["-O1", "-DHERE"], ALL, Ending::Signal(SIGSEGV)),
+    program("unmapped_behind", "not_executable.c", &["-O1"], ALL, OK),
+    program("skipped", "skipped.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
+    program("forbidden", "forbidden.c", &["-O1"], ALL, Ending::Signal(SIGSYS)),
     program("fields", "fields.c", &["-O2", "-fno-ipa-cp", "-fno-ipa-sra"], STATIC, Ending::Signal(SIGSEGV)),
     program("containers", "containers.cpp", &["-O0", "-std=c++17"], ALL, Ending::Signal(SIGSEGV)),
     program("wide", "wide.cpp", &["-O0", "-std=c++20"], ALL, Ending::Signal(SIGSEGV)),

@@ -210,6 +210,32 @@ fn of_a_panic_in_rust() {
 }
 
 #[test]
+fn of_a_thread_that_outlives_the_first() {
+    compare_with_gdb("leader_ends", Variant::Pie);
+}
+
+#[test]
+fn of_a_system_call_that_is_forbidden() {
+    compare_with_gdb("forbidden", Variant::Pie);
+}
+
+/// A handler that went on in the code it interrupted did not leave the calls around that, though no symbol covers it.
+#[test]
+fn behind_a_handler_that_skipped_an_instruction_without_symbols() {
+    compare_with_gdb("skipped", Variant::Pie);
+    let bundle = recorded("skipped", Variant::Pie, &["--full"]);
+    let said = bundle.debug(&[
+        "count probe",
+        "callers outer",
+        "frame function outer",
+        "reverse-finish",
+    ]);
+    assert!(said.contains("probe: 1 call\n"), "{said}");
+    assert!(said.contains("1  main at skipped.c"), "{said}");
+    assert!(said.contains("call   "), "{said}");
+}
+
+#[test]
 fn of_inlined_copies() {
     compare_with_gdb("inlined", Variant::Pie);
 }

@@ -1,8 +1,8 @@
 //! The memory of a process that is kept, for its core.
 
 use backtrail_bundle::core::Memory;
-use backtrail_process::RawTid;
 use backtrail_process::maps::Map;
+use backtrail_process::{RawTid, status};
 use backtrail_pt::Avma;
 use std::fs::File;
 use std::io;
@@ -38,8 +38,8 @@ impl ProcessMemory {
             }
         }
         Ok(Self {
-            mem: File::open(format!("/proc/{pid}/mem"))?,
-            pagemap: File::open(format!("/proc/{pid}/pagemap")).ok(),
+            mem: File::open(format!("/proc/{}/mem", status::with_memory(pid)))?,
+            pagemap: File::open(format!("/proc/{}/pagemap", status::with_memory(pid))).ok(),
             anonymous,
             window: 0..0,
             present: Vec::new(),

@@ -11,6 +11,7 @@ use backtrail_bundle::manifest::{Crash, Manifest, is_crash};
 use backtrail_bundle::switch::Direction;
 use backtrail_bundle::versions::{self, Fragment};
 use backtrail_bundle::{Bundle, CodeVersions, SharedBytes};
+use backtrail_decoder::engine::native::knows_errata_of;
 use backtrail_decoder::{
     AddressFilter, Boundary, Change, Config, Decoded, FilterKind, HistoryBuilder, Image, Input, Knowledge,
     Section, Switch, Version, Watch,
@@ -73,6 +74,13 @@ impl Prepared {
     pub fn new(bundle: &Bundle, options: &OpenOptions) -> Result<Self> {
         let manifest = bundle.manifest();
         let mut notes = manifest.meta.notes.clone();
+        let cpu = Some(manifest.cpu).filter(|cpu| cpu.vendor == Vendor::Intel);
+        if let Some(cpu) = cpu.filter(|cpu| !knows_errata_of(*cpu)) {
+            notes.push(format!(
+                "of processor {}/{}/{} it is not known what is wrong with its packets: they are taken as they are",
+                cpu.family, cpu.model, cpu.stepping
+            ));
+        }
         let mut images = BTreeMap::new();
         let mut processes = Vec::new();
         for process in &manifest.processes {
@@ -254,7 +262,7 @@ fn config(manifest: &Manifest) -> Config {
             .filters
             .iter()
             .map(|filter| AddressFilter {
-                range: filter.from..filter.to + 1,
+                range: filter.from..Avma(filter.to.0.saturating_add(1)),
                 kind: FilterKind::Filter,
             })
             .collect(),

@@ -24,6 +24,7 @@ mod time;
 
 use super::{Engine, Event, Sink};
 use crate::{Canceled, Config, GapCause, Memory};
+use backtrail_pt::CpuModel;
 use errata::Errata;
 use flow::Flow;
 pub(crate) use flow::{Ended, Segment};
@@ -54,11 +55,18 @@ impl Engine for Native {
     }
 }
 
+/// Whether it is known what is wrong with a processor's packets; of one where it is not, they are taken as they are.
+#[must_use]
+pub fn knows_errata_of(cpu: CpuModel) -> bool {
+    Errata::of(cpu).is_some()
+}
+
 /// The errata to decode with, when the configuration can be decoded with.
 fn errata_of(config: &Config) -> Result<Errata, &'static str> {
     let errata = match config.cpu {
         None => Errata::default(),
-        Some(cpu) => Errata::of(cpu).ok_or("unknown processor")?,
+        // Of one that nobody knows yet, nothing is known to be wrong.
+        Some(cpu) => Errata::of(cpu).unwrap_or_default(),
     };
     let filters = config.filters.len() <= Config::MAX_FILTERS
         && config.filters.iter().all(|filter| filter.range.end.0 > 0);

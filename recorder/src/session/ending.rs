@@ -143,6 +143,7 @@ impl Session<'_> {
     /// Ends recording before the program has ended.
     pub(super) fn stop_recording(&mut self) -> Result<()> {
         self.halt(Hold::All)?;
+        self.settle_all()?;
         let root = self.root;
         if self.crash.is_none() && self.threads.values().any(|thread| thread.pid == root) {
             self.save_core(root, root, MAX_LIVE_CORE)?;
@@ -162,6 +163,10 @@ impl Session<'_> {
             if !self.ours {
                 let _ = ptrace::detach(tid, signal.map_or(0, |info| info.signal()));
             }
+        }
+        // Whoever started these was not in the cache then.
+        for newborn in self.newborns() {
+            let _ = ptrace::detach(newborn, 0);
         }
         if self.ours {
             let pending = self.pending.as_ref().map(|spawned| spawned.pid);

@@ -1,17 +1,17 @@
 //! Threads and processes that come, become others, and go.
 
-use super::{Destination, ROOT_GONE, Session};
+use super::{Destination, Hold, ROOT_GONE, Session};
 use crate::Ending;
 use crate::error::{Error, Result};
 use crate::options::Engine;
 use crate::ptrace::{self, RawTid, Stop};
 use crate::recorded::{Process, Recorded};
 use crate::stepped::{Stepped, without_trap_flag};
-use crate::thread::{Following, Thread};
+use crate::thread::{Following, Run, Thread};
 use backtrail_bundle::BundlePath;
-use backtrail_bundle::core::Registers;
+use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_process::status;
-use backtrail_pt::Pid;
+use backtrail_pt::{Avma, Pid};
 use std::sync::atomic::Ordering;
 
 /// Code of 64-bit programs (`__USER_CS`).
@@ -39,11 +39,11 @@ impl Session<'_> {
             return ptrace::resume(tid, signal);
         }
         if self.over {
-            return if self.ours {
-                ptrace::resume(tid, 0)
-            } else {
-                ptrace::detach(tid, 0)
-            };
+            if self.ours {
+                return ptrace::resume(tid, 0);
+            }
+            self.leave_newborn(tid, registers);
+            return ptrace::detach(tid, 0);
         }
         if self.settings.engine == Engine::Translate {
             return self.on_new_translated(tid, stop, registers);
@@ -69,7 +69,8 @@ impl Session<'_> {
             let _ = ptrace::set_registers(tid, &clean);
         }
         ptrace::unblock_trap(tid);
-        let stepped = Stepped::found(tid, pid, self.stream(), registers);
+        let mut stepped = Stepped::found(tid, pid, self.stream(), registers);
+        stepped.rseq = !self.ours;
         self.threads
             .insert(tid, Thread::new(tid, pid, Following::Stepped(Box::new(stepped))));
         self.on_stop(tid, stop)
@@ -110,7 +111,11 @@ impl Session<'_> {
         ptrace::unblock_trap(tid);
         let following = match self.settings.engine {
             Engine::Translate => Following::Arriving,
-            Engine::Step => Following::Stepped(Box::new(Stepped::in_kernel(tid, tid, self.stream()))),
+            Engine::Step => {
+                let mut stepped = Stepped::in_kernel(tid, tid, self.stream());
+                stepped.rseq = !self.ours;
+                Following::Stepped(Box::new(stepped))
+            }
         };
         self.threads.insert(tid, Thread::new(tid, tid, following));
         self.go_on(tid);
@@ -118,9 +123,10 @@ impl Session<'_> {
     }
 
     /// A thread is about to end.
-    pub(super) fn on_exit(&mut self, tid: RawTid, registers: &Registers) {
+    pub(super) fn on_exit(&mut self, tid: RawTid, registers: &Registers) -> Result<()> {
+        self.on_unseen_signal(tid, registers)?;
         let Some(thread) = self.threads.get_mut(&tid) else {
-            return;
+            return Ok(());
         };
         let pid = thread.pid;
         match (&mut thread.following, &self.scribe) {
@@ -138,6 +144,24 @@ impl Session<'_> {
         }
         self.record(tid, name);
         let _ = ptrace::resume(tid, 0);
+        Ok(())
+    }
+
+    /// A thread ends by a signal that nobody was shown, as seccomp's SIGSYS is: memory is still there.
+    fn on_unseen_signal(&mut self, tid: RawTid, registers: &Registers) -> Result<()> {
+        let status = ptrace::event_message(tid).unwrap_or(0);
+        let signal = (status & 0x7f) as i32;
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return Ok(());
+        };
+        let shown = signal != libc::SIGSYS || thread.is_closed() || self.hold != Hold::Nobody || self.over;
+        if shown || !matches!(self.destination, Destination::Bundle(_)) {
+            return Ok(());
+        }
+        thread.run = Run::Stopped;
+        thread.signal = Some(SigInfo::new(signal, 0, Avma(0)));
+        let registers = self.settle(tid, registers)?;
+        self.on_fatal(tid, &registers)
     }
 
     /// Of threads that have ended no more is kept than some rings hold: a program that starts threads as

@@ -34,8 +34,7 @@ impl Session<'_> {
         match stop {
             Stop::Signal(signal) => return self.on_translated_signal(tid, signal, registers),
             Stop::Event(libc::PTRACE_EVENT_EXIT) => {
-                self.on_exit(tid, registers);
-                return Ok(());
+                return self.on_exit(tid, registers);
             }
             Stop::Event(libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) => {
                 self.on_birth(tid)?;
@@ -197,13 +196,23 @@ impl Session<'_> {
     }
 
     /// Brings a stopped thread into its true state.
-    fn settle(&mut self, tid: RawTid, registers: &Registers) -> Result<Registers> {
+    pub(super) fn settle(&mut self, tid: RawTid, registers: &Registers) -> Result<Registers> {
         match followed(&mut self.threads, &self.scribe, tid) {
             Some(Followed {
                 translated, scribe, ..
             }) => translated.settle(registers, scribe),
             None => Ok(*registers),
         }
+    }
+
+    /// Brings all stopped threads into their true states: one that starts another stops while we make the call for it.
+    pub(super) fn settle_all(&mut self) -> Result<()> {
+        for tid in self.tids(|thread| thread.run == Run::Stopped) {
+            if let Ok(registers) = ptrace::registers(tid) {
+                self.settle(tid, &registers)?;
+            }
+        }
+        Ok(())
     }
 
     /// Resumes a thread in the cache.
@@ -384,6 +393,8 @@ impl Session<'_> {
             rdx: before.rdx,
             ..*now
         });
+        // Where nothing was read, only what is mapped is another.
+        translated.space.borrow_mut().remapped();
         let touches = maps
             || changed
                 .iter()
@@ -439,11 +450,16 @@ impl Session<'_> {
             return Ok(());
         };
         let child = child as RawTid;
-        let Some(Followed { translated, .. }) = followed(&mut self.threads, &self.scribe, tid) else {
-            return Ok(());
-        };
-        if let Some(kin) = translated.kin(child) {
-            self.kindred.expected.insert(child, kin);
+        let kin = followed(&mut self.threads, &self.scribe, tid)
+            .and_then(|Followed { translated, .. }| translated.kin(child));
+        match kin {
+            Some(kin) => {
+                self.kindred.expected.insert(child, kin);
+            }
+            // Its parent was not in the cache: it is where it seems to be, as one that ran before.
+            None => {
+                self.attached.insert(child);
+            }
         }
         if let Some(index) = self.kindred.early.iter().position(|early| *early == child) {
             self.kindred.early.swap_remove(index);
@@ -452,6 +468,20 @@ impl Session<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A new thread, and recording is over: it leaves the cache.
+    pub(super) fn leave_newborn(&mut self, tid: RawTid, registers: &Registers) {
+        if let Some(kin) = self.kindred.expected.remove(&tid) {
+            let registers = Translated::born(&kin, registers);
+            // Failing means that it was killed.
+            let _ = ptrace::set_registers(tid, &registers);
+        }
+    }
+
+    /// Stopped threads of which nobody has said who started them.
+    pub(super) fn newborns(&mut self) -> Vec<RawTid> {
+        std::mem::take(&mut self.kindred.early)
     }
 
     /// A new thread's first stop.
@@ -465,7 +495,7 @@ impl Session<'_> {
             self.attached.remove(&tid);
             return ptrace::resume(tid, 0);
         }
-        let attached = !self.ours && self.attached.remove(&tid);
+        let attached = self.attached.remove(&tid);
         let Some(kin) = self.kindred.expected.remove(&tid) else {
             if attached {
                 return self.adopt(tid, pid, stop, registers);
@@ -487,9 +517,10 @@ impl Session<'_> {
         let Some(scribe) = &mut self.scribe else {
             return Ok(());
         };
-        // One that was killed meanwhile needs no memory.
-        let Ok(translated) = Translated::started(tid, pid, kin, registers, scribe, keep) else {
-            return Ok(());
+        let true_registers = Translated::born(&kin, registers);
+        let translated = match Translated::started(tid, pid, kin, registers, scribe, keep) {
+            Ok(translated) => translated,
+            Err(error) => return self.step_instead(tid, pid, &true_registers, &error),
         };
         let translated = Following::Translated(Box::new(translated));
         self.threads.insert(tid, Thread::new(tid, pid, translated));
@@ -507,8 +538,21 @@ impl Session<'_> {
 
     /// A thread that ran before we came.
     fn adopt(&mut self, tid: RawTid, pid: RawTid, stop: Stop, registers: &Registers) -> Result<()> {
+        let known = self.processes.contains_key(&pid);
+        if !known && !self.settings.follow {
+            self.let_go(tid);
+            return Ok(());
+        }
         if registers.cs != USER_CS {
             return Err(Error::Not64Bit(Pid(pid as u32)));
+        }
+        if !known {
+            self.add_process(pid, Process::new(pid, Vec::new()));
+        }
+        if let Stop::Event(libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) =
+            stop
+        {
+            self.on_birth(tid)?;
         }
         if !matches!(stop, Stop::Interrupted) {
             // Its first stop was another: the one asked for comes later.
@@ -529,14 +573,16 @@ impl Session<'_> {
     pub(super) fn on_arriving(&mut self, tid: RawTid, stop: Stop, registers: &Registers) -> Result<()> {
         match stop {
             Stop::Signal(libc::SIGTRAP) => self.begin_translating(tid, registers),
-            Stop::Event(libc::PTRACE_EVENT_EXIT) => {
-                self.on_exit(tid, registers);
-                Ok(())
-            }
+            Stop::Event(libc::PTRACE_EVENT_EXIT) => self.on_exit(tid, registers),
             Stop::Signal(_) => {
                 if let Some(thread) = self.threads.get_mut(&tid) {
                     thread.signal = ptrace::siginfo(tid).ok();
                 }
+                self.go_on(tid);
+                Ok(())
+            }
+            Stop::Event(libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) => {
+                self.on_birth(tid)?;
                 self.go_on(tid);
                 Ok(())
             }
@@ -564,6 +610,7 @@ impl Session<'_> {
         });
         let making = Making {
             calls: self.settings.encoder.compress_returns,
+            rseq: !self.ours,
             wide: self.settings.all_wide,
             room: self.settings.cache,
         };
@@ -583,18 +630,23 @@ impl Session<'_> {
                 self.go_on(tid);
                 Ok(())
             }
-            Err(error) => {
-                if ptrace::registers(tid).is_err() {
-                    return Ok(());
-                }
-                let _ = ptrace::set_registers(tid, registers);
-                self.notes.push(format!(
-                    "process {pid} cannot be translated ({error}); it is stepped instead, which is slow"
-                ));
-                self.threads.remove(&tid);
-                self.on_new_stepped(tid, Stop::Interrupted, registers)
-            }
+            Err(error) => self.step_instead(tid, pid, registers, &error),
         }
+    }
+
+    /// A thread could not be prepared.
+    fn step_instead(&mut self, tid: RawTid, pid: RawTid, registers: &Registers, error: &Error) -> Result<()> {
+        self.threads.remove(&tid);
+        // One that was killed meanwhile needs nothing.
+        if ptrace::registers(tid).is_err() {
+            return Ok(());
+        }
+        let _ = ptrace::set_registers(tid, registers);
+        let note = format!(
+            "thread {tid} of process {pid} cannot be translated ({error}); it is stepped instead, which is slow"
+        );
+        self.notes.push(note);
+        self.on_new_stepped(tid, Stop::Interrupted, registers)
     }
 
     /// Removes what we have added to processes that are let go; all their threads have settled.

@@ -23,6 +23,12 @@ pub(super) struct CodePages {
 }
 
 impl CodePages {
+    /// Some mapping has changed: they are looked at anew. A page of none that was read may be of one now.
+    pub(super) fn remapped(&mut self) {
+        self.executable = None;
+        self.pages.retain(|_, page| !page.bytes.is_empty());
+    }
+
     /// Mappings have changed in `range`: what is there is read anew.
     pub(super) fn forget(&mut self, range: &Range<u64>) {
         self.executable = None;

@@ -21,7 +21,7 @@ use std::io;
 use std::sync::Arc;
 
 /// System calls that the recorder makes itself, for they change what it must know.
-const SPECIAL: [libc::c_long; 17] = [
+const SPECIAL: [libc::c_long; 16] = [
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_pkey_mprotect,
@@ -36,7 +36,6 @@ const SPECIAL: [libc::c_long; 17] = [
     libc::SYS_vfork,
     libc::SYS_execve,
     libc::SYS_execveat,
-    libc::SYS_rseq,
     libc::SYS_arch_prctl,
     libc::SYS_remap_file_pages,
 ];
@@ -70,12 +69,20 @@ impl Space {
     /// Prepares the address space of a process; gives the region of its thread.
     ///
     /// Of each cluster of the cache `room` bytes are used, at most.
-    pub(super) fn prepare(tracee: &mut Tracee<'_>, style: Style, room: u64) -> Result<(Self, Arc<Region>)> {
+    /// With `rseq` the kernel answers who registers restartable sequences.
+    pub(super) fn prepare(
+        tracee: &mut Tracee<'_>,
+        style: Style,
+        room: u64,
+        rseq: bool,
+    ) -> Result<(Self, Arc<Region>)> {
+        let refused = [libc::SYS_rseq].into_iter().filter(|_| !rseq);
+        let special: Vec<_> = SPECIAL.into_iter().chain(refused).collect();
         let (file, descriptor) = tracee.memory_file()?;
         let memory = SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
         let gadget = tracee.gadget;
         let mut space = Self {
-            cache: Cache::new(memory, style, room, &SPECIAL),
+            cache: Cache::new(memory, style, room, &special),
             gadget,
             style,
             tables: 0,
@@ -214,6 +221,11 @@ impl Space {
         self.protected.range(range.clone()).next().is_some()
             || self.code.has_read(&range)
             || self.cache.touches(range)
+    }
+
+    /// Some mapping has changed.
+    pub(crate) fn remapped(&mut self) {
+        self.code.remapped();
     }
 
     /// Mappings of code have changed in `range`.

@@ -37,6 +37,8 @@ pub(crate) type SharedSpace = Rc<RefCell<Space>>;
 pub(crate) struct Making {
     /// Calls are logged, so that returns can be compressed.
     pub(crate) calls: bool,
+    /// Threads may register restartable sequences: those that ran before have.
+    pub(crate) rseq: bool,
     /// Every block is wide, not only those executed often.
     pub(crate) wide: bool,
     /// Bytes of code near each part of the program; when they are full, it is translated anew.
@@ -134,7 +136,7 @@ impl Translated {
             wide: making.wide,
             ..Style::default()
         };
-        let (space, region) = Space::prepare(&mut tracee, style, making.room)?;
+        let (space, region) = Space::prepare(&mut tracee, style, making.room, making.rseq)?;
         ptrace::set_registers(tid, registers)?;
         let stream = scribe.begin(Arc::clone(&region), keep);
         Ok(Self {

@@ -242,8 +242,8 @@ pub(super) fn configuration(trace: &[u8], config: &Config) -> Result<sys::pt_con
     if let Some(cpu) = config.cpu.filter(|cpu| cpu.vendor == Vendor::Intel) {
         raw.cpu.vendor = sys::pt_cpu_vendor_pcv_intel;
         (raw.cpu.family, raw.cpu.model, raw.cpu.stepping) = (cpu.family, cpu.model, cpu.stepping);
-        // SAFETY: both pointers are valid.
-        Error::of(unsafe { sys::pt_cpu_errata(&raw mut raw.errata, &raw const raw.cpu) })?;
+        // SAFETY: both pointers are valid. What it does not know has no errata then.
+        let _ = unsafe { sys::pt_cpu_errata(&raw mut raw.errata, &raw const raw.cpu) };
     }
     raw.mtc_freq = config.timing.mtc_freq;
     raw.nom_freq = config.timing.nom_freq;

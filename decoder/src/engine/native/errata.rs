@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_has_its_errata_and_an_unknown_one_is_refused() {
+    fn a_model_has_its_errata_and_an_unknown_one_is_told() {
         assert!(of("6/79/1").unwrap().bdm64);
         assert!(of("6/94/3").unwrap().skd010);
         assert!(of("6/85/4").unwrap().skz84 && !of("6/85/4").unwrap().skd010);

@@ -512,8 +512,13 @@ impl<'a> Rules<'a> {
         if let Some(signal) = returned {
             self.stack.pop(index, Left::SignalReturn);
             if !self.places.is_start(to) {
-                // The handler changed where the thread goes on.
-                return self.elsewhere(to, index);
+                // The handler changed where the thread goes on: within code of no known function that is still the call that
+                // was interrupted, as a jump there would be.
+                let inside = self.stack.top().is_some_and(|top| top.function == Place::UNKNOWN);
+                return match inside && !to.is_known() {
+                    true => (),
+                    false => self.elsewhere(to, index),
+                };
             }
             // Another signal was waiting: it interrupts the same place.
             (interrupted, restarts) = (signal.interrupted, signal.restarts);
