@@ -1,7 +1,6 @@
 //! Ctrl-C: asks long work to stop; a second one ends the program.
 
 use backtrail_bundle::Stop;
-use backtrail_process::status::{Disposition, disposition};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{SigId, flag, low_level};
@@ -10,13 +9,18 @@ use std::sync::{Arc, LazyLock, Once};
 
 /// SIGHUP: the terminal has gone; not where somebody had it ignored, as nohup(1) does.
 static SIGNALS: LazyLock<Vec<i32>> = LazyLock::new(|| {
-    let pid = std::process::id() as i32;
-    let ignored = |signal: &i32| disposition(pid, *signal) == Disposition::Ignored;
-    [SIGINT, SIGTERM, SIGHUP]
-        .into_iter()
-        .filter(|signal| *signal != SIGHUP || !ignored(signal))
+    let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
+    all.filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP))
         .collect()
 });
+
+/// Somebody had the signal ignored when this program was started (proc_pid_status(5), `SigIgn`).
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
 
 /// A file that grows beyond what the user may have is an error of the write, and not the end of the program.
 pub fn outlive_file_limits() {

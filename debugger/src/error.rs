@@ -29,7 +29,7 @@ pub enum Error {
     #[error("this needs the beginning of the history, which is not decoded yet")]
     Earlier,
     /// There is nothing to debug.
-    #[error("{0} holds no thread; `backtrail check` tells what it holds")]
+    #[error("{0} holds no thread: there is nothing to show of it")]
     NoThreads(String),
     /// No history, only a core.
     #[error(

@@ -92,7 +92,7 @@ pub struct Display {
 }
 
 impl Navigator {
-    /// Stands at the crash, or at the end of the longest history.
+    /// Stands at the crash, or at the end of the history that ends last.
     ///
     /// # Errors
     /// When the session has no thread.

@@ -3,11 +3,15 @@
 use crate::stacks::Stacks;
 use crate::{Functions, Result, Timeline, Unit};
 use backtrail_decoder::Watch;
+use rustc_hash::FxHashMap;
 use std::io::Write;
 
 /// Writes what each stack cost by itself, in the timeline's unit.
 pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<'_>) -> Result<()> {
     let mut functions = Functions::default();
+    // Threads of one name add up; the order is that of their stacks.
+    let mut lines: Vec<(String, u64)> = Vec::new();
+    let mut known: FxHashMap<String, usize> = FxHashMap::default();
     for track in timeline.tracks() {
         let stacks = Stacks::of(timeline, track, &mut functions, watch)?;
         let thread = track.label();
@@ -22,12 +26,20 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
             }
             names.clear();
             names.extend(stacks.functions(stack));
-            write!(out, "{}", one_frame(&thread))?;
+            let mut line = one_frame(&thread);
             for function in names.iter().rev().filter_map(|&id| functions.get(id)) {
-                write!(out, ";{}", one_frame(&function.name))?;
+                line.push(';');
+                line.push_str(&one_frame(&function.name));
             }
-            writeln!(out, " {cost}")?;
+            let next = lines.len();
+            match lines.get_mut(*known.entry(line.clone()).or_insert(next)) {
+                Some((_, all)) => *all = all.saturating_add(cost),
+                None => lines.push((line, cost)),
+            }
         }
+    }
+    for (line, cost) in lines {
+        writeln!(out, "{line} {cost}")?;
     }
     Ok(())
 }

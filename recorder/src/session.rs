@@ -6,6 +6,7 @@ mod begin;
 mod crashes;
 mod ending;
 mod lifecycle;
+mod mappings;
 mod signals;
 mod translated;
 

@@ -5,7 +5,7 @@
 mod support;
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::Bundle;
 
@@ -50,18 +50,100 @@ fn recorded(program: &Path, options: &[&OsStr]) -> Bundle {
     bundle
 }
 
-#[test]
-fn each_version_decodes_where_it_ran() {
-    let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("rewriting.c");
-    std::fs::write(&source, SOURCE).unwrap();
-    let program = folder.path().join("rewriting");
+fn built(folder: &Path, source: &str) -> PathBuf {
+    let (path, program) = (folder.join("rewriting.c"), folder.join("rewriting"));
+    std::fs::write(&path, source).unwrap();
     let built = Command::new("cc")
         .args(["-O1", "-static", "-o"])
-        .args([&program, &source])
+        .args([&program, &path])
         .status()
         .unwrap();
     assert!(built.success());
+    program
+}
+
+fn is_without_gaps(bundle: &Bundle) {
+    let thread = &bundle.info()["threads"][0];
+    assert_eq!(
+        (thread["errors"].as_u64(), thread["gaps"].as_u64()),
+        (Some(0), Some(0))
+    );
+}
+
+/// A store and what it changes are in one block.
+#[test]
+fn what_comes_next_is_executed_as_the_store_before_left_it() {
+    const NEXT: &str = r#"
+#include <string.h>
+#include <sys/mman.h>
+
+/* movb $5,1(%rip); mov $1,%eax; ret */
+static const unsigned char code[13] = { 0xc6, 5, 1, 0, 0, 0, 5, 0xb8, 1, 0, 0, 0, 0xc3 };
+
+int main(void)
+{
+    unsigned char *place = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(place, code, sizeof code);
+    return ((int (*)(void))place)();
+}
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(folder.path(), NEXT);
+    for engine in ["translate", "step"] {
+        let bundle = recorded(&program, &["--engine".as_ref(), engine.as_ref()]);
+        assert_eq!(bundle.info()["ending"]["exited"], 5, "{engine}");
+        is_without_gaps(&bundle);
+    }
+}
+
+/// As JIT compilers do that have no memory which is writable and executable: one memory at two places, the second of which may
+/// come and go.
+#[test]
+fn code_is_written_at_another_place_than_it_is_executed_at() {
+    const TWICE: &str = r#"
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int main(void)
+{
+    int file = memfd_create("code", 0), sum = 0;
+    if (ftruncate(file, 8192))
+        return 99;
+    unsigned char *executed = mmap(0, 8192, PROT_READ | PROT_EXEC, MAP_SHARED, file, 0);
+    unsigned char *written = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    for (unsigned char turn = 0; turn < 10; turn++) {
+        unsigned char code[6] = { 0xb8, turn, 0, 0, 0, 0xc3 }; /* mov $turn,%eax; ret */
+        if (turn == 5) {
+            munmap(written, 8192);
+            written = NULL;
+        }
+        unsigned char *here = written ? written : mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 4096) - 4096;
+        memcpy(here + 4096, code, sizeof code);
+        if (!written)
+            munmap(here + 4096, 4096);
+        sum += ((int (*)(void))(executed + 4096))();
+    }
+    return sum;
+}
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(folder.path(), TWICE);
+    let golden = folder.path().join("golden");
+    let stepped = recorded(&program, &["--golden".as_ref(), golden.as_ref()]);
+    let translated = recorded(&program, &[]);
+    for bundle in [&stepped, &translated] {
+        assert_eq!(bundle.info()["ending"]["exited"], 45);
+        is_without_gaps(bundle);
+    }
+    assert_eq!(translated.addresses().len(), stepped.addresses().len());
+}
+
+#[test]
+fn each_version_decodes_where_it_ran() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(folder.path(), SOURCE);
 
     let golden = folder.path().join("golden");
     recorded(&program, &["--golden".as_ref(), golden.as_ref()]);
@@ -81,9 +163,5 @@ fn each_version_decodes_where_it_ran() {
         .zip(&expected)
         .position(|(one, other)| one != other);
     assert_eq!((differs, decoded.len()), (None, expected.len()));
-    let thread = &translated.info()["threads"][0];
-    assert_eq!(
-        (thread["errors"].as_u64(), thread["gaps"].as_u64()),
-        (Some(0), Some(0))
-    );
+    is_without_gaps(&translated);
 }

@@ -237,7 +237,8 @@ impl Session {
         &self.notes
     }
 
-    /// The thread that crashed, or that a signal ended otherwise; without one, the one with the longest history.
+    /// The thread that crashed, or that a signal ended otherwise; without one, the one whose history ends last, and where no time
+    /// tells that the one with the longest.
     #[must_use]
     pub fn main_thread(&self) -> Option<&Thread> {
         self.threads.iter().find(|thread| Some(thread.tid) == self.main)
@@ -247,8 +248,13 @@ impl Session {
     fn find_main(&self) -> Option<Tid> {
         let ended = load::ended_thread(self.crash.as_ref(), self.core.as_ref());
         let ended = ended.and_then(|tid| self.threads.iter().find(|thread| thread.tid == tid));
-        let longest = || self.threads.iter().max_by_key(|thread| thread.history.len());
-        ended.or_else(longest).map(|thread| thread.tid)
+        let end = |thread: &Thread| thread.history.arrival(thread.history.len()).map(|time| time.tsc);
+        let last = || {
+            self.threads
+                .iter()
+                .max_by_key(|thread| (end(thread), thread.history.len()))
+        };
+        ended.or_else(last).map(|thread| thread.tid)
     }
 
     /// Older history is there to be decoded.

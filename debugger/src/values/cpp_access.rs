@@ -95,7 +95,7 @@ pub(crate) fn target(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> 
             let pointer = path(scene, value, &["_M_current"])?;
             return Some(scene.pointed(&pointer));
         }
-        "optional" => return Some(contained(scene, value)?),
+        "optional" => return contained(scene, value),
         _ => {}
     }
     let pointer = pointer(scene, value, record)?;

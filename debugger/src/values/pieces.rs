@@ -76,7 +76,7 @@ impl Scene<'_> {
 
 /// Copies so many bits, the lowest of a byte first, to where there are zeros.
 fn copy_bits(from: &[u8], first: u64, to: &mut [u8], start: u64, bits: u64) {
-    if first % 8 == 0 && start % 8 == 0 && bits % 8 == 0 {
+    if [first, start, bits].iter().all(|part| part.is_multiple_of(8)) {
         let (from, to) = (
             from.get((first / 8) as usize..),
             to.get_mut((start / 8) as usize..),

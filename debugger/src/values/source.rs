@@ -144,8 +144,11 @@ impl<'a> CoreSource<'a> {
     fn entry_value_of(&self, number: usize, register: u16, depth: usize) -> Result<u64, Unknown> {
         let not_stated = || Unknown::Borrowed("the caller does not state what it passed");
         let frame = self.frames.get(number).ok_or_else(not_stated)?;
+        if depth > MAX_CALLERS {
+            return Err("it was passed on by more callers than are looked through".into());
+        }
         // A signal handler was not called.
-        if depth > MAX_CALLERS || frame.signal_frame || frame.bad_pointer {
+        if frame.signal_frame || frame.bad_pointer {
             return Err(not_stated());
         }
         let caller = self.caller(number).ok_or_else(not_stated)?;

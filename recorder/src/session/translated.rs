@@ -1,6 +1,6 @@
 //! Stops of threads in the code cache.
 
-use super::signals::{HANDLER_ENTRY, maps_code};
+use super::signals::HANDLER_ENTRY;
 use super::{Destination, Hold, Session};
 use crate::error::{Error, Result};
 use crate::ptrace::{self, RawTid, Stop};
@@ -140,7 +140,7 @@ impl Session<'_> {
                 if translated.on_fault(address, registers, scribe)? {
                     Some(Trapped::GoOn)
                 } else {
-                    translated.on_write(info, registers)?
+                    translated.on_write(info, registers, scribe)?
                 }
             }
             libc::SIGTRAP => translated.on_trap(registers, scribe)?,
@@ -330,7 +330,7 @@ impl Session<'_> {
     }
 
     /// Whether a process with other memory runs in the same cache.
-    fn shares_cache(&self, tid: RawTid) -> bool {
+    pub(super) fn shares_cache(&self, tid: RawTid) -> bool {
         let Some(Following::Translated(one)) = self.threads.get(&tid).map(|thread| &thread.following) else {
             return false;
         };
@@ -342,7 +342,7 @@ impl Session<'_> {
         })
     }
 
-    fn split(&mut self, tid: RawTid, registers: &Registers) -> Result<()> {
+    pub(super) fn split(&mut self, tid: RawTid, registers: &Registers) -> Result<()> {
         let Some(Following::Translated(one)) = self.threads.get(&tid).map(|thread| &thread.following) else {
             return Ok(());
         };
@@ -364,54 +364,6 @@ impl Session<'_> {
             if let Some(Followed { translated, .. }) = followed(&mut self.threads, &self.scribe, tid) {
                 translated.space = Rc::clone(&space);
             }
-        }
-        Ok(())
-    }
-
-    /// What a system call that we made has changed.
-    fn after_call(&mut self, tid: RawTid, number: u64, before: &Registers, now: &Registers) -> Result<()> {
-        let failed = (now.rax as i64) < 0 && now.rax as i64 >= -4095;
-        if failed {
-            return Ok(());
-        }
-        let page_up = |len: u64| len.saturating_add(crate::PAGE - 1) & !(crate::PAGE - 1);
-        let range = |start: u64, len: u64| start..start.saturating_add(page_up(len));
-        let changed: Vec<std::ops::Range<u64>> = match number as libc::c_long {
-            libc::SYS_mmap => vec![range(now.rax, before.rsi)],
-            libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_pkey_mprotect => {
-                vec![range(before.rdi, before.rsi)]
-            }
-            libc::SYS_mremap => vec![range(before.rdi, before.rsi), range(now.rax, before.rdx)],
-            libc::SYS_shmdt | libc::SYS_remap_file_pages | libc::SYS_shmat => vec![range(0, u64::MAX)],
-            _ => return Ok(()),
-        };
-        let Some(Followed { pid, translated, .. }) = followed(&mut self.threads, &self.scribe, tid) else {
-            return Ok(());
-        };
-        let maps = maps_code(&Registers {
-            orig_rax: number,
-            rdx: before.rdx,
-            ..*now
-        });
-        // Where nothing was read, only what is mapped is another.
-        translated.space.borrow_mut().remapped();
-        let touches = maps
-            || changed
-                .iter()
-                .any(|range| translated.space.borrow().touches(range.clone()));
-        if !touches {
-            return Ok(());
-        }
-        if self.shares_cache(tid) {
-            self.split(tid, now)?;
-        }
-        if let Some(Followed { translated, .. }) = followed(&mut self.threads, &self.scribe, tid) {
-            changed
-                .into_iter()
-                .for_each(|range| translated.space.borrow_mut().changed(range));
-        }
-        if maps {
-            self.update_image(pid);
         }
         Ok(())
     }
@@ -682,15 +634,15 @@ impl Session<'_> {
 }
 
 /// A translated thread, and who writes its packets.
-struct Followed<'a> {
-    pid: RawTid,
+pub(super) struct Followed<'a> {
+    pub(super) pid: RawTid,
     run: &'a mut Run,
     signal: &'a mut Option<SigInfo>,
-    translated: &'a mut Translated,
+    pub(super) translated: &'a mut Translated,
     scribe: &'a Scribe,
 }
 
-fn followed<'a>(
+pub(super) fn followed<'a>(
     threads: &'a mut HashMap<RawTid, Thread>,
     scribe: &'a Option<Scribe>,
     tid: RawTid,

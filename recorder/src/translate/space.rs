@@ -5,7 +5,7 @@
 
 use super::block::{Fetch, Style};
 use super::cache::Cache;
-use super::code_pages::CodePages;
+use super::code_pages::{CodePages, Way, Ways};
 use super::layout;
 use super::memory::SharedMemory;
 use super::region::{Region, Tables};
@@ -63,6 +63,8 @@ pub(crate) struct Space {
     /// Pages that were, and that the program may write again. Several threads may fault at once: those
     /// that come later find the page here.
     exposed: BTreeSet<u64>,
+    /// What both are ways to change.
+    ways: Ways,
 }
 
 impl Space {
@@ -92,6 +94,7 @@ impl Space {
             code: CodePages::default(),
             protected: BTreeSet::new(),
             exposed: BTreeSet::new(),
+            ways: Ways::new(),
         };
         let region = space.make_region(tracee, Tables::File(descriptor))?;
         tracee.close(descriptor)?;
@@ -136,9 +139,8 @@ impl Space {
 
     /// Forgets all that was translated; no thread may be in the cache.
     pub(crate) fn empty(&mut self) {
-        let (protected, exposed) = (&self.protected, &self.exposed);
-        let may_change = |page| protected.contains(&page) || exposed.contains(&page);
-        self.cache.empty(may_change);
+        let changing = self.changing();
+        self.cache.empty(|page| changing.contains(&page));
     }
 
     /// Adds a cluster near `ip`.
@@ -171,23 +173,48 @@ impl Space {
         mut work: impl FnMut(&mut Cache, &mut Fetch<'_>) -> T,
     ) -> Result<T> {
         loop {
-            let mut writable = BTreeSet::new();
+            let mut ways = Ways::new();
             let code = &mut self.code;
-            let mut read = |from: u64, out: &mut [u8]| code.read(pid, from, out, &mut writable);
+            let mut read = |from: u64, out: &mut [u8]| code.read(pid, from, out, &mut ways);
             let done = work(&mut self.cache, &mut read);
-            let exposed: Vec<u64> = writable.difference(&self.protected).copied().collect();
-            if exposed.is_empty() {
+            let open = self.close(tracee, ways)?;
+            if open.is_empty() {
                 return Ok(done);
             }
-            for page in exposed {
-                tracee.protect(page, PAGE, libc::PROT_READ | libc::PROT_EXEC)?;
-                self.protected.insert(page);
-                self.exposed.remove(&page);
+            for code in open {
                 // It may have changed just before.
-                self.cache.forget(page..page + PAGE);
-                self.code.forget(&(page..page + PAGE));
+                self.cache.forget(code..code + PAGE);
+                self.code.forget(&(code..code + PAGE));
             }
         }
+    }
+
+    /// Makes pages read-only by which code may change; gives the pages of code for which one was not.
+    fn close(&mut self, tracee: &mut Tracee<'_>, ways: Ways) -> Result<Vec<u64>> {
+        let mut open = Vec::new();
+        for (page, way) in ways {
+            if self.protected.contains(&page) {
+                continue;
+            }
+            let execute = if way.executable { libc::PROT_EXEC } else { 0 };
+            tracee.protect(page, PAGE, libc::PROT_READ | execute)?;
+            self.protected.insert(page);
+            self.exposed.remove(&page);
+            self.ways.insert(page, way);
+            open.push(way.code);
+        }
+        Ok(open)
+    }
+
+    /// Whether something that is mapped now may be code that was translated.
+    pub(super) fn may_be_mapped_twice(&self) -> bool {
+        self.code.may_be_mapped_twice()
+    }
+
+    /// Closes the ways that new mappings have opened.
+    pub(super) fn close_new(&mut self, tracee: &mut Tracee<'_>, pid: RawTid) -> Result<()> {
+        let ways = self.code.ways_of_shared(pid);
+        self.close(tracee, ways).map(drop)
     }
 
     /// Whether a write to `address` faults only because it was translated.
@@ -200,9 +227,9 @@ impl Space {
         self.exposed.contains(&(address & !(PAGE - 1)))
     }
 
-    /// Whether the program may write to a page of code.
-    fn may_change(&self, page: u64) -> bool {
-        self.protected.contains(&page) || self.exposed.contains(&page)
+    /// The pages of code that the program may write.
+    fn changing(&self) -> BTreeSet<u64> {
+        self.ways.values().map(|way| way.code).collect()
     }
 
     /// Lets the program write to a page: what was made from it is forgotten.
@@ -210,10 +237,15 @@ impl Space {
         let page = address & !(PAGE - 1);
         self.protected.remove(&page);
         self.exposed.insert(page);
-        self.cache.change(page..page + PAGE);
-        self.code.forget(&(page..page + PAGE));
-        let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-        tracee.protect(page, PAGE, all)
+        let itself = Way {
+            code: page,
+            executable: true,
+        };
+        let Way { code, executable } = self.ways.get(&page).copied().unwrap_or(itself);
+        self.cache.change(code..code + PAGE);
+        self.code.forget(&(code..code + PAGE));
+        let execute = if executable { libc::PROT_EXEC } else { 0 };
+        tracee.protect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE | execute)
     }
 
     /// Whether code in `range` was translated, or read to be.
@@ -233,12 +265,14 @@ impl Space {
         self.code.forget(&range);
         self.protected.retain(|page| !range.contains(page));
         self.exposed.retain(|page| !range.contains(page));
+        self.ways.retain(|page, _| !range.contains(page));
         self.cache.change(range);
     }
 
     /// Code that was executed where code has changed since.
     pub(crate) fn fragments(&self) -> Vec<Fragment> {
-        self.cache.fragments(|page| self.may_change(page))
+        let changing = self.changing();
+        self.cache.fragments(|page| changing.contains(&page))
     }
 
     /// Removes everything that the recorder has added, and lets the program write where it might.
@@ -287,6 +321,7 @@ impl Space {
             code: CodePages::default(),
             protected: self.protected.clone(),
             exposed: self.exposed.clone(),
+            ways: self.ways.clone(),
         })
     }
 }

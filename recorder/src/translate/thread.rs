@@ -2,6 +2,7 @@
 
 mod hot;
 mod outside;
+mod writes;
 
 use super::assembler::Scratch;
 use super::block::{Next, Place, Saved, State as Doing, Style};
@@ -302,44 +303,6 @@ impl Translated {
         };
         ptrace::set_registers(self.tid, &registers)?;
         Ok(true)
-    }
-
-    /// Handles the fault of a write to code that was translated; `None`: it was no such fault.
-    pub(crate) fn on_write(&mut self, info: &SigInfo, registers: &Registers) -> Result<Option<Trapped>> {
-        /// `si_code`: the mapping does not allow it (`asm-generic/siginfo.h`).
-        const SEGV_ACCERR: i32 = 2;
-        let address = info.address().filter(|_| info.code() == SEGV_ACCERR);
-        let mut space = self.space.borrow_mut();
-        let Some(address) = address else {
-            return Ok(None);
-        };
-        if space.is_protected(address.0) {
-            let mut tracee = Tracee {
-                tid: self.tid,
-                gadget: space.gadget,
-                registers: *registers,
-                held: &mut self.held,
-            };
-            space.expose(&mut tracee, address.0)?;
-            let registers = Registers {
-                orig_rax: u64::MAX,
-                ..*registers
-            };
-            ptrace::set_registers(self.tid, &registers)?;
-        } else if !space.is_exposed(address.0) {
-            return Ok(None);
-        }
-        Ok(Some(match self.state {
-            State::Native { .. } | State::Special { .. } => Trapped::Step,
-            State::True => Trapped::True,
-            State::Cached | State::Closed => Trapped::GoOn,
-        }))
-    }
-
-    /// Whether a fault is one that [`Self::on_write`] handles.
-    pub(crate) fn is_write(&self, info: &SigInfo) -> bool {
-        info.address()
-            .is_some_and(|address| self.space.borrow().is_protected(address.0))
     }
 
     /// Handles an `int3` of the cache; `None`: it is none of ours.

@@ -45,6 +45,11 @@ impl Range {
         let (mut thread, mut from) = (args.thread.map(Tid), Begin::Index(0));
         if let Some(text) = &args.from {
             if let Ok(position) = text.parse::<Position>() {
+                if let Some(other) = thread.filter(|&tid| tid != position.tid()) {
+                    return Err(Failure::usage(format_args!(
+                        "--thread {other} and --from {text} name more than one thread"
+                    )));
+                }
                 (thread, from) = (Some(position.tid()), Begin::Position(position));
             } else {
                 let index = text.parse().map_err(|_| {
