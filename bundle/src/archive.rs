@@ -26,7 +26,7 @@ pub fn pack(bundle: &Path, target: &Path, stop: &Stop) -> Result<()> {
     if target.symlink_metadata().is_ok() {
         return Err(Error::TargetExists {
             path: target.to_owned(),
-            what: "a file",
+            what: if target.is_dir() { "a directory" } else { "a file" },
             hint: "",
         });
     }
@@ -153,10 +153,11 @@ fn unpack_entries(packed: &Path, dir: &Path, most: u64, stop: &Stop) -> Result<(
     // To open a pipe would wait for a writer.
     let metadata = packed.metadata().map_err(Error::io("open", packed))?;
     if !metadata.is_file() {
-        return Err(Error::malformed(
-            &place,
-            "a bundle is a directory or a regular file",
-        ));
+        let problem = match metadata.is_dir() {
+            true => "this is a directory, and no packed bundle",
+            false => "a bundle is a directory or a regular file",
+        };
+        return Err(Error::malformed(&place, problem));
     }
     let file = File::open(packed).map_err(Error::io("open", packed))?;
     let limit = unpacked_limit(metadata.len()).min(most);

@@ -57,10 +57,13 @@ impl Location {
             });
         }
         match text.rsplit_once(':') {
-            Some((file, number)) if digits(number) && !file.ends_with(':') => Ok(Self::Line {
-                file: Some(file.to_owned()),
-                line: line(number)?,
-            }),
+            Some((file, number)) if digits(number) && !file.ends_with(':') => match line(number)? {
+                0 => Err(Error::BadLocation(text.to_owned())),
+                line => Ok(Self::Line {
+                    file: Some(file.to_owned()),
+                    line,
+                }),
+            },
             _ => Ok(Self::Function(text.to_owned())),
         }
     }
@@ -281,5 +284,6 @@ mod tests {
         );
         assert!(Location::parse(" ").is_err());
         assert!(Location::parse("a.c:99999999999").is_err());
+        assert!(Location::parse("a.c:0").is_err());
     }
 }

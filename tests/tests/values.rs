@@ -456,6 +456,10 @@ fn functions_of_the_library_are_what_they_would_give() {
         ("empty.use_count()", "0"),
         ("*shared.get()", "9"),
         ("either.index()", "1"),
+        ("triple.0", "1"),
+        ("triple.1", "\"t\""),
+        ("shop::Item::limit", "10"),
+        ("shop::Named::made", "1"),
         ("thing->name.size()", "4"),
         ("none.empty() ? 1 : 2", "1"),
     ];

@@ -5,6 +5,7 @@ use crate::schema::{FileRole, Findings, Node, decode_trace, parse_json};
 use crate::writer::plain_name;
 use crate::{BundlePath, Error, Overwrite, Result, SharedBytes, Stop, Writer};
 use backtrail_perf::switch;
+use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Pid, Tid};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -51,7 +52,11 @@ fn import_until(json: &Path, target: &Path, overwrite: Overwrite, stop: &Stop) -
         files.find_missing(module, &mut manifest.meta.notes);
     }
     add_threads(&mut manifest, writer.root())?;
-    manifest.meta.source = Source::Hardware;
+    // Of what no vendor's processor is named for, as of what our recorder makes, it is not known here what made it.
+    manifest.meta.source = match manifest.cpu.vendor {
+        Vendor::Intel => Source::Hardware,
+        Vendor::Other => Source::Unknown,
+    };
     manifest.meta.created_by = Some("import lldb".to_owned());
     writer.finish_checked(&manifest)?;
     Ok(manifest)

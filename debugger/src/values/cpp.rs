@@ -228,15 +228,7 @@ fn bitset(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) 
 fn tuple(shower: &Shower<'_>, value: &Value, depth: u32) -> Option<Shown> {
     let scene = shower.scene;
     let mut shown = Vec::new();
-    while let Some(head) = base(scene, value, &format!("std::_Head_base<{},", shown.len()), 0) {
-        let held = match path(scene, &head, &["_M_head_impl"]) {
-            Some(held) => held,
-            // What has no members is a base itself.
-            None => match head.ty.shape() {
-                Shape::Record(record) => head.part(record.argument(1)?, 0),
-                _ => return None,
-            },
-        };
+    while let Some(held) = tuple_part(scene, value, shown.len()) {
         let name = format!("[{}]", shown.len() + 1);
         shown.push(ShownMember::new(name, shower.show(&held, depth + 1)));
     }
@@ -247,6 +239,16 @@ fn tuple(shower: &Shower<'_>, value: &Value, depth: u32) -> Option<Shown> {
         },
         members: shown,
         ..Shown::default()
+    })
+}
+
+/// A part of a tuple, by its number from 0.
+pub(crate) fn tuple_part(scene: &Scene<'_>, value: &Value, number: usize) -> Option<Value> {
+    let head = base(scene, value, &format!("std::_Head_base<{number},"), 0)?;
+    path(scene, &head, &["_M_head_impl"]).or_else(|| match head.ty.shape() {
+        // What has no members is a base itself.
+        Shape::Record(record) => Some(head.part(record.argument(1)?, 0)),
+        _ => None,
     })
 }
 

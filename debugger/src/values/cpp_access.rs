@@ -2,7 +2,7 @@
 //! `m["a"]`, `*p`, `p->x`, `v.size()`.
 
 use super::containers::{Container, Nodes, template};
-use super::cpp::{alternative, owned, pointed_by_shared};
+use super::cpp::{alternative, owned, pointed_by_shared, tuple_part};
 use super::evaluate::{Evaluated, wrong};
 use super::members::{address, number, path};
 use super::scene::Scene;
@@ -50,6 +50,12 @@ fn numbered(scene: &Scene<'_>, container: &Container, index: i128, count: u64) -
         None if count == 1 => wrong("there is 1 element"),
         None => wrong(format!("there are {count} elements")),
     }
+}
+
+/// A part of a tuple, `__1` for the second; `None`: it is none, or has not so many.
+pub(crate) fn part(scene: &Scene<'_>, value: &Value, record: &RecordShape, name: &str) -> Option<Value> {
+    let number = name.strip_prefix("__")?.parse().ok()?;
+    (template(record)? == "tuple").then(|| tuple_part(scene, value, number))?
 }
 
 /// The values of a key, as many as are asked for.

@@ -1,14 +1,14 @@
 //! Evaluates expressions in a frame.
 
 use super::arithmetic::{self, Number, combined, common, compared, converted, promoted};
-use super::members::{active, member};
+use super::members::{active, member, value_of};
 use super::parser::{Expression, Suffix, TypeName};
 use super::scene::Scene;
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Data, Gap, Value};
 use super::{cpp_access, rust_access};
 use crate::error::Error;
-use backtrail_symbolizer::types::{Encoding, Language, PointerKind};
+use backtrail_symbolizer::types::{Encoding, Language, MemberPlace, PointerKind};
 use std::sync::Arc;
 
 /// References to references are followed this far.
@@ -121,6 +121,9 @@ impl Scene<'_> {
         if let Some(value) = self.named(name)? {
             return Ok(value);
         }
+        if let Some(value) = self.static_member(name) {
+            return Ok(value);
+        }
         match name {
             "true" => return Ok(Value::number(boolean(), 1)),
             "false" => return Ok(Value::number(boolean(), 0)),
@@ -133,6 +136,21 @@ impl Scene<'_> {
             ));
         }
         wrong(format!("no symbol \"{name}\" in the current context"))
+    }
+
+    /// A static member, by the path of its class.
+    fn static_member(&self, path: &str) -> Option<Value> {
+        let (class, name) = path.rsplit_once("::")?;
+        let ty = self.type_named(class)?;
+        let Shape::Record(record) = ty.shape() else {
+            return None;
+        };
+        let mut members = record.record().members.iter();
+        let member = members.find(|member| {
+            member.name.as_deref() == Some(name) && matches!(member.place, MemberPlace::Static(_))
+        })?;
+        let object = Value::gap(ty.clone(), Gap::OptimizedOut);
+        Some(value_of(self, &record, &object, member))
     }
 
     fn dollar(&self, name: &str) -> Evaluated {
@@ -399,6 +417,9 @@ impl Scene<'_> {
         };
         let name = name.rsplit("::").next().unwrap_or(name);
         if let Some(found) = member(self, &record, &value, name) {
+            return Ok(found);
+        }
+        if let Some(found) = cpp_access::part(self, &value, &record, name) {
             return Ok(found);
         }
         let in_variant = active(self, &record, &value).ok().flatten();
