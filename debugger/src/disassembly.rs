@@ -106,8 +106,21 @@ pub fn disassemble(
     let mut code = vec![0; len as usize];
     let known = process.read(version, range.start, &mut code);
     code.truncate(known);
+    of_bytes(process, range.start, &code, count, flavor, pc)
+}
+
+/// The first instructions of bytes that stand at an address.
+#[must_use]
+pub fn of_bytes(
+    process: &Process,
+    start: Avma,
+    code: &[u8],
+    count: usize,
+    flavor: Flavor,
+    pc: Option<Avma>,
+) -> Vec<Line> {
     let mut formatter = formatter(flavor, &process.symbols);
-    let mut decoder = Decoder::with_ip(64, &code, range.start.0, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(64, code, start.0, DecoderOptions::NONE);
     let mut lines = Vec::new();
     while decoder.can_decode() && lines.len() < count {
         let at = decoder.position();

@@ -176,6 +176,16 @@ pub fn auxiliary_vector(pid: RawTid) -> Vec<(u64, u64)> {
     pairs.take_while(|(kind, _)| *kind != 0).collect()
 }
 
+/// The most address space that a process may have, in bytes (`RLIMIT_AS`); `None`: as much as there is.
+#[must_use]
+pub fn address_space_limit(pid: RawTid) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Max address space"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// Which kinds of mappings the process wants in a core (core(5), "coredump_filter").
 #[must_use]
 pub fn core_filter(pid: RawTid) -> u32 {

@@ -2,11 +2,13 @@
 
 use super::{Context, info};
 use crate::coverage::counts;
-use crate::disassembly::{self, disassemble as disassembled};
+use crate::disassembly::{self, disassemble as disassembled, of_bytes};
 use crate::error::{Error, Result};
 use crate::location::{self, Location};
 use crate::navigator::Navigator;
 use crate::output::Output;
+use crate::values::memory;
+use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::Function;
 
@@ -265,7 +267,7 @@ fn code_of(context: &Context<'_>, arguments: &str) -> Result<(Option<String>, Ve
 }
 
 /// `x/NI LOCATION`, of what is no expression.
-pub(super) fn examine(navigator: &Navigator, arguments: &str) -> Result<Output> {
+pub(super) fn examine(navigator: &Navigator, arguments: &str, watch: &Watch<'_>) -> Result<Output> {
     let (format, place) = super::values::format_of(arguments);
     let count = format
         .strip_suffix('i')
@@ -276,23 +278,22 @@ pub(super) fn examine(navigator: &Navigator, arguments: &str) -> Result<Output> 
         place.trim_start_matches('*'),
         navigator.pc(),
     )?;
-    instructions(navigator, at.0, count)
+    instructions(navigator, at.0, count, watch)
 }
 
 /// So many instructions at an address.
-pub(super) fn instructions(navigator: &Navigator, at: u64, count: u64) -> Result<Output> {
+pub(super) fn instructions(navigator: &Navigator, at: u64, count: u64, watch: &Watch<'_>) -> Result<Output> {
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(MAX_INSTRUCTIONS);
     let process = navigator.process()?;
     let end = Avma(at.saturating_add(count as u64 * 15));
     let version = navigator.thread()?.history.version(navigator.index());
-    let lines = disassembled(
-        process,
-        version,
-        Avma(at)..end,
-        count,
-        navigator.flavor,
-        navigator.pc(),
-    );
+    let (flavor, pc) = (navigator.flavor, navigator.pc());
+    let mut lines = disassembled(process, version, Avma(at)..end, count, flavor, pc);
+    if lines.is_empty() {
+        // What was never executable may be in memory all the same.
+        let read = memory::read(navigator, at, count as u64 * 15, watch)?;
+        lines = of_bytes(process, Avma(at), &read.bytes, count, flavor, pc);
+    }
     Ok(Output::Disassembly {
         function: None,
         lines,

@@ -41,8 +41,8 @@ pub(super) fn shown(navigator: &Navigator, watch: &Watch<'_>, arguments: &str) -
     if instructions {
         // What is no expression may be a function or an address of code.
         return match at {
-            Ok(at) => list::instructions(navigator, at, format.count),
-            Err(_) => list::examine(navigator, arguments),
+            Ok(at) => list::instructions(navigator, at, format.count, watch),
+            Err(_) => list::examine(navigator, arguments, watch),
         };
     }
     let at = at?;

@@ -3,6 +3,7 @@
 use super::{Destination, Hold, Session};
 use crate::core_dump::{self, StoppedThread};
 use crate::error::{Error, Result};
+use crate::options::Engine;
 use crate::ptrace::{self, RawTid, Wait};
 use crate::thread::{Run, Thread};
 use backtrail_bundle::core::{CoreContents, Registers};
@@ -56,6 +57,15 @@ impl Session<'_> {
         };
         if !wanted {
             return Ok(());
+        }
+        if self.settings.engine == Engine::Translate
+            && let Some(limit) = status::address_space_limit(end.pid.0 as RawTid)
+        {
+            self.notes.push(format!(
+                "the program may have {} MiB of address space (RLIMIT_AS), and what the recorder adds counts as its own: \
+                 without it there may be no such crash; `--engine step` adds nothing",
+                limit >> 20
+            ));
         }
         self.crash = Some(end).filter(|end| is_crash(end.signal));
         self.save_core(end.pid.0 as RawTid, end.tid.0 as RawTid, u64::MAX)
