@@ -29,15 +29,22 @@ impl Navigator {
         }
         let (current, frame, listed) = (self.current, self.frame, self.listed.take());
         let (done, undone) = (self.done.clone(), self.undone.clone());
-        let left_at = self.positions.insert(tid, index);
+        let left_at = self.position_of(tid);
+        self.positions.insert(tid, index);
         self.current = tid;
         self.frame = 0;
         self.done.push(home);
         self.undone.clear();
+        let there = self.position();
         let answer = act(self);
-        if (self.current, self.index()) == (tid, index) {
-            if let Some(left_at) = left_at {
-                self.positions.insert(tid, left_at);
+        // Indexes are others when more of the history was decoded meanwhile.
+        if self.position() == there {
+            if let Ok(index) = self
+                .session
+                .thread(tid)
+                .and_then(|thread| thread.index_of(left_at))
+            {
+                self.positions.insert(tid, index);
             }
             (self.current, self.frame, self.listed) = (current, frame, listed);
             (self.done, self.undone) = (done, undone);
