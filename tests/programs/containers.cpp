@@ -43,6 +43,11 @@ private:
     static constexpr int limit = 10;
 };
 
+struct __attribute__((packed)) Tight {
+    char letter;
+    long number;
+};
+
 template <typename T> struct Pair {
     T first, second;
 };
@@ -92,6 +97,9 @@ int visit(const std::vector<int> &numbers, std::map<std::string, int> &stock, co
     int shop::Pair<int>::*no_member = nullptr;
     int (shop::Item::*function)(int) const = &shop::Item::total;
     std::unordered_map<std::string, short> named = {{"one", 1}, {"two", 2}};
+    std::unordered_map<int, shop::Tight> tight = {{7, {'t', 77}}};
+    std::multiset<int> twice = {1, 5, 5};
+    std::map<unsigned, int> unsigned_keys = {{4294967295u, 1}};
     std::map<int, double> big;
     for (int i = 0; i < 20; i++)
         big[i * 3 % 20] = i / 2.0;
@@ -108,7 +116,8 @@ int visit(const std::vector<int> &numbers, std::map<std::string, int> &stock, co
         + stock.size() + longer.size()) + static_cast<int>(size) + yes + wide + nothing.has_value()
         + static_cast<int>(big.size()) + (weak.expired() || empty)
         + static_cast<int>(either.index() + number.index() + std::get<0>(triple) + flags.count() + named.size())
-        + (member != no_member) + (function == nullptr) + static_cast<int>(sizeof nobody);
+        + (member != no_member) + (function == nullptr) + static_cast<int>(sizeof nobody)
+        + static_cast<int>(tight.size() + twice.size() + unsigned_keys.size());
 }
 
 int main()

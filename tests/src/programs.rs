@@ -185,6 +185,7 @@ pub const PROGRAMS: &[Program] = &[
     program("wide_c", "wide_c.c", &["-O0"], ALL, Ending::Signal(SIGSEGV)),
     program("classes", "classes.cpp", &["-O0", "-std=c++17"], ALL, Ending::Signal(SIGSEGV)),
     timed(program("owned", "owned.rs", &["-Cpanic=abort"], RUST, Ending::Signal(SIGABRT))),
+    program("lets", "lets.rs", &["-Cpanic=abort"], RUST, Ending::Signal(SIGSEGV)),
     program("orders", "orders.rs", &["-Cpanic=abort"], RUST, Ending::Signal(SIGABRT)),
     program("verbs", "verbs.c", &["-O0"], STATIC, Ending::Signal(SIGSEGV)),
     program("verbs_optimized", "verbs.c", &["-O2"], STATIC, Ending::Signal(SIGSEGV)),

@@ -381,6 +381,8 @@ fn containers_of_cpp_are_gdbs() {
         "p triple",
         "p nobody",
         "p flags",
+        "p tight",
+        "p twice",
         "p member",
         "p function",
         "whatis member",
@@ -455,6 +457,9 @@ fn functions_of_the_library_are_what_they_would_give() {
         ("shared.use_count()", "2"),
         ("empty.use_count()", "0"),
         ("*shared.get()", "9"),
+        ("tight[7].number", "77"),
+        ("twice.count(5)", "2"),
+        ("unsigned_keys[-1]", "1"),
         ("either.index()", "1"),
         ("triple.0", "1"),
         ("triple.1", "\"t\""),
@@ -509,6 +514,21 @@ fn elements_and_targets_of_the_library_are_what_its_operators_give() {
             .unwrap()
             .exited(1);
         assert!((run.stdout + &run.stderr).contains(why), "{expression}");
+    }
+}
+
+/// Each `let` of Rust is a block in the one before.
+#[test]
+fn every_variable_of_a_long_function_is_there() {
+    let bundle = recorded("lets");
+    let said = bundle.debug(&[
+        "frame function lets::many",
+        "print shadowed",
+        "print a79",
+        "print a0",
+    ]);
+    for value in ["$1 = 82", "$2 = 81", "$3 = 2"] {
+        assert!(said.contains(value), "{said}");
     }
 }
 

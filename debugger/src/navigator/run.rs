@@ -146,16 +146,17 @@ impl Navigator {
         };
         breakpoint.count = count;
         if let Some(condition) = condition {
+            // That it is an expression at all was found when it was given: what it cannot be here, nobody can tell.
             let mut value = |expression: &str| {
-                self.visiting(self.current, index, |navigator| {
+                let truth = self.visiting(self.current, index, |navigator| {
                     values::truth(navigator, expression, watch)
-                })
+                });
+                match truth {
+                    Err(Error::Cannot(why)) => Ok(Truth::Unknown(why)),
+                    truth => truth,
+                }
             };
-            let named = |error| match error {
-                Error::Cannot(why) => Error::Cannot(format!("the condition of breakpoint {number}: {why}")),
-                other => other,
-            };
-            match condition.holds(&hit, &mut value).map_err(named)? {
+            match condition.holds(&hit, &mut value)? {
                 Truth::Known(true) => {}
                 Truth::Known(false) => return Ok(false),
                 Truth::Unknown(why) => {

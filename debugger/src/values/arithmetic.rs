@@ -83,11 +83,25 @@ pub(crate) fn number(value: &Value, source: &dyn ValueSource) -> Result<Option<(
         _ => return Ok(None),
     };
     let bytes = value.bytes(source)?;
+    if let Shape::Base(base) = value.ty.shape()
+        && floating
+        && !is_read(&base.name, base.size)
+    {
+        return Err(Gap::Unknown("numbers of its type are not read".into()));
+    }
     if floating {
         return Ok(float(&bytes).map(|number| (Number::Float(number), value.ty.clone())));
     }
     let bits = value.bits.map_or(bytes.len() as u64 * 8, |bits| bits.size);
+    if !signed && bits == 128 && bytes.last().is_some_and(|byte| byte >> 7 == 1) {
+        return Err(Gap::Unknown("it is too large to calculate with".into()));
+    }
     Ok(integer(&bytes, signed, bits).map(|number| (Number::Integer(number), value.ty.clone())))
+}
+
+/// Whether numbers with a fraction of a type are read: those of 16 bytes are the x87's, but for the quadruple ones.
+pub(crate) fn is_read(name: &str, size: u64) -> bool {
+    matches!(size, 4 | 8) || size > 8 && !name.contains("128")
 }
 
 /// The type that a number takes part in arithmetic with.

@@ -342,7 +342,9 @@ impl Nodes {
             first: word(scene, end)?,
             end,
             order: Order::List,
-            count: None,
+            // Older libraries count each time that they are asked.
+            count: path(scene, value, &["_M_impl", "_M_node", "_M_size"])
+                .and_then(|size| u64::try_from(number(scene, &size)?).ok()),
             pairs: false,
             element,
         })

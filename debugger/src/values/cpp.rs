@@ -93,7 +93,7 @@ fn key_and_value(
     depth: u32,
 ) -> Option<Shown> {
     let mut shown = Vec::new();
-    for pair in &pairs {
+    for pair in pairs.iter().take(shower.scene.elements) {
         let key = shower.show(&path(shower.scene, pair, &["first"])?, depth + 1);
         let value = shower.show(&path(shower.scene, pair, &["second"])?, depth + 1);
         shown.push(ShownMember::new(format!("[{}]", key.text), value));
@@ -128,7 +128,12 @@ fn associative(
         return None;
     };
     let count = nodes.count(scene)?;
-    let values = nodes.values(scene, scene.elements + 1)?;
+    let most = if nodes.pairs {
+        scene.elements + 1
+    } else {
+        MAX_SIZE as usize
+    };
+    let values = nodes.values(scene, most)?;
     let title = format!("std::{template} with {count} element{}", plural(count));
     match nodes.pairs {
         true => key_and_value(shower, values, count, title, depth),
@@ -176,7 +181,7 @@ fn list(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) ->
     let Container::Nodes(nodes) = Container::of(scene, value, record)? else {
         return None;
     };
-    let values = nodes.values(scene, scene.elements + 1)?;
+    let values = nodes.values(scene, MAX_SIZE as usize)?;
     let title = match values.is_empty() {
         true => "empty std::__cxx11::list".to_owned(),
         false => "std::__cxx11::list".to_owned(),
@@ -188,8 +193,8 @@ fn deque(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) -
     let Container::Deque(deque) = Container::of(shower.scene, value, record)? else {
         return None;
     };
-    // One more than fits shows that there are more.
-    let some = deque.count.min(shower.scene.elements as u64 + 1);
+    // A run may be longer than what is shown.
+    let some = deque.count.min(MAX_SIZE);
     let values: Option<Vec<Value>> = (0..some).map(|number| deque.at(shower.scene, number)).collect();
     let title = match deque.count {
         0 => "std::deque with 0 elements".to_owned(),
@@ -204,20 +209,22 @@ fn bitset(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) 
     let Container::Bits(bits) = Container::of(scene, value, record)? else {
         return None;
     };
-    let mut shown = Vec::new();
-    for number in 0..bits.count.min(MAX_SIZE) {
-        match bits.at(scene, number).bytes(scene.source).ok()?.as_slice() {
-            [0] => {}
-            _ => {
-                let set = shower.show(&Value::number(Ty::int(), 1), depth + 1);
-                shown.push(ShownMember::new(format!("[{number}]"), set));
-            }
+    let (mut shown, mut more) = (Vec::new(), false);
+    for number in 0..bits.count {
+        if bits.at(scene, number).bytes(scene.source).ok()? == [0] {
+            continue;
         }
+        if shown.len() >= scene.elements {
+            more = true;
+            break;
+        }
+        let set = shower.show(&Value::number(Ty::int(), 1), depth + 1);
+        shown.push(ShownMember::new(format!("[{number}]"), set));
     }
     Some(Shown {
         text: match shown.is_empty() {
             true => "std::bitset".to_owned(),
-            false => format!("std::bitset = {{{}}}", listed(&shown, false, true)),
+            false => format!("std::bitset = {{{}}}", listed(&shown, more, true)),
         },
         members: shown,
         ..Shown::default()

@@ -25,12 +25,19 @@ pub(crate) fn element(
     }
     let container = Container::of(scene, value, record)?;
     let count = match &container {
-        Container::Nodes(nodes) if nodes.pairs => return Some(by_key(scene, nodes, key)),
+        Container::Nodes(nodes) if nodes.pairs => {
+            return Some(compares_plainly(record).and_then(|()| by_key(scene, nodes, key)));
+        }
         Container::Nodes(_) => return None,
-        // The zero behind a string is its element, too.
-        Container::Row(row) if is_string(record) => row.count.checked_add(1)?,
         _ => container.count(scene)?,
     };
+    // The zero behind a string is its element, too.
+    if let Container::Row(row) = &container
+        && is_string(record)
+        && index().is_ok_and(|index| index == i128::from(count))
+    {
+        return Some(Ok(row.at(count)));
+    }
     Some(match index() {
         Ok(index) => numbered(scene, &container, index, count),
         Err(failure) => Err(failure),
@@ -39,6 +46,30 @@ pub(crate) fn element(
 
 fn is_string(record: &RecordShape) -> bool {
     template(record).as_deref() == Some("basic_string")
+}
+
+/// Keys are compared by the library's own functions, and not by code of the program.
+fn compares_plainly(record: &RecordShape) -> Evaluated<()> {
+    const PLAIN: [&str; 5] = [
+        "std::less<",
+        "std::greater<",
+        "std::hash<",
+        "std::equal_to<",
+        "std::allocator<",
+    ];
+    let arguments = &record.record().arguments;
+    let mut functions = arguments.iter().filter_map(|argument| {
+        let name = record.ty(argument.entry).name();
+        ["_Compare", "_Hash", "_Pred"]
+            .contains(&&*argument.name)
+            .then_some(name)
+    });
+    match functions.find(|name| !PLAIN.iter().any(|plain| name.starts_with(plain))) {
+        None => Ok(()),
+        Some(name) => wrong(format!(
+            "its keys are compared by code of the program, \"{name}\", which cannot be called"
+        )),
+    }
 }
 
 /// The element with this number, of so many.
@@ -208,7 +239,9 @@ pub(crate) fn method(
         }
         (_, "at", [key]) => match container()? {
             Container::Nodes(nodes) if !nodes.pairs => None,
-            Container::Nodes(nodes) => Some(by_key(scene, &nodes, key)),
+            Container::Nodes(nodes) => {
+                Some(compares_plainly(record).and_then(|()| by_key(scene, &nodes, key)))
+            }
             other => {
                 let elements = other.count(scene)?;
                 let index = scene.whole_number(key);
@@ -218,15 +251,18 @@ pub(crate) fn method(
         ("bitset", "test", [key]) => element(scene, value, record, key),
         ("list", "count" | "contains", _) => None,
         (_, "count", [key]) => match container()? {
-            Container::Nodes(nodes) => match with_key(scene, &nodes, key, usize::MAX) {
-                Ok(found) => count(found.len() as u64),
-                Err(failure) => Some(Err(failure)),
-            },
+            Container::Nodes(nodes) => {
+                let found = compares_plainly(record).and_then(|()| with_key(scene, &nodes, key, usize::MAX));
+                match found {
+                    Ok(found) => count(found.len() as u64),
+                    Err(failure) => Some(Err(failure)),
+                }
+            }
             _ => None,
         },
         (_, "contains", [key]) => match container()? {
             Container::Nodes(nodes) => {
-                let found = with_key(scene, &nodes, key, 1);
+                let found = compares_plainly(record).and_then(|()| with_key(scene, &nodes, key, 1));
                 Some(found.map(|found| scene.truth(!found.is_empty())))
             }
             _ => None,

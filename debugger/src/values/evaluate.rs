@@ -8,7 +8,7 @@ use super::types::{RecordShape, Shape, Ty};
 use super::value::{Data, Gap, Value};
 use super::{cpp_access, rust_access};
 use crate::error::Error;
-use backtrail_symbolizer::types::{Encoding, Language, MemberPlace, PointerKind};
+use backtrail_symbolizer::types::{Encoding, Language, Member, MemberPlace, PointerKind};
 use std::sync::Arc;
 
 /// References to references are followed this far.
@@ -142,15 +142,25 @@ impl Scene<'_> {
     fn static_member(&self, path: &str) -> Option<Value> {
         let (class, name) = path.rsplit_once("::")?;
         let ty = self.type_named(class)?;
-        let Shape::Record(record) = ty.shape() else {
+        self.static_member_of(&ty, name, 0)
+    }
+
+    fn static_member_of(&self, class: &Ty, name: &str, depth: u32) -> Option<Value> {
+        /// Bases of bases are searched this deep.
+        const MAX_DEPTH: u32 = 16;
+        let Shape::Record(record) = class.shape() else {
             return None;
         };
-        let mut members = record.record().members.iter();
-        let member = members.find(|member| {
+        let members = &record.record().members;
+        let is_it = |member: &&Member| {
             member.name.as_deref() == Some(name) && matches!(member.place, MemberPlace::Static(_))
-        })?;
-        let object = Value::gap(ty.clone(), Gap::OptimizedOut);
-        Some(value_of(self, &record, &object, member))
+        };
+        if let Some(found) = members.iter().find(is_it) {
+            let object = Value::gap(class.clone(), Gap::OptimizedOut);
+            return Some(value_of(self, &record, &object, found));
+        }
+        let mut bases = members.iter().filter(|member| member.base && depth < MAX_DEPTH);
+        bases.find_map(|base| self.static_member_of(&record.ty(base.entry), name, depth + 1))
     }
 
     fn dollar(&self, name: &str) -> Evaluated {

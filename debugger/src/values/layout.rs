@@ -38,7 +38,19 @@ fn aligned(ty: &Ty, depth: u32) -> Option<u64> {
                 .into_iter()
                 .chain(record.described.alignment)
                 .max();
-            Some(most.unwrap_or(1))
+            // Where members lie closer than that, the record is packed.
+            let offsets = members.iter().filter_map(|member| match member.place {
+                MemberPlace::Offset(offset) => Some((offset, aligned(&record.ty(member.entry), depth + 1)?)),
+                _ => None,
+            });
+            let natural = most.unwrap_or(1);
+            let closest = offsets
+                .filter(|(offset, own)| !offset.is_multiple_of(*own))
+                .map(|(offset, _)| offset)
+                .chain(record.described.size.filter(|size| !size.is_multiple_of(natural)))
+                .map(|place| 1 << place.trailing_zeros().min(6))
+                .min();
+            Some(closest.map_or(natural, |closest: u64| closest.min(natural)))
         }
         _ => None,
     }

@@ -80,6 +80,11 @@ impl Scene<'_> {
             "eflags" => Ty::base(FLAGS, 4, Encoding::Unsigned),
             "fs_base" | "gs_base" => Ty::long(),
             "cs" | "ss" | "ds" | "es" | "fs" | "gs" => Ty::int(),
+            "hits" | "caller" | "thread" | "_thread" | "duration" | "instructions" => {
+                return wrong(format!(
+                    "\"${name}\" is for conditions, in a comparison of its own with a constant: `${name} == …`, joined by &&"
+                ));
+            }
             _ => {
                 return wrong(format!(
                     "\"${name}\" is no register; `info registers` lists what there is"

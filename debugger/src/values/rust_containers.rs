@@ -207,7 +207,7 @@ impl Deque {
 
 impl Table {
     /// A larger table is not gone through.
-    const MAX_SLOTS: u64 = 1 << 20;
+    const MAX_SLOTS: u64 = 1 << 24;
     /// No more entries are looked at for a key.
     pub const MOST: usize = 1 << 17;
 

@@ -1,7 +1,7 @@
 //! Whether two values are the same, where the program would compare them by code of its own: keys and texts.
 
-use super::arithmetic::{self, compared};
-use super::evaluate::{Evaluated, wrong};
+use super::arithmetic::{self, compared, converted};
+use super::evaluate::{Evaluated, Failure, wrong};
 use super::scene::Scene;
 use super::types::Shape;
 use super::units::Units;
@@ -9,8 +9,13 @@ use super::value::{Data, Gap, MAX_SIZE, Value};
 use super::{cpp_access, rust_access};
 
 impl Scene<'_> {
-    /// Both are numbers, or texts of the same characters.
+    /// Both are numbers, or texts of the same characters; `other` is taken as `one` is.
     pub fn is_same(&self, one: &Value, other: &Value) -> Evaluated<bool> {
+        if let (Shape::Pointer(..), Shape::Array { .. }) = (one.ty.shape(), other.ty.shape())
+            && self.pointer(one)? == 0
+        {
+            return Ok(false);
+        }
         if let Some((one, other)) = self.text(one)?.zip(self.text(other)?) {
             return Ok(one == other);
         }
@@ -19,7 +24,11 @@ impl Scene<'_> {
             arithmetic::number(other, self.source)?,
         );
         match numbers {
-            (Some((one, _)), Some((other, _))) => Ok(compared("==", one, other) == Some(true)),
+            (Some((number, _)), Some((wanted, _))) => {
+                // As what the other is: 0.1 is another number as a `float`.
+                let wanted = arithmetic::number(&converted(wanted, one.ty.clone()), self.source)?;
+                Ok(wanted.and_then(|(wanted, _)| compared("==", number, wanted)) == Some(true))
+            }
             _ => wrong(format!(
                 "a \"{}\" is compared with a \"{}\" by code of the program, which cannot be called",
                 one.ty.name(),
@@ -39,8 +48,15 @@ impl Scene<'_> {
         if !is_string(one) && !is_string(other) {
             return Ok(None);
         }
-        let texts = self.text(one)?.zip(self.text(other)?);
-        Ok(texts.map(|(one, other)| one == other))
+        let is_null = |value: &Value| {
+            Ok::<_, Failure>(matches!(value.ty.shape(), Shape::Pointer(..)) && self.pointer(value)? == 0)
+        };
+        Ok(match (self.text(one)?, self.text(other)?) {
+            (Some(one), Some(other)) => Some(one == other),
+            (Some(_), None) if is_null(other)? => Some(false),
+            (None, Some(_)) if is_null(one)? => Some(false),
+            _ => None,
+        })
     }
 
     /// The characters of a text as bytes; `None`: it is none.

@@ -1,6 +1,6 @@
 //! Values as text, as GDB writes it, and as a tree of what they are made of.
 
-use super::arithmetic::{integer, is_signed};
+use super::arithmetic::{integer, is_read, is_signed};
 use super::evaluate::Failure;
 use super::members;
 use super::registers;
@@ -118,6 +118,11 @@ pub(crate) struct Shower<'a> {
 }
 
 impl<'a> Shower<'a> {
+    /// As many as are asked for are shown, in any case.
+    fn most_parts(&self) -> usize {
+        MAX_PARTS.max(self.scene.elements.saturating_mul(2))
+    }
+
     /// Numbers in the form of `letter`.
     pub fn new(scene: &'a Scene<'a>, letter: Option<char>) -> Self {
         Self {
@@ -153,7 +158,7 @@ impl<'a> Shower<'a> {
         let parts = self.parts.get();
         self.parts.set(parts.saturating_add(1));
         let too_deep = depth > MAX_DEPTH || depth > self.depth && !value.ty.is_scalar();
-        let mut shown = if too_deep || parts > MAX_PARTS {
+        let mut shown = if too_deep || parts > self.most_parts() {
             Shown {
                 text: "{...}".to_owned(),
                 ..Shown::default()
@@ -218,6 +223,11 @@ impl<'a> Shower<'a> {
             .and_then(|letter| scalar::lettered(&bytes, letter, base.encoding, bits))
         {
             return Ok(found);
+        }
+        let complex = base.encoding == Encoding::ComplexFloat;
+        let part = base.size / if complex { 2 } else { 1 };
+        if (complex || base.encoding == Encoding::Float) && !is_read(&base.name, part) {
+            return Err(Gap::Unknown("numbers of its type are not read".into()));
         }
         if *base.name == *registers::FLAGS {
             let number = integer(&bytes, false, bits).unwrap_or_default();
@@ -496,7 +506,7 @@ impl<'a> Shower<'a> {
         for (name, element) in elements {
             // Runs are counted, but not forever.
             looked_at += 1;
-            if looked_at > MAX_SIZE || self.parts.get() > MAX_PARTS {
+            if looked_at > MAX_SIZE || self.parts.get() > self.most_parts() {
                 return (shown, true);
             }
             let bytes = element.bytes(self.scene.source).ok();
@@ -536,7 +546,7 @@ impl<'a> Shower<'a> {
         let skipped = elements.skip(usize::try_from(window.start).unwrap_or(usize::MAX));
         let wanted = skipped.take(usize::try_from(count).unwrap_or(usize::MAX));
         let shown = wanted
-            .take_while(|_| self.parts.get() <= MAX_PARTS)
+            .take_while(|_| self.parts.get() <= self.most_parts())
             .map(|(name, element)| ShownMember::new(name, self.show(&element, depth + 1)))
             .collect();
         (shown, false)
@@ -552,14 +562,14 @@ fn printed_as(repeats: u64) -> usize {
 pub(crate) fn listed(elements: &[ShownMember], more: bool, named: bool) -> String {
     let mut parts = Vec::new();
     for element in elements {
-        let shown = match named {
-            true => format!("{} = {}", element.name, element.value.text),
+        let shown = |after: u64| match named {
+            true => format!("{} = {}", number_after(&element.name, after), element.value.text),
             false => element.value.text.clone(),
         };
         if element.repeats >= REPEATS as u64 {
-            parts.push(format!("{shown} <repeats {} times>", element.repeats));
+            parts.push(format!("{} <repeats {} times>", shown(0), element.repeats));
         } else {
-            parts.extend((0..element.repeats).map(|_| shown.clone()));
+            parts.extend((0..element.repeats).map(shown));
         }
     }
     let mut text = parts.join(", ");
@@ -567,6 +577,15 @@ pub(crate) fn listed(elements: &[ShownMember], more: bool, named: bool) -> Strin
         text.push_str("...");
     }
     text
+}
+
+/// The name of an element so many after the one that has this name.
+fn number_after(name: &str, after: u64) -> String {
+    let number = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    match number.and_then(|number| number.parse::<u64>().ok()) {
+        Some(number) if after > 0 => format!("[{}]", number.saturating_add(after)),
+        _ => name.to_owned(),
+    }
 }
 
 /// Text alone.

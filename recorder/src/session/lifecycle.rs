@@ -147,15 +147,21 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// A thread ends by a signal that nobody was shown, as seccomp's SIGSYS is: memory is still there.
+    /// A thread ends by a signal that nobody was shown, as seccomp's SIGSYS is: memory is still there. Where there are others it may be
+    /// the end of this one alone, or the doing of another.
     fn on_unseen_signal(&mut self, tid: RawTid, registers: &Registers) -> Result<()> {
-        let status = ptrace::event_message(tid).unwrap_or(0);
-        let signal = (status & 0x7f) as i32;
+        let ending = ptrace::event_message(tid).unwrap_or(0);
+        let signal = (ending & 0x7f) as i32;
         let Some(thread) = self.threads.get_mut(&tid) else {
             return Ok(());
         };
         let shown = signal != libc::SIGSYS || thread.is_closed() || self.hold != Hold::Nobody || self.over;
-        if shown || !matches!(self.destination, Destination::Bundle(_)) {
+        let had_others = self
+            .processes
+            .get(&thread.pid)
+            .is_none_or(|process| !process.recorded.is_empty());
+        let alone = !had_others && status::threads(thread.pid).len() == 1;
+        if shown || !alone || !matches!(self.destination, Destination::Bundle(_)) {
             return Ok(());
         }
         thread.run = Run::Stopped;

@@ -38,6 +38,14 @@ impl Session<'_> {
             }
             Stop::Event(libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) => {
                 self.on_birth(tid)?;
+                // It is still in the system call, where nothing can be done in its place. After vfork it stays there.
+                let ends_soon = stop != Stop::Event(libc::PTRACE_EVENT_VFORK);
+                if ends_soon && self.is_held(tid) {
+                    if let Some(thread) = self.threads.get_mut(&tid) {
+                        thread.run = Run::Running;
+                    }
+                    return ptrace::step(tid, 0);
+                }
             }
             Stop::Group(_) if self.hold == Hold::Nobody => {
                 if let Some(thread) = self.threads.get_mut(&tid) {

@@ -10,8 +10,8 @@ use gimli::AttributeValue;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Blocks nested deeper are left out.
-const MAX_BLOCKS: usize = 64;
+/// Blocks nested deeper are left out. In Rust each `let` begins one.
+const MAX_BLOCKS: usize = 1 << 12;
 /// A location list with more entries is not believed.
 const MAX_LOCATIONS: usize = 1 << 16;
 /// Constants that are longer, in bytes, are left out.
@@ -41,9 +41,11 @@ impl<'d> DebugInfo<'d> {
         let mut block = Some(entry);
         while let Some(here) = block.filter(|_| scope.blocks.len() < MAX_BLOCKS) {
             let (variables, inner) = self.block(&here, at, &mut scope.parameters, &budget);
-            scope.blocks.insert(0, variables);
+            scope.blocks.push(variables);
             block = inner;
         }
+        // The innermost first.
+        scope.blocks.reverse();
         Some(scope)
     }
 
