@@ -77,7 +77,8 @@ impl Interrupt {
     /// Leaves Ctrl-C to whoever catches it next.
     pub fn hand_over(mut self) {
         self.unregister();
-        end_at_once(&[SIGTERM]);
+        let others = SIGNALS.iter().copied().filter(|signal| *signal != SIGINT);
+        end_at_once(&others.collect::<Vec<_>>());
         std::mem::forget(self);
     }
 

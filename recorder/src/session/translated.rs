@@ -40,7 +40,9 @@ impl Session<'_> {
                 self.on_birth(tid)?;
                 // It is still in the system call, where nothing can be done in its place. After vfork it stays there.
                 let ends_soon = stop != Stop::Event(libc::PTRACE_EVENT_VFORK);
-                if ends_soon && self.is_held(tid) {
+                let is_our_call = followed(&mut self.threads, &self.scribe, tid)
+                    .is_some_and(|thread| matches!(thread.translated.state, State::Special { .. }));
+                if ends_soon && is_our_call && self.is_held(tid) {
                     if let Some(thread) = self.threads.get_mut(&tid) {
                         thread.run = Run::Running;
                     }
