@@ -131,15 +131,22 @@ impl Container {
         }
     }
 
-    /// The element with this number, below the count.
+    /// The last element of those that it has.
+    pub fn last(&self, scene: &Scene<'_>) -> Option<Value> {
+        match self {
+            Self::Nodes(nodes) => nodes.last(scene),
+            other => other.at(scene, other.count(scene)?.checked_sub(1)?),
+        }
+    }
+
+    /// The element with this number, below the count; of nodes the first alone, for who asks for others walks.
     pub fn at(&self, scene: &Scene<'_>, number: u64) -> Option<Value> {
         match self {
             Self::Row(row) => Some(row.at(number)),
             Self::Bits(bits) => Some(bits.at(scene, number)),
             Self::Deque(deque) => deque.at(scene, number),
-            Self::Nodes(nodes) => nodes
-                .values(scene, usize::try_from(number).ok()?.checked_add(1)?)?
-                .pop(),
+            Self::Nodes(nodes) if number == 0 => nodes.values(scene, 1)?.pop(),
+            Self::Nodes(_) => None,
         }
     }
 }
@@ -391,6 +398,17 @@ impl Nodes {
                 (counted < Self::MOST).then_some(counted as u64)
             }
         }
+    }
+
+    /// Its last element: what stands for no node is linked to that, too.
+    fn last(&self, scene: &Scene<'_>) -> Option<Value> {
+        let link = match self.order {
+            Order::List => 8,
+            Order::Tree => 24,
+        };
+        let node = word(scene, self.end.wrapping_add(link)).filter(|_| self.end != 0)?;
+        let at = node.wrapping_add(self.offset);
+        (node != self.end).then(|| Value::at(self.element.clone(), at))
     }
 
     /// Its first elements in their order; `None`: they do not hang together as they should.

@@ -160,20 +160,24 @@ fn pair(shower: &Shower<'_>, value: &Value, depth: u32) -> Option<Shown> {
 }
 
 /// The base of a record, or of a base of it, whose name begins so.
-fn base(scene: &Scene<'_>, value: &Value, name: &str, depth: u32) -> Option<Value> {
+fn base(scene: &Scene<'_>, value: &Value, name: &str) -> Option<Value> {
+    /// No genuine class has more bases.
+    const MAX_BASES: u32 = 1 << 10;
+    base_within(scene, value, name, &mut { MAX_BASES })
+}
+
+/// The same, of so many at most.
+fn base_within(scene: &Scene<'_>, value: &Value, name: &str, left: &mut u32) -> Option<Value> {
+    *left = left.checked_sub(1)?;
     let Shape::Record(record) = value.ty.shape() else {
         return None;
     };
     if record.name().starts_with(name) {
         return Some(value.clone());
     }
-    let bases = record
-        .record()
-        .members
-        .iter()
-        .filter(|member| member.base && depth < 64);
+    let bases = record.record().members.iter().filter(|member| member.base);
     let mut bases = bases.map(|member| super::members::value_of(scene, &record, value, member));
-    bases.find_map(|inner| base(scene, &inner, name, depth + 1))
+    bases.find_map(|inner| base_within(scene, &inner, name, left))
 }
 
 fn list(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) -> Option<Shown> {
@@ -209,6 +213,10 @@ fn bitset(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) 
     let Container::Bits(bits) = Container::of(scene, value, record)? else {
         return None;
     };
+    // A larger value is not read at once.
+    if bits.count > 8 * MAX_SIZE {
+        return None;
+    }
     let (mut shown, mut more) = (Vec::new(), false);
     for number in 0..bits.count {
         if bits.at(scene, number).bytes(scene.source).ok()? == [0] {
@@ -251,7 +259,7 @@ fn tuple(shower: &Shower<'_>, value: &Value, depth: u32) -> Option<Shown> {
 
 /// A part of a tuple, by its number from 0.
 pub(crate) fn tuple_part(scene: &Scene<'_>, value: &Value, number: usize) -> Option<Value> {
-    let head = base(scene, value, &format!("std::_Head_base<{number},"), 0)?;
+    let head = base(scene, value, &format!("std::_Head_base<{number},"))?;
     path(scene, &head, &["_M_head_impl"]).or_else(|| match head.ty.shape() {
         // What has no members is a base itself.
         Shape::Record(record) => Some(head.part(record.argument(1)?, 0)),
@@ -332,7 +340,7 @@ fn unique(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) 
 /// The pointer in a `unique_ptr`, and the type of what it points to.
 pub(crate) fn owned(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<(Value, Ty)> {
     let tuple = path(scene, value, &["_M_t", "_M_t"])?;
-    let first = base(scene, &tuple, "std::_Head_base<0", 0)?;
+    let first = base(scene, &tuple, "std::_Head_base<0")?;
     let pointer = path(scene, &first, &["_M_head_impl"])
         .filter(|found| matches!(found.ty.shape(), Shape::Pointer(PointerKind::Pointer, _)))?;
     Some((pointer, pointee(record)?))

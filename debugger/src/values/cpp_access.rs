@@ -3,7 +3,7 @@
 
 use super::containers::{Container, Nodes, template};
 use super::cpp::{alternative, owned, pointed_by_shared, tuple_part};
-use super::evaluate::{Evaluated, wrong};
+use super::evaluate::{Evaluated, outside, wrong};
 use super::members::{address, number, path};
 use super::scene::Scene;
 use super::types::{RecordShape, Shape, Ty};
@@ -50,13 +50,7 @@ fn is_string(record: &RecordShape) -> bool {
 
 /// Keys are compared by the library's own functions, and not by code of the program.
 fn compares_plainly(record: &RecordShape) -> Evaluated<()> {
-    const PLAIN: [&str; 5] = [
-        "std::less<",
-        "std::greater<",
-        "std::hash<",
-        "std::equal_to<",
-        "std::allocator<",
-    ];
+    const PLAIN: [&str; 4] = ["std::less<", "std::greater<", "std::hash<", "std::equal_to<"];
     let arguments = &record.record().arguments;
     let mut functions = arguments.iter().filter_map(|argument| {
         let name = record.ty(argument.entry).name();
@@ -78,8 +72,7 @@ fn numbered(scene: &Scene<'_>, container: &Container, index: i128, count: u64) -
     match inside.map(|index| container.at(scene, index)) {
         Some(Some(value)) => Ok(value),
         Some(None) => wrong("its elements do not hang together as they should"),
-        None if count == 1 => wrong("there is 1 element"),
-        None => wrong(format!("there are {count} elements")),
+        None => outside(count),
     }
 }
 
@@ -231,11 +224,12 @@ pub(crate) fn method(
         }
         (_, "back", []) => {
             let container = container()?;
-            let elements = container.count(scene)?;
-            Some(match elements.checked_sub(1) {
-                Some(last) => numbered(scene, &container, i128::from(last), elements),
-                None => wrong("it has no elements"),
-            })
+            Some(
+                match container.last(scene).filter(|_| !is_empty(scene, &container)) {
+                    Some(last) => Ok(last),
+                    None => wrong("it has no elements"),
+                },
+            )
         }
         (_, "at", [key]) => match container()? {
             Container::Nodes(nodes) if !nodes.pairs => None,

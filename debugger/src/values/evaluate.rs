@@ -1,14 +1,14 @@
 //! Evaluates expressions in a frame.
 
 use super::arithmetic::{self, Number, combined, common, compared, converted, promoted};
-use super::members::{active, member, value_of};
+use super::members::{active, member};
 use super::parser::{Expression, Suffix, TypeName};
 use super::scene::Scene;
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Data, Gap, Value};
 use super::{cpp_access, rust_access};
 use crate::error::Error;
-use backtrail_symbolizer::types::{Encoding, Language, Member, MemberPlace, PointerKind};
+use backtrail_symbolizer::types::{Encoding, Language, PointerKind};
 use std::sync::Arc;
 
 /// References to references are followed this far.
@@ -39,6 +39,14 @@ pub(crate) type Evaluated<T = Value> = Result<T, Failure>;
 
 pub(super) fn wrong<T>(text: impl Into<String>) -> Evaluated<T> {
     Err(Failure::Error(Error::Cannot(text.into())))
+}
+
+/// There is no such element, of so many.
+pub(super) fn outside<T>(count: u64) -> Evaluated<T> {
+    match count {
+        1 => wrong("there is 1 element"),
+        count => wrong(format!("there are {count} elements")),
+    }
 }
 
 impl Scene<'_> {
@@ -142,25 +150,13 @@ impl Scene<'_> {
     fn static_member(&self, path: &str) -> Option<Value> {
         let (class, name) = path.rsplit_once("::")?;
         let ty = self.type_named(class)?;
-        self.static_member_of(&ty, name, 0)
-    }
-
-    fn static_member_of(&self, class: &Ty, name: &str, depth: u32) -> Option<Value> {
-        /// Bases of bases are searched this deep.
-        const MAX_DEPTH: u32 = 16;
-        let Shape::Record(record) = class.shape() else {
+        let Shape::Record(record) = ty.shape() else {
             return None;
         };
-        let members = &record.record().members;
-        let is_it = |member: &&Member| {
-            member.name.as_deref() == Some(name) && matches!(member.place, MemberPlace::Static(_))
-        };
-        if let Some(found) = members.iter().find(is_it) {
-            let object = Value::gap(class.clone(), Gap::OptimizedOut);
-            return Some(value_of(self, &record, &object, found));
-        }
-        let mut bases = members.iter().filter(|member| member.base && depth < MAX_DEPTH);
-        bases.find_map(|base| self.static_member_of(&record.ty(base.entry), name, depth + 1))
+        // Of no object, only what is static is known.
+        let object = Value::gap(ty.clone(), Gap::OptimizedOut);
+        let found = member(self, &record, &object, name)?;
+        (!matches!(found.data, Data::Gap(_))).then_some(found)
     }
 
     fn dollar(&self, name: &str) -> Evaluated {

@@ -3,18 +3,18 @@
 use super::types::{Shape, Ty};
 use backtrail_symbolizer::types::MemberPlace;
 
-/// Records in records are looked into this deep.
+/// Records in records are looked into this deep, and no more types at all.
 const MAX_DEPTH: u32 = 32;
+const MAX_TYPES: u32 = 1 << 12;
 
 /// The alignment of a type, as far as its members tell; what the source asks for beyond that is not stated.
 pub(crate) fn alignment(ty: &Ty) -> Option<u64> {
-    aligned(ty, 0)
+    let mut left = MAX_TYPES;
+    aligned(ty, 0, &mut left)
 }
 
-fn aligned(ty: &Ty, depth: u32) -> Option<u64> {
-    if depth > MAX_DEPTH {
-        return None;
-    }
+fn aligned(ty: &Ty, depth: u32, left: &mut u32) -> Option<u64> {
+    *left = left.checked_sub(1).filter(|_| depth <= MAX_DEPTH)?;
     let stated = ty.described().and_then(|(_, described)| described.alignment);
     if let Some(stated) = stated {
         return stated.is_power_of_two().then_some(stated);
@@ -23,34 +23,30 @@ fn aligned(ty: &Ty, depth: u32) -> Option<u64> {
         Shape::Base(base) => base.size.is_power_of_two().then_some(base.size.min(16)),
         Shape::Pointer(..) | Shape::MemberPointer { .. } => Some(8),
         Shape::Enumeration(_, size) => size.is_power_of_two().then_some(size),
-        Shape::Array { element, .. } => aligned(&element, depth + 1),
+        Shape::Array { element, .. } => aligned(&element, depth + 1, left),
         Shape::Record(record) => {
-            let members = &record.record().members;
-            let own = members
-                .iter()
-                .filter(|member| !matches!(member.place, MemberPlace::Static(_)));
-            let each = own.map(|member| match member.alignment {
-                Some(stated) => stated.is_power_of_two().then_some(stated),
-                None => aligned(&record.ty(member.entry), depth + 1),
-            });
-            let most = each
-                .collect::<Option<Vec<u64>>>()?
-                .into_iter()
-                .chain(record.described.alignment)
-                .max();
+            let mut natural = record.described.alignment.unwrap_or(1);
+            let mut offsets = Vec::new();
+            for member in &record.record().members {
+                if matches!(member.place, MemberPlace::Static(_)) {
+                    continue;
+                }
+                let own = match member.alignment {
+                    Some(stated) => stated.is_power_of_two().then_some(stated)?,
+                    None => aligned(&record.ty(member.entry), depth + 1, left)?,
+                };
+                natural = natural.max(own);
+                if let MemberPlace::Offset(offset) = member.place {
+                    offsets.push((offset, own));
+                }
+            }
             // Where members lie closer than that, the record is packed.
-            let offsets = members.iter().filter_map(|member| match member.place {
-                MemberPlace::Offset(offset) => Some((offset, aligned(&record.ty(member.entry), depth + 1)?)),
-                _ => None,
-            });
-            let natural = most.unwrap_or(1);
-            let closest = offsets
-                .filter(|(offset, own)| !offset.is_multiple_of(*own))
-                .map(|(offset, _)| offset)
-                .chain(record.described.size.filter(|size| !size.is_multiple_of(natural)))
-                .map(|place| 1 << place.trailing_zeros().min(6))
-                .min();
-            Some(closest.map_or(natural, |closest: u64| closest.min(natural)))
+            offsets.extend(record.described.size.map(|size| (size, natural)));
+            let closer = offsets
+                .into_iter()
+                .filter(|(place, own)| !place.is_multiple_of(*own));
+            let closest = closer.map(|(place, _)| 1 << place.trailing_zeros().min(6));
+            Some(closest.fold(natural, u64::min))
         }
         _ => None,
     }

@@ -1,6 +1,6 @@
 //! What the operators and functions of containers of Rust's standard library give: `v[1]`, `m["a"]`, `v.len()`.
 
-use super::evaluate::{Evaluated, wrong};
+use super::evaluate::{Evaluated, outside, wrong};
 use super::rust_containers::{Container, Table};
 use super::scene::Scene;
 use super::types::{RecordShape, Ty};
@@ -22,11 +22,7 @@ pub(crate) fn element(scene: &Scene<'_>, value: &Value, record: &RecordShape, ke
         }
         Some(Container::Text(_)) | None => return wrong("it is no array and no pointer"),
     };
-    match value {
-        Some(value) => Ok(value),
-        None if count == 1 => wrong("there is 1 element"),
-        None => wrong(format!("there are {count} elements")),
-    }
+    value.map_or_else(|| outside(count), Ok)
 }
 
 fn index(scene: &Scene<'_>, key: &Value, count: u64) -> Evaluated<Option<u64>> {

@@ -156,12 +156,14 @@ impl Session<'_> {
             return Ok(());
         };
         let shown = signal != libc::SIGSYS || thread.is_closed() || self.hold != Hold::Nobody || self.over;
+        if shown || !matches!(self.destination, Destination::Bundle(_)) {
+            return Ok(());
+        }
         let had_others = self
             .processes
             .get(&thread.pid)
             .is_none_or(|process| !process.recorded.is_empty());
-        let alone = !had_others && status::threads(thread.pid).len() == 1;
-        if shown || !alone || !matches!(self.destination, Destination::Bundle(_)) {
+        if had_others || status::threads(thread.pid).len() > 1 {
             return Ok(());
         }
         thread.run = Run::Stopped;
