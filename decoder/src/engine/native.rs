@@ -21,6 +21,7 @@ mod raw;
 mod returns;
 mod scout;
 mod time;
+mod trail;
 
 use super::{Engine, Event, Sink};
 use crate::{Canceled, Config, GapCause, Memory};

@@ -66,6 +66,24 @@ impl Flow {
         self.len += self.paths.count(path);
     }
 
+    /// Appends executions of paths of the table, each with its number of instructions. Says how many.
+    pub fn execute_all(&mut self, paths: impl Iterator<Item = (u32, u32)>) -> usize {
+        let before = self.executions.len();
+        let mut until_sample = before.next_multiple_of(SAMPLE) - before;
+        let (executions, sampled, mut len) = (&mut self.executions, &mut self.sampled, self.len);
+        executions.extend(paths.map(|(path, count)| {
+            if until_sample == 0 {
+                sampled.push(len);
+                until_sample = SAMPLE;
+            }
+            until_sample -= 1;
+            len += u64::from(count);
+            path
+        }));
+        self.len = len;
+        self.executions.len() - before
+    }
+
     /// The path that is a block of the table alone.
     pub fn alone(&mut self, block: u32) -> Option<u32> {
         let at = block as usize;

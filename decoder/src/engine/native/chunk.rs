@@ -9,11 +9,22 @@ mod table;
 use super::code::CodeCache;
 use super::raw::Raw;
 use super::returns::{COMPARED, Returns, WRITTEN};
+use super::trail::What;
 use recording::Recording;
+use rustc_hash::FxHashMap;
 use table::Table;
 
-/// A way that was gone before. What is asked of it each time lies together: a pair of them is in two cache lines, or in one.
+impl Effect {
+    /// The last IP behind it, where it is another.
+    #[inline]
+    fn ip_after(&self) -> Option<u64> {
+        self.ip_matters.then_some(self.ip_after)
+    }
+}
+
+/// A way that was gone before. What is asked of it each time lies together, in one cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Chunk<const WINDOW: usize> {
     start: Start<WINDOW>,
     gone: Gone,
@@ -44,27 +55,24 @@ struct Gone {
 }
 
 /// What a chunk does to the last IP and to the calls to return from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(align(64))]
 struct Effect {
     /// The last IP before and after it; `ip_matters`: packets were told against the one before.
     ip_before: u64,
     ip_after: u64,
-    ip_matters: bool,
-    /// How many calls it returns from, and how many it leaves open; by number, the innermost last.
+    /// The calls that it returns from are the last of the one, those that it leaves open the first of the other, by number and the
+    /// innermost last; where they are `many`, they are in the list from number `first` on, those that it returns from first.
+    before: [u32; COMPARED],
+    after: [u32; WRITTEN],
+    first: u32,
     returned: u8,
     opened: u8,
-    calls: Calls,
+    ip_matters: bool,
+    many: bool,
 }
 
-/// The calls of an effect.
-#[derive(Clone, Copy, Debug)]
-enum Calls {
-    /// Those that it returns from are the last, those that it leaves open the first of these.
-    Few([u32; COMPARED], [u32; WRITTEN]),
-    /// First those that it returns from, then those that it leaves open, in the list from there on.
-    Many(u32),
-}
+const _: () = assert!(size_of::<Effect>() == 64);
 
 /// The way of a chunk.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +81,14 @@ pub(super) struct Way {
     pub run: u32,
     /// The block that is next.
     pub next: u32,
+}
+
+/// A chunk that was found and gone.
+pub(super) struct Taken {
+    pub way: Way,
+    pub what: What,
+    /// The hash of where it begins, of those found by the most bytes.
+    pub hash: Option<u64>,
 }
 
 /// Chunks found by the next 32 bytes, where there is none by the next 8, and then by the next 4.
@@ -91,6 +107,8 @@ pub(super) struct Chunks {
 struct Effects {
     /// The first does nothing.
     all: Vec<Effect>,
+    /// Their numbers, but of those with many calls: many chunks do the same, and what they do is looked at each time.
+    known: FxHashMap<Effect, u32>,
     /// Calls that are too many to be with their effect.
     calls: Vec<u32>,
 }
@@ -105,15 +123,15 @@ impl Chunks {
     pub fn new() -> Self {
         Self {
             long: Level {
-                table: Table::new(256, 2, 4),
+                table: Table::new(1 << 10, 4, 4),
                 recording: Recording::default(),
             },
             middle: Level {
-                table: Table::new(64, 2, 1),
+                table: Table::new(1 << 8, 4, 1),
                 recording: Recording::default(),
             },
             short: Level {
-                table: Table::new(64, 2, 1),
+                table: Table::new(1 << 8, 4, 1),
                 recording: Recording::default(),
             },
             effects: Effects::new(),
@@ -142,7 +160,7 @@ impl Chunks {
     /// Goes the way that was gone before from this block on with these packets ahead, if there is one: its
     /// packets are read, its calls and returns happen. Where there is none, what is gone now may become one.
     #[inline]
-    pub fn take(&mut self, block: u32, raw: &mut Raw<'_>, returns: &mut Returns) -> Option<Way> {
+    pub fn take(&mut self, block: u32, raw: &mut Raw<'_>, returns: &mut Returns) -> Option<Taken> {
         let Self {
             long,
             middle,
@@ -152,30 +170,68 @@ impl Chunks {
             making,
         } = self;
         let place = Place::new(block, *epoch);
-        let (gone, effect) = if let Some(found) = long.find(place, raw, returns, effects, making) {
+        let mut hash = None;
+        let (gone, effect) = if let Some((found, of)) = long.find(place, raw, returns, effects, making) {
             if *making {
                 middle.recording.abandon();
                 short.recording.abandon();
                 *making = false;
             }
+            hash = Some(of);
             found
-        } else if let Some(found) = middle.find(place, raw, returns, effects, making) {
+        } else if let Some((found, _)) = middle.find(place, raw, returns, effects, making) {
             if *making {
                 short.recording.abandon();
                 long.recording.chunk(found, effects);
             }
             found
         } else {
-            let found = short.find(place, raw, returns, effects, making)?;
+            let (found, _) = short.find(place, raw, returns, effects, making)?;
             if *making {
                 long.recording.chunk(found, effects);
                 middle.recording.chunk(found, effects);
             }
             found
         };
-        raw.skip(gone.len, effect.ip_matters.then_some(effect.ip_after));
-        effects.apply(&gone, effect, returns);
-        Some(gone.way)
+        raw.skip(gone.len.into(), effect.ip_after());
+        effects.apply(gone.deepest, effect, returns);
+        let what = What::Chunk {
+            effect: gone.effect,
+            deepest: gone.deepest,
+        };
+        Some(Taken {
+            way: gone.way,
+            what,
+            hash,
+        })
+    }
+
+    /// Does what a chunk does that is `len` bytes long, as [`Chunks::take`]. Says whether it did: the last IP and the calls may
+    /// be others.
+    #[inline(always)]
+    pub fn take_again(
+        &self,
+        effect: u32,
+        deepest: u8,
+        len: usize,
+        raw: &mut Raw<'_>,
+        returns: &mut Returns,
+    ) -> bool {
+        let Some(effect) = self.effects.all.get(effect as usize) else {
+            return false;
+        };
+        let allowed = self.effects.allow(deepest, effect, raw, returns);
+        if allowed {
+            raw.skip(len, effect.ip_after());
+            self.effects.apply(deepest, effect, returns);
+        }
+        allowed
+    }
+
+    /// One is in the making.
+    #[inline]
+    pub fn is_making(&self) -> bool {
+        self.making
     }
 
     /// What is gone is not to become a chunk.
@@ -254,7 +310,7 @@ impl<const WINDOW: usize> Level<WINDOW> {
         returns: &Returns,
         effects: &'e Effects,
         making: &mut bool,
-    ) -> Option<(Gone, &'e Effect)> {
+    ) -> Option<((Gone, &'e Effect), u64)> {
         if self.recording.is_on() || !self.table.is_wanted() {
             return None;
         }
@@ -263,7 +319,7 @@ impl<const WINDOW: usize> Level<WINDOW> {
         let found = self.table.find(window, place, hash).and_then(|gone| {
             let effect = effects.all.get(gone.effect as usize)?;
             effects
-                .allow(&gone, effect, raw, returns)
+                .allow(gone.deepest, effect, raw, returns)
                 .then_some((gone, effect))
         });
         self.table.count(found.is_some());
@@ -272,7 +328,7 @@ impl<const WINDOW: usize> Level<WINDOW> {
             self.recording.begin(place, raw);
             *making = true;
         }
-        found
+        found.map(|found| (found, hash))
     }
 
     /// Says whether one is in the making still.
@@ -314,9 +370,6 @@ impl<const WINDOW: usize> Start<WINDOW> {
 }
 
 impl Place {
-    /// No place.
-    const NONE: Self = Self(u64::MAX);
-
     #[inline]
     fn new(block: u32, epoch: u32) -> Self {
         Self(u64::from(block) << 32 | u64::from(epoch))
@@ -336,43 +389,56 @@ impl Effects {
             ip_before: 0,
             ip_after: 0,
             ip_matters: false,
+            before: [0; COMPARED],
+            after: [0; WRITTEN],
+            first: 0,
             returned: 0,
             opened: 0,
-            calls: Calls::Few([0; COMPARED], [0; WRITTEN]),
+            many: false,
         };
         Self {
             all: vec![nothing],
+            known: FxHashMap::default(),
             calls: Vec::new(),
         }
     }
 
     /// The last IP and the calls are those that the chunk had before.
-    #[inline]
-    fn allow(&self, gone: &Gone, effect: &Effect, raw: &Raw<'_>, returns: &Returns) -> bool {
-        let calls = match &effect.calls {
-            Calls::Few(returned, _) => returns.end_with_few(returned, effect.returned, gone.deepest),
-            Calls::Many(_) => returns.end_with(self.returned(effect), gone.deepest),
-        };
-        calls && (!effect.ip_matters || effect.ip_before == raw.ip())
+    #[inline(always)]
+    fn allow(&self, deepest: u8, effect: &Effect, raw: &Raw<'_>, returns: &Returns) -> bool {
+        if effect.many {
+            return self.allow_many(deepest, effect, raw, returns);
+        }
+        let ip = !effect.ip_matters | (effect.ip_before == raw.ip());
+        ip && (effect.returned == 0 || returns.end_with_few(&effect.before, effect.returned, deepest))
+    }
+
+    #[cold]
+    fn allow_many(&self, deepest: u8, effect: &Effect, raw: &Raw<'_>, returns: &Returns) -> bool {
+        let ip = !effect.ip_matters || effect.ip_before == raw.ip();
+        ip && returns.end_with(self.returned(effect), deepest)
     }
 
     /// The calls that it returns from return, and those that it leaves open are made.
-    #[inline]
-    fn apply(&self, gone: &Gone, effect: &Effect, returns: &mut Returns) {
-        match &effect.calls {
-            Calls::Few(_, opened) => {
-                returns.replace_few(gone.deepest, effect.returned, opened, effect.opened);
-            }
-            Calls::Many(_) => returns.replace(gone.deepest, effect.returned, self.opened(effect)),
+    #[inline(always)]
+    fn apply(&self, deepest: u8, effect: &Effect, returns: &mut Returns) {
+        match effect.many {
+            false => returns.replace_few(deepest, effect.returned, &effect.after, effect.opened),
+            true => self.apply_many(deepest, effect, returns),
         }
+    }
+
+    #[cold]
+    fn apply_many(&self, deepest: u8, effect: &Effect, returns: &mut Returns) {
+        returns.replace(deepest, effect.returned, self.opened(effect));
     }
 
     /// The calls that it returns from, the innermost last.
     fn returned<'a>(&'a self, effect: &'a Effect) -> &'a [u32] {
         let count = usize::from(effect.returned);
-        let calls = match &effect.calls {
-            Calls::Few(returned, _) => returned.get(COMPARED - count..),
-            Calls::Many(first) => self.list(*first as usize, count),
+        let calls = match effect.many {
+            false => effect.before.get(COMPARED - count..),
+            true => self.list(effect.first as usize, count),
         };
         calls.unwrap_or(&[])
     }
@@ -380,9 +446,9 @@ impl Effects {
     /// The calls that it leaves open, the innermost last.
     fn opened<'a>(&'a self, effect: &'a Effect) -> &'a [u32] {
         let count = usize::from(effect.opened);
-        let calls = match &effect.calls {
-            Calls::Few(_, opened) => opened.get(..count),
-            Calls::Many(first) => self.list(*first as usize + usize::from(effect.returned), count),
+        let calls = match effect.many {
+            false => effect.after.get(..count),
+            true => self.list(effect.first as usize + usize::from(effect.returned), count),
         };
         calls.unwrap_or(&[])
     }
@@ -397,32 +463,37 @@ impl Effects {
         if ip.is_none() && returned.is_empty() && opened.is_empty() {
             return Some(0);
         }
-        let few = returned.len() <= COMPARED && opened.len() <= WRITTEN;
-        let calls = if few {
-            let (mut before, mut after) = ([0; COMPARED], [0; WRITTEN]);
-            before
-                .iter_mut()
-                .rev()
-                .zip(returned.iter().rev())
-                .for_each(|(to, &from)| *to = from);
-            after.iter_mut().zip(opened).for_each(|(to, &from)| *to = from);
-            Calls::Few(before, after)
-        } else {
-            Calls::Many(u32::try_from(self.calls.len()).ok()?)
-        };
+        let many = returned.len() > COMPARED || opened.len() > WRITTEN;
+        let (mut before, mut after) = ([0; COMPARED], [0; WRITTEN]);
+        if !many {
+            let last = COMPARED - returned.len();
+            before.get_mut(last..)?.copy_from_slice(returned);
+            after.get_mut(..opened.len())?.copy_from_slice(opened);
+        }
         let (ip_before, ip_after) = ip.unwrap_or_default();
         let effect = Effect {
             ip_before,
             ip_after,
-            ip_matters: ip.is_some(),
+            before,
+            after,
+            first: match many {
+                true => u32::try_from(self.calls.len()).ok()?,
+                false => 0,
+            },
             returned: u8::try_from(returned.len()).ok()?,
             opened: u8::try_from(opened.len()).ok()?,
-            calls,
+            ip_matters: ip.is_some(),
+            many,
         };
+        if let Some(&known) = self.known.get(&effect) {
+            return Some(known);
+        }
         let number = u32::try_from(self.all.len()).ok()?;
-        if !few {
+        if many {
             self.calls.extend_from_slice(returned);
             self.calls.extend_from_slice(opened);
+        } else {
+            self.known.insert(effect, number);
         }
         self.all.push(effect);
         Some(number)

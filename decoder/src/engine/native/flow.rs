@@ -7,6 +7,7 @@ mod apply;
 mod binding;
 mod paths;
 mod quiet;
+mod repeat;
 mod seam;
 mod walk;
 
@@ -16,6 +17,7 @@ use super::event::{Event, Item, Kind};
 use super::events::Events;
 use super::learnt::Learnt;
 use super::returns::Returns;
+use super::trail::Trail;
 use crate::{Canceled, Config, Event as Told, GapCause, Memory, Sink, Stamp};
 use backtrail_pt::Avma;
 use backtrail_pt::instruction::Mode;
@@ -47,6 +49,7 @@ pub(super) struct Flow<'a, 'b> {
     /// The process whose code is read.
     space: u32,
     returns: Returns,
+    trail: Trail,
     learnt: Learnt,
     /// How often the code has become other code.
     changes: u32,
@@ -104,6 +107,7 @@ impl<'a, 'b> Flow<'a, 'b> {
             mode: None,
             space: 0,
             returns: Returns::new(),
+            trail: Trail::new(),
             learnt,
             changes: 0,
             batch: Vec::with_capacity(PROGRESS_EVERY as usize),
@@ -223,6 +227,9 @@ impl<'a, 'b> Flow<'a, 'b> {
     fn look_at_code(&mut self) {
         let change = self.memory.change();
         let changed = !change.ranges.is_empty() && self.learnt.forget(&change.ranges);
+        if changed {
+            self.trail.clear();
+        }
         let moved = std::mem::replace(&mut self.space, change.space) != change.space;
         self.select();
         self.changes = self.changes.wrapping_add(u32::from(changed || moved));

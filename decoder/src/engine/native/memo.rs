@@ -63,9 +63,10 @@ impl Step {
         }
     }
 
+    /// The number of what it does to the return stack.
     #[inline]
-    fn effect(&self) -> usize {
-        (self.rest >> 6) as usize
+    pub fn effect(&self) -> u32 {
+        self.rest >> 6
     }
 }
 
@@ -152,12 +153,12 @@ impl Memo {
         }
     }
 
-    /// What a step does to the return stack; `None`: nothing.
+    /// What steps do to the return stack, by its number; `None`: nothing.
     #[inline]
-    pub fn effect(&self, step: &Step) -> Option<&Effect> {
-        match step.effect() {
+    pub fn effect(&self, number: u32) -> Option<&Effect> {
+        match number {
             0 => None,
-            effect => self.effects.get(effect),
+            number => self.effects.get(number as usize),
         }
     }
 

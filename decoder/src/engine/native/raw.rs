@@ -50,9 +50,28 @@ impl<'a> Raw<'a> {
 
     /// Goes on behind `len` bytes that are known, with the last IP of there, if it is another.
     #[inline]
-    pub fn skip(&mut self, len: u8, ip: Option<u64>) {
-        self.offset += usize::from(len);
+    pub fn skip(&mut self, len: usize, ip: Option<u64>) {
+        self.offset += len;
         self.last_ip = ip.unwrap_or(self.last_ip);
+    }
+
+    /// How many bytes from here on are those of `distance` bytes before, when `known` of them are: looks at some more of
+    /// them.
+    #[inline]
+    pub fn same_as_before(&self, distance: usize, known: usize) -> usize {
+        const AT_ONCE: usize = 32;
+        const MOST: usize = 8;
+        let here = self.trace.get(self.offset + known..);
+        let before = self
+            .offset
+            .checked_sub(distance)
+            .and_then(|from| self.trace.get(from + known..));
+        let (Some(here), Some(before)) = (here, before) else {
+            return known;
+        };
+        let (here, before) = (here.as_chunks::<AT_ONCE>().0, before.as_chunks().0);
+        let both = here.iter().zip(before).take(MOST);
+        known + both.take_while(|(one, other)| one == other).count() * AT_ONCE
     }
 
     /// How long the next packet is, when it is one of a branch; else long.
@@ -64,6 +83,11 @@ impl<'a> Raw<'a> {
             Some(0x6d) => 7,
             _ => usize::MAX / 2,
         }
+    }
+
+    /// The next packet is one of a branch.
+    pub fn is_at_branch(&self) -> bool {
+        self.clone().next().is_some()
     }
 
     pub fn last_ip(&self) -> LastIp {

@@ -5,7 +5,7 @@
 pub(super) struct Returns {
     /// The innermost call is the last below `top`. There is room below the oldest, to look at some at once whether they are
     /// there or not, and above, to write some at once.
-    calls: Box<[u32]>,
+    calls: Box<[u32; Self::HIGHEST + WRITTEN]>,
     top: usize,
     len: usize,
 }
@@ -22,7 +22,7 @@ impl Returns {
 
     pub fn new() -> Self {
         Self {
-            calls: vec![0; Self::HIGHEST + WRITTEN].into(),
+            calls: Box::new([0; Self::HIGHEST + WRITTEN]),
             top: Self::LOWEST,
             len: 0,
         }
@@ -67,10 +67,9 @@ impl Returns {
                 [ALL; 4],
             ]
         };
-        let innermost = self
-            .calls
-            .get(self.top - COMPARED..)
-            .and_then(<[u32]>::first_chunk::<COMPARED>);
+        let innermost = self.top.checked_sub(COMPARED);
+        let innermost = innermost.and_then(|from| self.calls.get(from..from + COMPARED));
+        let innermost = innermost.and_then(<[u32]>::first_chunk::<COMPARED>);
         let (Some(innermost), Some(mask)) = (innermost, MASKS.get(usize::from(count))) else {
             return false;
         };
@@ -89,15 +88,17 @@ impl Returns {
     /// [`Self::replace`] with the first `count` of these.
     #[inline]
     pub fn replace_few(&mut self, more: u8, returned: u8, opened: &[u32; WRITTEN], count: u8) {
-        self.shrink(more, returned);
-        let above = self
-            .calls
-            .get_mut(self.top..)
-            .and_then(<[u32]>::first_chunk_mut::<WRITTEN>);
-        if let Some(above) = above {
-            *above = *opened;
+        let (len, count) = (self.len_with(more), usize::from(count));
+        let returned = usize::from(returned).min(len);
+        let below = self.top - returned;
+        if let Some(above) = self.calls.get_mut(below..below + WRITTEN) {
+            above.copy_from_slice(opened);
         }
-        self.grow(usize::from(count));
+        self.len = (len - returned + count).min(Self::DEPTH);
+        self.top = below + count;
+        if self.top >= Self::HIGHEST {
+            self.move_down();
+        }
     }
 
     /// Forgets the oldest as so many calls more would have done, which have returned meanwhile.

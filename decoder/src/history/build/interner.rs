@@ -32,8 +32,8 @@ pub(super) struct Interner {
 /// Our numbers for those of an engine.
 #[derive(Debug, Default)]
 struct Names {
-    /// The path that is a run.
-    runs: Vec<u32>,
+    /// The path that is a run, and how many instructions it has.
+    runs: Vec<(u32, u32)>,
     blocks: Vec<u32>,
 }
 
@@ -124,13 +124,22 @@ impl Interner {
     /// Whole runs of instructions come in.
     pub fn runs(&mut self, runs: Runs<'_>, executed: &[u32]) {
         self.cut();
-        for &run in executed {
-            let known = self.names.runs.get(run as usize).copied().unwrap_or(UNSEEN);
-            if known != UNSEEN {
-                self.flow.execute(known);
-            } else if let Some(path) = self.meet(runs, run) {
+        let mut rest = executed;
+        while let Some((&run, behind)) = rest.split_first() {
+            // Those that are known go in one after the other, until one is not.
+            let Self { flow, names, .. } = &mut *self;
+            let done = flow.execute_all(rest.iter().map_while(|&run| {
+                let known = names.runs.get(run as usize).copied();
+                known.filter(|&(path, _)| path != UNSEEN)
+            }));
+            if done > 0 {
+                rest = rest.get(done..).unwrap_or(&[]);
+                continue;
+            }
+            if let Some(path) = self.meet(runs, run) {
                 self.flow.execute(path);
             }
+            rest = behind;
         }
         if let Some(&run) = executed.last() {
             self.last = runs.last(run);
@@ -154,9 +163,10 @@ impl Interner {
         };
         let at = run as usize;
         if self.names.runs.len() <= at {
-            self.names.runs.resize(at + 1, UNSEEN);
+            self.names.runs.resize(at + 1, (UNSEEN, 0));
         }
-        *self.names.runs.get_mut(at)? = path;
+        let count = u32::try_from(self.flow.paths.count(path)).ok()?;
+        *self.names.runs.get_mut(at)? = (path, count);
         Some(path)
     }
 

@@ -1,22 +1,21 @@
 //! Chunks by their starts.
 
-use super::{Chunk, Gone, Place, Start, Way};
+use super::{Chunk, Gone, Place, Start};
 
 pub(super) struct Table<const WINDOW: usize> {
-    /// A chunk is in one of the two slots of a pair; a power of two, or none yet.
-    pairs: Vec<Pair<WINDOW>>,
+    /// In the order in which they were made: those in use lie close together.
+    chunks: Vec<Chunk<WINDOW>>,
+    /// What is known of starts, by their hashes; a power of two, or none yet.
+    buckets: Vec<Bucket>,
     most: usize,
-    /// Bytes of traces for each pair, and of the traces before this one and up to its end.
-    bytes_for_pair: usize,
+    /// Bytes of traces for each bucket, and of the traces before this one and up to its end.
+    bytes_for_bucket: usize,
     before: usize,
     bytes: usize,
-    /// Of starts that were met: what says so, and in the low three bits how often.
-    met: Vec<u16>,
     /// A chunk is made the time that its start is met for this time.
-    enough: u16,
-    /// How many chunks were made since the code is what it is, and in all.
+    enough: u32,
+    /// How many chunks were made since the code is what it is.
     made: usize,
-    all: usize,
     /// Chunks found, each worth so many of those not found, less these, of late.
     luck: i32,
     worth: i32,
@@ -24,49 +23,55 @@ pub(super) struct Table<const WINDOW: usize> {
     idle: u32,
 }
 
-#[repr(align(64))]
-#[derive(Clone, Copy)]
-struct Pair<const WINDOW: usize>([Chunk<WINDOW>; 2]);
+/// A few starts of which the hashes are alike.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(16))]
+struct Bucket([Slot; Bucket::SLOTS]);
 
-impl<const WINDOW: usize> Chunk<WINDOW> {
-    const NONE: Self = Self {
-        start: Start {
-            window: [0; WINDOW],
-            place: Place::NONE,
-        },
-        gone: Gone {
-            way: Way { run: 0, next: 0 },
-            effect: 0,
-            len: 0,
-            deepest: 0,
-        },
-    };
+/// What is known of a start: in the upper bits some of its hash, in the lower the number of its chunk, from [`Slot::MADE`] on, or how
+/// often it was met; 0: nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot(u32);
+
+impl Slot {
+    const TAG: u32 = 19;
+    /// The most often that is counted, and the first number of a chunk.
+    const MADE: u32 = 8;
+
+    #[inline]
+    fn new(hash: u64, known: u32) -> Self {
+        Self((hash >> 51 << Self::TAG) as u32 | known)
+    }
+
+    #[inline]
+    fn known(self) -> u32 {
+        self.0 & ((1 << Self::TAG) - 1)
+    }
 }
 
 impl<const WINDOW: usize> Table<WINDOW> {
-    /// Pairs of slots at most, a power of two.
-    const MAX_PAIRS: usize = 1 << 16;
+    /// Buckets at most, a power of two.
+    const MAX_BUCKETS: usize = if WINDOW > 8 { 1 << 14 } else { 1 << 13 };
     /// Chunks made at most, and one more for so many bytes of the trace. What each costs here, in the history and in the
     /// forest is worth it for the few that come all the time, and not for the many that come now and then.
     const MAX: usize = 1 << 14;
-    const BYTES_FOR_ONE: usize = 1 << 14;
-    /// The same where code changes often: bounds memory.
+    const BYTES_FOR_ONE: usize = 1 << 16;
+    /// The same where code changes often: bounds memory, and slots have no higher numbers.
     const MAX_IN_ALL: usize = 1 << 18;
     /// So much bad luck is enough, and then for so long none is looked for.
     const BAD_LUCK: i32 = -(1 << 14);
     const IDLE: u32 = 1 << 20;
 
-    pub fn new(bytes_for_pair: usize, enough: u16, worth: i32) -> Self {
+    pub fn new(bytes_for_bucket: usize, enough: u32, worth: i32) -> Self {
         Self {
-            pairs: Vec::new(),
+            chunks: Vec::new(),
+            buckets: Vec::new(),
             most: 1,
-            bytes_for_pair,
+            bytes_for_bucket,
             before: 0,
             bytes: 0,
-            met: Vec::new(),
             enough,
             made: 0,
-            all: 0,
             luck: 0,
             worth,
             idle: 0,
@@ -77,34 +82,16 @@ impl<const WINDOW: usize> Table<WINDOW> {
     pub fn begin(&mut self, bytes: usize) {
         self.before = self.bytes;
         self.bytes += bytes;
-        let pairs = self.bytes / self.bytes_for_pair;
-        let most = pairs.clamp(1, Self::MAX_PAIRS).next_power_of_two();
+        let buckets = self.bytes / self.bytes_for_bucket;
+        let most = buckets.clamp(1, Self::MAX_BUCKETS).next_power_of_two();
         if most > self.most {
             self.most = most;
-            let pairs = std::mem::take(&mut self.pairs);
-            if !pairs.is_empty() {
-                self.make_room();
-            }
-            // Of each two, the newer comes first.
-            let chunks = pairs.into_iter().flat_map(|Pair([newer, older])| [older, newer]);
-            for chunk in chunks.filter(|chunk| chunk.start.place != Place::NONE) {
-                self.move_in(chunk);
+            self.buckets = Vec::new();
+            for number in 0..self.chunks.len() {
+                self.put(number);
             }
         }
         (self.luck, self.idle) = (0, 0);
-    }
-
-    /// A chunk that there was comes in.
-    fn move_in(&mut self, chunk: Chunk<WINDOW>) -> Option<()> {
-        let hash = self.put(chunk)?;
-        let at = self.met_at(hash);
-        *self.met.get_mut(at)? = tag(hash) | self.enough;
-        Some(())
-    }
-
-    fn make_room(&mut self) {
-        self.pairs = vec![Pair([Chunk::NONE; 2]); self.most];
-        self.met = vec![0; self.most];
     }
 
     /// The code has changed: what was made is of no use any more.
@@ -128,18 +115,20 @@ impl<const WINDOW: usize> Table<WINDOW> {
     /// What the chunk does that begins so, which has this hash.
     #[inline]
     pub fn find(&self, window: &[u8; WINDOW], place: Place, hash: u64) -> Option<Gone> {
-        // The list of what was met is small: where little comes again, it spares the way to the slots.
-        let met = *self.met.get(self.met_at(hash))? ^ tag(hash);
-        if met > TIMES || met < self.enough {
-            return None;
+        let bucket = self.buckets.get(self.bucket_at(hash))?;
+        let mut alike = bucket.alike(hash);
+        while alike != 0 {
+            let slot = bucket.slot(alike.trailing_zeros());
+            if let Some(number) = slot.known().checked_sub(Slot::MADE)
+                && let Some(chunk) = self.chunks.get(number as usize)
+                && chunk.start.place == place
+                && chunk.start.window == *window
+            {
+                return Some(chunk.gone);
+            }
+            alike &= alike - 1;
         }
-        let Pair([one, other]) = self.pairs.get(self.pair_at(hash))?;
-        let is_it = |chunk: &Chunk<WINDOW>| chunk.start.place == place && chunk.start.window == *window;
-        if is_it(one) {
-            Some(one.gone)
-        } else {
-            is_it(other).then_some(other.gone)
-        }
+        None
     }
 
     /// A chunk was found, or none.
@@ -152,66 +141,102 @@ impl<const WINDOW: usize> Table<WINDOW> {
     }
 
     #[inline]
-    fn pair_at(&self, hash: u64) -> usize {
+    fn bucket_at(&self, hash: u64) -> usize {
         hash as usize & (self.most - 1)
     }
 
     #[inline]
-    fn met_at(&self, hash: u64) -> usize {
-        hash as usize >> 8 & (self.most - 1)
+    fn bucket(&mut self, hash: u64) -> Option<&mut Bucket> {
+        if self.buckets.is_empty() {
+            self.buckets = vec![Bucket::default(); self.most];
+        }
+        let at = self.bucket_at(hash);
+        self.buckets.get_mut(at)
     }
 
     /// No chunk was found of this hash, at an offset of the trace. Says whether one is to be made: when it was met often
     /// enough.
     #[inline]
     pub fn meet(&mut self, hash: u64, offset: usize) -> bool {
-        if self.pairs.is_empty() {
-            self.make_room();
-        }
-        let (at, tag) = (self.met_at(hash), tag(hash));
-        let Some(met) = self.met.get_mut(at) else {
+        let Some(bucket) = self.bucket(hash) else {
             return false;
         };
-        let times = if *met & !TIMES == tag {
-            (*met & TIMES) + 1
-        } else {
-            1
+        let (at, times) = match bucket.met(hash) {
+            Some((at, times)) => (at, (times + 1).min(Slot::MADE - 1)),
+            None => (bucket.least(hash), 1),
         };
-        *met = tag | times.min(TIMES);
+        bucket.set(at, Slot::new(hash, times));
         let room = Self::MAX + (self.before + offset) / Self::BYTES_FOR_ONE;
-        let room = self.made < room && self.all < Self::MAX_IN_ALL;
+        let room = self.made < room && self.chunks.len() < Self::MAX_IN_ALL;
         room && times >= self.enough
     }
 
     pub fn insert(&mut self, chunk: Chunk<WINDOW>) {
         self.made += 1;
-        self.all += 1;
-        self.put(chunk);
+        self.chunks.push(chunk);
+        self.put(self.chunks.len() - 1);
     }
 
-    /// Puts a chunk into its pair. Gives its hash.
-    fn put(&mut self, chunk: Chunk<WINDOW>) -> Option<u64> {
-        let hash = Start::hash(&chunk.start.window, chunk.start.place);
-        let at = self.pair_at(hash);
-        // The newer of the two stays the longer.
-        let Pair([first, second]) = self.pairs.get_mut(at)?;
-        *second = std::mem::replace(first, chunk);
-        Some(hash)
+    /// Puts a chunk into a slot of its bucket.
+    fn put(&mut self, number: usize) -> Option<()> {
+        let Start { window, place } = &self.chunks.get(number)?.start;
+        let hash = Start::hash(window, *place);
+        let bucket = self.bucket(hash)?;
+        let at = bucket.met(hash).map_or_else(|| bucket.least(hash), |(at, _)| at);
+        bucket.set(at, Slot::new(hash, number as u32 + Slot::MADE));
+        Some(())
     }
 }
 
-/// The bits of what was met that say how often.
-const TIMES: u16 = 7;
+impl Bucket {
+    const SLOTS: usize = 4;
 
-/// The other bits.
-#[inline]
-fn tag(hash: u64) -> u16 {
-    (hash >> 48) as u16 & !TIMES
+    /// The slots that are of a hash, a bit each.
+    #[inline]
+    fn alike(&self, hash: u64) -> u32 {
+        let wanted = Slot::new(hash, 0).0;
+        let alike = |at: usize| u32::from((self.0[at].0 ^ wanted) >> Slot::TAG == 0) << at;
+        alike(0) | alike(1) | alike(2) | alike(3)
+    }
+
+    #[inline]
+    fn slot(&self, at: u32) -> Slot {
+        self.0[at as usize % Self::SLOTS]
+    }
+
+    #[inline]
+    fn set(&mut self, at: u32, slot: Slot) {
+        self.0[at as usize % Self::SLOTS] = slot;
+    }
+
+    /// The slot of a start that was met, of this hash, and how often it was.
+    #[inline]
+    fn met(&self, hash: u64) -> Option<(u32, u32)> {
+        let mut alike = self.alike(hash);
+        while alike != 0 {
+            let at = alike.trailing_zeros();
+            let known = self.slot(at).known();
+            if known < Slot::MADE {
+                return Some((at, known));
+            }
+            alike &= alike - 1;
+        }
+        None
+    }
+
+    /// The slot that is given up for another start, by chance: one of a start that was only met, if there is any.
+    #[inline]
+    fn least(&self, hash: u64) -> u32 {
+        let first = (hash >> 28) as u32;
+        let of_met = |&at: &u32| self.slot(at).known() < Slot::MADE;
+        (first..first + Self::SLOTS as u32).find(of_met).unwrap_or(first) % Self::SLOTS as u32
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::native::chunk::Way;
 
     fn chunk(block: u32) -> Chunk<8> {
         Chunk {
@@ -219,7 +244,12 @@ mod tests {
                 window: u64::from(block).to_le_bytes(),
                 place: Place::new(block, 1),
             },
-            ..Chunk::NONE
+            gone: Gone {
+                way: Way { run: 0, next: 0 },
+                effect: 0,
+                len: 0,
+                deepest: 0,
+            },
         }
     }
 
@@ -254,7 +284,7 @@ mod tests {
         let before: Vec<u32> = (0..4).filter(|&block| found(&table, block)).collect();
         assert!(before.len() > 1);
         table.begin(1 << 12);
-        assert_eq!(table.pairs.len(), 1 << 13);
+        assert_eq!(table.buckets.len(), 1 << 13);
         assert!(before.iter().all(|&block| found(&table, block)));
         assert!(!found(&table, 4));
     }

@@ -5,9 +5,11 @@ use crate::engine::native::error::Error;
 use crate::engine::native::event::{Event, Item, Kind};
 use crate::engine::native::packets::Packets;
 use crate::engine::native::queue::Binding;
+use crate::engine::native::raw::Raw;
+use backtrail_pt::LastIp;
 use backtrail_pt::packet::{ExecMode, IpPayload, Packet};
 
-impl Events<'_> {
+impl<'a> Events<'a> {
     /// Reads a PSB+ up to its end, whose packet is then the next one. What it says waits there.
     pub(super) fn header(&mut self) -> Result<(), Error> {
         if !self.queue.is_empty() {
@@ -50,6 +52,48 @@ impl Events<'_> {
                 _ => return Err(Error::BadContext),
             }
         }
+    }
+
+    /// Passes a PSB+ that is next and says nothing but the time and what is known: that tracing is on, at the address `here`, in
+    /// the same mode; and where it stands is not `held`. Gives that; `None`: something else is next.
+    pub fn pass_header(
+        &mut self,
+        raw: &mut Raw<'a>,
+        here: u64,
+        held: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let mut packets = self.packets.clone();
+        packets.seek(raw.offset);
+        let Ok(Packet::Psb) = packets.next() else {
+            return None;
+        };
+        let psb = packets.begin();
+        if held(psb) {
+            return None;
+        }
+        let mut time = self.time.clone();
+        time.psb();
+        let (mut last_ip, mut ip) = (LastIp::default(), None);
+        loop {
+            let packet = packets.next().ok()?;
+            if time.take(&packet, true).ok()? {
+                continue;
+            }
+            match packet {
+                Packet::Fup(payload) if ip.is_none() => ip = Some(last_ip.decode(payload)?.0),
+                Packet::ModeExec(mode) if self.mode.is_some_and(|known| same_mode(known, mode)) => {}
+                Packet::PsbEnd => break,
+                _ => return None,
+            }
+        }
+        let behind = Raw::new(packets.trace(), packets.offset(), last_ip);
+        // Erratum BDM70: behind a FUP that is wrong comes no packet of a branch.
+        if ip != Some(here) || self.errata.bdm70 && !behind.is_at_branch() {
+            return None;
+        }
+        (self.time, self.ip) = (time, ip);
+        *raw = behind;
+        Some(psb)
     }
 
     fn say(&mut self, kind: Kind) -> Result<(), Error> {

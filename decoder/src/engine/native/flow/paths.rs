@@ -1,11 +1,14 @@
 //! The fast way: outcomes by the packet and targets straight from the bytes, while nothing else is between.
 
 use super::{Flow, Stop};
+use crate::Event as Told;
 use crate::engine::native::code::{Block, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::Item;
 use crate::engine::native::memo::{End, OUTCOMES, Step, Symbol};
 use crate::engine::native::raw::{Branch, Raw};
+use crate::engine::native::trail::What;
+use backtrail_pt::Avma;
 
 impl<'b> Flow<'_, 'b> {
     /// Goes on from the block with number `at` by packets that tell of branches, until another is next or
@@ -28,18 +31,30 @@ impl<'b> Flow<'_, 'b> {
         while at != Block::NONE && self.until_progress > 1 {
             if len == 0 {
                 self.learnt.chunks.boundary(&raw, at, &mut self.learnt.code);
-                if !late && let Some(way) = self.learnt.chunks.take(at, &mut raw, &mut self.returns) {
-                    self.push_run(way.run);
-                    at = way.next;
+                let before = raw;
+                if !late && let Some(taken) = self.learnt.chunks.take(at, &mut raw, &mut self.returns) {
+                    self.push_run(taken.way.run);
+                    self.trail.push(before.offset, at, taken.way.run, taken.what);
+                    at = taken.way.next;
                     (moved, whole) = (true, None);
+                    if let Some(hash) = taken.hash
+                        && let Some(row) = self.trail.behind(hash, raw.offset, at)
+                        && !self.learnt.chunks.is_making()
+                    {
+                        at = self.repeat(row, &mut raw);
+                    }
                     continue;
                 }
-                let before = raw;
                 match raw.next() {
                     None if moved && self.events.take_time(&mut raw) => {
+                        self.trail.push(before.offset, at, 0, What::Other);
                         // No chunk passes over a packet of the time, which may stand behind padding.
                         self.learnt.chunks.abandon();
                         late = self.time_is_new();
+                        continue;
+                    }
+                    None if moved && !late && self.pass_header(&mut raw, &mut at) => {
+                        self.trail.push(before.offset, at, 0, What::Other);
                         continue;
                     }
                     None => break,
@@ -56,6 +71,13 @@ impl<'b> Flow<'_, 'b> {
                             break;
                         };
                         self.take(&step);
+                        let effect = step.effect();
+                        let what = if late {
+                            What::Other
+                        } else {
+                            What::Target { effect }
+                        };
+                        self.trail.push(before.offset, at, step.run, what);
                         self.learnt.chunks.target();
                         moved = true;
                         self.ip = ip;
@@ -79,12 +101,23 @@ impl<'b> Flow<'_, 'b> {
                 break;
             };
             self.take(&step);
-            (moved, whole) = (true, None);
+            if let Some(before) = whole.take() {
+                let all = step.used() == len && step.end() == End::Block && !late;
+                let effect = step.effect();
+                let what = if all {
+                    What::Outcomes { effect }
+                } else {
+                    What::Other
+                };
+                self.trail.push(before.offset, at, step.run, what);
+            }
+            moved = true;
             len -= step.used();
             at = step.next;
             if step.end() == End::Return {
                 let Some(call) = self.returns.pop() else {
                     self.learnt.chunks.abandon();
+                    self.trail.push(raw.offset, at, 0, What::Other);
                     self.leave_paths(raw, bits, len);
                     return Err(Stop::Error(Error::NoCall, self.learnt.code.last_of(step.run)));
                 };
@@ -110,12 +143,42 @@ impl<'b> Flow<'_, 'b> {
         if let Some(before) = whole.filter(|_| len > 0) {
             (raw, len) = (before, 0);
         }
+        self.trail.push(raw.offset, at, 0, What::Other);
         if let Some(block) = self.learnt.code.blocks.get(at as usize) {
             self.ip = block.start;
         }
         self.quiet.branched();
         self.leave_paths(raw, bits, len);
         Ok(Some(at))
+    }
+
+    /// Passes a PSB+ before the block with number `at`, if it says nothing new but the time. Says whether it did.
+    fn pass_header(&mut self, raw: &mut Raw<'b>, at: &mut u32) -> bool {
+        let Some(&Block { start, .. }) = self.learnt.code.blocks.get(*at as usize) else {
+            return false;
+        };
+        let bounds = &self.bounds;
+        if bounds.is_muted()
+            || self
+                .events
+                .pass_header(raw, start, |psb| bounds.are_at(psb))
+                .is_none()
+        {
+            return false;
+        }
+        self.learnt.chunks.abandon();
+        self.ip = start;
+        self.quiet.reset();
+        let changes = self.changes;
+        self.tell_time(self.events.time().stamp());
+        self.tell(Told::Enabled {
+            at: Avma(start),
+            status: true,
+        });
+        if self.changes != changes {
+            *at = Block::NONE;
+        }
+        true
     }
 
     /// Tells the time that has become another. Says whether the code is the same afterwards.
@@ -130,7 +193,7 @@ impl<'b> Flow<'_, 'b> {
     #[inline]
     fn take(&mut self, step: &Step) {
         self.push_run(step.run);
-        let Some(effect) = self.learnt.memo.effect(step) else {
+        let Some(effect) = self.learnt.memo.effect(step.effect()) else {
             return self.learnt.chunks.step(step.run, &[], 0);
         };
         let calls = self.learnt.memo.calls(effect);
@@ -140,7 +203,7 @@ impl<'b> Flow<'_, 'b> {
     }
 
     #[inline]
-    fn push_run(&mut self, run: u32) {
+    pub(super) fn push_run(&mut self, run: u32) {
         self.batch.push(run);
         self.until_progress -= 1;
     }

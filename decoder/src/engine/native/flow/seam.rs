@@ -88,6 +88,11 @@ impl Bounds {
         self.from.is_some() && self.ended.first.is_none()
     }
 
+    /// The segment begins or ends at this PSB.
+    pub fn are_at(&self, psb: usize) -> bool {
+        self.from == Some(psb) || self.to == Some(psb)
+    }
+
     /// The flow has come to the end.
     #[inline]
     pub fn are_reached(&self) -> bool {

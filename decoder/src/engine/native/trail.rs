@@ -1,0 +1,222 @@
+//! Where the trace repeats itself: the steps gone lately, in order, to be gone again as long as the same bytes follow.
+//!
+//! A program in a loop makes not only the same chunks but the same rows of them. Once a chunk comes again, what came
+//! behind it the last time is gone on with, step by step, without looking anything up: the bytes are compared with
+//! those of then, and each step is asked whether the last IP and the calls are as it needs them.
+
+/// A step that was gone, between packets: it begins at a block and an offset of the trace, and ends where the next one begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    /// The low half of the offset.
+    at: u32,
+    pub block: u32,
+    pub run: u32,
+    what: u32,
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// A chunk, by the number of its effect and its depth.
+    Chunk { effect: u32, deepest: u8 },
+    /// All outcomes of a packet, by a step of the memo with the effect of this number.
+    Outcomes { effect: u32 },
+    /// A target, the same.
+    Target { effect: u32 },
+    /// Something else, which is not to be gone again.
+    Other,
+}
+
+impl What {
+    const CHUNK: u32 = 1;
+    const OUTCOMES: u32 = 2;
+    const TARGET: u32 = 3;
+    /// Effects with higher numbers are not noted.
+    const MOST: u32 = 1 << 22;
+
+    #[inline]
+    fn pack(self) -> u32 {
+        let (kind, effect, deepest) = match self {
+            Self::Chunk { effect, deepest } => (Self::CHUNK, effect, deepest),
+            Self::Outcomes { effect } => (Self::OUTCOMES, effect, 0),
+            Self::Target { effect } => (Self::TARGET, effect, 0),
+            Self::Other => return 0,
+        };
+        match effect < Self::MOST {
+            true => effect << 10 | u32::from(deepest) << 2 | kind,
+            false => 0,
+        }
+    }
+
+    #[inline]
+    fn unpack(packed: u32) -> Self {
+        let effect = packed >> 10;
+        match packed & 3 {
+            Self::CHUNK => Self::Chunk {
+                effect,
+                deepest: (packed >> 2) as u8,
+            },
+            Self::OUTCOMES => Self::Outcomes { effect },
+            Self::TARGET => Self::Target { effect },
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Step {
+    const NONE: Self = Self {
+        at: 0,
+        block: u32::MAX,
+        run: 0,
+        what: 0,
+    };
+
+    #[inline]
+    pub fn what(&self) -> What {
+        What::unpack(self.what)
+    }
+}
+
+/// The steps gone lately, of one decode.
+pub(super) struct Trail {
+    /// A ring.
+    steps: Box<[Step; Self::STEPS]>,
+    /// How many were gone; the next has this number.
+    count: u32,
+    /// The last step by a chunk, by the hash of it and of what was before it.
+    last: Box<[u32; Self::CHUNKS]>,
+    /// Where the last step began.
+    offset: usize,
+    /// How many steps were gone again, each worth [`Self::WORTH`] chunks that none were behind, less these, of late.
+    luck: i32,
+    /// For how many chunks nothing is tried.
+    idle: u32,
+}
+
+/// A step to be gone again, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    number: u32,
+    /// How far back it is in the trace.
+    pub distance: usize,
+}
+
+impl Trail {
+    /// Steps that are remembered; a power of two.
+    const STEPS: usize = 1 << 14;
+    /// Chunks that are; the same.
+    const CHUNKS: usize = 1 << 14;
+    /// Longer steps are not gone again: offsets are told apart by their low halves.
+    const LONGEST: usize = 1 << 16;
+    /// The number of the first step: those before it are too long ago to be remembered.
+    const FIRST: u32 = 2 * Self::STEPS as u32;
+    const WORTH: i32 = 1;
+    /// So much bad luck is enough, and then for so many chunks nothing is tried.
+    const BAD_LUCK: i32 = -(1 << 10);
+    const IDLE: u32 = 1 << 14;
+
+    pub fn new() -> Self {
+        Self {
+            steps: Box::new([Step::NONE; Self::STEPS]),
+            count: Self::FIRST,
+            last: Box::new([0; Self::CHUNKS]),
+            offset: 0,
+            luck: 0,
+            idle: 0,
+        }
+    }
+
+    /// Forgets all: what a block makes of packets may be something else.
+    pub fn clear(&mut self) {
+        self.steps.fill(Step::NONE);
+    }
+
+    /// A step is gone, from an offset and a block on.
+    #[inline]
+    pub fn push(&mut self, offset: usize, block: u32, run: u32, what: What) {
+        if offset.wrapping_sub(self.offset) > Self::LONGEST {
+            self.clear();
+        }
+        self.offset = offset;
+        self.put(Step {
+            at: offset as u32,
+            block,
+            run,
+            what: what.pack(),
+        });
+    }
+
+    #[inline]
+    fn put(&mut self, step: Step) {
+        self.steps[self.count as usize % Self::STEPS] = step;
+        self.count = self.count.wrapping_add(1);
+    }
+
+    /// The last step was by a chunk of this hash, and what is next is at an offset and a block. Gives what came behind that
+    /// chunk the last time.
+    #[inline]
+    pub fn behind(&mut self, hash: u64, offset: usize, block: u32) -> Option<Row> {
+        if self.idle > 0 {
+            self.idle -= 1;
+            return None;
+        }
+        let now = self.count.wrapping_sub(1);
+        // What comes behind a chunk is as a rule what came behind it when the same was before it.
+        let context = self.step(now.wrapping_sub(1)).run;
+        let hash = hash ^ u64::from(context).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let last = &mut self.last[hash as usize >> 3 & (Self::CHUNKS - 1)];
+        let before = std::mem::replace(last, now);
+        let ago = self.count.wrapping_sub(before) as usize;
+        let (was, is) = (self.step(before), self.step(now));
+        let row = Row {
+            number: before.wrapping_add(1),
+            distance: 0,
+        };
+        let next = self.step(row.number);
+        let distance = (offset as u32).wrapping_sub(next.at) as usize;
+        // Between it and now there is another step at least, whose end is known.
+        let known = ago > 2 && ago < Self::STEPS && (was.run, was.block) == (is.run, is.block);
+        (known && next.block == block).then_some(Row { distance, ..row })
+    }
+
+    #[inline]
+    fn step(&self, number: u32) -> &Step {
+        &self.steps[number as usize % Self::STEPS]
+    }
+
+    /// The first step of a row, and how long it is.
+    #[inline]
+    pub fn first(&self, row: Row) -> (Step, usize) {
+        let (step, next) = (self.step(row.number), self.step(row.number.wrapping_add(1)));
+        (*step, next.at.wrapping_sub(step.at) as usize)
+    }
+
+    /// The block behind the first step of a row.
+    pub fn behind_first(&self, row: Row) -> u32 {
+        self.step(row.number.wrapping_add(1)).block
+    }
+
+    /// The step, the first of a row, is gone again, from an offset on. Gives the rest of the row.
+    #[inline]
+    pub fn again(&mut self, step: Step, row: Row, offset: usize) -> Row {
+        self.offset = offset;
+        self.put(Step {
+            at: offset as u32,
+            ..step
+        });
+        Row {
+            number: row.number.wrapping_add(1),
+            ..row
+        }
+    }
+
+    /// A row was gone again for so many steps. Gives the block that is next.
+    #[inline]
+    pub fn end(&mut self, row: Row, steps: usize) -> u32 {
+        self.luck = (self.luck + Self::WORTH * steps as i32 - 1).min(0);
+        if self.luck < Self::BAD_LUCK {
+            (self.luck, self.idle) = (0, Self::IDLE);
+        }
+        self.step(row.number).block
+    }
+}
