@@ -31,6 +31,8 @@ impl<T> Default for Pile<T> {
 impl<T: Copy + Default> Pile<T> {
     /// Items in each chunk but the last: half a megabyte.
     const CHUNK: usize = (1 << 19) / size_of::<T>();
+    /// What the first one has room for as soon as there is any.
+    const FEW: usize = 16;
 
     /// Chunks come from there, as long as it has any.
     pub fn draw_from(&mut self, store: Arc<Store<T>>) {
@@ -42,28 +44,45 @@ impl<T: Copy + Default> Pile<T> {
         self.full.len() * Self::CHUNK + self.last.len()
     }
 
+    /// Its length is a multiple of a number, of which that of chunks is one, too.
+    #[inline]
+    pub fn is_even<const NUMBER: usize>(&self) -> bool {
+        const { assert!(Self::CHUNK.is_multiple_of(NUMBER)) };
+        self.last.len().is_multiple_of(NUMBER)
+    }
+
     #[inline]
     pub fn push(&mut self, item: T) {
-        if self.last.len() == Self::CHUNK {
-            self.begin_chunk();
+        // No chunk has room for more than its items: one question tells both.
+        if self.last.len() == self.last.capacity() {
+            return self.push_far(item);
         }
         self.last.push(item);
     }
 
     #[inline]
     pub fn push_two(&mut self, items: [T; 2]) {
-        if self.last.len() + 2 <= Self::CHUNK {
+        if self.last.capacity() - self.last.len() >= 2 {
             self.last.extend_from_slice(&items);
         } else {
-            items.into_iter().for_each(|item| self.push(item));
+            items.into_iter().for_each(|item| self.push_far(item));
         }
     }
 
+    /// The last chunk may be full: then it grows, if it is the first one, or another begins.
     #[cold]
-    fn begin_chunk(&mut self) {
-        let spare = self.store.as_ref().and_then(|store| store.take());
-        let next = spare.unwrap_or_else(|| Vec::with_capacity(Self::CHUNK));
-        self.full.push(std::mem::replace(&mut self.last, next));
+    fn push_far(&mut self, item: T) {
+        let len = self.last.len();
+        if len == Self::CHUNK {
+            let spare = self.store.as_ref().and_then(|store| store.take());
+            let next = spare.unwrap_or_else(|| chunk(Self::CHUNK));
+            self.full.push(std::mem::replace(&mut self.last, next));
+        } else if len == self.last.capacity() {
+            let mut grown = chunk((2 * len).clamp(Self::FEW, Self::CHUNK));
+            grown.extend_from_slice(&self.last);
+            self.last = grown;
+        }
+        self.last.push(item);
     }
 
     #[inline]
@@ -138,6 +157,17 @@ impl<T: Copy + Default> Pile<T> {
     }
 }
 
+/// A chunk with room for so many items, and no more.
+fn chunk<T: Copy + Default>(room: usize) -> Vec<T> {
+    let mut chunk = Vec::with_capacity(room);
+    if chunk.capacity() != room {
+        // An allocator may give more, but not to a list that has its length.
+        chunk = vec![T::default(); room].into_boxed_slice().into_vec();
+        chunk.clear();
+    }
+    chunk
+}
+
 /// Chunks for piles, in memory that was touched.
 #[derive(Debug)]
 pub(crate) struct Store<T> {
@@ -171,7 +201,7 @@ impl<T: Copy + Default> Store<T> {
 
     /// Puts another chunk into it.
     pub fn fill(&self) {
-        let mut chunk = Vec::with_capacity(Pile::<T>::CHUNK);
+        let mut chunk = chunk(Pile::<T>::CHUNK);
         // All of it is written to.
         chunk.resize(Pile::<T>::CHUNK, T::default());
         chunk.clear();

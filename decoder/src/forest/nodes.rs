@@ -52,7 +52,7 @@ pub(super) struct Nodes {
     words: Pile<u32>,
     /// Where each [`SPAN`]th batch begins.
     begins: Vec<Begin>,
-    /// The batch of each [`STEP`]th call.
+    /// The span of each [`STEP`]th call, as far as another one has begun behind it.
     directory: Vec<u32>,
     stock: Stock,
     len: usize,
@@ -144,18 +144,10 @@ impl Nodes {
 
     /// Appends the calls of a pattern, `len` of them, counted from instruction `index`. Its parents are to be put next, then what
     /// outlasts it, and its depths be noted where [`Self::passes_noted_depth`] says so. Gives the number of the first.
-    #[inline]
+    #[inline(always)]
     pub fn begin_batch(&mut self, pattern: Pattern, len: u32, index: u64) -> u32 {
-        let begin = Begin {
-            call: self.len as u32,
-            words: self.words.len() as u32,
-        };
-        self.len += len as usize;
-        if self.batches.len().is_multiple_of(SPAN) {
-            self.begins.push(begin);
-        }
-        if self.directory.len() * STEP < self.len {
-            self.enter();
+        if self.batches.is_even::<SPAN>() {
+            self.begin_span();
         }
         if (index ^ self.near) >> 32 != 0 {
             self.enter_upper(index);
@@ -164,7 +156,24 @@ impl Nodes {
             lower: index as u32,
             pattern,
         });
-        begin.call
+        let first = self.len as u32;
+        self.len += len as usize;
+        first
+    }
+
+    /// The batch that comes next is the first of a span.
+    #[inline(never)]
+    fn begin_span(&mut self) {
+        // What begins a step and is not entered yet is in the span before.
+        let (span, steps) = (self.begins.len() as u32, self.len.div_ceil(STEP));
+        if self.directory.len() < steps {
+            self.directory.resize(steps, span.saturating_sub(1));
+        }
+        self.begins.push(Begin {
+            call: self.len as u32,
+            words: self.words.len() as u32,
+        });
+        self.full = self.len > Self::MAX - (SPAN + 1) * Self::MOST_AT_ONCE;
     }
 
     /// The batch that comes next counts from an instruction whose number has another upper half.
@@ -172,14 +181,6 @@ impl Nodes {
     fn enter_upper(&mut self, index: u64) {
         self.near = index;
         self.upper.push((self.batches.len() as u32, (index >> 32) as u32));
-    }
-
-    /// The batch that comes next is that of the last calls.
-    #[cold]
-    fn enter(&mut self) {
-        let wanted = self.len.div_ceil(STEP);
-        self.directory.resize(wanted, self.batches.len() as u32);
-        self.full = self.len > Self::MAX - Self::MOST_AT_ONCE;
     }
 
     /// The next of the calls that the outermost ones of the batch are inside of.
@@ -268,9 +269,10 @@ impl Nodes {
     #[inline]
     fn find(&self, id: u32) -> Option<Located> {
         let step = id as usize / STEP;
-        let low = *self.directory.get(step)? as usize / SPAN;
+        let low = self.directory.get(step).or(self.directory.last());
+        let low = low.map_or(0, |&low| low as usize);
         let high = self.directory.get(step + 1);
-        let high = high.map_or(self.begins.len(), |&high| high as usize / SPAN + 1);
+        let high = high.map_or(self.begins.len(), |&high| high as usize + 1);
         let begins = self.begins.get(low..high)?;
         let span = low + begins.partition_point(|begin| begin.call <= id).checked_sub(1)?;
         self.from(span)
@@ -414,20 +416,33 @@ impl Nodes {
     }
 
     /// The call, which began with instruction `first`, has ended.
-    #[inline]
+    #[inline(always)]
     pub fn close(&mut self, call: Lasting, first: u64, end: u64, left: Left) {
         let len = end.saturating_sub(first);
-        let len = match len < u64::from(FAR) {
-            true => len as u32,
-            false => far(&mut self.lens, call.0, len),
-        };
-        let at = call.0 as usize;
-        if let Some(word) = self.words.get_mut(at) {
-            *word = len;
+        if len >= u64::from(FAR) {
+            return self.close_far(call, len, left);
         }
-        if left != Left::Return
-            && let Some(what) = self.words.get_mut(at + 1)
-        {
+        if let Some(word) = self.words.get_mut(call.0 as usize) {
+            *word = len as u32;
+        }
+        if left != Left::Return {
+            self.set_left(call, left);
+        }
+    }
+
+    /// The same for a length that does not fit.
+    #[cold]
+    fn close_far(&mut self, call: Lasting, len: u64, left: Left) {
+        self.lens.insert(call.0, len);
+        if let Some(word) = self.words.get_mut(call.0 as usize) {
+            *word = FAR;
+        }
+        self.set_left(call, left);
+    }
+
+    #[inline(never)]
+    fn set_left(&mut self, call: Lasting, left: Left) {
+        if let Some(what) = self.words.get_mut(call.0 as usize + 1) {
             *what = *what & !7 | u32::from(left.code());
         }
     }
@@ -486,13 +501,6 @@ impl Nodes {
             + self.lens.len() * 16
             + self.stock.memory()
     }
-}
-
-/// Keeps the length of a call that does not fit.
-#[cold]
-fn far(numbers: &mut BTreeMap<u32, u64>, at: u32, number: u64) -> u32 {
-    numbers.insert(at, number);
-    FAR
 }
 
 #[cfg(test)]

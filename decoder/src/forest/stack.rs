@@ -2,7 +2,7 @@
 
 mod act;
 
-use super::nodes::{Lasting, NO_PARENT, Node, Nodes, Stock};
+use super::nodes::{Lasting, NO_PARENT, Node, Nodes, Stock, what};
 use super::places::Place;
 use super::{Forest, Left, Room, Tag};
 pub(super) use act::{Act, Level, Open};
@@ -22,8 +22,21 @@ pub(super) struct Frame {
     pub base: u32,
     /// Its function's number, when known.
     pub function: u32,
+    /// How its call began, see [`what`].
+    what: u32,
+}
+
+const _: () = assert!(size_of::<Frame>() == 32);
+
+impl Frame {
+    fn entered(&self) -> Tag {
+        Tag::of((self.what >> 3 & 7) as u8)
+    }
+
     /// It handles a signal, of which the stack has more.
-    handler: bool,
+    fn is_handler(&self) -> bool {
+        self.entered() == Tag::Signal
+    }
 }
 
 /// Where a frame stands in the lists of them.
@@ -147,7 +160,7 @@ impl Stack {
             returns_to: new.returns_to,
             base,
             function: new.to.function,
-            handler: new.signal.is_some(),
+            what: what(new.name, new.tag, Left::Return),
         });
         Some(node)
     }
@@ -203,6 +216,7 @@ impl Stack {
         }
     }
 
+    #[inline(never)]
     fn unlink_last(&mut self, frame: &Frame) {
         let Some(link) = self.links.pop() else { return };
         let at = self.links.len() as u32;
@@ -263,7 +277,7 @@ impl Stack {
     fn shut(&mut self) -> Option<Frame> {
         let frame = self.frames.pop()?;
         self.unlink(&frame, self.frames.len());
-        if frame.handler {
+        if frame.is_handler() {
             self.signal_ends();
         }
         Some(frame)
@@ -327,6 +341,7 @@ impl Stack {
         self.unlink(&frame, self.frames.len());
         frame.function = to.function;
         if let Some(name) = name {
+            frame.what = what(name, frame.entered(), Left::Return);
             self.nodes.set_function(frame.lasting, name);
         }
         self.frames.push(frame);
@@ -334,7 +349,7 @@ impl Stack {
 
     /// What a frame knows of the signal that it handles.
     pub fn signal(&self, at: usize) -> Option<Signal> {
-        self.frames.get(at).filter(|frame| frame.handler)?;
+        self.frames.get(at).filter(|frame| frame.is_handler())?;
         let known = self.signals.binary_search_by_key(&(at as u32), |&(at, _)| at);
         known.ok().and_then(|known| Some(self.signals.get(known)?.1))
     }
@@ -343,12 +358,13 @@ impl Stack {
     /// is not known.
     pub fn is_resumed(&self, at: usize) -> bool {
         let frame = self.frames.get(at).filter(|_| at > 0);
-        frame.is_some_and(|frame| frame.returns_to == NONE && !frame.handler && frame.base as usize == at)
+        frame
+            .is_some_and(|frame| frame.returns_to == NONE && !frame.is_handler() && frame.base as usize == at)
     }
 
     /// The innermost signal handler returned.
     pub fn handler_returned(&mut self) {
-        if self.top().is_some_and(|top| top.handler)
+        if self.top().is_some_and(Frame::is_handler)
             && let Some((_, signal)) = self.signals.last_mut()
         {
             signal.returned = true;

@@ -47,12 +47,18 @@ impl Source {
     /// It goes on at the next instruction: nothing is called, nor left.
     #[inline]
     pub fn falls(&self, to: Place) -> bool {
+        self.falls_to() == Some(to.id)
+    }
+
+    /// The number of the place where it may go on so.
+    #[inline]
+    pub fn falls_to(&self) -> Option<u32> {
         // `call next`: how position-independent code reads its own address; nothing returns.
         let may = matches!(
             self.way,
             Way::Sequential | Way::Conditional | Way::Call | Way::IndirectCall
         );
-        self.behind == to.id && may
+        may.then_some(self.behind)
     }
 }
 
@@ -133,13 +139,18 @@ impl<'a> Rules<'a> {
         std::mem::swap(&mut self.stack, stack);
     }
 
-    /// See [`Stack::fits`].
+    /// See [`Stack::perform_near`].
     #[inline(always)]
-    pub fn fits(&self, levels: &[Level]) -> bool {
-        self.stack.fits(levels)
+    pub fn perform_near(&mut self, act: &Act<'_>, index: u64, begin: u64) -> bool {
+        self.stack.perform_near(act, index, begin)
     }
 
-    /// The same, of calls that share their returns with others: see [`Stack::fits_sharing`].
+    /// See [`Stack::perform_far`].
+    pub fn perform_far(&mut self, act: &Act<'_>, index: u64, begin: u64) -> bool {
+        self.stack.perform_far(act, index, begin)
+    }
+
+    /// See [`Stack::fits_sharing`].
     pub fn fits_sharing(&self, levels: &[Level], tails: &[Tail]) -> bool {
         self.stack.fits_sharing(levels, |at, function| {
             tails
@@ -149,7 +160,6 @@ impl<'a> Rules<'a> {
     }
 
     /// See [`Stack::perform`].
-    #[inline(always)]
     pub fn perform(&mut self, act: &Act<'_>, index: u64, begin: u64) {
         self.stack.perform(act, index, begin);
     }
@@ -304,11 +314,19 @@ impl<'a> Rules<'a> {
     /// An instruction and what follows it, nothing between.
     #[inline]
     pub fn transfer(&mut self, from: &Source, to: Place, index: u64) {
+        // Most are jumps inside of a function.
+        let jumps = matches!(from.way, Way::Conditional | Way::Jump);
+        if !(jumps && self.runs(to.function) && (to.is_known() || !from.glue)) {
+            self.pass(from, to, index);
+        }
+    }
+
+    /// The same, where it may be more than a jump inside of a function.
+    fn pass(&mut self, from: &Source, to: Place, index: u64) {
         if from.falls(to) {
             return;
         }
         match from.way {
-            Way::Conditional | Way::Jump if to.is_known() && self.runs(to.function) => {}
             Way::Return if self.stack.pop_called(to.id, index) => {}
             Way::Call | Way::IndirectCall => self.open(index, to, Tag::Call, from.behind, None),
             Way::Return => self.returned(from, to, index),

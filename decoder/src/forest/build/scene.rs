@@ -23,14 +23,22 @@ struct Scene {
     /// What they call: see [`Act`].
     pattern: Option<Pattern>,
     calls: u32,
-    /// The number of the places that no open call may return to, and of what ends them; [`NONE`]: there is none, the path ends them.
-    unexpected: u32,
-    turn: u32,
+    /// None of the places that no open call may return to was one that calls return to at all, when so many of these were known;
+    /// [`Scene::CALM`]: there are none, [`Scene::NOT_CALM`]: it was not asked yet.
+    calm: u32,
     /// The instruction of the path before which the first of them is not.
     begin: u32,
 }
 
 const _: () = assert!(size_of::<Scene>() == 64);
+
+/// What is seldom asked of a scene.
+struct Behind {
+    /// The number of the places that no open call may return to; [`NONE`]: there is none.
+    unexpected: u32,
+    /// What ends it, if it is not the path's end.
+    turn: Option<Turn>,
+}
 
 /// The scenes of all paths.
 #[derive(Default)]
@@ -39,8 +47,8 @@ pub(super) struct Stage {
     levels: Vec<Level>,
     open: Vec<Open>,
     unexpected: Unexpected,
-    /// What ends scenes.
-    turns: Vec<Turn>,
+    /// What is seldom asked of scenes, by scene.
+    behind: Vec<Behind>,
     /// The functions that scenes jump to, by scene, of those that jump to any.
     tails: FxHashMap<u32, Vec<Tail>>,
 }
@@ -48,13 +56,26 @@ pub(super) struct Stage {
 impl Scene {
     /// The most levels that are kept here.
     const NEAR: usize = 2;
+    /// No numbers of places.
+    const CALM: u32 = u32::MAX;
+    const NOT_CALM: u32 = u32::MAX - 1;
+
+    /// What it does, with its levels; `open` are the frames of all scenes.
+    #[inline(always)]
+    fn act<'a>(&self, levels: &'a [Level], open: &'a [Open]) -> Act<'a> {
+        Act {
+            levels,
+            pattern: self.pattern,
+            calls: self.calls,
+            frames: open,
+            first_open: self.first_open,
+            open: self.open,
+        }
+    }
 
     /// It changes nothing while the innermost call is of its function.
     fn is_still(&self) -> bool {
-        self.levels == 1
-            && !self.near[0].alone
-            && self.pattern.is_none()
-            && (self.unexpected, self.turn) == (NONE, NONE)
+        self.levels == 1 && !self.near[0].alone && self.pattern.is_none() && self.calm == Self::CALM
     }
 }
 
@@ -72,35 +93,48 @@ impl Stage {
     /// What ends a scene, if it is not the path's end.
     #[inline]
     pub fn turn(&self, number: u32) -> Option<&Turn> {
-        let scene = self.scenes.get(number as usize)?;
-        self.turns.get(scene.turn as usize)
+        self.behind.get(number as usize)?.turn.as_ref()
     }
 
     /// Does what a scene says, of a path that begins with instruction `index`. Says whether it did: the open calls may be others than
     /// it is meant for.
-    #[inline(always)]
+    #[inline(never)]
     pub fn run(&mut self, number: u32, index: u64, rules: &mut Rules<'_>) -> bool {
         let Some(scene) = self.scenes.get(number as usize) else {
             return false;
         };
+        let calm = scene.calm == Scene::CALM || scene.calm == rules.places.returns();
+        if !calm {
+            return self.run_far(number, index, rules);
+        }
+        let act = scene.act(scene.near.get(..scene.levels.into()).unwrap_or(&[]), &self.open);
+        rules.perform_near(&act, index, index + u64::from(scene.begin)) || self.run_far(number, index, rules)
+    }
+
+    /// The same, whatever there is to ask and to do.
+    #[inline(never)]
+    fn run_far(&mut self, number: u32, index: u64, rules: &mut Rules<'_>) -> bool {
+        let Some(scene) = self.scenes.get_mut(number as usize) else {
+            return false;
+        };
+        if scene.calm != Scene::CALM && scene.calm != rules.places.returns() {
+            let places = self.behind.get(number as usize);
+            let places = places.map_or(NONE, |behind| behind.unexpected);
+            if !self.unexpected.holds(places, rules) {
+                return false;
+            }
+            if !self.unexpected.is_suspect(places) {
+                scene.calm = rules.places.returns();
+            }
+        }
         let levels = match scene.near.get(..scene.levels.into()) {
             Some(near) => near,
             None => list(&self.levels, scene.first_level, scene.levels),
         };
-        if !rules.fits(levels) && !fits_sharing(&self.tails, number, levels, rules) {
-            return false;
-        }
-        if scene.unexpected != NONE && !self.unexpected.holds(scene.unexpected, rules) {
-            return false;
-        }
-        let act = Act {
-            levels,
-            pattern: scene.pattern,
-            calls: scene.calls,
-            open: list(&self.open, scene.first_open, scene.open),
-        };
-        rules.perform(&act, index, index + u64::from(scene.begin));
-        true
+        let act = scene.act(levels, &self.open);
+        let begin = index + u64::from(scene.begin);
+        rules.perform_far(&act, index, begin)
+            || perform_sharing(&self.tails, number, &act, index, begin, rules)
     }
 
     /// Writes down what was tried last. The scene begins at an instruction of its path, and ends with a transfer, if not with the path.
@@ -119,18 +153,9 @@ impl Stage {
             Some(near) => near.copy_from_slice(levels),
             None => (first_level, _) = add(&mut self.levels, levels.iter().copied())?,
         }
-        let (tried, before) = trial.calls();
-        let open = trial.open().iter().map(|frame| Open {
-            first: frame.first as u32 - begin,
-            node: frame.node - before,
-            base: match frame.base {
-                0 => NONE,
-                base => base - 1,
-            },
-            returns_to: frame.returns_to,
-            function: frame.function,
-            what: tried.what(frame.node),
-        });
+        let (_, before) = trial.calls();
+        let open = trial.open().iter();
+        let open = open.map(|frame| Open::new(frame, begin, before));
         let (first_open, open) = add(&mut self.open, open)?;
         let mut scene = Scene {
             near,
@@ -140,36 +165,52 @@ impl Stage {
             first_open,
             pattern: added.map(|added| added.pattern),
             calls: added.map_or(0, |added| added.len),
-            unexpected: NONE,
-            turn: NONE,
+            calm: Scene::CALM,
             begin,
         };
+        let mut unexpected = NONE;
         if !trial.unexpected().is_empty() {
-            scene.unexpected = self.unexpected.add(trial.unexpected())?;
-        }
-        if let Some(&turn) = turn {
-            (scene.turn, _) = add(&mut self.turns, [turn])?;
+            unexpected = self.unexpected.add(trial.unexpected())?;
+            scene.calm = Scene::NOT_CALM;
         }
         if !trial.tails().is_empty() {
             let number = u32::try_from(self.scenes.len()).ok()?;
             self.tails.insert(number, trial.tails().to_vec());
         }
         self.scenes.push(scene);
+        self.behind.push(Behind {
+            unexpected,
+            turn: turn.copied(),
+        });
         Some(())
     }
 
     /// Takes the last scene away, if it changes nothing while the innermost call is of a function. Gives that.
     pub fn take_still(&mut self) -> Option<u32> {
-        let still = self.scenes.pop_if(|scene| scene.is_still())?;
+        let ends = self.behind.last()?.turn.is_none();
+        let still = self.scenes.pop_if(|scene| ends && scene.is_still())?;
+        self.behind.pop();
         Some(still.near[0].function)
     }
 }
 
-/// Calls that share their returns with others are as good, when those are of no function that the scene jumps to.
+/// Does an act where calls share their returns with others, which are as good when those are of no function that the scene jumps
+/// to. Says whether it did.
 #[cold]
-fn fits_sharing(tails: &FxHashMap<u32, Vec<Tail>>, number: u32, levels: &[Level], rules: &Rules<'_>) -> bool {
+fn perform_sharing(
+    tails: &FxHashMap<u32, Vec<Tail>>,
+    number: u32,
+    act: &Act<'_>,
+    index: u64,
+    begin: u64,
+    rules: &mut Rules<'_>,
+) -> bool {
     let tails = tails.get(&number);
-    tails.is_some_and(|tails| rules.fits_sharing(levels, tails))
+    let fits = tails.is_some_and(|tails| rules.fits_sharing(act.levels, tails));
+    if fits {
+        rules.perform(act, index, begin);
+    }
+    fits
 }
 
 /// Those of a list.

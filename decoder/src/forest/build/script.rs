@@ -116,6 +116,7 @@ impl Scripts {
 
     /// Goes over paths as long as their lines say all of each. The path before went on to the first of them, which begins with instruction
     /// `index`; the next mark stands before instruction `mark`. Gives how many paths those are, and the instruction behind.
+    #[inline(never)]
     pub fn run_lines(
         &mut self,
         paths: &[u32],
@@ -205,8 +206,8 @@ impl Scripts {
     #[cold]
     fn meet(&mut self, path: u32, runs: Runs<'_>, rules: &mut Rules<'_>) -> Option<()> {
         let parts = runs.paths.parts(path);
-        let (first, _) = self.ends.of(*parts.first()?, runs, rules)?;
-        let (_, end) = self.ends.of(*parts.last()?, runs, rules)?;
+        let first = self.ends.of(*parts.first()?, runs, rules)?.first;
+        let end = self.ends.of(*parts.last()?, runs, rules)?.last;
         let script = Script {
             first,
             end,

@@ -1,6 +1,6 @@
 //! The transfers in a path, where one block does not simply follow the other.
 
-use super::ends::Ends;
+use super::ends::{End, Ends};
 use super::rules::{Rules, Source};
 use crate::Runs;
 use crate::forest::places::Place;
@@ -23,21 +23,22 @@ impl Turn {
 
 /// Lists those of a path.
 pub(super) fn list(path: u32, runs: Runs<'_>, rules: &mut Rules<'_>, ends: &mut Ends, turns: &mut Vec<Turn>) {
-    let mut offset = 0;
-    let mut last = None;
-    for &block in runs.paths.parts(path) {
-        let Some((first, end)) = ends.of(block, runs, rules) else {
+    let blocks = runs.paths.parts(path);
+    ends.meet(blocks, runs, rules);
+    let (mut offset, mut before) = (0, None::<&End>);
+    for &block in blocks {
+        let Some(end) = ends.known(block) else {
             continue;
         };
-        if let Some(from) = last.replace(end)
-            && !from.falls(first)
+        if let Some(before) = before.replace(end)
+            && before.falls_to != end.first.id
         {
             turns.push(Turn {
-                from,
-                to: first,
+                from: before.last,
+                to: end.first,
                 offset,
             });
         }
-        offset += runs.blocks.count(block) as u32;
+        offset += end.count;
     }
 }

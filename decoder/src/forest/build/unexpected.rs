@@ -35,6 +35,13 @@ impl Unexpected {
         Some(number)
     }
 
+    /// Some call returns to one of those of a scene.
+    pub fn is_suspect(&self, number: u32) -> bool {
+        self.of_scenes
+            .get(number as usize)
+            .is_some_and(|few| few.suspect > 0)
+    }
+
     /// No open call returns to one of these.
     #[inline]
     pub fn holds(&mut self, number: u32, rules: &mut Rules<'_>) -> bool {
