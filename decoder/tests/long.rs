@@ -320,3 +320,134 @@ proptest! {
         prop_assert_eq!((differing, paths.len()), (None, single.len()));
     }
 }
+
+/// What differs where a row of packets comes again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Differs {
+    Caller,
+    LastIp,
+}
+
+/// A function that loops for long in the same way is come to from two places by turns. It is called and returns; or it is jumped to, and
+/// leaves by a jump of which the packet tells the lower half.
+fn two_callers(differs: Differs) -> Vec<Block> {
+    let block = |at, plain, end| Block { at, plain, end };
+    let targets = |one, other| End::IndirectJump {
+        targets: [one, other, one],
+    };
+    let (come, leave) = match differs {
+        Differs::Caller => (End::Call { target: 5 }, End::Return),
+        Differs::LastIp => (End::Jump { target: 5 }, targets(9, 10)),
+    };
+    vec![
+        block(0x40_0000, 1, targets(1, 3)),
+        // The callers, and what comes behind their calls.
+        block(0x41_0000, 2, come),
+        block(0x41_0007, 1, End::Conditional { target: 11 }),
+        block(0x42_0000, 2, come),
+        block(0x42_0007, 3, End::Conditional { target: 11 }),
+        // The loop.
+        block(0x40_0100, 1, End::Conditional { target: 7 }),
+        block(0x40_0107, 2, End::Through),
+        block(0x40_0109, 1, End::Conditional { target: 5 }),
+        block(0x40_0110, 1, leave),
+        // Where the jump leaves to.
+        block(0x41_0800, 1, End::Jump { target: 2 }),
+        block(0x42_0800, 2, End::Jump { target: 4 }),
+        // Another loop, so that what differs is told before packets of targets come.
+        block(0x40_0200, 1, End::Conditional { target: 11 }),
+        block(0x40_0207, 1, End::Jump { target: 0 }),
+    ]
+}
+
+/// Runs [`two_callers`]: so many times the one or the other comes.
+fn run_two_callers(
+    differs: Differs,
+    blocks: &[Block],
+    times: u64,
+    options: EncoderOptions,
+) -> (Vec<u8>, u64, u64) {
+    const TURNS: u64 = 400;
+    let mut encoder = Encoder::new(options);
+    encoder.start();
+    encoder.enable(Avma(blocks[0].at));
+    let (mut digest, mut count) = (Digest::default(), 0);
+    let mut execute = |at: usize, encoder: &mut Encoder| {
+        let block = &blocks[at];
+        if encoder.psb_due() {
+            encoder.psb(Avma(block.at));
+        }
+        let last = block.last() + u64::from(!matches!(block.end, End::Through));
+        (block.at..last).for_each(|pc| digest.push(Avma(pc)));
+        count += last - block.at;
+    };
+    for time in 0..times {
+        // Which of them comes, and in which of two ways the loop goes round.
+        let second = (time ^ time >> 3) & 1 == 1;
+        let way = if time >> 5 & 1 == 0 {
+            0x9e37_79b9
+        } else {
+            0x7f4a_7c15u64
+        };
+        let (caller, behind, leaves) = if second { (3, 4, 10) } else { (1, 2, 9) };
+        execute(0, &mut encoder);
+        encoder.indirect(Avma(blocks[caller].at));
+        execute(caller, &mut encoder);
+        if differs == Differs::Caller {
+            encoder.call(Avma(blocks[caller].next()), Avma(blocks[5].at), true);
+        }
+        for turn in 0..TURNS {
+            execute(5, &mut encoder);
+            let skips = (turn * way).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
+            encoder.conditional(skips);
+            if !skips {
+                execute(6, &mut encoder);
+            }
+            execute(7, &mut encoder);
+            encoder.conditional(turn + 1 < TURNS);
+        }
+        execute(8, &mut encoder);
+        match differs {
+            Differs::Caller => encoder.near_return(Avma(blocks[behind].at)),
+            Differs::LastIp => {
+                encoder.indirect(Avma(blocks[leaves].at));
+                execute(leaves, &mut encoder);
+            }
+        }
+        execute(behind, &mut encoder);
+        encoder.conditional(true);
+        for turn in 0..TURNS {
+            execute(11, &mut encoder);
+            encoder.conditional(turn + 1 < TURNS);
+        }
+        execute(12, &mut encoder);
+    }
+    encoder.disable_async(Avma(blocks[0].at));
+    (encoder.take(), count, digest.value())
+}
+
+#[test]
+fn rows_that_come_again_go_where_they_go_this_time() {
+    for differs in [Differs::Caller, Differs::LastIp] {
+        let blocks = two_callers(differs);
+        for (compress_returns, psb_period) in [(true, 1 << 20), (false, 1 << 20), (true, 2048), (false, 2048)]
+        {
+            let options = EncoderOptions {
+                psb_period,
+                compress_returns,
+                long_tnt: false,
+                timing: None,
+            };
+            let (trace, len, digest) = run_two_callers(differs, &blocks, 400, options);
+            let input = Input::Thread {
+                tid: Tid(1),
+                trace: Arc::new(trace),
+                image: Arc::new(image(&blocks)),
+            };
+            let decoded = decode_agreed(&[input], &BTreeMap::new(), &Config::default());
+            let history = &decoded.threads[0];
+            let found = (history.len(), history.digest(), history.errors());
+            assert_eq!(found, (len, digest, 0), "{differs:?}");
+        }
+    }
+}

@@ -220,3 +220,92 @@ impl Trail {
         self.step(row.number).block
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: What = What::Chunk {
+        effect: 7,
+        deepest: 3,
+    };
+
+    /// Goes steps of ten bytes by these blocks and runs, from an offset on; gives the offset behind.
+    fn go(trail: &mut Trail, offset: usize, blocks: &[u32]) -> usize {
+        for (at, &block) in blocks.iter().enumerate() {
+            trail.push(offset + 10 * at, block, block + 100, CHUNK);
+        }
+        offset + 10 * blocks.len()
+    }
+
+    #[test]
+    fn what_came_behind_a_chunk_is_told_when_it_comes_again() {
+        let mut trail = Trail::new();
+        let offset = go(&mut trail, 0, &[1, 2]);
+        assert!(trail.behind(5, offset, 3).is_none());
+        let offset = go(&mut trail, offset, &[3, 4, 1, 2]);
+        let row = trail.behind(5, offset, 3).unwrap();
+        assert_eq!(row.distance, 40);
+        let (step, len) = trail.first(row);
+        assert_eq!((step.block, step.run, step.what(), len), (3, 103, CHUNK, 10));
+        assert_eq!(trail.behind_first(row), 4);
+        let rest = trail.again(step, row, offset);
+        assert_eq!(trail.first(rest).0.block, 4);
+        assert_eq!(trail.end(rest, 1), 4);
+    }
+
+    #[test]
+    fn what_is_not_the_same_is_not_told() {
+        let mut trail = Trail::new();
+        let begin = |trail: &mut Trail| {
+            let offset = go(trail, 0, &[1, 2]);
+            trail.behind(5, offset, 3);
+            go(trail, offset, &[3, 4, 1, 2])
+        };
+        let offset = begin(&mut trail);
+        assert!(trail.behind(5, offset, 4).is_none(), "another block is next");
+        let mut trail = Trail::new();
+        let offset = begin(&mut trail);
+        trail.clear();
+        assert!(trail.behind(5, offset, 3).is_none(), "forgotten");
+        let mut trail = Trail::new();
+        begin(&mut trail);
+        let offset = go(&mut trail, 1 << 20, &[1, 2]);
+        assert!(trail.behind(5, offset, 3).is_none(), "too far in the trace");
+        let mut trail = Trail::new();
+        let offset = begin(&mut trail);
+        let offset = go(&mut trail, offset, &[9; Trail::STEPS]);
+        let offset = go(&mut trail, offset, &[1, 2]);
+        assert!(trail.behind(5, offset, 3).is_none(), "too long ago");
+    }
+
+    #[test]
+    fn what_steps_did_comes_back() {
+        let most = What::MOST;
+        let all = [
+            CHUNK,
+            What::Outcomes { effect: most - 1 },
+            What::Target { effect: 0 },
+            What::Other,
+        ];
+        for what in all {
+            assert_eq!(What::unpack(what.pack()), what);
+        }
+        assert_eq!(What::unpack(What::Target { effect: most }.pack()), What::Other);
+    }
+
+    #[test]
+    fn where_hardly_any_row_comes_again_none_is_looked_for() {
+        let mut trail = Trail::new();
+        let mut offset = 0;
+        let mut tries = 0;
+        for _ in 0..3 * -Trail::BAD_LUCK {
+            offset = go(&mut trail, offset, &[1, 2, 3]);
+            if let Some(row) = trail.behind(5, offset, 1) {
+                trail.end(row, 0);
+                tries += 1;
+            }
+        }
+        assert_eq!(tries, 1 - Trail::BAD_LUCK);
+    }
+}

@@ -98,7 +98,7 @@ impl Stage {
 
     /// Does what a scene says, of a path that begins with instruction `index`. Says whether it did: the open calls may be others than
     /// it is meant for.
-    #[inline(never)]
+    #[inline(always)]
     pub fn run(&mut self, number: u32, index: u64, rules: &mut Rules<'_>) -> bool {
         let Some(scene) = self.scenes.get(number as usize) else {
             return false;
