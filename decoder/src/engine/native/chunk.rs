@@ -14,14 +14,6 @@ use recording::Recording;
 use rustc_hash::FxHashMap;
 use table::Table;
 
-impl Effect {
-    /// The last IP behind it, where it is another.
-    #[inline]
-    fn ip_after(&self) -> Option<u64> {
-        self.ip_matters.then_some(self.ip_after)
-    }
-}
-
 /// A way that was gone before. What is asked of it each time lies together, in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
@@ -381,6 +373,14 @@ impl Place {
 fn folded(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
     product as u64 ^ (product >> 64) as u64
+}
+
+impl Effect {
+    /// The last IP behind it, where it is another.
+    #[inline]
+    fn ip_after(&self) -> Option<u64> {
+        self.ip_matters.then_some(self.ip_after)
+    }
 }
 
 impl Effects {
