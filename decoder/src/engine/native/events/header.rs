@@ -62,6 +62,9 @@ impl<'a> Events<'a> {
         here: u64,
         held: impl Fn(usize) -> bool,
     ) -> Option<usize> {
+        if raw.window() != Some(&[0x02, 0x82]) {
+            return None;
+        }
         let mut packets = self.packets.clone();
         packets.seek(raw.offset);
         let Ok(Packet::Psb) = packets.next() else {
