@@ -34,6 +34,7 @@ struct Bucket([Slot; Bucket::SLOTS]);
 struct Slot(u32);
 
 impl Slot {
+    /// The lowest bit of the hash's.
     const TAG: u32 = 19;
     /// The most often that is counted, and the first number of a chunk.
     const MADE: u32 = 8;
@@ -51,6 +52,7 @@ impl Slot {
 
 impl<const WINDOW: usize> Table<WINDOW> {
     /// Buckets at most, a power of two.
+    /// Buckets at most, a power of two: fewer where many starts are met that never come again.
     const MAX_BUCKETS: usize = if WINDOW > 8 { 1 << 14 } else { 1 << 13 };
     /// Chunks made at most, and one more for so many bytes of the trace. What each costs here, in the history and in the
     /// forest is worth it for the few that come all the time, and not for the many that come now and then.

@@ -55,13 +55,8 @@ impl<'a> Events<'a> {
     }
 
     /// Passes a PSB+ that is next and says nothing but the time and what is known: that tracing is on, at the address `here`, in
-    /// the same mode; and where it stands is not `held`. Gives that; `None`: something else is next.
-    pub fn pass_header(
-        &mut self,
-        raw: &mut Raw<'a>,
-        here: u64,
-        held: impl Fn(usize) -> bool,
-    ) -> Option<usize> {
+    /// the same mode; and where it stands is not `held`. `None`: something else is next.
+    pub fn pass_header(&mut self, raw: &mut Raw<'a>, here: u64, held: impl Fn(usize) -> bool) -> Option<()> {
         if raw.window() != Some(&[0x02, 0x82]) {
             return None;
         }
@@ -70,8 +65,7 @@ impl<'a> Events<'a> {
         let Ok(Packet::Psb) = packets.next() else {
             return None;
         };
-        let psb = packets.begin();
-        if held(psb) {
+        if held(packets.begin()) {
             return None;
         }
         let mut time = self.time.clone();
@@ -96,7 +90,7 @@ impl<'a> Events<'a> {
         }
         (self.time, self.ip) = (time, ip);
         *raw = behind;
-        Some(psb)
+        Some(())
     }
 
     fn say(&mut self, kind: Kind) -> Result<(), Error> {

@@ -203,7 +203,7 @@ impl<'b> Flow<'_, 'b> {
     }
 
     #[inline]
-    pub(super) fn push_run(&mut self, run: u32) {
+    fn push_run(&mut self, run: u32) {
         self.batch.push(run);
         self.until_progress -= 1;
     }
