@@ -7,7 +7,7 @@ mod recording;
 mod table;
 
 use super::code::CodeCache;
-use super::raw::Raw;
+use super::raw::{LowBits, Raw};
 use super::returns::{COMPARED, Returns, WRITTEN};
 use super::trail::What;
 use recording::Recording;
@@ -50,18 +50,27 @@ struct Gone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(align(64))]
 struct Effect {
-    /// The last IP before and after it; `ip_matters`: packets were told against the one before.
-    ip_before: u64,
+    /// The last IP before it, above those low bits of it that the first target replaces (`told`), and the last IP after it.
+    ip_above: u64,
     ip_after: u64,
     /// The calls that it returns from are the last of the one, those that it leaves open the first of the other, by number and the
-    /// innermost last; where they are `many`, they are in the list from number `first` on, those that it returns from first.
+    /// innermost last; where they are `many`, they are in the list from number `before[0]` on, those that it returns from first.
     before: [u32; COMPARED],
     after: [u32; WRITTEN],
-    first: u32,
     returned: u8,
     opened: u8,
-    ip_matters: bool,
+    told: LowBits,
+    ip_changes: bool,
     many: bool,
+}
+
+/// What targets make of the last IP.
+#[derive(Clone, Copy, Debug)]
+struct Ip {
+    /// The one before, above the low bits that the first of them replaces.
+    above: u64,
+    told: LowBits,
+    after: u64,
 }
 
 const _: () = assert!(size_of::<Effect>() == 64);
@@ -257,13 +266,13 @@ impl Chunks {
         }
     }
 
-    /// A target was read.
+    /// A target was read, of which the packet had these bits.
     #[inline]
-    pub fn target(&mut self) {
+    pub fn target(&mut self, told: LowBits) {
         if self.making {
-            self.long.recording.target();
-            self.middle.recording.target();
-            self.short.recording.target();
+            self.long.recording.target(told);
+            self.middle.recording.target(told);
+            self.short.recording.target(told);
         }
     }
 
@@ -375,23 +384,38 @@ fn folded(one: u64, other: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
+impl Ip {
+    /// There are none.
+    const NONE: Self = Self {
+        above: 0,
+        told: LowBits::ALL,
+        after: 0,
+    };
+}
+
 impl Effect {
+    /// The last IP before is as it was, as far as it counts.
+    #[inline]
+    fn allows_ip(&self, ip: u64) -> bool {
+        self.told.above(ip) == self.ip_above
+    }
+
     /// The last IP behind it, where it is another.
     #[inline]
     fn ip_after(&self) -> Option<u64> {
-        self.ip_matters.then_some(self.ip_after)
+        self.ip_changes.then_some(self.ip_after)
     }
 }
 
 impl Effects {
     fn new() -> Self {
         let nothing = Effect {
-            ip_before: 0,
+            ip_above: 0,
             ip_after: 0,
-            ip_matters: false,
+            told: LowBits::ALL,
+            ip_changes: false,
             before: [0; COMPARED],
             after: [0; WRITTEN],
-            first: 0,
             returned: 0,
             opened: 0,
             many: false,
@@ -409,14 +433,13 @@ impl Effects {
         if effect.many {
             return self.allow_many(deepest, effect, raw, returns);
         }
-        let ip = !effect.ip_matters | (effect.ip_before == raw.ip());
+        let ip = effect.allows_ip(raw.ip());
         ip && (effect.returned == 0 || returns.end_with_few(&effect.before, effect.returned, deepest))
     }
 
     #[cold]
     fn allow_many(&self, deepest: u8, effect: &Effect, raw: &Raw<'_>, returns: &Returns) -> bool {
-        let ip = !effect.ip_matters || effect.ip_before == raw.ip();
-        ip && returns.end_with(self.returned(effect), deepest)
+        effect.allows_ip(raw.ip()) && returns.end_with(self.returned(effect), deepest)
     }
 
     /// The calls that it returns from return, and those that it leaves open are made.
@@ -438,7 +461,7 @@ impl Effects {
         let count = usize::from(effect.returned);
         let calls = match effect.many {
             false => effect.before.get(COMPARED - count..),
-            true => self.list(effect.first as usize, count),
+            true => self.list(effect.before[0] as usize, count),
         };
         calls.unwrap_or(&[])
     }
@@ -448,7 +471,7 @@ impl Effects {
         let count = usize::from(effect.opened);
         let calls = match effect.many {
             false => effect.after.get(..count),
-            true => self.list(effect.first as usize + usize::from(effect.returned), count),
+            true => self.list(effect.before[0] as usize + usize::from(effect.returned), count),
         };
         calls.unwrap_or(&[])
     }
@@ -459,30 +482,29 @@ impl Effects {
 
     /// The number of a new effect, with the calls that it returns from and those that it leaves open, the innermost last;
     /// `None`: there are too many.
-    fn push(&mut self, ip: Option<(u64, u64)>, returned: &[u32], opened: &[u32]) -> Option<u32> {
+    fn push(&mut self, ip: Option<Ip>, returned: &[u32], opened: &[u32]) -> Option<u32> {
         if ip.is_none() && returned.is_empty() && opened.is_empty() {
             return Some(0);
         }
         let many = returned.len() > COMPARED || opened.len() > WRITTEN;
         let (mut before, mut after) = ([0; COMPARED], [0; WRITTEN]);
-        if !many {
+        if many {
+            before[0] = u32::try_from(self.calls.len()).ok()?;
+        } else {
             let last = COMPARED - returned.len();
             before.get_mut(last..)?.copy_from_slice(returned);
             after.get_mut(..opened.len())?.copy_from_slice(opened);
         }
-        let (ip_before, ip_after) = ip.unwrap_or_default();
+        let of_ip = ip.unwrap_or(Ip::NONE);
         let effect = Effect {
-            ip_before,
-            ip_after,
+            ip_above: of_ip.above,
+            ip_after: of_ip.after,
             before,
             after,
-            first: match many {
-                true => u32::try_from(self.calls.len()).ok()?,
-                false => 0,
-            },
             returned: u8::try_from(returned.len()).ok()?,
             opened: u8::try_from(opened.len()).ok()?,
-            ip_matters: ip.is_some(),
+            told: of_ip.told,
+            ip_changes: ip.is_some(),
             many,
         };
         if let Some(&known) = self.known.get(&effect) {

@@ -18,7 +18,27 @@ pub(super) struct Raw<'a> {
 pub(super) enum Branch {
     /// So many outcomes, the oldest in the highest of the low bits.
     Outcomes(u64, u32),
-    Target(u64),
+    /// An address, of which the packet has these bits, and the last IP the others.
+    Target(u64, LowBits),
+}
+
+/// So many low bits of an address, or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LowBits {
+    half: u8,
+}
+
+impl LowBits {
+    pub const ALL: Self = Self { half: 32 };
+    const B16: Self = Self { half: 8 };
+    const B32: Self = Self { half: 16 };
+
+    /// The address without them.
+    #[inline]
+    pub fn above(self, address: u64) -> u64 {
+        // Twice by half: no shift is as wide as an address.
+        address >> self.half >> self.half
+    }
 }
 
 impl<'a> Raw<'a> {
@@ -115,17 +135,17 @@ impl<'a> Raw<'a> {
                 0x2d => {
                     let bytes = rest.get(1..3)?.first_chunk()?;
                     let low = u64::from(u16::from_le_bytes(*bytes));
-                    Some(self.target(3, self.last_ip & !0xffff | low))
+                    Some(self.target(3, self.last_ip & !0xffff | low, LowBits::B16))
                 }
                 0x4d => {
                     let bytes = rest.get(1..5)?.first_chunk()?;
                     let low = u64::from(u32::from_le_bytes(*bytes));
-                    Some(self.target(5, self.last_ip & !0xffff_ffff | low))
+                    Some(self.target(5, self.last_ip & !0xffff_ffff | low, LowBits::B32))
                 }
                 0x6d => {
                     let &[a, b, c, d, e, f] = rest.get(1..7)?.first_chunk()?;
                     let ip = u64::from_le_bytes([0, 0, a, b, c, d, e, f]) as i64 >> 16;
-                    Some(self.target(7, ip as u64))
+                    Some(self.target(7, ip as u64, LowBits::ALL))
                 }
                 _ => None,
             };
@@ -133,10 +153,10 @@ impl<'a> Raw<'a> {
     }
 
     #[inline]
-    fn target(&mut self, len: usize, ip: u64) -> Branch {
+    fn target(&mut self, len: usize, ip: u64, told: LowBits) -> Branch {
         self.offset += len;
         self.last_ip = ip;
-        Branch::Target(ip)
+        Branch::Target(ip, told)
     }
 
     /// A long TNT.

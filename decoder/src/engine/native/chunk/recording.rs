@@ -1,14 +1,15 @@
 //! A chunk in the making.
 
-use super::{Chunk, Effect, Effects, Gone, Place, Start, Way};
+use super::{Chunk, Effect, Effects, Gone, Ip, Place, Start, Way};
 use crate::engine::native::code::CodeCache;
-use crate::engine::native::raw::Raw;
+use crate::engine::native::raw::{LowBits, Raw};
 
 #[derive(Default)]
 pub(super) struct Recording {
     /// Where it began; `None`: none is made.
     begun: Option<Begun>,
-    ip_matters: bool,
+    /// Of the last IP before it, what the first target replaced; `None`: there is none.
+    told: Option<LowBits>,
     deepest: usize,
     runs: Vec<u32>,
     /// The calls that it leaves open, the innermost last, and those that it returns from, the innermost first.
@@ -39,7 +40,7 @@ impl Recording {
             offset: raw.offset,
             ip: raw.ip(),
         });
-        (self.ip_matters, self.deepest) = (false, 0);
+        (self.told, self.deepest) = (None, 0);
         self.runs.clear();
         self.opened.clear();
         self.returned.clear();
@@ -74,8 +75,8 @@ impl Recording {
     }
 
     #[inline]
-    pub fn target(&mut self) {
-        self.ip_matters = true;
+    pub fn target(&mut self, told: LowBits) {
+        self.told.get_or_insert(told);
     }
 
     /// A chunk was gone.
@@ -85,7 +86,9 @@ impl Recording {
         }
         self.runs.push(gone.way.run);
         self.deepen(gone.deepest);
-        self.ip_matters |= effect.ip_matters;
+        if effect.ip_changes {
+            self.target(effect.told);
+        }
         for &call in effects.returned(effect).iter().rev() {
             self.returned_from(call);
         }
@@ -120,7 +123,11 @@ impl Recording {
             return None;
         }
         self.returned.reverse();
-        let ip = self.ip_matters.then_some((begun.ip, raw.ip()));
+        let ip = self.told.map(|told| Ip {
+            above: told.above(begun.ip),
+            told,
+            after: raw.ip(),
+        });
         Some(Chunk {
             start: Start {
                 window: *raw.window_at(begun.offset)?,

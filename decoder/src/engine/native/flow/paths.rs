@@ -61,7 +61,7 @@ impl<'b> Flow<'_, 'b> {
                     Some(Branch::Outcomes(outcomes, count)) => {
                         (bits, len, whole) = (outcomes, count, Some(before));
                     }
-                    Some(Branch::Target(ip)) => {
+                    Some(Branch::Target(ip, told)) => {
                         let Some(step) =
                             self.learnt
                                 .memo
@@ -78,7 +78,7 @@ impl<'b> Flow<'_, 'b> {
                             What::Target { effect }
                         };
                         self.trail.push(before.offset, at, step.run, what);
-                        self.learnt.chunks.target();
+                        self.learnt.chunks.target(told);
                         moved = true;
                         self.ip = ip;
                         if !late || self.tell_late(&mut late) {

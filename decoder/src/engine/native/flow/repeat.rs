@@ -57,7 +57,7 @@ impl<'b> Flow<'_, 'b> {
                 let block = self.trail.behind_first(row);
                 let there = self.learnt.code.blocks.get(block as usize);
                 match behind.next() {
-                    Some(Branch::Target(ip)) if there.is_some_and(|block| block.start == ip) => {}
+                    Some(Branch::Target(ip, _)) if there.is_some_and(|block| block.start == ip) => {}
                     _ => return false,
                 }
                 *raw = behind;
