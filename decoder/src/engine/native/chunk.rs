@@ -9,7 +9,7 @@ mod table;
 use super::code::CodeCache;
 use super::raw::{LowBits, Raw};
 use super::returns::{COMPARED, Returns, WRITTEN};
-use super::trail::What;
+use super::trail::Did;
 use recording::Recording;
 use rustc_hash::FxHashMap;
 use table::Table;
@@ -38,12 +38,10 @@ struct Place(u64);
 #[derive(Clone, Copy, Debug)]
 struct Gone {
     way: Way,
-    /// The number of what it does beside.
-    effect: u32,
+    /// What it does beside.
+    did: Did,
     /// How many bytes of the window are those of its packets.
     len: u8,
-    /// How many calls more than at the beginning were open at most.
-    deepest: u8,
 }
 
 /// What a chunk does to the last IP and to the calls to return from.
@@ -87,7 +85,7 @@ pub(super) struct Way {
 /// A chunk that was found and gone.
 pub(super) struct Taken {
     pub way: Way,
-    pub what: What,
+    pub did: Did,
     /// The hash of where it begins, of those found by the most bytes.
     pub hash: Option<u64>,
 }
@@ -183,26 +181,27 @@ impl Chunks {
         } else if let Some((found, _)) = middle.find(place, raw, returns, effects, making) {
             if *making {
                 short.recording.abandon();
-                long.recording.chunk(found, effects);
+                long.recording.chunk(&found.0, effects);
             }
             found
         } else {
             let (found, _) = short.find(place, raw, returns, effects, making)?;
             if *making {
-                long.recording.chunk(found, effects);
-                middle.recording.chunk(found, effects);
+                long.recording.chunk(&found.0, effects);
+                middle.recording.chunk(&found.0, effects);
             }
             found
         };
-        raw.skip(gone.len.into(), effect.ip_after());
-        effects.apply(gone.deepest, effect, returns);
-        let what = What::Chunk {
-            effect: gone.effect,
-            deepest: gone.deepest,
-        };
+        match effect {
+            None => raw.skip(gone.len.into(), None),
+            Some(effect) => {
+                raw.skip(gone.len.into(), effect.ip_after());
+                effects.apply(gone.did.deepest(), effect, returns);
+            }
+        }
         Some(Taken {
             way: gone.way,
-            what,
+            did: gone.did,
             hash,
         })
     }
@@ -212,15 +211,15 @@ impl Chunks {
     #[inline(always)]
     pub fn take_again(
         &self,
-        effect: u32,
-        deepest: u8,
+        did: Did,
         len: usize,
         raw: &mut Raw<'_>,
         returns: &mut Returns,
     ) -> bool {
-        let Some(effect) = self.effects.all.get(effect as usize) else {
+        let Some(effect) = self.effects.of(did) else {
             return false;
         };
+        let deepest = did.deepest();
         let allowed = self.effects.allow(deepest, effect, raw, returns);
         if allowed {
             raw.skip(len, effect.ip_after());
@@ -311,17 +310,21 @@ impl<const WINDOW: usize> Level<WINDOW> {
         returns: &Returns,
         effects: &'e Effects,
         making: &mut bool,
-    ) -> Option<((Gone, &'e Effect), u64)> {
+    ) -> Option<((Gone, Option<&'e Effect>), u64)> {
         if self.recording.is_on() || !self.table.is_wanted() {
             return None;
         }
         let window = raw.window::<WINDOW>()?;
         let hash = Start::hash(window, place);
         let found = self.table.find(window, place, hash).and_then(|gone| {
-            let effect = effects.all.get(gone.effect as usize)?;
+            // So it is for most chunks of loops without calls.
+            if gone.did == Did::NOTHING {
+                return Some((gone, None));
+            }
+            let effect = effects.of(gone.did)?;
             effects
-                .allow(gone.deepest, effect, raw, returns)
-                .then_some((gone, effect))
+                .allow(gone.did.deepest(), effect, raw, returns)
+                .then_some((gone, Some(effect)))
         });
         self.table.count(found.is_some());
         // A packet of another kind is not to be passed over.
@@ -425,6 +428,12 @@ impl Effects {
             known: FxHashMap::default(),
             calls: Vec::new(),
         }
+    }
+
+    /// That of a chunk.
+    #[inline]
+    fn of(&self, did: Did) -> Option<&Effect> {
+        self.all.get(did.effect() as usize)
     }
 
     /// The last IP and the calls are those that the chunk had before.

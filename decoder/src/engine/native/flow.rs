@@ -5,6 +5,7 @@
 
 mod apply;
 mod binding;
+mod leap;
 mod paths;
 mod quiet;
 mod repeat;

@@ -11,7 +11,7 @@ pub(super) struct Step {
     at: u32,
     pub block: u32,
     pub run: u32,
-    what: u32,
+    pub did: Did,
 }
 
 /// What a step did.
@@ -27,39 +27,60 @@ pub(super) enum What {
     Other,
 }
 
-impl What {
+/// The same in four bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Did(u32);
+
+impl Did {
     const CHUNK: u32 = 1;
     const OUTCOMES: u32 = 2;
     const TARGET: u32 = 3;
     /// Effects with higher numbers are not noted.
     const MOST: u32 = 1 << 22;
 
+    /// Something else, which is not to be gone again.
+    pub const OTHER: Self = Self(0);
+    /// A chunk with the effect that does nothing, which calls nothing either.
+    pub const NOTHING: Self = Self(Self::CHUNK);
+
+    /// [`Self::OTHER`] where it cannot be noted.
     #[inline]
-    fn pack(self) -> u32 {
-        let (kind, effect, deepest) = match self {
-            Self::Chunk { effect, deepest } => (Self::CHUNK, effect, deepest),
-            Self::Outcomes { effect } => (Self::OUTCOMES, effect, 0),
-            Self::Target { effect } => (Self::TARGET, effect, 0),
-            Self::Other => return 0,
+    pub fn new(what: What) -> Self {
+        let (kind, effect, deepest) = match what {
+            What::Chunk { effect, deepest } => (Self::CHUNK, effect, deepest),
+            What::Outcomes { effect } => (Self::OUTCOMES, effect, 0),
+            What::Target { effect } => (Self::TARGET, effect, 0),
+            What::Other => return Self::OTHER,
         };
         match effect < Self::MOST {
-            true => effect << 10 | u32::from(deepest) << 2 | kind,
-            false => 0,
+            true => Self(effect << 10 | u32::from(deepest) << 2 | kind),
+            false => Self::OTHER,
         }
     }
 
     #[inline]
-    fn unpack(packed: u32) -> Self {
-        let effect = packed >> 10;
-        match packed & 3 {
-            Self::CHUNK => Self::Chunk {
-                effect,
-                deepest: (packed >> 2) as u8,
+    pub fn what(self) -> What {
+        match self.0 & 3 {
+            Self::CHUNK => What::Chunk {
+                effect: self.effect(),
+                deepest: self.deepest(),
             },
-            Self::OUTCOMES => Self::Outcomes { effect },
-            Self::TARGET => Self::Target { effect },
-            _ => Self::Other,
+            Self::OUTCOMES => What::Outcomes { effect: self.effect() },
+            Self::TARGET => What::Target { effect: self.effect() },
+            _ => What::Other,
         }
+    }
+
+    /// The number of its effect.
+    #[inline]
+    pub fn effect(self) -> u32 {
+        self.0 >> 10
+    }
+
+    /// Of a chunk, how many calls more than at its beginning were open at most.
+    #[inline]
+    pub fn deepest(self) -> u8 {
+        (self.0 >> 2) as u8
     }
 }
 
@@ -68,13 +89,8 @@ impl Step {
         at: 0,
         block: u32::MAX,
         run: 0,
-        what: 0,
+        did: Did::OTHER,
     };
-
-    #[inline]
-    pub fn what(&self) -> What {
-        What::unpack(self.what)
-    }
 }
 
 /// The steps gone lately, of one decode.
@@ -133,7 +149,10 @@ impl Trail {
 
     /// A step is gone, from an offset and a block on.
     #[inline]
-    pub fn push(&mut self, offset: usize, block: u32, run: u32, what: What) {
+    pub fn push(&mut self, offset: usize, block: u32, run: u32, did: Did) {
+        if self.idle > 0 {
+            return;
+        }
         if offset.wrapping_sub(self.offset) > Self::LONGEST {
             self.clear();
         }
@@ -142,7 +161,7 @@ impl Trail {
             at: offset as u32,
             block,
             run,
-            what: what.pack(),
+            did,
         });
     }
 
@@ -157,7 +176,7 @@ impl Trail {
     #[inline]
     pub fn behind(&mut self, hash: u64, offset: usize, block: u32) -> Option<Row> {
         if self.idle > 0 {
-            self.idle -= 1;
+            self.rest();
             return None;
         }
         let now = self.count.wrapping_sub(1);
@@ -177,6 +196,14 @@ impl Trail {
         // Between it and now there is another step at least, whose end is known.
         let known = ago > 2 && ago < Self::STEPS && (was.run, was.block) == (is.run, is.block);
         (known && next.block == block).then_some(Row { distance, ..row })
+    }
+
+    /// Nothing is tried, and nothing noted. When it is over, what was noted before is too long ago.
+    fn rest(&mut self) {
+        self.idle -= 1;
+        if self.idle == 0 {
+            self.count = self.count.wrapping_add(Self::STEPS as u32);
+        }
     }
 
     #[inline]
@@ -225,10 +252,7 @@ impl Trail {
 mod tests {
     use super::*;
 
-    const CHUNK: What = What::Chunk {
-        effect: 7,
-        deepest: 3,
-    };
+    const CHUNK: Did = Did(7 << 10 | 3 << 2 | Did::CHUNK);
 
     /// Goes steps of ten bytes by these blocks and runs, from an offset on; gives the offset behind.
     fn go(trail: &mut Trail, offset: usize, blocks: &[u32]) -> usize {
@@ -247,7 +271,7 @@ mod tests {
         let row = trail.behind(5, offset, 3).unwrap();
         assert_eq!(row.distance, 40);
         let (step, len) = trail.first(row);
-        assert_eq!((step.block, step.run, step.what(), len), (3, 103, CHUNK, 10));
+        assert_eq!((step.block, step.run, step.did, len), (3, 103, CHUNK, 10));
         assert_eq!(trail.behind_first(row), 4);
         let rest = trail.again(step, row, offset);
         assert_eq!(trail.first(rest).0.block, 4);
@@ -281,17 +305,25 @@ mod tests {
 
     #[test]
     fn what_steps_did_comes_back() {
-        let most = What::MOST;
+        let most = Did::MOST;
         let all = [
-            CHUNK,
+            What::Chunk {
+                effect: 7,
+                deepest: 255,
+            },
             What::Outcomes { effect: most - 1 },
             What::Target { effect: 0 },
             What::Other,
         ];
         for what in all {
-            assert_eq!(What::unpack(what.pack()), what);
+            assert_eq!(Did::new(what).what(), what);
         }
-        assert_eq!(What::unpack(What::Target { effect: most }.pack()), What::Other);
+        assert_eq!(Did::new(What::Target { effect: most }), Did::OTHER);
+        let nothing = What::Chunk {
+            effect: 0,
+            deepest: 0,
+        };
+        assert_eq!(Did::NOTHING.what(), nothing);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! A chunk in the making.
 
-use super::{Chunk, Effect, Effects, Gone, Ip, Place, Start, Way};
+use super::{Chunk, Effects, Gone, Ip, Place, Start, Way};
 use crate::engine::native::code::CodeCache;
 use crate::engine::native::raw::{LowBits, Raw};
+use crate::engine::native::trail::{Did, What};
 
 #[derive(Default)]
 pub(super) struct Recording {
@@ -80,12 +81,12 @@ impl Recording {
     }
 
     /// A chunk was gone.
-    pub fn chunk(&mut self, (gone, effect): (Gone, &Effect), effects: &Effects) {
-        if !self.is_on() {
+    pub fn chunk(&mut self, gone: &Gone, effects: &Effects) {
+        let Some(effect) = effects.of(gone.did).filter(|_| self.is_on()) else {
             return;
-        }
+        };
         self.runs.push(gone.way.run);
-        self.deepen(gone.deepest);
+        self.deepen(gone.did.deepest());
         if effect.ip_changes {
             self.target(effect.told);
         }
@@ -128,6 +129,13 @@ impl Recording {
             told,
             after: raw.ip(),
         });
+        let did = Did::new(What::Chunk {
+            effect: effects.push(ip, &self.returned, &self.opened)?,
+            deepest: u8::try_from(self.deepest).ok()?,
+        });
+        if did == Did::OTHER {
+            return None;
+        }
         Some(Chunk {
             start: Start {
                 window: *raw.window_at(begun.offset)?,
@@ -138,9 +146,8 @@ impl Recording {
                     run: code.run_of(&self.parts)?,
                     next,
                 },
-                effect: effects.push(ip, &self.returned, &self.opened)?,
+                did,
                 len: u8::try_from(raw.offset - begun.offset).ok()?,
-                deepest: u8::try_from(self.deepest).ok()?,
             },
         })
     }

@@ -108,9 +108,6 @@ impl<const WINDOW: usize> Table<WINDOW> {
             self.idle -= 1;
             return false;
         }
-        if self.luck < Self::BAD_LUCK {
-            (self.luck, self.idle) = (0, Self::IDLE);
-        }
         true
     }
 
@@ -136,10 +133,14 @@ impl<const WINDOW: usize> Table<WINDOW> {
     /// A chunk was found, or none.
     #[inline]
     pub fn count(&mut self, found: bool) {
-        self.luck = match found {
-            true => (self.luck + self.worth).min(0),
-            false => self.luck - 1,
-        };
+        if found {
+            self.luck = (self.luck + self.worth).min(0);
+            return;
+        }
+        self.luck -= 1;
+        if self.luck < Self::BAD_LUCK {
+            (self.luck, self.idle) = (0, Self::IDLE);
+        }
     }
 
     #[inline]
@@ -160,6 +161,10 @@ impl<const WINDOW: usize> Table<WINDOW> {
     /// enough.
     #[inline]
     pub fn meet(&mut self, hash: u64, offset: usize) -> bool {
+        let room = Self::MAX + (self.before + offset) / Self::BYTES_FOR_ONE;
+        if self.made >= room || self.chunks.len() >= Self::MAX_IN_ALL {
+            return false;
+        }
         let Some(bucket) = self.bucket(hash) else {
             return false;
         };
@@ -168,9 +173,7 @@ impl<const WINDOW: usize> Table<WINDOW> {
             None => (bucket.least(hash), 1),
         };
         bucket.set(at, Slot::new(hash, times));
-        let room = Self::MAX + (self.before + offset) / Self::BYTES_FOR_ONE;
-        let room = self.made < room && self.chunks.len() < Self::MAX_IN_ALL;
-        room && times >= self.enough
+        times >= self.enough
     }
 
     pub fn insert(&mut self, chunk: Chunk<WINDOW>) {
@@ -239,6 +242,7 @@ impl Bucket {
 mod tests {
     use super::*;
     use crate::engine::native::chunk::Way;
+    use crate::engine::native::trail::Did;
 
     fn chunk(block: u32) -> Chunk<8> {
         Chunk {
@@ -248,9 +252,8 @@ mod tests {
             },
             gone: Gone {
                 way: Way { run: 0, next: 0 },
-                effect: 0,
+                did: Did::NOTHING,
                 len: 0,
-                deepest: 0,
             },
         }
     }

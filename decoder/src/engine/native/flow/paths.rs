@@ -7,7 +7,7 @@ use crate::engine::native::error::Error;
 use crate::engine::native::event::Item;
 use crate::engine::native::memo::{End, OUTCOMES, Step, Symbol};
 use crate::engine::native::raw::{Branch, Raw};
-use crate::engine::native::trail::What;
+use crate::engine::native::trail::{Did, What};
 use backtrail_pt::Avma;
 
 impl<'b> Flow<'_, 'b> {
@@ -31,30 +31,25 @@ impl<'b> Flow<'_, 'b> {
         while at != Block::NONE && self.until_progress > 1 {
             if len == 0 {
                 self.learnt.chunks.boundary(&raw, at, &mut self.learnt.code);
-                let before = raw;
-                if !late && let Some(taken) = self.learnt.chunks.take(at, &mut raw, &mut self.returns) {
-                    self.push_run(taken.way.run);
-                    self.trail.push(before.offset, at, taken.way.run, taken.what);
-                    at = taken.way.next;
-                    (moved, whole) = (true, None);
-                    if let Some(hash) = taken.hash
-                        && let Some(row) = self.trail.behind(hash, raw.offset, at)
-                        && !self.learnt.chunks.is_making()
-                    {
-                        at = self.repeat(row, &mut raw);
+                if !late {
+                    let offset = raw.offset;
+                    at = self.leap(at, &mut raw);
+                    if raw.offset != offset {
+                        (moved, whole) = (true, None);
+                        continue;
                     }
-                    continue;
                 }
+                let before = raw;
                 match raw.next() {
                     None if moved && self.events.take_time(&mut raw) => {
-                        self.trail.push(before.offset, at, 0, What::Other);
+                        self.trail.push(before.offset, at, 0, Did::OTHER);
                         // No chunk passes over a packet of the time, which may stand behind padding.
                         self.learnt.chunks.abandon();
                         late = self.time_is_new();
                         continue;
                     }
                     None if moved && !late && self.pass_header(&mut raw, &mut at) => {
-                        self.trail.push(before.offset, at, 0, What::Other);
+                        self.trail.push(before.offset, at, 0, Did::OTHER);
                         continue;
                     }
                     None => break,
@@ -72,12 +67,11 @@ impl<'b> Flow<'_, 'b> {
                         };
                         self.take(&step);
                         let effect = step.effect();
-                        let what = if late {
-                            What::Other
-                        } else {
-                            What::Target { effect }
+                        let did = match late {
+                            true => Did::OTHER,
+                            false => Did::new(What::Target { effect }),
                         };
-                        self.trail.push(before.offset, at, step.run, what);
+                        self.trail.push(before.offset, at, step.run, did);
                         self.learnt.chunks.target(told);
                         moved = true;
                         self.ip = ip;
@@ -104,12 +98,11 @@ impl<'b> Flow<'_, 'b> {
             if let Some(before) = whole.take() {
                 let all = step.used() == len && step.end() == End::Block && !late;
                 let effect = step.effect();
-                let what = if all {
-                    What::Outcomes { effect }
-                } else {
-                    What::Other
+                let did = match all {
+                    true => Did::new(What::Outcomes { effect }),
+                    false => Did::OTHER,
                 };
-                self.trail.push(before.offset, at, step.run, what);
+                self.trail.push(before.offset, at, step.run, did);
             }
             moved = true;
             len -= step.used();
@@ -117,7 +110,7 @@ impl<'b> Flow<'_, 'b> {
             if step.end() == End::Return {
                 let Some(call) = self.returns.pop() else {
                     self.learnt.chunks.abandon();
-                    self.trail.push(raw.offset, at, 0, What::Other);
+                    self.trail.push(raw.offset, at, 0, Did::OTHER);
                     self.leave_paths(raw, bits, len);
                     return Err(Stop::Error(Error::NoCall, self.learnt.code.last_of(step.run)));
                 };
@@ -143,7 +136,7 @@ impl<'b> Flow<'_, 'b> {
         if let Some(before) = whole.filter(|_| len > 0) {
             (raw, len) = (before, 0);
         }
-        self.trail.push(raw.offset, at, 0, What::Other);
+        self.trail.push(raw.offset, at, 0, Did::OTHER);
         if let Some(block) = self.learnt.code.blocks.get(at as usize) {
             self.ip = block.start;
         }
@@ -203,7 +196,7 @@ impl<'b> Flow<'_, 'b> {
     }
 
     #[inline]
-    fn push_run(&mut self, run: u32) {
+    pub(super) fn push_run(&mut self, run: u32) {
         self.batch.push(run);
         self.until_progress -= 1;
     }

@@ -24,10 +24,10 @@ impl<'b> Flow<'_, 'b> {
                 }
             }
             let offset = raw.offset;
-            let goes = match step.what() {
-                What::Chunk { effect, deepest } => {
+            let goes = match step.did.what() {
+                What::Chunk { .. } => {
                     let Self { learnt, returns, .. } = self;
-                    learnt.chunks.take_again(effect, deepest, len, raw, returns)
+                    learnt.chunks.take_again(step.did, len, raw, returns)
                 }
                 // Worth it only between chunks.
                 _ if offset + len < begin + steps * WORTH => false,
