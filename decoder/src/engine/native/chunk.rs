@@ -126,11 +126,11 @@ impl Chunks {
                 recording: Recording::default(),
             },
             middle: Level {
-                table: Table::new(1 << 8, 4, 1),
+                table: Table::new(1 << 8, 7, 1),
                 recording: Recording::default(),
             },
             short: Level {
-                table: Table::new(1 << 8, 4, 1),
+                table: Table::new(1 << 8, 7, 1),
                 recording: Recording::default(),
             },
             effects: Effects::new(),
@@ -209,13 +209,7 @@ impl Chunks {
     /// Does what a chunk does that is `len` bytes long, as [`Chunks::take`]. Says whether it did: the last IP and the calls may
     /// be others.
     #[inline(always)]
-    pub fn take_again(
-        &self,
-        did: Did,
-        len: usize,
-        raw: &mut Raw<'_>,
-        returns: &mut Returns,
-    ) -> bool {
+    pub fn take_again(&self, did: Did, len: usize, raw: &mut Raw<'_>, returns: &mut Returns) -> bool {
         let Some(effect) = self.effects.of(did) else {
             return false;
         };

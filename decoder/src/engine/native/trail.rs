@@ -65,8 +65,12 @@ impl Did {
                 effect: self.effect(),
                 deepest: self.deepest(),
             },
-            Self::OUTCOMES => What::Outcomes { effect: self.effect() },
-            Self::TARGET => What::Target { effect: self.effect() },
+            Self::OUTCOMES => What::Outcomes {
+                effect: self.effect(),
+            },
+            Self::TARGET => What::Target {
+                effect: self.effect(),
+            },
             _ => What::Other,
         }
     }

@@ -19,8 +19,9 @@ pub(super) struct Table<const WINDOW: usize> {
     /// Chunks found, each worth so many of those not found, less these, of late.
     luck: i32,
     worth: i32,
-    /// How often none is looked for, because hardly any was found.
+    /// How often none is looked for, because hardly any was found; and how often the next time.
     idle: u32,
+    next_idle: u32,
 }
 
 /// A few starts of which the hashes are alike.
@@ -52,17 +53,17 @@ impl Slot {
 
 impl<const WINDOW: usize> Table<WINDOW> {
     /// Buckets at most, a power of two.
-    /// Buckets at most, a power of two: fewer where many starts are met that never come again.
-    const MAX_BUCKETS: usize = if WINDOW > 8 { 1 << 14 } else { 1 << 13 };
+    const MAX_BUCKETS: usize = 1 << 13;
     /// Chunks made at most, and one more for so many bytes of the trace. What each costs here, in the history and in the
     /// forest is worth it for the few that come all the time, and not for the many that come now and then.
-    const MAX: usize = 1 << 14;
+    const MAX: usize = 1 << 13;
     const BYTES_FOR_ONE: usize = 1 << 16;
     /// The same where code changes often: bounds memory, and slots have no higher numbers.
     const MAX_IN_ALL: usize = 1 << 18;
-    /// So much bad luck is enough, and then for so long none is looked for.
-    const BAD_LUCK: i32 = -(1 << 14);
-    const IDLE: u32 = 1 << 20;
+    /// So much bad luck is enough, and then for so long none is looked for: twice as long each time, until it is good again.
+    const BAD_LUCK: i32 = -(1 << 13);
+    const SHORTEST_IDLE: u32 = 1 << 15;
+    const LONGEST_IDLE: u32 = 1 << 20;
 
     pub fn new(bytes_for_bucket: usize, enough: u32, worth: i32) -> Self {
         Self {
@@ -77,6 +78,7 @@ impl<const WINDOW: usize> Table<WINDOW> {
             luck: 0,
             worth,
             idle: 0,
+            next_idle: Self::SHORTEST_IDLE,
         }
     }
 
@@ -93,7 +95,7 @@ impl<const WINDOW: usize> Table<WINDOW> {
                 self.put(number);
             }
         }
-        (self.luck, self.idle) = (0, 0);
+        (self.luck, self.idle, self.next_idle) = (0, 0, Self::SHORTEST_IDLE);
     }
 
     /// The code has changed: what was made is of no use any more.
@@ -134,12 +136,16 @@ impl<const WINDOW: usize> Table<WINDOW> {
     #[inline]
     pub fn count(&mut self, found: bool) {
         if found {
-            self.luck = (self.luck + self.worth).min(0);
+            self.luck += self.worth;
+            if self.luck >= 0 {
+                (self.luck, self.next_idle) = (0, Self::SHORTEST_IDLE);
+            }
             return;
         }
         self.luck -= 1;
         if self.luck < Self::BAD_LUCK {
-            (self.luck, self.idle) = (0, Self::IDLE);
+            (self.luck, self.idle) = (0, self.next_idle);
+            self.next_idle = (2 * self.next_idle).min(Self::LONGEST_IDLE);
         }
     }
 
