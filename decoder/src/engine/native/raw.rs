@@ -173,3 +173,40 @@ impl<'a> Raw<'a> {
         Some(Branch::Outcomes(payload & !(1 << count), count))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The target that a TIP tells behind a last IP, and which bits of it.
+    fn target(tip: &[u8], last_ip: u64) -> (u64, LowBits) {
+        let mut raw = Raw::new(tip, 0, LastIp::new(Avma(last_ip)));
+        match raw.next() {
+            Some(Branch::Target(ip, told)) => (ip, told),
+            _ => panic!("no target"),
+        }
+    }
+
+    #[test]
+    fn a_target_is_of_the_packet_and_of_what_it_leaves_of_the_last_ip() {
+        let tips: [(&[u8], u32); 3] = [
+            (&[0x2d, 1, 2], 16),
+            (&[0x4d, 1, 2, 3, 4], 32),
+            (&[0x6d, 1, 2, 3, 4, 5, 6], 64),
+        ];
+        let before = 0x7f12_3456_789a;
+        for (tip, bits) in tips {
+            let (ip, told) = target(tip, before);
+            for bit in 0..64 {
+                let other = before ^ 1 << bit;
+                let counts = bit >= bits;
+                assert_eq!(
+                    told.above(other) != told.above(before),
+                    counts,
+                    "bit {bit} of {bits}"
+                );
+                assert_eq!(target(tip, other).0 != ip, counts, "bit {bit} of {bits}");
+            }
+        }
+    }
+}

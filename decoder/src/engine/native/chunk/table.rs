@@ -301,6 +301,29 @@ mod tests {
     }
 
     #[test]
+    fn bad_luck_makes_it_idle_for_longer_each_time_until_luck_is_good() {
+        /// Looks for what is not there until none is looked for; says for how long.
+        fn idle(table: &mut Table<8>) -> u32 {
+            while table.is_wanted() {
+                table.count(false);
+            }
+            // The one that was not wanted.
+            let mut times = 1;
+            while !table.is_wanted() {
+                times += 1;
+            }
+            times
+        }
+        let mut table = Table::<8>::new(1, 1, 1);
+        let shortest = Table::<8>::SHORTEST_IDLE;
+        assert_eq!([idle(&mut table), idle(&mut table)], [shortest, 2 * shortest]);
+        table.count(true);
+        assert_eq!(idle(&mut table), shortest);
+        let longest = (0..9).map(|_| idle(&mut table)).max();
+        assert_eq!(longest, Some(Table::<8>::LONGEST_IDLE));
+    }
+
+    #[test]
     fn few_are_made_until_the_code_changes() {
         let mut table = Table::<8>::new(1, 1, 1);
         table.begin(1 << 10);
