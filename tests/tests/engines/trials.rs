@@ -7,6 +7,7 @@ use crate::{mutate, report, run, units};
 use backtrail_decoder::engine::libipt::Libipt;
 use backtrail_decoder::{Engine, EngineKind};
 use backtrail_pt::Packet;
+use backtrail_tests::backtrail::binary;
 use backtrail_tests::random::Random;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -219,6 +220,8 @@ pub fn unexpected(engine: &dyn Engine, trace: &Trace) -> Option<String> {
 ///
 /// With what is wrong, when anything is.
 pub fn try_many(traces: u64, engines: &[&'static dyn Engine], level: Level) {
+    // A build may take minutes, and is not to count as a case that hangs.
+    binary().expect("the binary that records the programs");
     let started = Instant::now();
     let first = number("BACKTRAIL_SEED").unwrap_or(1) << 20;
     let programs = (traces / 50).clamp(traces.min(16), 200).max(1);
