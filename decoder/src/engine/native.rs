@@ -7,6 +7,7 @@
 mod calibration;
 mod chunk;
 mod code;
+mod did;
 mod errata;
 mod error;
 mod event;

@@ -7,9 +7,9 @@ mod recording;
 mod table;
 
 use super::code::CodeCache;
+use super::did::Did;
 use super::raw::{LowBits, Raw};
 use super::returns::{COMPARED, Returns, WRITTEN};
-use super::trail::Did;
 use recording::Recording;
 use rustc_hash::FxHashMap;
 use table::Table;
@@ -80,6 +80,15 @@ pub(super) struct Way {
     pub run: u32,
     /// The block that is next.
     pub next: u32,
+}
+
+/// A chunk that begins here, and may be gone.
+struct Found<'e> {
+    gone: Gone,
+    /// `None`: it does nothing.
+    effect: Option<&'e Effect>,
+    /// Of where it begins.
+    hash: u64,
 }
 
 /// A chunk that was found and gone.
@@ -170,40 +179,37 @@ impl Chunks {
         } = self;
         let place = Place::new(block, *epoch);
         let mut hash = None;
-        let (gone, effect) = if let Some((found, of)) = long.find(place, raw, returns, effects, making) {
+        let found = if let Some(found) = long.find(place, raw, returns, effects, making) {
             if *making {
                 middle.recording.abandon();
                 short.recording.abandon();
                 *making = false;
             }
-            hash = Some(of);
+            hash = Some(found.hash);
             found
-        } else if let Some((found, _)) = middle.find(place, raw, returns, effects, making) {
+        } else if let Some(found) = middle.find(place, raw, returns, effects, making) {
             if *making {
                 short.recording.abandon();
-                long.recording.chunk(&found.0, effects);
+                long.recording.chunk(&found.gone, effects);
             }
             found
         } else {
-            let (found, _) = short.find(place, raw, returns, effects, making)?;
+            let found = short.find(place, raw, returns, effects, making)?;
             if *making {
-                long.recording.chunk(&found.0, effects);
-                middle.recording.chunk(&found.0, effects);
+                long.recording.chunk(&found.gone, effects);
+                middle.recording.chunk(&found.gone, effects);
             }
             found
         };
-        match effect {
-            None => raw.skip(gone.len.into(), None),
+        let Gone { way, did, len } = found.gone;
+        match found.effect {
+            None => raw.skip(len.into(), None),
             Some(effect) => {
-                raw.skip(gone.len.into(), effect.ip_after());
-                effects.apply(gone.did.deepest(), effect, returns);
+                raw.skip(len.into(), effect.ip_after());
+                effects.apply(did.deepest(), effect, returns);
             }
         }
-        Some(Taken {
-            way: gone.way,
-            did: gone.did,
-            hash,
-        })
+        Some(Taken { way, did, hash })
     }
 
     /// Does what a chunk does that is `len` bytes long, as [`Chunks::take`]. Says whether it did: the last IP and the calls may
@@ -304,7 +310,7 @@ impl<const WINDOW: usize> Level<WINDOW> {
         returns: &Returns,
         effects: &'e Effects,
         making: &mut bool,
-    ) -> Option<((Gone, Option<&'e Effect>), u64)> {
+    ) -> Option<Found<'e>> {
         if self.recording.is_on() || !self.table.is_wanted() {
             return None;
         }
@@ -313,12 +319,21 @@ impl<const WINDOW: usize> Level<WINDOW> {
         let found = self.table.find(window, place, hash).and_then(|gone| {
             // So it is for most chunks of loops without calls.
             if gone.did == Did::NOTHING {
-                return Some((gone, None));
+                return Some(Found {
+                    gone,
+                    effect: None,
+                    hash,
+                });
             }
             let effect = effects.of(gone.did)?;
+            let found = Found {
+                gone,
+                effect: Some(effect),
+                hash,
+            };
             effects
                 .allow(gone.did.deepest(), effect, raw, returns)
-                .then_some((gone, Some(effect)))
+                .then_some(found)
         });
         self.table.count(found.is_some());
         // A packet of another kind is not to be passed over.
@@ -326,7 +341,7 @@ impl<const WINDOW: usize> Level<WINDOW> {
             self.recording.begin(place, raw);
             *making = true;
         }
-        found.map(|found| (found, hash))
+        found
     }
 
     /// Says whether one is in the making still.

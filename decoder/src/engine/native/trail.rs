@@ -4,6 +4,8 @@
 //! behind it the last time is gone on with, step by step, without looking anything up: the bytes are compared with
 //! those of then, and each step is asked whether the last IP and the calls are as it needs them.
 
+use super::did::Did;
+
 /// A step that was gone, between packets: it begins at a block and an offset of the trace, and ends where the next one begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
@@ -12,80 +14,6 @@ pub(super) struct Step {
     pub block: u32,
     pub run: u32,
     pub did: Did,
-}
-
-/// What a step did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// A chunk, by the number of its effect and its depth.
-    Chunk { effect: u32, deepest: u8 },
-    /// All outcomes of a packet, by a step of the memo with the effect of this number.
-    Outcomes { effect: u32 },
-    /// A target, the same.
-    Target { effect: u32 },
-    /// Something else, which is not to be gone again.
-    Other,
-}
-
-/// The same in four bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Did(u32);
-
-impl Did {
-    const CHUNK: u32 = 1;
-    const OUTCOMES: u32 = 2;
-    const TARGET: u32 = 3;
-    /// Effects with higher numbers are not noted.
-    const MOST: u32 = 1 << 22;
-
-    /// Something else, which is not to be gone again.
-    pub const OTHER: Self = Self(0);
-    /// A chunk with the effect that does nothing, which calls nothing either.
-    pub const NOTHING: Self = Self(Self::CHUNK);
-
-    /// [`Self::OTHER`] where it cannot be noted.
-    #[inline]
-    pub fn new(what: What) -> Self {
-        let (kind, effect, deepest) = match what {
-            What::Chunk { effect, deepest } => (Self::CHUNK, effect, deepest),
-            What::Outcomes { effect } => (Self::OUTCOMES, effect, 0),
-            What::Target { effect } => (Self::TARGET, effect, 0),
-            What::Other => return Self::OTHER,
-        };
-        match effect < Self::MOST {
-            true => Self(effect << 10 | u32::from(deepest) << 2 | kind),
-            false => Self::OTHER,
-        }
-    }
-
-    #[inline]
-    pub fn what(self) -> What {
-        match self.0 & 3 {
-            Self::CHUNK => What::Chunk {
-                effect: self.effect(),
-                deepest: self.deepest(),
-            },
-            Self::OUTCOMES => What::Outcomes {
-                effect: self.effect(),
-            },
-            Self::TARGET => What::Target {
-                effect: self.effect(),
-            },
-            _ => What::Other,
-        }
-    }
-
-    /// The number of its effect.
-    #[inline]
-    pub fn effect(self) -> u32 {
-        self.0 >> 10
-    }
-
-    /// Of a chunk, how many calls more than at its beginning were open at most.
-    #[inline]
-    pub fn deepest(self) -> u8 {
-        (self.0 >> 2) as u8
-    }
 }
 
 impl Step {
@@ -256,7 +184,7 @@ impl Trail {
 mod tests {
     use super::*;
 
-    const CHUNK: Did = Did(7 << 10 | 3 << 2 | Did::CHUNK);
+    const CHUNK: Did = Did::NOTHING;
 
     /// Goes steps of ten bytes by these blocks and runs, from an offset on; gives the offset behind.
     fn go(trail: &mut Trail, offset: usize, blocks: &[u32]) -> usize {
@@ -308,29 +236,6 @@ mod tests {
     }
 
     #[test]
-    fn what_steps_did_comes_back() {
-        let most = Did::MOST;
-        let all = [
-            What::Chunk {
-                effect: 7,
-                deepest: 255,
-            },
-            What::Outcomes { effect: most - 1 },
-            What::Target { effect: 0 },
-            What::Other,
-        ];
-        for what in all {
-            assert_eq!(Did::new(what).what(), what);
-        }
-        assert_eq!(Did::new(What::Target { effect: most }), Did::OTHER);
-        let nothing = What::Chunk {
-            effect: 0,
-            deepest: 0,
-        };
-        assert_eq!(Did::NOTHING.what(), nothing);
-    }
-
-    #[test]
     fn where_hardly_any_row_comes_again_none_is_looked_for() {
         let mut trail = Trail::new();
         let mut offset = 0;
@@ -343,5 +248,21 @@ mod tests {
             }
         }
         assert_eq!(tries, 1 - Trail::BAD_LUCK);
+    }
+
+    #[test]
+    fn what_was_before_a_rest_is_not_told_behind_it() {
+        let mut trail = Trail::new();
+        let offset = go(&mut trail, 0, &[1, 2]);
+        trail.behind(5, offset, 3);
+        let offset = go(&mut trail, offset, &[3, 4]);
+        trail.idle = 1;
+        // These are not noted.
+        let offset = go(&mut trail, offset, &[7, 8]);
+        assert!(trail.behind(6, offset, 9).is_none());
+        let offset = go(&mut trail, offset, &[1, 2]);
+        assert!(trail.behind(5, offset, 3).is_none(), "from before the rest");
+        let offset = go(&mut trail, offset, &[3, 4, 1, 2]);
+        assert!(trail.behind(5, offset, 3).is_some(), "from behind it");
     }
 }

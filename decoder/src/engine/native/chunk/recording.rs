@@ -2,8 +2,8 @@
 
 use super::{Chunk, Effects, Gone, Ip, Place, Start, Way};
 use crate::engine::native::code::CodeCache;
+use crate::engine::native::did::{Did, What};
 use crate::engine::native::raw::{LowBits, Raw};
-use crate::engine::native::trail::{Did, What};
 
 #[derive(Default)]
 pub(super) struct Recording {

@@ -248,7 +248,7 @@ impl Bucket {
 mod tests {
     use super::*;
     use crate::engine::native::chunk::Way;
-    use crate::engine::native::trail::Did;
+    use crate::engine::native::did::Did;
 
     fn chunk(block: u32) -> Chunk<8> {
         Chunk {

@@ -3,11 +3,11 @@
 use super::{Flow, Stop};
 use crate::Event as Told;
 use crate::engine::native::code::{Block, Exit};
+use crate::engine::native::did::{Did, What};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::Item;
 use crate::engine::native::memo::{End, OUTCOMES, Step, Symbol};
 use crate::engine::native::raw::{Branch, Raw};
-use crate::engine::native::trail::{Did, What};
 use backtrail_pt::Avma;
 
 impl<'b> Flow<'_, 'b> {

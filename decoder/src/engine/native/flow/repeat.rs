@@ -1,8 +1,9 @@
 //! Rows of steps that come again: gone without looking any of them up.
 
 use super::Flow;
+use crate::engine::native::did::What;
 use crate::engine::native::raw::{Branch, Raw};
-use crate::engine::native::trail::{Row, What};
+use crate::engine::native::trail::Row;
 
 /// A row goes on as long as its steps have so many bytes each on the average: shorter ones are better gone once more as
 /// they are, so that chunks are made of them.
