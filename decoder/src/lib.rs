@@ -25,6 +25,7 @@ pub mod forest;
 pub mod history;
 pub mod image;
 pub mod knowledge;
+mod luck;
 pub mod mark;
 mod meter;
 mod parallel;

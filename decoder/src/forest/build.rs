@@ -1,6 +1,7 @@
 //! Walks a history, path by path, and tells what happens on the way by the forest's rules.
 
 mod ends;
+mod phrases;
 mod rules;
 mod scene;
 mod script;
@@ -51,6 +52,12 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Goes by phrases as soon as there can be any.
+    #[cfg(test)]
+    fn make_phrases_at_once(&mut self) {
+        self.scripts.make_phrases_at_once();
+    }
+
     /// Takes memory from there.
     pub fn draw_from(&mut self, room: &Room) {
         self.rules.draw_from(room);
@@ -84,7 +91,9 @@ impl<'a> Builder<'a> {
         loop {
             if begun {
                 let rest = paths.get(at..).unwrap_or(&[]);
-                let (done, behind) = self.scripts.run_lines(rest, index, next_mark, &mut self.rules);
+                let (done, behind) = self
+                    .scripts
+                    .run_lines(rest, runs, index, next_mark, &mut self.rules);
                 (at, index) = (at + done, behind);
             }
             let Some(&path) = paths.get(at) else { break };

@@ -1,6 +1,7 @@
 //! What a path does to the open calls, found out once.
 
 use super::ends::Ends;
+use super::phrases::{self, Found, Phrases, Row};
 use super::rules::{Rules, Source};
 use super::scene::Stage;
 use super::trial::Trial;
@@ -50,14 +51,14 @@ impl Scenes {
 
 /// The script of most paths, in short: those that go on as the first time, with a single scene or none.
 #[derive(Clone, Copy)]
-struct Line {
+pub(super) struct Line {
     /// The numbers of its first place, and of the place that was next; [`NONE`]: none.
-    first: u32,
-    next: u32,
+    pub first: u32,
+    pub next: u32,
     /// Its instructions.
-    count: u32,
+    pub count: u32,
     /// Its scene; with [`Line::STILL`] the function that the innermost call has to be of, for nothing to change.
-    scene: u32,
+    pub scene: u32,
 }
 
 impl Line {
@@ -98,6 +99,7 @@ pub(super) struct Scripts {
     ends: Ends,
     /// The transfers of the path that a script is written for.
     written: Vec<Turn>,
+    phrases: Phrases,
 }
 
 impl Scripts {
@@ -114,37 +116,143 @@ impl Scripts {
         self.scripts.get(path as usize)
     }
 
-    /// Goes over paths as long as their lines say all of each. The path before went on to the first of them, which begins with instruction
-    /// `index`; the next mark stands before instruction `mark`. Gives how many paths those are, and the instruction behind.
-    #[inline(never)]
+    /// Goes over paths as long as their lines say all of each, or those of phrases do. The path before went on to the first of them, which
+    /// begins with instruction `index`; the next mark stands before instruction `mark`. Gives how many paths those are, and the
+    /// instruction behind.
     pub fn run_lines(
         &mut self,
         paths: &[u32],
+        runs: Runs<'_>,
+        index: u64,
+        mark: u64,
+        rules: &mut Rules<'_>,
+    ) -> (usize, u64) {
+        let rest = self.phrases.rest();
+        if rest == 0 {
+            return self.run_lines_of::<true>(paths, runs, index, mark, rules);
+        }
+        let paths = paths.get(..rest).unwrap_or(paths);
+        let ran = self.run_lines_of::<false>(paths, runs, index, mark, rules);
+        // The one behind them is gone over without its line.
+        self.phrases.rested(ran.0 + 1);
+        ran
+    }
+
+    /// The same, with phrases as long as it is worth it to look for any, or without.
+    #[inline(never)]
+    fn run_lines_of<const PHRASES: bool>(
+        &mut self,
+        paths: &[u32],
+        runs: Runs<'_>,
         mut index: u64,
         mark: u64,
         rules: &mut Rules<'_>,
     ) -> (usize, u64) {
-        let Some((&first, rest)) = paths.split_first() else {
+        let Some(&first) = paths.first() else {
             return (0, index);
         };
         let mut line = self.line(first);
-        for (done, &next) in rest.iter().enumerate() {
-            let next = self.line(next);
-            let behind = index + u64::from(line.count);
-            if line.next != next.first || behind >= mark {
-                return (done, index);
+        let (mut done, mut alone) = (0, false);
+        loop {
+            let (mut now, mut len) = (line, 1);
+            if PHRASES
+                && !alone
+                && let Some([row @ .., next]) = ahead(paths, done)
+            {
+                match self.phrases.find(row) {
+                    Found::Phrase(phrase) => (now, len) = (phrase, row.len()),
+                    Found::None => {}
+                    Found::Rest => return (done, index),
+                    Found::Often => self.learn_row(row, *next, runs, rules),
+                }
             }
-            let ran = match line.scene {
-                Level::ANY => true,
-                scene if scene < Line::STILL => self.stage.run(scene, index, rules),
-                home => rules.inside() | Line::STILL == home,
+            let Some(&next) = paths.get(done + len) else {
+                return (done, index);
             };
-            if !ran {
+            let next = self.line(next);
+            let behind = index + u64::from(now.count);
+            let ran = now.next == next.first
+                && behind < mark
+                && match now.scene {
+                    Level::ANY => true,
+                    scene if scene < Line::STILL => self.stage.run(scene, index, rules),
+                    home => rules.inside() | Line::STILL == home,
+                };
+            if ran {
+                (index, line) = (behind, next);
+                done += len;
+                alone = false;
+            } else if len > 1 {
+                self.phrases.fails();
+                alone = true;
+            } else {
                 return (done, index);
             }
-            (index, line) = (behind, next);
         }
-        (rest.len(), index)
+    }
+
+    /// Makes a phrase of paths that come one after the other again and again, and then `next`, if it is known beforehand what they do.
+    #[cold]
+    fn learn_row(&mut self, row: &Row, next: u32, runs: Runs<'_>, rules: &mut Rules<'_>) {
+        let mut turns = std::mem::take(&mut self.written);
+        turns.clear();
+        let line = self
+            .turns_of(row, next, runs, rules, &mut turns)
+            .filter(|_| turns.len() <= phrases::MOST_TURNS)
+            .and_then(|script| self.write_line_of(script, &turns, rules));
+        if let Some(line) = line {
+            self.phrases.insert(*row, line);
+        }
+        self.written = turns;
+    }
+
+    /// Lists the transfers of paths and those between them, the last to the path `next`. Gives the script of all of them, without scenes.
+    fn turns_of(
+        &mut self,
+        row: &Row,
+        next: u32,
+        runs: Runs<'_>,
+        rules: &mut Rules<'_>,
+        turns: &mut Vec<Turn>,
+    ) -> Option<Script> {
+        let mut all = *self.of(row[0], runs, rules)?;
+        all.count = 0;
+        for (at, &path) in row.iter().enumerate() {
+            let script = *self.of(path, runs, rules)?;
+            let behind = self
+                .of(row.get(at + 1).copied().unwrap_or(next), runs, rules)?
+                .first;
+            let before = turns.len();
+            turns::list(path, runs, rules, &mut self.ends, turns);
+            if !script.end.falls(behind) {
+                turns.push(script.turn_to(behind));
+            }
+            for turn in turns.iter_mut().skip(before) {
+                turn.offset = turn.offset.checked_add(all.count)?;
+            }
+            all.count = all.count.checked_add(script.count)?;
+            all.next = behind.id;
+        }
+        Some(all)
+    }
+
+    /// The line of what has these transfers, if one says all of it.
+    fn write_line_of(&mut self, script: Script, turns: &[Turn], rules: &mut Rules<'_>) -> Option<Line> {
+        let onward = match turns.is_empty() {
+            true => Scenes {
+                len: 0,
+                ..Scenes::NOT_YET
+            },
+            false => self.write(script.first.function, turns, rules)?,
+        };
+        let line = self.line_of(&Script { onward, ..script });
+        (line.scene != Line::MORE).then_some(line)
+    }
+
+    /// See [`Phrases::make_at_once`].
+    #[cfg(test)]
+    pub fn make_phrases_at_once(&mut self) {
+        self.phrases.make_at_once();
     }
 
     #[inline]
@@ -300,11 +408,15 @@ impl Scripts {
 
     /// Writes down in short what is known of a path.
     fn write_line(&mut self, path: usize) {
-        let (Some(script), Some(line)) = (self.scripts.get(path), self.lines.get_mut(path)) else {
-            return;
-        };
+        let line = self.scripts.get(path).map(|script| self.line_of(script));
+        if let Some((known, line)) = self.lines.get_mut(path).zip(line) {
+            *known = line;
+        }
+    }
+
+    fn line_of(&self, script: &Script) -> Line {
         let Scenes { first, len, home } = script.onward;
-        *line = Line {
+        Line {
             first: script.first.id,
             next: script.next,
             count: script.count,
@@ -313,8 +425,14 @@ impl Scripts {
                 1 if first < Line::STILL && self.stage.turn(first).is_none() => first,
                 _ => Line::MORE,
             },
-        };
+        }
     }
+}
+
+/// The row that is next, and the path behind it.
+#[inline]
+fn ahead(paths: &[u32], done: usize) -> Option<&[u32; phrases::LEN + 1]> {
+    paths.get(done..)?.first_chunk()
 }
 
 impl Script {

@@ -90,6 +90,7 @@ impl Machine {
 /// The calls of a flow with these marks, each with its depth; so many executions are consumed at once.
 fn calls(flow: &Flow, marks: &[Mark], at_once: usize, functions: &dyn Functions) -> Vec<(Call, u32)> {
     let mut builder = Builder::new(functions);
+    builder.make_phrases_at_once();
     let (executed, total) = (flow.executions(), flow.len());
     let mut met = 0;
     for part in executed.chunks(at_once) {
@@ -126,11 +127,11 @@ fn same(seed: u64, functions: &dyn Functions) {
         flow.execute(path);
     }
     let mut marks = Vec::new();
-    // The same paths again, on whatever is open then, and some several times one after the other.
+    // The same paths again, on whatever is open then, and some several times one after the other, some as often as phrases are.
     for _ in 0..12 {
         let dice = &mut machine.dice;
-        let paths: Vec<u32> = (0..1 + dice.below(4)).map(|_| dice.below(12) as u32).collect();
-        for _ in 0..1 + dice.below(6) {
+        let paths: Vec<u32> = (0..1 + dice.below(6)).map(|_| dice.below(12) as u32).collect();
+        for _ in 0..1 + dice.below(12) {
             paths.iter().for_each(|&path| flow.execute(path));
         }
         if dice.below(3) == 0 {
@@ -178,7 +179,7 @@ fn compare(flow: &Flow, marks: &[Mark], functions: &dyn Functions) {
     assert_eq!(single.len(), flow.len());
     // What comes alone goes by the rules: it is not known what it goes on to.
     let wanted = calls(&single, marks, 1, functions);
-    for at_once in [usize::MAX, 7] {
+    for at_once in [usize::MAX, 23, 7] {
         assert!(calls(flow, marks, at_once, functions) == wanted);
     }
 }

@@ -1,6 +1,7 @@
 //! Chunks by their starts.
 
 use super::{Chunk, Gone, Place, Start};
+use crate::luck::Luck;
 
 pub(super) struct Table<const WINDOW: usize> {
     /// In the order in which they were made: those in use lie close together.
@@ -16,12 +17,7 @@ pub(super) struct Table<const WINDOW: usize> {
     enough: u32,
     /// How many chunks were made since the code is what it is.
     made: usize,
-    /// Chunks found, each worth so many of those not found, less these, of late.
-    luck: i32,
-    worth: i32,
-    /// How often none is looked for, because hardly any was found; and how often the next time.
-    idle: u32,
-    next_idle: u32,
+    luck: Luck,
 }
 
 /// A few starts of which the hashes are alike.
@@ -60,10 +56,6 @@ impl<const WINDOW: usize> Table<WINDOW> {
     const BYTES_FOR_ONE: usize = 1 << 16;
     /// The same where code changes often: bounds memory, and slots have no higher numbers.
     const MAX_IN_ALL: usize = 1 << 18;
-    /// So much bad luck is enough, and then for so long none is looked for: twice as long each time, until it is good again.
-    const BAD_LUCK: i32 = -(1 << 13);
-    const SHORTEST_IDLE: u32 = 1 << 15;
-    const LONGEST_IDLE: u32 = 1 << 20;
 
     pub fn new(bytes_for_bucket: usize, enough: u32, worth: i32) -> Self {
         Self {
@@ -75,10 +67,7 @@ impl<const WINDOW: usize> Table<WINDOW> {
             bytes: 0,
             enough,
             made: 0,
-            luck: 0,
-            worth,
-            idle: 0,
-            next_idle: Self::SHORTEST_IDLE,
+            luck: Luck::new(worth),
         }
     }
 
@@ -95,7 +84,7 @@ impl<const WINDOW: usize> Table<WINDOW> {
                 self.put(number);
             }
         }
-        (self.luck, self.idle, self.next_idle) = (0, 0, Self::SHORTEST_IDLE);
+        self.luck.reset();
     }
 
     /// The code has changed: what was made is of no use any more.
@@ -106,11 +95,7 @@ impl<const WINDOW: usize> Table<WINDOW> {
     /// A chunk may be looked for.
     #[inline]
     pub fn is_wanted(&mut self) -> bool {
-        if self.idle > 0 {
-            self.idle -= 1;
-            return false;
-        }
-        true
+        self.luck.allows()
     }
 
     /// What the chunk does that begins so, which has this hash.
@@ -135,17 +120,9 @@ impl<const WINDOW: usize> Table<WINDOW> {
     /// A chunk was found, or none.
     #[inline]
     pub fn count(&mut self, found: bool) {
-        if found {
-            self.luck += self.worth;
-            if self.luck >= 0 {
-                (self.luck, self.next_idle) = (0, Self::SHORTEST_IDLE);
-            }
-            return;
-        }
-        self.luck -= 1;
-        if self.luck < Self::BAD_LUCK {
-            (self.luck, self.idle) = (0, self.next_idle);
-            self.next_idle = (2 * self.next_idle).min(Self::LONGEST_IDLE);
+        match found {
+            true => self.luck.found(),
+            false => self.luck.missed(),
         }
     }
 
@@ -298,29 +275,6 @@ mod tests {
         assert_eq!(table.buckets.len(), 1 << 13);
         assert!(before.iter().all(|&block| found(&table, block)));
         assert!(!found(&table, 4));
-    }
-
-    #[test]
-    fn bad_luck_makes_it_idle_for_longer_each_time_until_luck_is_good() {
-        /// Looks for what is not there until none is looked for; says for how long.
-        fn idle(table: &mut Table<8>) -> u32 {
-            while table.is_wanted() {
-                table.count(false);
-            }
-            // The one that was not wanted.
-            let mut times = 1;
-            while !table.is_wanted() {
-                times += 1;
-            }
-            times
-        }
-        let mut table = Table::<8>::new(1, 1, 1);
-        let shortest = Table::<8>::SHORTEST_IDLE;
-        assert_eq!([idle(&mut table), idle(&mut table)], [shortest, 2 * shortest]);
-        table.count(true);
-        assert_eq!(idle(&mut table), shortest);
-        let longest = (0..9).map(|_| idle(&mut table)).max();
-        assert_eq!(longest, Some(Table::<8>::LONGEST_IDLE));
     }
 
     #[test]
