@@ -124,7 +124,7 @@ impl Thread {
                     failure: None,
                 })
             }
-            Following::Translated(translated) => translated.finish(scribe?, self.pid),
+            Following::Translated(translated) => translated.finish(scribe?),
             Following::Arriving | Following::Over => None,
         }
     }

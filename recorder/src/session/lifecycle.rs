@@ -7,11 +7,12 @@ use crate::options::Engine;
 use crate::ptrace::{self, RawTid, Stop};
 use crate::recorded::{Process, Recorded};
 use crate::stepped::{Stepped, without_trap_flag};
-use crate::thread::{Following, Run, Thread};
+use crate::thread::{Finished, Following, Run, Thread};
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_process::status;
 use backtrail_pt::{Avma, Pid};
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 /// Code of 64-bit programs (`__USER_CS`).
@@ -91,7 +92,10 @@ impl Session<'_> {
             return Ok(());
         };
         let first = self.pending.take_if(|spawned| spawned.pid == tid).is_some();
-        self.threads.retain(|_, thread| thread.pid != tid);
+        for before in self.tids(|thread| thread.pid == tid) {
+            self.kindred.files.remove(&before);
+            self.finish(before);
+        }
         if registers.cs != USER_CS {
             self.remove_process(tid);
             if tid == self.root {
@@ -200,12 +204,26 @@ impl Session<'_> {
         }
     }
 
+    /// Takes a thread out of those that run, and ends its stream. Others in the same memory, as the parent of a process
+    /// that vfork made, get the region that it had there.
+    fn finish(&mut self, tid: RawTid) -> Option<(Thread, Finished)> {
+        let mut thread = self.threads.remove(&tid)?;
+        let place = match &thread.following {
+            Following::Translated(translated) => Some((Rc::clone(&translated.space), translated.memory)),
+            _ => None,
+        };
+        let finished = thread.finish(self.scribe.as_ref());
+        if let Some((space, memory)) = place
+            && !self.is_used(&space, memory)
+        {
+            space.borrow_mut().forget(memory);
+        }
+        Some((thread, finished?))
+    }
+
     /// Takes a thread whose stream has ended out of those that run.
     pub(super) fn record(&mut self, tid: RawTid, name: Option<String>) {
-        let Some(mut thread) = self.threads.remove(&tid) else {
-            return;
-        };
-        let Some(finished) = thread.finish(self.scribe.as_ref()) else {
+        let Some((thread, finished)) = self.finish(tid) else {
             return;
         };
         self.instructions += finished.instructions.unwrap_or(0);

@@ -339,6 +339,14 @@ impl Session<'_> {
         }
     }
 
+    /// Whether any thread is in this memory.
+    pub(super) fn is_used(&self, space: &SharedSpace, memory: u64) -> bool {
+        self.threads.values().any(|thread| match &thread.following {
+            Following::Translated(other) => Rc::ptr_eq(&other.space, space) && other.memory == memory,
+            _ => false,
+        })
+    }
+
     /// Whether a process with other memory runs in the same cache.
     pub(super) fn shares_cache(&self, tid: RawTid) -> bool {
         let Some(Following::Translated(one)) = self.threads.get(&tid).map(|thread| &thread.following) else {
@@ -372,7 +380,8 @@ impl Session<'_> {
         let space = translated.split(registers, &regions)?;
         for tid in tids {
             if let Some(Followed { translated, .. }) = followed(&mut self.threads, &self.scribe, tid) {
-                translated.space = Rc::clone(&space);
+                let shared = std::mem::replace(&mut translated.space, Rc::clone(&space));
+                shared.borrow_mut().forget(memory);
             }
         }
         Ok(())

@@ -52,8 +52,9 @@ pub(crate) struct Space {
     /// Where the program has the tables.
     tables: u64,
     next_region: u64,
-    /// Regions whose threads have ended, by process.
-    spare: Vec<(RawTid, Arc<Region>)>,
+    /// Regions whose threads have ended, by the memory that they are in: a copy has not those that came later, and whoever
+    /// shares it has them all.
+    spare: Vec<(u64, Arc<Region>)>,
     /// All regions ever made, by address.
     regions: Vec<u64>,
     code: CodePages,
@@ -102,9 +103,9 @@ impl Space {
         Ok((space, region))
     }
 
-    /// A region for a thread of the tracee's process.
-    pub(super) fn region(&mut self, tracee: &mut Tracee<'_>, pid: RawTid) -> Result<Arc<Region>> {
-        if let Some(index) = self.spare.iter().position(|(owner, _)| *owner == pid) {
+    /// A region for the tracee, which is in `memory`.
+    pub(super) fn region(&mut self, tracee: &mut Tracee<'_>, memory: u64) -> Result<Arc<Region>> {
+        if let Some(index) = self.spare.iter().position(|(place, _)| *place == memory) {
             let (_, region) = self.spare.swap_remove(index);
             return Ok(region);
         }
@@ -128,8 +129,13 @@ impl Space {
     }
 
     /// A region that no thread uses any more.
-    pub(super) fn give_back(&mut self, pid: RawTid, region: Arc<Region>) {
-        self.spare.push((pid, region));
+    pub(super) fn give_back(&mut self, memory: u64, region: Arc<Region>) {
+        self.spare.push((memory, region));
+    }
+
+    /// Nobody is in `memory` any more, and its name may come again.
+    pub(crate) fn forget(&mut self, memory: u64) {
+        self.spare.retain(|(place, _)| *place != memory);
     }
 
     /// Whether the code at `ip` can be translated without another cluster.
@@ -293,11 +299,13 @@ impl Space {
         regions.chain(self.cache.areas()).collect()
     }
 
-    /// A copy for the tracee's process alone, whose code is about to differ; `regions` are those of its threads.
-    pub(super) fn split(&self, tracee: &mut Tracee<'_>, regions: &[u64]) -> Result<Self> {
+    /// A copy for the tracee's `memory` alone, whose code is about to differ; `regions` are those of the threads in it.
+    pub(super) fn split(&self, tracee: &mut Tracee<'_>, memory: u64, regions: &[u64]) -> Result<Self> {
         let (file, descriptor) = tracee.memory_file()?;
-        let memory = SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
-        for base in regions {
+        let tables = SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
+        let spare = self.spare.iter().filter(|(place, _)| *place == memory);
+        let spare: Vec<_> = spare.cloned().collect();
+        for base in regions.iter().chain(spare.iter().map(|(_, region)| &region.base)) {
             tracee.map(
                 base + layout::TABLES,
                 layout::TABLES_SIZE,
@@ -311,12 +319,12 @@ impl Space {
             clusters.push(map_cluster(tracee, at, false)?);
         }
         Ok(Self {
-            cache: self.cache.copy(memory, clusters),
+            cache: self.cache.copy(tables, clusters),
             gadget: self.gadget,
             style: self.style,
             tables: regions.first().map_or(self.tables, |base| base + layout::TABLES),
             next_region: self.next_region,
-            spare: Vec::new(),
+            spare,
             regions: self.regions.clone(),
             code: CodePages::default(),
             protected: self.protected.clone(),

@@ -144,7 +144,7 @@ impl Translated {
             tid,
             pid,
             space: Rc::new(RefCell::new(space)),
-            memory: tid as u64,
+            memory: pid as u64,
             region,
             cursor: Cursor::default(),
             stream,
@@ -192,7 +192,7 @@ impl Translated {
             registers: *registers,
             held: &mut held,
         };
-        let region = space.borrow_mut().region(&mut tracee, pid)?;
+        let region = space.borrow_mut().region(&mut tracee, memory)?;
         ptrace::set_registers(tid, registers)?;
         region.reset();
         let stream = scribe.begin(Arc::clone(&region), keep);
@@ -526,7 +526,7 @@ impl Translated {
             registers: *registers,
             held: &mut self.held,
         };
-        let space = self.space.borrow().split(&mut tracee, regions)?;
+        let space = self.space.borrow().split(&mut tracee, self.memory, regions)?;
         ptrace::set_registers(self.tid, registers)?;
         Ok(Rc::new(RefCell::new(space)))
     }
@@ -618,10 +618,10 @@ impl Translated {
     }
 
     /// Waits for the packets.
-    pub(crate) fn finish(self, scribe: &Scribe, pid: RawTid) -> Option<Finished> {
+    pub(crate) fn finish(self, scribe: &Scribe) -> Option<Finished> {
         let end = self.cursor.written(&self.region);
         let written = scribe.end(self.stream, end).recv().ok()?;
-        self.space.borrow_mut().give_back(pid, self.region);
+        self.space.borrow_mut().give_back(self.memory, self.region);
         Some(Finished {
             packets: written.packets,
             dropped: written.dropped,
