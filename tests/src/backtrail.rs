@@ -101,8 +101,7 @@ pub fn binary() -> io::Result<&'static Path> {
 }
 
 fn build() -> io::Result<PathBuf> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let status = cargo()
         .args(["build", "--quiet", "--package", "backtrail"])
         .current_dir(repository())
         .status()?;
@@ -110,6 +109,27 @@ fn build() -> io::Result<PathBuf> {
         return Err(io::Error::other("`cargo build --package backtrail` failed"));
     }
     Ok(target_directory().join("debug/backtrail"))
+}
+
+/// The `cargo` that runs this program, without the variables of its package: build scripts that look at them, as `ring`'s does, would
+/// run anew for each package.
+#[must_use]
+pub fn cargo() -> Command {
+    const OF_THE_PACKAGE: [&str; 5] = [
+        "CARGO_BIN_",
+        "CARGO_CRATE_",
+        "CARGO_MANIFEST_",
+        "CARGO_PKG_",
+        "CARGO_PRIMARY_",
+    ];
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if OF_THE_PACKAGE.iter().any(|prefix| text.starts_with(prefix)) {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo
 }
 
 /// The repository's root.

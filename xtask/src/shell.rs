@@ -16,9 +16,9 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }
 
-/// The `cargo` that runs this chore.
+/// The `cargo` that runs this chore, without what it tells of this package.
 pub fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    backtrail_tests::backtrail::cargo()
 }
 
 /// Shows the command, runs it on this terminal, and fails unless it succeeds.
