@@ -1,22 +1,22 @@
 //! A collector of a test's own: its configuration, its daemon, its spool.
 
 use backtrail_tests::backtrail::{Run, backtrail, binary, command};
+use nix::fcntl::{Flock, FlockArg};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Nothing takes longer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One collector at a time: `core_pattern` is the machine's.
-static TURN: Mutex<()> = Mutex::new(());
+/// Where the kernel is told who gets cores: for the whole machine.
+const CORE_PATTERN: &str = "/proc/sys/kernel/core_pattern";
 
 /// Why the collector cannot be tried here; said once by each test that is left out.
 pub fn cannot() -> bool {
-    let pattern = File::options().write(true).open("/proc/sys/kernel/core_pattern");
+    let pattern = File::options().write(true).open(CORE_PATTERN);
     if let Err(error) = &pattern {
         eprintln!("left out: core_pattern cannot be written ({error}); run the tests as root");
     }
@@ -35,10 +35,7 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 /// What stands in `core_pattern`.
 pub fn core_pattern() -> String {
-    fs::read_to_string("/proc/sys/kernel/core_pattern")
-        .unwrap()
-        .trim()
-        .to_owned()
+    fs::read_to_string(CORE_PATTERN).unwrap().trim().to_owned()
 }
 
 /// Sets it for as long as this lives.
@@ -47,14 +44,14 @@ pub struct CorePattern(String);
 impl CorePattern {
     pub fn set(pattern: &str) -> Self {
         let before = core_pattern();
-        fs::write("/proc/sys/kernel/core_pattern", pattern).unwrap();
+        fs::write(CORE_PATTERN, pattern).unwrap();
         Self(before)
     }
 }
 
 impl Drop for CorePattern {
     fn drop(&mut self) {
-        fs::write("/proc/sys/kernel/core_pattern", &self.0).unwrap();
+        fs::write(CORE_PATTERN, &self.0).unwrap();
     }
 }
 
@@ -62,13 +59,15 @@ impl Drop for CorePattern {
 pub struct Collector {
     folder: tempfile::TempDir,
     daemon: Option<Child>,
-    _turn: MutexGuard<'static, ()>,
+    /// One collector at a time, of the tests of all processes: each would get the crashes of the others.
+    _turn: Flock<File>,
 }
 
 impl Collector {
     /// None is started yet.
     pub fn new(settings: &str) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let pattern = File::open(CORE_PATTERN).unwrap();
+        let turn = Flock::lock(pattern, FlockArg::LockExclusive).unwrap();
         // Unix sockets and core_pattern want short names.
         let folder = tempfile::Builder::new().prefix("bt").tempdir_in("/tmp").unwrap();
         let collector = Self {
