@@ -56,6 +56,8 @@ pub(super) const REGIONS: u64 = 0x6f00_0000_0000;
 pub(super) const CLUSTER_SIZE: u64 = 64 << 20;
 
 const _: () = assert!(TABLES + TABLES_SIZE <= CHUNKS);
+// One begins where another ends.
+const _: () = assert!(REGION_SIZE.is_multiple_of(PAGE));
 
 /// The start of a chunk, from the region's start.
 pub(super) fn chunk_start(chunk: u64) -> u64 {

@@ -55,8 +55,9 @@ pub(crate) struct Space {
     /// Regions whose threads have ended, by the memory that they are in: a copy has not those that came later, and whoever
     /// shares it has them all.
     spare: Vec<(u64, Arc<Region>)>,
-    /// All regions ever made, by address.
-    regions: Vec<u64>,
+    /// Where regions were made, in any memory, start and size of each stretch: one for all of them, as a rule, however many
+    /// processes there were.
+    regions: Vec<(u64, u64)>,
     code: CodePages,
     /// Pages that the program may write and execute, and that were made read-only because they were
     /// translated.
@@ -115,12 +116,12 @@ impl Space {
     fn make_region(&mut self, tracee: &mut Tracee<'_>, tables: Tables) -> Result<Arc<Region>> {
         for _ in 0..TRIES {
             let base = self.next_region;
-            self.next_region += layout::REGION_SIZE.next_multiple_of(1 << 20);
+            self.next_region += layout::REGION_SIZE;
             match Region::make(tracee, base, tables) {
                 Err(Error::Ptrace { source, .. }) if source.raw_os_error() == Some(libc::EEXIST) => {}
                 Err(error) => return Err(error),
                 Ok(region) => {
-                    self.regions.push(base);
+                    note(&mut self.regions, base);
                     return Ok(Arc::new(region));
                 }
             }
@@ -295,8 +296,7 @@ impl Space {
 
     /// Everything that the recorder has added, start and size of each.
     pub(crate) fn areas(&self) -> Vec<(u64, u64)> {
-        let regions = self.regions.iter().map(|base| (*base, layout::REGION_SIZE));
-        regions.chain(self.cache.areas()).collect()
+        self.regions.iter().copied().chain(self.cache.areas()).collect()
     }
 
     /// A copy for the tracee's `memory` alone, whose code is about to differ; `regions` are those of the threads in it.
@@ -331,6 +331,14 @@ impl Space {
             exposed: self.exposed.clone(),
             ways: self.ways.clone(),
         })
+    }
+}
+
+/// Adds a region to stretches of them, start and size of each.
+fn note(stretches: &mut Vec<(u64, u64)>, base: u64) {
+    match stretches.last_mut() {
+        Some((start, size)) if *start + *size == base => *size += layout::REGION_SIZE,
+        _ => stretches.push((base, layout::REGION_SIZE)),
     }
 }
 
@@ -442,5 +450,15 @@ mod tests {
         }
         let low = gap(&[map(0x40_0000, 0x50_0000)], 0x40_1000).unwrap();
         assert!(low > 0x2000_0000 && low < 0x8000_0000);
+    }
+
+    #[test]
+    fn regions_one_behind_the_other_are_one_stretch() {
+        let (size, mut stretches) = (layout::REGION_SIZE, Vec::new());
+        for number in [0, 1, 2, 4, 5] {
+            note(&mut stretches, layout::REGIONS + number * size);
+        }
+        let second = layout::REGIONS + 4 * size;
+        assert_eq!(stretches, [(layout::REGIONS, 3 * size), (second, 2 * size)]);
     }
 }
