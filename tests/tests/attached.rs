@@ -1,7 +1,7 @@
 //! A process that is attached to goes on as without.
 #![cfg(test)]
 
-use backtrail_tests::backtrail::command;
+use backtrail_tests::backtrail::{binary, command};
 use backtrail_tests::build;
 use backtrail_tests::programs::{Ending, Program, Variant};
 use std::process::{Command, Stdio};
@@ -20,6 +20,8 @@ fn a_process_that_starts_others_is_unharmed() {
     };
     const ATTACHED: usize = 15;
     let program = build(&STARTS, Variant::Pie).unwrap();
+    // Before the program runs, which does not for long.
+    binary().unwrap();
     let folder = tempfile::tempdir().unwrap();
     for engine in ["translate", "step"] {
         let process = Command::new(&program)
