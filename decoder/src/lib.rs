@@ -22,6 +22,7 @@ pub mod config;
 pub mod digest;
 pub mod engine;
 pub mod forest;
+mod hash;
 pub mod history;
 pub mod image;
 pub mod knowledge;

@@ -10,6 +10,7 @@ use super::code::CodeCache;
 use super::did::Did;
 use super::raw::{LowBits, Raw};
 use super::returns::{COMPARED, Returns, WRITTEN};
+use crate::hash::folded;
 use recording::Recording;
 use rustc_hash::FxHashMap;
 use table::Table;
@@ -387,13 +388,6 @@ impl Place {
     fn new(block: u32, epoch: u32) -> Self {
         Self(u64::from(block) << 32 | u64::from(epoch))
     }
-}
-
-/// Both halves of a product, one over the other.
-#[inline]
-fn folded(one: u64, other: u64) -> u64 {
-    let product = u128::from(one) * u128::from(other);
-    product as u64 ^ (product >> 64) as u64
 }
 
 impl Ip {

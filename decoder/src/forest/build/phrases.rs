@@ -5,6 +5,7 @@
 //! begin and end in it are known beforehand.
 
 use super::script::Line;
+use crate::hash::folded;
 use crate::luck::Luck;
 
 /// So many paths are a row.
@@ -48,6 +49,7 @@ pub(super) struct Phrases {
     tried: usize,
     /// What is known of rows, by their hashes; none before so many rows were looked at that some may be worth it.
     buckets: Vec<Bucket>,
+    /// How many rows are looked at until then.
     few: u32,
     /// A row becomes a phrase when it comes for this time.
     enough: u32,
@@ -110,6 +112,7 @@ impl Phrases {
     const BUCKETS: usize = 1 << 14;
     /// The most that are tried: bounds memory, and slots have no higher numbers.
     const MOST: usize = 1 << 15;
+    /// In shorter histories none is worth it.
     const FEW: u32 = 1 << 12;
     /// What each costs in memory that does not fit into the processor's caches is worth it for the few that come all the time.
     const ENOUGH: u32 = 24;
@@ -129,11 +132,12 @@ impl Phrases {
             } = *phrase;
             self.lost = false;
             self.luck.found();
+            // Its first place is not asked for.
             return Found::Phrase(Line {
-                first: row[0],
                 next,
                 count,
                 scene,
+                ..Line::UNKNOWN
             });
         }
         self.lost = true;
@@ -245,10 +249,6 @@ fn bucket_of(hash: u64) -> usize {
 #[inline]
 fn hash(row: &Row) -> u64 {
     let [a, b, c, d] = row.map(u64::from);
-    let folded = |word: u64, secret: u64| {
-        let product = u128::from(word) * u128::from(secret);
-        product as u64 ^ (product >> 64) as u64
-    };
     folded(a << 32 | b, 0x9e37_79b9_7f4a_7c15).wrapping_add(folded(c << 32 | d, 0xbf58_476d_1ce4_e5b9))
 }
 

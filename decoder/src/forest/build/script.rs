@@ -67,7 +67,7 @@ impl Line {
     /// The number of no function: there is more to the script.
     const MORE: u32 = Level::ANY - 1;
     /// A path that is not known: none goes on to its first place.
-    const UNKNOWN: Self = Self {
+    pub const UNKNOWN: Self = Self {
         first: NONE - 1,
         next: NONE,
         count: 0,
