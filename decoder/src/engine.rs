@@ -14,7 +14,8 @@ use std::str::FromStr;
 ///
 /// The contract, which makes engines comparable: instructions are pushed in order; an event comes
 /// before the instruction it is before; where decoding is stuck it pushes [`Event::Lost`] and goes
-/// on at the next PSB.
+/// on at the next PSB. In code that is nobody's ([`Memory::is_nobodys`]) it may go on before it, where tracing comes on again: it
+/// tells times meanwhile, and where tracing went off.
 pub trait Engine: Sync {
     /// As it is called on the command line.
     fn name(&self) -> &'static str;

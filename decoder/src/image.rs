@@ -55,6 +55,12 @@ pub trait Memory {
     fn change(&self) -> CodeChange {
         CodeChange::default()
     }
+
+    /// What runs now is of a process of which nothing is known: an engine that can, goes on where it leaves off, and not only
+    /// at the next PSB.
+    fn is_nobodys(&self) -> bool {
+        false
+    }
 }
 
 /// How code changed.

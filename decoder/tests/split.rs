@@ -6,10 +6,13 @@ mod agreed;
 
 use agreed::decode_agreed;
 use backtrail_decoder::{
-    Config, CpuReport, Decoded, GapCause, Image, Input, MarkKind, Section, Switch, UnattributedReason,
+    Config, CpuReport, Decoded, EngineKind, GapCause, Image, Input, MarkKind, Section, Switch,
+    UnattributedReason, Watch, decode,
 };
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::{Avma, Cpu, Encoder, EncoderOptions, Pid, Tid, TimingParams, Tsc};
+use proptest::collection::vec;
+use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -324,6 +327,85 @@ fn what_no_thread_is_known_to_have_lost_is_told_of_the_processor() {
     assert!(!decoded.cpus[0].lost.is_empty());
 }
 
+/// Three turns of ours and of somebody else on one processor, and no PSB but the first. The other's code is not there.
+fn taking_turns() -> (Encoder, Vec<Switch>, Config) {
+    let (mut trace, config) = ticking();
+    let mut ran = Vec::new();
+    for turn in 0..3 {
+        let begin = 1024 + turn * 2048;
+        for (pid, tid, from) in [(OURS, 1, begin), (FOREIGN, 2, begin + 1024)] {
+            ran.push((from + 80, from + 940, pid, tid));
+            pass(&mut trace, from..from + 400);
+            trace.enable(Avma(0x1000));
+            trace.conditional(true);
+            trace.conditional(pid == OURS);
+            pass(&mut trace, from + 400..from + 600);
+            trace.disable_async(Avma(0x1004));
+            // A system call: it comes back to another address.
+            pass(&mut trace, from + 600..from + 800);
+            trace.enable(Avma(0x1005));
+            trace.disable_async(Avma(0x1008));
+            pass(&mut trace, from + 800..from + 1024);
+        }
+    }
+    (trace, switches(&ran), config)
+}
+
+/// Two branches over nothing: each outcome is used up.
+fn with_branches() -> BTreeMap<Pid, Arc<Image>> {
+    let mut image = Image::new();
+    image.add(Section {
+        start: Avma(0x1000),
+        bytes: Arc::new([&[0x75, 0x00, 0x75, 0x00], &*vec![0x90; 60]].concat()),
+    });
+    BTreeMap::from([(OURS, Arc::new(image))])
+}
+
+#[test]
+fn what_runs_behind_code_that_is_nobodys_is_found_before_the_next_psb() {
+    let (mut trace, ran, config) = taking_turns();
+    let input = Input::Cpu {
+        cpu: Cpu(0),
+        trace: Arc::new(trace.take()),
+        switches: ran,
+    };
+    let engine = EngineKind::Native.engine();
+    let decoded = decode(&[input], &with_branches(), &config, engine, &Watch::none()).unwrap();
+    let [history] = &*decoded.threads else {
+        panic!("{:?}", lens(&decoded))
+    };
+    // Two branches, and behind the system call three instructions; of each turn.
+    assert_eq!((history.tid(), history.len()), (Tid(1), 3 * 5));
+    let turn = [0x1000, 0x1002, 0x1005, 0x1006, 0x1007].map(Avma);
+    let all: Vec<Avma> = (0..15).filter_map(|index| history.pc(index)).collect();
+    assert_eq!(all, turn.repeat(3));
+    // Nothing of it is missing, and that is known.
+    let gaps: Vec<&GapCause> = history.gaps().map(|(_, gap)| &gap.cause).collect();
+    assert_eq!((gaps, history.errors()), (vec![&GapCause::Start], 0));
+    let away = |mark: &&backtrail_decoder::Mark| matches!(mark.kind, MarkKind::Descheduled { .. });
+    assert_eq!(history.marks().iter().filter(away).count(), 2);
+    // The other's executions are lost, each once.
+    let [report] = &*decoded.cpus else {
+        panic!("one processor")
+    };
+    assert_eq!((report.attributed, report.lost.len(), report.errors), (15, 3, 3));
+}
+
+/// libipt finds the flow again at a PSB only.
+#[cfg(feature = "libipt")]
+#[test]
+fn libipt_loses_what_runs_behind_code_that_is_nobodys() {
+    let (mut trace, ran, config) = taking_turns();
+    let input = Input::Cpu {
+        cpu: Cpu(0),
+        trace: Arc::new(trace.take()),
+        switches: ran,
+    };
+    let engine = EngineKind::Libipt.engine();
+    let decoded = decode(&[input], &with_branches(), &config, engine, &Watch::none()).unwrap();
+    assert_eq!(lens(&decoded), [(1, 5)]);
+}
+
 #[test]
 fn a_thread_that_moves_is_put_together_in_order_of_time() {
     let (mut one, mut other) = (encoder(), encoder());
@@ -346,4 +428,82 @@ fn without_switches_nothing_is_anyones() {
     let decoded = split(vec![(trace, vec![])]);
     assert!(decoded.threads.is_empty());
     assert_eq!(decoded.cpus[0].attributed, 0);
+}
+
+/// A stretch of somebody's flow.
+#[derive(Clone, Debug)]
+struct Stretch {
+    ours: bool,
+    /// What each branch does.
+    outcomes: Vec<bool>,
+    /// A PSB stands in it, behind its first branch.
+    psb: bool,
+    /// Ticks before it, in it, and behind it.
+    ticks: [u64; 3],
+}
+
+fn stretch() -> impl Strategy<Value = Stretch> {
+    let ticks = || 0..300u64;
+    let outcomes = vec(any::<bool>(), 1..20);
+    (
+        any::<bool>(),
+        outcomes,
+        any::<bool>(),
+        [ticks(), ticks(), ticks()],
+    )
+        .prop_map(|(ours, outcomes, psb, ticks)| Stretch {
+            ours,
+            outcomes,
+            psb,
+            ticks,
+        })
+}
+
+proptest! {
+    /// Whether the code of others is there or not, what ran of ours is the same.
+    #[test]
+    fn the_code_of_others_is_not_needed(stretches in vec(stretch(), 1..12)) {
+        let (mut trace, config) = ticking();
+        let mut now = 1024;
+        let mut on = Vec::new();
+        for stretch in &stretches {
+            let [before, inside, behind] = stretch.ticks;
+            let begin = now;
+            let mut go = |trace: &mut Encoder, ticks: u64| {
+                pass(trace, now..now + ticks);
+                now += ticks;
+            };
+            go(&mut trace, before);
+            trace.enable(Avma(0x1000));
+            for (number, &taken) in stretch.outcomes.iter().enumerate() {
+                trace.conditional(taken);
+                if number == 0 && stretch.psb {
+                    trace.psb(Avma(0x1002));
+                }
+            }
+            go(&mut trace, inside);
+            trace.disable_async(Avma(0x1000 + 2 * stretch.outcomes.len() as u64));
+            go(&mut trace, behind);
+            let (pid, tid) = if stretch.ours { (OURS, 1) } else { (FOREIGN, 2) };
+            // Stretches that take no time have no execution between two switches.
+            on.push((begin + 1, now.max(begin + 2), pid, tid));
+        }
+        let bytes = trace.take();
+        let section = Section { start: Avma(0x1000), bytes: Arc::new([0x75, 0x00].repeat(32)) };
+        let mut image = Image::new();
+        image.add(section);
+        let image = Arc::new(image);
+        let decoded = |images: &BTreeMap<Pid, Arc<Image>>| {
+            let input = Input::Cpu { cpu: Cpu(0), trace: Arc::new(bytes.clone()), switches: switches(&on) };
+            let engine = EngineKind::Native.engine();
+            decode(&[input], images, &config, engine, &Watch::none()).unwrap()
+        };
+        let with = decoded(&BTreeMap::from([(OURS, Arc::clone(&image)), (FOREIGN, Arc::clone(&image))]));
+        let without = decoded(&BTreeMap::from([(OURS, image)]));
+        let ours = |decoded: &Decoded| {
+            let history = decoded.threads.iter().find(|history| history.tid() == Tid(1));
+            history.map(|history| (history.len(), history.digest()))
+        };
+        prop_assert_eq!(ours(&with), ours(&without));
+    }
 }

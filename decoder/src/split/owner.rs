@@ -2,7 +2,7 @@
 
 use super::UnattributedReason;
 use crate::Execution;
-use backtrail_pt::{Pid, Tid, Tsc};
+use backtrail_pt::{Tid, Tsc};
 use std::ops::RangeInclusive;
 
 /// The idle task.
@@ -59,9 +59,9 @@ impl<'a> Owners<'a> {
 
     /// Whose code to try for flow that begins after a stamp. When it is certain whose it is, it is
     /// this one: the first that runs from then on.
-    pub fn likely(&self, after: Option<Tsc>) -> Option<Pid> {
+    pub fn likely(&self, after: Option<Tsc>) -> Option<&'a Execution> {
         let all = after?..=Tsc(u64::MAX);
-        self.between(all).next().map(|execution| execution.pid)
+        self.between(all).next()
     }
 
     /// Whose flow it certainly is.

@@ -2,7 +2,9 @@
 
 use super::owner::{Owners, When};
 use crate::engine::native::Pauses;
-use crate::{CodeChange, Event, Gap, History, HistoryBuilder, Image, Memory, Runs, Sink};
+use crate::{
+    CodeChange, Event, Execution, Gap, GapCause, History, HistoryBuilder, Image, Memory, Runs, Sink,
+};
 use backtrail_pt::{Avma, Cofi, Pid, Tid, Tsc};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -36,11 +38,10 @@ impl<'a> Selected<'a> {
         }
     }
 
-    /// `None` and a process that is not known have no code. Gives back its argument.
-    fn select(&self, pid: Option<Pid>) -> Option<Pid> {
+    /// `None` and a process that is not known have no code.
+    fn select(&self, pid: Option<Pid>) {
         let found = pid.and_then(|pid| Some((&**self.images.get(&pid)?, pid)));
         self.current.set(found);
-        pid
     }
 }
 
@@ -49,12 +50,26 @@ impl Memory for Selected<'_> {
         self.current.get().map_or(0, |(image, _)| image.read(at, out))
     }
 
+    fn is_nobodys(&self) -> bool {
+        self.current.get().is_none()
+    }
+
     fn change(&self) -> CodeChange {
         CodeChange {
             space: self.current.get().map_or(u32::MAX, |(_, pid)| pid.0),
             ranges: Vec::new(),
         }
     }
+}
+
+/// The last loss of flow through code that is nobody's. All losses of one execution are one.
+struct Nobodys {
+    /// Its number among the pieces.
+    piece: usize,
+    /// When the execution began; `None`: it is not known whose it is.
+    execution: Option<Tsc>,
+    /// It goes on: stamps are in it.
+    on: bool,
 }
 
 /// The sink that cuts.
@@ -73,7 +88,9 @@ pub(super) struct Cutter<'a> {
     paused: Option<Tsc>,
     open: Option<When>,
     first: u64,
-    code: Option<Pid>,
+    /// Who probably runs, and with whose code it is decoded.
+    runs: Option<&'a Execution>,
+    nobodys: Option<Nobodys>,
     /// The next instruction is behind a far transfer that was traced on: kernel code.
     far: bool,
 }
@@ -92,7 +109,8 @@ impl<'a> Cutter<'a> {
             paused: None,
             open: None,
             first: 0,
-            code: None,
+            runs: None,
+            nobodys: None,
             far: false,
         }
     }
@@ -113,7 +131,13 @@ impl<'a> Cutter<'a> {
             inside,
             before: None,
         });
-        self.code = self.memory.select(self.owners.likely(self.last));
+        self.choose(self.last);
+    }
+
+    /// Chooses whose code is decoded, of flow that begins after a stamp.
+    fn choose(&mut self, after: Option<Tsc>) {
+        self.runs = self.owners.likely(after);
+        self.memory.select(self.runs.map(|execution| execution.pid));
     }
 
     fn close(&mut self) {
@@ -124,7 +148,7 @@ impl<'a> Cutter<'a> {
             self.pieces.push(Piece {
                 range,
                 when,
-                code: self.code,
+                code: self.runs.map(|execution| execution.pid),
                 gap: None,
             });
         }
@@ -136,8 +160,24 @@ impl<'a> Cutter<'a> {
         self.paused = self.last.and_then(|last| self.pauses.first_after(last));
     }
 
-    fn lost(&mut self, gap: Gap, error: bool) {
+    /// Flow is lost. Says whether that is news.
+    fn lost(&mut self, gap: Gap, error: bool) -> bool {
         self.close();
+        let nobodys = self.memory.is_nobodys() && matches!(gap.cause, GapCause::LostCode { .. });
+        let execution = self.runs.map(|execution| execution.start);
+        let next = self.pieces.len();
+        if let Some(known) = self.nobodys.as_mut().filter(|_| nobodys)
+            && (known.piece + 1, known.execution) == (next, execution)
+        {
+            known.on = true;
+            self.settled = self.settled.min(known.piece);
+            return false;
+        }
+        self.nobodys = nobodys.then_some(Nobodys {
+            piece: next,
+            execution,
+            on: true,
+        });
         let here = self.builder.len();
         let when = When {
             after: self.last,
@@ -149,6 +189,13 @@ impl<'a> Cutter<'a> {
             code: None,
             gap: Some((gap, error)),
         });
+        true
+    }
+
+    /// The flow is there again, or tracing is off. Says whether it was lost in code that is nobody's.
+    fn found(&mut self) -> bool {
+        let nobodys = self.nobodys.as_mut();
+        nobodys.is_some_and(|nobodys| std::mem::take(&mut nobodys.on))
     }
 
     fn stamp(&mut self, tsc: Tsc) {
@@ -168,12 +215,15 @@ impl<'a> Cutter<'a> {
 
     /// A stamp of a packet that came while flow was on.
     fn stamp_inside(&mut self) {
-        if let (Some(when), Some(tsc)) = (&mut self.open, self.last) {
+        let lost = self.nobodys.as_ref().filter(|nobodys| nobodys.on);
+        let lost = lost.and_then(|nobodys| self.pieces.get_mut(nobodys.piece));
+        let inside = lost.map(|piece| &mut piece.when).or(self.open.as_mut());
+        if let (Some(when), Some(tsc)) = (inside, self.last) {
             let (first, _) = *when.inside.get_or_insert((tsc, tsc));
             when.inside = Some((first, tsc));
-            if self.first == self.builder.len() {
+            if self.open.is_some() && self.first == self.builder.len() {
                 // Now it is known; what is decoded stays as it is.
-                self.code = self.memory.select(self.owners.likely(Some(tsc)));
+                self.choose(Some(tsc));
             }
         }
     }
@@ -204,6 +254,7 @@ impl Sink for Cutter<'_> {
     }
 
     fn event(&mut self, event: Event) {
+        let mut news = true;
         match &event {
             Event::Time(stamp) => {
                 let news = self.last.is_none_or(|last| stamp.tsc > last);
@@ -212,17 +263,21 @@ impl Sink for Cutter<'_> {
                     self.stamp_inside();
                 }
             }
-            Event::Sync { .. } => self.psb = None,
+            Event::Sync { .. } => {
+                self.found();
+                self.psb = None;
+            }
             // A PSB in the flow says again that it is on.
             Event::Enabled { status: true, .. } if self.open.is_some() => {}
             Event::Enabled { status, .. } => self.open(*status),
             Event::Disabled { .. } => {
+                news = !self.found();
                 self.close();
                 self.pause();
             }
             Event::Branched { .. } => self.open(false),
             Event::Overflow { offset } => {
-                let cause = crate::GapCause::Overflow;
+                let cause = GapCause::Overflow;
                 self.lost(
                     Gap {
                         cause,
@@ -239,11 +294,17 @@ impl Sink for Cutter<'_> {
                     trace_offset: *offset,
                     resumed_offset: None,
                 };
-                self.lost(gap, *error);
+                news = self.lost(gap, *error);
             }
-            Event::FlowBegins { .. } | Event::Ptwrite { .. } | Event::Cpu(_) => {}
+            Event::FlowBegins { .. } => {
+                self.found();
+            }
+            Event::Ptwrite { .. } | Event::Cpu(_) => {}
         }
-        self.builder.event(event);
+        // What code that is nobody's does is not told again and again.
+        if news {
+            self.builder.event(event);
+        }
     }
 
     fn progress(&mut self, _offset: u64) -> ControlFlow<()> {

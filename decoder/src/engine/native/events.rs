@@ -111,6 +111,11 @@ impl<'a> Events<'a> {
         self.sync()
     }
 
+    /// Has the PSB at `psb` be the next to begin at, when it is not in front of what was `read`.
+    pub fn back_to(&mut self, psb: usize, read: usize) -> bool {
+        self.packets.back_to(psb, read)
+    }
+
     fn sync(&mut self) -> Result<(), Error> {
         self.reset();
         self.packets.sync_forward()?;

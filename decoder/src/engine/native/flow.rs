@@ -5,6 +5,7 @@
 
 mod apply;
 mod binding;
+mod elsewhere;
 mod leap;
 mod paths;
 mod quiet;
@@ -71,6 +72,8 @@ enum Stop {
     RunAway(u64),
     /// It came to the PSB where the segment ends.
     Reached,
+    /// It was told that the flow is lost, and it goes on at the next PSB.
+    Elsewhere,
     Canceled,
 }
 
@@ -165,6 +168,7 @@ impl<'a, 'b> Flow<'a, 'b> {
             self.quiet.reset();
             let stop = self.follow();
             self.flush();
+            let stop = self.get_through(stop);
             match stop {
                 Stop::End | Stop::Reached => return Ok(()),
                 Stop::Error(..) if self.bounds.is_muted() => return Ok(()),
@@ -172,6 +176,7 @@ impl<'a, 'b> Flow<'a, 'b> {
                     self.bounds.lack_calls();
                     return Ok(());
                 }
+                Stop::Elsewhere => {}
                 Stop::Canceled => return Err(Canceled),
                 Stop::RunAway(at) => self.lost(GapCause::RunAway { at: Avma(at) }, false),
                 Stop::Error(error, at) => self.lost(cause(error, at), true),

@@ -76,6 +76,15 @@ impl<'a> Packets<'a> {
         Ok(())
     }
 
+    /// Goes back to a PSB, if it is the next to be found from `read` on.
+    pub fn back_to(&mut self, psb: usize, read: usize) -> bool {
+        let is_behind = psb + PSB_LEN > read;
+        if is_behind {
+            self.seek(psb);
+        }
+        is_behind
+    }
+
     /// The next packet, padding left out.
     pub fn next(&mut self) -> Result<Packet, Error> {
         loop {

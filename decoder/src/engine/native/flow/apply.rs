@@ -89,7 +89,7 @@ impl Flow<'_, '_> {
         Ok(())
     }
 
-    fn change_mode(&mut self, event: &Event, mode: ExecMode) -> Result<(), Error> {
+    pub(super) fn change_mode(&mut self, event: &Event, mode: ExecMode) -> Result<(), Error> {
         let mode = match mode {
             ExecMode {
                 long: true,

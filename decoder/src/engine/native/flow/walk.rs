@@ -154,7 +154,7 @@ impl Flow<'_, '_> {
     }
 
     /// A block was gone through: now and then the sink is told how far it is.
-    fn report(&mut self) -> Result<(), Stop> {
+    pub(super) fn report(&mut self) -> Result<(), Stop> {
         self.until_progress -= 1;
         if self.until_progress > 0 {
             return Ok(());
@@ -360,7 +360,7 @@ impl Flow<'_, '_> {
 
     /// Tells the time at the packet that is next.
     #[inline]
-    fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         if self.pending.is_none() {
             self.tell_time(self.events.time().stamp());
         }
