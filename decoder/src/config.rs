@@ -13,6 +13,18 @@ pub struct Config {
     /// The IP filters the trace was made with (SDM volume 3, `IA32_RTIT_ADDRn_A/B`); at most
     /// [`Config::MAX_FILTERS`], as many as the hardware's interface has.
     pub filters: Vec<AddressFilter>,
+    /// What a return does to the calls when its packet tells where it goes.
+    pub told_returns: ToldReturns,
+}
+
+/// What a near return that is not compressed, so that TIP tells its target, does to the calls that compressed ones return from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToldReturns {
+    /// It takes the innermost away, as each near return does (SDM volume 3, "Indirect Transfer Compression for Returns (RET)"; so does perf).
+    #[default]
+    Pop,
+    /// It leaves all, as in libipt: to compare with that.
+    Keep,
 }
 
 impl Config {

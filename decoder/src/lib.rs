@@ -42,7 +42,7 @@ pub mod watch;
 
 pub use block::{BlockId, Instruction, Runs};
 pub use clock::TimeEstimate;
-pub use config::{AddressFilter, Config, FilterKind};
+pub use config::{AddressFilter, Config, FilterKind, ToldReturns};
 pub use digest::Digest;
 pub use engine::{Engine, EngineKind, Event, Sink, Stamp};
 pub use forest::{Call, CallId, Entered, Forest, Functions, Left};

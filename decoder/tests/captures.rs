@@ -58,6 +58,7 @@ fn history(case: &Case) -> Option<History> {
         cpu: Some(cpu),
         timing: case.timing,
         filters: filters.collect(),
+        ..Config::default()
     };
     let input = Input::Thread {
         tid: Tid(1),

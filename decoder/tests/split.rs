@@ -460,6 +460,8 @@ fn stretch() -> impl Strategy<Value = Stretch> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
+
     /// Whether the code of others is there or not, what ran of ours is the same.
     #[test]
     fn the_code_of_others_is_not_needed(stretches in vec(stretch(), 1..12)) {

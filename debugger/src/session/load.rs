@@ -266,6 +266,7 @@ fn config(manifest: &Manifest) -> Config {
                 kind: FilterKind::Filter,
             })
             .collect(),
+        ..Config::default()
     }
 }
 

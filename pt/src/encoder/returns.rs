@@ -7,9 +7,8 @@ const DEPTH: usize = 64;
 
 /// A ring of return addresses: the 65th call drops the oldest.
 ///
-/// Where the processor's rule and decoders' differ (does a return that did not match pop?), this one
-/// forgets everything, so that its content is the top of any decoder's stack, whichever rule that
-/// follows.
+/// Decoders differ in whether a return that did not match pops: by the SDM and in perf it does, in libipt it does not. So this one
+/// forgets everything then, and its content is the top of any decoder's stack.
 #[derive(Debug)]
 pub(super) struct ReturnStack {
     ring: Box<[Avma; DEPTH]>,

@@ -12,7 +12,7 @@ pub use extras::any_packet;
 
 use crate::assembler::Segment;
 use crate::run::{Run, Step};
-use backtrail_decoder::{AddressFilter, Config, FilterKind};
+use backtrail_decoder::{AddressFilter, Config, FilterKind, ToldReturns};
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::packet::{Packet, Payload};
 use backtrail_pt::{Avma, Cofi, EncoderOptions, TimingParams, Tsc};
@@ -133,6 +133,8 @@ pub fn encode(run: &Run, style: Style, random: &mut Random) -> Trace {
             .options
             .timing
             .map_or(TimingParams::default(), |timing| timing.params),
+        // Engines are compared by libipt's rule; what was executed is found by the SDM's too (`unexpected`).
+        told_returns: ToldReturns::Keep,
         ..Config::default()
     };
     let mut code = run.code.clone();

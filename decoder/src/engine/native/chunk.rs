@@ -9,7 +9,7 @@ mod table;
 use super::code::CodeCache;
 use super::did::Did;
 use super::raw::{LowBits, Raw};
-use super::returns::{COMPARED, Returns, WRITTEN};
+use super::returns::{ANY, COMPARED, Returns, WRITTEN};
 use crate::hash::folded;
 use recording::Recording;
 use rustc_hash::FxHashMap;
@@ -58,6 +58,8 @@ struct Effect {
     after: [u32; WRITTEN],
     returned: u8,
     opened: u8,
+    /// Of those that it returns from, so many innermost are asked for: before these, any are as good, and none.
+    asked: u8,
     told: LowBits,
     ip_changes: bool,
     many: bool,
@@ -256,7 +258,7 @@ impl Chunks {
         }
     }
 
-    /// It was returned from a call.
+    /// It was returned from a call; from [`ANY`] by a packet that tells where to.
     #[inline]
     pub fn returned_from(&mut self, call: u32) {
         if self.making {
@@ -424,6 +426,7 @@ impl Effects {
             after: [0; WRITTEN],
             returned: 0,
             opened: 0,
+            asked: 0,
             many: false,
         };
         Self {
@@ -446,12 +449,14 @@ impl Effects {
             return self.allow_many(deepest, effect, raw, returns);
         }
         let ip = effect.allows_ip(raw.ip());
-        ip && (effect.returned == 0 || returns.end_with_few(&effect.before, effect.returned, deepest))
+        ip && (effect.asked == 0 || returns.end_with_few(&effect.before, effect.asked, deepest))
     }
 
     #[cold]
     fn allow_many(&self, deepest: u8, effect: &Effect, raw: &Raw<'_>, returns: &Returns) -> bool {
-        effect.allows_ip(raw.ip()) && returns.end_with(self.returned(effect), deepest)
+        let returned = self.returned(effect);
+        let asked = returned.get(returned.len() - usize::from(effect.asked)..);
+        effect.allows_ip(raw.ip()) && returns.end_with(asked.unwrap_or(&[]), deepest)
     }
 
     /// The calls that it returns from return, and those that it leaves open are made.
@@ -507,6 +512,7 @@ impl Effects {
             before.get_mut(last..)?.copy_from_slice(returned);
             after.get_mut(..opened.len())?.copy_from_slice(opened);
         }
+        let any = returned.iter().take_while(|&&call| call == ANY).count();
         let of_ip = ip.unwrap_or(Ip::NONE);
         let effect = Effect {
             ip_above: of_ip.above,
@@ -515,6 +521,7 @@ impl Effects {
             after,
             returned: u8::try_from(returned.len()).ok()?,
             opened: u8::try_from(opened.len()).ok()?,
+            asked: u8::try_from(returned.len() - any).ok()?,
             told: of_ip.told,
             ip_changes: ip.is_some(),
             many,

@@ -95,7 +95,7 @@ impl<'a, 'b> Flow<'a, 'b> {
         sink: &'a mut dyn Sink,
         mut learnt: Learnt,
     ) -> Self {
-        learnt.begin(trace.len());
+        learnt.begin(trace.len(), config);
         Self {
             memory,
             sink,

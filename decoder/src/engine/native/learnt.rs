@@ -3,6 +3,7 @@
 use super::chunk::Chunks;
 use super::code::CodeCache;
 use super::memo::Memo;
+use crate::Config;
 use backtrail_pt::Avma;
 
 /// The code as blocks, and what packets make of them. It is good for traces of the same code that were made in the same way.
@@ -23,7 +24,8 @@ impl Learnt {
     }
 
     /// A trace of so many bytes begins.
-    pub(super) fn begin(&mut self, bytes: usize) {
+    pub(super) fn begin(&mut self, bytes: usize, config: &Config) {
+        self.memo.begin(config.told_returns);
         self.chunks.begin(bytes);
     }
 

@@ -1,7 +1,8 @@
 //! What a few outcomes, or the next target, make of a place in the code: found out once, then looked up.
 
 use super::code::{Block, CodeCache, Exit};
-use crate::Memory;
+use super::returns::Returns;
+use crate::{Memory, ToldReturns};
 
 /// The most outcomes looked up at once: those of a short TNT.
 pub(super) const OUTCOMES: u32 = 6;
@@ -78,6 +79,8 @@ pub(super) struct Effect {
     len: u8,
     /// How many calls were open on the way at most.
     pub deepest: u8,
+    /// It ends with a return of which the target is told, and which takes a call away that was there before.
+    pub returns: bool,
 }
 
 /// What was found of a way, beside its blocks and calls.
@@ -86,6 +89,7 @@ struct Way {
     used: u8,
     end: End,
     deepest: u8,
+    returns: bool,
 }
 
 /// What tells where the way goes on.
@@ -105,13 +109,14 @@ pub(super) struct Memo {
     /// Open addressing, a power of two; at most half full.
     slots: Vec<Step>,
     len: usize,
-    /// The first does nothing.
+    /// The first does nothing, the second returns and does nothing else.
     effects: Vec<Effect>,
     /// The blocks that end in a call that a step leaves open.
     calls: Vec<u32>,
     /// Blocks on the way of the step in the making.
     way: Vec<u32>,
     open: Vec<u32>,
+    told_returns: ToldReturns,
 }
 
 /// The key of no step.
@@ -136,18 +141,30 @@ impl Memo {
         Self {
             slots: vec![NO_STEP; 1 << 12],
             len: 0,
-            effects: vec![Effect::default()],
+            effects: vec![
+                Effect::default(),
+                Effect {
+                    returns: true,
+                    ..Effect::default()
+                },
+            ],
             calls: Vec::new(),
             way: Vec::new(),
             open: Vec::new(),
+            told_returns: ToldReturns::default(),
         }
+    }
+
+    /// A decode begins. All with the same memo are by the same rule.
+    pub fn begin(&mut self, told_returns: ToldReturns) {
+        self.told_returns = told_returns;
     }
 
     /// Forgets all: code has changed.
     pub fn clear(&mut self) {
         if self.len > 0 {
             self.slots.fill(NO_STEP);
-            self.effects.truncate(1);
+            self.effects.truncate(2);
             self.calls.clear();
             self.len = 0;
         }
@@ -169,6 +186,16 @@ impl Memo {
         self.calls
             .get(first..first + usize::from(effect.len))
             .unwrap_or(&[])
+    }
+
+    /// Has calls made and returned from as a step does.
+    #[inline]
+    pub fn apply(&self, effect: &Effect, returns: &mut Returns) {
+        returns.make_room(effect.deepest);
+        self.calls(effect).iter().for_each(|&call| returns.push(call));
+        if effect.returns {
+            returns.pop();
+        }
     }
 
     #[inline]
@@ -231,13 +258,14 @@ impl Memo {
     /// The number of what the way does to the return stack.
     fn effect_of(&mut self, way: &Way) -> Option<u32> {
         if way.deepest == 0 {
-            return Some(0);
+            return Some(u32::from(way.returns));
         }
         let number = u32::try_from(self.effects.len()).ok()?;
         self.effects.push(Effect {
             first: u32::try_from(self.calls.len()).ok()?,
             len: u8::try_from(self.open.len()).ok()?,
             deepest: way.deepest,
+            returns: way.returns,
         });
         self.calls.extend_from_slice(&self.open);
         Some(number)
@@ -267,6 +295,7 @@ impl Memo {
                 end,
                 used: used as u8,
                 deepest: deepest as u8,
+                returns: false,
             };
             let next = match here.exit {
                 Exit::Gone => return None,
@@ -290,7 +319,13 @@ impl Memo {
                         ..done(End::Target, 0)
                     });
                 }
-                Exit::Return if symbol == Symbol::TARGET => return Some(done(End::Target, 0)),
+                Exit::Return if symbol == Symbol::TARGET => {
+                    let pops = self.told_returns == ToldReturns::Pop;
+                    return Some(Way {
+                        returns: pops && self.open.pop().is_none(),
+                        ..done(End::Target, 0)
+                    });
+                }
                 Exit::IndirectJump | Exit::Far => return Some(done(End::Target, 0)),
                 Exit::Conditional { .. } if symbol == Symbol::TARGET => return None,
                 Exit::Conditional { target } => {

@@ -10,6 +10,9 @@ pub(super) struct Returns {
     len: usize,
 }
 
+/// The number of no block: any call, or none.
+pub(super) const ANY: u32 = u32::MAX;
+
 /// So many calls are compared at once, and so many written.
 pub(super) const COMPARED: usize = 4;
 pub(super) const WRITTEN: usize = 6;
@@ -47,10 +50,12 @@ impl Returns {
         self.calls.get(self.top).copied()
     }
 
-    /// These calls are the innermost, the innermost last, also when `more` calls besides make it forget the oldest.
+    /// These calls are the innermost, the innermost last, also when `more` calls besides make it forget the oldest. The first is not
+    /// [`ANY`].
     pub fn end_with(&self, calls: &[u32], more: u8) -> bool {
         let innermost = self.calls.get(self.top - calls.len().min(self.top)..self.top);
-        self.len_with(more) >= calls.len() && innermost == Some(calls)
+        let is = |(here, wanted): (&u32, &u32)| here == wanted || *wanted == ANY;
+        self.len_with(more) >= calls.len() && innermost.is_some_and(|here| here.iter().zip(calls).all(is))
     }
 
     /// [`Self::end_with`] the last `count` of these.
@@ -74,7 +79,8 @@ impl Returns {
             return false;
         };
         // All at once: how many there are is as good as random.
-        let differ = (0..COMPARED).fold(0, |differ, at| differ | (innermost[at] ^ calls[at]) & mask[at]);
+        let asked = |at: usize| if calls[at] == ANY { 0 } else { mask[at] };
+        let differ = (0..COMPARED).fold(0, |differ, at| differ | (innermost[at] ^ calls[at]) & asked(at));
         self.len_with(more) >= usize::from(count) && differ == 0
     }
 

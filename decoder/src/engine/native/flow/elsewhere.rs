@@ -30,7 +30,6 @@ impl Flow<'_, '_> {
         let read = self.events.offset();
         (self.outcomes, self.outcomes_len) = (0, 0);
         self.enabled = false;
-        self.returns.clear();
         self.quiet.reset();
         loop {
             let event = match self.pending.take() {

@@ -8,6 +8,7 @@ use crate::engine::native::error::Error;
 use crate::engine::native::event::Item;
 use crate::engine::native::memo::{End, OUTCOMES, Step, Symbol};
 use crate::engine::native::raw::{Branch, Raw};
+use crate::engine::native::returns::ANY;
 use backtrail_pt::Avma;
 
 impl<'b> Flow<'_, 'b> {
@@ -189,10 +190,12 @@ impl<'b> Flow<'_, 'b> {
         let Some(effect) = self.learnt.memo.effect(step.effect()) else {
             return self.learnt.chunks.step(step.run, &[], 0);
         };
+        self.learnt.memo.apply(effect, &mut self.returns);
         let calls = self.learnt.memo.calls(effect);
-        self.returns.make_room(effect.deepest);
-        calls.iter().for_each(|&call| self.returns.push(call));
         self.learnt.chunks.step(step.run, calls, effect.deepest);
+        if effect.returns {
+            self.learnt.chunks.returned_from(ANY);
+        }
     }
 
     #[inline]

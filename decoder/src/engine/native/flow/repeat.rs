@@ -67,9 +67,7 @@ impl<'b> Flow<'_, 'b> {
             What::Chunk { .. } | What::Other => return false,
         };
         if let Some(effect) = self.learnt.memo.effect(effect) {
-            self.returns.make_room(effect.deepest);
-            let calls = self.learnt.memo.calls(effect);
-            calls.iter().for_each(|&call| self.returns.push(call));
+            self.learnt.memo.apply(effect, &mut self.returns);
         }
         true
     }

@@ -2,6 +2,7 @@
 
 use super::binding::{At, Had};
 use super::{Flow, PROGRESS_EVERY, Stop};
+use crate::ToldReturns;
 use crate::engine::native::code::{Block, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{Item, Kind};
@@ -215,6 +216,9 @@ impl Flow<'_, '_> {
                 self.ip = self.address_after(&block, at);
                 self.apply()?;
                 if !self.enabled {
+                    if at.cofi == Cofi::Return {
+                        self.return_told();
+                    }
                     return Ok(());
                 }
                 self.ip = pc;
@@ -297,10 +301,21 @@ impl Flow<'_, '_> {
                 self.ip = match self.outcome() {
                     Ok(true) => self.returned()?,
                     Ok(false) => return Err(Error::BadReturn),
-                    Err(_) => self.target()?,
+                    Err(_) => {
+                        let to = self.target()?;
+                        self.return_told();
+                        to
+                    }
                 };
                 Ok(Way::Told)
             }
+        }
+    }
+
+    /// A packet tells where a return goes.
+    fn return_told(&mut self) {
+        if self.config.told_returns == ToldReturns::Pop {
+            self.returns.pop();
         }
     }
 

@@ -1,0 +1,182 @@
+//! Calls and returns as a processor traces them: it counts the calls that it has seen and that have not returned, one less with
+//! each return, and compresses a return that went where it was predicted to go while there is one (SDM volume 3, "Indirect
+//! Transfer Compression for Returns (RET)"; US patent 9442729, claims 1, 3 and 4).
+#![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
+
+use backtrail_decoder::{Config, EngineKind, GapCause, History, Image, Input, Section, Watch, decode};
+use backtrail_pt::packet::{ExecMode, Tnt};
+use backtrail_pt::{Avma, LastIp, Packet, Tid};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// `call *%rax`, and behind it `jmp *%rax`; the same, and behind it `ret`.
+const CALL: u64 = 0x1000;
+const CALL_AND_RETURN: u64 = 0x1010;
+const RETURN: u64 = 0x1020;
+const JUMP: u64 = 0x1030;
+const LEN_OF_CALL: u64 = 2;
+
+fn image() -> Arc<Image> {
+    let mut image = Image::new();
+    for (start, bytes) in [
+        (CALL, &[0xff, 0xd0, 0xff, 0xe0][..]),
+        (CALL_AND_RETURN, &[0xff, 0xd0, 0xc3]),
+        (RETURN, &[0xc3]),
+        (JUMP, &[0xff, 0xe0]),
+    ] {
+        let (start, bytes) = (Avma(start), Arc::new(bytes.to_vec()));
+        image.add(Section { start, bytes });
+    }
+    Arc::new(image)
+}
+
+/// A processor that executes and traces.
+struct Processor {
+    pc: u64,
+    /// Where returns are predicted to go to: as many as decoders keep.
+    predicted: Vec<u64>,
+    /// Calls seen that have not returned.
+    depth: usize,
+    trace: Vec<u8>,
+    last_ip: LastIp,
+    outcomes: u8,
+    executed: Vec<Avma>,
+}
+
+impl Processor {
+    const DEPTH: usize = 64;
+
+    fn new() -> Self {
+        let mut processor = Self {
+            pc: JUMP,
+            predicted: Vec::new(),
+            depth: 0,
+            trace: Vec::new(),
+            last_ip: LastIp::default(),
+            outcomes: 0,
+            executed: Vec::new(),
+        };
+        processor.psb();
+        processor
+    }
+
+    /// From here on no call has been seen.
+    fn psb(&mut self) {
+        self.depth = 0;
+        self.flush();
+        self.last_ip.reset();
+        let at = self.last_ip.encode(Avma(self.pc));
+        for packet in [
+            Packet::Psb,
+            Packet::ModeExec(ExecMode::LONG),
+            Packet::Fup(at),
+            Packet::PsbEnd,
+        ] {
+            packet.write_to(&mut self.trace);
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.outcomes > 0 {
+            let all = (1u64 << self.outcomes) - 1;
+            Packet::TntShort(Tnt::new(all, self.outcomes).unwrap()).write_to(&mut self.trace);
+            self.outcomes = 0;
+        }
+    }
+
+    fn tip(&mut self, to: u64) {
+        self.flush();
+        let ip = self.last_ip.encode(Avma(to));
+        Packet::Tip(ip).write_to(&mut self.trace);
+    }
+
+    /// Executes the next instruction, which goes to `to`, or, if it is a return and `returns` is told, where it is predicted to go.
+    fn step(&mut self, to: u64, returns: bool) {
+        self.executed.push(Avma(self.pc));
+        let mut to = to;
+        match self.pc {
+            CALL | CALL_AND_RETURN => {
+                self.predicted.push(self.pc + LEN_OF_CALL);
+                if self.predicted.len() > Self::DEPTH {
+                    self.predicted.remove(0);
+                }
+                self.depth = (self.depth + 1).min(Self::DEPTH);
+                self.tip(to);
+            }
+            // `jmp`, behind a call too.
+            JUMP | 0x1002 => self.tip(to),
+            _ => {
+                let predicted = self.predicted.pop();
+                let seen = self.depth > 0;
+                self.depth = self.depth.saturating_sub(1);
+                to = predicted.filter(|_| returns).unwrap_or(to);
+                if predicted == Some(to) && seen {
+                    self.outcomes += 1;
+                    if self.outcomes == 6 {
+                        self.flush();
+                    }
+                } else {
+                    self.tip(to);
+                }
+            }
+        }
+        self.pc = to;
+    }
+
+    fn finish(mut self) -> (Vec<u8>, Vec<Avma>) {
+        self.flush();
+        Packet::Fup(self.last_ip.encode(Avma(self.pc))).write_to(&mut self.trace);
+        Packet::TipPgd(backtrail_pt::packet::IpPayload::Suppressed).write_to(&mut self.trace);
+        (self.trace, self.executed)
+    }
+}
+
+fn decoded(trace: Vec<u8>) -> History {
+    let input = Input::Thread {
+        tid: Tid(1),
+        trace: Arc::new(trace),
+        image: image(),
+    };
+    let engine = EngineKind::Native.engine();
+    let decoded = decode(
+        &[input],
+        &BTreeMap::new(),
+        &Config::default(),
+        engine,
+        &Watch::none(),
+    );
+    decoded.unwrap().threads.into_iter().next().unwrap()
+}
+
+/// Where to go, whether a return returns, and whether a PSB comes before.
+fn step() -> impl Strategy<Value = (u64, bool, bool)> {
+    let to = prop::sample::select(vec![CALL, CALL_AND_RETURN, RETURN, JUMP]);
+    (to, prop::bool::weighted(0.8), prop::bool::weighted(0.02))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Returns are found to go where they went, whatever other returns did, the first time and the hundredth.
+    #[test]
+    fn returns_go_where_they_went(steps in vec(step(), 1..60), times in 1usize..100) {
+        let mut processor = Processor::new();
+        for _ in 0..times {
+            for &(to, returns, psb) in &steps {
+                if psb {
+                    processor.psb();
+                }
+                processor.step(to, returns);
+            }
+        }
+        let (trace, executed) = processor.finish();
+        let history = decoded(trace);
+        let found: Vec<Avma> = history.walk(0).map(|found| found.pc).collect();
+        prop_assert_eq!(found.len(), executed.len());
+        prop_assert_eq!(found, executed);
+        let gaps: Vec<&GapCause> = history.gaps().map(|(_, gap)| &gap.cause).collect();
+        prop_assert_eq!(gaps, vec![&GapCause::Start]);
+    }
+}
