@@ -79,6 +79,10 @@ impl Session<'_> {
         let Ok(info) = ptrace::siginfo(tid) else {
             return Ok(());
         };
+        let info = match followed(&mut self.threads, &self.scribe, tid) {
+            Some(Followed { translated, .. }) => translated.as_it_came(info),
+            None => info,
+        };
         if self.is_ours(tid, signal, &info, registers)? {
             return Ok(());
         }
@@ -172,6 +176,9 @@ impl Session<'_> {
                     return Ok(true);
                 };
                 thread.run = Run::Running;
+                if let Following::Translated(translated) = &mut thread.following {
+                    translated.send_held();
+                }
                 // Failing means that it was killed: its end will be reported.
                 let _ = match done {
                     Trapped::Step => ptrace::step(tid, 0),
@@ -245,6 +252,7 @@ impl Session<'_> {
         {
             *run = Run::Running;
             translated.close(registers.rip, scribe);
+            translated.send_held();
         }
         let _ = ptrace::resume(tid, 0);
     }
@@ -252,23 +260,23 @@ impl Session<'_> {
     fn try_to_go_on(&mut self, tid: RawTid) -> Result<()> {
         self.keep_apart(tid)?;
         let Some(Followed {
-            pid,
             run,
             signal,
             translated,
             scribe,
+            ..
         }) = followed(&mut self.threads, &self.scribe, tid)
         else {
             return Ok(());
         };
         *run = Run::Running;
+        translated.send_held();
         match translated.state {
             State::Cached => ptrace::resume(tid, 0),
             State::Special { .. } | State::Native { .. } => ptrace::step(tid, 0),
             State::Closed => ptrace::resume(tid, signal.take().map_or(0, |info| info.signal())),
             State::True => {
-                let signal = signal.take().or_else(|| translated.held_signal(pid));
-                let signal = signal.map_or(0, |info| info.signal());
+                let signal = signal.take().map_or(0, |info| info.signal());
                 let registers = ptrace::registers(tid)?;
                 if signal != 0 && status::disposition(tid, signal) == Disposition::Handled {
                     translated.deliver(&registers, scribe);
@@ -278,6 +286,8 @@ impl Session<'_> {
                     ptrace::set_registers(tid, &registers)?;
                     return Err(error);
                 }
+                // Entering may have been work, too.
+                translated.send_held();
                 ptrace::resume(tid, signal)
             }
         }

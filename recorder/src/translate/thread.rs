@@ -109,6 +109,8 @@ pub(crate) struct Translated {
     gs_base: u64,
     /// Signals that came while the thread worked for us.
     pub(crate) held: Vec<SigInfo>,
+    /// Those of them that were sent anew and have not come.
+    sent: Vec<SigInfo>,
     /// Changes of code that its log tells of.
     version: u32,
 }
@@ -151,6 +153,7 @@ impl Translated {
             state: State::True,
             gs_base: registers.gs_base,
             held,
+            sent: Vec::new(),
             version: 0,
         })
     }
@@ -207,6 +210,7 @@ impl Translated {
             state: State::True,
             gs_base: registers.gs_base,
             held,
+            sent: Vec::new(),
             version: 0,
         })
     }
@@ -583,18 +587,25 @@ impl Translated {
         matches!(self.state, State::True | State::Closed)
     }
 
-    /// A signal that came while the thread worked for us, made that of its stop.
-    pub(crate) fn held_signal(&mut self, pid: RawTid) -> Option<SigInfo> {
-        if self.held.is_empty() {
-            return None;
+    /// Has the signals that came while the thread worked for us come anew, before it executes anything else.
+    pub(crate) fn send_held(&mut self) {
+        for info in self.held.drain(..) {
+            ptrace::send(self.pid, self.tid, info.signal());
+            self.sent.push(info);
         }
-        let info = self.held.remove(0);
-        // Only at another signal's stop can it be put in that one's place.
-        if ptrace::set_siginfo(self.tid, &info).is_ok() {
-            return Some(info);
+    }
+
+    /// A signal has come: what it said when it came first, if it was held.
+    pub(crate) fn as_it_came(&mut self, info: SigInfo) -> SigInfo {
+        let Some(first) = self.sent.iter().position(|sent| sent.signal() == info.signal()) else {
+            return info;
+        };
+        let came = self.sent.remove(first);
+        // Another one of its kind was there before ours, and stands for both.
+        if info.code() != libc::SI_TKILL || ptrace::set_siginfo(self.tid, &came).is_err() {
+            return info;
         }
-        ptrace::send(pid, self.tid, info.signal());
-        None
+        came
     }
 
     /// Ends the log with the thread at `ip`.

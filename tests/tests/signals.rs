@@ -1,0 +1,22 @@
+//! Signals reach a program as they were sent, whatever the recorder has to do in its threads meanwhile.
+#![cfg(test)]
+
+mod support;
+
+use backtrail_tests::programs::{Ending, Program, Variant};
+use support::Bundle;
+
+#[test]
+fn what_comes_while_the_recorder_works_comes_at_once_and_as_it_was() {
+    const BUSY: Program = Program {
+        name: "busy",
+        source: "../signals/busy.c",
+        flags: &["-O1"],
+        variants: &[Variant::Static],
+        ending: Ending::Exit(0),
+        deterministic: false,
+    };
+    let options = ["--engine", "translate"];
+    let (_, run) = Bundle::recorded(&BUSY, Variant::Static, &options);
+    assert_eq!(run.stdout.trim(), "came 400 wrong 0");
+}
