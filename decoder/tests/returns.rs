@@ -17,6 +17,7 @@ const CALL_AND_RETURN: u64 = 0x1010;
 const RETURN: u64 = 0x1020;
 const JUMP: u64 = 0x1030;
 const LEN_OF_CALL: u64 = 2;
+const JUMP_BEHIND_CALL: u64 = CALL + LEN_OF_CALL;
 
 fn image() -> Arc<Image> {
     let mut image = Image::new();
@@ -105,8 +106,7 @@ impl Processor {
                 self.depth = (self.depth + 1).min(Self::DEPTH);
                 self.tip(to);
             }
-            // `jmp`, behind a call too.
-            JUMP | 0x1002 => self.tip(to),
+            JUMP | JUMP_BEHIND_CALL => self.tip(to),
             _ => {
                 let predicted = self.predicted.pop();
                 let seen = self.depth > 0;

@@ -328,7 +328,7 @@ fn what_no_thread_is_known_to_have_lost_is_told_of_the_processor() {
 }
 
 /// Three turns of ours and of somebody else on one processor, and no PSB but the first. The other's code is not there.
-fn taking_turns() -> (Encoder, Vec<Switch>, Config) {
+fn taking_turns(engine: EngineKind) -> Decoded {
     let (mut trace, config) = ticking();
     let mut ran = Vec::new();
     for turn in 0..3 {
@@ -348,29 +348,24 @@ fn taking_turns() -> (Encoder, Vec<Switch>, Config) {
             pass(&mut trace, from + 800..from + 1024);
         }
     }
-    (trace, switches(&ran), config)
-}
-
-/// Two branches over nothing: each outcome is used up.
-fn with_branches() -> BTreeMap<Pid, Arc<Image>> {
+    // Two branches over nothing: each outcome is used up.
     let mut image = Image::new();
     image.add(Section {
         start: Avma(0x1000),
         bytes: Arc::new([&[0x75, 0x00, 0x75, 0x00], &*vec![0x90; 60]].concat()),
     });
-    BTreeMap::from([(OURS, Arc::new(image))])
+    let input = Input::Cpu {
+        cpu: Cpu(0),
+        trace: Arc::new(trace.take()),
+        switches: switches(&ran),
+    };
+    let images = BTreeMap::from([(OURS, Arc::new(image))]);
+    decode(&[input], &images, &config, engine.engine(), &Watch::none()).unwrap()
 }
 
 #[test]
 fn what_runs_behind_code_that_is_nobodys_is_found_before_the_next_psb() {
-    let (mut trace, ran, config) = taking_turns();
-    let input = Input::Cpu {
-        cpu: Cpu(0),
-        trace: Arc::new(trace.take()),
-        switches: ran,
-    };
-    let engine = EngineKind::Native.engine();
-    let decoded = decode(&[input], &with_branches(), &config, engine, &Watch::none()).unwrap();
+    let decoded = taking_turns(EngineKind::Native);
     let [history] = &*decoded.threads else {
         panic!("{:?}", lens(&decoded))
     };
@@ -395,14 +390,7 @@ fn what_runs_behind_code_that_is_nobodys_is_found_before_the_next_psb() {
 #[cfg(feature = "libipt")]
 #[test]
 fn libipt_loses_what_runs_behind_code_that_is_nobodys() {
-    let (mut trace, ran, config) = taking_turns();
-    let input = Input::Cpu {
-        cpu: Cpu(0),
-        trace: Arc::new(trace.take()),
-        switches: ran,
-    };
-    let engine = EngineKind::Libipt.engine();
-    let decoded = decode(&[input], &with_branches(), &config, engine, &Watch::none()).unwrap();
+    let decoded = taking_turns(EngineKind::Libipt);
     assert_eq!(lens(&decoded), [(1, 5)]);
 }
 

@@ -7,7 +7,7 @@ use backtrail_tests::programs::{Ending, Program, Variant};
 use support::Bundle;
 
 #[test]
-fn what_comes_while_the_recorder_works_comes_at_once_and_as_it_was() {
+fn what_comes_while_the_recorder_works_comes_as_it_was() {
     const BUSY: Program = Program {
         name: "busy",
         source: "../signals/busy.c",

@@ -257,9 +257,9 @@ impl Sink for Cutter<'_> {
         let mut news = true;
         match &event {
             Event::Time(stamp) => {
-                let news = self.last.is_none_or(|last| stamp.tsc > last);
+                let is_later = self.last.is_none_or(|last| stamp.tsc > last);
                 self.stamp(stamp.tsc);
-                if news {
+                if is_later {
                     self.stamp_inside();
                 }
             }

@@ -1,6 +1,7 @@
 //! Services under `backtrail record --daemon`: their crashes are in the collector's spool, with history.
 
 use crate::collector::{Collector, cannot, until};
+use backtrail_process::status::{Disposition, disposition};
 use backtrail_tests::backtrail::{Run, backtrail, command};
 use backtrail_tests::built;
 use backtrail_tests::programs::Variant;
@@ -164,11 +165,9 @@ fn ended(child: &mut Child) -> Option<i32> {
     status.unwrap().code()
 }
 
-/// Whether whoever started us has had us ignore a signal, as nohup(1) does: then the recorder and its program ignore it, too.
+/// Whoever started us may have had us ignore a signal, as nohup(1) does: then the recorder and its program ignore it, too.
 fn is_ignored(signal: Signal) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    u64::from_str_radix(mask.unwrap().trim(), 16).unwrap() >> (signal as u32 - 1) & 1 != 0
+    disposition(nix::unistd::getpid().as_raw(), signal as i32) == Disposition::Ignored
 }
 
 #[test]

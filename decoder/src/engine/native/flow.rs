@@ -1,7 +1,8 @@
 //! The way of a program through its code: branches by outcomes and targets, and events at their places.
 //!
 //! Source: SDM volume 3, "Intel Processor Trace", and for what a broken trace means libipt's instruction
-//! decoder, so that both engines lose the flow at the same place and find it again at the same PSB.
+//! decoder, so that both engines lose the flow at the same place and find it again at the same PSB, but behind code that is
+//! nobody's (`elsewhere.rs`).
 
 mod apply;
 mod binding;

@@ -215,9 +215,10 @@ impl Bucket {
     /// The slot that is given up for another start, by chance: one of a start that was only met, if there is any.
     #[inline]
     fn least(&self, hash: u64) -> u32 {
-        let first = (hash >> 28) as u32;
+        const SLOTS: u32 = Bucket::SLOTS as u32;
+        let first = (hash >> 28) as u32 % SLOTS;
         let of_met = |&at: &u32| self.slot(at).known() < Slot::MADE;
-        (first..first + Self::SLOTS as u32).find(of_met).unwrap_or(first) % Self::SLOTS as u32
+        (first..first + SLOTS).find(of_met).unwrap_or(first) % SLOTS
     }
 }
 
@@ -254,6 +255,21 @@ mod tests {
         assert!(table.find(&window, place, hash).is_some());
         let later = Place::new(7, 2);
         assert!(table.find(&window, later, Start::hash(&window, later)).is_none());
+    }
+
+    #[test]
+    fn every_hash_has_a_slot() {
+        let mut bucket = Bucket::default();
+        for hash in [0, 1 << 28, u64::MAX >> 1, u64::MAX] {
+            assert!((bucket.least(hash) as usize) < Bucket::SLOTS);
+        }
+        bucket.0 = [
+            Slot::new(7, Slot::MADE),
+            Slot::new(7, Slot::MADE),
+            Slot::new(7, 1),
+            Slot::new(7, Slot::MADE),
+        ];
+        assert_eq!(bucket.least(u64::MAX), 2);
     }
 
     #[test]
