@@ -2,18 +2,22 @@
 
 mod build;
 mod by_function;
+mod effects;
+mod index;
 mod nodes;
 mod places;
 mod stack;
 
+use crate::history::Flow;
 use crate::{Canceled, History, Watch};
 use backtrail_pt::Avma;
 pub(crate) use build::Builder;
 use by_function::ByFunction;
-pub(crate) use nodes::Room;
-use nodes::{NO_NODE, NO_PARENT, Nodes};
+use index::{Index, Node};
+use nodes::Nodes;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Where functions lie: told to the decoder, which knows no symbols.
 pub trait Functions: Sync {
@@ -145,18 +149,19 @@ pub enum Left {
 
 /// All calls of a history, in the order of their beginnings, callers before callees.
 ///
-/// A call takes 28 bytes at most, the less the more calls a path of the history makes at once, and 4 more once [`Forest::by_function`] was asked for.
-#[derive(Clone, Debug, Default)]
+/// It is an index over the history: what each path does to the open calls, and how deep they are from place to place. A question
+/// about a call looks at some hundreds of executions. After questions about many, all calls are told one by one, which
+/// takes 24 bytes each, and 4 more once [`Forest::by_function`] was asked for.
+#[derive(Debug, Default)]
 pub struct Forest {
-    nodes: Nodes,
-    /// The functions that nodes name by number.
+    flow: Arc<Flow>,
+    index: Index,
+    /// The functions that calls name by number.
     functions: Vec<Avma>,
-    /// Where the signals of [`Entered::Signal`] interrupted, by node; ascending.
-    interrupted: Vec<(u32, Avma)>,
-    /// The length of the history.
-    end: u64,
-    /// The innermost call that was open when history ended.
-    innermost: Option<u32>,
+    /// Questions about calls so far, as long as they are few.
+    asked: AtomicUsize,
+    /// Made when many were asked for.
+    nodes: OnceLock<Nodes>,
     /// Made when it is first asked for.
     by_function: OnceLock<ByFunction>,
 }
@@ -187,12 +192,12 @@ impl Tag {
     ];
 
     /// Its number, below 8.
-    fn code(self) -> u8 {
-        self as u8
+    fn code(self) -> u32 {
+        self as u32
     }
 
-    fn of(code: u8) -> Self {
-        Self::ALL.get(usize::from(code)).copied().unwrap_or(Self::Unknown)
+    fn of(code: u32) -> Self {
+        Self::ALL.get(code as usize).copied().unwrap_or(Self::Unknown)
     }
 }
 
@@ -208,12 +213,12 @@ impl Left {
     ];
 
     /// Its number, below 8.
-    fn code(self) -> u8 {
-        self as u8
+    fn code(self) -> u32 {
+        self as u32
     }
 
-    fn of(code: u8) -> Self {
-        Self::ALL.get(usize::from(code)).copied().unwrap_or(Self::Unknown)
+    fn of(code: u32) -> Self {
+        Self::ALL.get(code as usize).copied().unwrap_or(Self::Unknown)
     }
 }
 
@@ -223,16 +228,25 @@ impl Forest {
         build::build(history, functions, watch)
     }
 
+    fn new(flow: Arc<Flow>, index: Index, functions: Vec<Avma>) -> Self {
+        Self {
+            flow,
+            index,
+            functions,
+            ..Self::default()
+        }
+    }
+
     /// How many calls there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.nodes.len()
+        self.index.len()
     }
 
     /// There is none: the history is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.nodes.len() == 0
+        self.len() == 0
     }
 
     /// The call with this [`CallId::number`].
@@ -243,41 +257,33 @@ impl Forest {
 
     /// All calls, by their first instruction.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = CallId> + use<> {
-        (0..self.nodes.len() as u32).map(CallId)
+        (0..self.len() as u32).map(CallId)
     }
 
     /// The innermost call that executes instruction `index`; at the end of history, the one of the
     /// last instruction, or the one a signal handler that ended there went back to. `None` when the history is empty.
     #[must_use]
     pub fn call_at(&self, index: u64) -> Option<CallId> {
-        if index >= self.end
-            && let Some(innermost) = self.innermost
-        {
-            return Some(CallId(innermost));
-        }
-        let index = index.min(self.end.saturating_sub(1));
-        let begun = self.nodes.begun(0, index.saturating_add(1));
-        let mut at = begun.checked_sub(1)? as u32;
-        loop {
-            let node = self.nodes.get(at)?;
-            if index < node.end || node.parent == NO_PARENT {
-                return Some(CallId(at));
-            }
-            at = node.parent;
-        }
+        let last = self.flow.len().checked_sub(1)?;
+        let at_end = || self.index.open(self.flow.len(), &self.flow);
+        let found = match index {
+            index if index > last => at_end().or_else(|| self.index.open(last, &self.flow)),
+            index => self.index.open(index, &self.flow),
+        };
+        found.map(CallId)
     }
 
     /// The last call that began before instruction `index`.
     #[must_use]
     pub fn last_begun(&self, index: u64) -> Option<CallId> {
-        let begun = self.nodes.begun(0, index);
-        Some(CallId(begun.checked_sub(1)? as u32))
+        let begun = self.index.begun(index, &self.flow);
+        begun.checked_sub(1).map(CallId)
     }
 
     /// A call; for an id of another forest that this one has not, one without instructions.
     #[must_use]
     pub fn call(&self, id: CallId) -> Call {
-        let node = self.nodes.get(id.0).unwrap_or(NO_NODE);
+        let node = self.node(id).unwrap_or(Node::NONE);
         let site = node.first.wrapping_sub(1);
         let entered = match node.entered {
             Tag::Call => Entered::Call { site },
@@ -292,7 +298,7 @@ impl Forest {
             Tag::Resumed => Entered::Resumed,
         };
         Call {
-            parent: (node.parent != NO_PARENT).then_some(CallId(node.parent)),
+            parent: node.parent.map(CallId),
             first: node.first,
             end: node.end,
             function: self
@@ -305,10 +311,36 @@ impl Forest {
         }
     }
 
-    /// How many calls a call is inside of. It takes up to 64 steps outward.
+    /// A call, looked up.
+    fn node(&self, id: CallId) -> Option<Node> {
+        match self.known() {
+            Some(nodes) => nodes.get(id.0),
+            None => self.index.node(self.index.which(id.0)?, &self.flow),
+        }
+    }
+
+    /// All calls, told one by one, when many questions were asked.
+    fn known(&self) -> Option<&Nodes> {
+        if let Some(known) = self.nodes.get() {
+            return Some(known);
+        }
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        let few = Self::FEW + self.len() / Self::SHARE;
+        (asked >= few).then(|| {
+            let make = || Nodes::new(&self.index, &self.flow, &Watch::none()).unwrap_or_default();
+            self.nodes.get_or_init(make)
+        })
+    }
+
+    /// So many questions, and one for so many calls, are few: telling all calls takes about as long as these.
+    const FEW: usize = 1 << 10;
+    const SHARE: usize = 1 << 6;
+
+    /// How many calls a call is inside of.
     #[must_use]
     pub fn depth(&self, id: CallId) -> u32 {
-        self.nodes.depth(id.0)
+        let call = self.index.which(id.0);
+        call.map_or(0, |call| self.index.depth(call, &self.flow))
     }
 
     /// The functions that were called, in no order, each with its calls in theirs: [`Call::function`] is the same in all of
@@ -323,7 +355,14 @@ impl Forest {
         let known = match self.by_function.get() {
             Some(known) => known,
             None => {
-                let made = ByFunction::new(&self.nodes, self.functions.len(), watch)?;
+                let nodes = match self.nodes.get() {
+                    Some(nodes) => nodes,
+                    None => {
+                        let made = Nodes::new(&self.index, &self.flow, watch)?;
+                        self.nodes.get_or_init(|| made)
+                    }
+                };
+                let made = ByFunction::new(nodes, self.functions.len(), watch)?;
                 self.by_function.get_or_init(|| made)
             }
         };
@@ -332,14 +371,8 @@ impl Forest {
         Ok(all.filter(|(_, calls)| !calls.is_empty()))
     }
 
-    fn interrupted(&self, node: u32) -> Avma {
-        let found = self
-            .interrupted
-            .binary_search_by_key(&node, |&(node, _)| node)
-            .ok();
-        found
-            .and_then(|at| self.interrupted.get(at))
-            .map_or(Avma(0), |&(_, at)| at)
+    fn interrupted(&self, number: u32) -> Avma {
+        self.index.interrupted(number).unwrap_or_default()
     }
 
     /// The calls that are inside no other, in order.
@@ -349,32 +382,38 @@ impl Forest {
 
     /// The calls made directly by a call, in order.
     pub fn children(&self, id: CallId) -> impl Iterator<Item = CallId> + '_ {
-        self.siblings(id.0 as usize + 1, self.nodes.get(id.0).map_or(0, |node| node.end))
+        self.siblings(id.0 + 1, self.node(id).map_or(0, |node| node.end))
     }
 
     /// From the node at `from` on, those on its level that begin before `end`.
-    fn siblings(&self, from: usize, end: u64) -> impl Iterator<Item = CallId> + '_ {
+    fn siblings(&self, from: u32, end: u64) -> impl Iterator<Item = CallId> + '_ {
         let mut next = from;
         std::iter::from_fn(move || {
-            let id = next as u32;
-            let node = self.nodes.get(id).filter(|node| node.first < end)?;
-            next += 1 + self.nodes.begun(next + 1, node.end);
-            Some(CallId(id))
+            let id = CallId(next);
+            let node = self.node(id).filter(|node| node.first < end)?;
+            next = self.index.begun(node.end, &self.flow).max(next + 1);
+            Some(id)
         })
     }
 
     /// The call itself, then what it is inside of, innermost first.
     pub fn ancestors(&self, id: CallId) -> impl Iterator<Item = CallId> + '_ {
-        std::iter::successors(Some(id), |&at| {
-            let parent = self.nodes.parent(at.0);
-            (parent != NO_PARENT).then_some(CallId(parent))
-        })
+        std::iter::successors(Some(id), |&at| self.parent(at))
     }
 
-    /// Bytes of memory in use.
+    fn parent(&self, id: CallId) -> Option<CallId> {
+        let parent = match self.known() {
+            Some(nodes) => nodes.get(id.0)?.parent,
+            None => self.index.parent(self.index.which(id.0)?, &self.flow),
+        };
+        parent.map(CallId)
+    }
+
+    /// Bytes of memory in use, beside the history's.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let index = self.by_function.get().map_or(0, ByFunction::memory);
-        self.nodes.memory() + size_of_val(&*self.functions) + size_of_val(&*self.interrupted) + index
+        let nodes = self.nodes.get().map_or(0, Nodes::memory);
+        let by_function = self.by_function.get().map_or(0, ByFunction::memory);
+        self.index.memory() + size_of_val(&*self.functions) + nodes + by_function
     }
 }

@@ -12,6 +12,7 @@ use crate::{BlockId, Digest, Gap, Instruction, Mark, MarkKind, TimeEstimate, Ver
 use backtrail_pt::{Avma, Cpu, Tid, Tsc};
 pub(crate) use flow::{Flow, Place};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What one thread executed: its instructions in order, the marks between them, and when they ran.
 ///
@@ -22,7 +23,7 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub struct History {
     pub(crate) tid: Tid,
-    pub(crate) flow: Flow,
+    pub(crate) flow: Arc<Flow>,
     pub(crate) marks: Vec<Mark>,
     pub(crate) clock: Clock,
     /// From which index on, on which processor; ascending.

@@ -32,7 +32,6 @@ mod meter;
 mod parallel;
 mod path;
 pub mod pcset;
-mod pile;
 pub mod position;
 pub mod split;
 pub mod switches;

@@ -44,16 +44,6 @@ impl Luck {
         true
     }
 
-    /// For how many times it may not.
-    pub fn rest(&self) -> usize {
-        self.idle as usize
-    }
-
-    /// So many of them are over.
-    pub fn rested(&mut self, times: usize) {
-        self.idle = self.idle.saturating_sub(u32::try_from(times).unwrap_or(u32::MAX));
-    }
-
     #[inline]
     pub fn found(&mut self) {
         self.balance += self.worth;
@@ -99,13 +89,6 @@ mod tests {
         assert_eq!(longest, Some(Luck::LONGEST_IDLE));
         luck.reset();
         assert_eq!(idle(&mut luck), shortest);
-        while luck.rest() == 0 {
-            luck.missed();
-        }
-        luck.rested(1);
-        assert_eq!(luck.rest(), 2 * shortest as usize - 1);
-        luck.rested(usize::MAX);
-        assert!(luck.allows());
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub enum Input {
 }
 
 /// The threads of a trace.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Decoded {
     /// One history a thread, by thread.
     pub threads: Vec<History>,

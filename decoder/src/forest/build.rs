@@ -1,9 +1,7 @@
 //! Walks a history, path by path, and tells what happens on the way by the forest's rules.
 
 mod ends;
-mod phrases;
 mod rules;
-mod scene;
 mod script;
 #[cfg(test)]
 mod tests;
@@ -11,14 +9,19 @@ mod trial;
 mod turns;
 mod unexpected;
 
+use super::effects::Effects;
+use super::index::{Index, SPAN, Span};
 use super::places::Place;
-use super::{Forest, Functions, Room};
+use super::stack::{Reach, Round};
+use super::{Forest, Functions};
+use crate::history::Flow;
 use crate::watch::Stage;
 use crate::{Canceled, History, Mark, Runs, Watch};
 use rules::{Rules, Source};
-use script::{Course, Script, Scripts};
+use script::Scripts;
+use std::sync::Arc;
 
-/// Paths between two reports.
+/// Paths between two reports; a multiple of [`SPAN`].
 const REPORT_EVERY: usize = 1 << 16;
 
 pub(super) fn build(
@@ -29,17 +32,20 @@ pub(super) fn build(
     let mut builder = Builder::new(functions);
     let (flow, marks) = (&history.flow, history.marks());
     let met = builder.feed(flow.executions(), flow.runs(), marks, flow.len(), watch)?;
-    Ok(builder.finish(marks.get(met..).unwrap_or(&[])))
+    Ok(builder.finish(Arc::clone(flow), marks.get(met..).unwrap_or(&[])))
 }
 
 /// A forest in the making, of a history that may still grow.
 pub(crate) struct Builder<'a> {
     rules: Rules<'a>,
     scripts: Scripts,
-    /// Instructions of the executions consumed.
+    effects: Effects,
+    spans: Vec<Span>,
+    /// The path that was executed last, what it goes on to is not known yet.
+    last: Option<u32>,
+    /// Executions before it, and the number of its first instruction.
+    execution: u64,
     index: u64,
-    /// The instruction before it.
-    last: Option<Source>,
 }
 
 impl<'a> Builder<'a> {
@@ -47,20 +53,12 @@ impl<'a> Builder<'a> {
         Self {
             rules: Rules::new(functions),
             scripts: Scripts::default(),
-            index: 0,
+            effects: Effects::default(),
+            spans: Vec::new(),
             last: None,
+            execution: 0,
+            index: 0,
         }
-    }
-
-    /// Goes by phrases as soon as there can be any.
-    #[cfg(test)]
-    fn make_phrases_at_once(&mut self) {
-        self.scripts.make_phrases_at_once();
-    }
-
-    /// Takes memory from there.
-    pub fn draw_from(&mut self, room: &Room) {
-        self.rules.draw_from(room);
     }
 
     /// Goes on: `executed` are the paths of `runs` that follow, of a history of `total` instructions; `marks` are those that were
@@ -83,65 +81,177 @@ impl<'a> Builder<'a> {
 
     /// Paths were executed; gives the marks that are still to come.
     fn execute<'m>(&mut self, paths: &[u32], runs: Runs<'_>, mut marks: &'m [Mark]) -> &'m [Mark] {
-        let (mut index, mut last) = (self.index, self.last);
-        let mut next_mark = next_mark(marks);
-        // The path before went on to this one.
-        let mut begun = false;
-        let mut at = 0;
-        loop {
-            if begun {
-                let rest = paths.get(at..).unwrap_or(&[]);
-                let (done, behind) = self
-                    .scripts
-                    .run_lines(rest, runs, index, next_mark, &mut self.rules);
-                (at, index) = (at + done, behind);
+        let mut rest = paths;
+        while let Some((&next, behind)) = rest.split_first() {
+            if self.scripts.of(next).reach == Reach::Unknown {
+                self.scripts.meet(next, runs, &mut self.effects, &mut self.rules);
             }
-            let Some(&path) = paths.get(at) else { break };
-            at += 1;
-            let Some(&Script {
-                first, end, count, ..
-            }) = self.scripts.of(path, runs, &mut self.rules)
-            else {
+            let Some(last) = self.last else {
+                // History begins.
+                (self.last, rest) = (Some(next), behind);
                 continue;
             };
-            match &last {
-                Some(_) if begun => {}
-                Some(last) if next_mark > index => self.rules.transfer(last, first, index),
-                last => {
-                    marks = self.meet(last.as_ref(), first, index, marks);
-                    next_mark = self::next_mark(marks);
-                }
-            }
-            let behind = index + u64::from(count);
-            let next = paths.get(at).filter(|_| next_mark > behind);
-            let next = next.and_then(|&next| self.scripts.of(next, runs, &mut self.rules));
-            let next = next.map(|next| next.first);
-            let course = Course {
-                path,
-                runs,
-                index,
-                next,
+            let done = match self.execution {
+                0 => 0,
+                _ => self.execute_known(last, rest, next_mark(marks)),
             };
-            begun = self.scripts.run(course, &mut self.rules);
-            (index, last) = (behind, Some(end));
+            if done > 0 {
+                self.last = rest.get(done - 1).copied();
+                rest = rest.get(done..).unwrap_or(&[]);
+                continue;
+            }
+            marks = self.execute_slowly(last, Some(next), runs, marks);
+            (self.last, rest) = (Some(next), behind);
         }
-        (self.index, self.last) = (index, last);
         marks
     }
 
-    /// Marks stand before the instruction at `to`, which has number `index`, or history begins there. Gives those behind.
+    /// The path `last` and the `paths` behind it, as long as they were met, do what is known of them, and no mark comes. Gives how
+    /// many did.
+    fn execute_known(&mut self, last: u32, paths: &[u32], mark: u64) -> usize {
+        let (mut path, mut done) = (last, 0);
+        while !self.rules.is_full() {
+            if self.execution.is_multiple_of(SPAN as u64) {
+                begin_span(&mut self.spans, self.execution, &mut self.rules);
+            }
+            let of_span = SPAN - self.execution as usize % SPAN;
+            let rest = paths.get(done..).unwrap_or(&[]);
+            let part = rest.get(..of_span).unwrap_or(rest);
+            let ran = self.execute_span(path, part, mark);
+            done += ran;
+            if ran < of_span {
+                break;
+            }
+            path = part.last().copied().unwrap_or(path);
+        }
+        done
+    }
+
+    /// The same, to the end of a span at most.
+    #[inline(never)]
+    fn execute_span(&mut self, last: u32, paths: &[u32], mark: u64) -> usize {
+        let Self {
+            rules,
+            scripts,
+            effects,
+            index,
+            ..
+        } = self;
+        let (mut path, mut done, before) = (last, 0, self.execution);
+        for &next in paths {
+            let (act, onward) = (scripts.of(path), scripts.of(next));
+            let behind = *index + u64::from(act.count);
+            if behind >= mark || onward.reach == Reach::Unknown {
+                break;
+            }
+            let execution = before + done as u64;
+            let near = act.reach == Reach::Near;
+            let ran = if near {
+                let (stack, places) = rules.parts();
+                let mut round = Round {
+                    execution,
+                    effects,
+                    places,
+                };
+                stack.perform_near(act, onward, &mut round)
+            } else {
+                scripts.run_far(path, next, execution, effects, rules)
+            };
+            if !ran {
+                break;
+            }
+            done += 1;
+            *index = behind;
+            path = next;
+        }
+        self.execution += done as u64;
+        done
+    }
+
+    /// The execution of a path, transfer by transfer, with what stands between it and the next; gives the marks that are
+    /// still to come.
     #[cold]
-    fn meet<'m>(&mut self, last: Option<&Source>, to: Place, index: u64, marks: &'m [Mark]) -> &'m [Mark] {
-        let before = marks.partition_point(|mark| mark.index <= index);
-        let (met, rest) = marks.split_at(before);
-        self.rules.between(last, met.iter(), to, index);
-        rest
+    fn execute_slowly<'m>(
+        &mut self,
+        path: u32,
+        next: Option<u32>,
+        runs: Runs<'_>,
+        mut marks: &'m [Mark],
+    ) -> &'m [Mark] {
+        let Self {
+            rules,
+            scripts,
+            effects,
+            spans,
+            ..
+        } = self;
+        if self.execution.is_multiple_of(SPAN as u64) {
+            begin_span(spans, self.execution, rules);
+        }
+        rules.begin_log(self.execution, self.index);
+        if self.execution == 0 {
+            marks = meet(rules, None, scripts.first(path), self.index, marks);
+        }
+        let end = scripts.follow(path, runs, self.index, rules);
+        self.index += runs.paths.count(path);
+        if let Some((end, next)) = end.as_ref().zip(next) {
+            let to = scripts.first(next);
+            match next_mark(marks) > self.index {
+                true => rules.transfer(end, to, self.index),
+                false => marks = meet(rules, Some(end), to, self.index, marks),
+            }
+        } else {
+            rules.behind(end.as_ref(), marks, self.index);
+        }
+        effects.keep(self.execution, rules.end_log());
+        self.execution += 1;
+        marks
     }
 
     /// All of the history was consumed, but for these marks.
-    pub fn finish(mut self, marks: &[Mark]) -> Forest {
-        self.rules.behind(self.last.as_ref(), marks, self.index);
-        self.rules.finish(self.index)
+    pub fn finish(mut self, flow: Arc<Flow>, marks: &[Mark]) -> Forest {
+        if let Some(last) = self.last {
+            self.execute_slowly(last, None, flow.runs(), marks);
+        }
+        end_span(&mut self.spans, &mut self.rules);
+        let (functions, began, log) = self.rules.finish();
+        let index = Index::new(began, self.spans, self.effects, log);
+        Forest::new(flow, index, functions)
+    }
+}
+
+/// Marks stand before the instruction at `to`, which has number `index`, or history begins there. Gives those behind.
+fn meet<'m>(
+    rules: &mut Rules<'_>,
+    last: Option<&Source>,
+    to: Place,
+    index: u64,
+    marks: &'m [Mark],
+) -> &'m [Mark] {
+    let before = marks.partition_point(|mark| mark.index <= index);
+    let (met, rest) = marks.split_at(before);
+    rules.between(last, met.iter(), to, index);
+    rest
+}
+
+/// The execution that comes next is the first of a span, which may have begun already.
+fn begin_span(spans: &mut Vec<Span>, execution: u64, rules: &mut Rules<'_>) {
+    if spans.len() as u64 * SPAN as u64 > execution {
+        return;
+    }
+    end_span(spans, rules);
+    let depth = rules.take_lowest();
+    spans.push(Span {
+        began: rules.began(),
+        depth,
+        lowest: depth,
+    });
+}
+
+/// The last span is over.
+fn end_span(spans: &mut [Span], rules: &mut Rules<'_>) {
+    if let Some(last) = spans.last_mut() {
+        last.lowest = rules.take_lowest();
     }
 }
 

@@ -31,7 +31,10 @@ impl ByFunction {
         let mut starts = vec![0; functions + 1];
         for id in 0..len {
             report(id, 0)?;
-            if let Some(count) = starts.get_mut(nodes.function(id) as usize + 1) {
+            let count = nodes
+                .function(id)
+                .and_then(|function| starts.get_mut(function as usize + 1));
+            if let Some(count) = count {
                 *count += 1;
             }
         }
@@ -44,7 +47,10 @@ impl ByFunction {
         let mut calls = vec![CallId(0); sum];
         for id in 0..len {
             report(id, 1)?;
-            if let Some(end) = ends.get_mut(nodes.function(id) as usize)
+            let end = nodes
+                .function(id)
+                .and_then(|function| ends.get_mut(function as usize));
+            if let Some(end) = end
                 && let Some(call) = calls.get_mut(*end)
             {
                 *call = CallId(id);

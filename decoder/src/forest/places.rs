@@ -1,7 +1,6 @@
 //! Addresses that calls come from and go to, each looked up once.
 
 use super::Functions;
-use super::nodes::MAX_FUNCTIONS;
 use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -37,8 +36,6 @@ pub(super) struct Places<'a> {
     returned_to: Vec<u64>,
     /// Counts the places to which calls return.
     returns: u32,
-    /// The places that calls name as their functions, by the number that they are named by.
-    named: Vec<Avma>,
 }
 
 /// What is known of a place.
@@ -46,11 +43,7 @@ pub(super) struct Places<'a> {
 struct Known {
     at: Avma,
     function: u32,
-    /// The number by which calls name it; [`NONE`] as long as none does.
-    name: u32,
 }
-
-const NONE: u32 = u32::MAX;
 
 impl<'a> Places<'a> {
     pub fn new(functions: &'a dyn Functions) -> Self {
@@ -62,7 +55,6 @@ impl<'a> Places<'a> {
             by_start: FxHashMap::default(),
             returned_to: Vec::new(),
             returns: 0,
-            named: Vec::new(),
         }
     }
 
@@ -76,11 +68,7 @@ impl<'a> Places<'a> {
         // An answer that does not hold the address is no answer.
         let range = self.functions.range_of(at).filter(|range| range.contains(&at));
         let function = range.map_or(Place::UNKNOWN, |range| self.function(at, range));
-        self.known.push(Known {
-            at,
-            function,
-            name: NONE,
-        });
+        self.known.push(Known { at, function });
         Place { id, function }
     }
 
@@ -152,24 +140,8 @@ impl<'a> Places<'a> {
         self.functions.is_plt(pc) || self.functions.is_resolver(pc)
     }
 
-    /// The number by which calls name a place as their function; `None`: there are as many as can be told
-    /// apart.
-    #[inline]
-    pub fn name(&mut self, place: Place) -> Option<u32> {
-        let known = self.known.get_mut(place.id as usize)?;
-        if known.name == NONE {
-            let next = self.named.len() as u32;
-            if next == MAX_FUNCTIONS {
-                return None;
-            }
-            self.named.push(known.at);
-            known.name = next;
-        }
-        Some(known.name)
-    }
-
-    /// What calls name by number.
-    pub fn into_named(self) -> Vec<Avma> {
-        self.named
+    /// The addresses of all places, by number.
+    pub fn into_addresses(self) -> Vec<Avma> {
+        self.known.into_iter().map(|known| known.at).collect()
     }
 }

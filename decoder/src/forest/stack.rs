@@ -1,42 +1,36 @@
-//! The calls that are open at a point of a history, and the calls found so far.
+//! The calls that are open at a point of a history, and what has happened to them.
 
 mod act;
 
-use super::nodes::{Lasting, NO_PARENT, Node, Nodes, Stock, what};
+use super::effects::Op;
+use super::index::{Adopted, SPAN, Tree};
 use super::places::Place;
-use super::{Forest, Left, Room, Tag};
-pub(super) use act::{Act, Level, Open};
+use super::{Left, Tag};
+pub(super) use act::{Act, End, Far, Key, Level, Open, Reach, Round, Tail};
 use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
-use std::sync::OnceLock;
 
 /// An open call.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(16))]
 pub(super) struct Frame {
-    pub first: u64,
-    pub node: u32,
-    lasting: Lasting,
     /// The number of the place where its return goes; [`NONE`]: not known (a root, a signal handler).
     pub returns_to: u32,
-    /// The position of the frame whose return it shares, because it was jumped to; its own, if not.
-    pub base: u32,
     /// Its function's number, when known.
     pub function: u32,
-    /// How its call began, see [`what`].
-    what: u32,
+    /// The position of the frame whose return it shares, because it was jumped to; its own, if not.
+    pub base: u32,
+    /// The call: its number of those that began; [`Frame::ADOPTED`] and its number of those adopted; [`NONE`]: it stands for any.
+    pub call: u32,
 }
 
-const _: () = assert!(size_of::<Frame>() == 32);
+const _: () = assert!(size_of::<Frame>() == 16);
 
 impl Frame {
-    fn entered(&self) -> Tag {
-        Tag::of((self.what >> 3 & 7) as u8)
-    }
-
-    /// It handles a signal, of which the stack has more.
-    fn is_handler(&self) -> bool {
-        self.entered() == Tag::Signal
-    }
+    /// Calls have lower numbers.
+    const ADOPTED: u32 = 1 << 31;
+    /// The most calls that can be told apart, but for those of some executions.
+    const MAX_CALLS: u32 = Self::ADOPTED - 2 * Stack::MOST_AT_ONCE * SPAN as u32;
 }
 
 /// Where a frame stands in the lists of them.
@@ -61,11 +55,9 @@ pub(super) struct Signal {
     pub returned: bool,
 }
 
-/// A new frame, before it has a node.
+/// A new frame, before it has a call.
 pub(super) struct Entry {
     pub to: Place,
-    /// The number by which its node names the function.
-    pub name: u32,
     pub tag: Tag,
     /// The number of the place where its return goes, or [`NONE`].
     pub returns_to: u32,
@@ -86,10 +78,27 @@ pub(super) struct Stack {
     interrupted_at: FxHashMap<Avma, Vec<u32>>,
     /// What the frames that handle a signal know, with their positions; ascending.
     signals: Vec<(u32, Signal)>,
-    nodes: Nodes,
-    /// Roots that were put around others, with those: calls are not in the order of their beginnings.
-    adopted: Vec<(u32, u32)>,
-    interrupted: Vec<(u32, Avma)>,
+    /// How many calls began.
+    began: u32,
+    /// The lowest depth since it was asked for: how many calls were open, less the adopted ones.
+    lowest: i32,
+    log: Log,
+}
+
+/// What has happened, as far as it is kept.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// The execution that is gone through transfer by transfer, its first instruction, how many calls began before it, and what
+    /// has happened in it.
+    execution: u64,
+    index: u64,
+    before: u32,
+    pub ops: Vec<Op>,
+    /// See [`Index`](super::index::Index).
+    pub trees: Vec<Tree>,
+    pub adopted: Vec<Adopted>,
+    pub renamed: Vec<(u32, u32)>,
+    pub interrupted: Vec<(u32, Avma)>,
 }
 
 /// Frames to look at before lists are asked for.
@@ -111,6 +120,9 @@ fn known(list: &[u32], at: u32) -> Option<usize> {
 }
 
 impl Stack {
+    /// A path has no more transfers, or what it does is not known beforehand.
+    pub const MOST_AT_ONCE: u32 = 1 << 18;
+
     pub fn len(&self) -> usize {
         self.frames.len()
     }
@@ -127,61 +139,113 @@ impl Stack {
         self.frames.get(at)
     }
 
-    /// Opens a call at instruction `index`, inside of the innermost one, if any; gives its node.
-    /// `None`: there are as many calls as can be told apart.
-    #[inline]
-    pub fn push(&mut self, index: u64, new: Entry) -> Option<u32> {
+    /// How many calls began.
+    pub fn began(&self) -> u32 {
+        self.began
+    }
+
+    /// How deep the innermost call is; that of the outermost ones may be below 0.
+    pub fn depth(&self) -> i32 {
+        self.frames.len() as i32 - self.log.adopted.len() as i32
+    }
+
+    /// The lowest depth since this was asked for, and now.
+    pub fn take_lowest(&mut self) -> i32 {
+        let now = self.depth();
+        std::mem::replace(&mut self.lowest, now).min(now)
+    }
+
+    /// What happens from now on is that of an execution which begins with instruction `index`.
+    pub fn begin_log(&mut self, execution: u64, index: u64) {
+        (self.log.execution, self.log.index, self.log.before) = (execution, index, self.began);
+        self.log.ops.clear();
+    }
+
+    /// The execution is over. Gives what has happened in it.
+    pub fn end_log(&mut self) -> &[Op] {
+        self.log.before = u32::MAX;
+        &self.log.ops
+    }
+
+    /// What has happened.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The instruction of the execution at `index`.
+    fn offset(&self, index: u64) -> u32 {
+        index.saturating_sub(self.log.index) as u32
+    }
+
+    /// There are almost as many calls as can be told apart.
+    pub fn is_full(&self) -> bool {
+        self.began >= Frame::MAX_CALLS
+    }
+
+    /// Opens a call at instruction `index`, inside of the innermost one, if any. It does not where there are as many calls as can be
+    /// told apart.
+    pub fn push(&mut self, index: u64, new: Entry) {
+        if self.is_full() {
+            return;
+        }
         let at = self.frames.len() as u32;
-        let (parent, base) = match self.frames.last() {
-            Some(below) if new.tag == Tag::TailCall => (below.node, below.base),
-            Some(below) => (below.node, at),
-            None => (NO_PARENT, at),
-        };
-        let node = Node {
-            first: index,
-            end: index,
-            parent,
-            function: new.name,
-            entered: new.tag,
-            left: Left::Return,
-        };
-        let (node, lasting) = self.nodes.push(node, at)?;
+        let call = self.began;
         if let Some(signal) = new.signal {
-            self.interrupted.push((node, signal.interrupted));
+            self.log.interrupted.push((call, signal.interrupted));
             self.signals.push((at, signal));
             for pc in signal.goes_back_to() {
                 self.interrupted_at.entry(pc).or_default().push(at);
             }
         }
-        self.frames.push(Frame {
-            first: index,
-            node,
-            lasting,
-            returns_to: new.returns_to,
-            base,
-            function: new.to.function,
-            what: what(new.name, new.tag, Left::Return),
+        if at == 0 {
+            self.log.trees.push(Tree {
+                first: index,
+                root: call,
+                position: self.depth(),
+                adopted: self.log.adopted.len() as u32,
+            });
+        }
+        self.log.ops.push(Op::Begin {
+            offset: self.offset(index),
+            function: new.to.id,
+            entered: new.tag,
         });
-        Some(node)
+        self.began += 1;
+        let base = match self.frames.last() {
+            Some(below) if new.tag == Tag::TailCall => below.base,
+            _ => at,
+        };
+        self.frames.push(Frame {
+            returns_to: new.returns_to,
+            function: new.to.function,
+            base,
+            call,
+        });
     }
 
-    /// Puts a new root around all open calls: it began when the outermost did.
-    pub fn adopt(&mut self, root: u32, to: Place, name: u32) {
-        let first = self.nodes.first(root).unwrap_or(0);
-        let adopted = self.push(
-            first,
-            Entry {
-                to,
-                name,
-                tag: Tag::Adopted,
-                returns_to: NONE,
-                signal: None,
-            },
-        );
-        if let Some(adopted) = adopted {
-            self.nodes.set_parent(root, adopted);
-            self.adopted.push((adopted, root));
-        }
+    /// Opens a call that stands for any of a function, and of which nothing else is known.
+    pub fn stand_in(&mut self, function: u32) {
+        self.frames.push(Frame {
+            returns_to: NONE,
+            function,
+            base: self.frames.len() as u32,
+            call: NONE,
+        });
+    }
+
+    /// Puts a new root around all calls: the outermost has just ended, and it began when that did.
+    pub fn adopt(&mut self, to: Place) {
+        let call = Frame::ADOPTED | self.log.adopted.len() as u32;
+        self.log.adopted.push(Adopted {
+            function: to.id,
+            execution: self.log.execution,
+        });
+        self.frames.push(Frame {
+            returns_to: NONE,
+            function: to.function,
+            base: 0,
+            call,
+        });
     }
 
     /// Enters into the lists the frames that are in none.
@@ -233,38 +297,13 @@ impl Stack {
         }
     }
 
-    /// Begins anew, with nothing open and no call.
+    /// Begins anew, with nothing open, and nothing that has happened.
     pub fn begin(&mut self) {
         while self.shut().is_some() {}
-        self.nodes.clear();
-    }
-
-    /// Opens a call, before instruction `index`, that stands for any of a function, and of which nothing else is known.
-    pub fn stand_in(&mut self, index: u64, function: u32) -> Option<u32> {
-        let known = Place { id: NONE, function };
-        let entry = Entry {
-            to: known,
-            name: 0,
-            tag: Tag::Unknown,
-            returns_to: NONE,
-            signal: None,
-        };
-        self.push(index, entry)
-    }
-
-    /// The calls found so far.
-    pub fn nodes(&self) -> &Nodes {
-        &self.nodes
-    }
-
-    /// Takes memory for calls from there.
-    pub fn draw_from(&mut self, room: &Room) {
-        self.nodes.draw_from(room);
-    }
-
-    /// The calls that lie ready.
-    pub fn stock(&mut self) -> &mut Stock {
-        self.nodes.stock()
+        self.began = 0;
+        self.log.trees.clear();
+        self.log.renamed.clear();
+        self.begin_log(0, 0);
     }
 
     /// The open calls, outermost first.
@@ -276,10 +315,12 @@ impl Stack {
     #[inline]
     fn shut(&mut self) -> Option<Frame> {
         let frame = self.frames.pop()?;
-        self.unlink(&frame, self.frames.len());
-        if frame.is_handler() {
+        let at = self.frames.len();
+        self.unlink(&frame, at);
+        if self.signals.last().is_some_and(|&(of, _)| of as usize == at) {
             self.signal_ends();
         }
+        self.lowest = self.lowest.min(self.depth());
         Some(frame)
     }
 
@@ -292,20 +333,29 @@ impl Stack {
         }
     }
 
-    /// Closes the innermost call before instruction `index`; gives its node.
+    /// Closes the innermost call before instruction `index`. Says whether it was one.
     ///
     /// A call without an instruction (something came in before its first) is none, and forgotten.
-    #[inline]
-    pub fn pop(&mut self, index: u64, left: Left) -> Option<u32> {
-        let frame = self.shut()?;
-        let newest = self.nodes.len() == frame.node as usize + 1;
-        if newest && frame.first == index {
-            self.nodes.pop();
-            self.interrupted.pop_if(|(node, _)| *node == frame.node);
-            return None;
+    pub fn pop(&mut self, index: u64, left: Left) -> bool {
+        let Some(frame) = self.shut() else {
+            return false;
+        };
+        let offset = self.offset(index);
+        let newest = self.began.checked_sub(1) == Some(frame.call);
+        let begins = |op: &mut Op| matches!(op, Op::Begin { offset: begun, .. } if *begun == offset);
+        if newest && self.log.ops.pop_if(begins).is_some() {
+            self.began = frame.call;
+            let log = &mut self.log;
+            log.interrupted.pop_if(|(call, _)| *call == frame.call);
+            log.renamed.pop_if(|(call, _)| *call == frame.call);
+            log.trees.pop_if(|tree| tree.root == frame.call);
+            return false;
         }
-        self.nodes.close(frame.lasting, frame.first, index, left);
-        Some(frame.node)
+        self.log.ops.push(match frame.call {
+            NONE => Op::Leave { offset, left },
+            _ => Op::End { offset, left },
+        });
+        true
     }
 
     /// Closes the innermost call before instruction `index` by a return to the place of this number, when it was
@@ -313,16 +363,11 @@ impl Stack {
     #[inline]
     pub fn pop_called(&mut self, place: u32, index: u64) -> bool {
         let at = self.frames.len().wrapping_sub(1);
-        let Some(&frame) = self.frames.last() else {
-            return false;
-        };
-        if frame.returns_to != place || frame.base as usize != at || frame.first == index {
-            return false;
+        let called = |frame: &Frame| frame.returns_to == place && frame.base as usize == at;
+        self.frames.last().is_some_and(called) && {
+            self.pop(index, Left::Return);
+            true
         }
-        self.frames.truncate(at);
-        self.unlink(&frame, at);
-        self.nodes.close(frame.lasting, frame.first, index, Left::Return);
-        true
     }
 
     /// Closes calls until `len` are open.
@@ -333,23 +378,18 @@ impl Stack {
     }
 
     /// The innermost call turns out to be one of another function: what it was was a stub.
-    #[inline]
-    pub fn rename(&mut self, to: Place, name: Option<u32>) {
+    pub fn rename(&mut self, to: Place) {
         let Some(mut frame) = self.frames.pop() else {
             return;
         };
         self.unlink(&frame, self.frames.len());
         frame.function = to.function;
-        if let Some(name) = name {
-            frame.what = what(name, frame.entered(), Left::Return);
-            self.nodes.set_function(frame.lasting, name);
-        }
         self.frames.push(frame);
+        self.log.rename(frame.call, to.id);
     }
 
     /// What a frame knows of the signal that it handles.
     pub fn signal(&self, at: usize) -> Option<Signal> {
-        self.frames.get(at).filter(|frame| frame.is_handler())?;
         let known = self.signals.binary_search_by_key(&(at as u32), |&(at, _)| at);
         known.ok().and_then(|known| Some(self.signals.get(known)?.1))
     }
@@ -358,14 +398,15 @@ impl Stack {
     /// is not known.
     pub fn is_resumed(&self, at: usize) -> bool {
         let frame = self.frames.get(at).filter(|_| at > 0);
-        frame
-            .is_some_and(|frame| frame.returns_to == NONE && !frame.is_handler() && frame.base as usize == at)
+        frame.is_some_and(|frame| frame.returns_to == NONE && frame.base as usize == at)
+            && self.signal(at).is_none()
     }
 
     /// The innermost signal handler returned.
     pub fn handler_returned(&mut self) {
-        if self.top().is_some_and(Frame::is_handler)
-            && let Some((_, signal)) = self.signals.last_mut()
+        let top = self.frames.len().wrapping_sub(1);
+        if let Some((at, signal)) = self.signals.last_mut()
+            && *at as usize == top
         {
             signal.returned = true;
         }
@@ -413,26 +454,33 @@ impl Stack {
         self.frames.last().map_or(0, |frame| frame.base as usize)
     }
 
-    /// Closes everything and puts the calls in order.
-    pub fn finish(mut self, end: u64, functions: Vec<Avma>) -> Forest {
-        let mut innermost = self.top().map(|top| top.node);
-        self.truncate(0, end, Left::HistoryEnd);
-        let (mut nodes, mut interrupted) = (self.nodes, self.interrupted);
-        if !self.adopted.is_empty() {
-            let renumbered = nodes.reorder(&self.adopted);
-            for node in interrupted.iter_mut().map(|(node, _)| node).chain(&mut innermost) {
-                *node = renumbered.number(*node);
+    /// What has happened, in all.
+    pub fn finish(self) -> (u32, Log) {
+        (self.began, self.log)
+    }
+}
+
+impl Log {
+    /// A call turns out to be one of the function of this number.
+    pub fn rename(&mut self, call: u32, to: u32) {
+        match call {
+            // Of one that began in this execution it is not kept as what else it was.
+            NONE => self.renamed.push((call, to)),
+            adopted @ Frame::ADOPTED.. => {
+                if let Some(adopted) = self.adopted.get_mut((adopted & !Frame::ADOPTED) as usize) {
+                    adopted.function = to;
+                }
             }
-            interrupted.sort_unstable();
-        }
-        nodes.shrink();
-        Forest {
-            nodes,
-            functions,
-            interrupted,
-            end,
-            innermost,
-            by_function: OnceLock::new(),
+            call if call >= self.before => {
+                let mut begins = self.ops.iter_mut().filter_map(|op| match op {
+                    Op::Begin { function, .. } => Some(function),
+                    _ => None,
+                });
+                if let Some(function) = begins.nth((call - self.before) as usize) {
+                    *function = to;
+                }
+            }
+            call => self.renamed.push((call, to)),
         }
     }
 }

@@ -79,7 +79,6 @@ impl Crew<'_> {
                         Err(failed) => return desk.fail(failed),
                     }
                 }
-                Task::MakeRoom(room) => room.fill(),
                 Task::Decode(part, empty) => {
                     let Some(segment) = desk.scout().segment(&part.known, part.from, part.to) else {
                         return desk.fail(Failed::Apart);

@@ -4,10 +4,9 @@ use super::join::Joiner;
 use super::plant::{Growth, Planter};
 use super::tape::Tape;
 use crate::engine::native::{Ended, Known, Scout};
-use crate::forest::Room;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Why there is no history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +35,6 @@ pub(super) enum Task<'a> {
     Join(Box<Joiner>, Box<Done>),
     /// Decodes a segment onto a tape.
     Decode(Part, Tape),
-    /// Makes memory ready for the forest.
-    MakeRoom(Arc<Room>),
 }
 
 /// Where a segment lies.
@@ -57,8 +54,6 @@ pub(super) struct Desk<'a, 't> {
     /// Rings when there may be something to do.
     bell: Condvar,
     halted: AtomicBool,
-    /// Of the forest.
-    room: Option<Arc<Room>>,
     /// The most segments that wait or are being decoded: bounds memory.
     most: usize,
 }
@@ -92,7 +87,6 @@ enum Plot<'a> {
 
 impl<'a, 't> Desk<'a, 't> {
     pub fn new(scout: Scout<'t>, joiner: Joiner, planter: Option<Planter<'a>>, most: usize) -> Self {
-        let room = planter.as_ref().map(Planter::room);
         Self {
             scout,
             state: Mutex::new(State {
@@ -109,7 +103,6 @@ impl<'a, 't> Desk<'a, 't> {
             }),
             bell: Condvar::new(),
             halted: AtomicBool::new(false),
-            room,
             most,
         }
     }
@@ -142,12 +135,6 @@ impl<'a, 't> Desk<'a, 't> {
             }
             if state.next.is_none() && state.joined == state.given && state.growths.is_empty() {
                 return None;
-            }
-            // As long as there are calls to come, they need memory.
-            if let Some(room) = self.room.as_ref().filter(|room| room.wants())
-                && (state.next.is_some() || !state.growths.is_empty())
-            {
-                return Some(Task::MakeRoom(Arc::clone(room)));
             }
             state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

@@ -2,8 +2,7 @@
 
 use super::desk::Failed;
 use super::news::{Known, News, Tables};
-use crate::forest::Room;
-use crate::{Canceled, Forest, Functions, HistoryBuilder, Mark, Watch, forest};
+use crate::{Canceled, Forest, Functions, History, HistoryBuilder, Mark, Watch, forest};
 use std::sync::Arc;
 
 /// What a history got by a segment.
@@ -50,7 +49,6 @@ impl Grown {
 
 /// A forest in the making.
 pub(crate) struct Planter<'a> {
-    room: Arc<Room>,
     builder: forest::Builder<'a>,
     tables: Tables,
     /// Marks that were not met yet.
@@ -61,21 +59,12 @@ pub(crate) struct Planter<'a> {
 
 impl<'a> Planter<'a> {
     pub fn new(functions: &'a dyn Functions) -> Self {
-        let room = Arc::default();
-        let mut builder = forest::Builder::new(functions);
-        builder.draw_from(&room);
         Self {
-            room,
-            builder,
+            builder: forest::Builder::new(functions),
             tables: Tables::default(),
             marks: Vec::new(),
             met: 0,
         }
-    }
-
-    /// Where the forest takes memory from: who has nothing else to do may make some ready.
-    pub fn room(&self) -> Arc<Room> {
-        Arc::clone(&self.room)
     }
 
     /// Adds what the history got by the next segment.
@@ -96,8 +85,10 @@ impl<'a> Planter<'a> {
         Ok(())
     }
 
-    /// The forest; `marks` are all of the history.
-    pub fn finish(self, marks: &[Mark]) -> Forest {
-        self.builder.finish(marks.get(self.met..).unwrap_or(&[]))
+    /// The forest of a history, all of which was handed on but for its last marks.
+    pub fn finish(self, history: &History) -> Forest {
+        let marks = history.marks().get(self.met..);
+        self.builder
+            .finish(Arc::clone(&history.flow), marks.unwrap_or(&[]))
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn decode(
         match crew.decode(joiner, planter, knowledge, plan.jobs, plan.segment) {
             Ok((joiner, planter)) => {
                 let history = joiner.finish();
-                let forest = planter.map(|planter| planter.finish(history.marks()));
+                let forest = planter.map(|planter| planter.finish(&history));
                 return Ok((history, forest));
             }
             Err(Failed::Canceled) => return Err(Canceled),

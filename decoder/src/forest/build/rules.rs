@@ -3,11 +3,10 @@
 //! Where a history begins, after a gap, and in code without symbols, not all is known; each rule
 //! says what then holds, and the next return that matches an open call puts the rest right.
 
-use super::trial::Tail;
-use crate::forest::nodes::Stock;
+use crate::forest::effects::Op;
 use crate::forest::places::{Place, Places};
-use crate::forest::stack::{Act, Entry, Level, NONE, Signal, Stack};
-use crate::forest::{Forest, Functions, Left, Room, Tag};
+use crate::forest::stack::{Entry, Log, NONE, Signal, Stack};
+use crate::forest::{Functions, Left, Tag};
 use crate::{Instruction, Mark, MarkKind, Resumed};
 use backtrail_pt::{Avma, Cofi};
 use rustc_hash::FxHashSet;
@@ -44,6 +43,11 @@ pub(super) enum Way {
 }
 
 impl Source {
+    /// The number of the place behind it.
+    pub fn behind(&self) -> u32 {
+        self.behind
+    }
+
     /// It goes on at the next instruction: nothing is called, nor left.
     #[inline]
     pub fn falls(&self, to: Place) -> bool {
@@ -69,11 +73,6 @@ impl<'a> Rules<'a> {
             stack: Stack::default(),
             suspended: FxHashSet::default(),
         }
-    }
-
-    /// Takes memory for calls from there.
-    pub fn draw_from(&mut self, room: &Room) {
-        self.stack.draw_from(room);
     }
 
     /// An instruction that flow goes on from, looked up.
@@ -139,39 +138,40 @@ impl<'a> Rules<'a> {
         std::mem::swap(&mut self.stack, stack);
     }
 
-    /// See [`Stack::perform_near`].
-    #[inline(always)]
-    pub fn perform_near(&mut self, act: &Act<'_>, index: u64, begin: u64) -> bool {
-        self.stack.perform_near(act, index, begin)
+    /// The open calls, and the places.
+    #[inline]
+    pub fn parts(&mut self) -> (&mut Stack, &Places<'a>) {
+        (&mut self.stack, &self.places)
     }
 
-    /// See [`Stack::perform_far`].
-    pub fn perform_far(&mut self, act: &Act<'_>, index: u64, begin: u64) -> bool {
-        self.stack.perform_far(act, index, begin)
+    /// See [`Stack::begin_log`].
+    pub fn begin_log(&mut self, execution: u64, index: u64) {
+        self.stack.begin_log(execution, index);
     }
 
-    /// See [`Stack::fits_sharing`].
-    pub fn fits_sharing(&self, levels: &[Level], tails: &[Tail]) -> bool {
-        self.stack.fits_sharing(levels, |at, function| {
-            tails
-                .iter()
-                .any(|tail| (tail.level, tail.function) == (at, function))
-        })
+    /// See [`Stack::end_log`].
+    pub fn end_log(&mut self) -> &[Op] {
+        self.stack.end_log()
     }
 
-    /// See [`Stack::perform`].
-    pub fn perform(&mut self, act: &Act<'_>, index: u64, begin: u64) {
-        self.stack.perform(act, index, begin);
+    /// See [`Stack::take_lowest`].
+    pub fn take_lowest(&mut self) -> i32 {
+        self.stack.take_lowest()
     }
 
-    /// The calls that lie ready.
-    pub fn stock(&mut self) -> &mut Stock {
-        self.stack.stock()
+    /// See [`Stack::is_full`].
+    pub fn is_full(&self) -> bool {
+        self.stack.is_full()
     }
 
-    /// Opens a call, before instruction `index`, that stands for any of a function; gives its node.
-    pub fn stand_in(&mut self, index: u64, function: u32) -> Option<u32> {
-        self.stack.stand_in(index, function)
+    /// How many calls began.
+    pub fn began(&self) -> u32 {
+        self.stack.began()
+    }
+
+    /// Opens a call that stands for any of a function.
+    pub fn stand_in(&mut self, function: u32) {
+        self.stack.stand_in(function);
     }
 
     /// The function of the innermost call.
@@ -282,17 +282,17 @@ impl<'a> Rules<'a> {
         true
     }
 
-    pub fn finish(self, end: u64) -> Forest {
-        self.stack.finish(end, self.places.into_named())
+    /// The places by number, how many calls began, and what else has happened.
+    pub fn finish(self) -> (Vec<Avma>, u32, Log) {
+        let (began, log) = self.stack.finish();
+        (self.places.into_addresses(), began, log)
     }
 
     /// Opens a call.
     #[inline]
     fn open(&mut self, index: u64, to: Place, tag: Tag, returns_to: u32, signal: Option<Signal>) {
-        let Some(name) = self.places.name(to) else { return };
         let entry = Entry {
             to,
-            name,
             tag,
             returns_to,
             signal,
@@ -307,8 +307,7 @@ impl<'a> Rules<'a> {
 
     /// The innermost call turns out to be one of another function.
     fn rename(&mut self, to: Place) {
-        let name = self.places.name(to);
-        self.stack.rename(to, name);
+        self.stack.rename(to);
     }
 
     /// An instruction and what follows it, nothing between.
@@ -488,9 +487,8 @@ impl<'a> Rules<'a> {
             left = Left::TailCall;
         }
         self.stack.truncate(1, index, left);
-        if let Some(root) = self.stack.pop(index, left) {
-            let Some(name) = self.places.name(to) else { return };
-            self.stack.adopt(root, to, name);
+        if self.stack.pop(index, left) {
+            self.stack.adopt(to);
         }
     }
 

@@ -2,11 +2,14 @@
 
 use super::Builder;
 use crate::block::Code;
+use crate::forest::Forest;
+use crate::forest::nodes::Nodes;
 use crate::history::Flow;
 use crate::{Call, Functions, Gap, GapCause, Mark, MarkKind, Resumed, Watch};
 use backtrail_pt::{Avma, Cofi};
 use proptest::prelude::*;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A function each 0x20 bytes, the first two linkage stubs; none is known from [`KNOWN`] on.
 struct Layout;
@@ -90,7 +93,6 @@ impl Machine {
 /// The calls of a flow with these marks, each with its depth; so many executions are consumed at once.
 fn calls(flow: &Flow, marks: &[Mark], at_once: usize, functions: &dyn Functions) -> Vec<(Call, u32)> {
     let mut builder = Builder::new(functions);
-    builder.make_phrases_at_once();
     let (executed, total) = (flow.executions(), flow.len());
     let mut met = 0;
     for part in executed.chunks(at_once) {
@@ -98,11 +100,12 @@ fn calls(flow: &Flow, marks: &[Mark], at_once: usize, functions: &dyn Functions)
             .feed(part, flow.runs(), &marks[met..], total, &Watch::none())
             .unwrap();
     }
-    let forest = builder.finish(&marks[met..]);
+    let forest = builder.finish(Arc::new(flow.clone()), &marks[met..]);
+    check(&forest);
     let calls = forest.ids().map(|id| (forest.call(id), forest.depth(id)));
     let calls: Vec<_> = calls.collect();
     // Deep ones take long.
-    let step = calls.len() / 1000 + 1;
+    let step = calls.len() / 200 + 1;
     for (id, (call, depth)) in forest.ids().zip(&calls).step_by(step) {
         assert_eq!(*depth as usize, forest.ancestors(id).count() - 1);
         assert_eq!(
@@ -111,6 +114,22 @@ fn calls(flow: &Flow, marks: &[Mark], at_once: usize, functions: &dyn Functions)
         );
     }
     calls
+}
+
+/// What is found of some calls one by one is what is told of all.
+fn check(forest: &Forest) {
+    let Forest { index, flow, .. } = forest;
+    index.check(flow);
+    let nodes = Nodes::new(index, flow, &Watch::none()).unwrap();
+    for number in (0..forest.len() as u32).step_by(forest.len() / 100 + 1) {
+        let call = index.which(number).unwrap();
+        assert_eq!(index.number(call), number);
+        assert_eq!(
+            index.node(call, flow),
+            nodes.get(number),
+            "call {number} is {call:?}"
+        );
+    }
 }
 
 fn same(seed: u64, functions: &dyn Functions) {
@@ -127,7 +146,7 @@ fn same(seed: u64, functions: &dyn Functions) {
         flow.execute(path);
     }
     let mut marks = Vec::new();
-    // The same paths again, on whatever is open then, and some several times one after the other, some as often as phrases are.
+    // The same paths again, on whatever is open then, and some several times one after the other.
     for _ in 0..12 {
         let dice = &mut machine.dice;
         let paths: Vec<u32> = (0..1 + dice.below(6)).map(|_| dice.below(12) as u32).collect();
@@ -203,9 +222,9 @@ fn long_paths_make_the_calls_of_their_blocks() {
         };
         flow.blocks.push(Avma(start), &[code]).unwrap()
     });
-    let loops = [calls, leaf, again].repeat(20_000);
-    let deep = [recurses].repeat(9_000);
-    let back = [returns].repeat(9_000);
+    let loops = [calls, leaf, again].repeat(1_000);
+    let deep = [recurses].repeat(900);
+    let back = [returns].repeat(900);
     for parts in [&deep, &loops, &back, &[&*deep, &loops, &back].concat(), &loops] {
         let path = flow.paths.push(parts, &flow.blocks).unwrap();
         // The first times are not by its script.

@@ -2,9 +2,9 @@
 
 use super::rules::{Rules, Way};
 use super::turns::Turn;
-use crate::forest::Left;
-use crate::forest::nodes::{Added, Nodes, Stock};
-use crate::forest::stack::{Frame, Level, NONE, Stack};
+use crate::forest::effects::Op;
+use crate::forest::places::Place;
+use crate::forest::stack::{Frame, Key, Level, NONE, Open, Stack, Tail};
 
 /// Open calls to try the rules on: one that stands for any, and above it those that the path makes. When it returns out of the
 /// one that stands for any, another is there to stand for the next.
@@ -12,20 +12,11 @@ use crate::forest::stack::{Frame, Level, NONE, Stack};
 pub(super) struct Trial {
     stack: Stack,
     levels: Vec<Level>,
-    /// The calls that stand for any, one for each level.
-    outer: Vec<u32>,
     /// The places that no open call may return to.
     unexpected: Vec<u32>,
     /// Each once, and one more than [`Trial::TAILS`] at most.
     tails: Vec<Tail>,
-}
-
-/// A function that is jumped to out of a call that stands for any.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tail {
-    /// The level of that call, the innermost first.
-    pub level: usize,
-    pub function: u32,
+    renames: Option<Place>,
 }
 
 /// What was found out of a transfer.
@@ -35,6 +26,8 @@ enum Tried {
     Jumps(u32),
     /// It returns out of the call that stands for any.
     Returns,
+    /// The call that stands for any is one of the function that begins there.
+    Renames,
     /// What it does depends on calls that are not known.
     Open,
 }
@@ -45,40 +38,40 @@ impl Trial {
     /// The most tails that are told: bounds the work of each time.
     const TAILS: usize = 32;
 
-    /// Tries transfers of a path, which is at its instruction `begin` in the function `home`. Gives how many of them there are
-    /// while what they do is told by few calls that are open below.
-    pub fn run(&mut self, home: u32, begin: u32, turns: &[Turn], rules: &mut Rules<'_>) -> usize {
+    /// Tries all transfers of a path, which begins in the function `home`. Says whether what they do is told by few calls that
+    /// are open below.
+    pub fn run(&mut self, home: u32, turns: &[Turn], rules: &mut Rules<'_>) -> bool {
         self.stack.begin();
         self.levels.clear();
-        self.outer.clear();
         self.unexpected.clear();
         self.tails.clear();
+        self.renames = None;
         rules.exchange(&mut self.stack);
-        let done = self.run_on(home, begin, turns, rules);
+        let done = self.run_on(home, turns, rules);
         rules.exchange(&mut self.stack);
-        done.unwrap_or(0)
+        done.is_some()
     }
 
-    /// `None`: there are as many calls as can be told apart.
-    fn run_on(&mut self, home: u32, begin: u32, turns: &[Turn], rules: &mut Rules<'_>) -> Option<usize> {
+    fn run_on(&mut self, home: u32, turns: &[Turn], rules: &mut Rules<'_>) -> Option<()> {
         let mut function = home;
-        self.begin_level(function, begin, rules)?;
+        self.begin_level(function, rules);
         // Each makes a call at most.
-        let turns = turns.get(..Nodes::MOST_AT_ONCE).unwrap_or(turns);
-        for (at, turn) in turns.iter().enumerate() {
-            let Some(level) = self.levels.last_mut() else {
-                break;
-            };
-            if rules.depth().max(self.outer.len()) >= Self::LONGEST {
-                return Some(at);
+        if turns.len() > Stack::MOST_AT_ONCE as usize {
+            return None;
+        }
+        for turn in turns {
+            let number = self.levels.len() - 1;
+            if rules.depth().max(self.levels.len()) >= Self::LONGEST {
+                return None;
             }
+            let level = self.levels.last_mut()?;
             let tried = try_one(turn, rules, level, function, &mut self.unexpected);
             match tried {
                 Tried::Done => {}
                 Tried::Jumps(to) => {
                     level.alone = true;
                     let tail = Tail {
-                        level: self.outer.len() - 1,
+                        level: number,
                         function: to,
                     };
                     if self.tails.len() <= Self::TAILS && !self.tails.contains(&tail) {
@@ -86,47 +79,38 @@ impl Trial {
                     }
                 }
                 Tried::Returns => {
-                    level.returns_to = turn.to.id;
-                    level.offset = turn.offset;
+                    level.key.returns_to = turn.to.id;
                     rules.leave_all(u64::from(turn.offset));
                     function = turn.to.function;
-                    self.begin_level(function, turn.offset, rules)?;
+                    self.begin_level(function, rules);
                 }
-                Tried::Open => return Some(at),
+                Tried::Renames if number == 0 && self.renames.is_none() => {
+                    self.renames = Some(turn.to);
+                    function = turn.to.function;
+                }
+                Tried::Renames | Tried::Open => return None,
             }
         }
-        Some(turns.len())
-    }
-
-    /// Goes on in a call of a function, at an instruction of the path.
-    fn begin_level(&mut self, function: u32, offset: u32, rules: &mut Rules<'_>) -> Option<()> {
-        let node = rules.stand_in(u64::from(offset), function)?;
-        self.outer.push(node);
-        self.levels.push(Level {
-            function: Level::ANY,
-            returns_to: NONE,
-            offset,
-            left: Left::Return,
-            alone: false,
-            nested: 0,
-        });
         Some(())
     }
 
-    /// Makes a pattern of what was called, when it was.
-    pub fn add_to(&mut self, stock: &mut Stock, begin: u32) -> Option<Added> {
-        if self.stack.nodes().len() == 1 {
-            return None;
-        }
-        let open = self.open().iter().map(|frame| frame.node);
-        let (tried, begin) = (self.stack.nodes(), u64::from(begin));
-        let mut nested = vec![0; self.outer.len()];
-        let added = stock.add(tried, begin, &self.outer, open, &mut nested);
-        for ((level, &node), nested) in self.levels.iter_mut().zip(&self.outer).zip(nested) {
-            level.nested = nested.min(Nodes::DEPTHS) as u8;
-            level.left = tried.get(node).map_or(level.left, |node| node.left);
-        }
-        added
+    /// Goes on in a call of a function.
+    fn begin_level(&mut self, function: u32, rules: &mut Rules<'_>) {
+        rules.stand_in(function);
+        self.levels.push(Level {
+            key: Key::NONE,
+            alone: false,
+        });
+    }
+
+    /// What happened.
+    pub fn ops(&self) -> &[Op] {
+        &self.stack.log().ops
+    }
+
+    /// How many calls began.
+    pub fn began(&self) -> u32 {
+        self.stack.began()
     }
 
     /// The places that no open call may return to, in no order, and some more than once.
@@ -147,14 +131,20 @@ impl Trial {
         &self.levels
     }
 
-    /// What was tried, with the calls that stand for any, which come before those that are open.
-    pub fn calls(&self) -> (&Nodes, u32) {
-        (self.stack.nodes(), self.outer.len() as u32)
+    /// What the innermost call turned out to be.
+    pub fn renames(&self) -> Option<Place> {
+        self.renames
     }
 
     /// The calls of the path that have not ended, outermost first.
-    pub fn open(&self) -> &[Frame] {
-        self.stack.frames().get(1..).unwrap_or(&[])
+    pub fn open(&self) -> impl ExactSizeIterator<Item = Open> {
+        let frames = self.stack.frames().get(1..).unwrap_or(&[]);
+        frames.iter().map(|frame| {
+            Open(Frame {
+                base: frame.base.checked_sub(1).unwrap_or(NONE),
+                ..*frame
+            })
+        })
     }
 }
 
@@ -185,15 +175,15 @@ fn try_one(
             let goes_back = !stays && !tail_calls && to.is_known();
             if resolves {
                 if outermost {
-                    return Tried::Open;
+                    tried = Tried::Renames;
                 }
             } else if goes_back && !rules.is_running(to) {
                 return Tried::Open;
             } else if tail_calls && to.is_known() && rules.base() == 0 {
                 tried = Tried::Jumps(to.function);
             }
-            if outermost || goes_back || tail_calls {
-                level.function = function;
+            if (outermost || goes_back || tail_calls) && level.key.function == Key::ANY {
+                level.key.function = function;
             }
             if from.way == Way::IndirectJump {
                 unexpected.push(to.id);

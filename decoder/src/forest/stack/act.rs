@@ -1,310 +1,441 @@
-//! What a path does to the open calls at once.
+//! What a path does to the open calls at once, where they are such as it is meant for.
 
 use super::{Frame, NONE, Stack};
-use crate::forest::Left;
-use crate::forest::nodes::{NO_PARENT, Nodes, Pattern};
-use crate::forest::places::Place;
+use crate::forest::effects::Effects;
+use crate::forest::places::{Place, Places};
 
-/// What a path does to the open calls, as far as it is known beforehand.
+/// What an execution of a path does, as far as it is known beforehand, and how it goes on. What is asked of it each time is in one
+/// cache line.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::forest) struct Act<'a> {
-    /// The calls that it returns from, one after the other, and the one that it goes on in.
-    pub levels: &'a [Level],
-    /// What these call, and how many calls that are.
-    pub pattern: Option<Pattern>,
-    pub calls: u32,
-    /// Which of them stay open, outermost first: of these, the ones from a number on, and how many.
-    pub frames: &'a [Open],
-    pub first_open: u32,
-    pub open: u16,
+#[repr(align(64))]
+pub(in crate::forest) struct Act {
+    /// The call that it returns from, if it does, and the one that it goes on in.
+    pub levels: [Key; 2],
+    /// What it calls and leaves open, outermost first.
+    pub open: [Key; 2],
+    /// The number of its first place, and of the function that it is in.
+    pub first: u32,
+    pub inside: u32,
+    /// The number of the place behind its last instruction.
+    pub behind: u32,
+    /// Its instructions.
+    pub count: u32,
+    /// How many calls begin in it.
+    pub begin: u32,
+    /// The number of what is not here, where that is anything.
+    pub rest: u32,
+    /// How many calls it returns from, and leaves open.
+    pub left: u8,
+    pub opened: u8,
+    pub end: End,
+    pub reach: Reach,
+    /// Which of those that begin in it are left open.
+    pub calls: [u8; 2],
 }
 
-/// A call that a path is in, and that was open before.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::forest) struct Level {
-    /// It has to be one of this function; [`Level::ANY`].
-    pub function: u32,
-    /// The number of the place where it has to return to, the instruction of the path that is there, and how it ends; [`NONE`]: it
-    /// stays open.
+const _: () = assert!(size_of::<Act>() == 64);
+
+/// How much there is to ask of an act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::forest) enum Reach {
+    /// The path was not met yet.
+    Unknown,
+    /// All is in the act.
+    Near,
+    /// There is more, see [`Far`].
+    Far,
+    /// What it does is not known beforehand.
+    Never,
+}
+
+/// A call that a path is in, or leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::forest) struct Key {
+    /// The number of the place where it returns to.
     pub returns_to: u32,
-    pub offset: u32,
-    pub left: Left,
-    /// It has to share its return with no call below.
-    pub alone: bool,
-    /// How deep what it calls is inside of one another, or [`Nodes::DEPTHS`], if deeper; 0: the pattern has no calls of it.
-    pub nested: u8,
+    /// It is one of this function; [`Key::ANY`].
+    pub function: u32,
 }
 
-impl Level {
+impl Key {
     /// The number of no function: it may be any.
     pub const ANY: u32 = Place::UNKNOWN - 1;
+    /// That of no call.
+    pub const NONE: Self = Self {
+        returns_to: NONE,
+        function: Self::ANY,
+    };
 
-    /// It may be the call of a frame, which is at position `at`, if it returns as it has to.
-    #[inline]
-    fn fits(&self, at: usize, frame: &Frame) -> bool {
-        // All is asked at once: what levels ask differs from one to the next.
-        ((self.function == Self::ANY) | (self.function == frame.function))
-            & (!self.alone | (frame.base as usize == at))
+    #[inline(always)]
+    fn fits(self, frame: &Frame) -> bool {
+        (self.function == Self::ANY) | (self.function == frame.function)
     }
 
-    /// The same, and it returns where it has to.
-    #[inline]
-    fn is_left(&self, at: usize, frame: &Frame) -> bool {
-        self.fits(at, frame) & (self.returns_to == frame.returns_to)
+    /// The same, and it returns there.
+    #[inline(always)]
+    fn is_left(self, frame: &Frame) -> bool {
+        self.fits(frame) & (self.returns_to == frame.returns_to)
     }
 }
 
-/// A frame that lies ready, together with calls: its instruction and its node are counted from those of the pattern, its base from the
-/// first that lies ready with it, [`NONE`] where it shares the return of the level it was called in; its words are not known.
+/// How a path ends: what the way to the next may be, for nothing but what is known beforehand to come of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::forest) struct End(u8);
+
+impl End {
+    const CALLS: u8 = 1;
+    const RETURNS: u8 = 2;
+    /// Into the same function.
+    const STAYS: u8 = 4;
+    /// To the place behind.
+    const FALLS: u8 = 8;
+    /// The target is told each time, and an open call may return there.
+    const TOLD: u8 = 16;
+    /// From between a call and the function meant.
+    const GLUE: u8 = 32;
+
+    pub const SEQUENTIAL: Self = Self(Self::FALLS);
+    pub const CONDITIONAL: Self = Self(Self::FALLS | Self::STAYS);
+    pub const JUMP: Self = Self(Self::STAYS);
+    pub const INDIRECT_JUMP: Self = Self(Self::STAYS | Self::TOLD);
+    pub const CALL: Self = Self(Self::CALLS);
+    pub const RETURN: Self = Self(Self::RETURNS);
+    pub const GLUE_JUMP: Self = Self(Self::GLUE);
+    pub const INDIRECT_GLUE_JUMP: Self = Self(Self::GLUE | Self::TOLD);
+    /// By what may do anything.
+    pub const OTHER: Self = Self(0);
+
+    #[inline(always)]
+    pub fn calls(self) -> bool {
+        self.0 & Self::CALLS != 0
+    }
+
+    #[inline(always)]
+    pub fn returns(self) -> bool {
+        self.0 & Self::RETURNS != 0
+    }
+
+    #[inline(always)]
+    fn is_told(self) -> bool {
+        self.0 & Self::TOLD != 0
+    }
+
+    pub fn is_glue(self) -> bool {
+        self.0 & Self::GLUE != 0
+    }
+
+    /// The way to the next path is one of these.
+    #[inline(always)]
+    fn allows(self, stays: bool, falls: bool, returns: bool) -> bool {
+        let ways = (u8::from(!falls) * Self::CALLS)
+            | (u8::from(returns) * Self::RETURNS)
+            | (u8::from(stays) * Self::STAYS)
+            | (u8::from(falls) * Self::FALLS);
+        self.0 & ways != 0
+    }
+}
+
+/// What there is to ask of an act that is not near.
+#[derive(Clone, Copy)]
+pub(in crate::forest) struct Far<'a> {
+    /// The calls that it returns from, one after the other, and the one that it goes on in.
+    pub levels: &'a [Level],
+    /// What it calls and leaves open, outermost first.
+    pub open: &'a [Open],
+    /// How many calls begin in it.
+    pub begin: u32,
+    /// The innermost call turns out to be one of the function that begins there.
+    pub renames: Option<Place>,
+    pub tails: &'a [Tail],
+}
+
 #[derive(Clone, Copy, Debug)]
-pub(in crate::forest) struct Open(Frame);
+pub(in crate::forest) struct Level {
+    pub key: Key,
+    /// It has to share its return with no call below.
+    pub alone: bool,
+}
+
+/// A function that is jumped to out of a call that was open before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::forest) struct Tail {
+    /// The level of that call, the innermost first.
+    pub level: usize,
+    pub function: u32,
+}
+
+/// A frame that lies ready: its call is counted from the first that begins, its base from the first that lies ready with it,
+/// [`NONE`] where it shares the return of the call that the path goes on in.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::forest) struct Open(pub Frame);
 
 impl Open {
-    /// That of a call that was tried, above the outermost frame; `begin` and `before` are what its instruction and its node are counted
-    /// from.
-    pub fn new(tried: &Frame, begin: u32, before: u32) -> Self {
-        Self(Frame {
-            first: tried.first - u64::from(begin),
-            node: tried.node - before,
-            base: tried.base.checked_sub(1).unwrap_or(NONE),
-            ..*tried
-        })
+    /// Where it returns to, and its function; `sharing` is what it may share its return with.
+    #[inline]
+    fn key(&self, sharing: &Frame) -> Key {
+        let Self(open) = self;
+        Key {
+            returns_to: match open.base {
+                NONE => sharing.returns_to,
+                _ => open.returns_to,
+            },
+            function: open.function,
+        }
     }
 }
 
 /// The most calls that may share a return for them to be looked at: bounds the work of each time.
 const MOST_SHARING: usize = 64;
 
-impl Stack {
-    /// Does what a path that begins with instruction `index` does, if the open calls are those that it is meant for, and its calls
-    /// can be told apart from others. Says whether it did: it may not for more than two levels. What it calls is counted from instruction
-    /// `begin`.
+/// Who an act is performed for.
+pub(in crate::forest) struct Round<'a, 'p> {
+    pub execution: u64,
+    pub effects: &'a mut Effects,
+    pub places: &'a Places<'p>,
+}
+
+impl Act {
+    /// That of a path that was not met yet.
+    pub const UNKNOWN: Self = Self {
+        levels: [Key::NONE; 2],
+        open: [Key::NONE; 2],
+        first: NONE,
+        inside: Place::UNKNOWN,
+        behind: NONE,
+        count: 0,
+        begin: 0,
+        rest: NONE,
+        left: 0,
+        opened: 0,
+        end: End::OTHER,
+        reach: Reach::Unknown,
+        calls: [0; 2],
+    };
+
+    /// It is known beforehand what the way to the next path does, out of a call that returns there and is of this function.
     #[inline(always)]
-    pub fn perform_near(&mut self, act: &Act<'_>, index: u64, begin: u64) -> bool {
-        let Some((at, frame)) = self.frame_below(self.frames.len()) else {
+    fn may_go_on(&self, next: &Self, inner: Key, places: &Places<'_>) -> bool {
+        let stays = inner.function == next.inside;
+        let (falls, returns) = (self.behind == next.first, inner.returns_to == next.first);
+        self.end.allows(stays, falls, returns)
+            && !(self.end.is_told() && places.may_be_returned_to(next.first))
+    }
+
+    /// The way to the next path, from glue in a function, is one to the function meant; `None`: that is not known beforehand.
+    fn resolves(&self, next: &Self, function: u32, places: &Places<'_>) -> Option<bool> {
+        if self.end.is_told() && places.may_be_returned_to(next.first) {
+            return None;
+        }
+        let to = next.place();
+        let stays = to.is_known() && to.function == function || places.contains(function, to);
+        Some(!stays)
+    }
+
+    /// Its first place.
+    pub fn place(&self) -> Place {
+        Place {
+            id: self.first,
+            function: self.inside,
+        }
+    }
+}
+
+impl Frame {
+    #[inline(always)]
+    fn key(&self) -> Key {
+        Key {
+            returns_to: self.returns_to,
+            function: self.function,
+        }
+    }
+}
+
+impl Stack {
+    /// Does what an act does that is near, and what the way to the next path does, if the open calls are those that it is meant for.
+    /// Says whether it did.
+    #[inline(always)]
+    pub fn perform_near(&mut self, act: &Act, next: &Act, round: &mut Round<'_, '_>) -> bool {
+        let len = self.frames.len();
+        let Some(top) = self.frames.last() else {
             return false;
         };
-        match act.levels {
-            [stays] => {
-                let fits = stays.fits(at, frame) & self.nodes.has_room();
-                if fits && let Some(pattern) = act.pattern {
-                    let outer = frame.node;
-                    let node = self.nodes.begin_batch(pattern, act.calls, begin);
-                    if self.call_from(stays, at, outer) {
-                        self.note_depths(stays);
-                    }
-                    self.open(act, begin, node);
-                }
-                fits
+        let (mut low, mut frame) = (len, top);
+        let [outer, mut stays] = [act.levels[0], act.levels[1]];
+        if act.left == 0 {
+            stays = outer;
+        } else {
+            low = top.base as usize;
+            let Some(below) = self.frames.get(low.wrapping_sub(1)) else {
+                return false;
+            };
+            if !outer.is_left(top) {
+                return false;
             }
-            [left, stays] => {
-                let base = frame.base as usize;
-                let Some((below, outer)) = self.frame_below(base) else {
-                    return false;
-                };
-                let fits = left.is_left(at, frame) & stays.fits(below, outer);
-                if !(fits & self.nodes.has_room()) {
-                    return false;
-                }
-                let Some(pattern) = act.pattern else {
-                    self.leave(left, index);
-                    return true;
-                };
-                let (inner, outer) = (frame.node, outer.node);
-                let node = self.nodes.begin_batch(pattern, act.calls, begin);
-                let noted = self.call_from(left, at, inner) | self.call_from(stays, below, outer);
-                self.leave(left, index);
-                if noted {
-                    self.note_depths(stays);
-                }
-                self.open(act, begin, node);
-                true
+            frame = below;
+        }
+        if !stays.fits(frame) {
+            return false;
+        }
+        let inner = match act.opened {
+            0 => frame.key(),
+            1 => act.open[0],
+            _ => act.open[1],
+        };
+        if !act.may_go_on(next, inner, round.places) {
+            return false;
+        }
+        if act.left > 0 {
+            self.leave(low, 0, round);
+        }
+        if act.opened > 0 {
+            self.open_near(act.open[0], act.calls[0]);
+            if act.opened > 1 {
+                self.open_near(act.open[1], act.calls[1]);
             }
-            _ => false,
+        }
+        self.began += act.begin;
+        self.go_on(act, next, u32::from(act.left), round);
+        true
+    }
+
+    #[inline(always)]
+    fn open_near(&mut self, key: Key, call: u8) {
+        self.frames.push(Frame {
+            returns_to: key.returns_to,
+            function: key.function,
+            base: self.frames.len() as u32,
+            call: self.began + u32::from(call),
+        });
+    }
+
+    /// The calls from a frame on end, by the leave of this number.
+    #[inline(always)]
+    fn leave(&mut self, low: usize, leave: u32, round: &mut Round<'_, '_>) {
+        let calls = self.frames.len() - low;
+        if calls != 1 {
+            round.effects.leave(round.execution, leave, calls as u32);
+        }
+        if self.links.len() > low {
+            self.unlink_from(low);
+        }
+        self.frames.truncate(low);
+        self.lowest = self.lowest.min(self.depth());
+    }
+
+    /// Takes the frames from one on out of the lists.
+    #[cold]
+    fn unlink_from(&mut self, low: usize) {
+        while self.links.len() > low {
+            let last = self.links.len() - 1;
+            let Some(&frame) = self.frames.get(last) else {
+                return;
+            };
+            self.unlink_last(&frame);
         }
     }
 
-    /// The same for any number of levels.
-    pub fn perform_far(&mut self, act: &Act<'_>, index: u64, begin: u64) -> bool {
-        let fits = self.fits(act.levels);
-        if fits {
-            self.perform(act, index, begin);
+    /// The way to the next path; `leave` is the number of the leave that it may be.
+    #[inline(always)]
+    fn go_on(&mut self, act: &Act, next: &Act, leave: u32, round: &mut Round<'_, '_>) {
+        if act.end.calls() {
+            self.frames.push(Frame {
+                returns_to: act.behind,
+                function: next.inside,
+                base: self.frames.len() as u32,
+                call: self.began,
+            });
+            self.began += 1;
+        } else if act.end.returns() {
+            self.leave_innermost(leave, round);
         }
-        fits
     }
 
-    /// The open calls are those that an act is meant for, and its calls can be told apart from others.
-    fn fits(&self, levels: &[Level]) -> bool {
-        let mut len = self.frames.len();
-        let Some((stays, left)) = levels.split_last() else {
+    /// The innermost call ends, and with it all that share its return.
+    #[inline(always)]
+    fn leave_innermost(&mut self, leave: u32, round: &mut Round<'_, '_>) {
+        let base = self.frames.last().map_or(0, |frame| frame.base);
+        self.leave(base as usize, leave, round);
+    }
+
+    /// The same for any act.
+    #[inline(never)]
+    pub fn perform_far(&mut self, act: &Act, far: &Far<'_>, next: &Act, round: &mut Round<'_, '_>) -> bool {
+        let Some(low) = self.low(far) else {
             return false;
         };
-        for level in left {
-            let Some((at, frame)) = self.frame_below(len) else {
-                return false;
-            };
-            if !level.is_left(at, frame) {
-                return false;
-            }
-            len = frame.base as usize;
+        let Some(frame) = low.checked_sub(1).and_then(|at| self.frames.get(at)) else {
+            return false;
+        };
+        let sharing = *frame;
+        let left = far.levels.len().saturating_sub(1);
+        let inner = match (far.open.last(), far.renames) {
+            (Some(open), _) => open.key(&sharing),
+            (None, Some(to)) if left == 0 => Key {
+                function: to.function,
+                ..sharing.key()
+            },
+            (None, _) => sharing.key(),
+        };
+        let resolves = match act.end.is_glue() {
+            true => act.resolves(next, inner.function, round.places),
+            false => act.may_go_on(next, inner, round.places).then_some(false),
+        };
+        let Some(resolves) = resolves else {
+            return false;
+        };
+        if let Some(to) = far.renames {
+            self.rename(to);
         }
-        self.frame_below(len)
-            .is_some_and(|(at, frame)| stays.fits(at, frame))
-            && self.nodes.has_room()
+        for leave in 0..left {
+            self.leave_innermost(leave as u32, round);
+        }
+        for &Open(mut open) in far.open {
+            open.call += self.began;
+            if open.base == NONE {
+                (open.returns_to, open.base) = (sharing.returns_to, sharing.base);
+            } else {
+                open.base += low as u32;
+            }
+            self.frames.push(open);
+        }
+        self.began += far.begin;
+        self.go_on(act, next, left as u32, round);
+        if resolves {
+            self.rename(next.place());
+        }
+        true
     }
 
-    /// The same, where a call that should share its return with none shares it with others: as long as `jumps` does not hold for any of those
-    /// and the level. Then none of them is jumped back into.
-    pub fn fits_sharing(&self, levels: &[Level], jumps: impl Fn(usize, u32) -> bool) -> bool {
+    /// How many frames stay, if the open calls are those that an act is meant for.
+    fn low(&self, far: &Far<'_>) -> Option<usize> {
         let mut len = self.frames.len();
-        for (number, level) in levels.iter().enumerate() {
-            let Some((at, frame)) = self.frame_below(len) else {
-                return false;
-            };
-            let known = Level {
-                alone: false,
-                ..*level
-            };
-            let fits = match number + 1 == levels.len() {
-                true => known.fits(at, frame),
-                false => known.is_left(at, frame),
+        for (number, level) in far.levels.iter().enumerate() {
+            let at = len.checked_sub(1)?;
+            let frame = self.frames.get(at)?;
+            let goes_on = number + 1 == far.levels.len();
+            let fits = match goes_on {
+                true => level.key.fits(frame),
+                false => level.key.is_left(frame),
             };
             let base = frame.base as usize;
-            let sharing = self.frames.get(base..=at).unwrap_or(&[]);
-            let back =
-                || sharing.len() > MOST_SHARING || sharing.iter().any(|frame| jumps(number, frame.function));
-            if !fits || level.alone && back() {
-                return false;
+            if !fits || level.alone && base != at && !self.may_share(base..at + 1, number, far.tails) {
+                return None;
+            }
+            if goes_on {
+                return Some(len);
             }
             len = base;
         }
-        self.nodes.has_room()
+        None
     }
 
-    #[inline]
-    fn frame_below(&self, len: usize) -> Option<(usize, &Frame)> {
-        let at = len.wrapping_sub(1);
-        Some((at, self.frames.get(at)?))
-    }
-
-    /// Does what a path that begins with instruction `index` does; the act has to fit.
-    pub fn perform(&mut self, act: &Act<'_>, index: u64, begin: u64) {
-        let (mut noted, mut node) = (false, 0);
-        if let Some(pattern) = act.pattern {
-            node = self.nodes.begin_batch(pattern, act.calls, begin);
-        }
-        let Some((stays, left)) = act.levels.split_last() else {
-            return;
-        };
-        for level in left {
-            noted |= self.call_from_top(level);
-            self.leave(level, index);
-        }
-        noted |= self.call_from_top(stays);
-        if noted {
-            self.note_depths(stays);
-        }
-        self.open(act, begin, node);
-    }
-
-    /// The pattern of the last batch may have calls of the innermost one, which is that of a level. Gives whether
-    /// depths are to be noted.
-    #[inline]
-    fn call_from_top(&mut self, level: &Level) -> bool {
-        let at = self.frames.len().wrapping_sub(1);
-        let node = self.frames.last().map_or(NO_PARENT, |frame| frame.node);
-        self.call_from(level, at, node)
-    }
-
-    /// The same of the call `node`, whose frame is at position `at`.
-    #[inline(always)]
-    fn call_from(&mut self, level: &Level, at: usize, node: u32) -> bool {
-        if level.nested == 0 {
-            return false;
-        }
-        self.nodes.put_parent(node);
-        Nodes::passes_noted_depth(at as u32, level.nested.into())
-    }
-
-    /// Notes what is to be noted of the depths of the last batch's calls; the innermost call is that of `stays`.
-    #[cold]
-    fn note_depths(&mut self, stays: &Level) {
-        let mut outer: Vec<u32> = self.nodes.last_parents().collect();
-        let called = outer.pop_if(|_| stays.nested > 0);
-        for node in &mut outer {
-            *node = self.nodes.depth(*node);
-        }
-        outer.extend(called.map(|_| self.frames.len() as u32 - 1));
-        self.nodes.note_depths(&outer);
-    }
-
-    /// The innermost call, which is that of a level, ends in the path that begins with instruction `index`, and with it all that share its
-    /// return.
-    #[inline(always)]
-    fn leave(&mut self, level: &Level, index: u64) {
-        let Some(&frame) = self.frames.last() else { return };
-        let at = self.frames.len() - 1;
-        let index = index + u64::from(level.offset);
-        self.frames.truncate(at);
-        self.unlink(&frame, at);
-        self.nodes.close(frame.lasting, frame.first, index, level.left);
-        if frame.base as usize != at {
-            self.leave_sharing(frame.base as usize, index);
-        }
-    }
-
-    /// Those calls end that share the return of one that has ended.
-    #[cold]
-    fn leave_sharing(&mut self, base: usize, index: u64) {
-        self.truncate(base, index, Left::TailCall);
-    }
-
-    /// Opens the frames that lie ready; `begin` and `node` are what they are counted from.
-    #[inline(always)]
-    fn open(&mut self, act: &Act<'_>, begin: u64, node: u32) {
-        let first = act.first_open as usize;
-        match act.open {
-            0 => {}
-            // So it is most often.
-            1 => {
-                if let Some(open) = act.frames.get(first) {
-                    self.open_one(open, self.frames.len(), begin, node);
-                }
-            }
-            len => {
-                let ready = act.frames.get(first..first + usize::from(len));
-                self.open_some(ready.unwrap_or(&[]), begin, node);
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn open_some(&mut self, ready: &[Open], begin: u64, node: u32) {
-        let below = self.frames.len();
-        for open in ready {
-            self.open_one(open, below, begin, node);
-        }
-    }
-
-    /// Opens one of those that lie ready together, above so many frames.
-    #[inline(always)]
-    fn open_one(&mut self, open: &Open, below: usize, begin: u64, node: u32) {
-        let mut frame = open.0;
-        frame.first += begin;
-        frame.node += node;
-        frame.lasting = self.nodes.put_lasting(frame.what);
-        if frame.base == NONE {
-            (frame.returns_to, frame.base) = self.shared(below);
-        } else {
-            frame.base += below as u32;
-        }
-        self.frames.push(frame);
-    }
-
-    /// The return that is shared with the innermost of so many calls.
-    #[cold]
-    fn shared(&self, len: usize) -> (u32, u32) {
-        self.frame_below(len)
-            .map_or((NONE, 0), |(_, frame)| (frame.returns_to, frame.base))
+    /// Frames that share a return may be where one is meant that shares it with none: as long as they are of no function that is jumped
+    /// to out of it. Then none of them is jumped back into.
+    fn may_share(&self, frames: std::ops::Range<usize>, level: usize, tails: &[Tail]) -> bool {
+        let sharing = self.frames.get(frames).unwrap_or(&[]);
+        let jumps = |function| tails.contains(&Tail { level, function });
+        !tails.is_empty()
+            && sharing.len() <= MOST_SHARING
+            && !sharing.iter().any(|frame| jumps(frame.function))
     }
 }

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::history::{Flow, History};
 use crate::{Event, Gap, GapCause, Instruction, Mark, MarkKind, Resumed, Version};
 use backtrail_pt::{Avma, Cpu, Tid, Tsc};
+use std::sync::Arc;
 
 /// Takes the events of a thread in order, each with the index it is before.
 #[derive(Debug, Default)]
@@ -218,7 +219,7 @@ impl Marker {
         };
         History {
             tid,
-            flow,
+            flow: Arc::new(flow),
             marks: self.marks,
             clock: self.clock,
             cpus: self.cpus,

@@ -1,0 +1,272 @@
+//! What each execution of a path does to the open calls, in order.
+//!
+//! A path does the same each time, as long as the open calls are such as it is meant for. So that is kept once, by path, and
+//! only what an execution does otherwise is kept with it.
+
+use super::{Left, Tag};
+use crate::history::Flow;
+
+/// What happens to the open calls, before instruction `offset` of the execution; the one behind its last is that of the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    /// A call of the function of this number begins inside of the innermost one.
+    Begin {
+        offset: u32,
+        function: u32,
+        entered: Tag,
+    },
+    /// The innermost call ends.
+    End { offset: u32, left: Left },
+    /// The innermost call ends, which was open before the execution, and with it all that share its return.
+    Leave { offset: u32, left: Left },
+}
+
+/// What comes of the way from the last instruction of a path to the first of the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behind {
+    Nothing,
+    /// The function that the next path begins in is called.
+    Calls,
+    /// The innermost call returns.
+    Returns,
+}
+
+/// What a path does.
+#[derive(Clone, Copy, Debug)]
+struct OfPath {
+    /// The number of the function that begins with its first instruction, if it is called.
+    function: u32,
+    first: u32,
+    len: u32,
+    behind: Behind,
+}
+
+impl OfPath {
+    const NONE: Self = Self {
+        function: 0,
+        first: 0,
+        len: 0,
+        behind: Behind::Nothing,
+    };
+}
+
+/// What an execution does for itself, all of it.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    execution: u64,
+    /// The first of its operations; they go on to those of the next.
+    first: usize,
+}
+
+/// How many calls end by one [`Op::Leave`], or by the return at the end of a path, where it is more than one.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    execution: u64,
+    /// Which of those of the execution.
+    leave: u32,
+    calls: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Effects {
+    of_paths: Vec<OfPath>,
+    ops: Vec<Op>,
+    own: Vec<Own>,
+    own_ops: Vec<Op>,
+    groups: Vec<Group>,
+}
+
+/// Where a pass over the executions is: before this one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct At {
+    pub execution: usize,
+    /// How many calls began before.
+    pub began: u32,
+    /// The position of the call that begins next; that of the outermost one may be below 0.
+    pub depth: i32,
+    own: usize,
+    group: usize,
+}
+
+/// What is met on a pass, before instruction `offset` of the execution.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    Begin {
+        /// Counted from the first of all.
+        call: u32,
+        position: i32,
+        offset: u32,
+        function: u32,
+        entered: Tag,
+    },
+    /// The call at a position ends.
+    End { position: i32, offset: u32, left: Left },
+}
+
+impl Effects {
+    /// A path does this; `function` is the number of the one that begins with its first instruction.
+    pub fn learn(&mut self, path: u32, function: u32, ops: &[Op], behind: Behind) -> Option<()> {
+        let at = path as usize;
+        if self.of_paths.len() <= at {
+            self.of_paths.resize(at + 1, OfPath::NONE);
+        }
+        *self.of_paths.get_mut(at)? = OfPath {
+            function,
+            first: u32::try_from(self.ops.len()).ok()?,
+            len: u32::try_from(ops.len()).ok()?,
+            behind,
+        };
+        self.ops.extend_from_slice(ops);
+        Some(())
+    }
+
+    /// An execution does this, whatever its path does. They come in order.
+    pub fn keep(&mut self, execution: u64, ops: &[Op]) {
+        self.own.push(Own {
+            execution,
+            first: self.own_ops.len(),
+        });
+        self.own_ops.extend_from_slice(ops);
+    }
+
+    /// So many calls end by the [`Op::Leave`] of this number of an execution. They come in order.
+    #[inline]
+    pub fn leave(&mut self, execution: u64, leave: u32, calls: u32) {
+        self.groups.push(Group {
+            execution,
+            leave,
+            calls,
+        });
+    }
+
+    /// Before an execution.
+    pub fn at(&self, execution: usize, began: u32, depth: i32) -> At {
+        let number = execution as u64;
+        At {
+            execution,
+            began,
+            depth,
+            own: self.own.partition_point(|own| own.execution < number),
+            group: self.groups.partition_point(|group| group.execution < number),
+        }
+    }
+
+    /// Passes an execution.
+    #[inline]
+    pub fn pass(&self, at: &mut At, flow: &Flow, mut visit: impl FnMut(Event)) {
+        let executions = flow.executions();
+        let Some(&path) = executions.get(at.execution) else {
+            return;
+        };
+        let own = self.own.get(at.own);
+        let (ops, behind) = match own.filter(|own| own.execution == at.execution as u64) {
+            Some(own) => {
+                at.own += 1;
+                let end = self.own.get(at.own).map_or(self.own_ops.len(), |next| next.first);
+                (self.own_ops.get(own.first..end), Behind::Nothing)
+            }
+            None => {
+                let known = self.of_path(path);
+                let first = known.first as usize;
+                (self.ops.get(first..first + known.len as usize), known.behind)
+            }
+        };
+        let mut leaves = 0;
+        for &op in ops.unwrap_or(&[]) {
+            self.perform(op, &mut leaves, at, &mut visit);
+        }
+        if behind != Behind::Nothing
+            && let Some(&next) = executions.get(at.execution + 1)
+        {
+            let offset = flow.paths.count(path) as u32;
+            let op = match behind {
+                Behind::Returns => Op::Leave {
+                    offset,
+                    left: Left::Return,
+                },
+                _ => Op::Begin {
+                    offset,
+                    function: self.of_path(next).function,
+                    entered: Tag::Call,
+                },
+            };
+            self.perform(op, &mut leaves, at, &mut visit);
+        }
+        at.execution += 1;
+    }
+
+    #[inline]
+    fn perform(&self, op: Op, leaves: &mut u32, at: &mut At, visit: &mut impl FnMut(Event)) {
+        match op {
+            Op::Begin {
+                offset,
+                function,
+                entered,
+            } => {
+                visit(Event::Begin {
+                    call: at.began,
+                    position: at.depth,
+                    offset,
+                    function,
+                    entered,
+                });
+                at.began += 1;
+                at.depth += 1;
+            }
+            Op::End { offset, left } => {
+                at.depth -= 1;
+                visit(Event::End {
+                    position: at.depth,
+                    offset,
+                    left,
+                });
+            }
+            Op::Leave { offset, mut left } => {
+                for _ in 0..self.leaving(at, *leaves) {
+                    at.depth -= 1;
+                    visit(Event::End {
+                        position: at.depth,
+                        offset,
+                        left,
+                    });
+                    left = Left::TailCall;
+                }
+                *leaves += 1;
+            }
+        }
+    }
+
+    /// How many calls end by a leave of the execution that is passed.
+    #[inline]
+    fn leaving(&self, at: &mut At, leave: u32) -> u32 {
+        let group = self.groups.get(at.group);
+        let known = group.filter(|group| (group.execution, group.leave) == (at.execution as u64, leave));
+        match known {
+            Some(group) => {
+                at.group += 1;
+                group.calls
+            }
+            None => 1,
+        }
+    }
+
+    fn of_path(&self, path: u32) -> OfPath {
+        self.of_paths.get(path as usize).copied().unwrap_or(OfPath::NONE)
+    }
+
+    /// No more will come.
+    pub fn shrink(&mut self) {
+        self.own.shrink_to_fit();
+        self.own_ops.shrink_to_fit();
+        self.groups.shrink_to_fit();
+    }
+
+    /// Bytes of memory in use.
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.of_paths)
+            + size_of_val(&*self.ops)
+            + size_of_val(&*self.own)
+            + size_of_val(&*self.own_ops)
+            + size_of_val(&*self.groups)
+    }
+}
