@@ -467,21 +467,20 @@ impl Index {
     pub fn begun(&self, index: u64, flow: &Flow) -> u32 {
         let trees = self.trees.partition_point(|tree| tree.first < index);
         let adopted = trees.checked_sub(1).map_or(0, |last| self.adopted_behind(last));
-        let (mut at, mut began) = match self.around(index, flow) {
-            Some(around) => around,
-            None => return adopted,
+        let Some(mut at) = self.around(index, flow) else {
+            return adopted;
         };
+        let mut began = at.began;
         self.pass_until(&mut at, index, flow, |_, event| {
             began += u32::from(matches!(event, Event::Begin { .. }));
         });
         began + adopted
     }
 
-    /// The span with the execution of an instruction that is `index` or comes before it, and how many calls began before that.
-    fn around(&self, index: u64, flow: &Flow) -> Option<(At, u32)> {
+    /// Before the span with the execution of the instruction before `index`, or of the last one.
+    fn around(&self, index: u64, flow: &Flow) -> Option<At> {
         let before = index.checked_sub(1)?.min(flow.len().checked_sub(1)?);
-        let at = self.at(flow.place(before)?.execution / SPAN)?;
-        Some((at, at.began))
+        self.at(flow.place(before)?.execution / SPAN)
     }
 
     /// Passes a span as far as what happens before instruction `index`.
@@ -498,7 +497,7 @@ impl Index {
 
     /// The innermost call that is open when instruction `index` executes; `None`: there is none.
     pub fn open(&self, index: u64, flow: &Flow) -> Option<u32> {
-        let (mut at, _) = self.around(index.checked_add(1)?, flow)?;
+        let mut at = self.around(index.checked_add(1)?, flow)?;
         let span = at.execution / SPAN;
         let (mut depth, mut open) = (at.depth, Vec::new());
         self.pass_until(&mut at, index + 1, flow, |_, event| match event {

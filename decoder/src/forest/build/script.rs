@@ -29,8 +29,6 @@ struct Rest {
     levels: Few<Level>,
     open: Few<Open>,
     tails: Few<Tail>,
-    /// How many calls begin in it.
-    begin: u32,
     renames: Option<Place>,
     /// The number of the places that no open call may return to; [`NONE`]: there is none.
     unexpected: u32,
@@ -79,11 +77,7 @@ impl Scripts {
 
     /// The first place of a path that was met.
     pub fn first(&self, path: u32) -> Place {
-        let act = self.of(path);
-        Place {
-            id: act.first,
-            function: act.inside,
-        }
+        self.of(path).place()
     }
 
     /// Does what a path does that is not near, and goes on to the next. Says whether it did.
@@ -122,7 +116,6 @@ impl Scripts {
             open: rest.open.all(),
             tails: rest.tails.all(),
             renames: rest.renames,
-            begin: rest.begin,
         };
         stack.perform_far(act, &far, next, &mut round)
     }
@@ -200,7 +193,6 @@ impl Scripts {
             levels: Few::new(trial.levels()),
             open: Few::new(&trial.open().collect::<Vec<_>>()),
             tails: Few::new(trial.tails()),
-            begin: trial.began(),
             renames: trial.renames(),
             unexpected: match watched {
                 true => self.unexpected.add(trial.unexpected())?,

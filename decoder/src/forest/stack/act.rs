@@ -142,8 +142,6 @@ pub(in crate::forest) struct Far<'a> {
     pub levels: &'a [Level],
     /// What it calls and leaves open, outermost first.
     pub open: &'a [Open],
-    /// How many calls begin in it.
-    pub begin: u32,
     /// The innermost call turns out to be one of the function that begins there.
     pub renames: Option<Place>,
     pub tails: &'a [Tail],
@@ -398,7 +396,7 @@ impl Stack {
             }
             self.frames.push(open);
         }
-        self.began += far.begin;
+        self.began += act.begin;
         self.go_on(act, next, left as u32, round);
         if resolves {
             self.rename(next.place());
