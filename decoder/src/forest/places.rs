@@ -34,8 +34,8 @@ pub(super) struct Places<'a> {
     by_start: FxHashMap<Avma, u32>,
     /// Whether calls return to a place, by number, 64 in each.
     returned_to: Vec<u64>,
-    /// Counts the places to which calls return.
-    returns: u32,
+    /// The places that are new among those.
+    new_returns: Vec<u32>,
 }
 
 /// What is known of a place.
@@ -54,7 +54,7 @@ impl<'a> Places<'a> {
             ranges: Vec::new(),
             by_start: FxHashMap::default(),
             returned_to: Vec::new(),
-            returns: 0,
+            new_returns: Vec::new(),
         }
     }
 
@@ -118,14 +118,16 @@ impl<'a> Places<'a> {
         if let Some(places) = self.returned_to.get_mut(at) {
             let known = *places;
             *places |= 1 << (id % 64);
-            self.returns += u32::from(*places != known);
+            if *places != known {
+                self.new_returns.push(id);
+            }
         }
     }
 
-    /// How many places there are to which calls return.
+    /// A place that calls return to, and was not given before.
     #[inline]
-    pub fn returns(&self) -> u32 {
-        self.returns
+    pub fn new_return(&mut self) -> Option<u32> {
+        self.new_returns.pop()
     }
 
     /// Some call returns to the place of this number.

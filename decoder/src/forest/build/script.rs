@@ -30,11 +30,8 @@ struct Rest {
     open: Few<Open>,
     tails: Few<Tail>,
     renames: Option<Place>,
-    /// The number of the places that no open call may return to; [`NONE`]: there is none.
-    unexpected: u32,
-    /// None of them was one that calls return to at all, when so many of these were known; [`Rest::CALM`]: there are none,
-    /// [`Rest::NOT_CALM`]: it was not asked yet.
-    calm: u32,
+    /// The places that no open call may return to, of those that some call does.
+    unexpected: Box<[u32]>,
 }
 
 /// Some of something: here, where they are few.
@@ -63,11 +60,6 @@ impl<T: Copy> Few<T> {
     }
 }
 
-impl Rest {
-    const CALM: u32 = u32::MAX;
-    const NOT_CALM: u32 = u32::MAX - 1;
-}
-
 impl Scripts {
     /// The act of a path, as far as it was met.
     #[inline]
@@ -94,16 +86,11 @@ impl Scripts {
         let (Some(act), Some(next)) = (act, next) else {
             return false;
         };
-        let Some(rest) = self.rest.get_mut(act.rest as usize) else {
+        let Some(rest) = self.rest.get(act.rest as usize) else {
             return false;
         };
-        if rest.calm != Rest::CALM && rest.calm != rules.places.returns() {
-            if !self.unexpected.holds(rest.unexpected, rules) {
-                return false;
-            }
-            if !self.unexpected.is_suspect(rest.unexpected) {
-                rest.calm = rules.places.returns();
-            }
+        if rest.unexpected.iter().any(|&place| rules.expects(place)) {
+            return false;
         }
         let (stack, places) = rules.parts();
         let mut round = Round {
@@ -128,8 +115,20 @@ impl Scripts {
         for turn in &self.turns {
             turn.happen(index, rules);
         }
+        self.mind(rules);
         let last = *runs.paths.parts(path).last()?;
         self.ends.known(last).map(|end| end.last)
+    }
+
+    /// What paths do that jump to places which calls are known to return to since then has to be found out anew.
+    fn mind(&mut self, rules: &mut Rules<'_>) {
+        while let Some(place) = rules.places.new_return() {
+            for path in self.unexpected.take(place) {
+                if let Some(act) = self.acts.get_mut(path as usize) {
+                    act.reach = Reach::Unknown;
+                }
+            }
+        }
     }
 
     /// A path is new.
@@ -150,6 +149,7 @@ impl Scripts {
         }
         self.turns.clear();
         turns::list(path, runs, rules, &mut self.ends, &mut self.turns);
+        self.mind(rules);
         let mut act = Act {
             first: first.id,
             inside: first.function,
@@ -162,7 +162,7 @@ impl Scripts {
         let mut ops: &[_] = &[];
         if !self.turns.is_empty() || act.end.is_glue() {
             let tried = self.trial.run(first.function, &self.turns, rules);
-            match tried.then(|| self.write(&mut act)).flatten() {
+            match tried.then(|| self.write(path, &mut act, rules)).flatten() {
                 Some(()) => ops = self.trial.ops(),
                 None => act.reach = Reach::Never,
             }
@@ -172,36 +172,38 @@ impl Scripts {
             end if end.returns() => Behind::Returns,
             _ => Behind::Nothing,
         };
-        if effects.learn(path, first.id, ops, behind).is_none() {
+        // What executions before have done stays as it is.
+        let stays = act.reach == Reach::Never && self.of(path).first != NONE;
+        if !stays && effects.learn(path, first.id, ops, behind).is_none() {
             act.reach = Reach::Never;
         }
         *self.acts.get_mut(at)? = act;
         Some(())
     }
 
-    /// Writes down what was tried last. `None`: there is too much of it.
-    fn write(&mut self, act: &mut Act) -> Option<()> {
+    /// Writes down what was tried last of a path. `None`: there is too much of it.
+    fn write(&mut self, path: u32, act: &mut Act, rules: &Rules<'_>) -> Option<()> {
         let trial = &mut self.trial;
         act.begin = trial.began();
-        let watched = !trial.unexpected().is_empty();
+        let unexpected = trial.unexpected();
+        unexpected.sort_unstable();
+        unexpected.dedup();
+        for &place in unexpected.iter().filter(|&&place| !rules.places.may_be_returned_to(place)) {
+            self.unexpected.add(path, place)?;
+        }
+        unexpected.retain(|&place| rules.places.may_be_returned_to(place));
+        let watched = !unexpected.is_empty();
         if !watched && !act.end.is_glue() && write_near(trial, act).is_some() {
             return Some(());
         }
         act.reach = Reach::Far;
         act.rest = u32::try_from(self.rest.len()).ok()?;
         self.rest.push(Rest {
+            unexpected: trial.unexpected().as_slice().into(),
             levels: Few::new(trial.levels()),
             open: Few::new(&trial.open().collect::<Vec<_>>()),
             tails: Few::new(trial.tails()),
             renames: trial.renames(),
-            unexpected: match watched {
-                true => self.unexpected.add(trial.unexpected())?,
-                false => NONE,
-            },
-            calm: match watched {
-                true => Rest::NOT_CALM,
-                false => Rest::CALM,
-            },
         });
         Some(())
     }
