@@ -12,7 +12,6 @@ mod unexpected;
 use super::effects::Effects;
 use super::index::{Index, SPAN, Span};
 use super::places::Place;
-use super::stack::{Reach, Round};
 use super::{Forest, Functions};
 use crate::history::Flow;
 use crate::watch::Stage;
@@ -83,7 +82,7 @@ impl<'a> Builder<'a> {
     fn execute<'m>(&mut self, paths: &[u32], runs: Runs<'_>, mut marks: &'m [Mark]) -> &'m [Mark] {
         let mut rest = paths;
         while let Some((&next, behind)) = rest.split_first() {
-            if self.scripts.of(next).reach == Reach::Unknown {
+            if self.scripts.of(next).is_unknown() {
                 self.scripts.meet(next, runs, &mut self.effects, &mut self.rules);
             }
             let Some(last) = self.last else {
@@ -141,22 +140,10 @@ impl<'a> Builder<'a> {
         for &next in paths {
             let (act, onward) = (scripts.of(path), scripts.of(next));
             let behind = *index + u64::from(act.count);
-            if behind >= mark || onward.reach == Reach::Unknown {
+            if behind >= mark || onward.is_unknown() {
                 break;
             }
-            let execution = before + done as u64;
-            let near = act.reach == Reach::Near;
-            let ran = if near {
-                let (stack, places) = rules.parts();
-                let mut round = Round {
-                    execution,
-                    effects,
-                    places,
-                };
-                stack.perform_near(act, onward, &mut round)
-            } else {
-                scripts.run_far(path, next, execution, effects, rules)
-            };
+            let ran = scripts.run(act, onward, before + done as u64, effects, rules);
             if !ran {
                 break;
             }

@@ -29,6 +29,10 @@ pub(super) enum Behind {
     Calls,
     /// The innermost call returns.
     Returns,
+    /// The function that the next path begins in may be jumped to, which is noted then.
+    MayTailCall,
+    /// The call of this number, of those that begin in the path, is one of the function that the next begins in.
+    Resolves(u32),
 }
 
 /// What a path does.
@@ -58,13 +62,18 @@ struct Own {
     first: usize,
 }
 
-/// How many calls end by one [`Op::Leave`], or by the return at the end of a path, where it is more than one.
+/// How many calls end by one [`Op::Leave`], or by the return at the end of a path, where it is more than one. Or that the function is
+/// jumped to which the next path begins in.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     execution: u64,
-    /// Which of those of the execution.
+    /// Which of those of the execution; [`Group::TAIL_CALL`].
     leave: u32,
     calls: u32,
+}
+
+impl Group {
+    const TAIL_CALL: u32 = u32::MAX;
 }
 
 #[derive(Clone, Debug, Default)]
@@ -139,6 +148,12 @@ impl Effects {
         });
     }
 
+    /// The function is jumped to that the path behind an execution begins in. They come in order.
+    #[inline]
+    pub fn tail_call(&mut self, execution: u64) {
+        self.leave(execution, Group::TAIL_CALL, 0);
+    }
+
     /// Before an execution.
     pub fn at(&self, execution: usize, began: u32, depth: i32) -> At {
         let number = execution as u64;
@@ -171,26 +186,42 @@ impl Effects {
                 (self.ops.get(first..first + known.len as usize), known.behind)
             }
         };
-        let mut leaves = 0;
+        let next = executions.get(at.execution + 1);
+        let next = next.map_or(OfPath::NONE, |&next| self.of_path(next)).function;
+        let (mut leaves, began) = (0, at.began);
         for &op in ops.unwrap_or(&[]) {
-            self.perform(op, &mut leaves, at, &mut visit);
-        }
-        if behind != Behind::Nothing
-            && let Some(&next) = executions.get(at.execution + 1)
-        {
-            let offset = flow.paths.count(path) as u32;
-            let op = match behind {
-                Behind::Returns => Op::Leave {
-                    offset,
-                    left: Left::Return,
-                },
-                _ => Op::Begin {
-                    offset,
-                    function: self.of_path(next).function,
-                    entered: Tag::Call,
-                },
+            let op = match (op, behind) {
+                (Op::Begin { offset, entered, .. }, Behind::Resolves(call)) if began + call == at.began => {
+                    Op::Begin {
+                        offset,
+                        entered,
+                        function: next,
+                    }
+                }
+                _ => op,
             };
             self.perform(op, &mut leaves, at, &mut visit);
+        }
+        if behind != Behind::Nothing {
+            let offset = flow.paths.count(path) as u32;
+            let begins = |entered| Op::Begin {
+                offset,
+                function: next,
+                entered,
+            };
+            let left = Left::Return;
+            let op = match behind {
+                Behind::Returns => Some(Op::Leave { offset, left }),
+                Behind::Calls => Some(begins(Tag::Call)),
+                Behind::MayTailCall if self.noted(at, Group::TAIL_CALL).is_some() => {
+                    at.group += 1;
+                    Some(begins(Tag::TailCall))
+                }
+                _ => None,
+            };
+            if let Some(op) = op {
+                self.perform(op, &mut leaves, at, &mut visit);
+            }
         }
         at.execution += 1;
     }
@@ -239,15 +270,20 @@ impl Effects {
     /// How many calls end by a leave of the execution that is passed.
     #[inline]
     fn leaving(&self, at: &mut At, leave: u32) -> u32 {
-        let group = self.groups.get(at.group);
-        let known = group.filter(|group| (group.execution, group.leave) == (at.execution as u64, leave));
-        match known {
+        match self.noted(at, leave) {
             Some(group) => {
                 at.group += 1;
                 group.calls
             }
             None => 1,
         }
+    }
+
+    /// What comes next is noted of a leave of the execution that is passed.
+    #[inline]
+    fn noted(&self, at: &At, leave: u32) -> Option<Group> {
+        let group = self.groups.get(at.group).copied();
+        group.filter(|group| (group.execution, group.leave) == (at.execution as u64, leave))
     }
 
     fn of_path(&self, path: u32) -> OfPath {

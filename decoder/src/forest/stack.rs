@@ -6,7 +6,7 @@ use super::effects::Op;
 use super::index::{Adopted, SPAN, Tree};
 use super::places::Place;
 use super::{Left, Tag};
-pub(super) use act::{Act, End, Far, Key, Level, Open, Reach, Round, Tail};
+pub(super) use act::{Act, Deed, Does, End, Far, Key, Level, Near, Round, Tail};
 use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
 

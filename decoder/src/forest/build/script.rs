@@ -8,15 +8,16 @@ use super::unexpected::Unexpected;
 use crate::Runs;
 use crate::forest::effects::{Behind, Effects};
 use crate::forest::places::Place;
-use crate::forest::stack::{Act, End, Far, Key, Level, NONE, Open, Reach, Round, Tail};
+use crate::forest::stack::{Act, Deed, Does, End, Far, Frame, Key, NONE, Near, Round, Tail};
 
 /// The scripts of paths.
 #[derive(Default)]
 pub(super) struct Scripts {
     /// By path.
     acts: Vec<Act>,
-    /// What is not in the acts.
-    rest: Vec<Rest>,
+    /// What those do that are not near; see [`Deed`].
+    frames: Vec<Frame>,
+    more: Vec<More>,
     unexpected: Unexpected,
     trial: Trial,
     ends: Ends,
@@ -24,40 +25,12 @@ pub(super) struct Scripts {
     turns: Vec<Turn>,
 }
 
-/// What is not in the act of a path.
-struct Rest {
-    levels: Few<Level>,
-    open: Few<Open>,
-    tails: Few<Tail>,
+/// What else there is to ask of few paths.
+struct More {
+    tails: Box<[Tail]>,
     renames: Option<Place>,
     /// The places that no open call may return to, of those that some call does.
     unexpected: Box<[u32]>,
-}
-
-/// Some of something: here, where they are few.
-enum Few<T> {
-    Here([T; 4], u8),
-    There(Box<[T]>),
-}
-
-impl<T: Copy> Few<T> {
-    fn new(all: &[T]) -> Self {
-        match (all.first(), u8::try_from(all.len())) {
-            (Some(&first), Ok(len @ ..=4)) => {
-                let at = |at| all.get(at).copied().unwrap_or(first);
-                Self::Here(std::array::from_fn(at), len)
-            }
-            _ => Self::There(all.into()),
-        }
-    }
-
-    #[inline]
-    fn all(&self) -> &[T] {
-        match self {
-            Self::Here(few, len) => few.get(..usize::from(*len)).unwrap_or(&[]),
-            Self::There(all) => all,
-        }
-    }
 }
 
 impl Scripts {
@@ -72,24 +45,53 @@ impl Scripts {
         self.of(path).place()
     }
 
-    /// Does what a path does that is not near, and goes on to the next. Says whether it did.
-    #[inline(never)]
-    pub fn run_far(
-        &mut self,
-        path: u32,
-        next: u32,
+    /// Performs an act, and goes on to the next. Says whether it did.
+    #[inline(always)]
+    pub fn run(
+        &self,
+        act: &Act,
+        next: &Act,
         execution: u64,
         effects: &mut Effects,
         rules: &mut Rules<'_>,
     ) -> bool {
-        let (act, next) = (self.acts.get(path as usize), self.acts.get(next as usize));
-        let (Some(act), Some(next)) = (act, next) else {
+        match &act.does {
+            Does::Near(near) => {
+                let (stack, places) = rules.parts();
+                let mut round = Round {
+                    execution,
+                    effects,
+                    places,
+                };
+                stack.perform_near(act, near, next, &mut round)
+            }
+            Does::Far(far) => self.run_far(act, far, next, execution, effects, rules),
+            Does::Unknown | Does::Never => false,
+        }
+    }
+
+    #[inline(never)]
+    fn run_far(
+        &self,
+        act: &Act,
+        far: &Far,
+        next: &Act,
+        execution: u64,
+        effects: &mut Effects,
+        rules: &mut Rules<'_>,
+    ) -> bool {
+        let frames = self.frames.get(far.first as usize..).unwrap_or(&[]);
+        let (Some((levels, rest)), more) = (
+            frames.split_at_checked(far.levels as usize),
+            self.more.get(far.more as usize),
+        ) else {
             return false;
         };
-        let Some(rest) = self.rest.get(act.rest as usize) else {
+        let Some(open) = rest.get(..far.open as usize) else {
             return false;
         };
-        if rest.unexpected.iter().any(|&place| rules.expects(place)) {
+        let mut unexpected = more.iter().flat_map(|more| &more.unexpected);
+        if unexpected.any(|&place| rules.expects(place)) {
             return false;
         }
         let (stack, places) = rules.parts();
@@ -98,13 +100,13 @@ impl Scripts {
             effects,
             places,
         };
-        let far = Far {
-            levels: rest.levels.all(),
-            open: rest.open.all(),
-            tails: rest.tails.all(),
-            renames: rest.renames,
+        let deed = Deed {
+            levels,
+            open,
+            tails: more.map_or(&[], |more| &more.tails),
+            renames: more.and_then(|more| more.renames),
         };
-        stack.perform_far(act, &far, next, &mut round)
+        stack.perform_far(act, &deed, next, &mut round)
     }
 
     /// Goes over a path by its transfers, of an execution that begins with instruction `index`. Gives its last instruction.
@@ -125,7 +127,7 @@ impl Scripts {
         while let Some(place) = rules.places.new_return() {
             for path in self.unexpected.take(place) {
                 if let Some(act) = self.acts.get_mut(path as usize) {
-                    act.reach = Reach::Unknown;
+                    act.does = Does::Unknown;
                 }
             }
         }
@@ -156,85 +158,110 @@ impl Scripts {
             behind: last.behind(),
             count: u32::try_from(runs.paths.count(path)).ok()?,
             end: end_of(&last),
-            reach: Reach::Near,
+            does: Does::Near(Near::NOTHING),
             ..Act::UNKNOWN
         };
         let mut ops: &[_] = &[];
+        let mut resolved = None;
         if !self.turns.is_empty() || act.end.is_glue() {
             let tried = self.trial.run(first.function, &self.turns, rules);
             match tried.then(|| self.write(path, &mut act, rules)).flatten() {
-                Some(()) => ops = self.trial.ops(),
-                None => act.reach = Reach::Never,
+                Some(does) => {
+                    act.does = does;
+                    (ops, resolved) = (self.trial.ops(), self.trial.open().last());
+                }
+                None => act.does = Does::Never,
             }
         }
-        let behind = match act.end {
-            end if end.calls() => Behind::Calls,
-            end if end.returns() => Behind::Returns,
+        let behind = match (act.end, resolved) {
+            (end, _) if end.calls() => Behind::Calls,
+            (end, _) if end.returns() => Behind::Returns,
+            (end, Some(open)) if end.is_glue() => Behind::Resolves(open.call),
+            (end, _) if end.jumps() => Behind::MayTailCall,
             _ => Behind::Nothing,
         };
         // What executions before have done stays as it is.
-        let stays = act.reach == Reach::Never && self.of(path).first != NONE;
+        let stays = matches!(act.does, Does::Never) && self.of(path).first != NONE;
         if !stays && effects.learn(path, first.id, ops, behind).is_none() {
-            act.reach = Reach::Never;
+            act.does = Does::Never;
         }
         *self.acts.get_mut(at)? = act;
         Some(())
     }
 
-    /// Writes down what was tried last of a path. `None`: there is too much of it.
-    fn write(&mut self, path: u32, act: &mut Act, rules: &Rules<'_>) -> Option<()> {
-        let trial = &mut self.trial;
-        act.begin = trial.began();
-        let unexpected = trial.unexpected();
+    /// What was tried last of a path. `None`: there is too much of it.
+    fn write(&mut self, path: u32, act: &mut Act, rules: &Rules<'_>) -> Option<Does> {
+        act.begin = self.trial.began();
+        let unexpected = self.trial.unexpected();
         unexpected.sort_unstable();
         unexpected.dedup();
-        for &place in unexpected.iter().filter(|&&place| !rules.places.may_be_returned_to(place)) {
+        for &place in unexpected
+            .iter()
+            .filter(|&&place| !rules.places.may_be_returned_to(place))
+        {
             self.unexpected.add(path, place)?;
         }
         unexpected.retain(|&place| rules.places.may_be_returned_to(place));
-        let watched = !unexpected.is_empty();
-        if !watched && !act.end.is_glue() && write_near(trial, act).is_some() {
-            return Some(());
-        }
-        act.reach = Reach::Far;
-        act.rest = u32::try_from(self.rest.len()).ok()?;
-        self.rest.push(Rest {
-            unexpected: trial.unexpected().as_slice().into(),
-            levels: Few::new(trial.levels()),
-            open: Few::new(&trial.open().collect::<Vec<_>>()),
-            tails: Few::new(trial.tails()),
+        let unexpected = unexpected.as_slice().into();
+        let trial = &self.trial;
+        let resolves = act.end.is_glue() && trial.open().len() == 0;
+        let more = More {
+            unexpected,
+            tails: trial.tails().into(),
             renames: trial.renames(),
-        });
-        Some(())
+        };
+        let nothing = more.unexpected.is_empty() && more.tails.is_empty() && more.renames.is_none();
+        if nothing
+            && !resolves
+            && let Some(near) = near(trial)
+        {
+            return Some(Does::Near(near));
+        }
+        let far = Far {
+            first: u32::try_from(self.frames.len()).ok()?,
+            levels: u32::try_from(trial.levels().len()).ok()?,
+            open: u32::try_from(trial.open().len()).ok()?,
+            more: match nothing {
+                true => NONE,
+                false => u32::try_from(self.more.len()).ok()?,
+            },
+        };
+        self.frames
+            .extend(trial.levels().iter().map(|level| level.frame()));
+        self.frames.extend(trial.open());
+        if !nothing {
+            self.more.push(more);
+        }
+        Some(Does::Far(far))
     }
 }
 
-/// Writes what was tried into an act, if there is room for all of it.
-fn write_near(trial: &Trial, act: &mut Act) -> Option<()> {
+/// What was tried, if it is near.
+fn near(trial: &Trial) -> Option<Near> {
     let (levels, open) = (trial.levels(), trial.open());
-    let alone = levels.iter().any(|level| level.alone);
-    if levels.len() > act.levels.len() || open.len() > act.open.len() || alone || trial.renames().is_some() {
+    let mut near = Near::NOTHING;
+    if levels.len() > near.levels.len()
+        || open.len() > near.open.len()
+        || levels.iter().any(|level| level.alone)
+    {
         return None;
     }
-    let mut keys = [Key::NONE; 2];
-    for (key, level) in keys.iter_mut().zip(levels) {
+    for (key, level) in near.levels.iter_mut().zip(levels) {
         *key = level.key;
     }
-    let (mut opened, mut calls) = ([Key::NONE; 2], [0; 2]);
-    act.opened = u8::try_from(open.len()).ok()?;
-    for (at, Open(frame)) in open.enumerate() {
+    near.opened = u8::try_from(open.len()).ok()?;
+    near.left = u8::try_from(levels.len()).ok()?.checked_sub(1)?;
+    for (at, frame) in open.enumerate() {
         if frame.base as usize != at {
             return None;
         }
-        *opened.get_mut(at)? = Key {
+        *near.open.get_mut(at)? = Key {
             returns_to: frame.returns_to,
             function: frame.function,
         };
-        *calls.get_mut(at)? = u8::try_from(frame.call).ok()?;
+        *near.calls.get_mut(at)? = u8::try_from(frame.call).ok()?;
     }
-    act.left = u8::try_from(levels.len()).ok()?.checked_sub(1)?;
-    (act.levels, act.open, act.calls) = (keys, opened, calls);
-    Some(())
+    Some(near)
 }
 
 /// How a path ends by its last instruction.

@@ -4,7 +4,7 @@ use super::rules::{Rules, Way};
 use super::turns::Turn;
 use crate::forest::effects::Op;
 use crate::forest::places::Place;
-use crate::forest::stack::{Frame, Key, Level, NONE, Open, Stack, Tail};
+use crate::forest::stack::{Frame, Key, Level, NONE, Stack, Tail};
 
 /// Open calls to try the rules on: one that stands for any, and above it those that the path makes. When it returns out of the
 /// one that stands for any, another is there to stand for the next.
@@ -136,14 +136,12 @@ impl Trial {
         self.renames
     }
 
-    /// The calls of the path that have not ended, outermost first.
-    pub fn open(&self) -> impl ExactSizeIterator<Item = Open> {
+    /// The calls of the path that have not ended, outermost first, as [`Deed`](crate::forest::stack::Deed) has them.
+    pub fn open(&self) -> impl ExactSizeIterator<Item = Frame> {
         let frames = self.stack.frames().get(1..).unwrap_or(&[]);
-        frames.iter().map(|frame| {
-            Open(Frame {
-                base: frame.base.checked_sub(1).unwrap_or(NONE),
-                ..*frame
-            })
+        frames.iter().map(|frame| Frame {
+            base: frame.base.checked_sub(1).unwrap_or(NONE),
+            ..*frame
         })
     }
 }
@@ -171,7 +169,10 @@ fn try_one(
             let outermost = rules.depth() == 1;
             let stays = rules.stays(rules.inside(), from, to);
             let resolves = !stays && from.glue;
-            let tail_calls = !stays && (!to.is_known() || rules.places.is_start(to));
+            let is_inside = rules.inside() != Place::UNKNOWN;
+            // A direct jump into the middle of a function does not go back, unless to a call that shares the return.
+            let elsewhere = from.way != Way::IndirectJump && is_inside && !rules.is_running(to);
+            let tail_calls = !stays && (!to.is_known() || rules.places.is_start(to) || elsewhere);
             let goes_back = !stays && !tail_calls && to.is_known();
             if resolves {
                 if outermost {

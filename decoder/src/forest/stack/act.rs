@@ -4,15 +4,11 @@ use super::{Frame, NONE, Stack};
 use crate::forest::effects::Effects;
 use crate::forest::places::{Place, Places};
 
-/// What an execution of a path does, as far as it is known beforehand, and how it goes on. What is asked of it each time is in one
-/// cache line.
+/// What an execution of a path does, as far as it is known beforehand, and how it goes on: one cache line, in which all is that is
+/// asked most often.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(in crate::forest) struct Act {
-    /// The call that it returns from, if it does, and the one that it goes on in.
-    pub levels: [Key; 2],
-    /// What it calls and leaves open, outermost first.
-    pub open: [Key; 2],
     /// The number of its first place, and of the function that it is in.
     pub first: u32,
     pub inside: u32,
@@ -22,30 +18,57 @@ pub(in crate::forest) struct Act {
     pub count: u32,
     /// How many calls begin in it.
     pub begin: u32,
-    /// The number of what is not here, where that is anything.
-    pub rest: u32,
-    /// How many calls it returns from, and leaves open.
-    pub left: u8,
-    pub opened: u8,
     pub end: End,
-    pub reach: Reach,
-    /// Which of those that begin in it are left open.
-    pub calls: [u8; 2],
+    pub does: Does,
 }
 
 const _: () = assert!(size_of::<Act>() == 64);
 
-/// How much there is to ask of an act.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::forest) enum Reach {
+#[derive(Clone, Copy, Debug)]
+pub(in crate::forest) enum Does {
     /// The path was not met yet.
     Unknown,
-    /// All is in the act.
-    Near,
-    /// There is more, see [`Far`].
-    Far,
-    /// What it does is not known beforehand.
+    /// It is not known beforehand.
     Never,
+    Near(Near),
+    Far(Far),
+}
+
+/// What most paths do.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::forest) struct Near {
+    /// The call that it returns from, if it does, and the one that it goes on in.
+    pub levels: [Key; 2],
+    /// What it calls and leaves open, outermost first.
+    pub open: [Key; 2],
+    /// Which of those that begin in it are left open.
+    pub calls: [u8; 2],
+    /// How many calls it returns from, and leaves open.
+    pub left: u8,
+    pub opened: u8,
+}
+
+impl Near {
+    /// Nothing, in any call.
+    pub const NOTHING: Self = Self {
+        levels: [Key::NONE; 2],
+        open: [Key::NONE; 2],
+        calls: [0; 2],
+        left: 0,
+        opened: 0,
+    };
+}
+
+/// Where it is told what others do.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::forest) struct Far {
+    /// The number of the first of its frames.
+    pub first: u32,
+    /// How many of them are calls that it returns from, and the one that it goes on in; and how many it leaves open.
+    pub levels: u32,
+    pub open: u32,
+    /// The number of what else there is to ask; [`NONE`]: there is nothing.
+    pub more: u32,
 }
 
 /// A call that a path is in, or leaves open.
@@ -91,7 +114,7 @@ impl End {
     const FALLS: u8 = 8;
     /// The target is told each time, and an open call may return there.
     const TOLD: u8 = 16;
-    /// From between a call and the function meant.
+    /// From between a call and the function meant, which is not known before.
     const GLUE: u8 = 32;
 
     pub const SEQUENTIAL: Self = Self(Self::FALLS);
@@ -120,6 +143,13 @@ impl End {
         self.0 & Self::TOLD != 0
     }
 
+    /// It may jump to another function.
+    #[inline(always)]
+    pub fn jumps(self) -> bool {
+        self.0 & Self::STAYS != 0
+    }
+
+    #[inline(always)]
     pub fn is_glue(self) -> bool {
         self.0 & Self::GLUE != 0
     }
@@ -135,23 +165,45 @@ impl End {
     }
 }
 
-/// What there is to ask of an act that is not near.
+/// What a path does that is not near.
 #[derive(Clone, Copy)]
-pub(in crate::forest) struct Far<'a> {
+pub(in crate::forest) struct Deed<'a> {
     /// The calls that it returns from, one after the other, and the one that it goes on in.
-    pub levels: &'a [Level],
-    /// What it calls and leaves open, outermost first.
-    pub open: &'a [Open],
+    pub levels: &'a [Frame],
+    /// What it calls and leaves open, outermost first: frames that lie ready. Their calls are counted from the first that begins, their
+    /// bases from the first that lies ready with them; [`NONE`] where one shares the return of the call that the path goes on in.
+    pub open: &'a [Frame],
     /// The innermost call turns out to be one of the function that begins there.
     pub renames: Option<Place>,
     pub tails: &'a [Tail],
 }
 
+/// A call that a path is in.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::forest) struct Level {
     pub key: Key,
     /// It has to share its return with no call below.
     pub alone: bool,
+}
+
+impl Level {
+    /// As it is kept.
+    pub fn frame(self) -> Frame {
+        Frame {
+            returns_to: self.key.returns_to,
+            function: self.key.function,
+            base: u32::from(self.alone),
+            call: NONE,
+        }
+    }
+
+    #[inline(always)]
+    fn of(frame: &Frame) -> Self {
+        Self {
+            key: frame.key(),
+            alone: frame.base != 0,
+        }
+    }
 }
 
 /// A function that is jumped to out of a call that was open before.
@@ -160,26 +212,6 @@ pub(in crate::forest) struct Tail {
     /// The level of that call, the innermost first.
     pub level: usize,
     pub function: u32,
-}
-
-/// A frame that lies ready: its call is counted from the first that begins, its base from the first that lies ready with it,
-/// [`NONE`] where it shares the return of the call that the path goes on in.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::forest) struct Open(pub Frame);
-
-impl Open {
-    /// Where it returns to, and its function; `sharing` is what it may share its return with.
-    #[inline]
-    fn key(&self, sharing: &Frame) -> Key {
-        let Self(open) = self;
-        Key {
-            returns_to: match open.base {
-                NONE => sharing.returns_to,
-                _ => open.returns_to,
-            },
-            function: open.function,
-        }
-    }
 }
 
 /// The most calls that may share a return for them to be looked at: bounds the work of each time.
@@ -192,41 +224,34 @@ pub(in crate::forest) struct Round<'a, 'p> {
     pub places: &'a Places<'p>,
 }
 
+/// What comes of the way to the next path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Onward {
+    Nothing,
+    Calls,
+    Returns,
+    /// The next path begins a function that is jumped to.
+    TailCalls,
+    /// The innermost call turns out to be one of the function that the next path begins.
+    Resolves,
+}
+
 impl Act {
     /// That of a path that was not met yet.
     pub const UNKNOWN: Self = Self {
-        levels: [Key::NONE; 2],
-        open: [Key::NONE; 2],
         first: NONE,
         inside: Place::UNKNOWN,
         behind: NONE,
         count: 0,
         begin: 0,
-        rest: NONE,
-        left: 0,
-        opened: 0,
         end: End::OTHER,
-        reach: Reach::Unknown,
-        calls: [0; 2],
+        does: Does::Unknown,
     };
 
-    /// It is known beforehand what the way to the next path does, out of a call that returns there and is of this function.
+    /// The path was not met yet, or has to be found out anew.
     #[inline(always)]
-    fn may_go_on(&self, next: &Self, inner: Key, places: &Places<'_>) -> bool {
-        let stays = inner.function == next.inside;
-        let (falls, returns) = (self.behind == next.first, inner.returns_to == next.first);
-        self.end.allows(stays, falls, returns)
-            && !(self.end.is_told() && places.may_be_returned_to(next.first))
-    }
-
-    /// The way to the next path, from glue in a function, is one to the function meant; `None`: that is not known beforehand.
-    fn resolves(&self, next: &Self, function: u32, places: &Places<'_>) -> Option<bool> {
-        if self.end.is_told() && places.may_be_returned_to(next.first) {
-            return None;
-        }
-        let to = next.place();
-        let stays = to.is_known() && to.function == function || places.contains(function, to);
-        Some(!stays)
+    pub fn is_unknown(&self) -> bool {
+        matches!(self.does, Does::Unknown)
     }
 
     /// Its first place.
@@ -234,6 +259,49 @@ impl Act {
         Place {
             id: self.first,
             function: self.inside,
+        }
+    }
+
+    /// What comes of the way to the next path out of a call that returns there and is of this function, and may share its return with those
+    /// below, which run these functions. `None`: that is not known beforehand.
+    #[inline(always)]
+    fn onward(
+        &self,
+        next: &Self,
+        inner: Key,
+        places: &Places<'_>,
+        runs: impl FnOnce(u32) -> bool,
+    ) -> Option<Onward> {
+        let stays = inner.function == next.inside;
+        let (falls, returns) = (self.behind == next.first, inner.returns_to == next.first);
+        if self.end.is_told() && places.may_be_returned_to(next.first) {
+            return None;
+        }
+        if self.end.allows(stays, falls, returns) {
+            return Some(match self.end {
+                end if end.calls() => Onward::Calls,
+                end if end.returns() => Onward::Returns,
+                _ => Onward::Nothing,
+            });
+        }
+        let to = next.place();
+        if self.end.is_glue() {
+            let stays = stays && to.is_known() || places.contains(inner.function, to);
+            return (!stays).then_some(Onward::Resolves);
+        }
+        (self.end.jumps() && self.tail_calls(to, inner.function, places) && !runs(to.function))
+            .then_some(Onward::TailCalls)
+    }
+
+    /// A jump to a place out of a function, in which it does not stay, is a call, unless one of the same function shares the return.
+    fn tail_calls(&self, to: Place, function: u32, places: &Places<'_>) -> bool {
+        let was_inside = function != Place::UNKNOWN;
+        if places.contains(function, to) {
+            return false;
+        }
+        match to.is_known() {
+            true => places.is_start(to) || was_inside && !self.end.is_told(),
+            false => was_inside,
         }
     }
 }
@@ -252,14 +320,14 @@ impl Stack {
     /// Does what an act does that is near, and what the way to the next path does, if the open calls are those that it is meant for.
     /// Says whether it did.
     #[inline(always)]
-    pub fn perform_near(&mut self, act: &Act, next: &Act, round: &mut Round<'_, '_>) -> bool {
+    pub fn perform_near(&mut self, act: &Act, near: &Near, next: &Act, round: &mut Round<'_, '_>) -> bool {
         let len = self.frames.len();
         let Some(top) = self.frames.last() else {
             return false;
         };
         let (mut low, mut frame) = (len, top);
-        let [outer, mut stays] = [act.levels[0], act.levels[1]];
-        if act.left == 0 {
+        let [outer, mut stays] = near.levels;
+        if near.left == 0 {
             stays = outer;
         } else {
             low = top.base as usize;
@@ -274,25 +342,26 @@ impl Stack {
         if !stays.fits(frame) {
             return false;
         }
-        let inner = match act.opened {
+        let inner = match near.opened {
             0 => frame.key(),
-            1 => act.open[0],
-            _ => act.open[1],
+            1 => near.open[0],
+            _ => near.open[1],
         };
-        if !act.may_go_on(next, inner, round.places) {
+        let runs = |function| near.opened == 0 && self.shares_with(low, function);
+        let Some(onward) = act.onward(next, inner, round.places, runs) else {
             return false;
-        }
-        if act.left > 0 {
+        };
+        if near.left > 0 {
             self.leave(low, 0, round);
         }
-        if act.opened > 0 {
-            self.open_near(act.open[0], act.calls[0]);
-            if act.opened > 1 {
-                self.open_near(act.open[1], act.calls[1]);
+        if near.opened > 0 {
+            self.open_near(near.open[0], near.calls[0]);
+            if near.opened > 1 {
+                self.open_near(near.open[1], near.calls[1]);
             }
         }
         self.began += act.begin;
-        self.go_on(act, next, u32::from(act.left), round);
+        self.go_on(act, next, onward, u32::from(near.left), near.opened > 0, round);
         true
     }
 
@@ -304,6 +373,17 @@ impl Stack {
             base: self.frames.len() as u32,
             call: self.began + u32::from(call),
         });
+    }
+
+    /// The innermost of the outermost `len` calls is one of this function, or shares its return with one.
+    #[cold]
+    fn shares_with(&self, len: usize, function: u32) -> bool {
+        let Some(frame) = len.checked_sub(1).and_then(|at| self.frames.get(at)) else {
+            return true;
+        };
+        let sharing = self.frames.get(frame.base as usize..len).unwrap_or(&[]);
+        function != Place::UNKNOWN
+            && (sharing.len() > MOST_SHARING || sharing.iter().any(|frame| frame.function == function))
     }
 
     /// The calls from a frame on end, by the leave of this number.
@@ -332,19 +412,46 @@ impl Stack {
         }
     }
 
-    /// The way to the next path; `leave` is the number of the leave that it may be.
+    /// The way to the next path; `leave` is the number of the leave that it may be; the path `opened` the innermost call, or it did not.
     #[inline(always)]
-    fn go_on(&mut self, act: &Act, next: &Act, leave: u32, round: &mut Round<'_, '_>) {
-        if act.end.calls() {
-            self.frames.push(Frame {
-                returns_to: act.behind,
-                function: next.inside,
-                base: self.frames.len() as u32,
-                call: self.began,
-            });
-            self.began += 1;
-        } else if act.end.returns() {
-            self.leave_innermost(leave, round);
+    fn go_on(
+        &mut self,
+        act: &Act,
+        next: &Act,
+        onward: Onward,
+        leave: u32,
+        opened: bool,
+        round: &mut Round<'_, '_>,
+    ) {
+        match onward {
+            Onward::Nothing => {}
+            Onward::Calls => {
+                self.frames.push(Frame {
+                    returns_to: act.behind,
+                    function: next.inside,
+                    base: self.frames.len() as u32,
+                    call: self.began,
+                });
+                self.began += 1;
+            }
+            Onward::Returns => self.leave_innermost(leave, round),
+            Onward::TailCalls => {
+                if let Some(&top) = self.frames.last() {
+                    self.frames.push(Frame {
+                        function: next.inside,
+                        call: self.began,
+                        ..top
+                    });
+                    self.began += 1;
+                    round.effects.tail_call(round.execution);
+                }
+            }
+            Onward::Resolves if opened => {
+                if let Some(top) = self.frames.last_mut() {
+                    top.function = next.inside;
+                }
+            }
+            Onward::Resolves => self.rename(next.place()),
         }
     }
 
@@ -357,66 +464,76 @@ impl Stack {
 
     /// The same for any act.
     #[inline(never)]
-    pub fn perform_far(&mut self, act: &Act, far: &Far<'_>, next: &Act, round: &mut Round<'_, '_>) -> bool {
-        let Some(low) = self.low(far) else {
+    pub fn perform_far(&mut self, act: &Act, deed: &Deed<'_>, next: &Act, round: &mut Round<'_, '_>) -> bool {
+        let Some(low) = self.low(deed) else {
             return false;
         };
-        let Some(frame) = low.checked_sub(1).and_then(|at| self.frames.get(at)) else {
+        let Some(&sharing) = low.checked_sub(1).and_then(|at| self.frames.get(at)) else {
             return false;
         };
-        let sharing = *frame;
-        let left = far.levels.len().saturating_sub(1);
-        let inner = match (far.open.last(), far.renames) {
-            (Some(open), _) => open.key(&sharing),
+        let left = deed.levels.len().saturating_sub(1);
+        let inner = match (deed.open.last(), deed.renames) {
+            (Some(open), _) => Key {
+                returns_to: match open.base {
+                    NONE => sharing.returns_to,
+                    _ => open.returns_to,
+                },
+                function: open.function,
+            },
             (None, Some(to)) if left == 0 => Key {
                 function: to.function,
                 ..sharing.key()
             },
             (None, _) => sharing.key(),
         };
-        let resolves = match act.end.is_glue() {
-            true => act.resolves(next, inner.function, round.places),
-            false => act.may_go_on(next, inner, round.places).then_some(false),
+        let runs = |function| match deed.open.last() {
+            None => self.shares_with(low, function),
+            Some(last) => {
+                let shares = |open: &Frame| open.base == last.base && open.function == function;
+                deed.open.iter().any(shares) || last.base == NONE && self.shares_with(low, function)
+            }
         };
-        let Some(resolves) = resolves else {
+        let Some(onward) = act.onward(next, inner, round.places, runs) else {
             return false;
         };
-        if let Some(to) = far.renames {
+        if let Some(to) = deed.renames {
             self.rename(to);
         }
         for leave in 0..left {
             self.leave_innermost(leave as u32, round);
         }
-        for &Open(mut open) in far.open {
-            open.call += self.began;
-            if open.base == NONE {
-                (open.returns_to, open.base) = (sharing.returns_to, sharing.base);
-            } else {
-                open.base += low as u32;
+        let began = self.began;
+        self.frames.extend(deed.open.iter().map(|&open| {
+            let (returns_to, base) = match open.base {
+                NONE => (sharing.returns_to, sharing.base),
+                base => (open.returns_to, base + low as u32),
+            };
+            Frame {
+                returns_to,
+                base,
+                call: began + open.call,
+                function: open.function,
             }
-            self.frames.push(open);
-        }
+        }));
         self.began += act.begin;
-        self.go_on(act, next, left as u32, round);
-        if resolves {
-            self.rename(next.place());
-        }
+        self.go_on(act, next, onward, left as u32, !deed.open.is_empty(), round);
         true
     }
 
     /// How many frames stay, if the open calls are those that an act is meant for.
-    fn low(&self, far: &Far<'_>) -> Option<usize> {
+    fn low(&self, deed: &Deed<'_>) -> Option<usize> {
         let mut len = self.frames.len();
-        for (number, level) in far.levels.iter().enumerate() {
+        for (number, level) in deed.levels.iter().enumerate() {
+            let level = Level::of(level);
             let at = len.checked_sub(1)?;
             let frame = self.frames.get(at)?;
-            let goes_on = number + 1 == far.levels.len();
+            let goes_on = number + 1 == deed.levels.len();
             let fits = match goes_on {
                 true => level.key.fits(frame),
                 false => level.key.is_left(frame),
             };
             let base = frame.base as usize;
-            if !fits || level.alone && base != at && !self.may_share(base..at + 1, number, far.tails) {
+            if !fits || level.alone && base != at && !self.may_share(base..at + 1, number, deed.tails) {
                 return None;
             }
             if goes_on {
