@@ -97,6 +97,13 @@ impl Flow {
         Some(*known)
     }
 
+    /// Gets memory for so many more executions at once, if there is as much. What is not used is not touched; what has to be moved
+    /// as it grows is touched several times.
+    pub fn reserve(&mut self, executions: usize) {
+        // Without it, it just grows.
+        let _ = self.executions.try_reserve(executions);
+    }
+
     /// Gives back memory that was kept for more.
     pub fn shrink(&mut self) {
         self.executions.shrink_to_fit();

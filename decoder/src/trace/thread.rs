@@ -30,7 +30,9 @@ pub(super) fn decode(
         && let Some(crew) = crew(plan, tid, buffer)
     {
         let functions = (plan.functions)(tid);
-        let joiner = Joiner::new(HistoryBuilder::new(tid), functions.is_some());
+        let mut builder = HistoryBuilder::new(tid);
+        builder.expect(buffer.trace.bytes.len());
+        let joiner = Joiner::new(builder, functions.is_some());
         let planter = functions.map(Planter::new);
         match crew.decode(joiner, planter, knowledge, plan.jobs, plan.segment) {
             Ok((joiner, planter)) => {
@@ -44,6 +46,7 @@ pub(super) fn decode(
         }
     }
     let mut builder = HistoryBuilder::new(tid);
+    builder.expect(buffers.iter().map(|buffer| buffer.trace.bytes.len()).sum());
     for (number, buffer) in buffers.iter().enumerate() {
         if number > 0 {
             // What happened between is not known.

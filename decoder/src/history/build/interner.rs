@@ -68,6 +68,11 @@ impl Interner {
         self.flow.len() + self.open.as_ref().map_or(0, |open| open.len() as u64)
     }
 
+    /// See [`Flow::reserve`].
+    pub fn reserve(&mut self, executions: usize) {
+        self.flow.reserve(executions);
+    }
+
     /// The last instruction that came in.
     pub fn last(&self) -> Option<Instruction> {
         self.last
