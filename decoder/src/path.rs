@@ -21,11 +21,15 @@ struct Path {
 impl Paths {
     /// Appends a path and gives its number; `None` when numbers have run out.
     pub fn push(&mut self, parts: &[u32], blocks: &Blocks) -> Option<u32> {
+        let count = parts.iter().map(|&part| blocks.count(part)).sum::<u64>();
+        self.push_counted(parts, u32::try_from(count).ok()?)
+    }
+
+    /// The same of a path whose instructions were counted.
+    pub fn push_counted(&mut self, parts: &[u32], count: u32) -> Option<u32> {
         let id = u32::try_from(self.paths.len()).ok()?;
         let first = u32::try_from(self.parts.len()).ok()?;
         let len = u32::try_from(parts.len()).ok()?;
-        let count = parts.iter().map(|&part| blocks.count(part)).sum::<u64>();
-        let count = u32::try_from(count).ok()?;
         self.parts.extend_from_slice(parts);
         self.paths.push(Path { first, len, count });
         Some(id)

@@ -1,6 +1,6 @@
 //! What a path does to the open calls, found by trying the rules on calls that stand for any.
 
-use super::rules::{Rules, Way};
+use super::rules::{Rules, Source, Way};
 use super::turns::Turn;
 use crate::forest::effects::Op;
 use crate::forest::places::Place;
@@ -169,10 +169,8 @@ fn try_one(
             let outermost = rules.depth() == 1;
             let stays = rules.stays(rules.inside(), from, to);
             let resolves = !stays && from.glue;
-            let is_inside = rules.inside() != Place::UNKNOWN;
-            // A direct jump into the middle of a function does not go back, unless to a call that shares the return.
-            let elsewhere = from.way != Way::IndirectJump && is_inside && !rules.is_running(to);
-            let tail_calls = !stays && (!to.is_known() || rules.places.is_start(to) || elsewhere);
+            let tail_calls =
+                !stays && (!to.is_known() || rules.places.is_start(to) || is_elsewhere(from, to, rules));
             let goes_back = !stays && !tail_calls && to.is_known();
             if resolves {
                 if outermost {
@@ -193,4 +191,9 @@ fn try_one(
     }
     rules.transfer(from, to, u64::from(turn.offset));
     tried
+}
+
+/// A direct jump into the middle of a function, no call of which is open: it does not go back there.
+fn is_elsewhere(from: &Source, to: Place, rules: &mut Rules<'_>) -> bool {
+    from.way != Way::IndirectJump && rules.inside() != Place::UNKNOWN && !rules.is_running(to)
 }

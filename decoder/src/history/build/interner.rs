@@ -23,6 +23,8 @@ pub(super) struct Interner {
     longest: u64,
     open: Option<Open>,
     last: Option<Instruction>,
+    /// Those of the path that came in last for the first time.
+    parts: Vec<u32>,
     /// Ours for what the engine tells now, and by engine for what the others told.
     names: Names,
     engine: usize,
@@ -154,7 +156,8 @@ impl Interner {
     /// A run comes in for the first time: the path that we have for it.
     #[cold]
     fn meet(&mut self, runs: Runs<'_>, run: u32) -> Option<u32> {
-        let mut parts = Vec::new();
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.clear();
         for &part in runs.paths.parts(run) {
             let known = self.names.blocks.get(part as usize).copied().unwrap_or(UNSEEN);
             parts.push(match known {
@@ -162,15 +165,17 @@ impl Interner {
                 known => known,
             });
         }
+        // A block that is met has the instructions of that which it is met as.
+        let count = u32::try_from(runs.paths.count(run)).ok()?;
         let path = match *parts {
             [block] => self.flow.alone(block)?,
-            _ => self.flow.paths.push(&parts, &self.flow.blocks)?,
+            _ => self.flow.paths.push_counted(&parts, count)?,
         };
+        self.parts = parts;
         let at = run as usize;
         if self.names.runs.len() <= at {
             self.names.runs.resize(at + 1, (UNSEEN, 0));
         }
-        let count = u32::try_from(self.flow.paths.count(path)).ok()?;
         *self.names.runs.get_mut(at)? = (path, count);
         Some(path)
     }
