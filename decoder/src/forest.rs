@@ -6,6 +6,7 @@ mod effects;
 mod index;
 mod nodes;
 mod places;
+mod spans;
 mod stack;
 
 use crate::history::Flow;

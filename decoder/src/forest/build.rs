@@ -10,8 +10,9 @@ mod turns;
 mod unexpected;
 
 use super::effects::Effects;
-use super::index::{Index, SPAN, Span};
+use super::index::Index;
 use super::places::Place;
+use super::spans::{SPAN, Span};
 use super::{Forest, Functions};
 use crate::history::Flow;
 use crate::watch::Stage;

@@ -112,6 +112,16 @@ pub(super) enum Event {
     End { position: i32, offset: u32, left: Left },
 }
 
+impl Event {
+    /// How deep it is behind it.
+    pub fn depth(self) -> i32 {
+        match self {
+            Self::Begin { position, .. } => position + 1,
+            Self::End { position, .. } => position,
+        }
+    }
+}
+
 impl Effects {
     /// A path does this; `function` is the number of the one that begins with its first instruction.
     pub fn learn(&mut self, path: u32, function: u32, ops: &[Op], behind: Behind) -> Option<()> {

@@ -5,25 +5,11 @@
 //! executions of a span do, which call is inside of which, and where each ends.
 
 use super::effects::{At, Effects, Event};
+use super::spans::{SPAN, Span, Spans};
 use super::stack::Log;
 use super::{Left, Tag};
 use crate::history::{Flow, Place};
 use backtrail_pt::Avma;
-
-/// Executions of a span.
-pub(super) const SPAN: usize = 64;
-
-/// Spans, or groups of groups of them, of which the lowest depth is kept.
-const FAN: usize = 32;
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Span {
-    /// How many calls began before it.
-    pub began: u32,
-    /// The depth before it, and the lowest from there on to its end.
-    pub depth: i32,
-    pub lowest: i32,
-}
 
 /// Calls that are inside of a root, and the roots that it turned out to be inside of.
 #[derive(Clone, Copy, Debug)]
@@ -47,9 +33,7 @@ pub(super) struct Adopted {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
-    spans: Vec<Span>,
-    /// The lowest depths of [`FAN`] spans each, of [`FAN`] such groups each, and so on.
-    lows: Vec<Vec<i32>>,
+    spans: Spans,
     pub effects: Effects,
     pub trees: Vec<Tree>,
     adopted: Vec<Adopted>,
@@ -94,6 +78,25 @@ impl Node {
     };
 }
 
+/// The calls that began last at the positions which are met on a pass through a span.
+#[derive(Default)]
+struct Recent(Vec<(u32, i32)>);
+
+impl Recent {
+    fn meet(&mut self, event: Event) {
+        if let Event::Begin { call, position, .. } = event {
+            while self.0.pop_if(|&mut (_, above)| above >= position).is_some() {}
+            self.0.push((call, position));
+        }
+    }
+
+    /// The one that is open at a position, where no higher one is.
+    fn at(&self, position: i32) -> Option<u32> {
+        let below = self.0.iter().rev().find(|&&(_, at)| at <= position);
+        below.filter(|&&(_, at)| at == position).map(|&(call, _)| call)
+    }
+}
+
 /// A call as it was found.
 #[derive(Clone, Copy)]
 struct Begun {
@@ -105,9 +108,8 @@ struct Begun {
 
 impl Index {
     /// Of all that has happened.
-    pub fn new(began: u32, mut spans: Vec<Span>, mut effects: Effects, log: Log) -> Self {
+    pub fn new(began: u32, spans: Vec<Span>, mut effects: Effects, log: Log) -> Self {
         effects.shrink();
-        spans.shrink_to_fit();
         let Log {
             trees,
             adopted,
@@ -117,16 +119,8 @@ impl Index {
         } = log;
         // A stable sort: what came last holds.
         renamed.sort_by_key(|&(call, _)| call);
-        let (mut lows, mut below) = (Vec::new(), Vec::new());
-        below.extend(spans.iter().map(|span| span.lowest));
-        while below.len() > FAN {
-            let groups = below.chunks(FAN).map(|group| group.iter().copied().min());
-            below = groups.map(Option::unwrap_or_default).collect();
-            lows.push(below.clone());
-        }
         Self {
-            spans,
-            lows,
+            spans: Spans::new(spans),
             effects,
             trees,
             adopted,
@@ -148,10 +142,7 @@ impl Index {
             );
             let (mut lowest, mut depth) = (at.depth, at.depth);
             self.pass(&mut at, flow, |_, event| {
-                depth = match event {
-                    Event::Begin { position, .. } => position + 1,
-                    Event::End { position, .. } => position,
-                };
+                depth = event.depth();
                 lowest = lowest.min(depth);
                 true
             });
@@ -261,7 +252,7 @@ impl Index {
     /// Before the first execution.
     pub fn start(&self) -> At {
         self.effects
-            .at(0, 0, self.spans.first().map_or(0, |span| span.depth))
+            .at(0, 0, self.spans.get(0).map_or(0, |span| span.depth))
     }
 
     fn at(&self, span: usize) -> Option<At> {
@@ -291,8 +282,7 @@ impl Index {
 
     /// Finds a call that began, and tells what `before` it in its span began. Gives where the execution begins in which it did.
     fn find(&self, call: u32, flow: &Flow, mut before: impl FnMut(Event)) -> Option<(Begun, At)> {
-        let span = self.spans.partition_point(|span| span.began <= call);
-        let mut at = self.at(span.checked_sub(1)?)?;
+        let mut at = self.at(self.spans.of_call(call)?)?;
         let mut found = None;
         while found.is_none() {
             let here = at;
@@ -350,13 +340,13 @@ impl Index {
             if found.is_some() {
                 return found;
             }
-            at = self.at(self.next_low(span + 1, position)?)?;
+            at = self.at(self.spans.next_low(span + 1, position)?)?;
         }
     }
 
     /// The last call that began at a position in the spans before one.
     fn last_at(&self, position: i32, before: usize, flow: &Flow) -> Option<u32> {
-        let span = self.last_low(before, position)?;
+        let span = self.spans.last_low(before, position)?;
         let mut last = None;
         let mut at = self.at(span)?;
         self.pass(&mut at, flow, |_, event| {
@@ -398,20 +388,11 @@ impl Index {
     }
 
     fn find_with_parent(&self, call: u32, flow: &Flow) -> Option<(Begun, At, Option<Which>)> {
-        // Those of the span that began last at the positions that are met.
-        let mut open = Vec::new();
-        let (begun, at) = self.find(call, flow, |event| {
-            if let Event::Begin { call, position, .. } = event {
-                while open.pop_if(|&mut (_, above)| above >= position).is_some() {}
-                open.push((call, position));
-            }
-        })?;
-        let wanted = begun.position - 1;
-        let known = open.iter().rev().find(|&&(_, position)| position <= wanted);
-        let known = known
-            .filter(|&&(_, position)| position == wanted)
-            .map(|&(call, _)| call);
-        let parent = self.open_at(wanted, self.tree_of(call)?, at.execution / SPAN, known, flow);
+        let mut recent = Recent::default();
+        let (begun, at) = self.find(call, flow, |event| recent.meet(event))?;
+        let above = begun.position - 1;
+        let known = recent.at(above);
+        let parent = self.open_at(above, self.tree_of(call)?, at.execution / SPAN, known, flow);
         Some((begun, at, parent))
     }
 
@@ -499,66 +480,20 @@ impl Index {
     pub fn open(&self, index: u64, flow: &Flow) -> Option<u32> {
         let mut at = self.around(index.checked_add(1)?, flow)?;
         let span = at.execution / SPAN;
-        let (mut depth, mut open) = (at.depth, Vec::new());
-        self.pass_until(&mut at, index + 1, flow, |_, event| match event {
-            Event::Begin { call, position, .. } => {
-                open.push((call, position));
-                depth = position + 1;
-            }
-            Event::End { position, .. } => {
-                while open.pop_if(|&mut (_, above)| above >= position).is_some() {}
-                depth = position;
-            }
+        let (mut depth, mut recent) = (at.depth, Recent::default());
+        self.pass_until(&mut at, index + 1, flow, |_, event| {
+            depth = event.depth();
+            recent.meet(event);
         });
         let tree = self.trees.partition_point(|tree| tree.first <= index);
-        let last = open.last().filter(|&&(_, position)| position == depth - 1);
-        let known = last.map(|&(call, _)| call);
+        let known = recent.at(depth - 1);
         let found = self.open_at(depth - 1, tree.checked_sub(1)?, span, known, flow);
         found.map(|found| self.number(found))
     }
 
-    fn low(&self, level: usize, at: usize) -> Option<i32> {
-        match level.checked_sub(1) {
-            None => self.spans.get(at).map(|span| span.lowest),
-            Some(above) => self.lows.get(above)?.get(at).copied(),
-        }
-    }
-
-    /// The first span, from one on, in which the depth is as low as this.
-    fn next_low(&self, from: usize, depth: i32) -> Option<usize> {
-        let (mut level, mut at) = (0, from);
-        loop {
-            let end = (at / FAN + 1) * FAN;
-            let found = (at..end).find(|&at| self.low(level, at).is_some_and(|low| low <= depth));
-            match (found, level) {
-                (Some(found), 0) => return Some(found),
-                (Some(found), _) => (level, at) = (level - 1, found * FAN),
-                (None, level) if level == self.lows.len() => return None,
-                (None, _) => (level, at) = (level + 1, end / FAN),
-            }
-        }
-    }
-
-    /// The last span before one in which the depth is as low as this.
-    fn last_low(&self, before: usize, depth: i32) -> Option<usize> {
-        let (mut level, mut end) = (0, before);
-        loop {
-            let first = end.checked_sub(1)? / FAN * FAN;
-            let low = |&at: &usize| self.low(level, at).is_some_and(|low| low <= depth);
-            match ((first..end).rev().find(low), level) {
-                (Some(found), 0) => return Some(found),
-                (Some(found), _) => (level, end) = (level - 1, (found + 1) * FAN),
-                (None, level) if level == self.lows.len() => return None,
-                (None, _) => (level, end) = (level + 1, first / FAN),
-            }
-        }
-    }
-
     /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
-        let lows: usize = self.lows.iter().map(|lows| size_of_val(&**lows)).sum();
-        size_of_val(&*self.spans)
-            + lows
+        self.spans.memory()
             + self.effects.memory()
             + size_of_val(&*self.trees)
             + size_of_val(&*self.adopted)

@@ -3,8 +3,9 @@
 mod act;
 
 use super::effects::Op;
-use super::index::{Adopted, SPAN, Tree};
+use super::index::{Adopted, Tree};
 use super::places::Place;
+use super::spans::SPAN;
 use super::{Left, Tag};
 pub(super) use act::{Act, Deed, Does, End, Far, Key, Level, Near, Round, Tail};
 use backtrail_pt::Avma;

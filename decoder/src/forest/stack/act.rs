@@ -486,11 +486,14 @@ impl Stack {
             },
             (None, _) => sharing.key(),
         };
+        let runs_below = |function| {
+            deed.renames.is_some_and(|to| to.function == function) || self.shares_with(low, function)
+        };
         let runs = |function| match deed.open.last() {
-            None => self.shares_with(low, function),
+            None => runs_below(function),
             Some(last) => {
                 let shares = |open: &Frame| open.base == last.base && open.function == function;
-                deed.open.iter().any(shares) || last.base == NONE && self.shares_with(low, function)
+                deed.open.iter().any(shares) || last.base == NONE && runs_below(function)
             }
         };
         let Some(onward) = act.onward(next, inner, round.places, runs) else {
@@ -533,7 +536,7 @@ impl Stack {
                 false => level.key.is_left(frame),
             };
             let base = frame.base as usize;
-            if !fits || level.alone && base != at && !self.may_share(base..at + 1, number, deed.tails) {
+            if !fits || level.alone && base != at && !self.may_share(base..at + 1, number, deed) {
                 return None;
             }
             if goes_on {
@@ -546,11 +549,12 @@ impl Stack {
 
     /// Frames that share a return may be where one is meant that shares it with none: as long as they are of no function that is jumped
     /// to out of it. Then none of them is jumped back into.
-    fn may_share(&self, frames: std::ops::Range<usize>, level: usize, tails: &[Tail]) -> bool {
+    fn may_share(&self, frames: std::ops::Range<usize>, level: usize, deed: &Deed<'_>) -> bool {
         let sharing = self.frames.get(frames).unwrap_or(&[]);
-        let jumps = |function| tails.contains(&Tail { level, function });
-        !tails.is_empty()
+        let jumps = |function| deed.tails.contains(&Tail { level, function });
+        !deed.tails.is_empty()
             && sharing.len() <= MOST_SHARING
             && !sharing.iter().any(|frame| jumps(frame.function))
+            && !deed.renames.is_some_and(|to| jumps(to.function))
     }
 }
