@@ -1,14 +1,16 @@
 //! The calls that are open at a point of a history, and what has happened to them.
 
 mod act;
+mod perform;
 
 use super::effects::Op;
 use super::index::{Adopted, Tree};
 use super::places::Place;
 use super::spans::SPAN;
 use super::{Left, Tag};
-pub(super) use act::{Act, Deed, Does, End, Far, Key, Level, Near, Round, Tail};
+pub(super) use act::{Act, Deed, Does, End, Far, Key, Level, Near, Tail};
 use backtrail_pt::Avma;
+pub(super) use perform::Round;
 use rustc_hash::FxHashMap;
 
 /// An open call.
