@@ -221,12 +221,9 @@ pub(in crate::forest) struct Tail {
     pub function: u32,
 }
 
-/// What comes of the way to the next path.
+/// What may come of the way to the next path that the end of this one does not tell by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Onward {
-    Nothing,
-    Calls,
-    Returns,
     /// The next path begins a function that is jumped to.
     TailCalls,
     /// The innermost call turns out to be one of the function that the next path begins.
@@ -259,34 +256,34 @@ impl Act {
         }
     }
 
-    /// What comes of the way to the next path out of a call that returns there and is of this function, and may share its return with those
-    /// below, which run these functions. `None`: that is not known beforehand.
+    /// What comes of the way to the next path is what the end tells, out of a call that returns there and is of this function.
     #[inline(always)]
+    pub(super) fn goes_on(&self, next: &Self, inner: Key, places: &Places<'_>) -> bool {
+        let stays = inner.function == next.inside;
+        let (falls, returns) = (self.behind == next.first, inner.returns_to == next.first);
+        self.end.allows(stays, falls, returns)
+            && !(self.end.is_told() && places.may_be_returned_to(next.first))
+    }
+
+    /// What comes of it otherwise, where the innermost call is of this function, and those that share its return are of those that are `run`.
+    /// `None`: that is not known beforehand.
+    #[inline]
     pub(super) fn onward(
         &self,
         next: &Self,
-        inner: Key,
+        function: u32,
         places: &Places<'_>,
         runs: impl FnOnce(u32) -> bool,
     ) -> Option<Onward> {
-        let stays = inner.function == next.inside;
-        let (falls, returns) = (self.behind == next.first, inner.returns_to == next.first);
         if self.end.is_told() && places.may_be_returned_to(next.first) {
             return None;
         }
-        if self.end.allows(stays, falls, returns) {
-            return Some(match self.end {
-                end if end.calls() => Onward::Calls,
-                end if end.returns() => Onward::Returns,
-                _ => Onward::Nothing,
-            });
-        }
         let to = next.place();
         if self.end.is_glue() {
-            let stays = stays && to.is_known() || places.contains(inner.function, to);
+            let stays = to.is_known() && to.function == function || places.contains(function, to);
             return (!stays).then_some(Onward::Resolves);
         }
-        (self.end.jumps() && self.tail_calls(to, inner.function, places) && !runs(to.function))
+        (self.end.jumps() && self.tail_calls(to, function, places) && !runs(to.function))
             .then_some(Onward::TailCalls)
     }
 

@@ -46,10 +46,14 @@ impl Stack {
             1 => near.open[0],
             _ => near.open[1],
         };
-        let runs = |function| near.opened == 0 && self.shares_with(low, function);
-        let Some(onward) = act.onward(next, inner, round.places, runs) else {
-            return false;
-        };
+        let mut onward = None;
+        if !act.goes_on(next, inner, round.places) {
+            let runs = |function| near.opened == 0 && self.shares_with(low, function);
+            onward = act.onward(next, inner.function, round.places, runs);
+            if onward.is_none() {
+                return false;
+            }
+        }
         if near.left > 0 {
             self.leave(low, 0, round);
         }
@@ -60,7 +64,10 @@ impl Stack {
             }
         }
         self.began += act.begin;
-        self.go_on(act, next, onward, u32::from(near.left), near.opened > 0, round);
+        match onward {
+            None => self.go_on(act, next, u32::from(near.left), round),
+            Some(onward) => self.go_onward(onward, next, near.opened > 0, round),
+        }
         true
     }
 
@@ -111,46 +118,38 @@ impl Stack {
         }
     }
 
-    /// The way to the next path; `leave` is the number of the leave that it may be; the path `opened` the innermost call, or it did not.
+    /// The way to the next path, as the end tells it; `leave` is the number of the leave that it may be.
     #[inline(always)]
-    fn go_on(
-        &mut self,
-        act: &Act,
-        next: &Act,
-        onward: Onward,
-        leave: u32,
-        opened: bool,
-        round: &mut Round<'_, '_>,
-    ) {
-        match onward {
-            Onward::Nothing => {}
-            Onward::Calls => {
+    fn go_on(&mut self, act: &Act, next: &Act, leave: u32, round: &mut Round<'_, '_>) {
+        if act.end.calls() {
+            self.frames.push(Frame {
+                returns_to: act.behind,
+                function: next.inside,
+                base: self.frames.len() as u32,
+                call: self.began,
+            });
+            self.began += 1;
+        } else if act.end.returns() {
+            self.leave_innermost(leave, round);
+        }
+    }
+
+    /// The same, where the end does not tell it; the path `opened` the innermost call, or it did not.
+    #[inline]
+    fn go_onward(&mut self, onward: Onward, next: &Act, opened: bool, round: &mut Round<'_, '_>) {
+        match (onward, self.frames.last_mut()) {
+            (Onward::TailCalls, Some(&mut top)) => {
                 self.frames.push(Frame {
-                    returns_to: act.behind,
                     function: next.inside,
-                    base: self.frames.len() as u32,
                     call: self.began,
+                    ..top
                 });
                 self.began += 1;
+                round.effects.tail_call(round.execution);
             }
-            Onward::Returns => self.leave_innermost(leave, round),
-            Onward::TailCalls => {
-                if let Some(&top) = self.frames.last() {
-                    self.frames.push(Frame {
-                        function: next.inside,
-                        call: self.began,
-                        ..top
-                    });
-                    self.began += 1;
-                    round.effects.tail_call(round.execution);
-                }
-            }
-            Onward::Resolves if opened => {
-                if let Some(top) = self.frames.last_mut() {
-                    top.function = next.inside;
-                }
-            }
-            Onward::Resolves => self.rename(next.place()),
+            (Onward::Resolves, Some(top)) if opened => top.function = next.inside,
+            (Onward::Resolves, _) => self.rename(next.place()),
+            (Onward::TailCalls, None) => {}
         }
     }
 
@@ -195,9 +194,13 @@ impl Stack {
                 deed.open.iter().any(shares) || last.base == NONE && runs_below(function)
             }
         };
-        let Some(onward) = act.onward(next, inner, round.places, runs) else {
-            return false;
-        };
+        let mut onward = None;
+        if !act.goes_on(next, inner, round.places) {
+            onward = act.onward(next, inner.function, round.places, runs);
+            if onward.is_none() {
+                return false;
+            }
+        }
         if let Some(to) = deed.renames {
             self.rename(to);
         }
@@ -218,7 +221,10 @@ impl Stack {
             }
         }));
         self.began += act.begin;
-        self.go_on(act, next, onward, left as u32, !deed.open.is_empty(), round);
+        match onward {
+            None => self.go_on(act, next, left as u32, round),
+            Some(onward) => self.go_onward(onward, next, !deed.open.is_empty(), round),
+        }
         true
     }
 
