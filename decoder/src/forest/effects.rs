@@ -123,11 +123,15 @@ impl Event {
 }
 
 impl Effects {
-    /// A path does this; `function` is the number of the one that begins with its first instruction.
+    /// A path does this; `function` is the number of the one that begins with its first instruction. What is found out again is kept once.
     pub fn learn(&mut self, path: u32, function: u32, ops: &[Op], behind: Behind) -> Option<()> {
         let at = path as usize;
         if self.of_paths.len() <= at {
             self.of_paths.resize(at + 1, OfPath::NONE);
+        }
+        let known = self.of_path(path);
+        if (known.function, known.behind) == (function, behind) && self.ops_of(known) == ops {
+            return Some(());
         }
         *self.of_paths.get_mut(at)? = OfPath {
             function,
@@ -188,18 +192,17 @@ impl Effects {
             Some(own) => {
                 at.own += 1;
                 let end = self.own.get(at.own).map_or(self.own_ops.len(), |next| next.first);
-                (self.own_ops.get(own.first..end), Behind::Nothing)
+                (self.own_ops.get(own.first..end).unwrap_or(&[]), Behind::Nothing)
             }
             None => {
                 let known = self.of_path(path);
-                let first = known.first as usize;
-                (self.ops.get(first..first + known.len as usize), known.behind)
+                (self.ops_of(known), known.behind)
             }
         };
         let next = executions.get(at.execution + 1);
         let next = next.map_or(OfPath::NONE, |&next| self.of_path(next)).function;
         let (mut leaves, began) = (0, at.began);
-        for &op in ops.unwrap_or(&[]) {
+        for &op in ops {
             let op = match (op, behind) {
                 (Op::Begin { offset, entered, .. }, Behind::Resolves(call)) if began + call == at.began => {
                     Op::Begin {
@@ -294,6 +297,11 @@ impl Effects {
     fn noted(&self, at: &At, leave: u32) -> Option<Group> {
         let group = self.groups.get(at.group).copied();
         group.filter(|group| (group.execution, group.leave) == (at.execution as u64, leave))
+    }
+
+    fn ops_of(&self, path: OfPath) -> &[Op] {
+        let first = path.first as usize;
+        self.ops.get(first..first + path.len as usize).unwrap_or(&[])
     }
 
     fn of_path(&self, path: u32) -> OfPath {

@@ -33,6 +33,12 @@ struct More {
     unexpected: Box<[u32]>,
 }
 
+impl More {
+    fn is_nothing(&self) -> bool {
+        self.tails.is_empty() && self.renames.is_none() && self.unexpected.is_empty()
+    }
+}
+
 impl Scripts {
     /// The act of a path, as far as it was met.
     #[inline]
@@ -192,47 +198,50 @@ impl Scripts {
     /// What was tried last of a path. `None`: there is too much of it.
     fn write(&mut self, path: u32, act: &mut Act, rules: &Rules<'_>) -> Option<Does> {
         act.begin = self.trial.began();
-        let unexpected = self.trial.unexpected();
-        unexpected.sort_unstable();
-        unexpected.dedup();
-        for &place in unexpected
-            .iter()
-            .filter(|&&place| !rules.places.may_be_returned_to(place))
-        {
-            self.unexpected.add(path, place)?;
-        }
-        unexpected.retain(|&place| rules.places.may_be_returned_to(place));
-        let unexpected = unexpected.as_slice().into();
-        let trial = &self.trial;
-        let resolves = act.end.is_glue() && trial.open().len() == 0;
         let more = More {
-            unexpected,
-            tails: trial.tails().into(),
-            renames: trial.renames(),
+            unexpected: self.watch(path, rules)?,
+            tails: self.trial.tails().into(),
+            renames: self.trial.renames(),
         };
-        let nothing = more.unexpected.is_empty() && more.tails.is_empty() && more.renames.is_none();
-        if nothing
-            && !resolves
-            && let Some(near) = near(trial)
-        {
-            return Some(Does::Near(near));
+        // Of glue that it did not come to by a call of its own, the call is of another function behind it.
+        let renames = act.end.is_glue() && self.trial.open().len() == 0;
+        match near(&self.trial) {
+            Some(near) if more.is_nothing() && !renames => Some(Does::Near(near)),
+            _ => self.write_far(more),
         }
+    }
+
+    fn write_far(&mut self, more: More) -> Option<Does> {
+        let (levels, open) = (self.trial.levels(), self.trial.open());
         let far = Far {
             first: u32::try_from(self.frames.len()).ok()?,
-            levels: u32::try_from(trial.levels().len()).ok()?,
-            open: u32::try_from(trial.open().len()).ok()?,
-            more: match nothing {
+            levels: u32::try_from(levels.len()).ok()?,
+            open: u32::try_from(open.len()).ok()?,
+            more: match more.is_nothing() {
                 true => NONE,
                 false => u32::try_from(self.more.len()).ok()?,
             },
         };
-        self.frames
-            .extend(trial.levels().iter().map(|level| level.frame()));
-        self.frames.extend(trial.open());
-        if !nothing {
+        self.frames.extend(levels.iter().map(|level| level.frame()));
+        self.frames.extend(open);
+        if far.more != NONE {
             self.more.push(more);
         }
         Some(Does::Far(far))
+    }
+
+    /// Watches the places that no open call may return to in the path tried last, for calls that do. Gives those that some call is known to
+    /// return to already.
+    fn watch(&mut self, path: u32, rules: &Rules<'_>) -> Option<Box<[u32]>> {
+        let places = self.trial.unexpected();
+        places.sort_unstable();
+        places.dedup();
+        let is_known = |place: &u32| rules.places.may_be_returned_to(*place);
+        for &place in places.iter().filter(|&place| !is_known(place)) {
+            self.unexpected.add(path, place)?;
+        }
+        places.retain(is_known);
+        Some(places.as_slice().into())
     }
 }
 
