@@ -191,7 +191,7 @@ impl<'a> Builder<'a> {
         } else {
             rules.behind(end.as_ref(), marks, self.index);
         }
-        effects.keep(self.execution, rules.end_log());
+        effects.keep(self.execution, path, rules.end_log());
         self.execution += 1;
         marks
     }

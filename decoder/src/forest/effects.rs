@@ -5,6 +5,7 @@
 
 use super::{Left, Tag};
 use crate::history::Flow;
+use rustc_hash::FxHashMap;
 
 /// What happens to the open calls, before instruction `offset` of the execution; the one behind its last is that of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +59,9 @@ impl OfPath {
 #[derive(Clone, Copy, Debug)]
 struct Own {
     execution: u64,
-    /// The first of its operations; they go on to those of the next.
+    /// Its operations, which may be those of others too.
     first: usize,
+    len: usize,
 }
 
 /// How many calls end by one [`Op::Leave`], or by the return at the end of a path, where it is more than one. Or that the function is
@@ -82,6 +84,8 @@ pub(super) struct Effects {
     ops: Vec<Op>,
     own: Vec<Own>,
     own_ops: Vec<Op>,
+    /// The last of `own` that is of a path.
+    latest: FxHashMap<u32, usize>,
     groups: Vec<Group>,
 }
 
@@ -143,13 +147,25 @@ impl Effects {
         Some(())
     }
 
-    /// An execution does this, whatever its path does. They come in order.
-    pub fn keep(&mut self, execution: u64, ops: &[Op]) {
+    /// An execution of a path does this, whatever the path does. They come in order.
+    pub fn keep(&mut self, execution: u64, path: u32, ops: &[Op]) {
+        // As a rule that is what the last one of the path did.
+        let known = self
+            .own
+            .get(self.latest.get(&path).copied().unwrap_or(usize::MAX));
+        let (first, len) = match known.filter(|&&known| self.own_ops_of(known) == ops) {
+            Some(known) => (known.first, known.len),
+            None => {
+                self.own_ops.extend_from_slice(ops);
+                (self.own_ops.len() - ops.len(), ops.len())
+            }
+        };
+        self.latest.insert(path, self.own.len());
         self.own.push(Own {
             execution,
-            first: self.own_ops.len(),
+            first,
+            len,
         });
-        self.own_ops.extend_from_slice(ops);
     }
 
     /// So many calls end by the [`Op::Leave`] of this number of an execution. They come in order.
@@ -191,8 +207,7 @@ impl Effects {
         let (ops, behind) = match own.filter(|own| own.execution == at.execution as u64) {
             Some(own) => {
                 at.own += 1;
-                let end = self.own.get(at.own).map_or(self.own_ops.len(), |next| next.first);
-                (self.own_ops.get(own.first..end).unwrap_or(&[]), Behind::Nothing)
+                (self.own_ops_of(*own), Behind::Nothing)
             }
             None => {
                 let known = self.of_path(path);
@@ -299,6 +314,10 @@ impl Effects {
         group.filter(|group| (group.execution, group.leave) == (at.execution as u64, leave))
     }
 
+    fn own_ops_of(&self, own: Own) -> &[Op] {
+        self.own_ops.get(own.first..own.first + own.len).unwrap_or(&[])
+    }
+
     fn ops_of(&self, path: OfPath) -> &[Op] {
         let first = path.first as usize;
         self.ops.get(first..first + path.len as usize).unwrap_or(&[])
@@ -310,6 +329,7 @@ impl Effects {
 
     /// No more will come.
     pub fn shrink(&mut self) {
+        self.latest = FxHashMap::default();
         self.own.shrink_to_fit();
         self.own_ops.shrink_to_fit();
         self.groups.shrink_to_fit();
