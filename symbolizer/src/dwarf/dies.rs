@@ -107,7 +107,7 @@ impl<'d> UnitFunctions<'d> {
     pub fn new(dwarf: &Dwarf<'d>, unit: &Unit<'d>, code: &CodeRanges, budget: &Budget) -> Self {
         let mut reader = Reader {
             dwarf,
-            unit: &unit.gimli,
+            unit,
             code,
             budget,
             found: Self::default(),
@@ -196,7 +196,7 @@ fn pieces(ranges: &[Range<u64>], number: u32) -> impl Iterator<Item = (Range<u64
 
 struct Reader<'u, 'd> {
     dwarf: &'u Dwarf<'d>,
-    unit: &'u gimli::Unit<Slice<'d>>,
+    unit: &'u Unit<'d>,
     code: &'u CodeRanges,
     budget: &'u Budget,
     found: UnitFunctions<'d>,
@@ -205,7 +205,7 @@ struct Reader<'u, 'd> {
 impl<'d> Reader<'_, 'd> {
     fn read(&mut self) -> Option<()> {
         let unit = self.unit;
-        let mut entries = unit.entries_raw(None).ok()?;
+        let mut entries = unit.entries(None)?;
         let mut attributes = Vec::new();
         let mut open: Vec<Open> = Vec::new();
         while !entries.is_empty() {
@@ -252,7 +252,7 @@ impl<'d> Reader<'_, 'd> {
                         self.found.has_location_lists |= abbreviation
                             .attributes()
                             .iter()
-                            .any(|spec| is_location_list(spec, self.unit.header.version()));
+                            .any(|spec| is_location_list(spec, self.unit.gimli.header.version()));
                     }
                     entries.skip_attributes(abbreviation.attributes()).ok()?;
                     continue;
@@ -295,7 +295,7 @@ impl<'d> Reader<'_, 'd> {
             ),
             resolved: OnceLock::new(),
         });
-        let mut ranges = unit::ranges(self.dwarf, self.unit, attributes, self.budget);
+        let mut ranges = unit::ranges(self.dwarf, &self.unit.gimli, attributes, self.budget);
         ranges.retain(|range| self.code.contains(range.start));
         if inlined {
             let copy = (!ranges.is_empty()).then(|| {
@@ -320,10 +320,10 @@ impl<'d> Reader<'_, 'd> {
         }
         if !ranges.is_empty() {
             let low = value(attributes, gimli::DW_AT_low_pc);
-            let low = low.and_then(|low| self.dwarf.attr_address(self.unit, low).ok().flatten());
+            let low = low.and_then(|low| self.dwarf.attr_address(&self.unit.gimli, low).ok().flatten());
             // A function in several parts starts where it says, else in the part listed first.
             let says = value(attributes, gimli::DW_AT_entry_pc)
-                .and_then(|entry| self.dwarf.attr_address(self.unit, entry).ok().flatten())
+                .and_then(|entry| self.dwarf.attr_address(&self.unit.gimli, entry).ok().flatten())
                 .or(low)
                 .and_then(|start| ranges.iter().position(|range| range.start == start));
             ranges.swap(0, says.unwrap_or(0));
@@ -351,7 +351,10 @@ impl<'d> Reader<'_, 'd> {
     }
 
     fn text(&self, attributes: &[gimli::Attribute<Slice<'d>>], name: DwAt) -> Option<&'d [u8]> {
-        let text = self.dwarf.attr_string(self.unit, value(attributes, name)?).ok()?;
+        let text = self
+            .dwarf
+            .attr_string(&self.unit.gimli, value(attributes, name)?)
+            .ok()?;
         // Many entries could share one long string.
         self.budget.spend(text.len())?;
         (!text.is_empty()).then(|| text.slice())

@@ -76,7 +76,7 @@ impl<'i, 'd> Entry<'i, 'd> {
         offset: usize,
     ) -> Option<Self> {
         let offset = gimli::UnitOffset(offset.checked_sub(unit.extent.start)?);
-        let mut entries = unit.unit.gimli.entries_raw(Some(offset)).ok()?;
+        let mut entries = unit.unit.entries(Some(offset))?;
         let mut die = DebuggingInformationEntry::null();
         let real = entries.read_entry(&mut die).ok()?;
         real.then_some(Self {
@@ -192,7 +192,7 @@ impl<'i, 'd> Entry<'i, 'd> {
     }
 
     fn read_children(&self, budget: &Budget, children: &mut Vec<Self>) -> Option<()> {
-        let mut entries = self.unit.unit.gimli.entries_raw(Some(self.die.offset())).ok()?;
+        let mut entries = self.unit.unit.entries(Some(self.die.offset()))?;
         let mut die = DebuggingInformationEntry::null();
         entries.read_entry(&mut die).ok()?;
         while !entries.is_empty() && entries.next_depth() > 0 && children.len() < MAX_CHILDREN {

@@ -277,7 +277,7 @@ fn base_type(owner: &Entry<'_, '_>, offset: gimli::UnitOffset) -> Option<ValueTy
     if offset.0 == 0 {
         return Some(ValueType::Generic);
     }
-    let entry = owner.unit.unit.gimli.entry(offset).ok()?;
+    let entry = owner.unit.unit.entry(offset)?;
     ValueType::from_entry(&entry).ok()?
 }
 

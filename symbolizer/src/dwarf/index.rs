@@ -73,7 +73,7 @@ impl<'d> UnitIndex<'d> {
     }
 
     fn read(&mut self, info: &DebugInfo<'d>, unit: &LazyUnit<'d>) -> Option<()> {
-        let mut entries = unit.unit.gimli.entries_raw(None).ok()?;
+        let mut entries = unit.unit.entries(None)?;
         let mut die = DebuggingInformationEntry::null();
         let mut open: Vec<Open> = Vec::new();
         while !entries.is_empty() {

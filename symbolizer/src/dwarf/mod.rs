@@ -1,5 +1,6 @@
 //! The DWARF of one file (DWARF 2 to 5), read a unit at a time.
 
+mod abbreviations;
 mod budget;
 mod call_sites;
 mod dies;
@@ -19,6 +20,7 @@ use crate::code::CodeRanges;
 use crate::range_map::RangeMap;
 use crate::source::{Elf, Source};
 use crate::{LineRow, SourceLocation};
+use abbreviations::AbbreviationTables;
 use dies::{InlinedCall, PhysicalFunction, UnitFunctions};
 use gimli::{LittleEndian, UnitType};
 use index::UnitIndex;
@@ -28,7 +30,7 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-use unit::{AbbreviationTables, Unit};
+use unit::Unit;
 
 pub(crate) use budget::Budget;
 pub(crate) use dies::ResolvedName;

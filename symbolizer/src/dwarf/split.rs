@@ -1,8 +1,9 @@
 //! DWARF that the compiler split off into `.dwo` files, or `dwp` gathered in a package (DWARF 5, section 7.3.2): the units of a
 //! file that were left as skeletons get their entries.
 
+use super::abbreviations::AbbreviationTables;
 use super::budget::Budget;
-use super::unit::{AbbreviationTables, Unit};
+use super::unit::Unit;
 use super::{DebugInfo, Dwarf, LazyUnit, Slice};
 use crate::source::{Elf, Source};
 use crate::split::SplitFile;

@@ -1,19 +1,21 @@
 //! Compilation units: their root entry and the addresses they cover (DWARF 5, section 3.1).
 
+use super::abbreviations::{AbbreviationTable, AbbreviationTables};
 use super::budget::Budget;
 use super::{Dwarf, Slice};
 use gimli::{
-    Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugLineOffset, LittleEndian, UnitHeader,
+    AttributeValue, DebugLineOffset, DebuggingInformationEntry, EntriesRaw, Reader, UnitHeader, UnitOffset,
     UnitType,
 };
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// A unit that was opened: its root entry is read, the rest is not.
 pub(crate) struct Unit<'d> {
-    /// Knows the bases that indexed forms count from. Its line program is left out: see `line_program`.
+    /// Knows the bases that indexed forms count from. Its line program is left out: see `line_program`; and of its abbreviations all
+    /// but those that the root entry needs: see [`Unit::entries`].
     pub gimli: gimli::Unit<Slice<'d>>,
+    abbreviations: Arc<AbbreviationTable<'d>>,
     /// Where the unit's line program is.
     pub line_program: Option<DebugLineOffset>,
     /// What the root entry says it covers; empty where it does not say.
@@ -26,45 +28,26 @@ pub(crate) struct Unit<'d> {
     pub file: Option<Slice<'d>>,
 }
 
-/// Abbreviation tables, each parsed once and only up to where the next one starts: a hostile file
-/// could let many units start within one long table.
-pub(crate) struct AbbreviationTables(BTreeMap<usize, Option<Arc<Abbreviations>>>);
-
-impl AbbreviationTables {
-    pub fn new(section: &[u8], headers: &[UnitHeader<Slice>]) -> Self {
-        let offsets: BTreeMap<usize, Option<Arc<Abbreviations>>> = headers
-            .iter()
-            .map(|header| (header.debug_abbrev_offset().0, None))
-            .collect();
-        let ends: Vec<_> = offsets.keys().skip(1).copied().chain([section.len()]).collect();
-        let parse = |start: usize, end: usize| {
-            let table = DebugAbbrev::new(section.get(start..end)?, LittleEndian);
-            table.abbreviations(DebugAbbrevOffset(0)).ok().map(Arc::new)
-        };
-        Self(
-            offsets
-                .into_keys()
-                .zip(ends)
-                .map(|(start, end)| (start, parse(start, end)))
-                .collect(),
-        )
-    }
-}
-
 impl<'d> Unit<'d> {
     /// Reads the root entry. `None` for damaged units.
     pub fn open(
         dwarf: &Dwarf<'d>,
         header: UnitHeader<Slice<'d>>,
-        tables: &AbbreviationTables,
+        tables: &AbbreviationTables<'d>,
         budget: &Budget,
     ) -> Option<Self> {
         // A type unit has no code, and shares the line program of another unit for the names of files.
         let is_type = matches!(header.type_(), UnitType::Type { .. } | UnitType::SplitType { .. });
-        let abbreviations = tables.0.get(&header.debug_abbrev_offset().0)?.clone()?;
+        let table = tables.of(&header)?;
+        let root = header
+            .range_from(header.root_offset()..)
+            .ok()?
+            .read_uleb128()
+            .ok()?;
+        let abbreviations = table.with(root)?;
         let (encoding, file_type) = (header.encoding(), dwarf.file_type);
         let mut unit = gimli::Unit {
-            abbreviations: abbreviations.clone(),
+            abbreviations: Arc::clone(abbreviations),
             name: None,
             comp_dir: None,
             low_pc: 0,
@@ -76,7 +59,7 @@ impl<'d> Unit<'d> {
             dwo_id: None,
             header,
         };
-        let mut entries = header.entries_raw(&abbreviations, None).ok()?;
+        let mut entries = header.entries_raw(abbreviations, None).ok()?;
         let root = entries.read_abbreviation().ok()??;
         budget.spend(root.attributes().len())?;
         let mut attributes = Vec::new();
@@ -134,12 +117,28 @@ impl<'d> Unit<'d> {
         let ranges = ranges(dwarf, &unit, &attributes, budget);
         Some(Self {
             gimli: unit,
+            abbreviations: Arc::clone(table),
             line_program,
             ranges,
             split,
             id,
             file,
         })
+    }
+}
+
+impl<'d> Unit<'d> {
+    /// Its entries, from its root on or from the one at an offset; `None` where they are damaged.
+    pub fn entries(&self, from: Option<UnitOffset>) -> Option<EntriesRaw<'_, Slice<'d>>> {
+        self.gimli
+            .header
+            .entries_raw(self.abbreviations.all()?, from)
+            .ok()
+    }
+
+    /// The entry at an offset.
+    pub fn entry(&self, at: UnitOffset) -> Option<DebuggingInformationEntry<Slice<'d>>> {
+        self.gimli.header.entry(self.abbreviations.all()?, at).ok()
     }
 }
 
