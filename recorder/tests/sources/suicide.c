@@ -1,14 +1,15 @@
 /* Is killed from outside while one thread waits and one computes. */
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-static volatile int turns;
+static volatile int *turns;
 
 static void *compute(void *argument)
 {
     for (;;)
-        turns++;
+        ++*turns;
     return argument;
 }
 
@@ -16,7 +17,11 @@ int main(void)
 {
     pthread_t thread;
     pid_t parent = getpid();
+    turns = mmap(0, sizeof *turns, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (fork() == 0) {
+        /* However busy the machine is, both threads are there. */
+        while (*turns == 0)
+            usleep(1000);
         usleep(200000);
         kill(parent, SIGKILL);
         _exit(0);
