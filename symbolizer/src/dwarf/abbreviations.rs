@@ -4,7 +4,7 @@ use super::Slice;
 use gimli::{
     Abbreviations, DebugAbbrev, DebugAbbrevOffset, EndianSlice, LittleEndian, Reader, UnitHeader, constants,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 /// The tables of some units, each only up to where the next one starts: a hostile file could let many units start within one long
@@ -21,8 +21,8 @@ pub(crate) struct AbbreviationTable<'d> {
 
 impl<'d> AbbreviationTables<'d> {
     pub fn new(section: &'d [u8], headers: &[UnitHeader<Slice>]) -> Self {
-        let starts = headers.iter().map(|header| (header.debug_abbrev_offset().0, ()));
-        let starts: Vec<usize> = starts.collect::<BTreeMap<_, ()>>().into_keys().collect();
+        let starts = headers.iter().map(|header| header.debug_abbrev_offset().0);
+        let starts: BTreeSet<usize> = starts.collect();
         let ends = starts.iter().skip(1).copied().chain([section.len()]);
         let tables = starts.iter().zip(ends).filter_map(|(&start, end)| {
             let table = AbbreviationTable {
