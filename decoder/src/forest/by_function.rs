@@ -6,7 +6,7 @@ use crate::Canceled;
 use crate::watch::{Stage, Watch};
 
 /// The calls of each function, in order; 4 bytes a call.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct ByFunction {
     /// Where the calls of each function begin in `calls`, and where the last ones end.
     starts: Vec<usize>,

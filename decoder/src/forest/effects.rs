@@ -64,21 +64,21 @@ struct Own {
     len: usize,
 }
 
-/// How many calls end by one [`Op::Leave`], or by the return at the end of a path, where it is more than one. Or that the function is
-/// jumped to which the next path begins in.
+/// What is noted of an execution that does as its path does: how many calls end by one [`Op::Leave`], or by the return at the end,
+/// where it is more than one; and that the function is jumped to which the next path begins in.
 #[derive(Clone, Copy, Debug)]
-struct Group {
+struct Note {
     execution: u64,
-    /// Which of those of the execution; [`Group::TAIL_CALL`].
+    /// Which leave of the execution; [`Note::TAIL_CALL`].
     leave: u32,
     calls: u32,
 }
 
-impl Group {
+impl Note {
     const TAIL_CALL: u32 = u32::MAX;
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Effects {
     of_paths: Vec<OfPath>,
     ops: Vec<Op>,
@@ -86,7 +86,7 @@ pub(super) struct Effects {
     own_ops: Vec<Op>,
     /// The last of `own` that is of a path.
     latest: FxHashMap<u32, usize>,
-    groups: Vec<Group>,
+    notes: Vec<Note>,
 }
 
 /// Where a pass over the executions is: before this one.
@@ -98,7 +98,7 @@ pub(super) struct At {
     /// The position of the call that begins next; that of the outermost one may be below 0.
     pub depth: i32,
     own: usize,
-    group: usize,
+    note: usize,
 }
 
 /// What is met on a pass, before instruction `offset` of the execution.
@@ -171,7 +171,7 @@ impl Effects {
     /// So many calls end by the [`Op::Leave`] of this number of an execution. They come in order.
     #[inline]
     pub fn leave(&mut self, execution: u64, leave: u32, calls: u32) {
-        self.groups.push(Group {
+        self.notes.push(Note {
             execution,
             leave,
             calls,
@@ -181,7 +181,7 @@ impl Effects {
     /// The function is jumped to that the path behind an execution begins in. They come in order.
     #[inline]
     pub fn tail_call(&mut self, execution: u64) {
-        self.leave(execution, Group::TAIL_CALL, 0);
+        self.leave(execution, Note::TAIL_CALL, 0);
     }
 
     /// Before an execution.
@@ -192,7 +192,7 @@ impl Effects {
             began,
             depth,
             own: self.own.partition_point(|own| own.execution < number),
-            group: self.groups.partition_point(|group| group.execution < number),
+            note: self.notes.partition_point(|note| note.execution < number),
         }
     }
 
@@ -241,8 +241,8 @@ impl Effects {
             let op = match behind {
                 Behind::Returns => Some(Op::Leave { offset, left }),
                 Behind::Calls => Some(begins(Tag::Call)),
-                Behind::MayTailCall if self.noted(at, Group::TAIL_CALL).is_some() => {
-                    at.group += 1;
+                Behind::MayTailCall if self.noted(at, Note::TAIL_CALL).is_some() => {
+                    at.note += 1;
                     Some(begins(Tag::TailCall))
                 }
                 _ => None,
@@ -299,9 +299,9 @@ impl Effects {
     #[inline]
     fn leaving(&self, at: &mut At, leave: u32) -> u32 {
         match self.noted(at, leave) {
-            Some(group) => {
-                at.group += 1;
-                group.calls
+            Some(note) => {
+                at.note += 1;
+                note.calls
             }
             None => 1,
         }
@@ -309,9 +309,9 @@ impl Effects {
 
     /// What comes next is noted of a leave of the execution that is passed.
     #[inline]
-    fn noted(&self, at: &At, leave: u32) -> Option<Group> {
-        let group = self.groups.get(at.group).copied();
-        group.filter(|group| (group.execution, group.leave) == (at.execution as u64, leave))
+    fn noted(&self, at: &At, leave: u32) -> Option<Note> {
+        let note = self.notes.get(at.note).copied();
+        note.filter(|note| (note.execution, note.leave) == (at.execution as u64, leave))
     }
 
     fn own_ops_of(&self, own: Own) -> &[Op] {
@@ -332,7 +332,7 @@ impl Effects {
         self.latest = FxHashMap::default();
         self.own.shrink_to_fit();
         self.own_ops.shrink_to_fit();
-        self.groups.shrink_to_fit();
+        self.notes.shrink_to_fit();
     }
 
     /// Bytes of memory in use.
@@ -341,6 +341,6 @@ impl Effects {
             + size_of_val(&*self.ops)
             + size_of_val(&*self.own)
             + size_of_val(&*self.own_ops)
-            + size_of_val(&*self.groups)
+            + size_of_val(&*self.notes)
     }
 }

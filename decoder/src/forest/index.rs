@@ -31,7 +31,7 @@ pub(super) struct Adopted {
     pub execution: u64,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Index {
     spans: Spans,
     pub effects: Effects,

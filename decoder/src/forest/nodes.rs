@@ -21,7 +21,7 @@ struct Packed {
 }
 
 /// Calls by number.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Nodes(Vec<Packed>);
 
 /// Executions between two reports.

@@ -16,7 +16,7 @@ pub(super) struct Span {
 }
 
 /// All of a history, in order.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Spans {
     all: Vec<Span>,
     /// The lowest depths of [`FAN`] spans each, of [`FAN`] such groups each, and so on.

@@ -19,7 +19,7 @@ pub struct HistoryBuilder {
 }
 
 impl HistoryBuilder {
-    /// Bytes of packets for each path that is executed: that of gzip, where they are short; of others it is five times as much.
+    /// Bytes of packets for each path that is executed, at least: gzip, where they are short, has some seven, others fifteen and more.
     const BYTES_EACH: usize = 4;
 
     /// Begins the history of a thread.
