@@ -23,6 +23,17 @@ pub enum Kind {
     Search,
 }
 
+/// What is made of what `iptr-edge-analyzer` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// The number of blocks.
+    Count,
+    /// A bitmap of edges, by the handler that comes with it.
+    Bitmap,
+    /// The list of blocks, in order.
+    List,
+}
+
 /// The arguments of one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arguments {
@@ -42,6 +53,8 @@ pub struct Arguments {
     pub jobs: usize,
     /// Builds the forest too.
     pub forest: bool,
+    /// What is made of what the edge analyzer tells.
+    pub handler: Handler,
 }
 
 impl Arguments {
@@ -72,6 +85,7 @@ impl Arguments {
             engine: EngineKind::default(),
             jobs: 1,
             forest: true,
+            handler: Handler::Count,
         };
         while let Some(option) = words.next() {
             if option == "--no-forest" {
@@ -85,10 +99,20 @@ impl Arguments {
                 "--seconds" => arguments.seconds = number(value)?,
                 "--jobs" => arguments.jobs = number(value)?,
                 "--engine" => arguments.engine = value.parse().map_err(|error| format!("{error}"))?,
+                "--handler" => arguments.handler = handler(value)?,
                 other => return Err(format!("{other} is no option")),
             }
         }
         Ok(arguments)
+    }
+}
+
+fn handler(name: &str) -> Result<Handler, Failure> {
+    match name {
+        "count" => Ok(Handler::Count),
+        "bitmap" => Ok(Handler::Bitmap),
+        "list" => Ok(Handler::List),
+        other => Err(format!("'{other}' is no handler: count, bitmap or list")),
     }
 }
 
@@ -106,6 +130,9 @@ mod tests {
         let arguments = Arguments::parse(&words).unwrap();
         assert_eq!((arguments.kind, arguments.bytes), (Kind::Ours, Some(9)));
         assert_eq!((arguments.runs, arguments.forest), (2, false));
+        let words = ["edges", "b", "--handler", "list"].map(str::to_owned);
+        assert_eq!(Arguments::parse(&words).unwrap().handler, Handler::List);
+        assert!(Arguments::parse(&["edges", "b", "--handler", "all"].map(str::to_owned)).is_err());
         assert!(Arguments::parse(&["nothing".to_owned()]).is_err());
         assert!(Arguments::parse(&["insn", "b", "--bytes"].map(str::to_owned)).is_err());
     }

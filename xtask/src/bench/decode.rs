@@ -12,7 +12,7 @@ mod table;
 use super::{folder, machine, sentence};
 use crate::{Failure, packages, shell};
 use backtrail_tests::real::{self, Recorder};
-use meter::Meter;
+use meter::{Binaries, Meter};
 pub use options::Options;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
         engine: None,
         history: real::History::Full,
     };
-    let meter = Meter::new(meter_binary()?, backtrail.to_path_buf())?;
+    let meter = Meter::new(Binaries::build(backtrail)?)?;
     let mut rows = Vec::new();
     for stream in streams::STREAMS
         .iter()
@@ -73,17 +73,25 @@ pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The release build of what measures.
-fn meter_binary() -> Result<PathBuf, Failure> {
+impl Binaries {
+    /// The release builds of what measures.
+    fn build(backtrail: &Path) -> Result<Self, Failure> {
+        // The analyzer has its caches or has them not by a feature: it takes two builds, and the first is put aside.
+        let uncached = shell::target().join("release/backtrail-bench-uncached");
+        let built = build_bench("edges")?;
+        fs::copy(&built, &uncached).map_err(|error| sentence("a copy of the benchmark", &error))?;
+        Ok(Self {
+            bench: build_bench("edges-cache")?,
+            uncached,
+            backtrail: backtrail.to_path_buf(),
+        })
+    }
+}
+
+fn build_bench(features: &str) -> Result<PathBuf, Failure> {
     let mut build = shell::cargo();
-    shell::run(build.args([
-        "build",
-        "--release",
-        "--package",
-        "backtrail-bench",
-        "--features",
-        "edges",
-    ]))?;
+    let words = ["build", "--release", "--package", "backtrail-bench", "--features"];
+    shell::run(build.args(words).arg(features))?;
     let binary = shell::target().join("release/backtrail-bench");
     binary
         .canonicalize()

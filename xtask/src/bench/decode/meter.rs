@@ -19,10 +19,18 @@ const LIMIT: Duration = Duration::from_secs(1800);
 /// Runs in a process of what is slow: one cold, one warm.
 pub const SLOW_RUNS: u32 = 2;
 
+/// What is run.
+pub struct Binaries {
+    /// `backtrail-bench`.
+    pub bench: PathBuf,
+    /// The same with an edge analyzer that has no caches, as it is by default.
+    pub uncached: PathBuf,
+    pub backtrail: PathBuf,
+}
+
 /// What measures.
 pub struct Meter {
-    binary: PathBuf,
-    backtrail: PathBuf,
+    binaries: Binaries,
     folder: TempDir,
     /// Our engines, and with how many threads each is measured.
     pub engines: Vec<Engine>,
@@ -65,11 +73,10 @@ fn forget(folder: &Path) -> io::Result<()> {
 
 impl Meter {
     /// Asks the binary for its engines.
-    pub fn new(binary: PathBuf, backtrail: PathBuf) -> Result<Self, Failure> {
+    pub fn new(binaries: Binaries) -> Result<Self, Failure> {
         let folder = tempfile::tempdir().map_err(|error| sentence("a temporary folder", &error))?;
         let mut meter = Self {
-            binary,
-            backtrail,
+            binaries,
             folder,
             engines: Vec::new(),
         };
@@ -90,7 +97,27 @@ impl Meter {
 
     /// What it measures, or why it cannot.
     pub fn ask(&self, kind: &str, bundle: &Path, options: &[(&str, String)]) -> Result<Value, Failure> {
-        let command = self.command(&self.binary, &[], kind, bundle, options);
+        self.ask_of(&self.binaries.bench, kind, bundle, options)
+    }
+
+    /// The same of the analyzer without caches.
+    pub fn ask_uncached(
+        &self,
+        kind: &str,
+        bundle: &Path,
+        options: &[(&str, String)],
+    ) -> Result<Value, Failure> {
+        self.ask_of(&self.binaries.uncached, kind, bundle, options)
+    }
+
+    fn ask_of(
+        &self,
+        binary: &Path,
+        kind: &str,
+        bundle: &Path,
+        options: &[(&str, String)],
+    ) -> Result<Value, Failure> {
+        let command = self.command(binary, &[], kind, bundle, options);
         let ended = self.run(command, kind, LIMIT)?;
         serde_json::from_slice(&ended.stdout).map_err(|error| format!("{kind}: {error}"))
     }
@@ -107,7 +134,7 @@ impl Meter {
         }
         let counts = self.folder.path().join("cachegrind.out");
         let words = cachegrind::words(&counts);
-        let command = self.command(&self.binary, &words, kind, bundle, options);
+        let command = self.command(&self.binaries.bench, &words, kind, bundle, options);
         let ended = self.run(command, kind, LIMIT)?;
         let measured = serde_json::from_slice(&ended.stdout).map_err(|error| format!("{kind}: {error}"))?;
         Ok((cachegrind::total(&counts)?, measured))
@@ -116,7 +143,7 @@ impl Meter {
     /// Seconds from the start of `backtrail debug` to the end of its first command, the bundle's files not in memory.
     pub fn open(&self, engine: &Engine, bundle: &Path, first: &str, limit: Duration) -> Result<f64, Failure> {
         forget(bundle).map_err(|error| sentence("dropping the bundle from the page cache", &error))?;
-        let mut command = Command::new(&self.backtrail);
+        let mut command = Command::new(&self.binaries.backtrail);
         command.args(["debug", "--batch", "-e", first, "--engine", &engine.name]);
         command.args(["--jobs", &engine.jobs.to_string()]).arg(bundle);
         self.run(command, "open", limit).map(|ended| ended.seconds)

@@ -99,13 +99,7 @@ fn peers(meter: &Meter, bundle: &Path, prefix: &Prefix, options: &Options) -> Va
 fn plain_returns(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Result<Value, Failure> {
     let bundle = streams.bundle(Purpose::PlainReturns)?;
     let prefix = prefix(meter, &bundle, options.seconds() / 2.0)?;
-    let edges = |bytes: u64| {
-        let asked = [
-            ("--bytes", bytes.to_string()),
-            ("--runs", options.runs().to_string()),
-        ];
-        meter.ask("edges", &bundle, &asked).unwrap_or_else(failed)
-    };
+    let edges = |bytes: u64| edges(meter, &bundle, bytes, options.runs());
     let mut part = json!({
         "bytes": prefix.bytes,
         "of": prefix.of,
@@ -120,6 +114,24 @@ fn plain_returns(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Res
         part["whole"] = json!({ "bytes": prefix.of, "edges": edges(prefix.of), "ours": whole });
     }
     Ok(part)
+}
+
+/// The edge analyzer, without its caches, and with them by what is made of what it tells.
+fn edges(meter: &Meter, bundle: &Path, bytes: u64, runs: u32) -> Value {
+    let asked = |handler: &str| {
+        [
+            ("--bytes", bytes.to_string()),
+            ("--runs", runs.to_string()),
+            ("--handler", handler.to_owned()),
+        ]
+    };
+    let cached = |handler| meter.ask("edges", bundle, &asked(handler)).unwrap_or_else(failed);
+    json!({
+        "uncached": meter.ask_uncached("edges", bundle, &asked("count")).unwrap_or_else(failed),
+        "list": cached("list"),
+        "bitmap": cached("bitmap"),
+        "count": cached("count"),
+    })
 }
 
 fn ours(meter: &Meter, engine: &Engine, bundle: &Path, bytes: u64, runs: u32) -> Result<Value, Failure> {

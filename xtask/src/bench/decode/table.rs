@@ -92,46 +92,62 @@ impl Page<'_> {
     /// Ours beside the edge analyzer.
     fn plain_returns(&self) -> String {
         let mut text = String::from(
-            "\nStreams recorded with `--no-compress-returns`, a prefix and all, beside `iptr-edge-analyzer`, which counts \
-             basic blocks. In parentheses with the call forest too; × is ours by the peer's, in packets a second.\n\n\
-             | program | PT MB | M branches | M blocks told | edge analyzer M blocks/s | MB/s | cold MB/s | engine | ours MB/s | M instructions/s | × edge analyzer |\n\
-             |---|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|\n",
+            "\nStreams recorded with `--no-compress-returns`, a prefix and all, beside `iptr-edge-analyzer`: without its caches, as it is by \
+             default; with them where the handler lists the blocks, where it is its own and fills AFL++'s bitmap, and where it only \
+             counts. Warm, and in parentheses the first run; × is all of ours, flow, history, time and forest, by the peer, in packets a second.\n\n\
+             | program | PT MB | M branches | M blocks told | analyzer MB/s, uncached | list | bitmap | count |\n\
+             |---|---:|---:|---:|---:|---:|---:|---:|\n",
         );
-        for row in self.rows {
-            let prefix = &row["plain_returns"];
-            for part in [prefix, &prefix["whole"]] {
-                self.beside_edges(name(row), part, &mut text);
+        for (name, part) in self.beside_edges() {
+            let edges = &part["edges"];
+            let first = &part["ours"][0];
+            let [uncached, lists, bitmap, counts] = EDGES.map(|how| {
+                let rate = |run| self.rate(&edges[how], "bytes", "seconds", run).map(mega);
+                two(rate("warm"), rate("cold"), 0)
+            });
+            let _ = writeln!(
+                text,
+                "| {name} | {} | {} | {} | {uncached} | {lists} | {bitmap} | {counts} |",
+                figure(part["bytes"].as_f64().map(mega), 1),
+                figure(first["branches"].as_f64().map(mega), 2),
+                figure(edges["count"]["blocks"].as_f64().map(mega), 2),
+            );
+        }
+        text.push_str(
+            "\n| program | PT MB | engine | flow MB/s | all MB/s | × uncached | × list | × bitmap | × count |\n\
+             |---|---:|---|---:|---:|---:|---:|---:|---:|\n",
+        );
+        for (name, part) in self.beside_edges() {
+            for ours in list(&part["ours"]) {
+                let runs = ["warm", "cold"];
+                let flow = runs.map(|run| self.rate(ours, "bytes", "seconds", run));
+                let all = runs.map(|run| self.rate(ours, "bytes", "both_seconds", run));
+                let rate = ours["skipped"]
+                    .as_str()
+                    .map_or_else(|| two(flow[0].map(mega), flow[1].map(mega), 0), str::to_owned);
+                let [uncached, lists, bitmap, counts] = EDGES.map(|how| {
+                    let peer = runs.map(|run| self.rate(&part["edges"][how], "bytes", "seconds", run));
+                    two(ratio(all[0], peer[0]), ratio(all[1], peer[1]), 2)
+                });
+                let _ = writeln!(
+                    text,
+                    "| {name} | {} | {} | {rate} | {} | {uncached} | {lists} | {bitmap} | {counts} |",
+                    figure(part["bytes"].as_f64().map(mega), 1),
+                    engine(ours),
+                    two(all[0].map(mega), all[1].map(mega), 0),
+                );
             }
         }
         text
     }
 
-    fn beside_edges(&self, name: &str, part: &Value, text: &mut String) {
-        let edges = &part["edges"];
-        let blocks = self.rate(edges, "blocks", "seconds", "warm");
-        let peer = self.rate(edges, "bytes", "seconds", "warm");
-        let cold = self.rate(edges, "bytes", "seconds", "cold");
-        for ours in list(&part["ours"]) {
-            let flow = self.rate(ours, "bytes", "seconds", "warm");
-            let both = self.rate(ours, "bytes", "both_seconds", "warm");
-            let instructions = self.rate(ours, "instructions", "seconds", "warm");
-            let rate = ours["skipped"]
-                .as_str()
-                .map_or_else(|| two(flow.map(mega), both.map(mega), 1), str::to_owned);
-            let _ = writeln!(
-                text,
-                "| {name} | {} | {} | {} | {} | {} | {} | {} | {rate} | {} | {} |",
-                figure(part["bytes"].as_f64().map(mega), 1),
-                figure(ours["branches"].as_f64().map(mega), 2),
-                figure(edges["blocks"].as_f64().map(mega), 2),
-                figure(blocks.map(mega), 1),
-                figure(peer.map(mega), 1),
-                figure(cold.map(mega), 1),
-                engine(ours),
-                figure(instructions.map(mega), 1),
-                two(ratio(flow, peer), ratio(both, peer), 3),
-            );
-        }
+    /// What was measured with the analyzer, with the name of its program: of each a prefix and all.
+    fn beside_edges(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.rows.iter().flat_map(|row| {
+            let prefix = &row["plain_returns"];
+            let parts = [prefix, &prefix["whole"]].into_iter();
+            parts.filter(|part| !part.is_null()).map(|part| (name(row), part))
+        })
     }
 
     /// Ours in seconds and bytes.
@@ -346,6 +362,9 @@ fn figure(figure: Option<f64>, digits: usize) -> String {
 fn two(first: Option<f64>, second: Option<f64>, digits: usize) -> String {
     format!("{} ({})", figure(first, digits), figure(second, digits))
 }
+
+/// The ways to ask the edge analyzer.
+const EDGES: [&str; 4] = ["uncached", "list", "bitmap", "count"];
 
 #[cfg(test)]
 mod tests {
