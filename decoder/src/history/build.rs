@@ -2,6 +2,7 @@
 
 mod interner;
 mod marks;
+mod starts;
 
 use super::{Flow, History};
 use crate::{Event, Mark, MarkKind, Runs, Sink, Version};

@@ -1,11 +1,10 @@
 //! Finds the blocks in a stream of instructions and gives equal ones the same id.
 
+use super::starts::Starts;
 use crate::block::{Code, MAX_INSTRUCTIONS};
 use crate::history::Flow;
 use crate::{Instruction, Runs, Version};
 use backtrail_pt::{Avma, Cofi};
-use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
 
 /// Instructions come in one by one; a flow of blocks goes out.
 ///
@@ -14,13 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Interner {
     flow: Flow,
-    /// The block that began at an address last.
-    latest: FxHashMap<Avma, u32>,
-    /// All blocks whose bytes are still there, by address and number of instructions: more than one
-    /// where code changed and nobody told.
-    alike: BTreeMap<(Avma, u16), Vec<u32>>,
-    /// Bytes of the longest block.
-    longest: u64,
+    starts: Starts,
     open: Option<Open>,
     last: Option<Instruction>,
     /// Those of the path that came in last for the first time.
@@ -92,8 +85,8 @@ impl Interner {
         let open = self.open.get_or_insert_with(|| Open {
             start: pc,
             next: pc,
-            body: match self.latest.get(&pc) {
-                Some(&block) => Body::Known { block, done: 0 },
+            body: match self.starts.latest(pc) {
+                Some(block) => Body::Known { block, done: 0 },
                 None => Body::New(Vec::new()),
             },
         });
@@ -215,47 +208,15 @@ impl Interner {
         self.names.blocks.clear();
         self.flow.blocks.begin_version(version);
         for &(first, last) in changed {
-            self.forget(first, last);
-        }
-    }
-
-    fn forget(&mut self, first: Avma, last: Avma) {
-        let from = Avma(first.0.saturating_sub(self.longest));
-        let blocks = &self.flow.blocks;
-        let mut gone = Vec::new();
-        for (&(start, count), alike) in self.alike.range_mut((from, 0)..=(last, u16::MAX)) {
-            let before = alike.len();
-            alike.retain(|&id| start.0.saturating_add(blocks.size(id)) <= first.0);
-            if alike.len() < before {
-                self.latest.remove(&start);
-            }
-            if alike.is_empty() {
-                gone.push((start, count));
-            }
-        }
-        for key in gone {
-            self.alike.remove(&key);
+            self.starts.forget(first, last, &self.flow.blocks);
         }
     }
 
     fn intern(&mut self, start: Avma, code: &[Code]) -> Option<u32> {
-        let key = (start, u16::try_from(code.len()).ok().filter(|&count| count > 0)?);
-        let alike = self.alike.entry(key).or_default();
-        let known = alike
-            .iter()
-            .copied()
-            .find(|&id| self.flow.blocks.code(id) == code);
-        let block = match known {
-            Some(block) => block,
-            None => {
-                let block = self.flow.blocks.push(start, code)?;
-                alike.push(block);
-                self.longest = self.longest.max(self.flow.blocks.size(block));
-                block
-            }
-        };
-        self.latest.insert(start, block);
-        Some(block)
+        if code.is_empty() {
+            return None;
+        }
+        self.starts.find(start, code, &mut self.flow.blocks)
     }
 
     pub fn finish(mut self) -> Flow {
