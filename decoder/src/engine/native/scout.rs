@@ -43,6 +43,9 @@ impl Known {
 }
 
 impl<'a> Scout<'a> {
+    /// How far back it looks first for what tells the time.
+    const LOOKED_BACK: usize = 1 << 16;
+
     pub(super) fn new(trace: &'a [u8], errata: Errata, config: &Config, least: usize) -> Self {
         Self {
             trace,
@@ -98,28 +101,54 @@ impl<'a> Scout<'a> {
         }
     }
 
-    /// The time before the PSB at `to`, by all packets since it was known.
+    /// The time before the PSB at `to`: by the packets shortly before it, if it makes no difference to them what it was; else by all
+    /// since it was known.
     fn time_at(&self, known: &Known, to: usize) -> Option<Time> {
-        let mut time = known.time.as_ref().unwrap_or(&self.unknown).clone();
-        let mut packets = self.packets(find_psb(self.trace, known.at)?);
+        let mut back = Self::LOOKED_BACK;
+        while let Some(time) = &known.time
+            && let Some(from) = to.checked_sub(back).filter(|&from| from > known.at)
+        {
+            if let Some(settled) = self.settled(from, time, to) {
+                return Some(settled);
+            }
+            back *= 4;
+        }
+        let mut time = [known.time.as_ref().unwrap_or(&self.unknown).clone()];
+        self.pass(find_psb(self.trace, known.at)?, to, &mut time)?;
+        let [time] = time;
+        Some(time)
+    }
+
+    /// What the packets from the next PSB on make of a time, when they make the same of no time.
+    fn settled(&self, from: usize, time: &Time, to: usize) -> Option<Time> {
+        let psb = find_psb(self.trace, from).filter(|&psb| psb < to)?;
+        let mut times = [time.clone(), self.unknown.clone()];
+        self.pass(psb, to, &mut times)?;
+        let [time, of_none] = times;
+        (time == of_none).then_some(time)
+    }
+
+    /// Times take the packets from a PSB up to another; `None`: there is one that cannot be taken.
+    fn pass(&self, psb: usize, to: usize, times: &mut [Time]) -> Option<()> {
+        let mut packets = self.packets(psb);
         let mut header = false;
         loop {
             packets.skip_branches();
             let packet = packets.next().ok()?;
             if packets.begin() >= to {
-                return (packets.begin() == to).then_some(time);
+                return (packets.begin() == to).then_some(());
             }
-            if time.take(&packet, header).ok()? {
-                continue;
+            for time in &mut *times {
+                time.take(&packet, header).ok()?;
             }
             match packet {
                 Packet::Psb => {
                     header = true;
-                    time.psb();
+                    times.iter_mut().for_each(Time::psb);
                 }
                 Packet::Ovf => {
                     header = false;
-                    time.overflow();
+                    times.iter_mut().for_each(Time::overflow);
                 }
                 Packet::PsbEnd => header = false,
                 _ => {}
