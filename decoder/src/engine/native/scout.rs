@@ -177,13 +177,13 @@ mod tests {
         cpuid_15h_ebx: 64,
     };
 
-    /// Branches with all kinds of time packets.
-    fn trace() -> Vec<u8> {
+    /// So many branches with time packets of all kinds, or all but MTC.
+    fn trace(rounds: u64, mtc: bool) -> Vec<u8> {
         let mut encoder = Encoder::new(EncoderOptions {
             psb_period: 512,
             timing: Some(TimingOptions {
                 params: TIMING,
-                mtc: true,
+                mtc,
                 cyc: true,
             }),
             ..EncoderOptions::default()
@@ -191,7 +191,7 @@ mod tests {
         encoder.set_time(Tsc(1 << 40));
         encoder.start();
         encoder.enable(Avma(0x1000));
-        for round in 0..20_000u64 {
+        for round in 0..rounds {
             encoder.set_time(Tsc((1 << 40) + round * 37 % 1000 + round * 1000));
             if encoder.psb_due() {
                 encoder.psb(Avma(0x1000));
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_time_at_a_cut_is_the_same_from_wherever_it_is_known() {
-        let trace = trace();
+        let trace = trace(20_000, true);
         let config = Config {
             timing: TIMING,
             ..Config::default()
@@ -221,6 +221,30 @@ mod tests {
             assert_ne!(known.time, next.time);
             known = next.known();
             assert_eq!(scout.segment(&known, cut, None).unwrap().time, next.time);
+        }
+    }
+
+    #[test]
+    fn the_time_is_that_of_all_packets_whether_the_last_ones_settle_it_or_not() {
+        let config = Config {
+            timing: TIMING,
+            ..Config::default()
+        };
+        for mtc in [true, false] {
+            let trace = trace(300_000, mtc);
+            let least = 2 * Scout::LOOKED_BACK;
+            let scout = Scout::new(&trace, Errata::default(), &config, least);
+            let from = scout.end_of(0).unwrap();
+            let to = scout.end_of(from).unwrap();
+            let known = scout.segment(&Known::NOTHING, from, None).unwrap().known();
+            let settled = scout.settled(to - Scout::LOOKED_BACK, known.time.as_ref().unwrap(), to);
+            // Without MTC, cycles since long ago count.
+            assert_eq!(settled.is_some(), mtc);
+            let mut all = [known.time.clone().unwrap()];
+            scout.pass(from, to, &mut all).unwrap();
+            let [all] = all;
+            assert!(settled.is_none_or(|settled| settled == all));
+            assert_eq!(scout.time_at(&known, to), Some(all));
         }
     }
 
