@@ -387,6 +387,16 @@ mod tests {
                 "blk": { "error": "killed" },
                 "ours": [ours],
             },
+            "plain_returns": {
+                "bytes": 1_000_000,
+                "edges": {
+                    "uncached": { "bytes": 1_000_000, "blocks": 3_000_000, "seconds": seconds(4.0) },
+                    "list": { "error": "killed" },
+                    "bitmap": { "bytes": 1_000_000, "set": 7, "seconds": seconds(3.0) },
+                    "count": { "bytes": 1_000_000, "blocks": 3_000_000, "seconds": seconds(1.0) },
+                },
+                "ours": [ours],
+            },
             "open": [{ "engine": "libipt", "jobs": 1, "skipped": "too long" }],
         });
         let text = markdown(&Options::parse(&[]).unwrap(), &[row]);
@@ -394,6 +404,9 @@ mod tests {
             "| lua | 1.0 | 9 | 10 | 0.80 | 20.0 | – | libipt, 2 threads | 10.0 (5.0) | 0.50 (0.25) | – (–) |",
             "| lua | libipt, 2 threads | prefix | 1.0 | 10 | 9.00 | 1.00 | 1.00 | 5.0 | 2.000 | 0.500 | 3 |",
             "| lua | libipt | too long | – |",
+            "| lua | 1.0 | – | 3.00 | 0 (0) | – (–) | 0 (0) | 1 (0) |",
+            "| lua | 1.0 | libipt, 2 threads | 1 (0) | 0 (0) | 2.00 (1.00) | – (–) | 1.50 (1.00) | 0.50 (1.00) |",
+            "lua: plain_returns edges list: killed",
             "lua: prefix blk: killed",
             "lua: prefix insn: 1 decode errors",
             "lua: libipt, 2 threads decodes 10000000 instructions, pt_insn 10000001",
