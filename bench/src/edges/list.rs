@@ -5,8 +5,10 @@ use std::convert::Infallible;
 
 /// The blocks in order. Those of a sequence that the analyzer caches are kept once, and its number each time.
 pub struct List {
-    /// Numbers of sequences; for a block by itself [`Self::BLOCK`], and then its address, the low half first.
+    /// Numbers of sequences; for a block by itself [`Self::BLOCK`], and then the low half of its address, and before that
+    /// [`Self::HIGH`] and the high half where it is another than that of the block by itself before.
     executed: Vec<u32>,
+    high: u32,
     /// Room for so many.
     room: usize,
     /// The blocks of the sequences, by address.
@@ -19,13 +21,15 @@ pub struct List {
 
 impl List {
     const BLOCK: u32 = u32::MAX;
-    /// Bytes of packets for each entry, about.
-    const BYTES_EACH: usize = 4;
+    const HIGH: u32 = u32::MAX - 1;
+    /// Bytes of packets for each entry, at least: what is not used of the room is not touched.
+    const BYTES_EACH: usize = 2;
 
     /// Of a trace of so many bytes.
     pub fn new(bytes: usize) -> Self {
         Self {
             executed: Vec::new(),
+            high: 0,
             room: bytes / Self::BYTES_EACH,
             blocks: Vec::new(),
             sequences: Vec::new(),
@@ -45,11 +49,13 @@ impl List {
         let mut count = 0;
         let mut entries = self.executed.iter();
         while let Some(&entry) = entries.next() {
-            if entry == Self::BLOCK {
-                entries.nth(1);
-                count += 1;
-            } else {
-                count += self.blocks(entry).len() as u64;
+            match entry {
+                Self::HIGH => _ = entries.next(),
+                Self::BLOCK => {
+                    entries.next();
+                    count += 1;
+                }
+                sequence => count += self.blocks(sequence).len() as u64,
             }
         }
         count
@@ -62,6 +68,7 @@ impl HandleControlFlow for List {
 
     fn at_decode_begin(&mut self) -> Result<(), Infallible> {
         self.executed = Vec::with_capacity(self.room);
+        self.high = 0;
         self.making.clear();
         Ok(())
     }
@@ -73,8 +80,12 @@ impl HandleControlFlow for List {
         _kind: ControlFlowTransitionKind,
         cache: bool,
     ) -> Result<(), Infallible> {
-        self.executed
-            .extend([Self::BLOCK, block as u32, (block >> 32) as u32]);
+        let high = (block >> 32) as u32;
+        if high != self.high {
+            self.high = high;
+            self.executed.extend([Self::HIGH, high]);
+        }
+        self.executed.extend([Self::BLOCK, block as u32]);
         if cache {
             self.making.push(block);
         }
