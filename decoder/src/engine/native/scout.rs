@@ -43,9 +43,6 @@ impl Known {
 }
 
 impl<'a> Scout<'a> {
-    /// How far back it looks first for what tells the time.
-    const LOOKED_BACK: usize = 1 << 16;
-
     pub(super) fn new(trace: &'a [u8], errata: Errata, config: &Config, least: usize) -> Self {
         Self {
             trace,
@@ -101,54 +98,28 @@ impl<'a> Scout<'a> {
         }
     }
 
-    /// The time before the PSB at `to`: by the packets shortly before it, if it makes no difference to them what it was; else by all
-    /// since it was known.
+    /// The time before the PSB at `to`, by all packets since it was known.
     fn time_at(&self, known: &Known, to: usize) -> Option<Time> {
-        let mut back = Self::LOOKED_BACK;
-        while let Some(time) = &known.time
-            && let Some(from) = to.checked_sub(back).filter(|&from| from > known.at)
-        {
-            if let Some(settled) = self.settled(from, time, to) {
-                return Some(settled);
-            }
-            back *= 4;
-        }
-        let mut time = [known.time.as_ref().unwrap_or(&self.unknown).clone()];
-        self.pass(find_psb(self.trace, known.at)?, to, &mut time)?;
-        let [time] = time;
-        Some(time)
-    }
-
-    /// What the packets from the next PSB on make of a time, when they make the same of no time.
-    fn settled(&self, from: usize, time: &Time, to: usize) -> Option<Time> {
-        let psb = find_psb(self.trace, from).filter(|&psb| psb < to)?;
-        let mut times = [time.clone(), self.unknown.clone()];
-        self.pass(psb, to, &mut times)?;
-        let [time, of_none] = times;
-        (time == of_none).then_some(time)
-    }
-
-    /// Times take the packets from a PSB up to another; `None`: there is one that cannot be taken.
-    fn pass(&self, psb: usize, to: usize, times: &mut [Time]) -> Option<()> {
-        let mut packets = self.packets(psb);
+        let mut time = known.time.as_ref().unwrap_or(&self.unknown).clone();
+        let mut packets = self.packets(find_psb(self.trace, known.at)?);
         let mut header = false;
         loop {
             packets.skip_branches();
             let packet = packets.next().ok()?;
             if packets.begin() >= to {
-                return (packets.begin() == to).then_some(());
+                return (packets.begin() == to).then_some(time);
             }
-            for time in &mut *times {
-                time.take(&packet, header).ok()?;
+            if time.take(&packet, header).ok()? {
+                continue;
             }
             match packet {
                 Packet::Psb => {
                     header = true;
-                    times.iter_mut().for_each(Time::psb);
+                    time.psb();
                 }
                 Packet::Ovf => {
                     header = false;
-                    times.iter_mut().for_each(Time::overflow);
+                    time.overflow();
                 }
                 Packet::PsbEnd => header = false,
                 _ => {}
@@ -177,13 +148,13 @@ mod tests {
         cpuid_15h_ebx: 64,
     };
 
-    /// So many branches with time packets of all kinds, or all but MTC.
-    fn trace(rounds: u64, mtc: bool) -> Vec<u8> {
+    /// Branches with all kinds of time packets.
+    fn trace() -> Vec<u8> {
         let mut encoder = Encoder::new(EncoderOptions {
             psb_period: 512,
             timing: Some(TimingOptions {
                 params: TIMING,
-                mtc,
+                mtc: true,
                 cyc: true,
             }),
             ..EncoderOptions::default()
@@ -191,7 +162,7 @@ mod tests {
         encoder.set_time(Tsc(1 << 40));
         encoder.start();
         encoder.enable(Avma(0x1000));
-        for round in 0..rounds {
+        for round in 0..20_000u64 {
             encoder.set_time(Tsc((1 << 40) + round * 37 % 1000 + round * 1000));
             if encoder.psb_due() {
                 encoder.psb(Avma(0x1000));
@@ -203,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_time_at_a_cut_is_the_same_from_wherever_it_is_known() {
-        let trace = trace(20_000, true);
+        let trace = trace();
         let config = Config {
             timing: TIMING,
             ..Config::default()
@@ -221,30 +192,6 @@ mod tests {
             assert_ne!(known.time, next.time);
             known = next.known();
             assert_eq!(scout.segment(&known, cut, None).unwrap().time, next.time);
-        }
-    }
-
-    #[test]
-    fn the_time_is_that_of_all_packets_whether_the_last_ones_settle_it_or_not() {
-        let config = Config {
-            timing: TIMING,
-            ..Config::default()
-        };
-        for mtc in [true, false] {
-            let trace = trace(300_000, mtc);
-            let least = 2 * Scout::LOOKED_BACK;
-            let scout = Scout::new(&trace, Errata::default(), &config, least);
-            let from = scout.end_of(0).unwrap();
-            let to = scout.end_of(from).unwrap();
-            let known = scout.segment(&Known::NOTHING, from, None).unwrap().known();
-            let settled = scout.settled(to - Scout::LOOKED_BACK, known.time.as_ref().unwrap(), to);
-            // Without MTC, cycles since long ago count.
-            assert_eq!(settled.is_some(), mtc);
-            let mut all = [known.time.clone().unwrap()];
-            scout.pass(from, to, &mut all).unwrap();
-            let [all] = all;
-            assert!(settled.is_none_or(|settled| settled == all));
-            assert_eq!(scout.time_at(&known, to), Some(all));
         }
     }
 
