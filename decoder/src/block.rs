@@ -2,6 +2,7 @@
 
 use crate::Version;
 use crate::path::Paths;
+use crate::shelf::{Boards, Shelf};
 use backtrail_pt::{Avma, Cofi};
 
 /// One instruction of a history.
@@ -72,7 +73,7 @@ pub(crate) struct Code {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub start: Avma,
-    /// Its first instruction in the table's `code`.
+    /// Where its instructions begin in the table's `code`.
     first: u32,
     /// 1 to [`MAX_INSTRUCTIONS`].
     pub count: u16,
@@ -81,10 +82,24 @@ pub(crate) struct Block {
 /// The distinct blocks of a history.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocks {
-    blocks: Vec<Block>,
-    code: Vec<Code>,
+    blocks: Shelf<Block>,
+    code: Shelf<Code>,
     /// From which id on blocks are of which version of the code; ascending.
     versions: Vec<(u32, Version)>,
+}
+
+/// Blocks of a table for another that has those before, but for their versions.
+#[derive(Debug)]
+pub(crate) struct NewBlocks {
+    blocks: Boards<Block>,
+    code: Boards<Code>,
+}
+
+/// How much of a table another has.
+#[derive(Debug, Default)]
+pub(crate) struct KnownBlocks {
+    blocks: usize,
+    code: usize,
 }
 
 impl Blocks {
@@ -93,7 +108,7 @@ impl Blocks {
     }
 
     pub fn get(&self, id: u32) -> Option<&Block> {
-        self.blocks.get(id as usize)
+        self.blocks.get(id)
     }
 
     /// How many instructions the block has; 0 for a block that is none.
@@ -103,12 +118,10 @@ impl Blocks {
 
     /// The instructions of a block; empty for a block that is none.
     pub fn code(&self, id: u32) -> &[Code] {
-        self.get(id)
-            .and_then(|block| {
-                let first = block.first as usize;
-                self.code.get(first..first + usize::from(block.count))
-            })
-            .unwrap_or(&[])
+        let block = self.get(id);
+        block.map_or(&[], |block| {
+            self.code.slice(block.first, usize::from(block.count))
+        })
     }
 
     /// How many bytes the block has.
@@ -130,12 +143,23 @@ impl Blocks {
 
     /// Appends a block and gives its id; `None` when ids have run out.
     pub fn push(&mut self, start: Avma, code: &[Code]) -> Option<u32> {
-        let id = u32::try_from(self.blocks.len()).ok()?;
-        let first = u32::try_from(self.code.len()).ok()?;
         let count = u16::try_from(code.len()).ok()?;
-        self.code.extend_from_slice(code);
-        self.blocks.push(Block { start, first, count });
-        Some(id)
+        let first = self.code.push_all(code)?;
+        self.blocks.push(Block { start, first, count })
+    }
+
+    /// What came to it since; then that is known.
+    pub fn news(&self, known: &mut KnownBlocks) -> NewBlocks {
+        NewBlocks {
+            blocks: self.blocks.news(&mut known.blocks),
+            code: self.code.news(&mut known.code),
+        }
+    }
+
+    /// What came to the table that this one is like.
+    pub fn learn(&mut self, news: NewBlocks) {
+        self.blocks.learn(news.blocks);
+        self.code.learn(news.code);
     }
 
     /// Blocks that are appended from now on are of this version.
@@ -153,6 +177,6 @@ impl Blocks {
 
     /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
-        size_of_val(&*self.blocks) + size_of_val(&*self.code)
+        self.blocks.memory() + self.code.memory()
     }
 }

@@ -33,6 +33,7 @@ mod parallel;
 mod path;
 pub mod pcset;
 pub mod position;
+mod shelf;
 pub mod split;
 pub mod switches;
 pub mod trace;

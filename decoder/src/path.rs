@@ -1,17 +1,32 @@
 //! The table of paths of a history: blocks that were executed one after the other.
 
 use crate::block::Blocks;
+use crate::shelf::{Boards, Shelf};
 
 /// Paths, each a sequence of blocks of a [`Blocks`], by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Paths {
-    paths: Vec<Path>,
-    parts: Vec<u32>,
+    paths: Shelf<Path>,
+    parts: Shelf<u32>,
+}
+
+/// Paths of a table for another that has those before.
+#[derive(Debug)]
+pub(crate) struct NewPaths {
+    paths: Boards<Path>,
+    parts: Boards<u32>,
+}
+
+/// How much of a table another has.
+#[derive(Debug, Default)]
+pub(crate) struct KnownPaths {
+    paths: usize,
+    parts: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Path {
-    /// Its first block in the table's `parts`, and how many there are.
+    /// Where its blocks begin in the table's `parts`, and how many there are.
     first: u32,
     len: u32,
     /// Instructions.
@@ -27,12 +42,23 @@ impl Paths {
 
     /// The same of a path whose instructions were counted.
     pub fn push_counted(&mut self, parts: &[u32], count: u32) -> Option<u32> {
-        let id = u32::try_from(self.paths.len()).ok()?;
-        let first = u32::try_from(self.parts.len()).ok()?;
         let len = u32::try_from(parts.len()).ok()?;
-        self.parts.extend_from_slice(parts);
-        self.paths.push(Path { first, len, count });
-        Some(id)
+        let first = self.parts.push_all(parts)?;
+        self.paths.push(Path { first, len, count })
+    }
+
+    /// What came to it since; then that is known.
+    pub fn news(&self, known: &mut KnownPaths) -> NewPaths {
+        NewPaths {
+            paths: self.paths.news(&mut known.paths),
+            parts: self.parts.news(&mut known.parts),
+        }
+    }
+
+    /// What came to the table that this one is like.
+    pub fn learn(&mut self, news: NewPaths) {
+        self.paths.learn(news.paths);
+        self.parts.learn(news.parts);
     }
 
     /// How many there are.
@@ -42,19 +68,13 @@ impl Paths {
 
     /// How many instructions a path has; 0 for one that is none.
     pub fn count(&self, id: u32) -> u64 {
-        self.paths
-            .get(id as usize)
-            .map_or(0, |path| u64::from(path.count))
+        self.paths.get(id).map_or(0, |path| u64::from(path.count))
     }
 
     /// The blocks of a path; empty for one that is none.
     pub fn parts(&self, id: u32) -> &[u32] {
-        let path = self.paths.get(id as usize);
-        path.and_then(|path| {
-            let first = path.first as usize;
-            self.parts.get(first..first + path.len as usize)
-        })
-        .unwrap_or(&[])
+        let path = self.paths.get(id);
+        path.map_or(&[], |path| self.parts.slice(path.first, path.len as usize))
     }
 
     /// The block of a path that instruction `within` of it is in, and which of the block's it is.
@@ -72,6 +92,6 @@ impl Paths {
 
     /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
-        size_of_val(&*self.paths) + size_of_val(&*self.parts)
+        self.paths.memory() + self.parts.memory()
     }
 }

@@ -25,7 +25,7 @@ mod time;
 mod trail;
 
 use super::{Engine, Event, Sink};
-use crate::{Canceled, Config, GapCause, Memory};
+use crate::{Canceled, Config, GapCause, Memory, Runs};
 use backtrail_pt::CpuModel;
 use errata::Errata;
 use flow::Flow;
@@ -144,6 +144,11 @@ impl SegmentDecoder<'_> {
     /// Decodes the next.
     pub fn decode(&mut self, segment: &Segment) -> Result<Ended, Canceled> {
         self.0.segment(segment)
+    }
+
+    /// The runs that it tells by number, as far as it knows them now.
+    pub fn runs(&self) -> Runs<'_> {
+        self.0.runs()
     }
 
     /// What it knows of the code.

@@ -112,11 +112,9 @@ impl Sink for HistoryBuilder {
     }
 
     fn event(&mut self, event: Event) {
-        if self
-            .marker
-            .event(event, self.interner.len(), self.interner.last())
-        {
-            self.interner.cut();
+        let Self { interner, marker, .. } = self;
+        if marker.event(event, interner.len(), || interner.last()) {
+            interner.cut();
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::desk::{Desk, Done, Failed, Task};
 use super::join::Joiner;
+use super::news::Known;
 use super::plant::Planter;
 use super::tape::{Recorder, Tape};
 use crate::engine::native::Native;
@@ -65,6 +66,7 @@ impl Crew<'_> {
         let Some(mut decoder) = decoder else {
             return desk.fail(Failed::Apart);
         };
+        let mut known = Known::default();
         while let Some(task) = desk.next(engine == 0) {
             match task {
                 Task::Plant(mut planter, growth) => match planter.plant(growth, self.meter.watch()) {
@@ -91,9 +93,11 @@ impl Crew<'_> {
                     if let Some(known) = ended.known() {
                         desk.learn(known);
                     }
+                    let mut tape = tape.take();
+                    tape.news = Some(known.take_news(&decoder.runs()));
                     let done = Done {
                         engine,
-                        tape: tape.take(),
+                        tape,
                         ended,
                         to: segment.to,
                     };

@@ -1,52 +1,30 @@
 //! Tables of blocks and paths that another thread follows: what is new in them is handed on.
 
 use crate::Runs;
-use crate::block::{Blocks, Code};
-use crate::path::Paths;
-use backtrail_pt::Avma;
+use crate::block::{Blocks, KnownBlocks, NewBlocks};
+use crate::path::{KnownPaths, NewPaths, Paths};
 
 /// The blocks and the paths that are new.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct News {
-    /// Where each block starts, and how many instructions it has.
-    blocks: Vec<(Avma, usize)>,
-    code: Vec<Code>,
-    /// How many blocks each path has.
-    paths: Vec<usize>,
-    parts: Vec<u32>,
+    blocks: NewBlocks,
+    paths: NewPaths,
 }
 
 /// How many blocks and paths are no news.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Known {
-    blocks: usize,
-    paths: usize,
+    blocks: KnownBlocks,
+    paths: KnownPaths,
 }
 
-impl News {
-    /// What is in the tables beyond what is known; then it is.
-    pub fn extend(&mut self, runs: &Runs<'_>, known: &mut Known) {
-        let now = Known {
-            blocks: runs.blocks.len(),
-            paths: runs.paths.len(),
-        };
-        if now == *known {
-            return;
+impl Known {
+    /// What is in the tables beyond what is known; then it is known.
+    pub fn take_news(&mut self, runs: &Runs<'_>) -> News {
+        News {
+            blocks: runs.blocks.news(&mut self.blocks),
+            paths: runs.paths.news(&mut self.paths),
         }
-        for id in (known.blocks..now.blocks).map(|id| id as u32) {
-            let Some(block) = runs.blocks.get(id) else {
-                continue;
-            };
-            let code = runs.blocks.code(id);
-            self.blocks.push((block.start, code.len()));
-            self.code.extend_from_slice(code);
-        }
-        for id in (known.paths..now.paths).map(|id| id as u32) {
-            let parts = runs.paths.parts(id);
-            self.paths.push(parts.len());
-            self.parts.extend_from_slice(parts);
-        }
-        *known = now;
     }
 }
 
@@ -67,18 +45,8 @@ impl Tables {
     }
 
     /// The news come.
-    pub fn learn(&mut self, news: &News) {
-        let mut code = &*news.code;
-        for &(start, count) in &news.blocks {
-            let (own, rest) = code.split_at_checked(count).unwrap_or((code, &[]));
-            self.blocks.push(start, own);
-            code = rest;
-        }
-        let mut parts = &*news.parts;
-        for &count in &news.paths {
-            let (own, rest) = parts.split_at_checked(count).unwrap_or((parts, &[]));
-            self.paths.push(own, &self.blocks);
-            parts = rest;
-        }
+    pub fn learn(&mut self, news: News) {
+        self.blocks.learn(news.blocks);
+        self.paths.learn(news.paths);
     }
 }

@@ -6,7 +6,7 @@ use crate::{Canceled, Forest, Functions, History, HistoryBuilder, Mark, Watch, f
 use std::sync::Arc;
 
 /// What a history got by a segment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Growth {
     news: News,
     /// The paths that were executed.
@@ -29,20 +29,18 @@ impl Grown {
     /// What the history got since.
     pub fn next(&mut self, history: &HistoryBuilder) -> Growth {
         let (flow, marks) = history.so_far();
-        let mut growth = Growth {
-            total: flow.len(),
-            ..Growth::default()
-        };
-        growth.news.extend(&flow.runs(), &mut self.known);
-        let executed = flow.executions();
-        growth
-            .executed
-            .extend_from_slice(executed.get(self.executed..).unwrap_or(&[]));
+        let executed = flow.executions().get(self.executed..).unwrap_or(&[]);
         // One behind the last instruction may still become another.
-        let rest = marks.get(self.marks..).unwrap_or(&[]);
-        let settled = rest.partition_point(|mark| mark.index < flow.len());
-        growth.marks.extend(rest.iter().take(settled).cloned());
-        (self.executed, self.marks) = (executed.len(), self.marks + settled);
+        let marks = marks.get(self.marks..).unwrap_or(&[]);
+        let settled = marks.partition_point(|mark| mark.index < flow.len());
+        let growth = Growth {
+            news: self.known.take_news(&flow.runs()),
+            executed: executed.to_vec(),
+            marks: marks.get(..settled).unwrap_or(&[]).to_vec(),
+            total: flow.len(),
+        };
+        self.executed += growth.executed.len();
+        self.marks += growth.marks.len();
         growth
     }
 }
@@ -69,7 +67,7 @@ impl<'a> Planter<'a> {
 
     /// Adds what the history got by the next segment.
     pub(super) fn plant(&mut self, growth: Growth, watch: &Watch<'_>) -> Result<(), Failed> {
-        self.tables.learn(&growth.news);
+        self.tables.learn(growth.news);
         self.marks.extend(growth.marks);
         let silent = Watch {
             progress: &|_| {},

@@ -1,6 +1,6 @@
 //! What an engine told, to be told again by another thread.
 
-use super::news::{Known, News, Tables};
+use super::news::{News, Tables};
 use crate::{Event, HistoryBuilder, Runs, Sink};
 use backtrail_pt::{Avma, Cofi};
 use std::cell::RefCell;
@@ -12,13 +12,16 @@ pub(super) struct Tape {
     runs: Vec<u32>,
     /// Each with how many of the runs came before it.
     events: Vec<(usize, Event)>,
-    news: News,
+    /// The runs that the engine knows now and did not know at the end of its last tape.
+    pub news: Option<News>,
 }
 
 impl Tape {
     /// Tells all of it to a history; `tables` are those of the engine that told it.
     pub fn replay(&mut self, tables: &mut Tables, builder: &mut HistoryBuilder) {
-        tables.learn(&self.news);
+        if let Some(news) = self.news.take() {
+            tables.learn(news);
+        }
         let runs = tables.runs();
         let mut told = 0;
         for (before, event) in self.events.drain(..) {
@@ -41,7 +44,7 @@ impl Tape {
         Self {
             runs,
             events,
-            news: News::default(),
+            news: None,
         }
     }
 }
@@ -49,8 +52,6 @@ impl Tape {
 /// Keeps what an engine tells.
 pub(super) struct Recorder<'a> {
     tape: &'a RefCell<Tape>,
-    /// How much of the engine's tables is on tapes.
-    known: Known,
     /// Where in the trace the bytes begin that are decoded.
     offset: u64,
     halted: &'a dyn Fn() -> bool,
@@ -58,20 +59,14 @@ pub(super) struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     pub fn new(tape: &'a RefCell<Tape>, offset: u64, halted: &'a dyn Fn() -> bool) -> Self {
-        Self {
-            tape,
-            known: Known::default(),
-            offset,
-            halted,
-        }
+        Self { tape, offset, halted }
     }
 }
 
 impl Sink for Recorder<'_> {
-    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
-        let mut tape = self.tape.borrow_mut();
-        tape.news.extend(runs, &mut self.known);
-        tape.runs.extend_from_slice(executed);
+    /// What they are is put on the tape when it is full.
+    fn runs(&mut self, _runs: &Runs<'_>, executed: &[u32]) {
+        self.tape.borrow_mut().runs.extend_from_slice(executed);
     }
 
     /// The engine that decodes in segments has runs of all instructions.

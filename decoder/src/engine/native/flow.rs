@@ -21,7 +21,7 @@ use super::events::Events;
 use super::learnt::Learnt;
 use super::returns::Returns;
 use super::trail::Trail;
-use crate::{Canceled, Config, Event as Told, GapCause, Memory, Sink, Stamp};
+use crate::{Canceled, Config, Event as Told, GapCause, Memory, Runs, Sink, Stamp};
 use backtrail_pt::Avma;
 use backtrail_pt::instruction::Mode;
 use quiet::Quiet;
@@ -127,6 +127,11 @@ impl<'a, 'b> Flow<'a, 'b> {
     pub fn run(&mut self) -> Result<(), Canceled> {
         self.sink.begin();
         self.segment(&Segment::default()).map(drop)
+    }
+
+    /// The runs that it tells by number.
+    pub fn runs(&self) -> Runs<'_> {
+        self.learnt.code.runs()
     }
 
     /// What it knows of the code.

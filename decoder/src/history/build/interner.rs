@@ -15,7 +15,8 @@ pub(super) struct Interner {
     flow: Flow,
     starts: Starts,
     open: Option<Open>,
-    last: Option<Instruction>,
+    /// The last instruction, when it came in by itself.
+    alone: Option<Instruction>,
     /// Those of the path that came in last for the first time.
     parts: Vec<u32>,
     /// Ours for what the engine tells now, and by engine for what the others told.
@@ -70,11 +71,14 @@ impl Interner {
 
     /// The last instruction that came in.
     pub fn last(&self) -> Option<Instruction> {
-        self.last
+        self.alone.or_else(|| {
+            let &path = self.flow.executions().last()?;
+            self.flow.runs().last(path)
+        })
     }
 
     pub fn push(&mut self, pc: Avma, len: u8, cofi: Cofi) {
-        self.last = Some(Instruction { pc, len, cofi });
+        self.alone = Some(Instruction { pc, len, cofi });
         if self
             .open
             .as_ref()
@@ -124,6 +128,9 @@ impl Interner {
     /// Whole runs of instructions come in.
     pub fn runs(&mut self, runs: Runs<'_>, executed: &[u32]) {
         self.cut();
+        if !executed.is_empty() {
+            self.alone = None;
+        }
         let mut rest = executed;
         while let Some((&run, behind)) = rest.split_first() {
             // Those that are known go in one after the other, until one is not.
@@ -140,9 +147,6 @@ impl Interner {
                 self.flow.execute(path);
             }
             rest = behind;
-        }
-        if let Some(&run) = executed.last() {
-            self.last = runs.last(run);
         }
     }
 

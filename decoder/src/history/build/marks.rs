@@ -35,7 +35,7 @@ enum State {
 impl Marker {
     /// Takes an event before instruction `index`; `last` is the instruction before. Says whether the
     /// flow is broken here.
-    pub fn event(&mut self, event: Event, index: u64, last: Option<Instruction>) -> bool {
+    pub fn event(&mut self, event: Event, index: u64, last: impl FnOnce() -> Option<Instruction>) -> bool {
         match event {
             Event::Time(stamp) => {
                 self.clock.push(index, stamp);
@@ -63,8 +63,8 @@ impl Marker {
                 self.end = Some(at);
                 return false;
             }
-            Event::Enabled { at, .. } => self.enabled(at, index, last),
-            Event::Disabled { from, to } => self.disabled(from, to, last),
+            Event::Enabled { at, .. } => self.enabled(at, index, last()),
+            Event::Disabled { from, to } => self.disabled(from, to, last()),
             Event::Branched { from } => {
                 self.clock.pin();
                 let back = self.clock.last();
