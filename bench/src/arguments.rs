@@ -21,6 +21,8 @@ pub enum Kind {
     Ours,
     /// Searches in the history that one of our engines makes.
     Search,
+    /// One of our engines with several threads, beside one.
+    Threads,
 }
 
 /// What is made of what `iptr-edge-analyzer` tells.
@@ -69,6 +71,7 @@ impl Arguments {
             Some("edges") => Kind::Edges,
             Some("ours") => Kind::Ours,
             Some("search") => Kind::Search,
+            Some("threads") => Kind::Threads,
             other => {
                 return Err(format!(
                     "'{}' is nothing to measure; see `cargo xtask bench decode`",

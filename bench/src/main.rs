@@ -10,6 +10,7 @@ mod peers;
 mod report;
 mod search;
 mod stream;
+mod threads;
 
 use arguments::{Arguments, Kind};
 use std::process::ExitCode;
@@ -40,5 +41,6 @@ fn run(arguments: &Arguments) -> Result<serde_json::Value, Failure> {
         Kind::Edges => edges::run(arguments),
         Kind::Ours => ours::run(arguments),
         Kind::Search => search::run(arguments),
+        Kind::Threads => threads::run(arguments),
     }
 }

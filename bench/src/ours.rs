@@ -6,10 +6,12 @@ use crate::report::{joined, memory, seconds, timed};
 use crate::stream::Stream;
 use backtrail_debugger::session::SymbolFunctions;
 use backtrail_decoder::{
-    Decoded, EngineKind, Forest, Functions, History, Instruction, Knowledge, Plan, Watch, decode_by,
+    Config, Decoded, EngineKind, Forest, Functions, History, Image, Input, Instruction, Knowledge, Plan,
+    Watch, decode_by,
 };
-use backtrail_pt::Cofi;
+use backtrail_pt::{Cofi, Pid};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -22,22 +24,41 @@ pub fn engines() -> Value {
     json!({ "engines": engines, "jobs": JOBS })
 }
 
-/// Flow, history and time of the stream; the calls too, where functions are told.
-pub fn flow(
-    stream: &Stream,
-    arguments: &Arguments,
-    functions: Option<&SymbolFunctions>,
-    knowledge: &Knowledge,
-) -> Result<Decoded, Failure> {
-    let functions = functions.map(|functions| functions as &dyn Functions);
-    let plan = Plan {
-        jobs: NonZeroUsize::new(arguments.jobs).ok_or("no thread decodes nothing")?,
-        functions: &|_| functions,
-        knowledge: Some(knowledge),
-        ..Plan::new(&stream.prepared.config, arguments.engine.engine())
-    };
-    decode_by(&plan, &[stream.input()], &stream.prepared.images, &Watch::none())
-        .map_err(|error| error.to_string())
+/// What is decoded, and by which engine.
+pub struct Work<'a> {
+    input: [Input; 1],
+    images: &'a BTreeMap<Pid, Arc<Image>>,
+    config: &'a Config,
+    engine: EngineKind,
+}
+
+impl<'a> Work<'a> {
+    /// The stream.
+    pub fn new(stream: &'a Stream, engine: EngineKind) -> Self {
+        Self {
+            input: [stream.input()],
+            images: &stream.prepared.images,
+            config: &stream.prepared.config,
+            engine,
+        }
+    }
+
+    /// Flow, history and time, by so many threads; the calls too, where functions are told.
+    pub fn decode(
+        &self,
+        jobs: usize,
+        functions: Option<&SymbolFunctions>,
+        knowledge: &Knowledge,
+    ) -> Result<Decoded, Failure> {
+        let functions = functions.map(|functions| functions as &dyn Functions);
+        let plan = Plan {
+            jobs: NonZeroUsize::new(jobs).ok_or("no thread decodes nothing")?,
+            functions: &|_| functions,
+            knowledge: Some(knowledge),
+            ..Plan::new(self.config, self.engine.engine())
+        };
+        decode_by(&plan, &self.input, self.images, &Watch::none()).map_err(|error| error.to_string())
+    }
 }
 
 /// The functions of the thread's process.
@@ -55,12 +76,13 @@ fn forest(stream: &Stream, history: &History) -> Result<Forest, Failure> {
 pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let (stream, opening) = timed(|| Stream::open_cold(&arguments.bundle, arguments.bytes));
     let stream = stream?;
+    let work = Work::new(&stream, arguments.engine);
     let (mut flows, mut forests, mut sums) = (Vec::new(), Vec::new(), Vec::new());
     let mut of_first = None;
     // What is learnt of the code stays from run to run.
     let (knowledge, of_both) = (Knowledge::default(), Knowledge::default());
     for _ in 0..arguments.runs.max(1) {
-        let (decoded, seconds) = timed(|| flow(&stream, arguments, None, &knowledge));
+        let (decoded, seconds) = timed(|| work.decode(arguments.jobs, None, &knowledge));
         flows.push(seconds);
         let decoded = decoded?;
         let history = decoded.threads.first().ok_or("the stream decodes to no thread")?;
@@ -78,7 +100,7 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
             sums.push(match arguments.jobs {
                 1 => flows.last().copied().unwrap_or_default() + seconds,
                 // Several threads make both at once.
-                _ => timed(|| flow(&stream, arguments, Some(&functions(&stream)), &of_both)).1,
+                jobs => timed(|| work.decode(jobs, Some(&functions(&stream)), &of_both)).1,
             });
         }
     }

@@ -29,7 +29,7 @@ use crate::{Canceled, Config, GapCause, Memory, Runs};
 use backtrail_pt::CpuModel;
 use errata::Errata;
 use flow::Flow;
-pub(crate) use flow::{Ended, Segment};
+pub(crate) use flow::{Ended, Follower, Segment};
 pub(crate) use learnt::Learnt;
 pub(crate) use pauses::Pauses;
 pub(crate) use scout::{Known, Scout};
@@ -140,10 +140,10 @@ impl Native {
 /// Decodes segments of a trace.
 pub(crate) struct SegmentDecoder<'a>(Flow<'a, 'a>);
 
-impl SegmentDecoder<'_> {
-    /// Decodes the next.
-    pub fn decode(&mut self, segment: &Segment) -> Result<Ended, Canceled> {
-        self.0.segment(segment)
+impl<'a> SegmentDecoder<'a> {
+    /// Decodes the next, and tells the time on the way.
+    pub fn decode(&mut self, segment: &Segment, follower: Follower<'a>) -> Result<Ended, Canceled> {
+        self.0.segment(segment, follower)
     }
 
     /// The runs that it tells by number, as far as it knows them now.

@@ -56,6 +56,7 @@ impl Crew<'_> {
         let _alarm = Alarm(desk);
         let tape = RefCell::new(Tape::default());
         let halted = || desk.is_halted() || self.meter.watch().is_canceled();
+        let follower = |known| desk.learn(known);
         let mut recorder = Recorder::new(&tape, self.trace.offset as u64, &halted);
         let scope = Scope::of_process(self.image, self.config);
         let learnt = knowledge.take(&scope);
@@ -70,14 +71,14 @@ impl Crew<'_> {
         while let Some(task) = desk.next(engine == 0) {
             match task {
                 Task::Plant(mut planter, growth) => match planter.plant(growth, self.meter.watch()) {
-                    Ok(()) => desk.put_back(planter),
+                    Ok(tape) => desk.put_back(planter, tape),
                     Err(failed) => return desk.fail(failed),
                 },
                 Task::Join(mut joiner, done) => {
                     let offset = done.to.unwrap_or(self.trace.bytes.len()) as u64;
                     let joined = joiner.join(*done);
-                    match joined.and_then(|given| self.report(offset).map(|()| given)) {
-                        Ok((empty, growth)) => desk.give_back(joiner, empty, growth),
+                    match joined.and_then(|joined| self.report(offset).map(|()| joined)) {
+                        Ok(joined) => desk.give_back(joiner, joined),
                         Err(failed) => return desk.fail(failed),
                     }
                 }
@@ -87,7 +88,7 @@ impl Crew<'_> {
                     };
                     desk.learn(segment.known());
                     tape.replace(empty);
-                    let Ok(ended) = decoder.decode(&segment) else {
+                    let Ok(ended) = decoder.decode(&segment, &follower) else {
                         return desk.fail(Failed::Canceled);
                     };
                     if let Some(known) = ended.known() {

@@ -1,6 +1,6 @@
 //! Who of several threads does what next.
 
-use super::join::Joiner;
+use super::join::{Joined, Joiner};
 use super::plant::{Growth, Planter};
 use super::tape::Tape;
 use crate::engine::native::{Ended, Known, Scout};
@@ -151,19 +151,23 @@ impl<'a, 't> Desk<'a, 't> {
         self.bell.notify_all();
     }
 
-    /// A segment is part of the history, and its tape is empty; the forest, if one is wanted, has still to get what the history got.
-    pub fn give_back(&self, joiner: Box<Joiner>, tape: Tape, growth: Option<Growth>) {
+    /// A segment is part of the history.
+    pub fn give_back(&self, joiner: Box<Joiner>, joined: Joined) {
         let mut state = self.state();
-        state.tapes.push(tape);
-        state.growths.extend(growth);
+        match joined {
+            Joined::Growth(growth) => state.growths.push_back(growth),
+            Joined::Tape(tape) => state.tapes.push(tape),
+        }
         state.joiner = Some(joiner);
         state.joined += 1;
         self.bell.notify_all();
     }
 
-    /// The forest has what it was given.
-    pub fn put_back(&self, planter: Box<Planter<'a>>) {
-        self.state().forest = Plot::Free(planter);
+    /// The forest has what it was given, and its tape is empty.
+    pub fn put_back(&self, planter: Box<Planter<'a>>, tape: Tape) {
+        let mut state = self.state();
+        state.tapes.push(tape);
+        state.forest = Plot::Free(planter);
         self.bell.notify_all();
     }
 

@@ -18,6 +18,14 @@ pub(crate) struct Joiner {
     grown: Option<Grown>,
 }
 
+/// What is left of a segment that is part of the history.
+pub(super) enum Joined {
+    /// What the forest gets next.
+    Growth(Growth),
+    /// An empty tape: no forest is wanted.
+    Tape(Tape),
+}
+
 impl Joiner {
     /// Begins a history, which a forest may follow.
     pub fn new(builder: HistoryBuilder, followed: bool) -> Self {
@@ -29,8 +37,8 @@ impl Joiner {
         }
     }
 
-    /// Adds the next segment. Gives back its tape, empty, and what the forest has to get of it.
-    pub(super) fn join(&mut self, done: Done) -> Result<(Tape, Option<Growth>), Failed> {
+    /// Adds the next segment. Gives back its tape, with what a forest has to get of it.
+    pub(super) fn join(&mut self, done: Done) -> Result<Joined, Failed> {
         let Done {
             engine,
             mut tape,
@@ -52,8 +60,13 @@ impl Joiner {
             self.builder.of_engine(engine);
             tape.replay(tables, &mut self.builder);
         }
-        let growth = self.grown.as_mut().map(|grown| grown.next(&self.builder));
-        Ok((tape.cleared(), growth))
+        Ok(match &mut self.grown {
+            Some(grown) => Joined::Growth(grown.next(&self.builder, tape)),
+            None => {
+                tape.clear();
+                Joined::Tape(tape)
+            }
+        })
     }
 
     /// The history.

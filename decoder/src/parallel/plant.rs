@@ -2,6 +2,7 @@
 
 use super::desk::Failed;
 use super::news::{Known, News, Tables};
+use super::tape::Tape;
 use crate::{Canceled, Forest, Functions, History, HistoryBuilder, Mark, Watch, forest};
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Growth {
     news: News,
-    /// The paths that were executed.
-    executed: Vec<u32>,
+    /// The paths that were executed, on the tape of the segment.
+    executed: Tape,
     /// Marks in and before them.
     marks: Vec<Mark>,
     /// Instructions of the history so far.
@@ -26,20 +27,20 @@ pub(super) struct Grown {
 }
 
 impl Grown {
-    /// What the history got since.
-    pub fn next(&mut self, history: &HistoryBuilder) -> Growth {
+    /// What the history got since, on that tape.
+    pub fn next(&mut self, history: &HistoryBuilder, mut tape: Tape) -> Growth {
         let (flow, marks) = history.so_far();
-        let executed = flow.executions().get(self.executed..).unwrap_or(&[]);
+        tape.rewrite(flow.executions().get(self.executed..).unwrap_or(&[]));
+        self.executed += tape.runs().len();
         // One behind the last instruction may still become another.
         let marks = marks.get(self.marks..).unwrap_or(&[]);
         let settled = marks.partition_point(|mark| mark.index < flow.len());
         let growth = Growth {
             news: self.known.take_news(&flow.runs()),
-            executed: executed.to_vec(),
+            executed: tape,
             marks: marks.get(..settled).unwrap_or(&[]).to_vec(),
             total: flow.len(),
         };
-        self.executed += growth.executed.len();
         self.marks += growth.marks.len();
         growth
     }
@@ -65,8 +66,8 @@ impl<'a> Planter<'a> {
         }
     }
 
-    /// Adds what the history got by the next segment.
-    pub(super) fn plant(&mut self, growth: Growth, watch: &Watch<'_>) -> Result<(), Failed> {
+    /// Adds what the history got by the next segment. Gives its tape back, empty.
+    pub(super) fn plant(&mut self, growth: Growth, watch: &Watch<'_>) -> Result<Tape, Failed> {
         self.tables.learn(growth.news);
         self.marks.extend(growth.marks);
         let silent = Watch {
@@ -76,11 +77,13 @@ impl<'a> Planter<'a> {
         let runs = self.tables.runs();
         let met = self
             .builder
-            .feed(&growth.executed, runs, &self.marks, growth.total, &silent)
+            .feed(growth.executed.runs(), runs, &self.marks, growth.total, &silent)
             .map_err(|Canceled| Failed::Canceled)?;
         self.marks.drain(..met);
         self.met += met;
-        Ok(())
+        let mut tape = growth.executed;
+        tape.clear();
+        Ok(tape)
     }
 
     /// The forest of a history, all of which was handed on but for its last marks.

@@ -32,20 +32,22 @@ impl Tape {
         builder.runs(&runs, self.runs.get(told..).unwrap_or(&[]));
     }
 
-    /// Empty, with room for as much as it held.
-    pub fn cleared(self) -> Self {
-        let Self {
-            mut runs,
-            mut events,
-            news: _,
-        } = self;
-        runs.clear();
-        events.clear();
-        Self {
-            runs,
-            events,
-            news: None,
-        }
+    /// Holds these runs and nothing else, in the room that it has.
+    pub fn rewrite(&mut self, runs: &[u32]) {
+        self.clear();
+        self.runs.extend_from_slice(runs);
+    }
+
+    /// Holds nothing.
+    pub fn clear(&mut self) {
+        self.runs.clear();
+        self.events.clear();
+        self.news = None;
+    }
+
+    /// The runs that it holds.
+    pub fn runs(&self) -> &[u32] {
+        &self.runs
     }
 }
 

@@ -1,11 +1,13 @@
 //! A crew over made traces: whole, and one that cannot be cut.
 
 use super::{Crew, Failed, Joiner};
-use crate::engine::native::Native;
+use crate::engine::native::{Known, Learnt, Native, Segment};
 use crate::meter::Meter;
 use crate::trace::Tail;
 use crate::{Config, Engine, History, HistoryBuilder, Image, Knowledge, Section, Watch};
-use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
+use backtrail_pt::encoder::TimingOptions;
+use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid, TimingParams, Tsc};
+use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,15 +17,32 @@ const AT: Avma = Avma(0x1000);
 /// A conditional jump to itself, and then to itself again.
 const CODE: [u8; 4] = [0x75, 0xfe, 0xeb, 0xfc];
 
+const TIMING: TimingParams = TimingParams {
+    mtc_freq: 3,
+    nom_freq: 30,
+    cpuid_15h_eax: 1,
+    cpuid_15h_ebx: 64,
+};
+
 /// So many rounds, with PSBs that tell the place `place`.
 fn packets(rounds: u64, place: Avma) -> Vec<u8> {
+    packets_with_time(rounds, place, None, 1)
+}
+
+/// The same with time, which passes once in so many rounds.
+fn packets_with_time(rounds: u64, place: Avma, timing: Option<TimingOptions>, every: u64) -> Vec<u8> {
     let mut encoder = Encoder::new(EncoderOptions {
         psb_period: 256,
+        timing,
         ..EncoderOptions::default()
     });
+    encoder.set_time(Tsc(1 << 40));
     encoder.start();
     encoder.enable(AT);
     for round in 0..rounds {
+        if round % every == 0 {
+            encoder.set_time(Tsc((1 << 40) + round * 37 % 1000 + round * 1000));
+        }
         if encoder.psb_due() {
             encoder.psb(place);
         }
@@ -43,13 +62,17 @@ fn image() -> Image {
 }
 
 fn decode(trace: &[u8], jobs: usize) -> Result<History, Failed> {
+    decode_as(trace, &Config::default(), jobs, 1000)
+}
+
+fn decode_as(trace: &[u8], config: &Config, jobs: usize, least: usize) -> Result<History, Failed> {
     let image = Arc::new(image());
     let (watch, done) = (Watch::none(), AtomicU64::new(0));
     let crew = Crew {
         native: &Native,
         trace: Tail::new(trace, None),
         image: &image,
-        config: &Config::default(),
+        config,
         meter: &Meter::new(&watch, &done, trace.len() as u64),
     };
     let joiner = Joiner::new(HistoryBuilder::new(Tid(1)), false);
@@ -58,7 +81,7 @@ fn decode(trace: &[u8], jobs: usize) -> Result<History, Failed> {
         None,
         &Knowledge::default(),
         NonZeroUsize::new(jobs).unwrap(),
-        1000,
+        least,
     )?;
     Ok(joiner.finish())
 }
@@ -72,6 +95,72 @@ fn segments_are_put_together_in_order() {
         let history = decode(&trace, jobs).unwrap();
         assert_eq!((history.len(), history.errors()), (wanted, 0), "{jobs}");
         assert_eq!(history.marks().len(), 0, "{jobs}");
+    }
+}
+
+fn timing(mtc: bool, cyc: bool) -> TimingOptions {
+    TimingOptions {
+        params: TIMING,
+        mtc,
+        cyc,
+    }
+}
+
+#[test]
+fn segments_begin_with_the_time_that_the_one_before_ends_with() {
+    let config = Config {
+        timing: TIMING,
+        ..Config::default()
+    };
+    for (mtc, cyc, every, rounds) in [
+        (false, false, 1, 100_000),
+        (true, false, 1, 100_000),
+        (true, true, 1, 100_000),
+    ] {
+        let trace = packets_with_time(rounds, AT, Some(timing(mtc, cyc)), every);
+        let mut builder = HistoryBuilder::new(Tid(1));
+        Native.decode(&trace, &image(), &config, &mut builder).unwrap();
+        let wanted = builder.finish();
+        assert!(wanted.time(0).is_some());
+        for jobs in [1, 3] {
+            let history = decode_as(&trace, &config, jobs, 5000).unwrap();
+            assert_eq!(history.digest(), wanted.digest());
+            for index in (0..wanted.len()).step_by(9973) {
+                assert_eq!(
+                    history.time(index),
+                    wanted.time(index),
+                    "{mtc} {cyc} {every} {jobs} {index}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_time_told_on_the_way_leads_to_the_same_as_that_of_the_beginning() {
+    let config = Config {
+        timing: TIMING,
+        ..Config::default()
+    };
+    // The time passes so seldom that what is told of it matters at the end.
+    let trace = packets_with_time(3_000_000, AT, Some(timing(true, true)), 500_009);
+    let scout = Native.scout(&trace, &config, trace.len()).unwrap();
+    let half = scout.end_of(trace.len() / 2).unwrap();
+    let (image, told) = (image(), RefCell::new(Vec::new()));
+    let follower = |known| told.borrow_mut().push(known);
+    let mut builder = HistoryBuilder::new(Tid(1));
+    let mut decoder = Native
+        .decoder(&trace, &image, &config, &mut builder, Learnt::new())
+        .unwrap();
+    let mut first = Segment::default();
+    first.to = Some(half);
+    decoder.decode(&first, &follower).unwrap();
+    let told = told.borrow();
+    assert!(told.len() > 3);
+    let time_there = |known| format!("{:?}", scout.segment(known, half, None).unwrap().known());
+    for known in &*told {
+        assert!((1..half).contains(&known.at()));
+        assert_eq!(time_there(known), time_there(&Known::NOTHING));
     }
 }
 

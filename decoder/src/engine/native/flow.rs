@@ -26,7 +26,7 @@ use backtrail_pt::Avma;
 use backtrail_pt::instruction::Mode;
 use quiet::Quiet;
 use seam::Bounds;
-pub(crate) use seam::{Ended, Segment};
+pub(crate) use seam::{Ended, Follower, Segment};
 
 /// Blocks or paths between two calls of [`Sink::progress`], before which it gets their runs.
 const PROGRESS_EVERY: u32 = 1 << 11;
@@ -63,7 +63,7 @@ pub(super) struct Flow<'a, 'b> {
     last: Option<Stamp>,
     /// Blocks until the sink is told how far it is.
     until_progress: u32,
-    bounds: Bounds,
+    bounds: Bounds<'a>,
 }
 
 /// Why a stretch of flow ended.
@@ -119,14 +119,14 @@ impl<'a, 'b> Flow<'a, 'b> {
             quiet: Quiet::default(),
             last: None,
             until_progress: PROGRESS_EVERY,
-            bounds: Bounds::default(),
+            bounds: Bounds::new(&Segment::default(), &|_| {}),
         }
     }
 
     /// Decodes all of the trace.
     pub fn run(&mut self) -> Result<(), Canceled> {
         self.sink.begin();
-        self.segment(&Segment::default()).map(drop)
+        self.segment(&Segment::default(), &|_| {}).map(drop)
     }
 
     /// The runs that it tells by number.
@@ -140,8 +140,8 @@ impl<'a, 'b> Flow<'a, 'b> {
     }
 
     /// Decodes a segment of it, from PSB to PSB.
-    pub fn segment(&mut self, segment: &Segment) -> Result<Ended, Canceled> {
-        self.bounds = Bounds::new(segment);
+    pub fn segment(&mut self, segment: &Segment, follower: Follower<'a>) -> Result<Ended, Canceled> {
+        self.bounds = Bounds::new(segment, follower);
         self.follow_all(segment)?;
         Ok(self.bounds.ended())
     }

@@ -43,6 +43,11 @@ impl Known {
 }
 
 impl<'a> Scout<'a> {
+    /// A segment has such a part of what is left at most,
+    const PARTS_OF_REST: usize = 8;
+    /// but such a part of others at least.
+    const PARTS_OF_LEAST: usize = 16;
+
     pub(super) fn new(trace: &'a [u8], errata: Errata, config: &Config, least: usize) -> Self {
         Self {
             trace,
@@ -59,8 +64,13 @@ impl<'a> Scout<'a> {
 
     /// Where a segment that begins at `from` ends: at the first PSB, of those far enough behind it, where the flow can be
     /// taken up; `None`: where the trace ends.
+    ///
+    /// Towards the end of the trace segments become shorter, so that nobody waits long for who has the last.
     pub fn end_of(&self, from: usize) -> Option<usize> {
-        let mut from = from.saturating_add(self.least.max(1));
+        let rest = self.trace.len().saturating_sub(from);
+        let least = self.least.min(rest / Self::PARTS_OF_REST);
+        let least = least.max(self.least / Self::PARTS_OF_LEAST).max(1);
+        let mut from = from.saturating_add(least);
         loop {
             let psb = find_psb(self.trace, from)?;
             if self.tells_place(psb) {
@@ -182,7 +192,10 @@ mod tests {
         let scout = Scout::new(&trace, Errata::default(), &config, 3000);
         let cuts: Vec<usize> = std::iter::successors(scout.end_of(0), |&from| scout.end_of(from)).collect();
         assert!(cuts.len() > 5);
-        assert!(cuts.windows(2).all(|cuts| cuts[0] + 3000 <= cuts[1]));
+        // Near the end they are shorter.
+        let least = |from| 3000.min((trace.len() - from) / 8).max(3000 / 16);
+        assert!(cuts.windows(2).all(|cuts| cuts[0] + least(cuts[0]) <= cuts[1]));
+        assert!(cuts.iter().any(|&cut| trace.len() - cut < 3000));
         let mut known = Known::NOTHING;
         for &cut in &cuts {
             let direct = scout.segment(&Known::NOTHING, cut, None).unwrap();

@@ -5,6 +5,8 @@ use crate::block::{Code, MAX_INSTRUCTIONS};
 use crate::history::Flow;
 use crate::{Instruction, Runs, Version};
 use backtrail_pt::{Avma, Cofi};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::hash::BuildHasher;
 
 /// Instructions come in one by one; a flow of blocks goes out.
 ///
@@ -19,6 +21,8 @@ pub(super) struct Interner {
     alone: Option<Instruction>,
     /// Those of the path that came in last for the first time.
     parts: Vec<u32>,
+    /// Paths of several blocks, by a hash of these, when there are several engines: they have equal ones.
+    paths: FxHashMap<u64, u32>,
     /// Ours for what the engine tells now, and by engine for what the others told.
     names: Names,
     engine: usize,
@@ -166,7 +170,7 @@ impl Interner {
         let count = u32::try_from(runs.paths.count(run)).ok()?;
         let path = match *parts {
             [block] => self.flow.alone(block)?,
-            _ => self.flow.paths.push_counted(&parts, count)?,
+            _ => self.path(&parts, count)?,
         };
         self.parts = parts;
         let at = run as usize;
@@ -175,6 +179,23 @@ impl Interner {
         }
         *self.names.runs.get_mut(at)? = (path, count);
         Some(path)
+    }
+
+    /// The path of several blocks with so many instructions.
+    fn path(&mut self, parts: &[u32], count: u32) -> Option<u32> {
+        let paths = &mut self.flow.paths;
+        if self.of_others.is_empty() {
+            return paths.push_counted(parts, count);
+        }
+        let hash = FxBuildHasher.hash_one(parts);
+        if let Some(&path) = self.paths.get(&hash)
+            && paths.parts(path) == parts
+        {
+            return Some(path);
+        }
+        let new = paths.push_counted(parts, count)?;
+        self.paths.insert(hash, new);
+        Some(new)
     }
 
     /// A block comes in for the first time: the one that we have for it.
@@ -252,5 +273,40 @@ impl Open {
             }
             Body::New(own) => own.push(code),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::Blocks;
+    use crate::path::Paths;
+
+    /// Blocks of one instruction each at these addresses, and the path of all of them.
+    fn engine(starts: &[u64]) -> (Blocks, Paths) {
+        let (mut blocks, mut paths) = (Blocks::default(), Paths::default());
+        let code = Code {
+            offset: 0,
+            len: 2,
+            cofi: Cofi::Sequential,
+        };
+        let block = |&start| blocks.push(Avma(start), &[code]).unwrap();
+        let parts: Vec<u32> = starts.iter().map(block).collect();
+        paths.push(&parts, &blocks).unwrap();
+        (blocks, paths)
+    }
+
+    #[test]
+    fn equal_paths_of_several_engines_are_one() {
+        let engines = [[16, 32, 64], [16, 32, 64], [16, 64, 32]].map(|starts| engine(&starts));
+        let mut interner = Interner::default();
+        for (number, (blocks, paths)) in engines.iter().enumerate() {
+            interner.of_engine(number);
+            interner.runs(Runs { blocks, paths }, &[0, 0]);
+        }
+        let flow = interner.finish();
+        assert_eq!(flow.executions(), [0, 0, 0, 0, 1, 1]);
+        assert_eq!((flow.paths.len(), flow.blocks.len(), flow.len()), (2, 3, 18));
+        assert_eq!(flow.paths.parts(1), [0, 2, 1]);
     }
 }

@@ -151,7 +151,7 @@ impl<'b> Flow<'_, 'b> {
         let Some(&Block { start, .. }) = self.learnt.code.blocks.get(*at as usize) else {
             return false;
         };
-        let bounds = &self.bounds;
+        let (psb, bounds) = (raw.offset, &self.bounds);
         if bounds.is_muted()
             || self
                 .events
@@ -160,6 +160,7 @@ impl<'b> Flow<'_, 'b> {
         {
             return false;
         }
+        self.bounds.pass(psb, self.events.time());
         self.learnt.chunks.abandon();
         self.ip = start;
         self.quiet.reset();

@@ -63,22 +63,42 @@ impl Ended {
     }
 }
 
+/// Who is told of the time as it becomes known.
+pub(crate) type Follower<'a> = &'a dyn Fn(Known);
+
 /// Where the segment being decoded begins and ends, and what was met there.
-#[derive(Default)]
-pub(super) struct Bounds {
+pub(super) struct Bounds<'a> {
     /// The PSB that it begins at, when what is before was decoded apart.
     from: Option<usize>,
     to: Option<usize>,
     reached: bool,
     ended: Ended,
+    follower: Follower<'a>,
+    /// It is told at the first PSB from there on.
+    tell_at: usize,
 }
 
-impl Bounds {
-    pub fn new(segment: &Segment) -> Self {
+impl<'a> Bounds<'a> {
+    /// Bytes between two times that are told: few beside a segment.
+    const TELL_EVERY: usize = 1 << 16;
+
+    pub fn new(segment: &Segment, follower: Follower<'a>) -> Self {
         Self {
             from: segment.time.is_some().then_some(segment.from),
             to: segment.to,
-            ..Self::default()
+            reached: false,
+            ended: Ended::default(),
+            follower,
+            tell_at: segment.from + Self::TELL_EVERY,
+        }
+    }
+
+    /// The flow passes a PSB at which the segment neither begins nor ends.
+    #[inline]
+    pub fn pass(&mut self, psb: usize, time: &Time) {
+        if psb >= self.tell_at {
+            self.tell_at = psb + Self::TELL_EVERY;
+            (self.follower)(Known::new(psb, Some(time.clone())));
         }
     }
 
