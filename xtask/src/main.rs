@@ -45,7 +45,7 @@ cargo xtask bench programs [PROGRAM…] real programs: recorded, the same as not
                                       both: [--quick] [--json] [--runs N] [--ring MIB] [--engine E]
 cargo xtask bench decode [PROGRAM…]   recorded streams decoded by our engines, libipt, and iptr-edge-analyzer
                                       [--quick] [--json] [--fresh] [--cpu] [--seconds N] [--runs N] [--limit N]
-                                      [--no-whole] [--no-open] [--instructions] [--searches]
+                                      [--no-whole] [--no-open] [--instructions] [--searches] [--threads]
 cargo xtask bench debug               how long the debugger's commands take on a history of 100 million instructions
                                       [--quick] [--json] [--fresh] [--places N]
 cargo xtask bench adapter [BUNDLE]    how long the debug adapter takes to open the last 64 MiB of a trace, and to answer

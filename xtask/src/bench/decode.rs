@@ -8,6 +8,7 @@ mod options;
 mod row;
 mod streams;
 mod table;
+mod threads;
 
 use super::{folder, machine, sentence};
 use crate::{Failure, packages, shell};

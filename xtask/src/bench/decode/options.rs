@@ -20,6 +20,8 @@ pub struct Options {
     pub instructions: bool,
     /// Searches in histories, and nothing else.
     pub searches: bool,
+    /// One thread and two, and nothing else.
+    pub threads: bool,
     /// Leaves the rows of `open` out.
     pub no_open: bool,
     /// Leaves the whole streams out.
@@ -49,6 +51,7 @@ impl Options {
                     "--cpu" => options.cpu = true,
                     "--instructions" => options.instructions = true,
                     "--searches" => options.searches = true,
+                    "--threads" => options.threads = true,
                     "--no-open" => options.no_open = true,
                     "--no-whole" => options.no_whole = true,
                     "--seconds" => options.seconds = Some(word.number()?),
@@ -75,6 +78,11 @@ impl Options {
         1 + self.runs.unwrap_or(if self.quick { 1 } else { 2 })
     }
 
+    /// Turns of one thread and two.
+    pub fn turns(&self) -> u32 {
+        if self.quick { 1 } else { 15 }
+    }
+
     /// What would take longer is left out.
     pub fn limit(&self) -> Duration {
         Duration::from_secs(u64::from(self.limit.unwrap_or(120)))
@@ -94,6 +102,7 @@ impl Options {
             (self.cpu, "--cpu"),
             (self.instructions, "--instructions"),
             (self.searches, "--searches"),
+            (self.threads, "--threads"),
             (self.no_open, "--no-open"),
             (self.no_whole, "--no-whole"),
         ];

@@ -5,6 +5,7 @@
 use super::meter::{Engine, Meter, SLOW_RUNS};
 use super::options::Options;
 use super::streams::{Purpose, Streams};
+use super::threads;
 use crate::Failure;
 use crate::bench::machine;
 use serde_json::{Map, Value, json};
@@ -38,10 +39,16 @@ pub fn measure(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Resul
         row["searches"] = meter.ask("search", &whole, &asked).unwrap_or_else(failed);
         return Ok(row);
     }
+    let threads = || threads::measure(meter, &streams.bundle(Purpose::PlainReturns)?, options);
+    if options.threads {
+        row["threads"] = threads().unwrap_or_else(failed);
+        return Ok(row);
+    }
     let prefix = prefix(meter, &whole, options.seconds())?;
     row["prefix"] = peers(meter, &whole, &prefix, options);
     row["plain_returns"] = plain_returns(streams, meter, options).unwrap_or_else(failed);
     if !options.no_whole {
+        row["threads"] = threads().unwrap_or_else(failed);
         row["whole"] = by_engine(meter, |engine| {
             beyond(&row["prefix"], engine, prefix.of, options)
                 .map_or_else(|| ours(meter, engine, &whole, prefix.of, 1), Ok)

@@ -1,6 +1,7 @@
 //! What `bench decode` prints: Markdown tables out of the rows' JSON.
 
 use super::options::Options;
+use super::threads::Figures;
 use crate::bench::machine;
 use serde_json::Value;
 use std::fmt::Write;
@@ -26,6 +27,8 @@ pub fn markdown(options: &Options, rows: &[Value]) -> String {
         text.push_str(&page.machine_instructions());
     } else if options.searches {
         text.push_str(&page.searches());
+    } else if options.threads {
+        text.push_str(&page.threads(options));
     } else {
         let _ = writeln!(
             text,
@@ -36,6 +39,9 @@ pub fn markdown(options: &Options, rows: &[Value]) -> String {
         text.push_str(&page.prefix());
         text.push_str(&page.plain_returns());
         text.push_str(&page.ours());
+        if rows.iter().any(|row| row["threads"].is_object()) {
+            text.push_str(&page.threads(options));
+        }
         if rows.iter().any(|row| row["open"].is_array()) {
             text.push_str(&page.open());
         }
@@ -189,6 +195,36 @@ impl Page<'_> {
                     figure(ours["peak_rss"].as_f64().map(mega), 0),
                 );
             }
+        }
+        text
+    }
+
+    /// One thread and two.
+    fn threads(&self, options: &Options) -> String {
+        let mut text = format!(
+            "\nOne thread and two, all of ours, whole streams recorded with `--no-compress-returns`. Warm: in turn in one process, medians of {} turns, wall \
+             clock; × is how many times as fast two are, in parentheses by the best of each. Apart: two decodes at once that share nothing but \
+             the machine, by one alone. Cold: the first decode of a process, medians of processes in turn.\n\n\
+             | program | PT MB | one s | two s | × | × apart | cold one s | cold two s | cold × |\n\
+             |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+            options.turns()
+        );
+        for row in self.rows {
+            let measured = &row["threads"];
+            let figures = Figures::of(measured);
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                name(row),
+                figure(measured["bytes"].as_f64().map(mega), 1),
+                figure(figures.one, 3),
+                figure(figures.together, 3),
+                two(figures.times, figures.best, 2),
+                two(figures.times_apart, figures.best_apart, 2),
+                figure(figures.cold_one, 2),
+                figure(figures.cold_together, 2),
+                figure(ratio(figures.cold_one, figures.cold_together), 2),
+            );
         }
         text
     }
@@ -398,6 +434,11 @@ mod tests {
                 "ours": [ours],
             },
             "open": [{ "engine": "libipt", "jobs": 1, "skipped": "too long" }],
+            "threads": {
+                "bytes": 3_000_000, "jobs": 2,
+                "turns": [{ "one": 1.5, "together": 1.0, "apart": 2.0 }],
+                "cold": { "one": [3.0], "together": [2.0] },
+            },
         });
         let text = markdown(&Options::parse(&[]).unwrap(), &[row]);
         for expected in [
@@ -406,6 +447,7 @@ mod tests {
             "| lua | libipt | too long | – |",
             "| lua | 1.0 | – | 3.00 | 0 (0) | – (–) | 0 (0) | 1 (0) |",
             "| lua | 1.0 | libipt, 2 threads | 1 (0) | 0 (0) | 2.00 (1.00) | – (–) | 1.50 (1.00) | 0.50 (1.00) |",
+            "| lua | 3.0 | 1.500 | 1.000 | 1.50 (1.50) | 1.50 (1.50) | 3.00 | 2.00 | 1.50 |",
             "lua: plain_returns edges list: killed",
             "lua: prefix blk: killed",
             "lua: prefix insn: 1 decode errors",

@@ -1,0 +1,101 @@
+//! One thread and two, on all of a stream.
+
+use super::meter::Meter;
+use super::options::Options;
+use crate::Failure;
+use serde_json::{Value, json};
+use std::path::Path;
+
+const JOBS: u64 = 2;
+/// Processes for each of the cold figures.
+const COLD: usize = 5;
+
+/// By what `backtrail-bench threads` tells: cold in processes in turn, warm in turns of one process.
+pub fn measure(meter: &Meter, bundle: &Path, options: &Options) -> Result<Value, Failure> {
+    let ask = |jobs: u64, runs: u32| {
+        let asked = [("--jobs", jobs.to_string()), ("--runs", runs.to_string())];
+        meter.ask("threads", bundle, &asked)
+    };
+    let (mut one, mut together) = (Vec::new(), Vec::new());
+    for _ in 0..COLD {
+        one.push(ask(1, 1)?["cold"].clone());
+        together.push(ask(JOBS, 1)?["cold"].clone());
+    }
+    let mut told = ask(JOBS, 1 + options.turns())?;
+    told["cold"] = json!({ "one": one, "together": together });
+    Ok(told)
+}
+
+/// What there is to say of it.
+pub struct Figures {
+    /// Medians of the turns, in seconds.
+    pub one: Option<f64>,
+    pub together: Option<f64>,
+    /// How many times as fast all are together as one, and as many decodes apart as one: medians of the turns'.
+    pub times: Option<f64>,
+    pub times_apart: Option<f64>,
+    /// The same of the best of each.
+    pub best: Option<f64>,
+    pub best_apart: Option<f64>,
+    /// Medians of the cold decodes.
+    pub cold_one: Option<f64>,
+    pub cold_together: Option<f64>,
+}
+
+impl Figures {
+    /// Out of what was measured.
+    pub fn of(measured: &Value) -> Self {
+        let turns: Vec<&Value> = measured["turns"].as_array().into_iter().flatten().collect();
+        let all = |of: &dyn Fn(&Value) -> Option<f64>| -> Vec<f64> {
+            turns.iter().filter_map(|turn| of(turn)).collect()
+        };
+        let seconds = |key: &str| all(&|turn| turn[key].as_f64());
+        let times = |key: &str| all(&|turn| Some(turn["one"].as_f64()? / turn[key].as_f64()?));
+        let jobs = measured["jobs"].as_f64();
+        // Those apart decode as often as there are of them.
+        let by_jobs = |times: Option<f64>| Some(times? * jobs?);
+        let best = |key: &str| Some(least(seconds("one"))? / least(seconds(key))?);
+        let cold = |key: &str| {
+            let runs = measured["cold"][key].as_array().into_iter().flatten();
+            median(runs.filter_map(Value::as_f64).collect())
+        };
+        Self {
+            one: median(seconds("one")),
+            together: median(seconds("together")),
+            times: median(times("together")),
+            times_apart: by_jobs(median(times("apart"))),
+            best: best("together"),
+            best_apart: by_jobs(best("apart")),
+            cold_one: cold("one"),
+            cold_together: cold("together"),
+        }
+    }
+}
+
+fn least(values: Vec<f64>) -> Option<f64> {
+    values.into_iter().reduce(f64::min)
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_of_medians_and_of_the_best() {
+        let turn =
+            |one: f64, together: f64, apart: f64| json!({ "one": one, "together": together, "apart": apart });
+        let turns = [turn(2.0, 1.0, 2.5), turn(3.0, 2.0, 3.0), turn(2.0, 1.6, 2.0)];
+        let cold = json!({ "one": [5.0, 3.0, 4.0], "together": [2.0, 2.0, 9.0] });
+        let figures = Figures::of(&json!({ "jobs": 2, "turns": turns, "cold": cold }));
+        assert_eq!((figures.one, figures.together), (Some(2.0), Some(1.6)));
+        assert_eq!((figures.times, figures.times_apart), (Some(1.5), Some(2.0)));
+        assert_eq!((figures.best, figures.best_apart), (Some(2.0), Some(2.0)));
+        assert_eq!((figures.cold_one, figures.cold_together), (Some(4.0), Some(2.0)));
+        assert_eq!(Figures::of(&Value::Null).times, None);
+    }
+}
