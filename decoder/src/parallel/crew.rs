@@ -15,9 +15,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
 
-/// Segments that wait to be joined or are being decoded, for each thread.
-const SEGMENTS: usize = 3;
-
 /// What the threads work on.
 pub(crate) struct Crew<'a> {
     pub native: &'a Native,
@@ -40,7 +37,7 @@ impl Crew<'_> {
     ) -> Result<(Joiner, Option<Planter<'f>>), Failed> {
         let scout = self.native.scout(self.trace.bytes, self.config, least);
         let scout = scout.ok_or(Failed::Apart)?;
-        let desk = Desk::new(scout, joiner, planter, jobs.get() * SEGMENTS);
+        let desk = Desk::new(scout, joiner, planter, jobs);
         thread::scope(|scope| {
             for engine in 1..jobs.get() {
                 let desk = &desk;

@@ -5,6 +5,7 @@ use super::plant::{Growth, Planter};
 use super::tape::Tape;
 use crate::engine::native::{Ended, Known, Scout};
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -54,8 +55,7 @@ pub(super) struct Desk<'a, 't> {
     /// Rings when there may be something to do.
     bell: Condvar,
     halted: AtomicBool,
-    /// The most segments that wait or are being decoded: bounds memory.
-    most: usize,
+    jobs: NonZeroUsize,
 }
 
 struct State<'a> {
@@ -86,7 +86,16 @@ enum Plot<'a> {
 }
 
 impl<'a, 't> Desk<'a, 't> {
-    pub fn new(scout: Scout<'t>, joiner: Joiner, planter: Option<Planter<'a>>, most: usize) -> Self {
+    /// Segments for each thread that wait or are being decoded: always so many,
+    const SEGMENTS: usize = 3;
+    /// and so many while they take little memory: where a program begins, a segment can take as long as many behind it.
+    const MOST_SEGMENTS: usize = 16;
+    /// Segments that wait when the others are behind.
+    const MUCH: usize = 4;
+    /// Runs on the tapes that wait, in all, that are little: 32 MiB of them.
+    const FEW_RUNS: usize = 1 << 23;
+
+    pub fn new(scout: Scout<'t>, joiner: Joiner, planter: Option<Planter<'a>>, jobs: NonZeroUsize) -> Self {
         Self {
             scout,
             state: Mutex::new(State {
@@ -103,7 +112,7 @@ impl<'a, 't> Desk<'a, 't> {
             }),
             bell: Condvar::new(),
             halted: AtomicBool::new(false),
-            most,
+            jobs,
         }
     }
 
@@ -114,8 +123,8 @@ impl<'a, 't> Desk<'a, 't> {
 
     /// What one of the threads does next, once there is something; `None`: nothing any more.
     ///
-    /// One thread decodes before it does anything else, for it knows the code and the time best; the others are there for
-    /// the rest first.
+    /// One thread decodes before it does anything else, for it knows the code and the time best, until the others, who are there
+    /// for the rest first, fall behind.
     pub fn next(&self, decodes: bool) -> Option<Task<'a>> {
         let mut state = self.state();
         loop {
@@ -123,7 +132,8 @@ impl<'a, 't> Desk<'a, 't> {
                 return None;
             }
             let task = match decodes {
-                true => (state.take_segment(self))
+                true => (state.take_join_behind())
+                    .or_else(|| state.take_segment(self))
                     .or_else(|| state.take_join())
                     .or_else(|| state.take_growth()),
                 false => (state.take_growth())
@@ -226,9 +236,23 @@ impl<'a> State<'a> {
         }
     }
 
-    fn take_segment(&mut self, desk: &Desk<'_, '_>) -> Option<Task<'a>> {
+    /// A join, when much of what is decoded waits.
+    fn take_join_behind(&mut self) -> Option<Task<'a>> {
+        let behind = self.ready.len() + self.growths.len() >= Desk::MUCH;
+        behind.then(|| self.take_join()).flatten()
+    }
+
+    /// What waits, or is being decoded, is enough.
+    fn is_full(&self, jobs: NonZeroUsize) -> bool {
         // Those that the forest has not got yet take memory too.
-        if self.given - self.joined + self.growths.len() >= desk.most {
+        let each = (self.given - self.joined + self.growths.len()) / jobs;
+        let ready = self.ready.values().map(|done| done.tape.runs().len());
+        let runs = || ready.chain(self.growths.iter().map(Growth::len)).sum::<usize>();
+        each >= Desk::SEGMENTS && (each >= Desk::MOST_SEGMENTS || runs() >= Desk::FEW_RUNS)
+    }
+
+    fn take_segment(&mut self, desk: &Desk<'_, '_>) -> Option<Task<'a>> {
+        if self.is_full(desk.jobs) {
             return None;
         }
         let from = self.next?;

@@ -18,6 +18,13 @@ pub(super) struct Growth {
     total: u64,
 }
 
+impl Growth {
+    /// How many paths were executed.
+    pub fn len(&self) -> usize {
+        self.executed.runs().len()
+    }
+}
+
 /// How much of a history was handed on.
 #[derive(Debug, Default)]
 pub(super) struct Grown {
