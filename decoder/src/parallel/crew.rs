@@ -64,7 +64,7 @@ impl Crew<'_> {
         let Some(mut decoder) = decoder else {
             return desk.fail(Failed::Apart);
         };
-        let mut known = Known::default();
+        let mut told = Known::default();
         while let Some(task) = desk.next(engine == 0) {
             match task {
                 Task::Plant(mut planter, growth) => match planter.plant(growth, self.meter.watch()) {
@@ -92,7 +92,7 @@ impl Crew<'_> {
                         desk.learn(known);
                     }
                     let mut tape = tape.take();
-                    tape.news = Some(known.take_news(&decoder.runs()));
+                    tape.news = Some(told.take_news(&decoder.runs()));
                     let done = Done {
                         engine,
                         tape,

@@ -11,12 +11,12 @@ mod table;
 mod threads;
 
 use super::{folder, machine, sentence};
-use crate::{Failure, packages, shell};
+use crate::{Failure, packages};
 use backtrail_tests::real::{self, Recorder};
 use meter::{Binaries, Meter};
 pub use options::Options;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use streams::Streams;
 
 /// Makes the streams that are not there yet, measures, prints.
@@ -72,29 +72,4 @@ pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
         println!("{}", table::markdown(options, &rows));
     }
     Ok(())
-}
-
-impl Binaries {
-    /// The release builds of what measures.
-    fn build(backtrail: &Path) -> Result<Self, Failure> {
-        // The analyzer has its caches or has them not by a feature: it takes two builds, and the first is put aside.
-        let uncached = shell::target().join("release/backtrail-bench-uncached");
-        let built = build_bench("edges")?;
-        fs::copy(&built, &uncached).map_err(|error| sentence("a copy of the benchmark", &error))?;
-        Ok(Self {
-            bench: build_bench("edges-cache")?,
-            uncached,
-            backtrail: backtrail.to_path_buf(),
-        })
-    }
-}
-
-fn build_bench(features: &str) -> Result<PathBuf, Failure> {
-    let mut build = shell::cargo();
-    let words = ["build", "--release", "--package", "backtrail-bench", "--features"];
-    shell::run(build.args(words).arg(features))?;
-    let binary = shell::target().join("release/backtrail-bench");
-    binary
-        .canonicalize()
-        .map_err(|error| format!("cannot find {}: {error}", binary.display()))
 }

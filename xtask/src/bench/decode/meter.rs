@@ -28,6 +28,31 @@ pub struct Binaries {
     pub backtrail: PathBuf,
 }
 
+impl Binaries {
+    /// The release builds of what measures.
+    pub fn build(backtrail: &Path) -> Result<Self, Failure> {
+        // The analyzer has its caches or has them not by a feature: it takes two builds, and the first is put aside.
+        let uncached = shell::target().join("release/backtrail-bench-uncached");
+        let built = build_bench("edges")?;
+        fs::copy(&built, &uncached).map_err(|error| sentence("a copy of the benchmark", &error))?;
+        Ok(Self {
+            bench: build_bench("edges-cache")?,
+            uncached,
+            backtrail: backtrail.to_path_buf(),
+        })
+    }
+}
+
+fn build_bench(features: &str) -> Result<PathBuf, Failure> {
+    let mut build = shell::cargo();
+    let words = ["build", "--release", "--package", "backtrail-bench", "--features"];
+    shell::run(build.args(words).arg(features))?;
+    let binary = shell::target().join("release/backtrail-bench");
+    binary
+        .canonicalize()
+        .map_err(|error| format!("cannot find {}: {error}", binary.display()))
+}
+
 /// What measures.
 pub struct Meter {
     binaries: Binaries,

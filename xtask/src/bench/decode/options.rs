@@ -80,7 +80,7 @@ impl Options {
 
     /// Turns of one thread and two.
     pub fn turns(&self) -> u32 {
-        if self.quick { 1 } else { 15 }
+        if self.quick { 1 } else { 9 }
     }
 
     /// What would take longer is left out.

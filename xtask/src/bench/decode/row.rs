@@ -39,7 +39,7 @@ pub fn measure(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Resul
         row["searches"] = meter.ask("search", &whole, &asked).unwrap_or_else(failed);
         return Ok(row);
     }
-    let threads = || threads::measure(meter, &streams.bundle(Purpose::PlainReturns)?, options);
+    let threads = || threads::measure(meter, &whole, options);
     if options.threads {
         row["threads"] = threads().unwrap_or_else(failed);
         return Ok(row);
