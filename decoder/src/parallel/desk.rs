@@ -92,8 +92,8 @@ impl<'a, 't> Desk<'a, 't> {
     const MOST_SEGMENTS: usize = 16;
     /// Segments that wait when the others are behind.
     const MUCH: usize = 4;
-    /// Runs on the tapes that wait, in all, that are little: 32 MiB of them.
-    const FEW_RUNS: usize = 1 << 23;
+    /// Bytes of all that waits that are little.
+    const LITTLE: usize = 32 << 20;
 
     pub fn new(scout: Scout<'t>, joiner: Joiner, planter: Option<Planter<'a>>, jobs: NonZeroUsize) -> Self {
         Self {
@@ -246,9 +246,13 @@ impl<'a> State<'a> {
     fn is_full(&self, jobs: NonZeroUsize) -> bool {
         // Those that the forest has not got yet take memory too.
         let each = (self.given - self.joined + self.growths.len()) / jobs;
-        let ready = self.ready.values().map(|done| done.tape.runs().len());
-        let runs = || ready.chain(self.growths.iter().map(Growth::len)).sum::<usize>();
-        each >= Desk::SEGMENTS && (each >= Desk::MOST_SEGMENTS || runs() >= Desk::FEW_RUNS)
+        let ready = self.ready.values().map(|done| done.tape.memory());
+        let memory = || {
+            ready
+                .chain(self.growths.iter().map(Growth::memory))
+                .sum::<usize>()
+        };
+        each >= Desk::SEGMENTS && (each >= Desk::MOST_SEGMENTS || memory() >= Desk::LITTLE)
     }
 
     fn take_segment(&mut self, desk: &Desk<'_, '_>) -> Option<Task<'a>> {

@@ -19,9 +19,9 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// How many paths were executed.
-    pub fn len(&self) -> usize {
-        self.executed.runs().len()
+    /// Bytes of it.
+    pub fn memory(&self) -> usize {
+        self.executed.memory() + size_of_val(&*self.marks)
     }
 }
 

@@ -45,6 +45,11 @@ impl Tape {
         self.news = None;
     }
 
+    /// Bytes of what it holds.
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.runs) + size_of_val(&*self.events)
+    }
+
     /// The runs that it holds.
     pub fn runs(&self) -> &[u32] {
         &self.runs
