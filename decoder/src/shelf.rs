@@ -37,7 +37,9 @@ impl<T: Clone> Shelf<T> {
     pub fn push_all(&mut self, items: &[T]) -> Option<u32> {
         let room = |last: &Arc<Vec<T>>| Self::SIZE.saturating_sub(last.len());
         if self.boards.last().is_none_or(|last| items.len() > room(last)) {
-            self.boards.push(Arc::default());
+            // The first grows as it must: many shelves stay small.
+            let room = if self.boards.is_empty() { 0 } else { Self::SIZE };
+            self.boards.push(Arc::new(Vec::with_capacity(room)));
         }
         let board = self.boards.len() - 1;
         let last = self.boards.last_mut()?;
@@ -45,7 +47,12 @@ impl<T: Clone> Shelf<T> {
         match Arc::get_mut(last) {
             Some(last) => last.extend_from_slice(items),
             // Who has it goes on with what it was.
-            None => *last = Arc::new([&***last, items].concat()),
+            None => {
+                let mut own = Vec::with_capacity(Self::SIZE.max(within + items.len()));
+                own.extend_from_slice(last);
+                own.extend_from_slice(items);
+                *last = Arc::new(own);
+            }
         }
         u32::try_from(board << Self::BITS | within).ok()
     }
