@@ -2,7 +2,7 @@
 
 use super::desk::{Desk, Done, Failed, Task};
 use super::join::Joiner;
-use super::news::Known;
+use super::news::HandedOn;
 use super::plant::Planter;
 use super::tape::{Recorder, Tape};
 use crate::engine::native::Native;
@@ -64,7 +64,7 @@ impl Crew<'_> {
         let Some(mut decoder) = decoder else {
             return desk.fail(Failed::Apart);
         };
-        let mut told = Known::default();
+        let mut handed_on = HandedOn::default();
         while let Some(task) = desk.next(engine == 0) {
             match task {
                 Task::Plant(mut planter, growth) => match planter.plant(growth, self.meter.watch()) {
@@ -92,7 +92,7 @@ impl Crew<'_> {
                         desk.learn(known);
                     }
                     let mut tape = tape.take();
-                    tape.news = Some(told.take_news(&decoder.runs()));
+                    tape.news = Some(handed_on.take_news(&decoder.runs()));
                     let done = Done {
                         engine,
                         tape,

@@ -11,15 +11,15 @@ pub(super) struct News {
     paths: NewPaths,
 }
 
-/// How many blocks and paths are no news.
+/// Which blocks and paths were handed on.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct HandedOn {
     blocks: KnownBlocks,
     paths: KnownPaths,
 }
 
-impl Known {
-    /// What is in the tables beyond what is known; then it is known.
+impl HandedOn {
+    /// What is in the tables beyond that; then it is handed on, too.
     pub fn take_news(&mut self, runs: &Runs<'_>) -> News {
         News {
             blocks: runs.blocks.news(&mut self.blocks),

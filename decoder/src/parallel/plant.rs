@@ -1,7 +1,7 @@
 //! Makes the forest of a history that grows, beside the thread that lets it grow.
 
 use super::desk::Failed;
-use super::news::{Known, News, Tables};
+use super::news::{HandedOn, News, Tables};
 use super::tape::Tape;
 use crate::{Canceled, Forest, Functions, History, HistoryBuilder, Mark, Watch, forest};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Growth {
 /// How much of a history was handed on.
 #[derive(Debug, Default)]
 pub(super) struct Grown {
-    known: Known,
+    tables: HandedOn,
     executed: usize,
     marks: usize,
 }
@@ -43,7 +43,7 @@ impl Grown {
         let marks = marks.get(self.marks..).unwrap_or(&[]);
         let settled = marks.partition_point(|mark| mark.index < flow.len());
         let growth = Growth {
-            news: self.known.take_news(&flow.runs()),
+            news: self.tables.take_news(&flow.runs()),
             executed: tape,
             marks: marks.get(..settled).unwrap_or(&[]).to_vec(),
             total: flow.len(),
