@@ -55,6 +55,9 @@ pub trait Sink {
     /// Something that happened before the next instruction.
     fn event(&mut self, event: Event);
 
+    /// What follows happened when so many of the notes were taken that an engine takes of a segment, whose time is worked out later.
+    fn noted(&mut self, _notes: usize) {}
+
     /// Called now and then with how many trace bytes are done; `Break` ends the decode.
     fn progress(&mut self, offset: u64) -> ControlFlow<()>;
 }

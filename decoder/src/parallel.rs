@@ -15,8 +15,6 @@ mod tape;
 
 pub(crate) use crew::Crew;
 pub(crate) use desk::Failed;
-pub(crate) use join::Joiner;
-pub(crate) use plant::Planter;
 
 #[cfg(test)]
 mod tests;

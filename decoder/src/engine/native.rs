@@ -15,6 +15,7 @@ mod events;
 mod flow;
 mod learnt;
 mod memo;
+mod note;
 mod packets;
 mod pauses;
 mod queue;
@@ -22,6 +23,7 @@ mod raw;
 mod returns;
 mod scout;
 mod time;
+mod timekeeper;
 mod trail;
 
 use super::{Engine, Event, Sink};
@@ -29,10 +31,12 @@ use crate::{Canceled, Config, GapCause, Memory, Runs};
 use backtrail_pt::CpuModel;
 use errata::Errata;
 use flow::Flow;
-pub(crate) use flow::{Ended, Follower, Segment};
+pub(crate) use flow::{Ended, Segment};
 pub(crate) use learnt::Learnt;
 pub(crate) use pauses::Pauses;
-pub(crate) use scout::{Known, Scout};
+pub(crate) use scout::Scout;
+use time::Time;
+pub(crate) use timekeeper::{Notes, Reckoner, Stamps};
 
 /// The engine.
 pub struct Native;
@@ -118,7 +122,13 @@ impl Native {
     /// `None`: it cannot be decoded at all.
     pub(crate) fn scout<'a>(&self, trace: &'a [u8], config: &Config, least: usize) -> Option<Scout<'a>> {
         let errata = errata_of(config).ok()?;
-        Some(Scout::new(trace, errata, config, least)).filter(Scout::may_begin)
+        Some(Scout::new(trace, errata, least)).filter(Scout::may_begin)
+    }
+
+    /// What works out the time of the segments, in their order; `None`: the trace cannot be decoded at all.
+    pub(crate) fn reckoner(&self, config: &Config) -> Option<Reckoner> {
+        let errata = errata_of(config).ok()?;
+        Some(Reckoner::new(Time::new(config.timing, errata.skl168)))
     }
 
     /// What decodes segments of a trace, one after the other; `None`: it cannot be decoded at all. The code must not change.
@@ -140,10 +150,10 @@ impl Native {
 /// Decodes segments of a trace.
 pub(crate) struct SegmentDecoder<'a>(Flow<'a, 'a>);
 
-impl<'a> SegmentDecoder<'a> {
-    /// Decodes the next, and tells the time on the way.
-    pub fn decode(&mut self, segment: &Segment, follower: Follower<'a>) -> Result<Ended, Canceled> {
-        self.0.segment(segment, follower)
+impl SegmentDecoder<'_> {
+    /// Decodes the next, and writes what tells its time over these notes.
+    pub fn decode(&mut self, segment: &Segment, notes: Notes) -> Result<(Ended, Notes), Canceled> {
+        self.0.segment(segment, notes)
     }
 
     /// The runs that it tells by number, as far as it knows them now.

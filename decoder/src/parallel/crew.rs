@@ -9,7 +9,7 @@ use crate::engine::native::Native;
 use crate::knowledge::Scope;
 use crate::meter::Meter;
 use crate::trace::Tail;
-use crate::{Canceled, Config, Image, Knowledge};
+use crate::{Canceled, Config, Forest, Functions, History, HistoryBuilder, Image, Knowledge};
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -26,18 +26,22 @@ pub(crate) struct Crew<'a> {
 }
 
 impl Crew<'_> {
-    /// Decodes the trace by so many threads, in segments of `least` bytes at least.
-    pub fn decode<'f>(
+    /// The history of the trace by so many threads, in segments of `least` bytes at least, and with functions its forest.
+    pub fn decode(
         &self,
-        joiner: Joiner,
-        planter: Option<Planter<'f>>,
+        builder: HistoryBuilder,
+        functions: Option<&dyn Functions>,
         knowledge: &Knowledge,
         jobs: NonZeroUsize,
         least: usize,
-    ) -> Result<(Joiner, Option<Planter<'f>>), Failed> {
-        let scout = self.native.scout(self.trace.bytes, self.config, least);
-        let scout = scout.ok_or(Failed::Apart)?;
-        let desk = Desk::new(scout, joiner, planter, jobs);
+    ) -> Result<(History, Option<Forest>), Failed> {
+        let scout = self
+            .native
+            .scout(self.trace.bytes, self.config, least)
+            .ok_or(Failed::Apart)?;
+        let reckoner = self.native.reckoner(self.config).ok_or(Failed::Apart)?;
+        let joiner = Joiner::new(builder, reckoner, functions.is_some());
+        let desk = Desk::new(scout, joiner, functions.map(Planter::new), jobs);
         thread::scope(|scope| {
             for engine in 1..jobs.get() {
                 let desk = &desk;
@@ -45,7 +49,10 @@ impl Crew<'_> {
             }
             self.work(0, &desk, knowledge);
         });
-        desk.finish()
+        let (joiner, planter) = desk.finish()?;
+        let history = joiner.finish();
+        let forest = planter.map(|planter| planter.finish(&history));
+        Ok((history, forest))
     }
 
     /// What one of the threads does.
@@ -53,7 +60,6 @@ impl Crew<'_> {
         let _alarm = Alarm(desk);
         let tape = RefCell::new(Tape::default());
         let halted = || desk.is_halted() || self.meter.watch().is_canceled();
-        let follower = |known| desk.learn(known);
         let mut recorder = Recorder::new(&tape, self.trace.offset as u64, &halted);
         let scope = Scope::of_process(self.image, self.config);
         let learnt = knowledge.take(&scope);
@@ -79,19 +85,14 @@ impl Crew<'_> {
                         Err(failed) => return desk.fail(failed),
                     }
                 }
-                Task::Decode(part, empty) => {
-                    let Some(segment) = desk.scout().segment(&part.known, part.from, part.to) else {
-                        return desk.fail(Failed::Apart);
-                    };
-                    desk.learn(segment.known());
+                Task::Decode(number, segment, mut empty) => {
+                    let notes = std::mem::take(&mut empty.notes);
                     tape.replace(empty);
-                    let Ok(ended) = decoder.decode(&segment, &follower) else {
+                    let Ok((ended, notes)) = decoder.decode(&segment, notes) else {
                         return desk.fail(Failed::Canceled);
                     };
-                    if let Some(known) = ended.known() {
-                        desk.learn(known);
-                    }
                     let mut tape = tape.take();
+                    tape.notes = notes;
                     tape.news = Some(handed_on.take_news(&decoder.runs()));
                     let done = Done {
                         engine,
@@ -99,7 +100,7 @@ impl Crew<'_> {
                         ended,
                         to: segment.to,
                     };
-                    desk.deliver(part.number, done);
+                    desk.deliver(number, done);
                 }
             }
         }

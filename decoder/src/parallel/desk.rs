@@ -3,7 +3,7 @@
 use super::join::{Joined, Joiner};
 use super::plant::{Growth, Planter};
 use super::tape::Tape;
-use crate::engine::native::{Ended, Known, Scout};
+use crate::engine::native::{Ended, Scout, Segment};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,18 +34,8 @@ pub(super) enum Task<'a> {
     Plant(Box<Planter<'a>>, Growth),
     /// Adds to the history what was decoded.
     Join(Box<Joiner>, Box<Done>),
-    /// Decodes a segment onto a tape.
-    Decode(Part, Tape),
-}
-
-/// Where a segment lies.
-pub(super) struct Part {
-    /// Its number.
-    pub number: usize,
-    pub from: usize,
-    pub to: Option<usize>,
-    /// What is known of the time where it begins, or before.
-    pub known: Known,
+    /// Decodes the segment with a number onto a tape.
+    Decode(usize, Segment, Tape),
 }
 
 /// Where the work stands, for all threads.
@@ -61,8 +51,6 @@ pub(super) struct Desk<'a, 't> {
 struct State<'a> {
     /// Where the next segment begins that is given out; `None`: all are.
     next: Option<usize>,
-    /// What is known of the time there or before, and behind, by where that is.
-    known: BTreeMap<usize, Known>,
     given: usize,
     joined: usize,
     ready: BTreeMap<usize, Box<Done>>,
@@ -100,7 +88,6 @@ impl<'a, 't> Desk<'a, 't> {
             scout,
             state: Mutex::new(State {
                 next: Some(0),
-                known: BTreeMap::from([(0, Known::NOTHING)]),
                 given: 0,
                 joined: 0,
                 ready: BTreeMap::new(),
@@ -116,14 +103,9 @@ impl<'a, 't> Desk<'a, 't> {
         }
     }
 
-    /// What cuts the trace.
-    pub fn scout(&self) -> &Scout<'t> {
-        &self.scout
-    }
-
     /// What one of the threads does next, once there is something; `None`: nothing any more.
     ///
-    /// One thread decodes before it does anything else, for it knows the code and the time best, until the others, who are there
+    /// One thread decodes before it does anything else, for it knows the code best, until the others, who are there
     /// for the rest first, fall behind.
     pub fn next(&self, decodes: bool) -> Option<Task<'a>> {
         let mut state = self.state();
@@ -148,11 +130,6 @@ impl<'a, 't> Desk<'a, 't> {
             }
             state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-    }
-
-    /// The time is known somewhere.
-    pub fn learn(&self, known: Known) {
-        self.state().known.insert(known.at(), known);
     }
 
     /// A segment is decoded.
@@ -261,16 +238,12 @@ impl<'a> State<'a> {
         }
         let from = self.next?;
         self.next = desk.scout.end_of(from);
-        let (&at, known) = self.known.range(..=from).next_back()?;
-        let known = known.clone();
-        self.known = self.known.split_off(&at);
-        self.given += 1;
-        let part = Part {
-            number: self.given - 1,
-            from,
+        let segment = Segment {
+            from: (self.given > 0).then_some(from),
             to: self.next,
-            known,
         };
-        Some(Task::Decode(part, self.tapes.pop().unwrap_or_default()))
+        self.given += 1;
+        let tape = self.tapes.pop().unwrap_or_default();
+        Some(Task::Decode(self.given - 1, segment, tape))
     }
 }

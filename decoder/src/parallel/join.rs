@@ -4,14 +4,15 @@ use super::desk::{Done, Failed};
 use super::news::Tables;
 use super::plant::{Grown, Growth};
 use super::tape::Tape;
-use crate::engine::native::Ended;
+use crate::engine::native::{Ended, Reckoner};
 use crate::{History, HistoryBuilder};
 
 /// A history in the making, out of the tapes of several engines.
-pub(crate) struct Joiner {
+pub(super) struct Joiner {
     builder: HistoryBuilder,
     /// Of each engine.
     tables: Vec<Tables>,
+    reckoner: Reckoner,
     /// How the last segment ended.
     last: Option<Ended>,
     /// What of it was handed on to a forest, when one is wanted.
@@ -28,22 +29,23 @@ pub(super) enum Joined {
 
 impl Joiner {
     /// Begins a history, which a forest may follow.
-    pub fn new(builder: HistoryBuilder, followed: bool) -> Self {
+    pub fn new(builder: HistoryBuilder, reckoner: Reckoner, followed: bool) -> Self {
         Self {
             builder,
             tables: Vec::new(),
+            reckoner,
             last: None,
             grown: followed.then(Grown::default),
         }
     }
 
     /// Adds the next segment. Gives back its tape, with what a forest has to get of it.
-    pub(super) fn join(&mut self, done: Done) -> Result<Joined, Failed> {
+    pub fn join(&mut self, done: Done) -> Result<Joined, Failed> {
         let Done {
             engine,
             mut tape,
             ended,
-            ..
+            to,
         } = done;
         if self
             .last
@@ -53,12 +55,13 @@ impl Joiner {
             return Err(Failed::Apart);
         }
         self.last = Some(ended);
+        let stamps = self.reckoner.reckon(&tape.notes, to).ok_or(Failed::Apart)?;
         if self.tables.len() <= engine {
             self.tables.resize_with(engine + 1, Tables::default);
         }
         if let Some(tables) = self.tables.get_mut(engine) {
             self.builder.of_engine(engine);
-            tape.replay(tables, &mut self.builder);
+            tape.replay(tables, stamps, &mut self.builder);
         }
         Ok(match &mut self.grown {
             Some(grown) => Joined::Growth(grown.next(&self.builder, tape)),

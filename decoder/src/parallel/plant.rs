@@ -54,7 +54,7 @@ impl Grown {
 }
 
 /// A forest in the making.
-pub(crate) struct Planter<'a> {
+pub(super) struct Planter<'a> {
     builder: forest::Builder<'a>,
     tables: Tables,
     /// Marks that were not met yet.
@@ -74,7 +74,7 @@ impl<'a> Planter<'a> {
     }
 
     /// Adds what the history got by the next segment. Gives its tape back, empty.
-    pub(super) fn plant(&mut self, growth: Growth, watch: &Watch<'_>) -> Result<Tape, Failed> {
+    pub fn plant(&mut self, growth: Growth, watch: &Watch<'_>) -> Result<Tape, Failed> {
         self.tables.learn(growth.news);
         self.marks.extend(growth.marks);
         let silent = Watch {

@@ -1,6 +1,7 @@
 //! What an engine told, to be told again by another thread.
 
 use super::news::{News, Tables};
+use crate::engine::native::{Notes, Stamps};
 use crate::{Event, HistoryBuilder, Runs, Sink};
 use backtrail_pt::{Avma, Cofi};
 use std::cell::RefCell;
@@ -11,25 +12,43 @@ use std::ops::ControlFlow;
 pub(super) struct Tape {
     runs: Vec<u32>,
     /// Each with how many of the runs came before it.
-    events: Vec<(usize, Event)>,
+    told: Vec<(usize, Told)>,
+    /// What tells the time.
+    pub notes: Notes,
     /// The runs that the engine knows now and did not know at the end of its last tape.
     pub news: Option<News>,
 }
 
+/// What was told between runs.
+#[derive(Debug)]
+enum Told {
+    Event(Event),
+    /// What follows happened when so many notes were taken.
+    Noted(usize),
+}
+
 impl Tape {
-    /// Tells all of it to a history; `tables` are those of the engine that told it.
-    pub fn replay(&mut self, tables: &mut Tables, builder: &mut HistoryBuilder) {
+    /// Tells all of it to a history; `tables` are those of the engine that told it, `stamps` the times of its notes.
+    pub fn replay(&mut self, tables: &mut Tables, stamps: &Stamps, builder: &mut HistoryBuilder) {
         if let Some(news) = self.news.take() {
             tables.learn(news);
         }
         let runs = tables.runs();
-        let mut told = 0;
-        for (before, event) in self.events.drain(..) {
-            builder.runs(&runs, self.runs.get(told..before).unwrap_or(&[]));
-            builder.event(event);
-            told = before;
+        let mut done = 0;
+        for (before, told) in self.told.drain(..) {
+            builder.runs(&runs, self.runs.get(done..before).unwrap_or(&[]));
+            done = before;
+            let event = match told {
+                Told::Event(event) => Some(event),
+                Told::Noted(notes) => stamps.at(notes).map(Event::Time),
+            };
+            event.into_iter().for_each(|event| builder.event(event));
         }
-        builder.runs(&runs, self.runs.get(told..).unwrap_or(&[]));
+        builder.runs(&runs, self.runs.get(done..).unwrap_or(&[]));
+    }
+
+    fn tell(&mut self, told: Told) {
+        self.told.push((self.runs.len(), told));
     }
 
     /// Holds these runs and nothing else, in the room that it has.
@@ -41,13 +60,14 @@ impl Tape {
     /// Holds nothing.
     pub fn clear(&mut self) {
         self.runs.clear();
-        self.events.clear();
+        self.told.clear();
+        self.notes.clear();
         self.news = None;
     }
 
     /// Bytes of what it holds.
     pub fn memory(&self) -> usize {
-        size_of_val(&*self.runs) + size_of_val(&*self.events)
+        size_of_val(&*self.runs) + size_of_val(&*self.told) + self.notes.memory()
     }
 
     /// The runs that it holds.
@@ -80,9 +100,11 @@ impl Sink for Recorder<'_> {
     fn instruction(&mut self, _at: Avma, _len: u8, _cofi: Cofi) {}
 
     fn event(&mut self, event: Event) {
-        let mut tape = self.tape.borrow_mut();
-        let before = tape.runs.len();
-        tape.events.push((before, event.moved(self.offset)));
+        self.tape.borrow_mut().tell(Told::Event(event.moved(self.offset)));
+    }
+
+    fn noted(&mut self, notes: usize) {
+        self.tape.borrow_mut().tell(Told::Noted(notes));
     }
 
     fn progress(&mut self, _offset: u64) -> ControlFlow<()> {

@@ -1,13 +1,12 @@
 //! A crew over made traces: whole, and one that cannot be cut.
 
-use super::{Crew, Failed, Joiner};
-use crate::engine::native::{Known, Learnt, Native, Segment};
+use super::{Crew, Failed};
+use crate::engine::native::Native;
 use crate::meter::Meter;
 use crate::trace::Tail;
 use crate::{Config, Engine, History, HistoryBuilder, Image, Knowledge, Section, Watch};
 use backtrail_pt::encoder::TimingOptions;
-use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid, TimingParams, Tsc};
-use std::cell::RefCell;
+use backtrail_pt::{Avma, Encoder, EncoderOptions, Parser, Tid, TimingParams, Tsc};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -26,11 +25,11 @@ const TIMING: TimingParams = TimingParams {
 
 /// So many rounds, with PSBs that tell the place `place`.
 fn packets(rounds: u64, place: Avma) -> Vec<u8> {
-    packets_with_time(rounds, place, None, 1)
+    packets_with_time(rounds, place, None)
 }
 
-/// The same with time, which passes once in so many rounds.
-fn packets_with_time(rounds: u64, place: Avma, timing: Option<TimingOptions>, every: u64) -> Vec<u8> {
+/// The same with time.
+fn packets_with_time(rounds: u64, place: Avma, timing: Option<TimingOptions>) -> Vec<u8> {
     let mut encoder = Encoder::new(EncoderOptions {
         psb_period: 256,
         timing,
@@ -40,9 +39,7 @@ fn packets_with_time(rounds: u64, place: Avma, timing: Option<TimingOptions>, ev
     encoder.start();
     encoder.enable(AT);
     for round in 0..rounds {
-        if round % every == 0 {
-            encoder.set_time(Tsc((1 << 40) + round * 37 % 1000 + round * 1000));
-        }
+        encoder.set_time(Tsc((1 << 40) + round * 37 % 1000 + round * 1000));
         if encoder.psb_due() {
             encoder.psb(place);
         }
@@ -75,15 +72,14 @@ fn decode_as(trace: &[u8], config: &Config, jobs: usize, least: usize) -> Result
         config,
         meter: &Meter::new(&watch, &done, trace.len() as u64),
     };
-    let joiner = Joiner::new(HistoryBuilder::new(Tid(1)), false);
-    let (joiner, _) = crew.decode(
-        joiner,
+    let (history, _) = crew.decode(
+        HistoryBuilder::new(Tid(1)),
         None,
         &Knowledge::default(),
         NonZeroUsize::new(jobs).unwrap(),
         least,
     )?;
-    Ok(joiner.finish())
+    Ok(history)
 }
 
 #[test]
@@ -113,7 +109,7 @@ fn segments_begin_with_the_time_that_the_one_before_ends_with() {
         ..Config::default()
     };
     for (mtc, cyc) in [(false, false), (true, false), (true, true)] {
-        let trace = packets_with_time(100_000, AT, Some(timing(mtc, cyc)), 1);
+        let trace = packets_with_time(100_000, AT, Some(timing(mtc, cyc)));
         let mut builder = HistoryBuilder::new(Tid(1));
         Native.decode(&trace, &image(), &config, &mut builder).unwrap();
         let wanted = builder.finish();
@@ -133,31 +129,25 @@ fn segments_begin_with_the_time_that_the_one_before_ends_with() {
 }
 
 #[test]
-fn the_time_told_on_the_way_leads_to_the_same_as_that_of_the_beginning() {
+fn packets_of_the_time_that_cannot_be_are_left_to_a_decode_in_order() {
     let config = Config {
         timing: TIMING,
         ..Config::default()
     };
-    // The time passes so seldom that what is told of it matters at the end.
-    let trace = packets_with_time(3_000_000, AT, Some(timing(true, true)), 500_009);
-    let scout = Native.scout(&trace, &config, trace.len()).unwrap();
-    let half = scout.end_of(trace.len() / 2).unwrap();
-    let (image, told) = (image(), RefCell::new(Vec::new()));
-    let follower = |known| told.borrow_mut().push(known);
-    let mut builder = HistoryBuilder::new(Tid(1));
-    let mut decoder = Native
-        .decoder(&trace, &image, &config, &mut builder, Learnt::new())
+    let trace = packets_with_time(100_000, AT, Some(timing(true, false)));
+    let packets = Parser::new(&trace).map(|packet| packet.unwrap().0);
+    let half = packets
+        .skip_while(|&begin| begin < trace.len() / 2)
+        .next()
         .unwrap();
-    let mut first = Segment::default();
-    first.to = Some(half);
-    decoder.decode(&first, &follower).unwrap();
-    let told = told.borrow();
-    assert!(told.len() > 3);
-    let time_there = |known| format!("{:?}", scout.segment(known, half, None).unwrap().known());
-    for known in &*told {
-        assert!((1..half).contains(&known.at()));
-        assert_eq!(time_there(known), time_there(&Known::NOTHING));
-    }
+    let with = |packet: &[u8]| {
+        let trace = [&trace[..half], packet, &trace[half..]].concat();
+        decode_as(&trace, &config, 2, 5000).err()
+    };
+    let (padding, tma) = ([0; 7], [0x02, 0x73, 0, 0, 0, 0, 0]);
+    assert_eq!(with(&padding), None);
+    // The PSB+ before it had one.
+    assert_eq!(with(&tma), Some(Failed::Apart));
 }
 
 #[test]

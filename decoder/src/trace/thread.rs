@@ -4,7 +4,7 @@ use super::{Plan, Tail};
 use crate::image::Passing;
 use crate::knowledge::Scope;
 use crate::meter::{Meter, Metered};
-use crate::parallel::{Crew, Failed, Joiner, Planter};
+use crate::parallel::{Crew, Failed};
 use crate::{Canceled, Event, Forest, GapCause, History, HistoryBuilder, Image, Knowledge, Runs, Sink};
 use backtrail_pt::{Avma, Cofi, Tid};
 use std::ops::ControlFlow;
@@ -32,14 +32,8 @@ pub(super) fn decode(
         let functions = (plan.functions)(tid);
         let mut builder = HistoryBuilder::new(tid);
         builder.expect(buffer.trace.bytes.len());
-        let joiner = Joiner::new(builder, functions.is_some());
-        let planter = functions.map(Planter::new);
-        match crew.decode(joiner, planter, knowledge, plan.jobs, plan.segment) {
-            Ok((joiner, planter)) => {
-                let history = joiner.finish();
-                let forest = planter.map(|planter| planter.finish(&history));
-                return Ok((history, forest));
-            }
+        match crew.decode(builder, functions, knowledge, plan.jobs, plan.segment) {
+            Ok((history, forest)) => return Ok((history, forest)),
             Err(Failed::Canceled) => return Err(Canceled),
             // What the flow is behind a PSB shows only when it is decoded in order.
             Err(Failed::Apart) => {}

@@ -5,7 +5,7 @@ use super::time::{position, tsc_ticks, turn};
 use backtrail_pt::TimingParams;
 
 /// A ratio that is learnt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Calibration {
     /// TSC ticks a cycle, times 2^[`Self::SHIFT`].
     ratio: Option<u64>,

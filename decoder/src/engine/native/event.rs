@@ -1,6 +1,6 @@
 //! What packets tell besides outcomes and targets of branches.
 
-use crate::Stamp;
+use super::timekeeper::When;
 use backtrail_pt::packet::{ExecMode, Tnt};
 
 /// Something that happened at a place in the flow.
@@ -12,7 +12,7 @@ pub(super) struct Event {
     /// A PSB+ says it again.
     pub status: bool,
     /// When.
-    pub stamp: Option<Stamp>,
+    pub when: Option<When>,
 }
 
 impl Event {
@@ -21,7 +21,7 @@ impl Event {
             kind,
             ip: None,
             status: false,
-            stamp: None,
+            when: None,
         }
     }
 

@@ -15,6 +15,7 @@ use super::packets::Packets;
 use super::queue::{Binding, Queue};
 use super::raw::Raw;
 use super::time::Time;
+use super::timekeeper::{Notes, Timekeeper, When, Writer};
 use crate::Config;
 use backtrail_pt::packet::{ExecMode, IpPayload, Packet, Payload};
 use backtrail_pt::{LastIp, Parser};
@@ -24,7 +25,7 @@ use backtrail_pt::{LastIp, Parser};
 pub(super) struct Events<'a> {
     packets: Packets<'a>,
     errata: Errata,
-    time: Time,
+    time: Timekeeper,
     queue: Queue,
     /// The packet that is next, or why there is none.
     packet: Result<Packet, Error>,
@@ -57,7 +58,7 @@ impl<'a> Events<'a> {
         Self {
             packets: Packets::new(trace, errata),
             errata,
-            time: Time::new(config.timing, errata.skl168),
+            time: Timekeeper::Now(Time::new(config.timing, errata.skl168)),
             queue: Queue::default(),
             packet: Err(Error::End),
             offset: 0,
@@ -76,8 +77,21 @@ impl<'a> Events<'a> {
     }
 
     /// The time where it stands.
-    pub fn time(&self) -> &Time {
-        &self.time
+    pub fn when(&self) -> Option<When> {
+        self.time.when()
+    }
+
+    /// From here on what tells the time is written down, over these notes.
+    pub fn write_over(&mut self, notes: Notes) {
+        self.time = Timekeeper::Later(Writer::new(notes));
+    }
+
+    /// What was written since.
+    pub fn take_notes(&mut self) -> Notes {
+        match std::mem::replace(&mut self.time, Timekeeper::Later(Writer::default())) {
+            Timekeeper::Later(writer) => writer.finish(),
+            Timekeeper::Now(_) => Notes::default(),
+        }
     }
 
     /// Offset behind the last packet read.
@@ -104,9 +118,8 @@ impl<'a> Events<'a> {
         self.sync()
     }
 
-    /// Begins at the PSB at `offset`, or at the next where none is; `time` is that before it.
-    pub fn sync_at(&mut self, offset: usize, time: Time) -> Result<(), Error> {
-        self.time = time;
+    /// Begins at the PSB at `offset`, or at the next where none is.
+    pub fn sync_at(&mut self, offset: usize) -> Result<(), Error> {
         self.packets.begin_at(offset);
         self.sync()
     }
@@ -240,7 +253,7 @@ impl<'a> Events<'a> {
 
     fn stamped(&self, event: Event) -> Event {
         Event {
-            stamp: self.time.stamp(),
+            when: self.time.when(),
             ..event
         }
     }

@@ -20,13 +20,14 @@ use super::event::{Event, Item, Kind};
 use super::events::Events;
 use super::learnt::Learnt;
 use super::returns::Returns;
+use super::timekeeper::{Notes, When};
 use super::trail::Trail;
-use crate::{Canceled, Config, Event as Told, GapCause, Memory, Runs, Sink, Stamp};
+use crate::{Canceled, Config, Event as Told, GapCause, Memory, Runs, Sink};
 use backtrail_pt::Avma;
 use backtrail_pt::instruction::Mode;
 use quiet::Quiet;
 use seam::Bounds;
-pub(crate) use seam::{Ended, Follower, Segment};
+pub(crate) use seam::{Ended, Segment};
 
 /// Blocks or paths between two calls of [`Sink::progress`], before which it gets their runs.
 const PROGRESS_EVERY: u32 = 1 << 11;
@@ -60,10 +61,10 @@ pub(super) struct Flow<'a, 'b> {
     batch: Vec<u32>,
     quiet: Quiet,
     /// The last time told.
-    last: Option<Stamp>,
+    last: Option<When>,
     /// Blocks until the sink is told how far it is.
     until_progress: u32,
-    bounds: Bounds<'a>,
+    bounds: Bounds,
 }
 
 /// Why a stretch of flow ended.
@@ -119,14 +120,14 @@ impl<'a, 'b> Flow<'a, 'b> {
             quiet: Quiet::default(),
             last: None,
             until_progress: PROGRESS_EVERY,
-            bounds: Bounds::new(&Segment::default(), &|_| {}),
+            bounds: Bounds::new(&Segment::default()),
         }
     }
 
     /// Decodes all of the trace.
     pub fn run(&mut self) -> Result<(), Canceled> {
         self.sink.begin();
-        self.segment(&Segment::default(), &|_| {}).map(drop)
+        self.follow_all(&Segment::default())
     }
 
     /// The runs that it tells by number.
@@ -139,11 +140,12 @@ impl<'a, 'b> Flow<'a, 'b> {
         self.learnt
     }
 
-    /// Decodes a segment of it, from PSB to PSB.
-    pub fn segment(&mut self, segment: &Segment, follower: Follower<'a>) -> Result<Ended, Canceled> {
-        self.bounds = Bounds::new(segment, follower);
+    /// Decodes a segment of it, from PSB to PSB, and writes what tells the time over these notes.
+    pub fn segment(&mut self, segment: &Segment, notes: Notes) -> Result<(Ended, Notes), Canceled> {
+        self.bounds = Bounds::new(segment);
+        self.events.write_over(notes);
         self.follow_all(segment)?;
-        Ok(self.bounds.ended())
+        Ok((self.bounds.ended(), self.events.take_notes()))
     }
 
     fn follow_all(&mut self, segment: &Segment) -> Result<(), Canceled> {
@@ -196,8 +198,8 @@ impl<'a, 'b> Flow<'a, 'b> {
         (self.outcomes, self.outcomes_len) = (0, 0);
         self.pending = None;
         self.returns.clear();
-        match &segment.time {
-            Some(time) if first => self.events.sync_at(segment.from, time.clone())?,
+        match segment.from {
+            Some(psb) if first => self.events.sync_at(psb)?,
             _ => self.events.sync_forward()?,
         }
         if let Some(ip) = self.start()? {
@@ -248,12 +250,20 @@ impl<'a, 'b> Flow<'a, 'b> {
     }
 
     /// The time of what is told next, if it is another than the last.
-    fn tell_time(&mut self, stamp: Option<Stamp>) {
-        if let Some(stamp) = stamp
-            && self.last.is_none_or(|last| last.tsc != stamp.tsc)
-        {
-            self.last = Some(stamp);
-            self.tell(Told::Time(stamp));
+    fn tell_time(&mut self, when: Option<When>) {
+        let Some(when) = when else { return };
+        if self.last.is_some_and(|last| !when.differs_from(last)) {
+            return;
+        }
+        self.last = Some(when);
+        match when {
+            When::Known(stamp) => self.tell(Told::Time(stamp)),
+            When::Noted(notes) => {
+                self.flush();
+                if !self.bounds.is_muted() {
+                    self.sink.noted(notes);
+                }
+            }
         }
     }
 

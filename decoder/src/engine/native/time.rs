@@ -7,6 +7,7 @@
 
 use super::calibration::Calibration;
 use super::error::Error;
+use super::note::Note;
 use crate::Stamp;
 use backtrail_pt::packet::Packet;
 use backtrail_pt::{TimingParams, Tsc};
@@ -18,7 +19,7 @@ const TMA_BITS: u32 = 16;
 const TMA_MASK: u32 = (1 << TMA_BITS) - 1;
 
 /// What the time packets so far tell.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Time {
     params: TimingParams,
     calibration: Calibration,
@@ -67,6 +68,11 @@ impl Time {
         self.calibration.reset();
     }
 
+    /// A PSB was passed.
+    pub fn psb(&mut self) {
+        self.calibration.psb();
+    }
+
     /// The time now, when a TSC packet was there.
     pub fn stamp(&self) -> Option<Stamp> {
         self.have_tsc.then_some(Stamp {
@@ -76,19 +82,19 @@ impl Time {
         })
     }
 
-    /// A PSB was passed.
-    pub fn psb(&mut self) {
-        self.calibration.psb();
+    /// Takes a packet; `header`: it stands in a PSB+. Says whether it was one of the time.
+    pub fn take(&mut self, packet: &Packet, header: bool) -> Result<bool, Error> {
+        Note::of(packet, header).map_or(Ok(false), |note| self.note(note).map(|()| true))
     }
 
-    /// Takes a packet of the time; `header`: it stands in a PSB+. Says whether it was one.
-    pub fn take(&mut self, packet: &Packet, header: bool) -> Result<bool, Error> {
-        match *packet {
-            Packet::Tsc(tsc) => {
+    /// Takes what tells the time.
+    pub fn note(&mut self, note: Note) -> Result<(), Error> {
+        match note {
+            Note::Tsc { tsc, header } => {
                 self.calibration.tsc(tsc, header)?;
                 self.set(tsc);
             }
-            Packet::Cbr(ratio) => {
+            Note::Cbr { ratio, header } => {
                 if !header {
                     self.calibration.reset();
                 }
@@ -97,12 +103,14 @@ impl Time {
                 }
                 self.calibration.ratio(ratio, self.params.nom_freq);
             }
-            Packet::Tma { ctc, fast } => self.align(ctc, fast)?,
-            Packet::Mtc(ctc) => self.crystal(ctc)?,
-            Packet::Cyc(cycles) => self.cycles(cycles)?,
-            _ => return Ok(false),
+            Note::Tma { ctc, fast } => self.align(ctc, fast)?,
+            Note::Mtc(ctc) => self.crystal(ctc)?,
+            Note::Cyc(cycles) => self.cycles(cycles)?,
+            Note::Psb(_) => self.psb(),
+            Note::Overflow => self.overflow(),
+            Note::Reset => self.reset(),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// TSC.

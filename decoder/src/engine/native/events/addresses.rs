@@ -29,7 +29,7 @@ impl Events<'_> {
                     self.enabled = true;
                     event.ip = self.ip;
                 }
-                Kind::AtOnce => event.stamp = self.time.stamp(),
+                Kind::AtOnce => event.when = self.time.when(),
                 Kind::Tsx { .. }
                 | Kind::Exstop
                 | Kind::Mwait
@@ -44,7 +44,7 @@ impl Events<'_> {
                 | Kind::Shutdown
                 | Kind::UserInterrupt
                 | Kind::UserIret => {
-                    event.stamp = self.time.stamp();
+                    event.when = self.time.when();
                     event.ip = self.ip;
                 }
                 _ => return Err(Error::BadContext),

@@ -18,7 +18,7 @@ impl<'a> Events<'a> {
         self.last_ip.reset();
         self.ip = None;
         self.enabled = false;
-        self.time.psb();
+        self.time.psb(self.offset);
         // Whether tracing is on is told first, and known last.
         let packet = self.offset;
         self.queue.push(Binding::PSBEND, Event::status(Kind::Disabled))?;
@@ -69,7 +69,7 @@ impl<'a> Events<'a> {
             return None;
         }
         let mut time = self.time.clone();
-        time.psb();
+        time.psb(packets.begin());
         let (mut last_ip, mut ip) = (LastIp::default(), None);
         loop {
             let packet = packets.next().ok()?;

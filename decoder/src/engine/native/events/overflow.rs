@@ -6,7 +6,7 @@ use crate::engine::native::error::Error;
 use crate::engine::native::event::{Event, Item, Kind};
 use crate::engine::native::packets::Packets;
 use crate::engine::native::queue::Binding;
-use crate::engine::native::time::Time;
+use crate::engine::native::timekeeper::Timekeeper;
 use backtrail_pt::packet::{IpPayload, Packet};
 
 /// How the packets behind an OVF were read.
@@ -157,21 +157,28 @@ impl Events<'_> {
                 self.time.take(&packet, false)?;
             }
             return Ok(Found::Behind(Event {
-                stamp: self.time.stamp(),
+                when: self.time.when(),
                 ..event.clone()
             }));
         }
     }
 
     /// Tracing is off behind `packet`.
-    fn off(&mut self, event: &Event, at: Packets<'_>, packet: Packet, time: Time) -> Found {
+    fn off(&mut self, event: &Event, at: Packets<'_>, packet: Packet, time: Timekeeper) -> Found {
         self.packets.seek(at.offset());
         (self.packet, self.time) = (Ok(packet), time);
         Found::Behind(event.clone())
     }
 
     /// Tracing is on at an address.
-    fn on(&mut self, event: &Event, at: Packets<'_>, packet: Packet, ip: IpPayload, time: Time) -> Event {
+    fn on(
+        &mut self,
+        event: &Event,
+        at: Packets<'_>,
+        packet: Packet,
+        ip: IpPayload,
+        time: Timekeeper,
+    ) -> Event {
         self.read_ip(ip);
         self.packets.seek(at.offset());
         (self.packet, self.time, self.enabled) = (Ok(packet), time, true);

@@ -39,14 +39,14 @@ impl Flow<'_, '_> {
             Kind::ExecMode(mode) => self.change_mode(&event, mode)?,
             Kind::Stop if self.enabled => return Err(Error::BadContext),
             Kind::Ptwrite { value } => self.tell_event(&event, Told::Ptwrite { value }),
-            _ => self.tell_time(event.stamp),
+            _ => self.tell_time(event.when),
         }
         Ok(())
     }
 
     /// The time of an event is told before it.
     fn tell_event(&mut self, event: &Event, told: Told) {
-        self.tell_time(event.stamp);
+        self.tell_time(event.when);
         self.tell(told);
     }
 
@@ -77,7 +77,7 @@ impl Flow<'_, '_> {
             if self.enabled {
                 return Err(Error::BadStatus);
             }
-            self.tell_time(event.stamp);
+            self.tell_time(event.when);
             return Ok(());
         }
         if !self.enabled {
@@ -105,7 +105,7 @@ impl Flow<'_, '_> {
         }
         self.mode = mode;
         self.select();
-        self.tell_time(event.stamp);
+        self.tell_time(event.when);
         Ok(())
     }
 }

@@ -51,18 +51,18 @@ impl Flow<'_, '_> {
                     if self.events.back_to(packet, read) {
                         return Err(Stop::Elsewhere);
                     }
-                    self.tell_time(event.stamp);
+                    self.tell_time(event.when);
                 }
                 Kind::Enabled { .. } | Kind::Overflow { .. } => {
                     self.pending = Some(event);
                     return Ok(());
                 }
                 Kind::Disabled | Kind::AsyncDisabled { .. } if !event.status => {
-                    self.tell_time(event.stamp);
+                    self.tell_time(event.when);
                     self.tell(Told::Disabled { from: None, to: None });
                 }
                 Kind::ExecMode(mode) => self.change_mode(&event, mode)?,
-                _ => self.tell_time(event.stamp),
+                _ => self.tell_time(event.when),
             }
             self.report()?;
         }

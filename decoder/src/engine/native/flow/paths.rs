@@ -151,7 +151,7 @@ impl<'b> Flow<'_, 'b> {
         let Some(&Block { start, .. }) = self.learnt.code.blocks.get(*at as usize) else {
             return false;
         };
-        let (psb, bounds) = (raw.offset, &self.bounds);
+        let bounds = &self.bounds;
         if bounds.is_muted()
             || self
                 .events
@@ -160,12 +160,11 @@ impl<'b> Flow<'_, 'b> {
         {
             return false;
         }
-        self.bounds.pass(psb, self.events.time());
         self.learnt.chunks.abandon();
         self.ip = start;
         self.quiet.reset();
         let changes = self.changes;
-        self.tell_time(self.events.time().stamp());
+        self.tell_time(self.events.when());
         self.tell(Told::Enabled {
             at: Avma(start),
             status: true,
@@ -180,7 +179,7 @@ impl<'b> Flow<'_, 'b> {
     fn tell_late(&mut self, late: &mut bool) -> bool {
         *late = false;
         let changes = self.changes;
-        self.tell_time(self.events.time().stamp());
+        self.tell_time(self.events.when());
         changes == self.changes
     }
 

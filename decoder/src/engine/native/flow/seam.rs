@@ -5,35 +5,24 @@
 //! a call before it (SDM volume 3, "Indirect Transfer Compression for Returns (RET)": only calls since the last PSB count).
 
 use super::Flow;
-use crate::engine::native::Known;
 use crate::engine::native::code::Exit;
-use crate::engine::native::time::Time;
 use backtrail_pt::instruction::Mode;
 use backtrail_pt::packet::ExecMode;
 
 /// A part of a trace to decode: all of it by default.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Segment {
-    /// The PSB that it begins at, and the time before it; `None`: the first PSB from there on.
-    pub from: usize,
-    pub(in crate::engine::native) time: Option<Time>,
-    /// The PSB that it ends at.
+    /// The PSB that it begins at; `None`: the first there is.
+    pub from: Option<usize>,
+    /// The PSB that it ends at; `None`: it ends where the trace does.
     pub to: Option<usize>,
 }
 
-impl Segment {
-    /// What is known of the time where it begins.
-    pub fn known(&self) -> Known {
-        Known::new(self.from, self.time.clone())
-    }
-}
-
-/// What decoding knows where it passes a PSB, but for the calls that have not returned.
+/// What decoding knows where it passes a PSB, but for the calls that have not returned, and the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seam {
     /// Where the PSB stands.
     psb: usize,
-    time: Time,
     /// What the PSB+ says of the mode, and when that is nothing, what is known of it.
     exec_mode: Option<ExecMode>,
     mode: Option<Mode>,
@@ -51,54 +40,28 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// What is known of the time where it ended.
-    pub fn known(&self) -> Option<Known> {
-        let last = self.last.as_ref()?;
-        Some(Known::new(last.psb, Some(last.time.clone())))
-    }
-
     /// What was decoded of `next` is what decoding on behind this would have made.
     pub fn is_continued_by(&self, next: &Self) -> bool {
         self.last.is_some() && self.last == next.first && !next.lacks_calls
     }
 }
 
-/// Who is told of the time as it becomes known.
-pub(crate) type Follower<'a> = &'a dyn Fn(Known);
-
 /// Where the segment being decoded begins and ends, and what was met there.
-pub(super) struct Bounds<'a> {
+pub(super) struct Bounds {
     /// The PSB that it begins at, when what is before was decoded apart.
     from: Option<usize>,
     to: Option<usize>,
     reached: bool,
     ended: Ended,
-    follower: Follower<'a>,
-    /// It is told at the first PSB from there on.
-    tell_at: usize,
 }
 
-impl<'a> Bounds<'a> {
-    /// Bytes between two times that are told: few beside a segment.
-    const TELL_EVERY: usize = 1 << 16;
-
-    pub fn new(segment: &Segment, follower: Follower<'a>) -> Self {
+impl Bounds {
+    pub fn new(segment: &Segment) -> Self {
         Self {
-            from: segment.time.is_some().then_some(segment.from),
+            from: segment.from,
             to: segment.to,
             reached: false,
             ended: Ended::default(),
-            follower,
-            tell_at: segment.from + Self::TELL_EVERY,
-        }
-    }
-
-    /// The flow passes a PSB at which the segment neither begins nor ends.
-    #[inline]
-    pub fn pass(&mut self, psb: usize, time: &Time) {
-        if psb >= self.tell_at {
-            self.tell_at = psb + Self::TELL_EVERY;
-            (self.follower)(Known::new(psb, Some(time.clone())));
         }
     }
 
@@ -154,7 +117,6 @@ impl Flow<'_, '_> {
         let exec_mode = self.events.mode();
         let seam = Seam {
             psb,
-            time: self.events.time().clone(),
             exec_mode,
             mode: self.mode.filter(|_| exec_mode.is_none()),
         };

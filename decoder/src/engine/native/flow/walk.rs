@@ -112,8 +112,8 @@ impl Flow<'_, '_> {
 
     /// The trace tells another time than was told last.
     pub(super) fn time_is_new(&self) -> bool {
-        let now = self.events.time().stamp();
-        now.is_some_and(|now| self.last.is_none_or(|last| last.tsc != now.tsc))
+        let now = self.events.when();
+        now.is_some_and(|now| self.last.is_none_or(|last| now.differs_from(last)))
     }
 
     /// Remembers which block comes after another, where it is always the same.
@@ -377,7 +377,7 @@ impl Flow<'_, '_> {
     #[inline]
     pub(super) fn tick(&mut self) {
         if self.pending.is_none() {
-            self.tell_time(self.events.time().stamp());
+            self.tell_time(self.events.when());
         }
     }
 }
