@@ -135,11 +135,8 @@ fn packets_of_the_time_that_cannot_be_are_left_to_a_decode_in_order() {
         ..Config::default()
     };
     let trace = packets_with_time(100_000, AT, Some(timing(true, false)));
-    let packets = Parser::new(&trace).map(|packet| packet.unwrap().0);
-    let half = packets
-        .skip_while(|&begin| begin < trace.len() / 2)
-        .next()
-        .unwrap();
+    let mut packets = Parser::new(&trace).map(|packet| packet.unwrap().0);
+    let half = packets.find(|&begin| begin >= trace.len() / 2).unwrap();
     let with = |packet: &[u8]| {
         let trace = [&trace[..half], packet, &trace[half..]].concat();
         decode_as(&trace, &config, 2, 5000).err()
