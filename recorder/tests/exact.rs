@@ -13,11 +13,8 @@ use std::sync::atomic::AtomicBool;
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-fn options(program: &Path, output: &Path) -> RecordOptions<'static> {
-    // A backtrace of a Rust panic reads all the debug information, which takes minutes in single steps.
-    let command = ["env".into(), "RUST_BACKTRACE=0".into(), OsString::from(program)];
-    let target = Target::Command(command.to_vec());
-    let options = RecordOptions::new(target, output.to_owned(), &NEVER);
+fn options(command: Vec<OsString>, output: &Path) -> RecordOptions<'static> {
+    let options = RecordOptions::new(Target::Command(command), output.to_owned(), &NEVER);
     RecordOptions {
         engine: Engine::Step,
         golden: true,
@@ -37,7 +34,7 @@ fn record_program(name: &str, variant: Variant) {
     let program = programs::find(name).expect(name);
     let path = backtrail_tests::build(program, variant).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let outcome = record(options(&path, &dir.path().join("bundle"))).unwrap();
+    let outcome = record(options(program.command(&path), &dir.path().join("bundle"))).unwrap();
     assert_eq!(outcome.ending, expected(program.ending), "{name}");
     assert_eq!(outcome.gaps, 0, "{name}");
     let bundle = check(&outcome);
@@ -77,7 +74,7 @@ programs! {
     crash_stack Static;
     crash_ud2 Static;
     dispatch Static;
-    exception Pie;
+    exception StaticPie;
     exits Pie;
     fork Static;
     inlined Pie;

@@ -16,9 +16,7 @@ use std::time::Duration;
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-fn options(program: &Path, output: PathBuf, engine: Engine) -> RecordOptions<'static> {
-    // A backtrace of a Rust panic reads all the debug information, which takes minutes in single steps.
-    let command = vec!["env".into(), "RUST_BACKTRACE=0".into(), OsString::from(program)];
+fn options(command: Vec<OsString>, output: PathBuf, engine: Engine) -> RecordOptions<'static> {
     RecordOptions {
         engine,
         follow: true,
@@ -46,11 +44,15 @@ fn decoded(outcome: &Outcome) -> Vec<Vec<Avma>> {
     found
 }
 
-fn same(name: &str) {
+/// A program without shared libraries, and its command.
+fn built(name: &str) -> Vec<OsString> {
     let program = programs::find(name).expect(name);
-    let path = backtrail_tests::build(program, Variant::Static).unwrap();
+    program.command(&backtrail_tests::build(program, Variant::Static).unwrap())
+}
+
+fn same(name: &str, command: &[OsString]) {
     let folder = tempfile::tempdir().unwrap();
-    let (ending, golden) = stepped(&path, folder.path());
+    let (ending, golden) = stepped(command, folder.path());
     for (compress_returns, all_wide) in [(false, false), (true, false), (true, true)] {
         let output = folder
             .path()
@@ -58,7 +60,7 @@ fn same(name: &str) {
         let translated = record(RecordOptions {
             compress_returns,
             all_wide,
-            ..options(&path, output, Engine::Translate)
+            ..options(command.to_vec(), output, Engine::Translate)
         })
         .unwrap();
         assert_eq!(translated.ending, ending, "{name}");
@@ -80,7 +82,7 @@ macro_rules! same {
         $(
             #[test]
             fn $name() {
-                same(stringify!($name));
+                same(stringify!($name), &built(stringify!($name)));
             }
         )*
     };
@@ -91,22 +93,36 @@ same! {
     longjmp recursion rep sigaltstack syscall_signal tailcall
 }
 
+/// A command that is another program first, one with shared libraries.
+fn behind_another(name: &str) -> Vec<OsString> {
+    [vec!["env".into()], built(name)].concat()
+}
+
+#[test]
+fn a_program_that_becomes_another_tells_the_same() {
+    same("env", &behind_another("exits"));
+}
+
 /// Room for so little code that it is emptied often.
 const LITTLE: u64 = 64 << 10;
 
 #[test]
 fn a_cache_that_is_emptied_tells_the_same() {
-    let path = backtrail_tests::build(programs::find("ledger").unwrap(), Variant::Static).unwrap();
+    let command = behind_another("ledger");
     let folder = tempfile::tempdir().unwrap();
-    let (_, golden) = stepped(&path, folder.path());
+    let (_, golden) = stepped(&command, folder.path());
     let translated = record(RecordOptions {
         cache: LITTLE,
-        ..options(&path, folder.path().join("translated"), Engine::Translate)
+        ..options(
+            command.clone(),
+            folder.path().join("translated"),
+            Engine::Translate,
+        )
     })
     .unwrap();
     assert!(decoded(&translated) == golden);
     // What was thrown away is translated again, and each time that is a stop.
-    let ample = options(&path, folder.path().join("ample"), Engine::Translate);
+    let ample = options(command, folder.path().join("ample"), Engine::Translate);
     let ample = record(ample).unwrap();
     assert!(stops(&translated) > 2 * stops(&ample));
 }
@@ -122,11 +138,9 @@ fn what_is_translated_anew_while_it_runs_tells_the_same() {
     assert!(compiler.status().unwrap().success());
     let run = |name: &str, all_wide| {
         let output = folder.path().join(name);
-        let mut options = options(&program, output, Engine::Translate);
+        let command = vec![program.clone().into(), "1".into()];
+        let mut options = options(command, output, Engine::Translate);
         options.all_wide = all_wide;
-        if let Target::Command(command) = &mut options.target {
-            command.push("1".into());
-        }
         decoded(&record(options).unwrap())
     };
     let (often, at_once) = (run("often", false), run("at-once", true));
@@ -149,7 +163,11 @@ fn a_cache_is_emptied_under_threads_that_run() {
     let folder = tempfile::tempdir().unwrap();
     let translated = record(RecordOptions {
         cache: LITTLE,
-        ..options(&path, folder.path().join("translated"), Engine::Translate)
+        ..options(
+            vec![path.into()],
+            folder.path().join("translated"),
+            Engine::Translate,
+        )
     })
     .unwrap();
     assert_eq!(translated.ending, Ending::Exited(0));
@@ -170,12 +188,12 @@ fn deterministic() -> impl Iterator<Item = &'static programs::Program> {
 #[ignore = "minutes"]
 fn every_program_is_the_same_twenty_times() {
     for program in deterministic() {
-        let path = backtrail_tests::build(program, Variant::Static).unwrap();
+        let command = built(program.name);
         let folder = tempfile::tempdir().unwrap();
-        let (_, golden) = stepped(&path, folder.path());
+        let (_, golden) = stepped(&command, folder.path());
         for run in 0..20 {
             let output = folder.path().join(format!("translated-{run}"));
-            let translated = record(options(&path, output, Engine::Translate)).unwrap();
+            let translated = record(options(command.clone(), output, Engine::Translate)).unwrap();
             let decoded = decoded(&translated);
             assert!(decoded == golden, "{}, run {run}", program.name);
         }
@@ -191,11 +209,11 @@ fn programs_with_shared_libraries_are_the_same_up_to_where_their_data_differ() {
     let dynamic =
         |program: &&programs::Program| program.deterministic && program.variants.contains(&Variant::Pie);
     for program in programs::PROGRAMS.iter().filter(dynamic) {
-        let path = backtrail_tests::build(program, Variant::Pie).unwrap();
+        let command = program.command(&backtrail_tests::build(program, Variant::Pie).unwrap());
         let folder = tempfile::tempdir().unwrap();
-        let (_, golden) = stepped(&path, folder.path());
+        let (_, golden) = stepped(&command, folder.path());
         let translated = folder.path().join("translated");
-        let decoded = decoded(&record(options(&path, translated, Engine::Translate)).unwrap());
+        let decoded = decoded(&record(options(command, translated, Engine::Translate)).unwrap());
         for (ours, theirs) in decoded.iter().zip(&golden) {
             let same = ours
                 .iter()
@@ -213,8 +231,8 @@ fn programs_with_shared_libraries_are_the_same_up_to_where_their_data_differ() {
 }
 
 /// How the program ends, and the exact instructions of every thread.
-fn stepped(path: &Path, folder: &Path) -> (Ending, Vec<Vec<Avma>>) {
-    let stepped = record(options(path, folder.join("stepped"), Engine::Step)).unwrap();
+fn stepped(command: &[OsString], folder: &Path) -> (Ending, Vec<Vec<Avma>>) {
+    let stepped = record(options(command.to_vec(), folder.join("stepped"), Engine::Step)).unwrap();
     let mut golden: Vec<Vec<Avma>> = stepped
         .golden
         .into_iter()

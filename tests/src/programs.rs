@@ -2,6 +2,9 @@
 //!
 //! What a program exercises is said at the top of its source.
 
+use std::ffi::OsString;
+use std::path::Path;
+
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
@@ -66,6 +69,18 @@ impl Program {
         }
     }
 
+    /// The command that runs it as built at `path`. A panic of a Rust program prints no backtrace: that reads all the debug
+    /// information, which takes minutes in single steps.
+    #[must_use]
+    pub fn command(&self, path: &Path) -> Vec<OsString> {
+        let mut command: Vec<OsString> = match self.language() {
+            Language::Rust => vec!["env".into(), "RUST_BACKTRACE=0".into()],
+            Language::C | Language::Cpp | Language::Assembly => Vec::new(),
+        };
+        command.push(path.into());
+        command
+    }
+
     /// Whether a run ends in a fatal signal, and so in a bundle with a crash.
     #[must_use]
     pub fn crashes(&self) -> bool {
@@ -96,6 +111,9 @@ const ALL: &[Variant] = &[Variant::Pie, Variant::NoPie, Variant::Static];
 /// Of programs that throw. Linked at a fixed address without shared libraries, the unwinder sorts the frames of the
 /// whole program at the first throw, which is millions of instructions; of a PIE it reads the table that the linker made.
 const UNWINDING: &[Variant] = &[Variant::Pie, Variant::NoPie, Variant::Static, Variant::StaticPie];
+/// Of programs that end a thread, for which the C library loads the unwinder: one without shared libraries loads the C library
+/// once more for it, which is millions of instructions.
+const ENDING: &[Variant] = &[Variant::Pie, Variant::Static, Variant::NoPie];
 const DYNAMIC: &[Variant] = &[Variant::Pie, Variant::NoPie];
 const STATIC: &[Variant] = &[Variant::Static];
 const RUST: &[Variant] = &[Variant::Pie, Variant::Static];
@@ -174,7 +192,7 @@ pub const PROGRAMS: &[Program] = &[
     timed(program("requests", "requests.c", &["-O1", "-fno-inline", "-fno-optimize-sibling-calls"], ALL, OK)),
     program("values", "values.c", &["-O0"], ALL, Ending::Signal(SIGSEGV)),
     program("values_optimized", "values.c", &["-O2"], ALL, Ending::Signal(SIGSEGV)),
-    timed(program("leader_ends", "leader_ends.c", &["-O1", "-pthread"], ALL, Ending::Signal(SIGSEGV))),
+    timed(program("leader_ends", "leader_ends.c", &["-O1", "-pthread"], ENDING, Ending::Signal(SIGSEGV))),
     program("not_executable", "not_executable.c", &["-O1", "-DHERE"], ALL, Ending::Signal(SIGSEGV)),
     program("unmapped_behind", "not_executable.c", &["-O1"], ALL, OK),
     program("skipped", "skipped.c", &["-O1"], ALL, Ending::Signal(SIGSEGV)),
