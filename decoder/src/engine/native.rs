@@ -1,7 +1,7 @@
 //! Our own engine: packets, events, and the flow through blocks that are decoded once.
 //!
-//! [`packets`] reads the bytes; [`events`] finds which packets belong together, and [`time`] their time;
-//! [`flow`] goes through the code that [`code`] has as blocks, by outcomes and targets, and applies
+//! [`packets`] reads the bytes; [`events`] finds which packets belong together, and [`time`] their time, which of a segment is
+//! noted ([`notes`]) and worked out later ([`reckoner`]); [`flow`] goes through the code that [`code`] has as blocks, by outcomes and targets, and applies
 //! events at their places.
 
 mod calibration;
@@ -15,11 +15,12 @@ mod events;
 mod flow;
 mod learnt;
 mod memo;
-mod note;
+mod notes;
 mod packets;
 mod pauses;
 mod queue;
 mod raw;
+mod reckoner;
 mod returns;
 mod scout;
 mod time;
@@ -33,10 +34,11 @@ use errata::Errata;
 use flow::Flow;
 pub(crate) use flow::{Ended, Segment};
 pub(crate) use learnt::Learnt;
+pub(crate) use notes::Notes;
 pub(crate) use pauses::Pauses;
+pub(crate) use reckoner::{Reckoner, Stamps};
 pub(crate) use scout::Scout;
 use time::Time;
-pub(crate) use timekeeper::{Notes, Reckoner, Stamps};
 
 /// The engine.
 pub struct Native;

@@ -7,7 +7,7 @@
 
 use super::calibration::Calibration;
 use super::error::Error;
-use super::note::Note;
+use super::notes::Note;
 use crate::Stamp;
 use backtrail_pt::packet::Packet;
 use backtrail_pt::{TimingParams, Tsc};

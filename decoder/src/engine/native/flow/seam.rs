@@ -3,6 +3,7 @@
 //! A PSB+ tells where the flow is, so that what is behind can be decoded before what is in front of it.
 //! Both halves make what one decode makes when both know the same at the PSB, and no return behind it needs
 //! a call before it (SDM volume 3, "Indirect Transfer Compression for Returns (RET)": only calls since the last PSB count).
+//! The time behind it is worked out when that in front is known.
 
 use super::Flow;
 use crate::engine::native::code::Exit;
