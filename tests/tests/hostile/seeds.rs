@@ -54,6 +54,33 @@ pub fn timed() -> Vec<u8> {
     encoder.take()
 }
 
+/// PT packets of a run through [`CODE`] with the time, in which a PSB comes often.
+pub fn cut() -> Vec<u8> {
+    let mut encoder = Encoder::new(EncoderOptions {
+        psb_period: 128,
+        timing: Some(TimingOptions {
+            params: TIMING,
+            mtc: true,
+            cyc: true,
+        }),
+        ..EncoderOptions::default()
+    });
+    encoder.set_time(Tsc(1 << 30));
+    encoder.start();
+    encoder.enable(Avma(CODE_AT));
+    for round in 0..200u64 {
+        encoder.set_time(Tsc((1 << 30) + round * round % 40 + round * 40));
+        encoder.call(Avma(CODE_AT + 5), Avma(CODE_AT + 12), true);
+        encoder.near_return(Avma(CODE_AT + 5));
+        if encoder.psb_due() {
+            encoder.psb(Avma(CODE_AT + 5));
+        }
+        encoder.conditional(true);
+    }
+    encoder.disable_async(Avma(CODE_AT));
+    encoder.take()
+}
+
 /// PT packets: a run through [`CODE`], and every capture.
 pub fn packets() -> Vec<Vec<u8>> {
     let mut encoder = Encoder::new(EncoderOptions::default());

@@ -11,6 +11,7 @@ use backtrail_decoder::{
 use backtrail_pt::{Avma, Cpu, Packet, Parser, Pid, Tid, Tsc};
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -93,6 +94,47 @@ fn decoder() {
         }
         calls_lie_in_one_another(history);
         true
+    });
+}
+
+/// Two threads make of the packets what one makes of them, and the same time.
+#[test]
+fn segments() {
+    let mut image = Image::new();
+    image.add(Section {
+        start: Avma(seeds::CODE_AT),
+        bytes: Arc::new(seeds::CODE.to_vec()),
+    });
+    let image = Arc::new(image);
+    let config = Config {
+        timing: seeds::TIMING,
+        ..Config::default()
+    };
+    fuzz("segments", &[seeds::cut()], mutate::bytes, |packets| {
+        let input = [Input::Thread {
+            tid: Tid(1),
+            trace: Arc::new(packets.to_vec()),
+            image: Arc::clone(&image),
+        }];
+        let by = |jobs| {
+            let plan = Plan {
+                jobs: NonZeroUsize::new(jobs).unwrap(),
+                segment: 64,
+                ..Plan::new(&config, EngineKind::default().engine())
+            };
+            decode_by(&plan, &input, &BTreeMap::new(), &Watch::none()).unwrap()
+        };
+        let (one, two) = (by(1), by(2));
+        let ([one], [two]) = (&*one.threads, &*two.threads) else {
+            return false;
+        };
+        let told = |history: &History| {
+            let times: Vec<_> = (0..=history.len().min(2000)).map(|at| history.time(at)).collect();
+            let counts = (history.len(), history.errors(), history.lost_time_packets());
+            (counts, history.digest(), history.marks().to_vec(), times)
+        };
+        assert_eq!(told(two), told(one));
+        one.errors() == 0
     });
 }
 
