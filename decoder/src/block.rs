@@ -2,7 +2,7 @@
 
 use crate::Version;
 use crate::path::Paths;
-use crate::shelf::{Boards, Shelf};
+use crate::table::{News, Seen, Table};
 use backtrail_pt::{Avma, Cofi};
 
 /// One instruction of a history.
@@ -73,7 +73,7 @@ pub(crate) struct Code {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub start: Avma,
-    /// Where its instructions begin in the table's `code`.
+    /// Where its instructions begin among the table's parts.
     first: u32,
     /// 1 to [`MAX_INSTRUCTIONS`].
     pub count: u16,
@@ -82,33 +82,18 @@ pub(crate) struct Block {
 /// The distinct blocks of a history.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocks {
-    blocks: Shelf<Block>,
-    code: Shelf<Code>,
+    table: Table<Block, Code>,
     /// From which id on blocks are of which version of the code; ascending.
     versions: Vec<(u32, Version)>,
 }
 
-/// Blocks of a table for another that has those before, but for their versions.
-#[derive(Debug)]
-pub(crate) struct NewBlocks {
-    blocks: Boards<Block>,
-    code: Boards<Code>,
-}
-
-/// How much of a table another has.
-#[derive(Debug, Default)]
-pub(crate) struct KnownBlocks {
-    blocks: usize,
-    code: usize,
-}
-
 impl Blocks {
     pub fn len(&self) -> usize {
-        self.blocks.len()
+        self.table.rows.len()
     }
 
     pub fn get(&self, id: u32) -> Option<&Block> {
-        self.blocks.get(id)
+        self.table.rows.get(id)
     }
 
     /// How many instructions the block has; 0 for a block that is none.
@@ -120,7 +105,7 @@ impl Blocks {
     pub fn code(&self, id: u32) -> &[Code] {
         let block = self.get(id);
         block.map_or(&[], |block| {
-            self.code.slice(block.first, usize::from(block.count))
+            self.table.parts.slice(block.first, usize::from(block.count))
         })
     }
 
@@ -144,27 +129,23 @@ impl Blocks {
     /// Appends a block and gives its id; `None` when ids have run out.
     pub fn push(&mut self, start: Avma, code: &[Code]) -> Option<u32> {
         let count = u16::try_from(code.len()).ok()?;
-        let first = self.code.push_all(code)?;
-        self.blocks.push(Block { start, first, count })
+        let first = self.table.parts.push_all(code)?;
+        self.table.rows.push(Block { start, first, count })
     }
 
-    /// What came to it since; then that is known.
-    pub fn news(&self, known: &mut KnownBlocks) -> NewBlocks {
-        NewBlocks {
-            blocks: self.blocks.news(&mut known.blocks),
-            code: self.code.news(&mut known.code),
-        }
+    /// What came to it since; then it has that, too.
+    pub fn news(&self, seen: &mut Seen) -> News<Block, Code> {
+        self.table.news(seen)
     }
 
-    /// What came to the table that this one is like.
-    pub fn learn(&mut self, news: NewBlocks) {
-        self.blocks.learn(news.blocks);
-        self.code.learn(news.code);
+    /// What came to the table that this one is like, but for the versions.
+    pub fn learn(&mut self, news: News<Block, Code>) {
+        self.table.learn(news);
     }
 
     /// Blocks that are appended from now on are of this version.
     pub fn begin_version(&mut self, version: Version) {
-        let from = self.blocks.len() as u32;
+        let from = self.table.rows.len() as u32;
         self.versions.push((from, version));
     }
 
@@ -177,6 +158,6 @@ impl Blocks {
 
     /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
-        self.blocks.memory() + self.code.memory()
+        self.table.memory()
     }
 }

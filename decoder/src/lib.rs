@@ -36,6 +36,7 @@ pub mod position;
 mod shelf;
 pub mod split;
 pub mod switches;
+mod table;
 pub mod trace;
 pub mod walk;
 pub mod watch;

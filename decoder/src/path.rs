@@ -1,32 +1,16 @@
 //! The table of paths of a history: blocks that were executed one after the other.
 
 use crate::block::Blocks;
-use crate::shelf::{Boards, Shelf};
+use crate::table::{News, Seen, Table};
 
 /// Paths, each a sequence of blocks of a [`Blocks`], by number.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Paths {
-    paths: Shelf<Path>,
-    parts: Shelf<u32>,
-}
+pub(crate) struct Paths(Table<Path, u32>);
 
-/// Paths of a table for another that has those before.
-#[derive(Debug)]
-pub(crate) struct NewPaths {
-    paths: Boards<Path>,
-    parts: Boards<u32>,
-}
-
-/// How much of a table another has.
-#[derive(Debug, Default)]
-pub(crate) struct KnownPaths {
-    paths: usize,
-    parts: usize,
-}
-
+/// A path's row; its parts are its blocks.
 #[derive(Clone, Copy, Debug)]
-struct Path {
-    /// Where its blocks begin in the table's `parts`, and how many there are.
+pub(crate) struct Path {
+    /// Where its blocks begin among the table's parts, and how many there are.
     first: u32,
     len: u32,
     /// Instructions.
@@ -43,38 +27,34 @@ impl Paths {
     /// The same of a path whose instructions were counted.
     pub fn push_counted(&mut self, parts: &[u32], count: u32) -> Option<u32> {
         let len = u32::try_from(parts.len()).ok()?;
-        let first = self.parts.push_all(parts)?;
-        self.paths.push(Path { first, len, count })
+        let first = self.0.parts.push_all(parts)?;
+        self.0.rows.push(Path { first, len, count })
     }
 
-    /// What came to it since; then that is known.
-    pub fn news(&self, known: &mut KnownPaths) -> NewPaths {
-        NewPaths {
-            paths: self.paths.news(&mut known.paths),
-            parts: self.parts.news(&mut known.parts),
-        }
+    /// What came to it since; then it has that, too.
+    pub fn news(&self, seen: &mut Seen) -> News<Path, u32> {
+        self.0.news(seen)
     }
 
     /// What came to the table that this one is like.
-    pub fn learn(&mut self, news: NewPaths) {
-        self.paths.learn(news.paths);
-        self.parts.learn(news.parts);
+    pub fn learn(&mut self, news: News<Path, u32>) {
+        self.0.learn(news);
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.paths.len()
+        self.0.rows.len()
     }
 
     /// How many instructions a path has; 0 for one that is none.
     pub fn count(&self, id: u32) -> u64 {
-        self.paths.get(id).map_or(0, |path| u64::from(path.count))
+        self.0.rows.get(id).map_or(0, |path| u64::from(path.count))
     }
 
     /// The blocks of a path; empty for one that is none.
     pub fn parts(&self, id: u32) -> &[u32] {
-        let path = self.paths.get(id);
-        path.map_or(&[], |path| self.parts.slice(path.first, path.len as usize))
+        let path = self.0.rows.get(id);
+        path.map_or(&[], |path| self.0.parts.slice(path.first, path.len as usize))
     }
 
     /// The block of a path that instruction `within` of it is in, and which of the block's it is.
@@ -92,6 +72,6 @@ impl Paths {
 
     /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
-        self.paths.memory() + self.parts.memory()
+        self.0.memory()
     }
 }

@@ -1,21 +1,22 @@
 //! Tables of blocks and paths that another thread follows: what is new in them is handed on.
 
 use crate::Runs;
-use crate::block::{Blocks, KnownBlocks, NewBlocks};
-use crate::path::{KnownPaths, NewPaths, Paths};
+use crate::block::{Block, Blocks, Code};
+use crate::path::{Path, Paths};
+use crate::table::{self, Seen};
 
 /// The blocks and the paths that are new.
 #[derive(Debug)]
 pub(super) struct News {
-    blocks: NewBlocks,
-    paths: NewPaths,
+    blocks: table::News<Block, Code>,
+    paths: table::News<Path, u32>,
 }
 
 /// Which blocks and paths were handed on.
 #[derive(Debug, Default)]
 pub(super) struct HandedOn {
-    blocks: KnownBlocks,
-    paths: KnownPaths,
+    blocks: Seen,
+    paths: Seen,
 }
 
 impl HandedOn {
