@@ -79,7 +79,7 @@ impl<'a, 't> Desk<'a, 't> {
     /// and so many while they take little memory: where a program begins, a segment can take as long as many behind it.
     const MOST_SEGMENTS: usize = 16;
     /// Segments that wait when the others are behind.
-    const MUCH: usize = 4;
+    const MUCH: usize = 12;
     /// Bytes of all that waits that are little.
     const LITTLE: usize = 32 << 20;
 
