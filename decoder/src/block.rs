@@ -133,7 +133,7 @@ impl Blocks {
         self.table.rows.push(Block { start, first, count })
     }
 
-    /// What came to it since; then it has that, too.
+    /// What another that has `seen` so much lacks; then it has seen that, too.
     pub fn news(&self, seen: &mut Seen) -> News<Block, Code> {
         self.table.news(seen)
     }

@@ -31,7 +31,7 @@ impl Paths {
         self.0.rows.push(Path { first, len, count })
     }
 
-    /// What came to it since; then it has that, too.
+    /// What another that has `seen` so much lacks; then it has seen that, too.
     pub fn news(&self, seen: &mut Seen) -> News<Path, u32> {
         self.0.news(seen)
     }

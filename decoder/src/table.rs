@@ -33,7 +33,7 @@ impl<R, P> Default for Table<R, P> {
 }
 
 impl<R: Clone, P: Clone> Table<R, P> {
-    /// What came to it since; then it has that, too.
+    /// What another that has `seen` so much lacks; then it has seen that, too.
     pub fn news(&self, seen: &mut Seen) -> News<R, P> {
         News {
             rows: self.rows.news(&mut seen.rows),

@@ -33,7 +33,7 @@ pub(super) fn decode(
         let mut builder = HistoryBuilder::new(tid);
         builder.expect(buffer.trace.bytes.len());
         match crew.decode(builder, functions, knowledge, plan.jobs, plan.segment) {
-            Ok((history, forest)) => return Ok((history, forest)),
+            Ok(decoded) => return Ok(decoded),
             Err(Failed::Canceled) => return Err(Canceled),
             // What the flow is behind a PSB shows only when it is decoded in order.
             Err(Failed::Apart) => {}
