@@ -80,6 +80,8 @@ impl<'a, 't> Desk<'a, 't> {
     const MOST_SEGMENTS: usize = 16;
     /// Segments that wait when the others are behind.
     const MUCH: usize = 12;
+    /// Towards the end, where one thread would wait for the other to get through what waits, such a part of the segments that are left.
+    const PARTS_OF_LEFT: usize = 4;
     /// Bytes of all that waits that are little.
     const LITTLE: usize = 32 << 20;
 
@@ -114,7 +116,7 @@ impl<'a, 't> Desk<'a, 't> {
                 return None;
             }
             let task = match decodes {
-                true => (state.take_join_behind())
+                true => (state.take_join_behind(self))
                     .or_else(|| state.take_segment(self))
                     .or_else(|| state.take_join())
                     .or_else(|| state.take_growth()),
@@ -214,8 +216,10 @@ impl<'a> State<'a> {
     }
 
     /// A join, when much of what is decoded waits.
-    fn take_join_behind(&mut self) -> Option<Task<'a>> {
-        let behind = self.ready.len() + self.growths.len() >= Desk::MUCH;
+    fn take_join_behind(&mut self, desk: &Desk<'_, '_>) -> Option<Task<'a>> {
+        let left = self.next.map_or(0, |from| desk.scout.segments_from(from));
+        let much = Desk::MUCH.min(left / Desk::PARTS_OF_LEFT);
+        let behind = self.ready.len() + self.growths.len() >= much;
         behind.then(|| self.take_join()).flatten()
     }
 

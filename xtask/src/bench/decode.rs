@@ -17,7 +17,7 @@ use meter::{Binaries, Meter};
 pub use options::Options;
 use std::fs;
 use std::path::Path;
-use streams::Streams;
+use streams::{Purpose, Streams};
 
 /// Makes the streams that are not there yet, measures, prints.
 pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
@@ -38,7 +38,7 @@ pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
         history: real::History::Full,
     };
     let meter = Meter::new(Binaries::build(backtrail)?)?;
-    let mut rows = Vec::new();
+    let (mut rows, mut wholes) = (Vec::new(), Vec::new());
     for stream in streams::STREAMS
         .iter()
         .filter(|stream| options.wants(stream.name))
@@ -60,16 +60,21 @@ pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
         };
         let row =
             row::measure(&streams, &meter, options).map_err(|error| format!("{}: {error}", stream.name))?;
-        if options.json {
-            println!("{row}");
-        }
         rows.push(row);
+        wholes.push(streams.bundle(Purpose::Whole)?);
+    }
+    if options.measures_threads() {
+        let measured = threads::measure(&meter, &wholes, options);
+        for (row, threads) in rows.iter_mut().zip(measured) {
+            row["threads"] = threads.unwrap_or_else(row::failed);
+        }
     }
     let results: String = rows.iter().map(|row| format!("{row}\n")).collect();
     let file = folder.join("results.json");
-    fs::write(&file, results).map_err(|error| sentence("the results", &error))?;
-    if !options.json {
-        println!("{}", table::markdown(options, &rows));
+    fs::write(&file, &results).map_err(|error| sentence("the results", &error))?;
+    match options.json {
+        true => print!("{results}"),
+        false => println!("{}", table::markdown(options, &rows)),
     }
     Ok(())
 }

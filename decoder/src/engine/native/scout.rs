@@ -47,6 +47,11 @@ impl<'a> Scout<'a> {
         }
     }
 
+    /// How many long segments there are from `from` on.
+    pub fn segments_from(&self, from: usize) -> usize {
+        self.trace.len().saturating_sub(from) / self.least.max(1)
+    }
+
     /// The PSB+ tells where the flow is.
     fn tells_place(&self, psb: usize) -> bool {
         let mut packets = Packets::new(self.trace, self.errata);

@@ -78,9 +78,19 @@ impl Options {
         1 + self.runs.unwrap_or(if self.quick { 1 } else { 2 })
     }
 
-    /// Turns of one thread and two.
+    /// One thread and two are measured.
+    pub fn measures_threads(&self) -> bool {
+        self.threads || !(self.instructions || self.searches || self.no_whole)
+    }
+
+    /// Rounds over the streams in which one thread and two are measured.
+    pub fn rounds(&self) -> u32 {
+        if self.quick { 1 } else { 5 }
+    }
+
+    /// Turns of one thread and two in a round.
     pub fn turns(&self) -> u32 {
-        if self.quick { 1 } else { 9 }
+        if self.quick { 1 } else { 5 }
     }
 
     /// What would take longer is left out.

@@ -5,7 +5,6 @@
 use super::meter::{Engine, Meter, SLOW_RUNS};
 use super::options::Options;
 use super::streams::{Purpose, Streams};
-use super::threads;
 use crate::Failure;
 use crate::bench::machine;
 use serde_json::{Map, Value, json};
@@ -20,7 +19,7 @@ const COUNT_TO: u64 = 256 << 10;
 /// What is searched is the history of so many packets: of 100 million instructions and more.
 const SEARCHED: u64 = 20_000_000;
 
-/// Everything that the options want.
+/// Everything that the options want, but for the threads, which are measured in rounds.
 pub fn measure(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Result<Value, Failure> {
     let whole = streams.bundle(Purpose::Whole)?;
     let mut row = json!({
@@ -39,16 +38,13 @@ pub fn measure(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Resul
         row["searches"] = meter.ask("search", &whole, &asked).unwrap_or_else(failed);
         return Ok(row);
     }
-    let threads = || threads::measure(meter, &whole, options);
     if options.threads {
-        row["threads"] = threads().unwrap_or_else(failed);
         return Ok(row);
     }
     let prefix = prefix(meter, &whole, options.seconds())?;
     row["prefix"] = peers(meter, &whole, &prefix, options);
     row["plain_returns"] = plain_returns(streams, meter, options).unwrap_or_else(failed);
     if !options.no_whole {
-        row["threads"] = threads().unwrap_or_else(failed);
         row["whole"] = by_engine(meter, |engine| {
             beyond(&row["prefix"], engine, prefix.of, options)
                 .map_or_else(|| ours(meter, engine, &whole, prefix.of, 1), Ok)
@@ -219,6 +215,7 @@ fn by_engine(meter: &Meter, measure: impl Fn(&Engine) -> Result<Value, Failure>)
     meter.engines.iter().map(one).collect()
 }
 
-fn failed(error: Failure) -> Value {
+/// What there is instead of figures.
+pub fn failed(error: Failure) -> Value {
     json!({ "error": error })
 }

@@ -202,12 +202,13 @@ impl Page<'_> {
     /// One thread and two.
     fn threads(&self, options: &Options) -> String {
         let mut text = format!(
-            "\nOne thread and two, all of ours, whole streams. Warm: in turn in one process, medians of {} turns, wall \
+            "\nOne thread and two, all of ours, whole streams. Warm: in turn in one process, medians of {} turns in {} rounds over the streams, wall \
              clock; × is how many times as fast two are, in parentheses by the best of each. Apart: two decodes at once that share nothing but \
              the machine, by one alone. Cold: the first decode of a process, medians of processes in turn.\n\n\
              | program | PT MB | one s | two s | × | × apart | cold one s | cold two s | cold × |\n\
              |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
-            options.turns()
+            options.rounds() * options.turns(),
+            options.rounds(),
         );
         for row in self.rows {
             let measured = &row["threads"];

@@ -1,29 +1,68 @@
-//! One thread and two, on all of a stream.
+//! One thread and two, on all of each stream.
 
 use super::meter::Meter;
 use super::options::Options;
 use crate::Failure;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const JOBS: u64 = 2;
-/// Processes for each of the cold figures.
-const COLD: usize = 5;
 
-/// By what `backtrail-bench threads` tells: cold in processes in turn, warm in turns of one process.
-pub fn measure(meter: &Meter, bundle: &Path, options: &Options) -> Result<Value, Failure> {
-    let ask = |jobs: u64, runs: u32| {
-        let asked = [("--jobs", jobs.to_string()), ("--runs", runs.to_string())];
-        meter.ask("threads", bundle, &asked)
-    };
-    let (mut one, mut together) = (Vec::new(), Vec::new());
-    for _ in 0..COLD {
-        one.push(ask(1, 1)?["cold"].clone());
-        together.push(ask(JOBS, 1)?["cold"].clone());
+/// Measures each of the streams, which is what `backtrail-bench threads` tells of it, in rounds over all of them: what the machine
+/// gives varies by the minute, and no stream shall have all of its turns in a bad one.
+pub fn measure(meter: &Meter, streams: &[PathBuf], options: &Options) -> Vec<Result<Value, Failure>> {
+    let mut measured: Vec<Result<Measured, Failure>> =
+        streams.iter().map(|_| Ok(Measured::default())).collect();
+    for _ in 0..options.rounds() {
+        for (stream, measured) in streams.iter().zip(&mut measured) {
+            if let Ok(known) = measured
+                && let Err(error) = known.add_round(meter, stream, options.turns())
+            {
+                *measured = Err(error);
+            }
+        }
     }
-    let mut told = ask(JOBS, 1 + options.turns())?;
-    told["cold"] = json!({ "one": one, "together": together });
-    Ok(told)
+    let value = |measured: Result<Measured, Failure>| measured.map(Measured::into_value);
+    measured.into_iter().map(value).collect()
+}
+
+/// What was measured of a stream.
+#[derive(Default)]
+struct Measured {
+    /// Of packets.
+    bytes: Value,
+    /// By one thread, by two, and apart, warm.
+    turns: Vec<Value>,
+    /// The first decodes of processes.
+    cold_one: Vec<Value>,
+    cold_together: Vec<Value>,
+}
+
+impl Measured {
+    /// A process by one thread, and a process by two that goes on with the turns.
+    fn add_round(&mut self, meter: &Meter, bundle: &Path, turns: u32) -> Result<(), Failure> {
+        let ask = |jobs: u64, runs: u32| {
+            let asked = [("--jobs", jobs.to_string()), ("--runs", runs.to_string())];
+            meter.ask("threads", bundle, &asked)
+        };
+        self.cold_one.push(ask(1, 1)?["cold"].take());
+        let mut told = ask(JOBS, 1 + turns)?;
+        self.cold_together.push(told["cold"].take());
+        self.bytes = told["bytes"].take();
+        if let Value::Array(turns) = told["turns"].take() {
+            self.turns.extend(turns);
+        }
+        Ok(())
+    }
+
+    fn into_value(self) -> Value {
+        json!({
+            "jobs": JOBS,
+            "bytes": self.bytes,
+            "turns": self.turns,
+            "cold": { "one": self.cold_one, "together": self.cold_together },
+        })
+    }
 }
 
 /// What there is to say of it.
