@@ -62,11 +62,15 @@ impl Knowledge {
         decoded
     }
 
-    /// What was learnt of it and is not in use; nothing, if there is none.
+    /// The most that was learnt of it by one and is not in use; nothing, if there is none.
     pub(crate) fn take(&self, scope: &Scope) -> Learnt {
         let mut kept = self.kept();
-        let last = kept.iter().rposition(|(of, _)| of == scope);
-        last.map_or_else(Learnt::new, |at| kept.remove(at).1)
+        let of_it = kept.iter().enumerate().filter(|(_, (of, _))| of == scope);
+        let most = of_it.max_by_key(|(_, (_, learnt))| learnt.paths());
+        match most.map(|(at, _)| at) {
+            Some(at) => kept.remove(at).1,
+            None => Learnt::new(),
+        }
     }
 
     /// Keeps what was learnt for the next.
@@ -92,9 +96,9 @@ impl fmt::Debug for Knowledge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AddressFilter;
-    use crate::FilterKind;
-    use backtrail_pt::Avma;
+    use crate::engine::native::Native;
+    use crate::{AddressFilter, FilterKind, HistoryBuilder, Section};
+    use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
 
     #[test]
     fn only_what_was_learnt_of_the_same_is_given() {
@@ -125,6 +129,32 @@ mod tests {
                 knowledge.kept().truncate(1);
             }
         }
+    }
+
+    #[test]
+    fn the_most_that_was_learnt_is_given_first() {
+        let (at, code) = (Avma(0x1000), [0x75, 0xfe, 0xeb, 0xfc]);
+        let mut encoder = Encoder::new(EncoderOptions::default());
+        encoder.start();
+        encoder.enable(at);
+        (0..1000).for_each(|round| encoder.conditional(round % 7 < 3));
+        let mut image = Image::new();
+        image.add(Section {
+            start: at,
+            bytes: Arc::new(code),
+        });
+        let (image, config) = (Arc::new(image), Config::default());
+        let mut history = HistoryBuilder::new(Tid(1));
+        let (_, learnt) =
+            Native.decode_knowing(&encoder.take(), &*image, &config, &mut history, Learnt::new());
+        let paths = learnt.paths();
+        assert!(paths > 0);
+        let (knowledge, scope) = (Knowledge::default(), Scope::of_process(&image, &config));
+        for learnt in [Learnt::new(), learnt, Learnt::new()] {
+            knowledge.keep(scope.clone(), learnt);
+        }
+        let taken = [(); 4].map(|()| knowledge.take(&scope).paths());
+        assert_eq!(taken, [paths, 0, 0, 0]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::join::Joiner;
 use super::news::HandedOn;
 use super::plant::Planter;
 use super::tape::{Recorder, Tape};
-use crate::engine::native::Native;
+use crate::engine::native::{Learnt, Native};
 use crate::knowledge::Scope;
 use crate::meter::Meter;
 use crate::trace::Tail;
@@ -42,12 +42,15 @@ impl Crew<'_> {
         let reckoner = self.native.reckoner(self.config).ok_or(Failed::Apart)?;
         let joiner = Joiner::new(builder, reckoner, functions.is_some());
         let desk = Desk::new(scout, joiner, functions.map(Planter::new), jobs);
-        thread::scope(|scope| {
+        let take = || knowledge.take(&self.scope());
+        // Who decodes most gets the most.
+        let learnt = take();
+        thread::scope(|threads| {
             for engine in 1..jobs.get() {
-                let desk = &desk;
-                scope.spawn(move || self.work(engine, desk, knowledge));
+                let (desk, learnt) = (&desk, take());
+                threads.spawn(move || self.work(engine, desk, learnt, knowledge));
             }
-            self.work(0, &desk, knowledge);
+            self.work(0, &desk, learnt, knowledge);
         });
         let (joiner, planter) = desk.finish()?;
         let history = joiner.finish();
@@ -56,13 +59,11 @@ impl Crew<'_> {
     }
 
     /// What one of the threads does.
-    fn work(&self, engine: usize, desk: &Desk<'_, '_>, knowledge: &Knowledge) {
+    fn work(&self, engine: usize, desk: &Desk<'_, '_>, learnt: Learnt, knowledge: &Knowledge) {
         let _alarm = Alarm(desk);
         let tape = RefCell::new(Tape::default());
         let halted = || desk.is_halted() || self.meter.watch().is_canceled();
         let mut recorder = Recorder::new(&tape, self.trace.offset as u64, &halted);
-        let scope = Scope::of_process(self.image, self.config);
-        let learnt = knowledge.take(&scope);
         let image = &**self.image;
         let decoder = self
             .native
@@ -104,7 +105,11 @@ impl Crew<'_> {
                 }
             }
         }
-        knowledge.keep(scope, decoder.into_learnt());
+        knowledge.keep(self.scope(), decoder.into_learnt());
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::of_process(self.image, self.config)
     }
 
     fn report(&self, offset: u64) -> Result<(), Failed> {

@@ -23,6 +23,11 @@ impl Learnt {
         }
     }
 
+    /// How much that is: paths through the code.
+    pub fn paths(&self) -> usize {
+        self.code.runs().paths.len()
+    }
+
     /// A trace of so many bytes begins.
     pub(super) fn begin(&mut self, bytes: usize, config: &Config) {
         self.memo.begin(config.told_returns);

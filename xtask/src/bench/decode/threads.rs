@@ -3,6 +3,7 @@
 use super::meter::Meter;
 use super::options::Options;
 use crate::Failure;
+use crate::bench::machine;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,12 @@ const JOBS: u64 = 2;
 pub fn measure(meter: &Meter, streams: &[PathBuf], options: &Options) -> Vec<Result<Value, Failure>> {
     let mut measured: Vec<Result<Measured, Failure>> =
         streams.iter().map(|_| Ok(Measured::default())).collect();
-    for _ in 0..options.rounds() {
+    for round in 1..=options.rounds() {
+        eprintln!(
+            "threads, round {round} of {}: load {}",
+            options.rounds(),
+            machine::load()
+        );
         for (stream, measured) in streams.iter().zip(&mut measured) {
             if let Ok(known) = measured
                 && let Err(error) = known.add_round(meter, stream, options.turns())
