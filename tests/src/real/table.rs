@@ -234,6 +234,8 @@ pub const PROGRAMS: &[RealProgram] = &[
                 &[
                     "ab",
                     "-q",
+                    // Without it, it warns where times are spread widely.
+                    "-S",
                     "-n",
                     "{n}",
                     "-c",
