@@ -4,6 +4,7 @@ use crate::engine::native::Learnt;
 use crate::{Config, Image};
 use backtrail_pt::Pid;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Decoders learn the code of a trace: its blocks, and what packets make of them. Whoever decodes the next trace of the same
@@ -73,6 +74,14 @@ impl Knowledge {
         }
     }
 
+    /// What so many engines begin with that decode one trace: the most that was learnt of it, and as good as that for each of the others.
+    pub(crate) fn take_for(&self, scope: &Scope, engines: NonZeroUsize) -> Vec<Learnt> {
+        let mut first = self.take(scope);
+        let others = (1..engines.get()).map(|_| self.take(scope));
+        let others: Vec<Learnt> = others.map(|other| first.twin(other)).collect();
+        std::iter::once(first).chain(others).collect()
+    }
+
     /// Keeps what was learnt for the next.
     pub(crate) fn keep(&self, scope: Scope, learnt: Learnt) {
         let mut kept = self.kept();
@@ -131,8 +140,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_most_that_was_learnt_is_given_first() {
+    /// A scope, and something that was learnt of it.
+    fn learnt() -> (Scope, Learnt) {
         let (at, code) = (Avma(0x1000), [0x75, 0xfe, 0xeb, 0xfc]);
         let mut encoder = Encoder::new(EncoderOptions::default());
         encoder.start();
@@ -147,14 +156,38 @@ mod tests {
         let mut history = HistoryBuilder::new(Tid(1));
         let (_, learnt) =
             Native.decode_knowing(&encoder.take(), &*image, &config, &mut history, Learnt::new());
-        let paths = learnt.paths();
+        (Scope::of_process(&image, &config), learnt)
+    }
+
+    #[test]
+    fn the_most_that_was_learnt_is_given_first() {
+        let (scope, learnt) = learnt();
+        let (knowledge, paths) = (Knowledge::default(), learnt.paths());
         assert!(paths > 0);
-        let (knowledge, scope) = (Knowledge::default(), Scope::of_process(&image, &config));
         for learnt in [Learnt::new(), learnt, Learnt::new()] {
             knowledge.keep(scope.clone(), learnt);
         }
         let taken = [(); 4].map(|()| knowledge.take(&scope).paths());
         assert_eq!(taken, [paths, 0, 0, 0]);
+    }
+
+    #[test]
+    fn engines_of_one_trace_have_in_common_what_was_learnt_before() {
+        let three = NonZeroUsize::new(3).unwrap();
+        let (scope, learnt) = learnt();
+        let (knowledge, paths) = (Knowledge::default(), learnt.paths());
+        let nothing = knowledge.take_for(&scope, three);
+        assert_eq!((nothing.len(), Learnt::in_common(&nothing)), (3, 0));
+        knowledge.keep(scope.clone(), Learnt::new());
+        knowledge.keep(scope.clone(), learnt);
+        for _ in 0..2 {
+            let taken = knowledge.take_for(&scope, three);
+            assert_eq!(taken.iter().map(Learnt::paths).collect::<Vec<_>>(), [paths; 3]);
+            assert_eq!((knowledge.kept().len(), Learnt::in_common(&taken)), (0, paths));
+            for learnt in taken {
+                knowledge.keep(scope.clone(), learnt);
+            }
+        }
     }
 
     #[test]

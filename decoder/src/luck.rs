@@ -4,6 +4,7 @@
 //! for a while, and for longer each time.
 
 /// What was found of late, and what was not.
+#[derive(Clone)]
 pub(crate) struct Luck {
     /// Those found, each worth so many of those that were not, less these; at most 0.
     balance: i32,

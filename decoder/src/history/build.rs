@@ -50,6 +50,11 @@ impl HistoryBuilder {
         self.len() == 0
     }
 
+    /// So many runs, the first of each, are the same of all engines by the same numbers.
+    pub(crate) fn share(&mut self, runs: usize) {
+        self.interner.share(runs);
+    }
+
     /// What is told next, another engine of several tells, which numbers its runs for itself.
     pub(crate) fn of_engine(&mut self, engine: usize) {
         self.interner.of_engine(engine);

@@ -29,7 +29,7 @@ impl Crew<'_> {
     /// The history of the trace by so many threads, in segments of `least` bytes at least, and with functions its forest.
     pub fn decode(
         &self,
-        builder: HistoryBuilder,
+        mut builder: HistoryBuilder,
         functions: Option<&dyn Functions>,
         knowledge: &Knowledge,
         jobs: NonZeroUsize,
@@ -40,17 +40,20 @@ impl Crew<'_> {
             .scout(self.trace.bytes, self.config, least)
             .ok_or(Failed::Apart)?;
         let reckoner = self.native.reckoner(self.config).ok_or(Failed::Apart)?;
+        let learnt = knowledge.take_for(&self.scope(), jobs);
+        builder.share(Learnt::in_common(&learnt));
         let joiner = Joiner::new(builder, reckoner, functions.is_some());
         let desk = Desk::new(scout, joiner, functions.map(Planter::new), jobs);
-        let take = || knowledge.take(&self.scope());
-        // Who decodes most gets the most.
-        let learnt = take();
+        let start = |(engine, learnt)| {
+            let desk = &desk;
+            move || self.work(engine, desk, learnt, knowledge)
+        };
+        let mut engines = learnt.into_iter().enumerate().map(start);
+        // The first is this thread's.
+        let first = engines.next();
         thread::scope(|threads| {
-            for engine in 1..jobs.get() {
-                let (desk, learnt) = (&desk, take());
-                threads.spawn(move || self.work(engine, desk, learnt, knowledge));
-            }
-            self.work(0, &desk, learnt, knowledge);
+            engines.for_each(|work| _ = threads.spawn(work));
+            first.into_iter().for_each(|work| work());
         });
         let (joiner, planter) = desk.finish()?;
         let history = joiner.finish();

@@ -63,19 +63,36 @@ fn decode(trace: &[u8], jobs: usize) -> Result<History, Failed> {
 }
 
 fn decode_as(trace: &[u8], config: &Config, jobs: usize, least: usize) -> Result<History, Failed> {
-    let image = Arc::new(image());
+    decode_knowing(
+        trace,
+        &Arc::new(image()),
+        config,
+        jobs,
+        least,
+        &Knowledge::default(),
+    )
+}
+
+fn decode_knowing(
+    trace: &[u8],
+    image: &Arc<Image>,
+    config: &Config,
+    jobs: usize,
+    least: usize,
+    knowledge: &Knowledge,
+) -> Result<History, Failed> {
     let (watch, done) = (Watch::none(), AtomicU64::new(0));
     let crew = Crew {
         native: &Native,
         trace: Tail::new(trace, None),
-        image: &image,
+        image,
         config,
         meter: &Meter::new(&watch, &done, trace.len() as u64),
     };
     let (history, _) = crew.decode(
         HistoryBuilder::new(Tid(1)),
         None,
-        &Knowledge::default(),
+        knowledge,
         NonZeroUsize::new(jobs).unwrap(),
         least,
     )?;
@@ -91,6 +108,16 @@ fn segments_are_put_together_in_order() {
         let history = decode(&trace, jobs).unwrap();
         assert_eq!((history.len(), history.errors()), (wanted, 0), "{jobs}");
         assert_eq!(history.marks().len(), 0, "{jobs}");
+    }
+}
+
+#[test]
+fn what_was_learnt_by_some_is_good_for_more_and_for_other_traces() {
+    let (image, config, knowledge) = (Arc::new(image()), Config::default(), Knowledge::default());
+    for (jobs, rounds) in [(2, 5_000), (1, 9_000), (5, 100_000), (3, 70_000), (3, 100_000)] {
+        let trace = packets(rounds, AT);
+        let history = decode_knowing(&trace, &image, &config, jobs, 500, &knowledge).unwrap();
+        assert_eq!(history.digest(), decode(&trace, 1).unwrap().digest());
     }
 }
 

@@ -103,6 +103,7 @@ pub(super) struct Taken {
 }
 
 /// Chunks found by the next 32 bytes, where there is none by the next 8, and then by the next 4.
+#[derive(Clone)]
 pub(super) struct Chunks {
     long: Level<32>,
     middle: Level<8>,
@@ -115,6 +116,7 @@ pub(super) struct Chunks {
 }
 
 /// The effects of chunks, by number.
+#[derive(Clone)]
 struct Effects {
     /// The first does nothing.
     all: Vec<Effect>,
@@ -125,6 +127,7 @@ struct Effects {
 }
 
 /// The chunks that are found by so many bytes.
+#[derive(Clone)]
 struct Level<const WINDOW: usize> {
     table: Table<WINDOW>,
     recording: Recording,

@@ -76,7 +76,7 @@ impl Exit {
 }
 
 /// The blocks found so far, of all processes and modes, and the runs that they execute.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct CodeCache {
     table: Blocks,
     paths: Paths,

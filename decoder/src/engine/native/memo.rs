@@ -105,6 +105,7 @@ pub(super) enum End {
 }
 
 /// Steps by block and symbol.
+#[derive(Clone)]
 pub(super) struct Memo {
     /// Open addressing, a power of two; at most half full.
     slots: Vec<Step>,

@@ -27,6 +27,8 @@ pub(super) struct Interner {
     names: Names,
     engine: usize,
     of_others: Vec<Names>,
+    /// So many runs, the first of each, are the same of all engines.
+    shared: usize,
 }
 
 /// Our numbers for those of an engine.
@@ -115,6 +117,11 @@ impl Interner {
         self.names = Names::default();
     }
 
+    /// So many runs, the first of each, are the same of all engines by the same numbers.
+    pub fn share(&mut self, runs: usize) {
+        self.shared = runs;
+    }
+
     /// The runs that come in are another engine's.
     pub fn of_engine(&mut self, engine: usize) {
         let most = engine.max(self.engine) + 1;
@@ -157,6 +164,11 @@ impl Interner {
     /// A run comes in for the first time: the path that we have for it.
     #[cold]
     fn meet(&mut self, runs: Runs<'_>, run: u32) -> Option<u32> {
+        let shared = (run as usize) < self.shared;
+        if shared && let Some(known) = self.known_of_another(run) {
+            self.name(run, known)?;
+            return Some(known.0);
+        }
         let mut parts = std::mem::take(&mut self.parts);
         parts.clear();
         for &part in runs.paths.parts(run) {
@@ -170,23 +182,34 @@ impl Interner {
         let count = u32::try_from(runs.paths.count(run)).ok()?;
         let path = match *parts {
             [block] => self.flow.alone(block)?,
+            // No engine has another like it.
+            _ if shared || self.of_others.is_empty() => self.flow.paths.push_counted(&parts, count)?,
             _ => self.path(&parts, count)?,
         };
         self.parts = parts;
+        self.name(run, (path, count))?;
+        Some(path)
+    }
+
+    /// What another engine's run of this number came in as.
+    fn known_of_another(&self, run: u32) -> Option<(u32, u32)> {
+        let known = |names: &Names| names.runs.get(run as usize).copied();
+        let mut others = self.of_others.iter().filter_map(known);
+        others.find(|&(path, _)| path != UNSEEN)
+    }
+
+    fn name(&mut self, run: u32, path: (u32, u32)) -> Option<()> {
         let at = run as usize;
         if self.names.runs.len() <= at {
             self.names.runs.resize(at + 1, (UNSEEN, 0));
         }
-        *self.names.runs.get_mut(at)? = (path, count);
-        Some(path)
+        *self.names.runs.get_mut(at)? = path;
+        Some(())
     }
 
-    /// The path of several blocks with so many instructions.
+    /// The path of several blocks with so many instructions, which another engine may have told.
     fn path(&mut self, parts: &[u32], count: u32) -> Option<u32> {
         let paths = &mut self.flow.paths;
-        if self.of_others.is_empty() {
-            return paths.push_counted(parts, count);
-        }
         let hash = FxBuildHasher.hash_one(parts);
         if let Some(&path) = self.paths.get(&hash)
             && paths.parts(path) == parts
@@ -308,5 +331,20 @@ mod tests {
         assert_eq!(flow.executions(), [0, 0, 0, 0, 1, 1]);
         assert_eq!((flow.paths.len(), flow.blocks.len(), flow.len()), (2, 3, 18));
         assert_eq!(flow.paths.parts(1), [0, 2, 1]);
+    }
+
+    #[test]
+    fn runs_that_engines_share_are_met_once() {
+        let engines = [[16, 32, 64], [16, 64, 32]].map(|starts| engine(&starts));
+        let mut interner = Interner::default();
+        interner.share(1);
+        for (number, (blocks, paths)) in engines.iter().enumerate() {
+            interner.of_engine(number);
+            interner.runs(Runs { blocks, paths }, &[0, 0]);
+        }
+        // What the other tells by the same number is not looked at.
+        let flow = interner.finish();
+        assert_eq!(flow.executions(), [0; 4]);
+        assert_eq!((flow.paths.len(), flow.blocks.len(), flow.len()), (1, 3, 12));
     }
 }

@@ -5,7 +5,7 @@ use crate::engine::native::code::CodeCache;
 use crate::engine::native::did::{Did, What};
 use crate::engine::native::raw::{LowBits, Raw};
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Recording {
     /// Where it began; `None`: none is made.
     begun: Option<Begun>,
@@ -19,6 +19,7 @@ pub(super) struct Recording {
     parts: Vec<u32>,
 }
 
+#[derive(Clone)]
 struct Begun {
     place: Place,
     offset: usize,

@@ -3,6 +3,7 @@
 use super::{Chunk, Gone, Place, Start};
 use crate::luck::Luck;
 
+#[derive(Clone)]
 pub(super) struct Table<const WINDOW: usize> {
     /// In the order in which they were made: those in use lie close together.
     chunks: Vec<Chunk<WINDOW>>,
