@@ -44,16 +44,17 @@ impl Crew<'_> {
         builder.share(Learnt::in_common(&learnt));
         let joiner = Joiner::new(builder, reckoner, functions.is_some());
         let desk = Desk::new(scout, joiner, functions.map(Planter::new), jobs);
-        let start = |(engine, learnt)| {
-            let desk = &desk;
-            move || self.work(engine, desk, learnt, knowledge)
-        };
-        let mut engines = learnt.into_iter().enumerate().map(start);
-        // The first is this thread's.
+        let mut engines = learnt.into_iter().enumerate();
         let first = engines.next();
         thread::scope(|threads| {
-            engines.for_each(|work| _ = threads.spawn(work));
-            first.into_iter().for_each(|work| work());
+            for (engine, learnt) in engines {
+                let desk = &desk;
+                threads.spawn(move || self.work(engine, desk, learnt, knowledge));
+            }
+            // This thread is the first.
+            if let Some((engine, learnt)) = first {
+                self.work(engine, &desk, learnt, knowledge);
+            }
         });
         let (joiner, planter) = desk.finish()?;
         let history = joiner.finish();
