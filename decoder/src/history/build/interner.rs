@@ -182,7 +182,7 @@ impl Interner {
         let count = u32::try_from(runs.paths.count(run)).ok()?;
         let path = match *parts {
             [block] => self.flow.alone(block)?,
-            // No engine has another like it.
+            // Another engine has it by this number, or there is no other.
             _ if shared || self.of_others.is_empty() => self.flow.paths.push_counted(&parts, count)?,
             _ => self.path(&parts, count)?,
         };
