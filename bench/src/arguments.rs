@@ -3,6 +3,7 @@
 use crate::Failure;
 use backtrail_decoder::EngineKind;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The things there are to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub struct Arguments {
     pub bytes: Option<u64>,
     /// The first run, and how many more.
     pub runs: u32,
-    /// How long [`Kind::Prefix`] decodes.
+    /// How long [`Kind::Prefix`] decodes, and the turns of [`Kind::Threads`] take.
     pub seconds: f64,
     /// Which of our engines.
     pub engine: EngineKind,
@@ -106,6 +107,9 @@ impl Arguments {
                 other => return Err(format!("{other} is no option")),
             }
         }
+        if Duration::try_from_secs_f64(arguments.seconds).is_err() {
+            return Err(format!("{} is no time", arguments.seconds));
+        }
         Ok(arguments)
     }
 }
@@ -137,6 +141,7 @@ mod tests {
         assert_eq!(Arguments::parse(&words).unwrap().handler, Handler::List);
         assert!(Arguments::parse(&["edges", "b", "--handler", "all"].map(str::to_owned)).is_err());
         assert!(Arguments::parse(&["nothing".to_owned()]).is_err());
+        assert!(Arguments::parse(&["threads", "b", "--seconds", "-1"].map(str::to_owned)).is_err());
         assert!(Arguments::parse(&["insn", "b", "--bytes"].map(str::to_owned)).is_err());
     }
 }

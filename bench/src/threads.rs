@@ -9,9 +9,10 @@ use crate::stream::Stream;
 use backtrail_decoder::Knowledge;
 use serde_json::{Value, json};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Decodes a stream to a history with times and a forest: first, with nothing known and no memory in use, by
-/// [`Arguments::jobs`] threads; then in turns, so many as there are runs beyond that, by one thread, by all together, and by
+/// [`Arguments::jobs`] threads; then in turns, until [`Arguments::seconds`] are over, by one thread, by all together, and by
 /// each on its own. Seconds.
 pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let stream = Stream::open_cold(&arguments.bundle, arguments.bytes)?;
@@ -40,11 +41,13 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     };
     let cold = decode(arguments.jobs, &of_all)?;
     let mut turns = Vec::new();
-    if arguments.runs > 1 {
+    let limit = Duration::from_secs_f64(arguments.seconds);
+    if !limit.is_zero() {
         // What each learns is learnt before the turns.
         apart()?;
     }
-    for _ in 1..arguments.runs {
+    let start = Instant::now();
+    while start.elapsed() < limit {
         turns.push(json!({
             "one": decode(1, first)?.wall,
             "together": decode(arguments.jobs, &of_all)?.wall,

@@ -88,9 +88,9 @@ impl Options {
         if self.quick { 1 } else { 5 }
     }
 
-    /// Turns of one thread and two in a round.
-    pub fn turns(&self) -> u32 {
-        if self.quick { 1 } else { 5 }
+    /// How many seconds each stream has for its turns of one thread and two in a round.
+    pub fn round_seconds(&self) -> f64 {
+        if self.quick { 0.5 } else { 40.0 }
     }
 
     /// What would take longer is left out.

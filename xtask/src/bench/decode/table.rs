@@ -202,22 +202,23 @@ impl Page<'_> {
     /// One thread and two.
     fn threads(&self, options: &Options) -> String {
         let mut text = format!(
-            "\nOne thread and two, all of ours, whole streams. Warm: in turn in one process, medians of {} turns in {} rounds over the streams, wall \
+            "\nOne thread and two, all of ours, whole streams. Warm: in turn in one process, medians of the turns in {} rounds of {} s for each stream, wall \
              clock; × is how many times as fast two are, in parentheses by the best of each. Apart: two decodes at once that share nothing but \
              the machine, by one alone. Cold: the first decode of a process, medians of processes in turn.\n\n\
-             | program | PT MB | one s | two s | × | × apart | cold one s | cold two s | cold × |\n\
-             |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
-            options.rounds() * options.turns(),
+             | program | PT MB | turns | one s | two s | × | × apart | cold one s | cold two s | cold × |\n\
+             |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
             options.rounds(),
+            options.round_seconds(),
         );
         for row in self.rows {
             let measured = &row["threads"];
             let figures = Figures::of(measured);
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 name(row),
                 figure(measured["bytes"].as_f64().map(mega), 1),
+                figures.turns,
                 figure(figures.one, 3),
                 figure(figures.together, 3),
                 two(figures.times, figures.best, 2),
@@ -448,7 +449,7 @@ mod tests {
             "| lua | libipt | too long | – |",
             "| lua | 1.0 | – | 3.00 | 0 (0) | – (–) | 0 (0) | 1 (0) |",
             "| lua | 1.0 | libipt, 2 threads | 1 (0) | 0 (0) | 2.00 (1.00) | – (–) | 1.50 (1.00) | 0.50 (1.00) |",
-            "| lua | 3.0 | 1.500 | 1.000 | 1.50 (1.50) | 1.50 (1.50) | 3.00 | 2.00 | 1.50 |",
+            "| lua | 3.0 | 1 | 1.500 | 1.000 | 1.50 (1.50) | 1.50 (1.50) | 3.00 | 2.00 | 1.50 |",
             "lua: plain_returns edges list: killed",
             "lua: prefix blk: killed",
             "lua: prefix insn: 1 decode errors",

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 const JOBS: u64 = 2;
 
 /// Measures each of the streams, which is what `backtrail-bench threads` tells of it, in rounds over all of them: what the machine
-/// gives varies by the minute, and no stream shall have all of its turns in a bad one.
+/// gives varies by the minute, and no stream shall have all of its turns in a bad one. In a round each has the same time: of those that take
+/// long, fewer turns tell as much.
 pub fn measure(meter: &Meter, streams: &[PathBuf], options: &Options) -> Vec<Result<Value, Failure>> {
     let mut measured: Vec<Result<Measured, Failure>> =
         streams.iter().map(|_| Ok(Measured::default())).collect();
@@ -22,7 +23,7 @@ pub fn measure(meter: &Meter, streams: &[PathBuf], options: &Options) -> Vec<Res
         );
         for (stream, measured) in streams.iter().zip(&mut measured) {
             if let Ok(known) = measured
-                && let Err(error) = known.add_round(meter, stream, options.turns())
+                && let Err(error) = known.add_round(meter, stream, options.round_seconds())
             {
                 *measured = Err(error);
             }
@@ -46,13 +47,13 @@ struct Measured {
 
 impl Measured {
     /// A process by one thread, and a process by two that goes on with the turns.
-    fn add_round(&mut self, meter: &Meter, bundle: &Path, turns: u32) -> Result<(), Failure> {
-        let ask = |jobs: u64, runs: u32| {
-            let asked = [("--jobs", jobs.to_string()), ("--runs", runs.to_string())];
+    fn add_round(&mut self, meter: &Meter, bundle: &Path, seconds: f64) -> Result<(), Failure> {
+        let ask = |jobs: u64, seconds: f64| {
+            let asked = [("--jobs", jobs.to_string()), ("--seconds", seconds.to_string())];
             meter.ask("threads", bundle, &asked)
         };
-        self.cold_one.push(ask(1, 1)?["cold"].take());
-        let mut told = ask(JOBS, 1 + turns)?;
+        self.cold_one.push(ask(1, 0.0)?["cold"].take());
+        let mut told = ask(JOBS, seconds)?;
         self.cold_together.push(told["cold"].take());
         self.bytes = told["bytes"].take();
         if let Value::Array(turns) = told["turns"].take() {
@@ -73,6 +74,7 @@ impl Measured {
 
 /// What there is to say of it.
 pub struct Figures {
+    pub turns: usize,
     /// Medians of the turns, in seconds.
     pub one: Option<f64>,
     pub together: Option<f64>,
@@ -105,6 +107,7 @@ impl Figures {
             median(runs.filter_map(Value::as_f64).collect())
         };
         Self {
+            turns: turns.len(),
             one: median(seconds("one")),
             together: median(seconds("together")),
             times: median(times("together")),
@@ -137,6 +140,7 @@ mod tests {
         let turns = [turn(2.0, 1.0, 2.5), turn(3.0, 2.0, 3.0), turn(2.0, 1.6, 2.0)];
         let cold = json!({ "one": [5.0, 3.0, 4.0], "together": [2.0, 2.0, 9.0] });
         let figures = Figures::of(&json!({ "jobs": 2, "turns": turns, "cold": cold }));
+        assert_eq!(figures.turns, 3);
         assert_eq!((figures.one, figures.together), (Some(2.0), Some(1.6)));
         assert_eq!((figures.times, figures.times_apart), (Some(1.5), Some(2.0)));
         assert_eq!((figures.best, figures.best_apart), (Some(2.0), Some(2.0)));
