@@ -1,5 +1,5 @@
-//! What several threads make of one stream, beside one thread, and beside as many decodes at once that have nothing to do with
-//! each other: more than that the machine does not give.
+//! What several threads make of one stream, beside one thread; beside as many decodes at once that have nothing to do with
+//! each other; and beside as many threads that add up in registers, which want nothing of the machine but its processors.
 
 use crate::Failure;
 use crate::arguments::Arguments;
@@ -8,12 +8,13 @@ use crate::report::{Seconds, timed};
 use crate::stream::Stream;
 use backtrail_decoder::Knowledge;
 use serde_json::{Value, json};
+use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Decodes a stream to a history with times and a forest: first, with nothing known and no memory in use, by
 /// [`Arguments::jobs`] threads; then in turns, until [`Arguments::seconds`] are over, by one thread, by all together, and by
-/// each on its own. Seconds.
+/// each on its own, and adds up by one, and by each. Seconds.
 pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let stream = Stream::open_cold(&arguments.bundle, arguments.bytes)?;
     let functions = ours::functions(&stream);
@@ -26,18 +27,16 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let of_each: Vec<Knowledge> = (0..arguments.jobs).map(|_| Knowledge::default()).collect();
     let first = of_each.first().ok_or("no thread decodes nothing")?;
     let apart = || -> Result<Seconds, Failure> {
-        let (ended, seconds) = timed(|| {
-            thread::scope(|scope| {
-                let decode = &decode;
-                let start = |knowledge| scope.spawn(move || decode(1, knowledge));
-                let started: Vec<_> = of_each.iter().map(start).collect();
-                started.into_iter().map(|one| one.join()).collect::<Vec<_>>()
-            })
-        });
+        let (ended, seconds) = timed(|| at_once(&of_each, |knowledge| decode(1, knowledge)));
         for one in ended {
-            one.map_err(|_| "a decode panicked")??;
+            one.ok_or("a decode panicked")??;
         }
         Ok(seconds)
+    };
+    let sums = |threads| {
+        timed(|| at_once(of_each.get(..threads).unwrap_or(&of_each), |_| add_up()))
+            .1
+            .wall
     };
     let cold = decode(arguments.jobs, &of_all)?;
     let mut turns = Vec::new();
@@ -52,6 +51,8 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
             "one": decode(1, first)?.wall,
             "together": decode(arguments.jobs, &of_all)?.wall,
             "apart": apart()?.wall,
+            "sum": sums(1),
+            "sums": sums(arguments.jobs),
         }));
     }
     Ok(json!({
@@ -61,4 +62,26 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
         "cold": cold.wall,
         "turns": turns,
     }))
+}
+
+/// Does it for all of them, by a thread each; `None` where it panicked.
+fn at_once<I: Sync, O: Send>(of: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<Option<O>> {
+    let work = &work;
+    thread::scope(|scope| {
+        let started: Vec<_> = of.iter().map(|one| scope.spawn(move || work(one))).collect();
+        started.into_iter().map(|one| one.join().ok()).collect()
+    })
+}
+
+/// Adds in registers for some 50 ms, several additions at a time, without a load or a store.
+fn add_up() -> u64 {
+    let mut sums: [u64; 4] = black_box([1, 2, 3, 4]);
+    for turn in 0..50_000_000 {
+        let [one, two, three, four] = sums;
+        let one = one.wrapping_add(two ^ turn);
+        let two = two.wrapping_add(three ^ turn);
+        let three = three.wrapping_add(four ^ turn);
+        sums = [one, two, three, four.wrapping_add(one ^ turn)];
+    }
+    black_box(sums).into_iter().fold(0, u64::wrapping_add)
 }

@@ -204,9 +204,9 @@ impl Page<'_> {
         let mut text = format!(
             "\nOne thread and two, all of ours, whole streams. Warm: in turn in one process, medians of the turns in {} rounds of {} s for each stream, wall \
              clock; × is how many times as fast two are, in parentheses by the best of each. Apart: two decodes at once that share nothing but \
-             the machine, by one alone. Cold: the first decode of a process, medians of processes in turn.\n\n\
-             | program | PT MB | turns | one s | two s | × | × apart | cold one s | cold two s | cold × |\n\
-             |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+             the machine, by one alone; of apart: what part of them two threads decode, medians of the turns too. Sums: two threads that add up in registers, by one alone. Cold: the first decode of a process, medians of processes in turn.\n\n\
+             | program | PT MB | turns | one s | two s | × | × apart | of apart | × sums | cold one s | cold two s | cold × |\n\
+             |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
             options.rounds(),
             options.round_seconds(),
         );
@@ -215,7 +215,7 @@ impl Page<'_> {
             let figures = Figures::of(measured);
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 name(row),
                 figure(measured["bytes"].as_f64().map(mega), 1),
                 figures.turns,
@@ -223,6 +223,8 @@ impl Page<'_> {
                 figure(figures.together, 3),
                 two(figures.times, figures.best, 2),
                 two(figures.times_apart, figures.best_apart, 2),
+                figure(figures.of_apart, 2),
+                figure(figures.times_sums, 2),
                 figure(figures.cold_one, 2),
                 figure(figures.cold_together, 2),
                 figure(ratio(figures.cold_one, figures.cold_together), 2),
@@ -438,7 +440,7 @@ mod tests {
             "open": [{ "engine": "libipt", "jobs": 1, "skipped": "too long" }],
             "threads": {
                 "bytes": 3_000_000, "jobs": 2,
-                "turns": [{ "one": 1.5, "together": 1.0, "apart": 2.0 }],
+                "turns": [{ "one": 1.5, "together": 1.0, "apart": 2.0, "sum": 0.2, "sums": 0.25 }],
                 "cold": { "one": [3.0], "together": [2.0] },
             },
         });
@@ -449,7 +451,7 @@ mod tests {
             "| lua | libipt | too long | – |",
             "| lua | 1.0 | – | 3.00 | 0 (0) | – (–) | 0 (0) | 1 (0) |",
             "| lua | 1.0 | libipt, 2 threads | 1 (0) | 0 (0) | 2.00 (1.00) | – (–) | 1.50 (1.00) | 0.50 (1.00) |",
-            "| lua | 3.0 | 1 | 1.500 | 1.000 | 1.50 (1.50) | 1.50 (1.50) | 3.00 | 2.00 | 1.50 |",
+            "| lua | 3.0 | 1 | 1.500 | 1.000 | 1.50 (1.50) | 1.50 (1.50) | 1.00 | 1.60 | 3.00 | 2.00 | 1.50 |",
             "lua: plain_returns edges list: killed",
             "lua: prefix blk: killed",
             "lua: prefix insn: 1 decode errors",
