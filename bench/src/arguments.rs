@@ -48,7 +48,7 @@ pub struct Arguments {
     pub bytes: Option<u64>,
     /// The first run, and how many more.
     pub runs: u32,
-    /// How long [`Kind::Prefix`] decodes, and the turns of [`Kind::Threads`] take.
+    /// How long [`Kind::Prefix`] decodes, and the turns of [`Kind::Threads`] take: 0 is none.
     pub seconds: f64,
     /// Which of our engines.
     pub engine: EngineKind,

@@ -74,6 +74,7 @@ impl Measured {
 
 /// What there is to say of it.
 pub struct Figures {
+    /// How many there were.
     pub turns: usize,
     /// Medians of the turns, in seconds.
     pub one: Option<f64>,
@@ -81,13 +82,13 @@ pub struct Figures {
     /// How many times as fast all are together as one, and as many decodes apart as one: medians of the turns'.
     pub times: Option<f64>,
     pub times_apart: Option<f64>,
-    /// What part all together decode of what as many apart do at the same time: the median of the turns'.
-    pub of_apart: Option<f64>,
-    /// How many times as much as one thread all add up in registers.
-    pub times_sums: Option<f64>,
     /// The same of the best of each.
     pub best: Option<f64>,
     pub best_apart: Option<f64>,
+    /// What part all together decode of what as many apart do in the same turn: the median of the turns'.
+    pub of_apart: Option<f64>,
+    /// How many times as much as one thread all add up in registers: the median of the turns'.
+    pub times_sums: Option<f64>,
     /// Medians of the cold decodes.
     pub cold_one: Option<f64>,
     pub cold_together: Option<f64>,
