@@ -194,6 +194,10 @@ pub struct Collected {
     pub held: Option<u64>,
     /// Bytes of PT packets.
     pub history: u64,
+    /// The real user id of the process, in the initial user namespace.
+    pub user: Option<u32>,
+    /// The user whose recorder handed the bundle in. Everything else in it is that user's word.
+    pub deposited_by: Option<u32>,
     /// What should be there and is not, a sentence each; empty: the bundle is complete.
     pub missing: Vec<String>,
 }

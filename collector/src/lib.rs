@@ -29,6 +29,7 @@ pub mod realtime;
 pub mod runtime;
 pub mod spool;
 pub mod unit;
+pub mod users;
 pub mod wire;
 
 pub use config::Config;

@@ -87,6 +87,8 @@ fn collected(node: &Node<'_>) -> Option<Collected> {
         crash_to_held: number("crashToHeld"),
         held: number("held"),
         history: number("history").unwrap_or(0),
+        user: number("user").and_then(|user| u32::try_from(user).ok()),
+        deposited_by: number("depositedBy").and_then(|user| u32::try_from(user).ok()),
         missing: missing
             .optional_array()?
             .iter()
@@ -199,6 +201,8 @@ fn encode_collected(collected: &Collected) -> Value {
     number("crashToHeld", collected.crash_to_held);
     number("held", collected.held);
     number("history", Some(collected.history));
+    number("user", collected.user.map(u64::from));
+    number("depositedBy", collected.deposited_by.map(u64::from));
     if let Some(probe) = &collected.probe {
         object.insert("probe".to_owned(), json!(probe));
     }

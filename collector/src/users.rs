@@ -1,0 +1,195 @@
+//! Who answers for a process: the user that everything bounded is shared out by.
+//!
+//! A user may own ranges of subordinate user ids (subuid(5)). They count as their owner, so that nobody gets more
+//! by starting processes under many of them.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+/// The largest user id of system services where `/etc/login.defs` does not say (`SYS_UID_MAX` of login.defs(5)).
+const SYSTEM_MAX: u32 = 999;
+/// No more lines of a file are read.
+const MAX_LINES: usize = 65_536;
+
+/// A user that answers for processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct User {
+    /// Its id in the initial user namespace.
+    pub id: u32,
+    /// Root or a system service, for which a part of everything bounded is reserved.
+    pub is_system: bool,
+}
+
+impl User {
+    /// Root.
+    pub const ROOT: Self = Self {
+        id: 0,
+        is_system: true,
+    };
+
+    /// The user of processes whose user could not be determined. They share one allowance.
+    pub const UNKNOWN: Self = Self {
+        id: u32::MAX,
+        is_system: false,
+    };
+}
+
+/// Finds the user that answers for a user id.
+#[derive(Debug)]
+pub struct Users {
+    subordinate: PathBuf,
+    passwords: PathBuf,
+    system_max: u32,
+    known: Mutex<Known>,
+}
+
+/// The subordinate ranges as they were last read.
+#[derive(Debug, Default)]
+struct Known {
+    modified: Option<SystemTime>,
+    /// In order of their first id.
+    ranges: Vec<Range>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    first: u32,
+    count: u32,
+    owner: u32,
+}
+
+impl Default for Users {
+    fn default() -> Self {
+        Self::at(Path::new("/etc"))
+    }
+}
+
+impl Users {
+    /// Reads `subuid`, `passwd` and `login.defs` below `etc`. A missing file counts as empty.
+    #[must_use]
+    pub fn at(etc: &Path) -> Self {
+        let definitions = std::fs::read_to_string(etc.join("login.defs")).unwrap_or_default();
+        Self {
+            subordinate: etc.join("subuid"),
+            passwords: etc.join("passwd"),
+            system_max: system_max(&definitions).unwrap_or(SYSTEM_MAX),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Returns the user that answers for processes of `id`: the owner of the subordinate range that holds it, else `id`
+    /// itself. Reads the ranges again when their file has changed.
+    #[must_use]
+    pub fn answering(&self, id: u32) -> User {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let modified = std::fs::metadata(&self.subordinate)
+            .and_then(|file| file.modified())
+            .ok();
+        if modified != known.modified {
+            known.ranges = self.read_ranges();
+            known.modified = modified;
+        }
+        let after = known.ranges.partition_point(|range| range.first <= id);
+        let before = known.ranges.get(..after).unwrap_or_default();
+        let owner = before.iter().rev().find(|range| id - range.first < range.count);
+        match owner {
+            // A service that lends out ids (Docker's `dockremap`) lends no reserve with them.
+            Some(range) => User {
+                id: range.owner,
+                is_system: false,
+            },
+            None => User {
+                id,
+                is_system: id <= self.system_max,
+            },
+        }
+    }
+
+    fn read_ranges(&self) -> Vec<Range> {
+        let text = std::fs::read_to_string(&self.subordinate).unwrap_or_default();
+        let passwords = std::fs::read_to_string(&self.passwords).unwrap_or_default();
+        let ranges = text.lines().take(MAX_LINES).filter_map(|line| {
+            let mut fields = line.split(':');
+            let owner = user_id(fields.next()?, &passwords)?;
+            let first = fields.next()?.trim().parse().ok()?;
+            let count = fields.next()?.trim().parse().ok()?;
+            Some(Range { first, count, owner })
+        });
+        let mut ranges: Vec<Range> = ranges.collect();
+        ranges.sort_by_key(|range| range.first);
+        ranges
+    }
+}
+
+/// The id of a user by name or number, from the text of passwd(5).
+fn user_id(name: &str, passwords: &str) -> Option<u32> {
+    if let Ok(id) = name.parse() {
+        return Some(id);
+    }
+    passwords.lines().take(MAX_LINES).find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?
+    })
+}
+
+fn system_max(definitions: &str) -> Option<u32> {
+    definitions
+        .lines()
+        .find_map(|line| line.strip_prefix("SYS_UID_MAX"))?
+        .trim()
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn users(subordinate: &str) -> (tempfile::TempDir, Users) {
+        let etc = tempfile::tempdir().unwrap();
+        std::fs::write(etc.path().join("subuid"), subordinate).unwrap();
+        let passwords =
+            "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\nlender:x:110:110::/:/bin/false\n";
+        std::fs::write(etc.path().join("passwd"), passwords).unwrap();
+        std::fs::write(
+            etc.path().join("login.defs"),
+            "# SYS_UID_MAX 5\nSYS_UID_MAX\t500\n",
+        )
+        .unwrap();
+        let users = Users::at(etc.path());
+        (etc, users)
+    }
+
+    #[test]
+    fn subordinate_ids_count_as_their_owner() {
+        let (_etc, users) = users("ann:100000:65536\n1001:200000:10\nlender:300000:10\nghost:1:1\nbroken\n");
+        let answering = |id| (users.answering(id).id, users.answering(id).is_system);
+        assert_eq!(answering(0), (0, true));
+        assert_eq!(answering(500), (500, true));
+        assert_eq!(answering(501), (501, false));
+        assert_eq!(answering(1000), (1000, false));
+        assert_eq!(answering(100_000), (1000, false));
+        assert_eq!(answering(165_535), (1000, false));
+        assert_eq!(answering(165_536), (165_536, false));
+        assert_eq!(answering(200_009), (1001, false));
+        assert_eq!(answering(300_000), (110, false), "no reserve is lent");
+        assert_eq!(answering(1), (1, true), "an owner without an entry has no range");
+    }
+
+    #[test]
+    fn changed_ranges_are_read_again() {
+        let (etc, users) = users("");
+        assert_eq!(users.answering(100_000).id, 100_000);
+        let path = etc.path().join("subuid");
+        std::fs::write(&path, "ann:100000:10\n").unwrap();
+        let later = SystemTime::now() + std::time::Duration::from_secs(10);
+        std::fs::File::options()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(later)
+            .unwrap();
+        assert_eq!(users.answering(100_000).id, 1000);
+    }
+}
