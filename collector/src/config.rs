@@ -36,7 +36,7 @@ pub struct Config {
     pub log_json: bool,
     /// Crashes: which, and what is kept of the process.
     pub crash: Crash,
-    /// How many bundles an executable may cause.
+    /// How many bundles a user may cause, and an executable of that user.
     pub limit: Limit,
     /// Intel PT.
     pub trace: Trace,
@@ -93,7 +93,7 @@ pub enum Core {
     None,
 }
 
-/// `[limit]`: bundles by executable.
+/// `[limit]`: bundles by user, and by executable of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limit {

@@ -21,6 +21,7 @@ use crate::pattern::{Saved, Sysctl};
 use crate::probe::{Probe, ProbeOptions};
 use crate::runtime::{Runtime, Tenancy};
 use crate::spool::Spool;
+use crate::users::Users;
 use crate::wire::Listener;
 use crate::{clock, privilege, realtime};
 use backtrail_pt::Pid;
@@ -134,6 +135,7 @@ impl Daemon {
                 sightings: Sightings::default(),
                 metrics: Metrics::default(),
                 limiter: Mutex::new(Limiter::new(config.limit)),
+                users: Users::default(),
                 probe: probe.as_ref().map(|probe| probe.kind().to_string()),
                 chain: saved.as_ref().is_some_and(|saved| saved.chain),
                 history,

@@ -3,6 +3,7 @@
 //! A user may own ranges of subordinate user ids (subuid(5)). They count as their owner, so that nobody gets more
 //! by starting processes under many of them.
 
+use backtrail_process::RawTid;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
@@ -106,6 +107,14 @@ impl Users {
         }
     }
 
+    /// Returns the user that answers for a thread, by its real user id: what a set-user-ID program does is answered
+    /// for by whoever started it. [`User::UNKNOWN`] where there is no such thread any more.
+    #[must_use]
+    pub fn of_thread(&self, tid: RawTid) -> User {
+        let status = std::fs::read(format!("/proc/{tid}/status")).unwrap_or_default();
+        real_user(&String::from_utf8_lossy(&status)).map_or(User::UNKNOWN, |id| self.answering(id))
+    }
+
     fn read_ranges(&self) -> Vec<Range> {
         let text = std::fs::read_to_string(&self.subordinate).unwrap_or_default();
         let passwords = std::fs::read_to_string(&self.passwords).unwrap_or_default();
@@ -131,6 +140,12 @@ fn user_id(name: &str, passwords: &str) -> Option<u32> {
         let mut fields = line.split(':');
         (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?
     })
+}
+
+/// The real user id in the text of `/proc/PID/status` (proc_pid_status(5)).
+fn real_user(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 fn system_max(definitions: &str) -> Option<u32> {
@@ -175,6 +190,18 @@ mod tests {
         assert_eq!(answering(200_009), (1001, false));
         assert_eq!(answering(300_000), (110, false), "no reserve is lent");
         assert_eq!(answering(1), (1, true), "an owner without an entry has no range");
+    }
+
+    #[test]
+    fn thread_is_answered_for_by_its_real_user() {
+        let (_etc, users) = users("");
+        let own = nix::unistd::getuid().as_raw();
+        assert_eq!(
+            users.of_thread(std::process::id() as RawTid),
+            users.answering(own)
+        );
+        assert_eq!(real_user("Name:\tUid: 5\nUid:\t1000\t0\t0\t0\n"), Some(1000));
+        assert_eq!(users.of_thread(RawTid::MAX), User::UNKNOWN);
     }
 
     #[test]

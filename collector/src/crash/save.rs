@@ -12,6 +12,7 @@ use crate::limit::Limiter;
 use crate::metrics::Metrics;
 use crate::pattern::Specifiers;
 use crate::spool::{Draft, Spool};
+use crate::users::{User, Users};
 use crate::wire::{Connection, Reply};
 use backtrail_bundle::manifest::{self, Collected, Crash, Manifest, Meta, Source};
 use backtrail_bundle::{BundlePath, Writer};
@@ -68,6 +69,8 @@ pub struct Saver {
     pub config: RwLock<Arc<Config>>,
     /// Who may cause how many.
     pub limiter: Mutex<Limiter>,
+    /// Who answers for a process.
+    pub users: Users,
     /// What tells of crashes, in words; `None`: nothing but the core's handler.
     pub probe: Option<String>,
     /// What is recorded of all processors.
@@ -95,10 +98,10 @@ impl Saver {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether an executable, or a function, may cause one more bundle now.
-    pub(crate) fn admits(&self, executable: &str) -> bool {
+    /// Whether an executable of a user, or a function, may cause one more bundle now.
+    pub(crate) fn admits(&self, user: User, executable: &str) -> bool {
         let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
-        let admits = limiter.admits(executable, Instant::now());
+        let admits = limiter.admits(user, executable, Instant::now());
         if !admits {
             self.metrics.crashes_limited.count();
         }
@@ -131,9 +134,10 @@ impl Saver {
         // The first thread may have ended before the others, and has no memory then; the one that crashed has.
         let witness = tid as RawTid;
         let executable = status::program(witness);
+        let user = self.users.of_thread(witness);
         let signal = job.crash.signal;
         let wanted = signal == 0 || config.crash.signals.contains(signal);
-        if !wanted || !self.admits(executable.as_deref().unwrap_or(&job.crash.name)) {
+        if !wanted || !self.admits(user, executable.as_deref().unwrap_or(&job.crash.name)) {
             self.sightings.take(pid, Duration::ZERO);
             self.answer(&job.waiting, &[]);
             return Ok(Saved::Limited);
@@ -193,7 +197,8 @@ impl Saver {
     pub fn save_unheld(&self, sighting: &Sighting) -> Result<Saved> {
         let seen = &sighting.seen;
         let executable = status::program(seen.tid.0 as RawTid);
-        if !self.admits(executable.as_deref().unwrap_or(&seen.comm)) {
+        let user = self.users.of_thread(seen.tid.0 as RawTid);
+        if !self.admits(user, executable.as_deref().unwrap_or(&seen.comm)) {
             return Ok(Saved::Limited);
         }
         self.metrics.crashes_unheld.count();

@@ -6,6 +6,7 @@ use crate::config::Function;
 use crate::crash::Snapshot;
 use crate::history::History;
 use crate::probe::{Condition, FunctionTrigger, Place};
+use backtrail_process::RawTid;
 use backtrail_pt::FileOffset;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::PipeReader;
@@ -64,7 +65,8 @@ pub(super) fn run(shared: &Shared, mut triggers: Vec<Trigger>, stop: &PipeReader
             let name = format!("{} of {}", setting.symbol, setting.binary.display());
             trigger.drain(&mut |seen| {
                 saver.metrics.functions_seen.count();
-                if !saver.admits(&name) {
+                let user = saver.users.of_thread(seen.tid.0 as RawTid);
+                if !saver.admits(user, &name) {
                     return;
                 }
                 let note = match seen.lasted {

@@ -126,7 +126,8 @@ fn take(shared: &Shared, connection: Connection, peer: Peer) -> io::Result<()> {
         Request::Crashed { pid, executable } => {
             shared.saver.metrics.crashes_recorded.count();
             let executable = executable.filter(|_| peer.user == 0);
-            let limited = executable.is_some_and(|executable| !shared.saver.admits(&executable));
+            let user = shared.saver.users.answering(peer.user);
+            let limited = executable.is_some_and(|executable| !shared.saver.admits(user, &executable));
             let reply = Reply {
                 limited,
                 ..sighting(shared, pid)
@@ -188,7 +189,7 @@ fn deposit(
     if size > limit {
         return Err(unable("the bundle is too large"));
     }
-    if !saver.admits(&format!("recorders of user {}", peer.user)) {
+    if !saver.admits(saver.users.answering(peer.user), "recorders") {
         return Err(unable("this user's recorders have saved too many crashes"));
     }
     let spool = saver.spool.directory();

@@ -30,7 +30,10 @@ const KEYS: [(&str, &str); 26] = [
         "crash.priority",
         "Real-time priority of the thread that reads crashes, 1 to 99; 0: none.",
     ),
-    ("limit.burst", "So many bundles of one executable at once ..."),
+    (
+        "limit.burst",
+        "So many bundles of one user, and of one executable of that user, at once ...",
+    ),
     ("limit.per_second", "... and so many a second beyond these."),
     (
         "trace.source",
