@@ -80,6 +80,12 @@ INLINE void tell_identity(struct crash_event *event, struct task_struct *task, s
 	struct nsproxy *proxy = READ(task, nsproxy);
 	struct mnt_namespace *mounts = READ(proxy, mnt_ns);
 	event->mount_namespace = READ(mounts, ns.inum);
+	/* Not by READ: an id that cannot be read must not be that of root. */
+	struct cred *credentials = READ(task, real_cred);
+	if (read_kernel(&event->user, sizeof(event->user), &credentials->uid.val))
+		event->user = NO_USER;
+	if (read_kernel(&event->effective_user, sizeof(event->effective_user), &credentials->euid.val))
+		event->effective_user = NO_USER;
 	event->cgroup = current_cgroup();
 	current_comm(event->comm, sizeof(event->comm));
 }

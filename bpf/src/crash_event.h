@@ -22,6 +22,9 @@ enum {
 /* How much of the signal's siginfo was to be had. */
 enum { TOLD_NUMBER = 0, TOLD_CODE = 1, TOLD_ALL = 2 };
 
+/* An id that no user has (setresuid(2)). */
+enum { NO_USER = -1 };
+
 /* struct bpf_stack_build_id */
 struct frame {
 	s32 status;
@@ -40,6 +43,8 @@ struct crash_event {
 	u64 registers[REGISTERS];      /* struct pt_regs */
 	u32 pid, tid, inner_pid, inner_tid;
 	u32 pid_namespace, mount_namespace;
+	/* The thread's real and effective user, in the first user namespace; NO_USER: unknown. */
+	u32 user, effective_user;
 	u32 cpu;
 	u32 told;
 	u32 stack_len;  /* bytes that follow this head and are true */

@@ -7,6 +7,9 @@ pub const SIGINFO_WORDS: usize = 12;
 /// The most frames that a record holds.
 pub const FRAMES: usize = 32;
 
+/// The id that stands for an unknown user: no user has it.
+pub const NO_USER: u32 = u32::MAX;
+
 /// How much of a signal's siginfo the record has ([`CrashEvent::told`]).
 pub mod told {
     /// The number of the signal.
@@ -74,6 +77,10 @@ pub struct CrashEvent {
     pub pid_namespace: u32,
     /// The inode of its mount namespace.
     pub mount_namespace: u32,
+    /// The thread's real user in the first user namespace, or [`NO_USER`].
+    pub user: u32,
+    /// The thread's effective user in the first user namespace, or [`NO_USER`].
+    pub effective_user: u32,
     /// The processor.
     pub cpu: u32,
     /// One of [`told`].
@@ -153,5 +160,6 @@ mod tests {
         let header = include_str!("crash_event.h");
         assert!(header.contains(&format!("CHUNK = {STACK_CHUNK},")));
         assert!(header.contains(&format!("MAX_CHUNKS = {MAX_STACK_CHUNKS},")));
+        assert!(header.contains(&format!("NO_USER = {} ", NO_USER as i32)));
     }
 }

@@ -97,6 +97,12 @@ struct signal_struct {
 	int group_exit_code;
 	struct pid *pids[4];
 };
+typedef struct {
+	u32 val;
+} kuid_t;
+struct cred {
+	kuid_t uid, euid;
+};
 struct thread_struct {
 	u16 es, ds, fsindex, gsindex;
 	unsigned long fsbase, gsbase;
@@ -107,6 +113,7 @@ struct task_struct {
 	u64 start_boottime;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
+	struct cred *real_cred;
 	struct nsproxy *nsproxy;
 	struct signal_struct *signal;
 	struct thread_struct thread;

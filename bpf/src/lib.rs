@@ -8,7 +8,7 @@ mod call;
 mod event;
 
 pub use call::FunctionEvent;
-pub use event::{CrashEvent, FRAMES, REGISTERS, SIGINFO_WORDS, StackFrame, told};
+pub use event::{CrashEvent, FRAMES, NO_USER, REGISTERS, SIGINFO_WORDS, StackFrame, told};
 
 /// Bytes at an address that a reader of ELF may rely on.
 #[repr(C, align(8))]

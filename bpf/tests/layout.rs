@@ -79,7 +79,7 @@ fn in_btf(object: &[u8], name: &str) -> Option<Layout> {
 #[test]
 fn a_crash_is_laid_out_as_in_c() {
     let layout = layout_of!(CrashEvent: at at_boot started cgroup stack_at fs_base gs_base fault_address fault_trap registers
-        pid tid inner_pid inner_tid pid_namespace mount_namespace cpu told stack_len frames_len ds es fs gs comm siginfo frames);
+        pid tid inner_pid inner_tid pid_namespace mount_namespace user effective_user cpu told stack_len frames_len ds es fs gs comm siginfo frames);
     assert_eq!(in_btf(CRASH, "crash_event"), Some(layout));
 }
 

@@ -12,7 +12,7 @@ use backtrail_pt::{Avma, Pid};
 use crasher::Crash;
 use std::collections::HashMap;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -243,6 +243,52 @@ fn an_event_tells_what_the_process_was() {
             panic!("{kind}: {:?}", event.frames)
         };
         assert_eq!(build_id.as_bytes().len(), 20, "{kind}");
+    }
+}
+
+#[test]
+fn event_has_users_of_the_initial_namespace() {
+    const REAL: u32 = 4321;
+    const EFFECTIVE: u32 = 1234;
+    let (_alone, kinds) = working();
+    for kind in kinds {
+        let mut probe = Probe::attach(&options(kind)).unwrap();
+        for namespace in [0, libc::CLONE_NEWUSER] {
+            let become_others = move || {
+                // SAFETY: numbers alone go to the kernel.
+                let changed = unsafe {
+                    libc::setresuid(REAL, EFFECTIVE, EFFECTIVE) == 0
+                        && (namespace == 0 || libc::unshare(namespace) == 0)
+                };
+                if changed {
+                    Ok(())
+                } else {
+                    Err(std::io::Error::last_os_error())
+                }
+            };
+            let mut command = Crash::Segv.command(&TO_DEATH);
+            // SAFETY: system calls alone, between fork and exec.
+            let started = unsafe { command.pre_exec(become_others) }.spawn();
+            let mut child = match started {
+                Ok(child) => child,
+                Err(error) if namespace != 0 => {
+                    println!("skipped: no user namespace for unprivileged users: {error}");
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            };
+            let pid = child.id();
+            assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGSEGV));
+            let users: Vec<_> = events(&mut probe, &[pid])
+                .iter()
+                .map(|event| (event.user, event.effective_user))
+                .collect();
+            let expected = match kind {
+                AttachKind::PerfTracepoint => (None, None),
+                _ => (Some(REAL), Some(EFFECTIVE)),
+            };
+            assert_eq!(users, [expected], "{kind}, namespace {namespace:#x}");
+        }
     }
 }
 

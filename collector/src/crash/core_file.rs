@@ -235,6 +235,8 @@ mod tests {
             inner_tid: None,
             pid_namespace: None,
             mount_namespace: None,
+            user: None,
+            effective_user: None,
             cgroup: None,
             started: None,
             comm: "worker".to_owned(),

@@ -2,6 +2,7 @@
 
 use super::event::{Event, Layout};
 use super::reason::{reason, why};
+use super::seen::known_user;
 use super::{AttachKind, MAX_STACK, ProbeOptions, Source, tracefs};
 use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
 use aya::programs::{BtfTracePoint, FEntry, KProbe, ProgramError, RawTracePoint, TracePoint};
@@ -131,6 +132,7 @@ impl Source for BpfSource {
         while let Some(record) = self.ring.next() {
             if let Some((head, _)) = CrashEvent::parse(&record) {
                 (event.at, event.cpu, event.pid) = (head.at, Cpu(head.cpu), Pid(head.pid));
+                event.user = known_user(head.user);
                 event.layout = Layout::Bpf;
                 // Copied, so that the ring has its room back at once.
                 event.bytes.clear();

@@ -15,6 +15,8 @@ pub struct Event {
     pub cpu: Cpu,
     /// The process.
     pub pid: Pid,
+    /// The real user id of the thread that takes the signal, in the first user namespace, where the probe told it.
+    pub user: Option<u32>,
     pub(super) layout: Layout,
     pub(super) bytes: Vec<u8>,
 }
@@ -35,6 +37,7 @@ impl Default for Event {
             at: 0,
             cpu: Cpu(0),
             pid: Pid(0),
+            user: None,
             layout: Layout::Bpf,
             bytes: vec![0xff; MAX_STACK + REST],
         }

@@ -103,6 +103,7 @@ impl PerfSource {
             return false;
         };
         (event.pid, event.at, event.cpu) = (pid, at, cpu);
+        event.user = None;
         event.layout = Layout::Sample;
         self.only.is_none_or(|only| only == pid)
             && !self.spared.contains(&pid)
@@ -234,6 +235,8 @@ pub(super) fn sample(record: &[u8]) -> Option<CrashSeen> {
         inner_tid: None,
         pid_namespace: None,
         mount_namespace: None,
+        user: None,
+        effective_user: None,
         cgroup: None,
         started: None,
         comm: String::new(),

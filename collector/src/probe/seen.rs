@@ -1,6 +1,6 @@
 //! A crash as the probe saw it.
 
-use backtrail_bpf::{CrashEvent, SIGINFO_WORDS, StackFrame, told};
+use backtrail_bpf::{CrashEvent, NO_USER, SIGINFO_WORDS, StackFrame, told};
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_pt::{Avma, BuildId, Cpu, FileOffset, Pid, Tid};
 
@@ -27,6 +27,10 @@ pub struct CrashSeen {
     pub pid_namespace: Option<u32>,
     /// The inode of its mount namespace.
     pub mount_namespace: Option<u32>,
+    /// The thread's real user id, in the first user namespace.
+    pub user: Option<u32>,
+    /// The thread's effective user id, in the first user namespace.
+    pub effective_user: Option<u32>,
     /// The id of its cgroup (version 2): the inode of its directory.
     pub cgroup: Option<u64>,
     /// When it began, by `CLOCK_BOOTTIME` in nanoseconds: field 22 of `/proc/PID/stat` in a finer unit.
@@ -104,6 +108,8 @@ impl CrashSeen {
             inner_tid: id(event.inner_tid).map(Tid),
             pid_namespace: id(event.pid_namespace),
             mount_namespace: id(event.mount_namespace),
+            user: known_user(event.user),
+            effective_user: known_user(event.effective_user),
             cgroup: (event.cgroup != 0).then_some(event.cgroup),
             started: (event.started != 0).then_some(event.started),
             comm: String::from_utf8_lossy(name).into_owned(),
@@ -116,6 +122,11 @@ impl CrashSeen {
             stack: stack.to_vec(),
         })
     }
+}
+
+/// A user id of a record; `None`: the probe could not read it.
+pub(super) fn known_user(id: u32) -> Option<u32> {
+    (id != NO_USER).then_some(id)
 }
 
 /// `struct pt_regs` has the order of `struct user_regs_struct` as far as it goes.
