@@ -5,11 +5,14 @@ mod head;
 mod image;
 mod live;
 mod memory;
+mod progress;
 mod reachable;
 mod save;
 mod sightings;
 mod snapshot;
 
+pub use progress::Progress;
 pub use save::{Job, Saved, Saver, Waiting};
+pub(crate) use sightings::FROZEN;
 pub use sightings::{Sighting, Sightings};
 pub use snapshot::Snapshot;

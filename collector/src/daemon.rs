@@ -198,10 +198,13 @@ impl Daemon {
         let saver = &self.shared.saver;
         if !saver.sightings.is_empty() {
             let limit = saver.config().crash.hold_limit.0;
-            for sighting in saver.sightings.overdue(2 * limit) {
+            for mut sighting in saver.sightings.overdue(2 * limit) {
                 if self.shared.minded.is_kept(sighting.seen.pid.0) {
-                    // Its recorder still writes the bundle, and will ask.
-                    saver.sightings.add(sighting);
+                    // Its recorder still writes the bundle, and will ask. It has a history of its own.
+                    sighting.frozen = None;
+                    if saver.sightings.add(sighting).is_some() {
+                        saver.metrics.crashes_limited.count();
+                    }
                     continue;
                 }
                 work::report("a crash ended", saver.save_unheld(&sighting), sighting.seen.pid);

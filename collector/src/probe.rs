@@ -17,6 +17,7 @@ mod signals;
 mod tracefs;
 
 pub use error::{Error, Result};
+pub(crate) use event::BUFFER;
 pub use event::Event;
 pub use function::{Condition, FunctionSeen, FunctionTrigger, Place};
 pub use kind::AttachKind;

@@ -79,6 +79,12 @@ impl Users {
         }
     }
 
+    /// Returns the largest id of system users.
+    #[must_use]
+    pub fn system_max(&self) -> u32 {
+        self.system_max
+    }
+
     /// Returns the user that answers for processes of `id`: the owner of the subordinate range that holds it, else `id`
     /// itself. Reads the ranges again when their file has changed.
     #[must_use]

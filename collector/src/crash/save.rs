@@ -134,7 +134,9 @@ impl Saver {
         // The first thread may have ended before the others, and has no memory then; the one that crashed has.
         let witness = tid as RawTid;
         let executable = status::program(witness);
-        let user = self.users.of_thread(witness);
+        let user = sighting
+            .as_ref()
+            .map_or_else(|| self.users.of_thread(witness), |it| it.user);
         let signal = job.crash.signal;
         let wanted = signal == 0 || config.crash.signals.contains(signal);
         if !wanted || !self.admits(user, executable.as_deref().unwrap_or(&job.crash.name)) {
@@ -197,8 +199,7 @@ impl Saver {
     pub fn save_unheld(&self, sighting: &Sighting) -> Result<Saved> {
         let seen = &sighting.seen;
         let executable = status::program(seen.tid.0 as RawTid);
-        let user = self.users.of_thread(seen.tid.0 as RawTid);
-        if !self.admits(user, executable.as_deref().unwrap_or(&seen.comm)) {
+        if !self.admits(sighting.user, executable.as_deref().unwrap_or(&seen.comm)) {
             return Ok(Saved::Limited);
         }
         self.metrics.crashes_unheld.count();

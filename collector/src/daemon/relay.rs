@@ -1,4 +1,4 @@
-//! From the thread that must not wait to the one that may: crashes in buffers made beforehand.
+//! From the thread that must not wait to the one that may: crashes in buffers made beforehand, shared out by user.
 //!
 //! The watch takes a buffer, fills it and hands it on, by queues without locks; whoever holds a lock of the sightings, or of
 //! the allocator, may have been put aside by the scheduler, and the watch must not wait for him.
@@ -6,14 +6,22 @@
 use super::Shared;
 use crate::crash::Sighting;
 use crate::hardware::Frozen;
-use crate::probe::Event;
+use crate::places::Place;
+use crate::probe::{BUFFER, CrashSeen, Event};
+use crate::share::Shares;
+use crate::users::{User, Users};
+use backtrail_process::RawTid;
 use crossbeam_queue::ArrayQueue;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
 
 /// How many crashes may be on their way.
-const BUFFERS: usize = 64;
+const BUFFERS: usize = ON_THEIR_WAY.all;
+/// Whose they may be.
+pub(super) const ON_THEIR_WAY: Shares = Shares::quarters(256);
+// They are locked memory, and all touched.
+const _: () = assert!(BUFFERS * BUFFER < 8 << 20);
 
 /// A crash as the watch caught it.
 #[derive(Debug, Default)]
@@ -21,7 +29,9 @@ pub(super) struct Caught {
     pub(super) event: Event,
     /// When it was read (`CLOCK_MONOTONIC`).
     pub(super) read_at: u64,
-    pub(super) frozen: Option<Frozen>,
+    /// Among those on their way.
+    pub(super) place: Option<Place>,
+    pub(super) frozen: Option<(Frozen, Place)>,
 }
 
 /// The way from the one thread to the other.
@@ -46,13 +56,13 @@ impl Relay {
         relay
     }
 
-    /// A buffer to fill; `None`: all are on their way.
+    /// An empty buffer; `None`: all are on their way.
     pub(super) fn buffer(&self) -> Option<Box<Caught>> {
         self.free.pop()
     }
 
-    /// Gives back one in which nothing was caught.
-    pub(super) fn put_back(&self, buffer: Box<Caught>) {
+    /// Gives back one that is to be filled again.
+    fn put_back(&self, buffer: Box<Caught>) {
         drop(self.free.push(buffer));
     }
 
@@ -60,11 +70,6 @@ impl Relay {
     pub(super) fn hand_on(&self, caught: Box<Caught>) {
         drop(self.caught.push(caught));
         self.wake();
-    }
-
-    /// How many are on their way.
-    pub(super) fn on_their_way(&self) -> usize {
-        self.caught.len()
     }
 
     /// There will be no more.
@@ -96,18 +101,31 @@ impl Relay {
 
 /// Tells of what was caught, until there will be no more.
 pub(super) fn tell(shared: &Shared, relay: &Relay) {
+    let saver = &shared.saver;
     while let Some(mut caught) = relay.next() {
-        let frozen = caught.frozen.take();
-        let (seen, read_at) = (caught.event.parse(), caught.read_at);
+        let (frozen, frozen_place) = caught.frozen.take().unzip();
+        let (seen, read_at, place) = (caught.event.parse(), caught.read_at, caught.place.take());
         relay.put_back(caught);
+        // Who has a place finds a buffer.
+        drop(place);
         let sighting = seen.map(|seen| Sighting {
+            user: answering(&saver.users, &seen),
             seen,
             read_at,
             frozen,
+            frozen_place,
         });
-        if sighting.and_then(|it| shared.saver.sightings.add(it)).is_some() {
-            shared.saver.metrics.crashes_limited.count();
+        if saver.sightings.deliver(sighting).is_some() {
+            saver.metrics.crashes_limited.count();
         }
+    }
+}
+
+/// The user that answers for a crash. Where the probe does not tell the user id, the process may still be there to look at.
+fn answering(users: &Users, seen: &CrashSeen) -> User {
+    match seen.user {
+        Some(id) => users.answering(id),
+        None => users.of_thread(seen.tid.0 as RawTid),
     }
 }
 
@@ -140,7 +158,26 @@ mod tests {
             }
             assert!(arrived.into_iter().eq(0..CRASHES));
         });
-        assert_eq!((relay.free.len(), relay.on_their_way()), (BUFFERS, 0));
+        assert_eq!((relay.free.len(), relay.caught.len()), (BUFFERS, 0));
+    }
+
+    #[test]
+    fn storm_of_one_user_leaves_buffers_to_others() {
+        let relay = Relay::new();
+        let mut places = crate::places::Places::new(ON_THEIR_WAY, 999);
+        let mut handed_on = |user| {
+            let Some(place) = places.take(Some(user)) else {
+                return false;
+            };
+            let mut buffer = relay.buffer().unwrap();
+            buffer.place = Some(place);
+            relay.hand_on(buffer);
+            true
+        };
+        let storm = (0..1000).filter(|_| handed_on(1000)).count();
+        let others = (1001..3000).filter(|user| handed_on(*user)).count();
+        let root = (0..1000).filter(|_| handed_on(0)).count();
+        assert_eq!((storm, others, root), (64, 128, 64));
     }
 
     #[test]
@@ -149,6 +186,6 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| relay.buffer()).collect();
         assert_eq!(taken.len(), BUFFERS);
         taken.into_iter().for_each(|buffer| relay.hand_on(buffer));
-        assert_eq!(relay.on_their_way(), BUFFERS);
+        assert_eq!(relay.caught.len(), BUFFERS);
     }
 }

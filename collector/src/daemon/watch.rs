@@ -1,11 +1,13 @@
 //! The thread that matters most: it reads what the probe tells, at once, and waits for nobody but the probe.
 
 use super::Shared;
-use super::relay::{Caught, Relay};
+use super::relay::{Caught, ON_THEIR_WAY, Relay};
 use crate::clock;
+use crate::crash::FROZEN;
 use crate::error::{Error, Result};
 use crate::hardware::Freezer;
 use crate::history::History;
+use crate::places::Places;
 use crate::probe::Probe;
 use crate::realtime;
 use backtrail_pt::Tid;
@@ -13,8 +15,6 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use std::io::PipeReader;
 use std::os::fd::AsFd;
 
-/// Copies of all traces that wait to be written, at most: they take memory.
-const MOST_FROZEN: usize = 4;
 /// What `epoll` says of the end.
 const STOPPED: u64 = 1;
 
@@ -50,35 +50,38 @@ impl Wait {
 pub(super) fn run(shared: &Shared, mut probe: Probe, wait: &Wait, relay: &Relay) {
     let saver = &shared.saver;
     let freezer = saver.history.as_ref().map(History::freezer);
+    let system_max = saver.users.system_max();
+    let mut on_their_way = Places::new(ON_THEIR_WAY, system_max);
+    let mut frozen = Places::new(FROZEN, system_max);
+    // Whose crash it is shows once it is read: one buffer more than may be on their way.
+    let mut caught = Box::<Caught>::default();
     hurry(shared, freezer.as_ref());
-    // For those that come when all buffers are on their way.
-    let mut spare = Box::<Caught>::default();
     while wait.for_crashes() {
-        let mut untold = 0;
+        let mut limited = 0;
         loop {
-            let mut caught = match relay.buffer() {
-                Some(buffer) => buffer,
-                None if probe.next(&mut spare.event) => {
-                    untold += 1;
-                    continue;
-                }
-                None => break,
-            };
+            let began = clock::monotonic();
             if !probe.next(&mut caught.event) {
-                relay.put_back(caught);
+                saver.sightings.progress.record_empty(began);
                 break;
             }
             caught.read_at = clock::monotonic();
             saver.metrics.crashes_seen.count();
+            let user = caught.event.user;
+            let place = on_their_way.take(user);
+            let Some((place, empty)) = place.and_then(|place| Some((place, relay.buffer()?))) else {
+                limited += 1;
+                continue;
+            };
             let event = &caught.event;
-            caught.frozen = freezer
-                .as_ref()
-                .filter(|_| saver.sightings.frozen() + relay.on_their_way() < MOST_FROZEN)
-                .map(|freezer| freezer.freeze(Some(event.cpu), Some(event.at)));
-            relay.hand_on(caught);
+            caught.frozen = freezer.as_ref().and_then(|freezer| {
+                let place = frozen.take(user)?;
+                Some((freezer.freeze(Some(event.cpu), Some(event.at)), place))
+            });
+            caught.place = Some(place);
+            saver.sightings.progress.count_read();
+            relay.hand_on(std::mem::replace(&mut caught, empty));
         }
-        saver.metrics.crashes_seen.add(untold);
-        saver.metrics.crashes_limited.add(untold);
+        saver.metrics.crashes_limited.add(limited);
         saver.metrics.probe_lost.set(probe.lost());
     }
     relay.close();

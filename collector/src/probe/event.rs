@@ -5,6 +5,8 @@ use backtrail_pt::{Cpu, Pid};
 
 /// What an event holds besides the stack, at most, but for the longest call chains.
 const REST: usize = 4096;
+/// Bytes of a buffer.
+pub(crate) const BUFFER: usize = MAX_STACK + REST;
 
 /// A buffer for one event after the other.
 #[derive(Debug)]
@@ -39,7 +41,7 @@ impl Default for Event {
             pid: Pid(0),
             user: None,
             layout: Layout::Bpf,
-            bytes: vec![0xff; MAX_STACK + REST],
+            bytes: vec![0xff; BUFFER],
         }
     }
 }

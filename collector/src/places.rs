@@ -1,0 +1,156 @@
+//! Places that one thread takes without waiting, and any thread gives back.
+//!
+//! They are counted by user id in a small table that is made beforehand: taking a place neither
+//! allocates nor locks nor reads a file. Ids count as they are. Each id of a user's subordinate
+//! ranges (subuid(5)) therefore has a share of its own here, within that of all ordinary users.
+
+use crate::share::Shares;
+use crate::users::User;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The places, for the one thread that takes them.
+#[derive(Debug)]
+pub(crate) struct Places {
+    shares: Shares,
+    /// The largest id of system users.
+    system_max: u32,
+    table: Arc<Table>,
+}
+
+/// A place that is taken; dropping it gives it back.
+#[derive(Debug)]
+pub(crate) struct Place {
+    table: Arc<Table>,
+    slot: usize,
+}
+
+/// A slot for each user id that has places, of which there are no more than places.
+#[derive(Debug)]
+struct Table(Box<[Slot]>);
+
+/// The user id is written only by the one who takes, and only while the count is zero.
+#[derive(Debug, Default)]
+struct Slot {
+    user: AtomicU32,
+    count: AtomicU32,
+}
+
+impl Places {
+    pub(crate) fn new(shares: Shares, system_max: u32) -> Self {
+        let slots = (0..shares.all).map(|_| Slot::default());
+        Self {
+            shares,
+            system_max,
+            table: Arc::new(Table(slots.collect())),
+        }
+    }
+
+    /// Takes a place for a user id; `None`: it has its share, or there is none left. Those whose id
+    /// is not known share one share.
+    pub(crate) fn take(&mut self, user: Option<u32>) -> Option<Place> {
+        let user = user.unwrap_or(User::UNKNOWN.id);
+        let (mut all, mut ordinary) = (0, 0);
+        let (mut own, mut empty) = (None, None);
+        for (index, slot) in self.table.0.iter().enumerate() {
+            // With what was done before a place was given back.
+            let count = slot.count.load(Ordering::Acquire) as usize;
+            if count == 0 {
+                empty = empty.or(Some(index));
+                continue;
+            }
+            let id = slot.user.load(Ordering::Relaxed);
+            all += count;
+            if id > self.system_max {
+                ordinary += count;
+            }
+            if id == user {
+                own = Some((index, count));
+            }
+        }
+        let held = own.map_or(0, |(_, count)| count);
+        let has_share =
+            user <= self.system_max || (held < self.shares.of_user && ordinary < self.shares.ordinary);
+        if !has_share || all >= self.shares.all {
+            return None;
+        }
+        // The id in a slot of its own stays right if the last place has been given back meanwhile.
+        let index = own.map(|(index, _)| index).or(empty)?;
+        let slot = self.table.0.get(index)?;
+        slot.user.store(user, Ordering::Relaxed);
+        slot.count.fetch_add(1, Ordering::Relaxed);
+        Some(Place {
+            table: Arc::clone(&self.table),
+            slot: index,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(slot) = self.table.0.get(self.slot) {
+            slot.count.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    fn places(all: usize) -> Places {
+        Places::new(Shares::quarters(all), 999)
+    }
+
+    /// Takes places for a user until there are none for it.
+    fn all_of(places: &mut Places, user: Option<u32>) -> Vec<Place> {
+        std::iter::from_fn(|| places.take(user)).collect()
+    }
+
+    #[test]
+    fn user_has_a_quarter_and_system_users_the_reserve() {
+        let mut places = places(16);
+        let first = all_of(&mut places, Some(1000));
+        assert_eq!(first.len(), 4);
+        let unknown = all_of(&mut places, None);
+        assert_eq!(unknown.len(), 4);
+        let others: Vec<Place> = (2000..2100).filter_map(|user| places.take(Some(user))).collect();
+        assert_eq!(others.len(), 4, "ordinary users have three quarters together");
+        let root = all_of(&mut places, Some(0));
+        assert_eq!(root.len(), 4);
+        assert!(places.take(Some(999)).is_none());
+        drop(first);
+        assert_eq!(all_of(&mut places, Some(0)).len(), 4, "places come back");
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let mut places = places(8);
+        for user in 1000..100_000 {
+            assert_eq!(all_of(&mut places, Some(user)).len(), 2);
+        }
+    }
+
+    #[test]
+    fn places_given_back_by_another_thread_are_counted() {
+        let mut places = places(64);
+        let (give, taken) = mpsc::sync_channel::<Place>(64);
+        std::thread::scope(|scope| {
+            scope.spawn(move || taken.into_iter().for_each(drop));
+            for number in 0..200_000_u32 {
+                if let Some(place) = places.take(Some(1000 + number % 7)) {
+                    give.send(place).unwrap();
+                }
+            }
+            drop(give);
+        });
+        let counts = places
+            .table
+            .0
+            .iter()
+            .map(|slot| slot.count.load(Ordering::Relaxed));
+        assert_eq!(counts.sum::<u32>(), 0);
+        assert_eq!(all_of(&mut places, Some(1000)).len(), 16);
+    }
+}
