@@ -4,6 +4,7 @@ mod control;
 mod functions;
 mod listen;
 mod minded;
+pub mod queue;
 mod recorders;
 mod relay;
 mod socket;

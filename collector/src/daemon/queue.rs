@@ -1,0 +1,484 @@
+//! A queue that is fair by user: who has much waiting delays only itself.
+
+use crate::share::Shares;
+use crate::users::User;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// How many items a queue holds, and how many of those taken out may be worked on at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Items that wait. A user that is not root or a system service may have a quarter, and a
+    /// quarter is reserved for these.
+    pub capacity: usize,
+    /// Items that run, of all users together.
+    pub running: usize,
+    /// Items of one user that run.
+    pub running_of_user: usize,
+    /// Of the items that run, those that only root and system services may have.
+    pub running_reserve: usize,
+}
+
+/// An item that has to go, so that a queue keeps its bounds.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refused<T> {
+    /// Whose item it is: the user who pushed, or the one who had most waiting.
+    pub user: User,
+    /// The item.
+    pub item: T,
+}
+
+/// A queue of items of users. Each item comes out once: taken out to run, refused for want of room,
+/// or overdue.
+///
+/// Users take turns, and the items of each come out in the order in which they were pushed.
+#[derive(Debug)]
+pub struct FairQueue<T> {
+    bounds: Bounds,
+    shares: Shares,
+    state: Mutex<State<T>>,
+    /// Something may be taken out, or nothing ever will.
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    /// What waits. No line is empty.
+    lines: HashMap<User, VecDeque<Waiting<T>>>,
+    /// The users who have a line, in the order of their turns.
+    turns: VecDeque<User>,
+    /// How many items run. No count is zero.
+    running: HashMap<User, usize>,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    deadline: Instant,
+    item: T,
+}
+
+impl<T> FairQueue<T> {
+    /// Creates an empty queue. At least one item of one user may run, ordinary or not.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Self {
+        let running = bounds.running.max(1);
+        Self {
+            bounds: Bounds {
+                running,
+                running_of_user: bounds.running_of_user.max(1),
+                running_reserve: bounds.running_reserve.min(running - 1),
+                ..bounds
+            },
+            shares: Shares::quarters(bounds.capacity),
+            state: Mutex::new(State {
+                lines: HashMap::new(),
+                turns: VecDeque::new(),
+                running: HashMap::new(),
+                is_closed: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an item that must have been taken out by `deadline`.
+    ///
+    /// # Errors
+    /// The item that has to go: this one, if its user has its share or would have most, or if the
+    /// queue is closed; else the newest of the user who has most, and this one is added.
+    pub fn push(&self, user: User, deadline: Instant, item: T) -> Result<(), Refused<T>> {
+        let mut state = self.lock();
+        let counts = state.lines.iter().map(|(user, line)| (*user, line.len()));
+        let payer = self.shares.payer(user, counts);
+        if state.is_closed || payer == Some(user) {
+            return Err(Refused { user, item });
+        }
+        let refused = payer.and_then(|payer| {
+            let item = state.remove_newest(payer)?;
+            Some(Refused { user: payer, item })
+        });
+        state.add(user, Waiting { deadline, item });
+        drop(state);
+        self.changed.notify_one();
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Takes the next item out and counts it as running, until [`Self::done`]. Waits while there is
+    /// none whose user may have one more running. `None`: the queue is closed and empty.
+    pub fn pop(&self) -> Option<(User, T)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(taken) = state.take_next(&self.bounds) {
+                self.tell_of_end(&state);
+                return Some(taken);
+            }
+            if state.is_closed && state.lines.is_empty() {
+                return None;
+            }
+            let woken = self.changed.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Records that an item of `user` runs no longer.
+    pub fn done(&self, user: User) {
+        let mut state = self.lock();
+        if let Some(count) = state.running.get_mut(&user) {
+            *count -= 1;
+            if *count == 0 {
+                state.running.remove(&user);
+            }
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Removes the items whose deadline has passed at `now`.
+    pub fn overdue(&self, now: Instant) -> Vec<T> {
+        let mut overdue = Vec::new();
+        let mut state = self.lock();
+        for line in state.lines.values_mut() {
+            let (late, kept): (VecDeque<_>, VecDeque<_>) =
+                line.drain(..).partition(|waiting| waiting.deadline <= now);
+            *line = kept;
+            overdue.extend(late.into_iter().map(|waiting| waiting.item));
+        }
+        state.forget_empty_lines();
+        self.tell_of_end(&state);
+        overdue
+    }
+
+    /// Takes no more items. Those that wait still come out.
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Wakes all who wait for an item that will never come.
+    fn tell_of_end(&self, state: &State<T>) {
+        if state.is_closed && state.lines.is_empty() {
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl<T> State<T> {
+    fn add(&mut self, user: User, waiting: Waiting<T>) {
+        let line = self.lines.entry(user).or_default();
+        if line.is_empty() {
+            self.turns.push_back(user);
+        }
+        line.push_back(waiting);
+    }
+
+    fn remove_newest(&mut self, user: User) -> Option<T> {
+        let waiting = self.lines.get_mut(&user)?.pop_back();
+        self.forget_empty_lines();
+        waiting.map(|waiting| waiting.item)
+    }
+
+    fn forget_empty_lines(&mut self) {
+        self.lines.retain(|_, line| !line.is_empty());
+        self.turns.retain(|user| self.lines.contains_key(user));
+    }
+
+    /// Takes the first item of the first user who may have one more running. That user's next turn
+    /// comes after those of all others; users who were passed over keep theirs.
+    fn take_next(&mut self, bounds: &Bounds) -> Option<(User, T)> {
+        let turn = self.turns.iter().position(|user| self.may_run(*user, bounds))?;
+        let user = self.turns.remove(turn)?;
+        let waiting = self.lines.get_mut(&user)?.pop_front()?;
+        self.turns.push_back(user);
+        self.forget_empty_lines();
+        *self.running.entry(user).or_default() += 1;
+        Some((user, waiting.item))
+    }
+
+    fn may_run(&self, user: User, bounds: &Bounds) -> bool {
+        let own = self.running.get(&user).copied().unwrap_or_default();
+        let all: usize = self.running.values().sum();
+        let ordinary = self.running.iter().filter(|(user, _)| !user.is_system);
+        let ordinary: usize = ordinary.map(|(_, count)| count).sum();
+        let has_place = user.is_system || ordinary < bounds.running - bounds.running_reserve;
+        own < bounds.running_of_user && all < bounds.running && has_place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    const BOUNDS: Bounds = Bounds {
+        capacity: 16,
+        running: 4,
+        running_of_user: 2,
+        running_reserve: 1,
+    };
+    const ANN: User = ordinary(1000);
+    const BOB: User = ordinary(1001);
+    const CAT: User = ordinary(1002);
+
+    const fn ordinary(id: u32) -> User {
+        User { id, is_system: false }
+    }
+
+    fn far() -> Instant {
+        Instant::now() + Duration::from_secs(1000)
+    }
+
+    /// Takes an item out if one may run now.
+    fn try_pop<T>(queue: &FairQueue<T>) -> Option<(User, T)> {
+        queue.lock().take_next(&queue.bounds)
+    }
+
+    #[test]
+    fn user_with_many_waiting_does_not_delay_the_first_of_another() {
+        let queue = FairQueue::new(Bounds {
+            capacity: 1000,
+            ..BOUNDS
+        });
+        for number in 0..100 {
+            queue.push(ANN, far(), number).unwrap();
+        }
+        queue.push(BOB, far(), 1000).unwrap();
+        queue.push(User::ROOT, far(), 2000).unwrap();
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            let (user, item) = queue.pop().unwrap();
+            queue.done(user);
+            order.push(item);
+        }
+        assert_eq!(order, [0, 1000, 2000, 1, 2, 3]);
+    }
+
+    #[test]
+    fn users_at_their_running_limit_are_passed_over() {
+        let queue = FairQueue::new(BOUNDS);
+        for item in 0..3 {
+            queue.push(ANN, far(), item).unwrap();
+        }
+        assert_eq!((queue.pop(), queue.pop()), (Some((ANN, 0)), Some((ANN, 1))));
+        assert_eq!(try_pop(&queue), None, "two of one user run");
+        queue.push(BOB, far(), 10).unwrap();
+        queue.push(CAT, far(), 20).unwrap();
+        assert_eq!(queue.pop(), Some((BOB, 10)));
+        assert_eq!(try_pop(&queue), None, "one place is reserved");
+        queue.push(User::ROOT, far(), 30).unwrap();
+        queue.push(User::ROOT, far(), 31).unwrap();
+        assert_eq!(queue.pop(), Some((User::ROOT, 30)));
+        assert_eq!(try_pop(&queue), None, "all places are taken");
+        queue.done(ANN);
+        assert_eq!(queue.pop(), Some((ANN, 2)), "it kept its turn");
+        queue.done(User::ROOT);
+        assert_eq!(
+            queue.pop(),
+            Some((User::ROOT, 31)),
+            "CAT may not have the reserve"
+        );
+        queue.done(BOB);
+        assert_eq!(queue.pop(), Some((CAT, 20)));
+    }
+
+    #[test]
+    fn push_beyond_the_own_share_is_refused() {
+        let queue = FairQueue::new(BOUNDS);
+        for item in 0..4 {
+            queue.push(ANN, far(), item).unwrap();
+        }
+        let refused = Refused { user: ANN, item: 4 };
+        assert_eq!(queue.push(ANN, far(), 4), Err(refused));
+    }
+
+    #[test]
+    fn newest_of_the_largest_user_goes_for_another() {
+        let queue = FairQueue::new(BOUNDS);
+        for item in 0..4 {
+            queue.push(ANN, far(), item).unwrap();
+            queue.push(BOB, far(), 10 + item).unwrap();
+        }
+        for id in 0..4 {
+            queue.push(ordinary(2000 + id), far(), 100 + id).unwrap();
+        }
+        let Err(refused) = queue.push(CAT, far(), 20) else {
+            panic!("three quarters were taken")
+        };
+        assert!([(ANN, 3), (BOB, 13)].contains(&(refused.user, refused.item)));
+        queue.close();
+        let mut rest = BTreeSet::new();
+        while let Some((user, item)) = queue.pop() {
+            queue.done(user);
+            rest.insert(item);
+        }
+        assert!(rest.contains(&20) && !rest.contains(&refused.item));
+        assert_eq!(rest.len(), 12);
+    }
+
+    #[test]
+    fn overdue_items_leave_the_queue() {
+        let queue = FairQueue::new(BOUNDS);
+        let now = Instant::now();
+        queue.push(ANN, now, 1).unwrap();
+        queue.push(ANN, far(), 2).unwrap();
+        queue.push(BOB, now, 3).unwrap();
+        let late: BTreeSet<i32> = queue.overdue(now).into_iter().collect();
+        assert_eq!(late, [1, 3].into());
+        assert!(queue.overdue(now).is_empty());
+        assert_eq!(queue.pop(), Some((ANN, 2)));
+        queue.push(BOB, far(), 4).unwrap();
+        assert_eq!(queue.pop(), Some((BOB, 4)));
+    }
+
+    #[test]
+    fn waiting_workers_are_woken() {
+        let queue = FairQueue::new(Bounds {
+            running_of_user: 1,
+            ..BOUNDS
+        });
+        std::thread::scope(|scope| {
+            let worker = || {
+                let mut taken = 0;
+                while let Some((user, ())) = queue.pop() {
+                    std::thread::sleep(Duration::from_millis(1));
+                    queue.done(user);
+                    taken += 1;
+                }
+                taken
+            };
+            let workers: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();
+            let mut refused = 0;
+            for round in 0..200_u32 {
+                let user = [ANN, BOB, User::ROOT][round as usize % 3];
+                refused += usize::from(queue.push(user, far(), ()).is_err());
+                std::thread::sleep(Duration::from_micros(300));
+            }
+            queue.close();
+            assert!(queue.push(ANN, far(), ()).is_err());
+            let taken: usize = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+            assert_eq!(taken + refused, 200);
+        });
+        assert!(queue.lock().running.is_empty());
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Push(User, u64),
+        Pop,
+        Done(User),
+        Overdue(u64),
+    }
+
+    fn user() -> impl Strategy<Value = User> {
+        (0u32..6, any::<bool>()).prop_map(|(id, is_system)| User { id, is_system })
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (user(), 0u64..100).prop_map(|(user, deadline)| Step::Push(user, deadline)),
+            2 => Just(Step::Pop),
+            2 => user().prop_map(Step::Done),
+            1 => (0u64..40).prop_map(Step::Overdue),
+        ]
+    }
+
+    fn within_bounds(queue: &FairQueue<usize>) -> bool {
+        let state = queue.lock();
+        let ordinary = |counts: &[(User, usize)]| -> usize {
+            let ordinary = counts.iter().filter(|(user, _)| !user.is_system);
+            ordinary.map(|(_, count)| count).sum()
+        };
+        let all = |counts: &[(User, usize)]| -> usize { counts.iter().map(|(_, count)| count).sum() };
+        let waiting: Vec<_> = state
+            .lines
+            .iter()
+            .map(|(user, line)| (*user, line.len()))
+            .collect();
+        let running: Vec<_> = state
+            .running
+            .iter()
+            .map(|(user, count)| (*user, *count))
+            .collect();
+        let (bounds, shares) = (queue.bounds, queue.shares);
+        let turns: BTreeSet<User> = state.turns.iter().copied().collect();
+        all(&waiting) <= bounds.capacity
+            && ordinary(&waiting) <= shares.ordinary
+            && waiting
+                .iter()
+                .all(|(user, count)| user.is_system || *count <= shares.of_user)
+            && all(&running) <= bounds.running
+            && ordinary(&running) <= bounds.running - bounds.running_reserve
+            && running.iter().all(|(_, count)| *count <= bounds.running_of_user)
+            && turns.len() == state.turns.len()
+            && turns == waiting.iter().map(|(user, _)| *user).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn bounds_hold_and_each_item_comes_out_once(
+            capacity in 1usize..30,
+            running in 1usize..6,
+            of_user in 1usize..4,
+            steps in prop::collection::vec(step(), 0..300),
+        ) {
+            let queue = FairQueue::new(Bounds {
+                capacity,
+                running,
+                running_of_user: of_user,
+                running_reserve: running / 4,
+            });
+            let start = Instant::now();
+            let at = |time: u64| start + Duration::from_secs(time);
+            let (mut out, mut pushed) = (Vec::new(), 0);
+            for step in steps {
+                match step {
+                    Step::Push(user, deadline) => {
+                        let refused = queue.push(user, at(deadline), pushed);
+                        out.extend(refused.err().map(|refused| refused.item));
+                        pushed += 1;
+                    }
+                    Step::Pop => out.extend(try_pop(&queue).map(|(_, item)| item)),
+                    Step::Done(user) => queue.done(user),
+                    Step::Overdue(now) => out.extend(queue.overdue(at(now))),
+                }
+                prop_assert!(within_bounds(&queue));
+            }
+            // Nobody starves: once nothing runs, all that waits comes out.
+            queue.close();
+            let ran: Vec<User> = queue.lock().running.keys().copied().collect();
+            for user in ran {
+                (0..running).for_each(|_| queue.done(user));
+            }
+            while let Some((user, item)) = queue.pop() {
+                queue.done(user);
+                out.push(item);
+            }
+            out.sort_unstable();
+            prop_assert!(out.into_iter().eq(0..pushed));
+        }
+
+        #[test]
+        fn users_take_turns(users in prop::collection::vec(user(), 0..60)) {
+            let queue = FairQueue::new(Bounds { capacity: 1000, ..BOUNDS });
+            let mut nth: HashMap<User, usize> = HashMap::new();
+            for user in users {
+                let nth = nth.entry(user).or_default();
+                queue.push(user, far(), *nth).unwrap();
+                *nth += 1;
+            }
+            queue.close();
+            let mut order = Vec::new();
+            while let Some((user, nth)) = queue.pop() {
+                queue.done(user);
+                order.push(nth);
+            }
+            prop_assert!(order.is_sorted(), "the second of one before the first of another: {order:?}");
+        }
+    }
+}
