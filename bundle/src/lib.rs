@@ -32,6 +32,7 @@ mod elf;
 mod error;
 pub mod import;
 pub mod manifest;
+pub mod module_file;
 mod module_store;
 mod path;
 mod reader;

@@ -3,6 +3,7 @@
 //! A copy is known by the file that it is of (device, inode, size, times), not by its build id alone, which
 //! anybody can write into a file.
 
+use crate::module_file::{self, Allowance};
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -20,8 +21,7 @@ impl ModuleStore {
 
     /// Puts a link to the shared copy of `source` at `place`; the copy is made when there is none.
     /// `None`: that cannot be here, and nothing stands at `place`.
-    pub(crate) fn link(&self, source: &Path, id: &str, place: &Path) -> Option<()> {
-        let file = File::open(source).ok()?;
+    pub(crate) fn link(&self, file: &File, id: &str, place: &Path) -> Option<()> {
         let seen = file.metadata().ok().filter(fs::Metadata::is_file)?;
         let name = format!(
             "{id}-{:x}-{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
@@ -39,12 +39,11 @@ impl ModuleStore {
         }
         fs::create_dir_all(&self.directory).ok()?;
         // Under a name of its own first: another thread may make the same copy, and either will do.
-        let mut copy = tempfile::Builder::new()
+        let copy = tempfile::Builder::new()
             .prefix(".new-")
             .tempfile_in(&self.directory)
             .ok()?;
-        let mut file = file;
-        std::io::copy(&mut file, copy.as_file_mut()).ok()?;
+        module_file::copy(file, copy.as_file(), &mut Allowance::UNLIMITED.clone(), || Ok(())).ok()?;
         copy.as_file().sync_all().ok()?;
         copy.as_file()
             .set_permissions(fs::Permissions::from_mode(0o644))
@@ -72,9 +71,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         fs::write(at("lib"), b"code").unwrap();
+        let open = |name: &str| File::open(at(name)).unwrap();
         let store = ModuleStore::new(at("store"));
-        store.link(&at("lib"), "id", &at("a")).unwrap();
-        store.link(&at("lib"), "id", &at("b")).unwrap();
+        store.link(&open("lib"), "id", &at("a")).unwrap();
+        store.link(&open("lib"), "id", &at("b")).unwrap();
         let inode = |name| fs::metadata(at(name)).unwrap().ino();
         assert_eq!(inode("a"), inode("b"));
         assert_ne!(
@@ -97,9 +97,10 @@ mod tests {
         let at = |name: &str| place.path().join(name);
         fs::write(at("true"), b"true").unwrap();
         fs::write(at("forged"), b"forged").unwrap();
+        let open = |name: &str| File::open(at(name)).unwrap();
         let store = ModuleStore::new(at("store"));
-        store.link(&at("forged"), "id", &at("a")).unwrap();
-        store.link(&at("true"), "id", &at("b")).unwrap();
+        store.link(&open("forged"), "id", &at("a")).unwrap();
+        store.link(&open("true"), "id", &at("b")).unwrap();
         assert_eq!(fs::read(at("b")).unwrap(), b"true");
     }
 }

@@ -69,7 +69,8 @@ impl Stop {
         })
     }
 
-    fn look(&self) -> io::Result<()> {
+    /// As [`Self::check`], for what copies.
+    pub(crate) fn look(&self) -> io::Result<()> {
         self.check().map_err(io::Error::other)
     }
 }

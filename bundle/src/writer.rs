@@ -1,9 +1,9 @@
 //! Writing a bundle: into a directory beside the target, which takes its name only when all is there.
 
-use crate::elf::Elf;
+use crate::module_file::{self, Allowance};
 use crate::module_store::ModuleStore;
 use crate::schema::{META_JSON, TRACE_JSON, encode_meta, encode_trace};
-use crate::{Bundle, BundlePath, CodeVersions, Error, Manifest, Result, SharedBytes, Stop, durable};
+use crate::{Bundle, BundlePath, CodeVersions, Error, Manifest, Result, Stop, durable};
 use backtrail_pt::BuildId;
 use nix::fcntl::{Flock, FlockArg};
 use std::cell::RefCell;
@@ -160,7 +160,7 @@ impl Writer {
     }
 
     /// Copies the ELF file `source`, which the traced system had at `system_path`, to
-    /// `modules/ID/NAME`: ID is the build id, or a hash of the contents of a file that has none.
+    /// `modules/ID/NAME`: ID is the build id, or a fingerprint of a file that has none.
     /// A file that is there already is not copied again.
     ///
     /// # Errors
@@ -169,27 +169,48 @@ impl Writer {
         if let Some(known) = self.modules.borrow().get(source) {
             return Ok(known.clone());
         }
-        let bytes = SharedBytes::map_file(source)?;
-        let build_id = Elf::parse(&bytes, source.display())?.build_id();
-        let id = build_id
-            .as_ref()
-            .map_or_else(|| format!("{:016x}", fnv1a(&bytes)), ToString::to_string);
+        if !source.is_file() {
+            return Err(Error::malformed(source.display(), "this is not a regular file"));
+        }
+        let file = File::open(source).map_err(Error::io("open", source))?;
+        let added = self.add_module_file(&file, system_path, None, &mut Allowance::UNLIMITED.clone())?;
+        self.modules.borrow_mut().insert(source.to_owned(), added.clone());
+        Ok(added)
+    }
+
+    /// As [`Self::add_module`], of an open file, which is read and never mapped. What is copied counts against the
+    /// allowance. `ready` is a copy of the file that was made before, on the same file system; it is moved to its place.
+    ///
+    /// # Errors
+    /// When it cannot be read or is no ELF file, or the allowance is used up.
+    pub fn add_module_file(
+        &self,
+        file: &File,
+        system_path: &str,
+        ready: Option<&Path>,
+        allowance: &mut Allowance,
+    ) -> Result<(BundlePath, Option<BuildId>)> {
+        let read = || Error::io("read", system_path.as_ref());
+        let build_id = module_file::build_id(file, system_path)?;
+        let id = match &build_id {
+            Some(id) => id.to_string(),
+            None => format!("{:016x}", module_file::fingerprint(file).map_err(read())?),
+        };
         let path = BundlePath::new(&format!("modules/{id}/{}", plain_name(system_path)))?;
-        let place = self.root().join(path.as_str());
-        if !place.exists() {
-            let shared = self.store.as_ref().is_some_and(|store| {
-                let made = place
-                    .parent()
-                    .is_some_and(|parent| fs::create_dir_all(parent).is_ok());
-                made && store.link(source, &id, &place).is_some()
-            });
-            if !shared {
-                self.add_file(&path, source)?;
+        let place = self.place(&path)?;
+        if place.exists() {
+            return Ok((path, build_id));
+        }
+        let ready = ready.is_some_and(|ready| fs::rename(ready, &place).is_ok());
+        let shared = || self.store.as_ref().is_some_and(|store| store.link(file, &id, &place).is_some());
+        if !ready && !shared() {
+            let target = File::create_new(&place).map_err(Error::io("create", &place))?;
+            let copied = module_file::copy(file, &target, allowance, || self.stop.look());
+            if let Err(error) = copied {
+                let _ = fs::remove_file(&place);
+                return Err(Error::io("copy", system_path.as_ref())(error));
             }
         }
-        self.modules
-            .borrow_mut()
-            .insert(source.to_owned(), (path.clone(), build_id.clone()));
         Ok((path, build_id))
     }
 
@@ -345,14 +366,6 @@ pub(crate) fn plain_name(path: &str) -> String {
     } else {
         plain
     }
-}
-
-/// FNV-1a, 64 bits: tells files without build id apart; no defense against a forger, who can
-/// forge a build id too.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

@@ -1,0 +1,291 @@
+//! An ELF file that belongs to somebody else: it is read in pieces of bounded size, never mapped.
+//!
+//! Its owner may change it at any time. A file that is cut short while it is mapped costs the reader a SIGBUS; while it
+//! is read, an error.
+
+use crate::{Error, Result};
+use backtrail_pt::BuildId;
+use object::elf::{ELFCLASS64, ELFDATA2LSB, ELFMAG, EM_X86_64, NT_GNU_BUILD_ID, PT_NOTE};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// `sizeof(Elf64_Ehdr)`.
+const HEADER: usize = 64;
+/// `sizeof(Elf64_Phdr)`.
+const PROGRAM_HEADER: usize = 56;
+/// Note segments that are looked at, and bytes of each: a build id comes early.
+const MAX_NOTE_SEGMENTS: usize = 16;
+const MAX_NOTES: u64 = 64 << 10;
+/// Bytes at the start and at the end of a file that tell it from another one.
+const FINGERPRINT_HEAD: u64 = 1 << 20;
+const FINGERPRINT_TAIL: u64 = 64 << 10;
+/// Bytes that are copied at once.
+const PIECE: usize = 1 << 20;
+
+/// Returns the build id of an ELF file, if it has one; `place` names the file in errors.
+///
+/// # Errors
+/// Malformed or unsupported, when this is no ELF file for x86-64; or the file cannot be read.
+pub fn build_id(file: &File, place: &str) -> Result<Option<BuildId>> {
+    let failed = || Error::io("read", place.as_ref());
+    let mut header = [0; HEADER];
+    let got = read_at(file, &mut header, 0).map_err(failed())?;
+    if got < HEADER || !header.starts_with(&ELFMAG) {
+        return Err(Error::malformed(place, "this is not an ELF file"));
+    }
+    if header.get(4..6) != Some(&[ELFCLASS64.0, ELFDATA2LSB.0]) {
+        let problem = "only 64-bit little-endian ELF files can be traced";
+        return Err(Error::unsupported(place, problem));
+    }
+    if half(&header, 18) != Some(EM_X86_64.0) {
+        return Err(Error::unsupported(place, "this ELF file is not for x86-64"));
+    }
+    let (Some(offset), Some(PROGRAM_HEADER_HALF), Some(count)) =
+        (long(&header, 32), half(&header, 54), half(&header, 56))
+    else {
+        return Err(Error::malformed(place, "the ELF headers are damaged"));
+    };
+    let mut table = vec![0; usize::from(count) * PROGRAM_HEADER];
+    let got = read_at(file, &mut table, offset).map_err(failed())?;
+    if got < table.len() {
+        return Err(Error::malformed(place, "the ELF headers are damaged (they are cut short)"));
+    }
+    let notes = table
+        .chunks_exact(PROGRAM_HEADER)
+        .filter(|segment| word(segment, 0) == Some(PT_NOTE.0))
+        .take(MAX_NOTE_SEGMENTS);
+    for segment in notes {
+        let (Some(offset), Some(size), Some(align)) = (long(segment, 8), long(segment, 32), long(segment, 48))
+        else {
+            continue;
+        };
+        let mut bytes = vec![0; usize::try_from(size.min(MAX_NOTES)).unwrap_or(0)];
+        let got = read_at(file, &mut bytes, offset).map_err(failed())?;
+        let align = if align == 8 { 8 } else { 4 };
+        if let Some(id) = build_id_in(bytes.get(..got).unwrap_or_default(), align) {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
+}
+
+/// `e_phentsize` of every 64-bit file.
+const PROGRAM_HEADER_HALF: u16 = PROGRAM_HEADER as u16;
+
+/// The build id among the notes of a segment.
+fn build_id_in(mut notes: &[u8], align: usize) -> Option<BuildId> {
+    loop {
+        let size = |at| word(notes, at).and_then(|size| usize::try_from(size).ok());
+        let (name_size, size, kind) = (size(0)?, size(4)?, word(notes, 8)?);
+        let name_end = 12usize.checked_add(name_size)?;
+        let start = name_end.checked_next_multiple_of(align)?;
+        let end = start.checked_add(size)?;
+        let (name, contents) = (notes.get(12..name_end)?, notes.get(start..end)?);
+        if kind == NT_GNU_BUILD_ID.0 && name.strip_suffix(&[0]) == Some(b"GNU") {
+            return BuildId::new(contents);
+        }
+        notes = notes.get(end.checked_next_multiple_of(align)?..)?;
+    }
+}
+
+/// Returns what tells a file without build id from others: FNV-1a over its size, its start and its end.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn fingerprint(file: &File) -> io::Result<u64> {
+    let size = file.metadata()?.len();
+    let mut bytes = size.to_le_bytes().to_vec();
+    let tail = size.saturating_sub(FINGERPRINT_TAIL).max(FINGERPRINT_HEAD.min(size));
+    for range in [0..FINGERPRINT_HEAD.min(size), tail..size] {
+        let mut piece = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
+        let got = read_at(file, &mut piece, range.start)?;
+        bytes.extend_from_slice(piece.get(..got).unwrap_or_default());
+    }
+    Ok(bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    }))
+}
+
+/// How much copying may still write.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    /// Bytes of data; holes are free.
+    pub bytes: u64,
+}
+
+impl Allowance {
+    /// As much as is asked for.
+    pub const UNLIMITED: Self = Self { bytes: u64::MAX };
+}
+
+/// Copies a file with its holes, as far as the allowance reaches. `proceed` is asked before each piece of 1 MiB.
+///
+/// # Errors
+/// When either file fails, the allowance is used up, or `proceed` says no.
+pub(crate) fn copy(
+    from: &File,
+    to: &File,
+    allowance: &mut Allowance,
+    mut proceed: impl FnMut() -> io::Result<()>,
+) -> io::Result<()> {
+    let size = from.metadata()?.len();
+    to.set_len(size)?;
+    let mut piece = vec![0; PIECE];
+    let mut at = 0;
+    while let Some(data) = next_data(from, at, size) {
+        at = data.start;
+        while at < data.end {
+            proceed()?;
+            let wanted = usize::try_from(data.end - at).unwrap_or(PIECE).min(PIECE);
+            let room = piece.get_mut(..wanted).unwrap_or_default();
+            let got = read_at(from, room, at)?;
+            if got == 0 {
+                // It was cut short meanwhile.
+                return to.set_len(at);
+            }
+            allowance.bytes = allowance
+                .bytes
+                .checked_sub(got as u64)
+                .ok_or_else(|| io::Error::other("the bundle has used up the room that it may take"))?;
+            to.write_all_at(room.get(..got).unwrap_or_default(), at)?;
+            at += got as u64;
+        }
+    }
+    Ok(())
+}
+
+/// The next range of a file that is no hole; all of the rest where the file system knows of no holes (lseek(2)).
+fn next_data(file: &File, from: u64, size: u64) -> Option<std::ops::Range<u64>> {
+    use nix::unistd::{Whence, lseek};
+    if from >= size {
+        return None;
+    }
+    let offset = i64::try_from(from).ok()?;
+    let start = match lseek(file, offset, Whence::SeekData) {
+        Ok(start) => u64::try_from(start).ok()?,
+        Err(nix::errno::Errno::ENXIO) => return None,
+        Err(_) => return Some(from..size),
+    };
+    let end = i64::try_from(start).ok().and_then(|start| lseek(file, start, Whence::SeekHole).ok());
+    let end = end.and_then(|end| u64::try_from(end).ok()).unwrap_or(size);
+    Some(start..end.clamp(start, size.max(start)))
+}
+
+/// Reads until `out` is full or the file ends.
+fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset.saturating_add(done as u64)) {
+            Ok(0) => break,
+            Ok(got) => done += got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // An offset that no file can have.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SharedBytes;
+    use crate::elf::Elf;
+    use std::io::Write;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn build_id_is_the_one_that_a_whole_parse_finds() {
+        let program = std::env::current_exe().unwrap();
+        let bytes = SharedBytes::map_file(&program).unwrap();
+        let whole = Elf::parse(&bytes, "x").unwrap().build_id();
+        let read = build_id(&File::open(&program).unwrap(), "x").unwrap();
+        assert!(read.is_some() && read == whole, "{read:?} {whole:?}");
+    }
+
+    #[test]
+    fn damaged_files_are_refused_or_have_no_build_id() {
+        let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let check = |bytes: &[u8]| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(bytes).unwrap();
+            build_id(&file, "x")
+        };
+        assert!(check(b"").is_err() && check(b"#!/bin/sh").is_err());
+        for cut in [10, 63, 64, 100, 500] {
+            assert!(check(&program[..cut]).is_err(), "{cut}");
+        }
+        let mut huge = program[..64 << 10].to_vec();
+        huge[32..40].fill(0xff);
+        assert!(check(&huge).is_err());
+        let mut random = crate::module_file::tests::numbers();
+        for _ in 0..2000 {
+            let mut bytes = program[..8192].to_vec();
+            for _ in 0..8 {
+                let at = random() as usize % 1024;
+                bytes[at] = random() as u8;
+            }
+            let _ = check(&bytes);
+        }
+    }
+
+    pub(super) fn numbers() -> impl FnMut() -> u64 {
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        }
+    }
+
+    #[test]
+    fn holes_stay_holes_and_cost_nothing() {
+        let from = tempfile::tempfile().unwrap();
+        from.set_len(1 << 40).unwrap();
+        from.write_all_at(&[7; 5000], 3 << 30).unwrap();
+        let to = tempfile::tempfile().unwrap();
+        let mut allowance = Allowance { bytes: 64 << 10 };
+        copy(&from, &to, &mut allowance, || Ok(())).unwrap();
+        let copied = to.metadata().unwrap();
+        assert_eq!(copied.len(), 1 << 40);
+        assert!(copied.blocks() * 512 < 64 << 10, "{}", copied.blocks());
+        let mut bytes = [0; 5002];
+        to.read_exact_at(&mut bytes, (3 << 30) - 1).unwrap();
+        assert!(bytes[0] == 0 && bytes[1..5001].iter().all(|byte| *byte == 7) && bytes[5001] == 0);
+        let mut less = Allowance { bytes: 100 };
+        let error = copy(&from, &to, &mut less, || Ok(())).unwrap_err();
+        assert!(error.to_string().contains("used up"), "{error}");
+    }
+
+    #[test]
+    fn fingerprints_tell_files_apart() {
+        let file = |bytes: &[u8]| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(bytes).unwrap();
+            fingerprint(&file).unwrap()
+        };
+        let mut long = vec![1; 2 << 20];
+        let first = file(&long);
+        long[(2 << 20) - 1] = 2;
+        assert_ne!(first, file(&long));
+        long.push(0);
+        assert_ne!(first, file(&long));
+        assert_eq!(file(b"x"), file(b"x"));
+        assert_ne!(file(b""), file(&[0]));
+    }
+}
