@@ -2,12 +2,15 @@
 //!
 //! [`maps`] and [`status`] read `/proc/PID`, [`memory`] copies what a process has in memory,
 //! [`code_image`] keeps everything that it could execute, [`core_dump`] says what its core would hold,
-//! [`machine`] is what it runs on.
+//! [`machine`] is what it runs on. [`beneath`] opens files by names that another user chose, [`load_segments`] says where
+//! an ELF file is loaded.
 //! A process may end at any moment, and its files may lie: what cannot be read is absent, and nothing is
 //! made up in its place.
 
+pub mod beneath;
 pub mod code_image;
 pub mod core_dump;
+pub mod load_segments;
 pub mod machine;
 pub mod maps;
 pub mod memory;

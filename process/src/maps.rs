@@ -20,6 +20,8 @@ pub struct Map {
     pub shared: bool,
     /// File offset, in bytes.
     pub offset: u64,
+    /// Major and minor number of the file system's device.
+    pub device: (u32, u32),
     /// 0: no file.
     pub inode: u64,
     /// The file, a name in brackets, or empty.
@@ -66,7 +68,9 @@ fn of_memory(pid: RawTid, name: &str) -> Vec<u8> {
     }
 }
 
-fn parse(text: &[u8]) -> Vec<Map> {
+/// Reads the text of `maps` or `smaps`.
+#[must_use]
+pub fn parse(text: &[u8]) -> Vec<Map> {
     let text = String::from_utf8_lossy(text);
     let mut found: Vec<Map> = Vec::new();
     for line in text.lines() {
@@ -95,7 +99,8 @@ fn header(line: &str) -> Option<Map> {
     let (start, end) = field()?.split_once('-')?;
     let permissions = field()?;
     let offset = hex(field()?)?;
-    let _device = field()?;
+    let (major, minor) = field()?.split_once(':')?;
+    let device = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
     let inode = field()?.parse().ok()?;
     Some(Map {
         start: hex(start)?,
@@ -105,6 +110,7 @@ fn header(line: &str) -> Option<Map> {
         executable: permissions.contains('x'),
         shared: permissions.contains('s'),
         offset,
+        device,
         inode,
         path: rest.trim_start().replace("\\012", "\n"),
         ..Map::default()
@@ -133,6 +139,7 @@ VmFlags: rd mr pf io de dd sd\n\
             (maps[0].offset, maps[0].size(), maps[0].inode),
             (0x2000, 0x4000, 1234)
         );
+        assert_eq!(maps[0].device, (0xfd, 1));
         assert!(maps[1].undumpable && !maps[1].is_file());
         assert!(maps[2].shared && maps[2].path.is_empty());
     }
