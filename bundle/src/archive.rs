@@ -1,5 +1,6 @@
 //! A bundle in one file: a tar archive compressed with zstd, `.btz`.
 
+use crate::manifest::Meta;
 use crate::reader::Bundle;
 use crate::{BundlePath, Error, Overwrite, Result, Stop, Writer, durable};
 use std::fs::File;
@@ -114,20 +115,26 @@ pub fn unpack(packed: &Path, target: &Path, stop: &Stop) -> Result<()> {
     writer.publish()
 }
 
-/// Unpacks the packed bundle `packed`, which comes from somebody else, to the new directory `target`, so that it survives a
-/// loss of power, unless it unpacks to more than `limit` bytes or `accept` refuses what came out.
+/// Unpacks a packed bundle that comes from somebody else, an open file, to the new directory `target`, so that it survives a
+/// loss of power. Its description is the one that `revise` makes of what came out.
 ///
 /// # Errors
-/// As [`unpack`], or what `accept` says; then nothing stands at the target.
-pub fn unpack_durably(
-    packed: &Path,
+/// As [`unpack`]; it unpacks to more than `limit` bytes; or what `revise` says. Nothing stands at the target then.
+pub fn unpack_revised(
+    packed: &File,
     target: &Path,
     limit: u64,
-    accept: impl FnOnce(&Bundle) -> Result<()>,
+    revise: impl FnOnce(&Bundle) -> Result<Meta>,
 ) -> Result<()> {
     let writer = Writer::create(target, Overwrite::Never)?;
-    unpack_within(packed, writer.root(), limit, &Stop::default())?;
-    accept(&Bundle::open(writer.root())?)?;
+    let packed = Packed {
+        file: packed,
+        place: "the bundle".to_owned(),
+    };
+    unpack_entries(&packed, writer.root(), limit, &Stop::default())?;
+    let meta = revise(&Bundle::open(writer.root())?)?;
+    writer.replace_meta(&meta)?;
+    Bundle::open(writer.root())?;
     durable::sync_tree(writer.root())?;
     writer.publish()?;
     durable::sync_directory(target.parent().unwrap_or(Path::new(".")))
@@ -145,11 +152,6 @@ pub(crate) fn unpack_into(packed: &Path, dir: &Path) -> Result<()> {
 
 /// The same, of no more than `most` bytes, until `stop` comes.
 fn unpack_within(packed: &Path, dir: &Path, most: u64, stop: &Stop) -> Result<()> {
-    stop.told(unpack_entries(packed, dir, most, stop))
-}
-
-fn unpack_entries(packed: &Path, dir: &Path, most: u64, stop: &Stop) -> Result<()> {
-    let place = packed.display().to_string();
     // To open a pipe would wait for a writer.
     let metadata = packed.metadata().map_err(Error::io("open", packed))?;
     if !metadata.is_file() {
@@ -157,12 +159,29 @@ fn unpack_entries(packed: &Path, dir: &Path, most: u64, stop: &Stop) -> Result<(
             true => "this is a directory, and no packed bundle",
             false => "a bundle is a directory or a regular file",
         };
-        return Err(Error::malformed(&place, problem));
+        return Err(Error::malformed(packed.display(), problem));
     }
     let file = File::open(packed).map_err(Error::io("open", packed))?;
-    let limit = unpacked_limit(metadata.len()).min(most);
+    let packed = Packed {
+        file: &file,
+        place: packed.display().to_string(),
+    };
+    stop.told(unpack_entries(&packed, dir, most, stop))
+}
+
+/// A packed bundle, open.
+struct Packed<'a> {
+    file: &'a File,
+    /// Its name in errors.
+    place: String,
+}
+
+fn unpack_entries(packed: &Packed<'_>, dir: &Path, most: u64, stop: &Stop) -> Result<()> {
+    let (file, place) = (packed.file, &packed.place);
+    let size = file.metadata().map_err(Error::io("read", place.as_ref()))?.len();
+    let limit = unpacked_limit(size).min(most);
     let damaged =
-        |error: io::Error| Error::malformed(&place, format!("this is not a packed bundle ({error})"));
+        |error: io::Error| Error::malformed(place, format!("this is not a packed bundle ({error})"));
     let decoder = zstd::Decoder::new(BufReader::new(file)).map_err(damaged)?;
     // One byte more than allowed shows that there is more.
     let mut archive = tar::Archive::new(stop.reader(decoder.take(limit + 1)));
@@ -171,26 +190,26 @@ fn unpack_entries(packed: &Path, dir: &Path, most: u64, stop: &Stop) -> Result<(
         let mut entry = entry.map_err(damaged)?;
         if index >= MAX_ENTRIES {
             return Err(Error::malformed(
-                &place,
+                place,
                 format!("it holds more than {MAX_ENTRIES} files"),
             ));
         }
         total = total.saturating_add(entry.size());
         if total > limit {
             return Err(Error::malformed(
-                &place,
+                place,
                 format!("it unpacks to more than {limit} bytes"),
             ));
         }
         let path = entry.path_bytes().into_owned();
         let path =
-            std::str::from_utf8(&path).map_err(|_| Error::malformed(&place, "a name in it is not UTF-8"))?;
+            std::str::from_utf8(&path).map_err(|_| Error::malformed(place, "a name in it is not UTF-8"))?;
         match entry.header().entry_type() {
             tar::EntryType::Directory => continue,
             tar::EntryType::Regular => {}
             _ => {
                 return Err(Error::malformed(
-                    &place,
+                    place,
                     format!("{path:?} is neither a plain file nor a directory"),
                 ));
             }
@@ -199,7 +218,7 @@ fn unpack_entries(packed: &Path, dir: &Path, most: u64, stop: &Stop) -> Result<(
         let mut out = create(&target).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                 let problem = format!("{path:?} is there twice, or as a file and a directory");
-                Error::malformed(&place, problem)
+                Error::malformed(place, problem)
             }
             _ => Error::io("create", &target)(error),
         })?;
@@ -213,7 +232,7 @@ fn unpack_entries(packed: &Path, dir: &Path, most: u64, stop: &Stop) -> Result<(
             copied += read as u64;
         }
         if copied != size {
-            return Err(Error::malformed(&place, format!("{path:?} is cut short")));
+            return Err(Error::malformed(place, format!("{path:?} is cut short")));
         }
     }
     // The checksum stands behind the last entry.

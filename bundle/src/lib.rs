@@ -42,7 +42,7 @@ mod unpacked;
 pub mod versions;
 mod writer;
 
-pub use archive::{pack, unpack, unpack_durably};
+pub use archive::{pack, unpack, unpack_revised};
 pub use backtrail_perf::switch;
 pub use bytes::SharedBytes;
 pub use check::{Report, check};

@@ -49,14 +49,18 @@ pub fn build_id(file: &File, place: &str) -> Result<Option<BuildId>> {
     let mut table = vec![0; usize::from(count) * PROGRAM_HEADER];
     let got = read_at(file, &mut table, offset).map_err(failed())?;
     if got < table.len() {
-        return Err(Error::malformed(place, "the ELF headers are damaged (they are cut short)"));
+        return Err(Error::malformed(
+            place,
+            "the ELF headers are damaged (they are cut short)",
+        ));
     }
     let notes = table
         .chunks_exact(PROGRAM_HEADER)
         .filter(|segment| word(segment, 0) == Some(PT_NOTE.0))
         .take(MAX_NOTE_SEGMENTS);
     for segment in notes {
-        let (Some(offset), Some(size), Some(align)) = (long(segment, 8), long(segment, 32), long(segment, 48))
+        let (Some(offset), Some(size), Some(align)) =
+            (long(segment, 8), long(segment, 32), long(segment, 48))
         else {
             continue;
         };
@@ -96,7 +100,9 @@ fn build_id_in(mut notes: &[u8], align: usize) -> Option<BuildId> {
 pub(crate) fn fingerprint(file: &File) -> io::Result<u64> {
     let size = file.metadata()?.len();
     let mut bytes = size.to_le_bytes().to_vec();
-    let tail = size.saturating_sub(FINGERPRINT_TAIL).max(FINGERPRINT_HEAD.min(size));
+    let tail = size
+        .saturating_sub(FINGERPRINT_TAIL)
+        .max(FINGERPRINT_HEAD.min(size));
     for range in [0..FINGERPRINT_HEAD.min(size), tail..size] {
         let mut piece = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
         let got = read_at(file, &mut piece, range.start)?;
@@ -167,7 +173,9 @@ fn next_data(file: &File, from: u64, size: u64) -> Option<std::ops::Range<u64>> 
         Err(nix::errno::Errno::ENXIO) => return None,
         Err(_) => return Some(from..size),
     };
-    let end = i64::try_from(start).ok().and_then(|start| lseek(file, start, Whence::SeekHole).ok());
+    let end = i64::try_from(start)
+        .ok()
+        .and_then(|start| lseek(file, start, Whence::SeekHole).ok());
     let end = end.and_then(|end| u64::try_from(end).ok()).unwrap_or(size);
     Some(start..end.clamp(start, size.max(start)))
 }

@@ -1,5 +1,6 @@
 //! Writing a bundle: into a directory beside the target, which takes its name only when all is there.
 
+use crate::manifest::Meta;
 use crate::module_file::{self, Allowance};
 use crate::module_store::ModuleStore;
 use crate::schema::{META_JSON, TRACE_JSON, encode_meta, encode_trace};
@@ -202,7 +203,11 @@ impl Writer {
             return Ok((path, build_id));
         }
         let ready = ready.is_some_and(|ready| fs::rename(ready, &place).is_ok());
-        let shared = || self.store.as_ref().is_some_and(|store| store.link(file, &id, &place).is_some());
+        let shared = || {
+            self.store
+                .as_ref()
+                .is_some_and(|store| store.link(file, &id, &place).is_some())
+        };
         if !ready && !shared() {
             let target = File::create_new(&place).map_err(Error::io("create", &place))?;
             let copied = module_file::copy(file, &target, allowance, || self.stop.look());
@@ -295,6 +300,21 @@ impl Writer {
             }
         }
         moved
+    }
+
+    /// Replaces the description of a bundle that was unpacked here.
+    pub(crate) fn replace_meta(&self, meta: &Meta) -> Result<()> {
+        let path = self.root().join(META_JSON);
+        if path.symlink_metadata().is_ok() {
+            fs::remove_file(&path).map_err(Error::io("replace", &path))?;
+        }
+        self.add_json(META_JSON, &encode_meta(meta))
+    }
+
+    /// Where a file of the bundle in the making stands for now.
+    #[must_use]
+    pub fn current_place(&self, path: &BundlePath) -> PathBuf {
+        self.root().join(path.as_str())
     }
 
     fn add_json(&self, name: &str, value: &serde_json::Value) -> Result<()> {

@@ -70,6 +70,9 @@ pub enum Command {
     /// What the kernel starts at a crash, by core_pattern
     #[command(hide = true)]
     CoreHandler(CoreHandler),
+    /// What the collector starts to read one crash
+    #[command(hide = true)]
+    CoreWorker,
     /// What puts core_pattern back when the collector is killed
     #[command(hide = true)]
     CoreGuard(CoreGuard),

@@ -35,6 +35,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Crashes(crashes) => command::crashes::run(&crashes),
         Command::Install(args) => command::install::run(&args),
         Command::CoreHandler(args) => command::core_handler::run(&args),
+        Command::CoreWorker => command::core_worker::run(),
         Command::CoreGuard(args) => command::core_guard::run(&args),
         Command::Import(import) => command::import::run(&import),
         Command::Info(args) => command::info::run(&args),

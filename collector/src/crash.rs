@@ -1,18 +1,17 @@
 //! A crash, from the handler's request to the bundle.
 
-mod core_file;
+mod deposit;
 mod head;
-mod image;
-mod live;
-mod memory;
+mod hold;
 mod progress;
-mod reachable;
 mod save;
 mod sightings;
 mod snapshot;
 
+pub use deposit::Deposit;
+pub use hold::{Hold, Holds, Waiting};
 pub use progress::Progress;
-pub use save::{Job, Saved, Saver, Waiting};
+pub use save::{Saved, Saver};
 pub(crate) use sightings::FROZEN;
 pub use sightings::{Sighting, Sightings};
 pub use snapshot::Snapshot;

@@ -2,9 +2,10 @@
 
 mod control;
 mod functions;
+mod kept;
 mod listen;
 mod minded;
-pub mod queue;
+mod queue;
 mod recorders;
 mod relay;
 mod socket;
@@ -12,7 +13,7 @@ mod watch;
 mod work;
 
 use crate::config::{Config, Hold};
-use crate::crash::{self, Saver, Sightings, Snapshot};
+use crate::crash::{self, Holds, Saver, Sightings, Snapshot};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::history::History;
@@ -24,6 +25,7 @@ use crate::runtime::{Runtime, Tenancy};
 use crate::spool::Spool;
 use crate::users::Users;
 use crate::wire::Listener;
+use crate::worker::Workers;
 use crate::{clock, privilege, realtime};
 use backtrail_pt::Pid;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -37,6 +39,8 @@ use std::time::{Duration, Instant};
 
 /// How often the daemon looks after what nobody tells it of.
 const TICK: Duration = Duration::from_secs(1);
+/// How long a recorder may take to ask for what the probe saw of its process, in nanoseconds.
+const RECORDER: u64 = 600_000_000_000;
 /// How long what is being saved may take at the end.
 const LAST_JOBS: Duration = Duration::from_secs(10);
 
@@ -56,6 +60,8 @@ struct Shared {
     started: Instant,
     runtime: Runtime,
     minded: minded::Minded,
+    /// The processes that are kept.
+    holds: Holds,
 }
 
 /// Runs until SIGTERM or SIGINT; SIGHUP reads the configuration again. Call it while the process has one thread.
@@ -129,7 +135,7 @@ impl Daemon {
             _ => None,
         };
         let (guard, saved) = hold(&sysctl, &runtime, &config).unzip();
-        privilege::drop_to(config.user.as_deref(), &config.spool, runtime.path())?;
+        privilege::drop_rest(config.user.as_deref(), &config.spool)?;
         let shared = Arc::new(Shared {
             saver: Saver {
                 spool,
@@ -139,15 +145,17 @@ impl Daemon {
                 users: Users::default(),
                 probe: probe.as_ref().map(|probe| probe.kind().to_string()),
                 chain: saved.as_ref().is_some_and(|saved| saved.chain),
+                workers: Workers::default(),
                 history,
                 config: RwLock::new(Arc::new(config)),
             },
             started: Instant::now(),
             runtime,
             minded: minded::Minded::default(),
+            holds: Holds::default(),
         });
         let mut threads = work::Threads::start(&shared)?;
-        threads.listen(&listener)?;
+        threads.listen(&shared, &listener)?;
         threads.mind_recorders(&shared, &recorders)?;
         if let Some(socket) = &socket {
             threads.take_from_kernel(&shared, socket)?;
@@ -200,7 +208,12 @@ impl Daemon {
         if !saver.sightings.is_empty() {
             let limit = saver.config().crash.hold_limit.0;
             for mut sighting in saver.sightings.overdue(2 * limit) {
-                if self.shared.minded.is_kept(sighting.seen.pid.0) {
+                let (seen, age) = (
+                    &sighting.seen,
+                    clock::monotonic().saturating_sub(sighting.seen.at),
+                );
+                let users = [seen.user, seen.effective_user];
+                if age < RECORDER && self.shared.minded.is_kept(seen.pid.0, users) {
                     // Its recorder still writes the bundle, and will ask. It has a history of its own.
                     sighting.frozen = None;
                     if saver.sightings.add(sighting).is_some() {
@@ -208,9 +221,13 @@ impl Daemon {
                     }
                     continue;
                 }
-                work::report("a crash ended", saver.save_unheld(&sighting), sighting.seen.pid);
+                kept::save_unheld(&self.shared, self.threads.jobs(), sighting);
             }
         }
+        // The timer has let these processes go; what the probe saw of them waits among the sightings.
+        let late = self.threads.jobs().overdue(Instant::now());
+        saver.metrics.crashes_limited.add(late.iter().filter(|job| job.is_unheld()).count() as u64);
+        saver.workers.reap();
         if let Some(guard) = &mut self.guard
             && !guard.is_alive()
         {
@@ -255,7 +272,7 @@ impl Daemon {
         if let Some(socket) = &self.socket {
             let _ = nix::sys::socket::shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
         }
-        if !self.threads.finish(LAST_JOBS) {
+        if !self.threads.finish(&self.shared, LAST_JOBS) {
             tracing::warn!("what was being saved took too long, and is lost");
         }
         drop(self.tenancy);

@@ -2,8 +2,7 @@
 
 use crate::config::{Config, Source, Trace};
 use crate::error::{Error, Result};
-use crate::hardware::{Filter, Freezer, Frozen, Hardware, HardwareOptions, Scope, Written};
-use backtrail_bundle::Writer;
+use crate::hardware::{Filter, Freezer, Frozen, Hardware, HardwareOptions, Recorded, Scope};
 use backtrail_pt::Pid;
 use nix::poll::{PollFd, PollFlags, poll};
 use std::io::PipeReader;
@@ -106,17 +105,15 @@ impl History {
         .to_vec()
     }
 
-    /// Puts frozen traces into a bundle, for one process or for all that ran.
-    ///
-    /// # Errors
-    /// When the bundle cannot be written.
-    pub fn write(&self, frozen: &Frozen, pid: Option<Pid>, writer: &Writer) -> Result<Written> {
+    /// Returns frozen traces as plain data and its bytes, of one process or of all that ran.
+    #[must_use]
+    pub fn record(&self, frozen: &Frozen, pid: Option<Pid>) -> (Recorded, Vec<u8>) {
         let mut hardware = self.lock();
         hardware.drain();
         let snapshot = hardware.collect(frozen, pid);
-        // Writing takes its time, and needs no more of the rings.
+        // What follows takes its time, and needs no more of the rings.
         drop(hardware);
-        snapshot.write(writer)
+        snapshot.record()
     }
 
     /// Reads what processes do until the other end of `stop` is closed.

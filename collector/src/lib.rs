@@ -28,11 +28,12 @@ pub mod privilege;
 pub mod probe;
 pub mod realtime;
 pub mod runtime;
-pub mod share;
+mod share;
 pub mod spool;
 pub mod unit;
 pub mod users;
 pub mod wire;
+pub mod worker;
 
 pub use config::Config;
 pub use error::{Error, Result};

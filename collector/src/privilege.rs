@@ -1,22 +1,26 @@
 //! What the daemon may do once it is set up: what it needs, and no more (capabilities(7)).
+//!
+//! It stays root: it holds the processes of all users. Whatever they could have written is read by workers
+//! ([`crate::worker`]), which have no privileges at all.
 
 use crate::error::{Error, Result};
-use crate::ownership::{Owner, give, give_all};
+use crate::ownership::{Owner, give_all};
 use caps::{CapSet, Capability, CapsHashSet};
-use nix::unistd::{Gid, Uid, User, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Uid, User, chown};
 use std::collections::HashSet;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// What each is for.
-pub const NEEDED: [(Capability, &str); 7] = [
+/// What each is for. A worker has the first three, and `CAP_SYS_CHROOT`, `CAP_SETUID` and `CAP_SETGID`, until it has opened the
+/// files of its process.
+pub const NEEDED: [(Capability, &str); 12] = [
     (
         Capability::CAP_SYS_PTRACE,
-        "read the memory and files of processes that crash",
+        "open the memory and files of processes that crash",
     ),
     (
         Capability::CAP_DAC_READ_SEARCH,
-        "read binaries that only their owner may read",
+        "open binaries that only their owner may read",
     ),
     (
         Capability::CAP_CHECKPOINT_RESTORE,
@@ -29,14 +33,25 @@ pub const NEEDED: [(Capability, &str); 7] = [
     (Capability::CAP_BPF, "read the crash probe's maps"),
     (Capability::CAP_SYS_NICE, "read crashes at real-time priority"),
     (Capability::CAP_IPC_LOCK, "keep what that thread uses in memory"),
+    (Capability::CAP_SYS_CHROOT, "lock a worker into its directory"),
+    (
+        Capability::CAP_SETUID,
+        "give a worker a user id that nothing else has",
+    ),
+    (Capability::CAP_SETGID, "take all groups from a worker"),
+    (
+        Capability::CAP_CHOWN,
+        "give a worker its directory, and take it back",
+    ),
+    (Capability::CAP_KILL, "end a worker that hangs"),
 ];
 
-/// Keeps what is needed, for all threads that are started from now on, and becomes `user` where one is named. To whom it then
-/// is, `spool` is given with all that is in it, and `runtime`. Call it before there are threads.
+/// Keeps what is needed, for all threads that are started from now on. The spool becomes root's, if it was another user's; the group of
+/// `reader` may open bundles. Call it before there are threads.
 ///
 /// # Errors
 /// When there is no such user, or the kernel refuses.
-pub fn drop_to(user: Option<&str>, spool: &Path, runtime: &Path) -> Result<()> {
+pub fn drop_rest(reader: Option<&str>, spool: &Path) -> Result<()> {
     let had = caps::read(None, CapSet::Permitted).map_err(refused)?;
     let kept: CapsHashSet = NEEDED
         .iter()
@@ -44,43 +59,28 @@ pub fn drop_to(user: Option<&str>, spool: &Path, runtime: &Path) -> Result<()> {
         .filter(|needed| had.contains(needed))
         .collect();
     let none = HashSet::new();
-    let switched = match user {
-        Some(name) => {
-            let found = User::from_name(name).map_err(Error::system("look up the user"))?;
-            let found = found.ok_or_else(|| {
-                Error::Unable(format!(
-                    "there is no user {name:?}; create it, or leave `user` out"
-                ))
-            })?;
-            Some((found.uid, found.gid))
-        }
-        None => None,
-    };
-    // Root, too: without CAP_DAC_OVERRIDE it can no more write to what it was another user's at the last start than that one
-    // to root's.
-    // Its group stays then, for it may be that of those who open crashes.
-    let owner = Owner {
-        user: switched.map_or_else(Uid::effective, |(user, _)| user),
-        group: switched.map(|(_, group)| group),
-    };
-    let is_another_s =
-        |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.uid() != owner.user.as_raw());
     // The configuration may name a link to it.
-    let target = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if is_another_s(spool) {
-        give_all(&target(spool), owner).map_err(Error::file("give away", spool))?;
+    let target = spool.canonicalize().unwrap_or_else(|_| spool.to_owned());
+    let changed = || Error::file("change the owner of", &target);
+    let found = std::fs::metadata(&target).map_err(changed())?;
+    if found.uid() != Uid::effective().as_raw() {
+        // A daemon of an earlier version gave it away. Without CAP_DAC_OVERRIDE root cannot write to another user's directory.
+        let owner = Owner {
+            user: Uid::effective(),
+            group: None,
+        };
+        give_all(&target, owner).map_err(changed())?;
     }
-    if is_another_s(runtime) {
-        give(&target(runtime), owner).map_err(Error::file("give away", runtime))?;
+    if let Some(name) = reader {
+        let group = group_of(name)?;
+        chown(&target, None, Some(group)).map_err(|error| changed()(error.into()))?;
+        let mode = std::fs::Permissions::from_mode(0o2750);
+        std::fs::set_permissions(&target, mode).map_err(changed())?;
     }
-    // Before the user changes, which takes the right to do so.
     for capability in caps::all() {
         if !kept.contains(&capability) && had.contains(&Capability::CAP_SETPCAP) {
             let _ = caps::drop(None, CapSet::Bounding, capability);
         }
-    }
-    if let Some((uid, gid)) = switched {
-        become_user(uid, gid)?;
     }
     caps::set(None, CapSet::Effective, &none).map_err(refused)?;
     caps::set(None, CapSet::Permitted, &kept).map_err(refused)?;
@@ -89,12 +89,15 @@ pub fn drop_to(user: Option<&str>, spool: &Path, runtime: &Path) -> Result<()> {
     nix::sys::prctl::set_no_new_privs().map_err(Error::system("give up new privileges"))
 }
 
-fn become_user(uid: Uid, gid: Gid) -> Result<()> {
-    let refused = || Error::system("become the user that `user` names");
-    nix::sys::prctl::set_keepcaps(true).map_err(refused())?;
-    setgroups(&[gid]).map_err(refused())?;
-    setresgid(gid, gid, gid).map_err(refused())?;
-    setresuid(uid, uid, uid).map_err(refused())
+/// The primary group of a user.
+fn group_of(name: &str) -> Result<Gid> {
+    let found = User::from_name(name).map_err(Error::system("look up the user"))?;
+    let missing = || {
+        Error::Unable(format!(
+            "there is no user {name:?}; create it, or leave `user` out"
+        ))
+    };
+    Ok(found.ok_or_else(missing)?.gid)
 }
 
 fn refused(error: caps::errors::CapsError) -> Error {

@@ -11,6 +11,7 @@ pub use sender::Sender;
 
 use crate::config::Size;
 use crate::error::{Error, Result};
+use crate::users::User;
 use backtrail_bundle::{Overwrite, Writer};
 use nix::sys::statvfs::statvfs;
 use std::collections::HashMap;
@@ -37,6 +38,15 @@ pub struct Spool {
     newest: Mutex<u64>,
     /// Bytes of the bundles that were measured: what has its name changes no more.
     sizes: Mutex<HashMap<String, u64>>,
+}
+
+/// The place of a bundle that a worker writes.
+#[derive(Clone, Debug)]
+pub struct Reserved {
+    /// The name it will have.
+    pub id: String,
+    /// Where it will stand.
+    pub path: PathBuf,
 }
 
 /// A bundle that is being written into the spool.
@@ -67,7 +77,7 @@ impl Spool {
             tracing::warn!("{removed} unfinished bundle(s) of a collector that was killed were removed");
         }
         let spool = Self::open(directory, limit, free);
-        Writer::remove_unused_modules(&spool.directory.join(MODULES));
+        spool.remove_unused_modules();
         Ok(spool)
     }
 
@@ -166,19 +176,70 @@ impl Spool {
     /// # Errors
     /// When the directory cannot be written.
     pub fn begin(&self, program: &str, pid: u32) -> Result<Draft> {
-        let number = {
-            let there = self.names()?.iter().filter_map(|name| entry::number(name)).max();
-            let mut newest = self
-                .newest
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
-            *newest = (*newest).max(there.unwrap_or(0)) + 1;
-            *newest
-        };
-        let id = entry::name(number, program, pid);
+        let id = entry::name(self.next_number()?, program, pid);
         let path = self.directory.join(&id);
-        let writer = Writer::create(&path, Overwrite::Never)?.sharing_modules(self.directory.join(MODULES));
+        let modules = self.modules_of(User::ROOT);
+        let writer = Writer::create(&path, Overwrite::Never)?.sharing_modules(modules);
         Ok(Draft { id, path, writer })
+    }
+
+    fn next_number(&self) -> Result<u64> {
+        let there = self.names()?.iter().filter_map(|name| entry::number(name)).max();
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        *newest = (*newest).max(there.unwrap_or(0)) + 1;
+        Ok(*newest)
+    }
+
+    /// Chooses the name of a bundle that a worker is to write.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn reserve(&self, program: &str, pid: u32) -> Result<Reserved> {
+        let id = entry::name(self.next_number()?, program, pid);
+        let path = self.directory.join(&id);
+        Ok(Reserved { id, path })
+    }
+
+    /// Moves a finished bundle to its place; it survives a loss of power from then on.
+    ///
+    /// # Errors
+    /// When it cannot be moved.
+    pub fn publish(&self, bundle: &Path, place: &Reserved) -> Result<()> {
+        fs::rename(bundle, &place.path).map_err(Error::file("create", &place.path))?;
+        let directory = fs::File::open(&self.directory).and_then(|directory| directory.sync_all());
+        directory.map_err(Error::file("write", &self.directory))
+    }
+
+    /// Where copies of modules are kept that bundles of a user share. Each user has a place of its own, so that what a worker
+    /// wrote of one user's process gets into no bundle of another's.
+    #[must_use]
+    pub fn modules_of(&self, user: User) -> PathBuf {
+        self.directory.join(MODULES).join(user.id.to_string())
+    }
+
+    /// Removes copies of modules that no bundle has any more.
+    fn remove_unused_modules(&self) {
+        for entry in fs::read_dir(self.directory.join(MODULES))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            Writer::remove_unused_modules(&entry.path());
+        }
+    }
+
+    /// How many bytes a bundle may take before less stays free on the disk than must.
+    ///
+    /// # Errors
+    /// When there is no room, or the disk cannot be asked.
+    pub fn room(&self) -> Result<u64> {
+        let found = statvfs(&self.directory).map_err(Error::system("look at the spool's disk"))?;
+        let free = found.blocks_available().saturating_mul(found.fragment_size());
+        let kept = self.free.load(Ordering::Relaxed);
+        match free.checked_sub(kept) {
+            Some(room @ 1..) => Ok(room),
+            _ => Err(Error::Unable("the spool's disk is full".to_owned())),
+        }
     }
 
     /// Removes the oldest until the limits hold, those that were sent before the others; how many unsent ones went.
@@ -213,7 +274,7 @@ impl Spool {
                 dropped += 1;
             }
             let before = modules();
-            Writer::remove_unused_modules(&self.directory.join(MODULES));
+            self.remove_unused_modules();
             total = total.saturating_sub(before.saturating_sub(modules()));
         }
         if dropped != 0 {
@@ -263,7 +324,7 @@ impl Spool {
     pub fn remove(&self, stored: &Stored) -> Result<()> {
         remove(&stored.path).map_err(Error::file("remove", &stored.path))?;
         let _ = fs::remove_file(self.directory.join(SENT).join(&stored.id));
-        Writer::remove_unused_modules(&self.directory.join(MODULES));
+        self.remove_unused_modules();
         Ok(())
     }
 

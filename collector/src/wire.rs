@@ -154,6 +154,26 @@ impl AsFd for Listener {
 }
 
 impl Connection {
+    /// The connection behind a descriptor.
+    #[must_use]
+    pub fn of(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+
+    /// Two connections, each the other end of the other.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = socket::socketpair(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            None,
+            SockFlag::SOCK_CLOEXEC,
+        )?;
+        Ok((Self(one), Self(other)))
+    }
+
     /// Connects to a daemon.
     ///
     /// # Errors
@@ -280,6 +300,12 @@ impl Connection {
         }
         let message = serde_json::from_slice(bytes.get(..len).unwrap_or_default())?;
         Ok((message, file))
+    }
+}
+
+impl From<Connection> for OwnedFd {
+    fn from(connection: Connection) -> Self {
+        connection.0
     }
 }
 

@@ -88,8 +88,15 @@ pub fn status(file: impl AsFd) -> io::Result<Status> {
     // SAFETY: all zeros are a valid `statx`.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
     // SAFETY: an empty name and a buffer of the right type, which the kernel fills.
-    let failed =
-        unsafe { libc::statx(file.as_fd().as_raw_fd(), c"".as_ptr(), flags, wanted, &raw mut found) };
+    let failed = unsafe {
+        libc::statx(
+            file.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            wanted,
+            &raw mut found,
+        )
+    };
     if failed != 0 {
         return Err(io::Error::last_os_error());
     }

@@ -100,7 +100,10 @@ fn header(line: &str) -> Option<Map> {
     let permissions = field()?;
     let offset = hex(field()?)?;
     let (major, minor) = field()?.split_once(':')?;
-    let device = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
+    let device = (
+        u32::from_str_radix(major, 16).ok()?,
+        u32::from_str_radix(minor, 16).ok()?,
+    );
     let inode = field()?.parse().ok()?;
     Some(Map {
         start: hex(start)?,

@@ -5,6 +5,7 @@ pub mod collect;
 pub mod completions;
 pub mod core_guard;
 pub mod core_handler;
+pub mod core_worker;
 pub mod crashes;
 pub mod dap;
 pub mod debug;

@@ -1,42 +1,40 @@
 //! The head of the core that the kernel writes into the handler's pipe: the registers of all threads, as they were.
+//!
+//! Its bytes are read here; a worker parses them.
 
-use backtrail_bundle::core::{Core, CoreContents};
+use crate::clock;
+use backtrail_bundle::core::Core;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::os::fd::AsFd;
+use std::time::Duration;
 
-/// The head, and the bytes that it was read from.
-#[derive(Debug)]
-pub(super) struct Head {
-    pub(super) bytes: Vec<u8>,
-    /// What it says, or why it says nothing.
-    pub(super) contents: Result<CoreContents, String>,
-}
+/// How many bytes say how long the head is.
+const FIRST: usize = 128;
+/// Bytes that are read at once.
+const CHUNK: usize = 256 << 10;
+/// No head is larger: that of a process with 32 768 threads, of 3.5 KiB each with AVX-512.
+const MAX_HEAD: u64 = 128 << 20;
 
-/// Reads it, as far as it can be read until `deadline`; the kernel waits in the rest.
-pub(super) fn read(pipe: OwnedFd, deadline: Instant) -> (Head, File) {
-    let mut pipe = File::from(pipe);
+/// Reads the head of a core as far as it comes until `deadline` (`CLOCK_MONOTONIC`, nanoseconds); the kernel waits in the rest.
+/// The bytes are all that were read, and the sentence says why they are no whole head.
+pub(super) fn read(pipe: &File, deadline: u64) -> (Vec<u8>, Option<String>) {
     let mut bytes = Vec::new();
-    let contents = read_all(&mut pipe, &mut bytes, deadline);
-    let head = Head { bytes, contents };
-    (head, pipe)
+    let why = read_all(pipe, &mut bytes, deadline).err();
+    (bytes, why)
 }
 
-fn read_all(pipe: &mut File, bytes: &mut Vec<u8>, deadline: Instant) -> Result<CoreContents, String> {
-    const FIRST: usize = 128;
+fn read_all(pipe: &File, bytes: &mut Vec<u8>, deadline: u64) -> Result<(), String> {
     let failed = |error: io::Error| format!("the core could not be read ({error})");
     fill(pipe, bytes, FIRST, deadline).map_err(failed)?;
     let size = Core::head_size(bytes).ok_or("the core is not that of a 64-bit process")?;
-    let size = usize::try_from(size).map_err(|_| "the core is too large")?;
-    fill(pipe, bytes, size, deadline).map_err(failed)?;
-    Core::parse_head(bytes.clone().into(), "the core").map_err(|error| error.to_string())
+    let size = usize::try_from(size.min(MAX_HEAD)).unwrap_or(FIRST);
+    fill(pipe, bytes, size, deadline).map_err(failed)
 }
 
 /// Reads until there are `size` bytes.
-fn fill(pipe: &mut File, bytes: &mut Vec<u8>, size: usize, deadline: Instant) -> io::Result<()> {
-    const CHUNK: usize = 256 << 10;
+fn fill(mut pipe: &File, bytes: &mut Vec<u8>, size: usize, deadline: u64) -> io::Result<()> {
     while bytes.len() < size {
         wait(pipe, deadline)?;
         let start = bytes.len();
@@ -53,8 +51,8 @@ fn fill(pipe: &mut File, bytes: &mut Vec<u8>, size: usize, deadline: Instant) ->
 }
 
 /// Waits until there is something to read.
-fn wait(pipe: &File, deadline: Instant) -> io::Result<()> {
-    let left = deadline.saturating_duration_since(Instant::now());
+pub(super) fn wait(pipe: &File, deadline: u64) -> io::Result<()> {
+    let left = Duration::from_nanos(deadline.saturating_sub(clock::monotonic()));
     if left.is_zero() {
         return Err(io::ErrorKind::TimedOut.into());
     }
@@ -69,35 +67,22 @@ fn wait(pipe: &File, deadline: Instant) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::os::fd::OwnedFd;
 
-    fn read_what(bytes: &[u8], close: bool) -> Head {
+    fn read_what(bytes: &[u8], close: bool) -> String {
         let (reading, mut writing) = io::pipe().unwrap();
         writing.write_all(bytes).unwrap();
         let kept = (!close).then_some(writing);
-        let head = read(reading.into(), Instant::now() + Duration::from_millis(50)).0;
+        let pipe = File::from(OwnedFd::from(reading));
+        let (_, why) = read(&pipe, clock::monotonic() + 50_000_000);
         drop(kept);
-        head
+        why.unwrap()
     }
 
     #[test]
     fn rubbish_silence_and_a_broken_pipe_are_told() {
-        assert!(
-            read_what(&[0; 200], false)
-                .contents
-                .unwrap_err()
-                .contains("64-bit")
-        );
-        assert!(
-            read_what(b"\x7fELF", false)
-                .contents
-                .unwrap_err()
-                .contains("timed out")
-        );
-        assert!(
-            read_what(b"\x7fELF", true)
-                .contents
-                .unwrap_err()
-                .contains("end of file")
-        );
+        assert!(read_what(&[0; 200], false).contains("64-bit"));
+        assert!(read_what(b"\x7fELF", false).contains("timed out"));
+        assert!(read_what(b"\x7fELF", true).contains("end of file"));
     }
 }

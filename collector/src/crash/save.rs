@@ -1,62 +1,36 @@
 //! One crash into the spool: from the handler's request, or from the probe's sighting alone.
+//!
+//! The daemon decides here whether a bundle is made, and has a worker make it. Nothing that the process could have written is
+//! parsed here.
 
-use super::core_file::{Reading, save_seen};
+use super::hold::{Hold, core_pipe};
 use super::sightings::{Sighting, Sightings};
-use super::{head, image};
 use crate::clock;
 use crate::config::Config;
-use crate::error::Result;
-use crate::hardware::{Frozen, Written};
+use crate::error::{Error, Result};
+use crate::hardware::Frozen;
 use crate::history::History;
 use crate::limit::Limiter;
 use crate::metrics::Metrics;
-use crate::pattern::Specifiers;
-use crate::spool::{Draft, Spool};
+use crate::spool::Spool;
 use crate::users::{User, Users};
-use crate::wire::{Connection, Reply};
-use backtrail_bundle::manifest::{self, Collected, Crash, Manifest, Meta, Source};
-use backtrail_bundle::{BundlePath, Writer};
-use backtrail_process::{RawTid, machine, status};
-use backtrail_pt::{Pid, Tid, TimingParams};
-use nix::sys::memfd::{MFdFlags, memfd_create};
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use crate::worker::{Description, Give, Order, Policy, Seen, Task, Work, Workers, in_memory};
+use backtrail_process::{RawTid, status};
+use backtrail_pt::Pid;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
-
-/// A process that is kept until whoever waits is answered.
-#[derive(Debug)]
-pub struct Job {
-    /// What the kernel told; a thread or signal of 0 is not known.
-    pub crash: Specifiers,
-    /// Where its core is read.
-    pub core: OwnedFd,
-    /// Who keeps the process until it is answered.
-    pub waiting: Waiting,
-    /// When the request came (`CLOCK_MONOTONIC`).
-    pub received: u64,
-}
-
-/// Who keeps a process that crashes.
-#[derive(Debug)]
-pub enum Waiting {
-    /// The handler, at the other end of this.
-    Handler(Connection),
-    /// The kernel, until the core's connection is closed.
-    Kernel,
-}
 
 /// What a crash came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Saved {
     /// A bundle of this name.
     Bundle(String),
-    /// None: its executable had caused too many.
+    /// None: its user or its executable had caused too many.
     Limited,
 }
 
-/// Writes bundles of crashes.
+/// Has bundles of crashes written.
 #[derive(Debug)]
 pub struct Saver {
     /// Where they go.
@@ -69,7 +43,7 @@ pub struct Saver {
     pub config: RwLock<Arc<Config>>,
     /// Who may cause how many.
     pub limiter: Mutex<Limiter>,
-    /// Who answers for a process.
+    /// Who answers for a user id.
     pub users: Users,
     /// What tells of crashes, in words; `None`: nothing but the core's handler.
     pub probe: Option<String>,
@@ -77,19 +51,28 @@ pub struct Saver {
     pub history: Option<History>,
     /// Whether cores go on to where they went before.
     pub chain: bool,
+    /// Who writes bundles.
+    pub workers: Workers,
 }
 
 /// How long the probe's event may take that came before the handler was started.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// A bundle takes no more room than this beside its core: binaries, and a history.
+const BESIDE_THE_CORE: u64 = 1 << 30;
 
-/// What is known of a crash so far, on its way into a manifest.
-#[derive(Debug, Default)]
-pub(super) struct Findings {
-    pub(super) collected: Collected,
-    pub(super) crash: Option<Crash>,
-    pub(super) threads: Vec<Tid>,
-    pub(super) core: Option<BundlePath>,
-    pub(super) notes: Vec<String>,
+/// A bundle that is to be made.
+pub(super) struct Wanted<'a> {
+    pub(super) work: Work,
+    pub(super) pid: Pid,
+    pub(super) user: User,
+    pub(super) description: Description,
+    pub(super) seen: Option<Seen>,
+    pub(super) frozen: Option<&'a Frozen>,
+    /// Whose history; `None`: that of all.
+    pub(super) history_of: Option<Pid>,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub(super) deadline: u64,
+    pub(super) gives: Vec<(Give, OwnedFd)>,
 }
 
 impl Saver {
@@ -98,7 +81,7 @@ impl Saver {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether an executable of a user, or a function, may cause one more bundle now.
+    /// Whether a user's executable, or a function, may cause one more bundle now.
     pub(crate) fn admits(&self, user: User, executable: &str) -> bool {
         let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
         let admits = limiter.admits(user, executable, Instant::now());
@@ -108,285 +91,226 @@ impl Saver {
         admits
     }
 
-    /// Saves a process that is kept, and lets it go as soon as nothing more is to be read.
+    /// Whether a kept process is to be saved: its signal counts, and its user and executable have not caused too many.
+    #[must_use]
+    pub fn wants(&self, hold: &Hold) -> bool {
+        let (signal, witness) = (hold.crash.signal, hold.crash.tid.max(hold.crash.pid));
+        if signal != 0 && !self.config().crash.signals.contains(signal) {
+            return false;
+        }
+        let executable = status::program(witness as RawTid);
+        self.admits(
+            hold.user,
+            executable.as_deref().unwrap_or(&hold.crash.name_text()),
+        )
+    }
+
+    /// Saves a process that is kept and wanted, and lets it go as soon as nothing more is to be read.
     ///
     /// # Errors
-    /// When the bundle cannot be written. The process is let go in any case.
-    pub fn save_held(&self, job: Job) -> Result<Saved> {
+    /// When there is no bundle in the end. The process is let go in any case.
+    pub fn save_held(&self, hold: &Hold) -> Result<Saved> {
         self.metrics.processes_held.count();
-        let config = self.config();
-        let deadline = Instant::now() + config.crash.hold_limit.0;
-        let pid = Pid(job.crash.pid);
+        let saved = self.counted(self.hold_and_save(hold));
+        hold.release(&[]);
+        saved
+    }
+
+    fn hold_and_save(&self, hold: &Hold) -> Result<Saved> {
+        let pid = Pid(hold.crash.pid);
         let patience = if self.probe.is_some() {
             PATIENCE
         } else {
             Duration::ZERO
         };
-        // Known to the one who waits, or to the probe.
-        let (sighting, tid) = match job.crash.tid {
-            0 => {
-                let sighting = self.sightings.take(pid, patience);
-                let tid = sighting.as_ref().map_or(pid.0, |it| it.seen.tid.0);
-                (sighting, tid)
-            }
-            tid => (None, tid),
+        let sighting = self.sightings.take_asked_at(pid, hold.received, patience);
+        // Known to the one who waits, or to the probe. The first thread may have ended before the others, and has no memory
+        // then; the one that crashed has.
+        let tid = match hold.crash.tid {
+            0 => sighting.as_ref().map_or(pid.0, |it| it.seen.tid.0),
+            tid => tid,
         };
-        // The first thread may have ended before the others, and has no memory then; the one that crashed has.
-        let witness = tid as RawTid;
-        let executable = status::program(witness);
-        let user = sighting
-            .as_ref()
-            .map_or_else(|| self.users.of_thread(witness), |it| it.user);
-        let signal = job.crash.signal;
-        let wanted = signal == 0 || config.crash.signals.contains(signal);
-        if !wanted || !self.admits(user, executable.as_deref().unwrap_or(&job.crash.name)) {
-            self.sightings.take(pid, Duration::ZERO);
-            self.answer(&job.waiting, &[]);
+        if let Some(sighting) = &sighting
+            && !self
+                .config()
+                .crash
+                .signals
+                .contains(sighting.seen.siginfo.signal())
+        {
             return Ok(Saved::Limited);
         }
-        let sighting = sighting.or_else(|| self.sightings.take(pid, patience));
-        let held_at = clock::monotonic();
-        let (head, mut pipe) = head::read(job.core, deadline);
-        let saved = self.begin(&job.crash.name, pid).and_then(|draft| {
-            let mut findings = self.findings("crash", sighting.as_ref());
-            if sighting.is_none() && self.probe.is_some() {
-                let missing = "the probe did not tell of the crash: how long it took is not known";
-                findings.collected.missing.push(missing.to_owned());
-            }
-            findings.collected.crash_to_held = sighting.as_ref().map(|it| held_at.saturating_sub(it.seen.at));
-            let reading = Reading {
-                pid,
-                witness,
-                config: &config,
-                pipe: &mut pipe,
-                deadline,
-            };
-            match (&head.contents, &sighting) {
-                (Ok(contents), _) => {
-                    reading.save(&draft.writer, contents.clone(), &head.bytes, &mut findings)?
-                }
-                (Err(why), Some(sighting)) => {
-                    findings.collected.missing.push(why.clone());
-                    save_seen(&draft.writer, &sighting.seen, &mut findings)?;
-                }
-                (Err(why), None) => findings.collected.missing.push(why.clone()),
-            }
-            let missing = &mut findings.collected.missing;
-            let process = image::process(pid, witness, &findings.threads, &draft.writer, missing)?;
-            let command_line = status::command_line(witness);
-            // Nothing more is to be read of it.
-            self.answer(&job.waiting, &head.bytes);
-            drop(pipe);
-            findings.collected.held = Some(clock::monotonic().saturating_sub(job.received));
-            let written = self.write_history(
-                &draft.writer,
-                Some(pid),
-                sighting.as_ref().and_then(|it| it.frozen.as_ref()),
-                &mut findings,
-            )?;
-            self.finish(draft, findings, Some(process), written, executable, command_line)
-        });
-        if saved.is_err() {
-            self.answer(&job.waiting, &head.bytes);
+        let (head, why) = hold.read_head();
+        let mut description = self.describe("crash", sighting.as_ref(), hold.user);
+        description.user = Some(hold.crash.uid);
+        description.name = hold.crash.name_text().into_owned();
+        description.missing.extend(why);
+        if sighting.is_none() && self.probe.is_some() {
+            let missing = "the probe did not tell of the crash: how long it took is not known";
+            description.missing.push(missing.to_owned());
         }
-        self.counted(saved)
+        let failed = || Error::system("hand the core to a worker");
+        let (rest, to) = core_pipe().map_err(failed())?;
+        let mut to = Some(to);
+        let wanted = Wanted {
+            work: Work::Held {
+                pid: pid.0,
+                witness: tid,
+                received: hold.received,
+            },
+            pid,
+            user: hold.user,
+            description,
+            seen: sighting.as_ref().map(|it| Seen::new(&it.seen)),
+            frozen: sighting.as_ref().and_then(|it| it.frozen.as_ref()),
+            history_of: Some(pid),
+            deadline: hold.deadline,
+            gives: vec![
+                (Give::Head, in_memory(&[&head]).map_err(failed())?),
+                (Give::Core, rest),
+            ],
+        };
+        let mut send_core = || {
+            // Closed once all was sent.
+            if let Some(to) = to.take() {
+                hold.send_core(&to);
+            }
+        };
+        let saved = self.save(wanted, &mut || hold.release(&head), &mut send_core);
+        match (saved, sighting) {
+            (Err(error), Some(sighting)) => {
+                tracing::warn!(
+                    "process {pid} could not be read, and what the probe saw of it is saved: {error}"
+                );
+                let missing = format!("the process could not be read: {error}");
+                self.save_seen(&sighting, hold.user, missing)
+            }
+            (saved, _) => saved,
+        }
     }
 
     /// Saves what the probe has seen of a process that was not kept.
     ///
     /// # Errors
-    /// When the bundle cannot be written.
+    /// When there is no bundle in the end.
     pub fn save_unheld(&self, sighting: &Sighting) -> Result<Saved> {
         let seen = &sighting.seen;
+        let user = sighting.user;
         let executable = status::program(seen.tid.0 as RawTid);
-        if !self.admits(sighting.user, executable.as_deref().unwrap_or(&seen.comm)) {
+        if !self.admits(user, executable.as_deref().unwrap_or(&seen.comm)) {
             return Ok(Saved::Limited);
         }
         self.metrics.crashes_unheld.count();
-        let saved = self.begin(&seen.comm, seen.pid).and_then(|draft| {
-            let mut findings = self.findings("crash", Some(sighting));
-            findings.collected.missing.push(
-                "the process was not kept (no core is dumped of it, or too many crashed at once): there is only what the probe saw"
-                    .to_owned(),
-            );
-            save_seen(&draft.writer, seen, &mut findings)?;
-            let process = manifest::Process {
-                pid: seen.pid,
-                threads: vec![manifest::Thread {
-                    tid: seen.tid,
-                    name: Some(seen.comm.clone()).filter(|name| !name.is_empty()),
-                    trace: None,
-                }],
-                ..manifest::Process::default()
-            };
-            let written = self.write_history(
-                &draft.writer,
-                Some(seen.pid),
-                sighting.frozen.as_ref(),
-                &mut findings,
-            )?;
-            self.finish(draft, findings, Some(process), written, executable, Vec::new())
-        });
-        self.counted(saved)
+        let missing = "the process was not kept (no core is dumped of it, or too many crashed at once): there is only what the probe saw";
+        self.counted(self.save_seen(sighting, user, missing.to_owned()))
+    }
+
+    fn save_seen(&self, sighting: &Sighting, user: User, missing: String) -> Result<Saved> {
+        let seen = &sighting.seen;
+        let mut description = self.describe("crash", Some(sighting), user);
+        description.user = seen.user;
+        description.name = seen.comm.clone();
+        description.missing.push(missing);
+        let wanted = Wanted {
+            work: Work::Seen,
+            pid: seen.pid,
+            user,
+            description,
+            seen: Some(Seen::new(seen)),
+            frozen: sighting.frozen.as_ref(),
+            history_of: Some(seen.pid),
+            deadline: clock::monotonic(),
+            gives: Vec::new(),
+        };
+        self.save(wanted, &mut || {}, &mut || {})
     }
 
     pub(super) fn counted(&self, saved: Result<Saved>) -> Result<Saved> {
         match &saved {
-            Ok(_) => self.metrics.bundles_written.count(),
+            Ok(Saved::Bundle(_)) => self.metrics.bundles_written.count(),
+            Ok(Saved::Limited) => {}
             Err(_) => self.metrics.bundles_failed.count(),
         }
         saved
     }
 
-    pub(super) fn begin(&self, name: &str, pid: Pid) -> Result<Draft> {
-        self.metrics.bundles_dropped.add(self.spool.make_room()?);
-        self.spool.begin(name, pid.0)
-    }
-
-    pub(super) fn findings(&self, trigger: &str, sighting: Option<&Sighting>) -> Findings {
-        Findings {
-            collected: Collected {
-                trigger: trigger.to_owned(),
-                time: Some(sighting.map_or_else(clock::wall, |it| clock::wall_at(it.seen.at))),
-                probe: self.probe.clone().filter(|_| sighting.is_some()),
-                crash_to_reader: sighting.map(|it| it.read_at.saturating_sub(it.seen.at)),
-                ..Collected::default()
-            },
-            ..Findings::default()
+    pub(super) fn describe(&self, trigger: &str, sighting: Option<&Sighting>, user: User) -> Description {
+        Description {
+            trigger: trigger.to_owned(),
+            time: Some(sighting.map_or_else(clock::wall, |it| clock::wall_at(it.seen.at))),
+            probe: self.probe.clone().filter(|_| sighting.is_some()),
+            crash_to_reader: sighting.map(|it| it.read_at.saturating_sub(it.seen.at)),
+            crashed_at: sighting.map(|it| it.seen.at),
+            user: (user != User::UNKNOWN).then_some(user.id),
+            records_history: self.history.is_some(),
+            ..Description::default()
         }
     }
 
-    /// Lets the process go, if a handler keeps it; that one gets what was taken of the core, if it is to pass it on.
-    fn answer(&self, waiting: &Waiting, taken: &[u8]) {
-        let Waiting::Handler(connection) = waiting else {
-            return;
-        };
-        let copy = self.chain.then(|| in_memory(taken).ok()).flatten();
-        let reply = Reply {
-            taken: copy.as_ref().map_or(0, |_| taken.len() as u64),
-            ..Reply::default()
-        };
-        // A handler that is gone needs no answer.
-        let _ = connection.send(&reply, copy.as_ref().map(AsFd::as_fd));
-    }
-
-    /// The processors' traces as they were at the crash.
-    pub(super) fn write_history(
+    /// Has a worker write a bundle, and puts it into the spool.
+    pub(super) fn save(
         &self,
-        writer: &Writer,
-        pid: Option<Pid>,
-        frozen: Option<&Frozen>,
-        findings: &mut Findings,
-    ) -> Result<Option<Written>> {
-        let Some(history) = &self.history else {
-            return Ok(None);
-        };
-        let collected = &mut findings.collected;
-        let Some(frozen) = frozen else {
-            let missing = "the processors' traces are not there: they were being copied for another crash";
-            collected.missing.push(missing.to_owned());
-            return Ok(None);
-        };
-        let written = history.write(frozen, pid, writer)?;
-        collected.history = written.costs.iter().map(|cost| cost.bytes as u64).sum();
-        let crashed = written.costs.first();
-        collected.crash_to_stop = crashed.and_then(|cost| cost.crash_to_pause);
-        collected.overwritten = crashed
-            .and_then(|cost| cost.written_since_crash)
-            .map(|bytes| bytes as u64);
-        findings.notes.extend(written.notes.iter().cloned());
-        Ok(Some(written))
-    }
-
-    pub(super) fn finish(
-        &self,
-        draft: Draft,
-        mut findings: Findings,
-        process: Option<manifest::Process>,
-        written: Option<Written>,
-        executable: Option<String>,
-        command_line: Vec<String>,
+        mut wanted: Wanted<'_>,
+        release: &mut dyn FnMut(),
+        send_core: &mut dyn FnMut(),
     ) -> Result<Saved> {
-        if findings.collected.history == 0 {
-            let note = "this machine records no history: there is the state at the crash alone";
-            findings.notes.push(note.to_owned());
+        self.metrics.bundles_dropped.add(self.spool.make_room()?);
+        let config = self.config();
+        if let Some(history) = &self.history {
+            match wanted.frozen {
+                Some(frozen) => {
+                    let (recorded, bytes) = history.record(frozen, wanted.history_of);
+                    let failed = Error::system("describe the history");
+                    let mut head =
+                        serde_json::to_vec(&recorded).map_err(|error| failed(std::io::Error::from(error)))?;
+                    head.push(b'\n');
+                    let file = in_memory(&[&head, &bytes]).map_err(Error::system("copy the history"))?;
+                    wanted.gives.push((Give::History, file));
+                }
+                None if wanted.work_needs_history() => {
+                    let missing =
+                        "the processors' traces are not there: they were being copied for another crash";
+                    wanted.description.missing.push(missing.to_owned());
+                }
+                None => {}
+            }
         }
-        if !findings.collected.missing.is_empty() {
+        let limit = config.crash.core_limit;
+        let most = limit.0.saturating_add(BESIDE_THE_CORE);
+        let place = self.spool.reserve(&wanted.description.name, wanted.pid.0)?;
+        let written = self.workers.write(Order {
+            task: Task {
+                work: wanted.work,
+                identity: 0,
+                deadline: wanted.deadline,
+                allowance: self.spool.room()?.min(most),
+                policy: Policy {
+                    core: config.crash.core,
+                    limit: limit.0,
+                    limit_text: limit.to_string(),
+                    hold_limit_text: config.crash.hold_limit.to_string(),
+                },
+                description: wanted.description,
+                seen: wanted.seen,
+            },
+            gives: wanted.gives,
+            spool: self.spool.directory(),
+            modules: self.spool.modules_of(wanted.user),
+            user: wanted.user,
+            release,
+            send_core,
+        })?;
+        if !written.is_complete {
             self.metrics.bundles_incomplete.count();
         }
-        let (mut cpus, mut filters) = (Vec::new(), Vec::new());
-        let (mut cpu, mut timing, mut tsc) = (machine::cpu_model(), TimingParams::default(), None);
-        let mut processes = Vec::new();
-        if let Some(written) = written {
-            (cpus, filters, processes) = (written.cpus, written.filters, written.processes);
-            (cpu, timing, tsc) = (
-                written.machine.cpu,
-                written.machine.timing,
-                Some(written.machine.tsc),
-            );
-        }
-        if let Some(mut process) = process {
-            if let Some(index) = processes.iter().position(|other| other.pid == process.pid) {
-                join(&mut process, processes.remove(index));
-            }
-            processes.insert(0, process);
-        }
-        let created_at = findings.collected.time.map(|time| time / 1_000_000_000);
-        let manifest = Manifest {
-            cpu,
-            timing,
-            tsc,
-            filters,
-            processes,
-            cpus,
-            core: findings.core,
-            meta: Meta {
-                source: if self.history.is_some() {
-                    Source::Hardware
-                } else {
-                    Source::Unknown
-                },
-                created_by: Some("collect".to_owned()),
-                created_at,
-                program: executable,
-                command_line,
-                crash: findings.crash,
-                host: machine::says("hostname"),
-                kernel: machine::says("osrelease"),
-                collected: Some(findings.collected),
-                notes: findings.notes,
-                ..Meta::default()
-            },
-        };
-        draft.writer.finish_durably(&manifest)?;
+        self.spool.publish(&written.bundle, &place)?;
+        written.discard();
         self.metrics.bundles_dropped.add(self.spool.make_room()?);
-        Ok(Saved::Bundle(draft.id))
+        Ok(Saved::Bundle(place.id))
     }
 }
 
-/// What the records of mappings know beyond what the process is at its end: threads that ended, files it let go.
-fn join(process: &mut manifest::Process, recorded: manifest::Process) {
-    for thread in recorded.threads {
-        if process.threads.iter().all(|known| known.tid != thread.tid) {
-            process.threads.push(thread);
-        }
+impl Wanted<'_> {
+    fn work_needs_history(&self) -> bool {
+        !matches!(self.work, Work::Deposit { .. })
     }
-    for module in recorded.modules {
-        let known = process
-            .modules
-            .iter()
-            .any(|known| known.base == module.base && known.build_id == module.build_id);
-        if !known {
-            // Where two overlap, the later one counts: what is mapped at the end.
-            process.modules.insert(0, module);
-        }
-    }
-}
-
-/// A file of these bytes that is nowhere on a disk.
-fn in_memory(bytes: &[u8]) -> io::Result<File> {
-    let mut file = File::from(memfd_create(c"core", MFdFlags::MFD_CLOEXEC)?);
-    file.write_all(bytes)?;
-    file.seek(SeekFrom::Start(0))?;
-    Ok(file)
 }

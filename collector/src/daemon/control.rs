@@ -139,6 +139,11 @@ fn metrics(shared: &Shared) -> String {
             saver.spool.dropped() as f64,
         ),
         (
+            "workers_stuck",
+            "Workers that a file system without an answer keeps from ending.",
+            saver.workers.stuck() as f64,
+        ),
+        (
             "recorders",
             "Processes that software recorders mind.",
             shared.minded.count() as f64,

@@ -5,6 +5,7 @@
 //! that another one that gets its number is not taken for it.
 
 use crate::wire::{Connection, Peer};
+use backtrail_process::{RawTid, status};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::fs;
@@ -24,7 +25,9 @@ pub(super) struct Minded(Mutex<HashMap<u32, Process>>);
 #[derive(Debug)]
 struct Process {
     /// Whose recorder minds it.
-    user: u32,
+    peer: Peer,
+    /// What it ran when that was last looked at.
+    program: Option<String>,
     /// As long as it is open, the recorder lives.
     recorder: Arc<Connection>,
     /// Readable once the process has ended.
@@ -39,18 +42,39 @@ impl Minded {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a recorder minds the process, which lives, and lives itself.
+    /// Whether a recorder minds the process, which lives, and lives itself. It is asked when the process crashes: since the
+    /// recorder spoke of it, it may have been let go, or have become another user's by executing a set-user-ID program. Then it
+    /// is nobody's, and the daemon saves it.
     pub(super) fn has(&self, pid: u32) -> bool {
-        let minded = self.lock();
-        let process = minded.get(&pid);
-        process.is_some_and(|process| process.recorder.is_open() && is_alive(&process.ended))
+        let mut minded = self.lock();
+        let Some(process) = minded.get_mut(&pid) else {
+            return false;
+        };
+        if !process.recorder.is_open() || !is_alive(&process.ended) {
+            return false;
+        }
+        process.program = status::program(pid as RawTid).or(process.program.take());
+        let may_speak = may_speak(pid, process.peer).is_ok();
+        if !may_speak {
+            minded.remove(&pid);
+        }
+        may_speak
     }
 
-    /// Whether a recorder that lives minds the process, which may have ended: its bundle may be in the making.
-    pub(super) fn is_kept(&self, pid: u32) -> bool {
-        self.lock()
-            .get(&pid)
-            .is_some_and(|process| process.recorder.is_open())
+    /// Whether a recorder that lives minds the process, which may have ended: its bundle may be in the making. `users` are the
+    /// real and effective user that the probe saw it crash as.
+    pub(super) fn is_kept(&self, pid: u32, users: [Option<u32>; 2]) -> bool {
+        let minded = self.lock();
+        let Some(process) = minded.get(&pid).filter(|process| process.recorder.is_open()) else {
+            return false;
+        };
+        let user = process.peer.user;
+        user == 0 || users.into_iter().flatten().all(|seen| seen == user)
+    }
+
+    /// What a minded process ran, by the kernel's word.
+    pub(super) fn program(&self, pid: u32) -> Option<String> {
+        self.lock().get(&pid).and_then(|process| process.program.clone())
     }
 
     /// Has `peer`, at the other end of `recorder`, mind a process.
@@ -59,13 +83,15 @@ impl Minded {
         let mut minded = self.lock();
         minded.retain(|_, process| process.recorder.is_open());
         if peer.user != 0 {
-            let count = |of: &dyn Fn(u32) -> bool| minded.values().filter(|process| of(process.user)).count();
+            let count =
+                |of: &dyn Fn(u32) -> bool| minded.values().filter(|process| of(process.peer.user)).count();
             if count(&|user| user == peer.user) >= OF_USER || count(&|user| user != 0) >= OF_ALL {
                 return Err("too many processes are minded already");
             }
         }
         let process = Process {
-            user: peer.user,
+            peer,
+            program: status::program(pid as RawTid),
             recorder,
             ended,
         };
@@ -78,7 +104,7 @@ impl Minded {
         let minded = self.lock();
         let process = minded.get(&pid);
         peer.user == 0
-            || process.is_some_and(|process| process.user == peer.user && process.recorder.is_open())
+            || process.is_some_and(|process| process.peer.user == peer.user && process.recorder.is_open())
     }
 
     /// How many there are.
@@ -89,22 +115,35 @@ impl Minded {
 
 /// The process's descriptor, if `peer` may mind it.
 fn admit(pid: u32, peer: Peer) -> Result<OwnedFd, Refusal> {
-    const GONE: Refusal = "there is no such process";
     let ended = open(pid).ok_or(GONE)?;
-    if peer.user != 0 {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| GONE)?;
-        if users(&status) != Some([peer.user; 4]) {
-            return Err("the process is another user's");
-        }
-        let traced = tracer(&status)
-            .is_some_and(|tracer| Path::new(&format!("/proc/{}/task/{tracer}", peer.pid)).exists());
-        if !traced {
-            return Err("the process is not traced by who asks");
-        }
-    }
+    may_speak(pid, peer)?;
     // What was read was of this process only if it still is.
     if is_alive(&ended) { Ok(ended) } else { Err(GONE) }
 }
+
+/// Whether a process is in all its ids the user's of `peer`, and traced by it.
+fn may_speak(pid: u32, peer: Peer) -> Result<(), Refusal> {
+    /// Threads that are looked at, should the first one have ended.
+    const THREADS: usize = 64;
+    if peer.user == 0 {
+        return Ok(());
+    }
+    let status = |tid: u32| fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
+    let first = status(pid).map_err(|_| GONE)?;
+    if users(&first) != Some([peer.user; 4]) {
+        return Err("the process is another user's");
+    }
+    let is_peer = |status: &str| {
+        tracer(status).is_some_and(|tracer| Path::new(&format!("/proc/{}/task/{tracer}", peer.pid)).exists())
+    };
+    let others = || status::threads(pid as RawTid).into_iter().take(THREADS);
+    if is_peer(&first) || others().any(|tid| status(tid as u32).is_ok_and(|status| is_peer(&status))) {
+        return Ok(());
+    }
+    Err("the process is not traced by who asks")
+}
+
+const GONE: Refusal = "there is no such process";
 
 /// The real, effective, saved and file system user (`Uid` of proc_pid_status(5)).
 fn users(status: &str) -> Option<[u32; 4]> {
@@ -191,7 +230,10 @@ mod tests {
         minded.add(pid, root, connection).unwrap();
         end(child);
         assert!(!minded.has(pid), "another process may have its number now");
-        assert!(minded.is_kept(pid), "its recorder may still save it");
+        assert!(
+            minded.is_kept(pid, [Some(0); 2]),
+            "its recorder may still save it"
+        );
         let (_recorder, connection) = super::tests::connection(place.path());
         assert!(minded.add(pid, root, connection).is_err());
     }

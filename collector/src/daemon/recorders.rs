@@ -2,15 +2,14 @@
 
 use super::Shared;
 use super::minded::Refusal;
+use crate::crash::{Deposit, Saved};
 use crate::error::{Error, Result};
+use crate::users::User;
 use crate::wire::{Connection, Listener, PIECE, Peer, Reply, Request};
 use backtrail_pt::Pid;
-use nix::sys::statvfs::statvfs;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,28 +19,34 @@ const REQUEST: Duration = Duration::from_secs(1);
 const BUNDLE: Duration = Duration::from_secs(120);
 /// How long the probe's event may take that came before the process was gone.
 const SIGHTING: Duration = Duration::from_millis(500);
-/// Requests that are answered at once, and of them those of one user.
+/// Requests that are answered at once, of them those of one user, and places that only system users get.
 const AT_ONCE: usize = 32;
 const AT_ONCE_OF_USER: usize = 4;
-/// A bundle unpacks to no more than this and twice the limit of a core: binaries, and a history.
+const RESERVE: usize = 8;
+/// A packed bundle has no more bytes than this and the limit of a core.
 const BESIDE_THE_CORE: u64 = 1 << 30;
 
 /// The requests that are being answered, by user.
 #[derive(Debug, Default)]
-struct Gate(Mutex<HashMap<u32, usize>>);
+struct Gate(Mutex<HashMap<User, usize>>);
 
 /// A request's place among them.
 struct Place {
     gate: Arc<Gate>,
-    user: u32,
+    user: User,
 }
 
 impl Gate {
     /// `None`: there are too many.
-    fn enter(self: &Arc<Self>, user: u32) -> Option<Place> {
+    fn enter(self: &Arc<Self>, user: User) -> Option<Place> {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_user = inside.get(&user).copied().unwrap_or_default();
-        if of_user >= AT_ONCE_OF_USER || inside.values().sum::<usize>() >= AT_ONCE {
+        let places = if user.is_system {
+            AT_ONCE
+        } else {
+            AT_ONCE - RESERVE
+        };
+        if of_user >= AT_ONCE_OF_USER || inside.values().sum::<usize>() >= places {
             return None;
         }
         inside.insert(user, of_user + 1);
@@ -80,7 +85,7 @@ pub(super) fn run(shared: &Arc<Shared>, listener: &Listener) {
         }) else {
             continue;
         };
-        let Some(place) = gate.enter(peer.user) else {
+        let Some(place) = gate.enter(shared.saver.users.answering(peer.user)) else {
             let _ = refuse(&connection, "the collector has too many requests to answer");
             continue;
         };
@@ -177,55 +182,39 @@ fn deposit(
     (pid, name): (u32, &str),
     size: u64,
 ) -> Result<String> {
-    /// Unpacking takes memory that the sender chooses, so it is done one at a time.
-    static UNPACKING: Mutex<()> = Mutex::new(());
     let saver = &shared.saver;
-    let (core, free) = {
-        let config = saver.config.read().unwrap_or_else(PoisonError::into_inner);
-        (config.crash.core_limit.0, config.spool_free.0)
-    };
-    let limit = core.saturating_mul(2).saturating_add(BESIDE_THE_CORE);
+    let user = saver.users.answering(peer.user);
+    let limit = saver.config().crash.core_limit.0.saturating_add(BESIDE_THE_CORE);
     let unable = |why: &str| Error::Unable(why.to_owned());
     if size > limit {
         return Err(unable("the bundle is too large"));
     }
-    if !saver.admits(saver.users.answering(peer.user), "recorders") {
+    if !saver.admits(user, "recorders") {
         return Err(unable("this user's recorders have saved too many crashes"));
     }
-    let spool = saver.spool.directory();
-    if room(spool)? < size.saturating_add(free) {
+    if saver.spool.room()? < size {
         return Err(unable("the spool's disk is full"));
     }
+    let spool = saver.spool.directory();
     // It has no name: nothing is left of it whatever happens.
-    let mut file = tempfile::tempfile_in(spool).map_err(Error::file("write to", spool))?;
+    let mut packed = tempfile::tempfile_in(spool).map_err(Error::file("write to", spool))?;
     connection
         .send(&Reply::default(), None)
-        .and_then(|()| receive(connection, &mut file, size))
+        .and_then(|()| receive(connection, &mut packed, size))
+        .and_then(|()| packed.seek(SeekFrom::Start(0)))
         .map_err(Error::system("receive the bundle"))?;
-    let _alone = UNPACKING.lock().unwrap_or_else(PoisonError::into_inner);
-    let draft = saver.spool.begin(name, pid)?;
-    drop(draft.writer);
-    let packed = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let is_its = |bundle: &backtrail_bundle::Bundle| {
-        let crash = bundle.manifest().meta.crash;
-        if crash.is_some_and(|crash| crash.pid.0 == pid) {
-            Ok(())
-        } else {
-            Err(backtrail_bundle::Error::Usage(
-                "it is no bundle of a crash of this process".to_owned(),
-            ))
-        }
-    };
-    backtrail_bundle::unpack_durably(Path::new(&packed), &draft.path, limit, is_its)?;
-    saver.metrics.bundles_written.count();
-    saver.metrics.bundles_dropped.add(saver.spool.make_room()?);
-    Ok(draft.id)
-}
-
-/// How many bytes of the disk are free.
-fn room(spool: &Path) -> Result<u64> {
-    let found = statvfs(spool).map_err(Error::system("look at the spool's disk"))?;
-    Ok(found.blocks_available().saturating_mul(found.fragment_size()))
+    let saved = saver.save_deposit(Deposit {
+        pid,
+        name,
+        program: shared.minded.program(pid),
+        uid: peer.user,
+        user,
+        packed,
+    });
+    match saved? {
+        Saved::Bundle(id) => Ok(id),
+        Saved::Limited => Err(unable("this user's recorders have saved too many crashes")),
+    }
 }
 
 fn receive(connection: &Connection, file: &mut File, size: u64) -> io::Result<()> {
@@ -247,21 +236,33 @@ fn receive(connection: &Connection, file: &mut File, size: u64) -> io::Result<()
 mod tests {
     use super::*;
 
+    fn user(id: u32) -> User {
+        User {
+            id,
+            is_system: id < 1000,
+        }
+    }
+
     #[test]
     fn one_user_does_not_take_all_places() {
         let gate = Arc::new(Gate::default());
-        let mut inside: Vec<Place> = (0..AT_ONCE_OF_USER).map(|_| gate.enter(7).unwrap()).collect();
-        assert!(gate.enter(7).is_none());
-        inside.push(gate.enter(8).unwrap());
+        let mut inside: Vec<Place> = (0..AT_ONCE_OF_USER)
+            .map(|_| gate.enter(user(1007)).unwrap())
+            .collect();
+        assert!(gate.enter(user(1007)).is_none());
+        inside.push(gate.enter(user(1008)).unwrap());
         inside.remove(0);
-        inside.push(gate.enter(7).unwrap());
-        for user in 100.. {
-            match gate.enter(user) {
+        inside.push(gate.enter(user(1007)).unwrap());
+        for id in 2000.. {
+            match gate.enter(user(id)) {
                 Some(place) => inside.push(place),
                 None => break,
             }
         }
-        assert_eq!(inside.len(), AT_ONCE);
+        assert_eq!(inside.len(), AT_ONCE - RESERVE);
+        for _ in 0..AT_ONCE_OF_USER {
+            inside.push(gate.enter(User::ROOT).unwrap());
+        }
         drop(inside);
         assert!(gate.0.lock().unwrap().is_empty());
     }

@@ -5,8 +5,9 @@
 //! answer what we want, it confirms that by a number, and writes the core. The process is kept until the connection is closed.
 
 use super::Shared;
+use super::kept::{self, Jobs};
 use crate::clock;
-use crate::crash::{Job, Waiting};
+use crate::crash::Waiting;
 use crate::error::{Error, Result};
 use crate::pattern::Specifiers;
 use backtrail_process::{RawTid, status};
@@ -15,7 +16,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 /// `struct coredump_req`: size, size of the answer, mask.
@@ -43,7 +43,7 @@ pub(super) fn bind(path: &Path) -> Result<UnixListener> {
 }
 
 /// Takes crashes until the listener is shut down.
-pub(super) fn run(shared: &Shared, listener: &UnixListener, jobs: &SyncSender<Job>) {
+pub(super) fn run(shared: &Shared, listener: &UnixListener, jobs: &Jobs) {
     for stream in listener.incoming() {
         let taken = stream.and_then(|stream| take(shared, stream, jobs));
         match taken {
@@ -54,7 +54,7 @@ pub(super) fn run(shared: &Shared, listener: &UnixListener, jobs: &SyncSender<Jo
     }
 }
 
-fn take(shared: &Shared, mut stream: UnixStream, jobs: &SyncSender<Job>) -> io::Result<()> {
+fn take(shared: &Shared, mut stream: UnixStream, jobs: &Jobs) -> io::Result<()> {
     let received = clock::monotonic();
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -103,12 +103,6 @@ fn take(shared: &Shared, mut stream: UnixStream, jobs: &SyncSender<Job>) -> io::
         name: status::thread_name(pid as RawTid, pid as RawTid).unwrap_or_default(),
         ..Specifiers::default()
     };
-    let job = Job {
-        crash,
-        core: stream.into(),
-        waiting: Waiting::Kernel,
-        received,
-    };
-    jobs.try_send(job)
-        .map_err(|_| io::Error::other(format!("too many processes are kept; {pid} is let go")))
+    kept::keep(shared, jobs, crash, (stream.into(), Waiting::Kernel), received);
+    Ok(())
 }

@@ -1,28 +1,34 @@
 //! The daemon's threads.
 
+use super::kept::{Job, Jobs};
+use super::queue::Bounds;
 use super::relay::{self, Relay};
 use super::{Shared, control, functions, listen, recorders, socket, watch};
-use crate::crash::{Job, Saved};
+use crate::crash::Saved;
 use crate::error::{Error, Result};
 use crate::probe::Probe;
 use crate::wire::Listener;
 use backtrail_pt::Pid;
 use std::io::{self, PipeWriter};
 use std::os::unix::net::UnixListener;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Processes that wait to be read, at most.
-const QUEUE: usize = 256;
-/// Threads that read them.
-const WORKERS: usize = 2;
+/// Workers that read processes at once.
+const WORKERS: usize = 4;
+/// Processes that wait to be read, and workers, at most; of those of one user, and what only system users get.
+const BOUNDS: Bounds = Bounds {
+    capacity: 256,
+    running: WORKERS,
+    running_of_user: 2,
+    running_reserve: 1,
+};
 
 /// The threads, and how they are told to end.
 #[derive(Debug)]
 pub(super) struct Threads {
-    jobs: Option<SyncSender<Job>>,
+    jobs: Arc<Jobs>,
     running: Vec<JoinHandle<()>>,
     /// What a signal asked for.
     saving_all: Option<JoinHandle<()>>,
@@ -33,18 +39,18 @@ pub(super) struct Threads {
 impl Threads {
     /// Starts those that save crashes.
     pub(super) fn start(shared: &Arc<Shared>) -> Result<Self> {
-        let (jobs, queue) = sync_channel(QUEUE);
-        let queue = Arc::new(Mutex::new(queue));
         let mut threads = Self {
-            jobs: Some(jobs),
+            jobs: Arc::new(Jobs::new(BOUNDS)),
             running: Vec::new(),
             saving_all: None,
             alive: Vec::new(),
         };
         for _ in 0..WORKERS {
-            let (shared, queue) = (Arc::clone(shared), Arc::clone(&queue));
-            threads.spawn("save", move || save(&shared, &queue))?;
+            let (shared, jobs) = (Arc::clone(shared), Arc::clone(&threads.jobs));
+            threads.spawn("save", move || save(&shared, &jobs))?;
         }
+        let timer = Arc::clone(shared);
+        threads.spawn("release", move || timer.holds.run())?;
         Ok(threads)
     }
 
@@ -55,13 +61,14 @@ impl Threads {
         Ok(())
     }
 
-    pub(super) fn listen(&mut self, listener: &Arc<Listener>) -> Result<()> {
-        let (listener, jobs) = (Arc::clone(listener), self.jobs.clone());
-        self.spawn("listen", move || {
-            if let Some(jobs) = jobs {
-                listen::run(&listener, &jobs);
-            }
-        })
+    /// What is to be saved.
+    pub(super) fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
+    pub(super) fn listen(&mut self, shared: &Arc<Shared>, listener: &Arc<Listener>) -> Result<()> {
+        let (shared, listener, jobs) = (Arc::clone(shared), Arc::clone(listener), Arc::clone(&self.jobs));
+        self.spawn("listen", move || listen::run(&shared, &listener, &jobs))
     }
 
     pub(super) fn mind_recorders(&mut self, shared: &Arc<Shared>, listener: &Arc<Listener>) -> Result<()> {
@@ -74,12 +81,8 @@ impl Threads {
         shared: &Arc<Shared>,
         socket: &Arc<UnixListener>,
     ) -> Result<()> {
-        let (shared, socket, jobs) = (Arc::clone(shared), Arc::clone(socket), self.jobs.clone());
-        self.spawn("socket", move || {
-            if let Some(jobs) = jobs {
-                socket::run(&shared, &socket, &jobs);
-            }
-        })
+        let (shared, socket, jobs) = (Arc::clone(shared), Arc::clone(socket), Arc::clone(&self.jobs));
+        self.spawn("socket", move || socket::run(&shared, &socket, &jobs))
     }
 
     pub(super) fn watch(&mut self, shared: &Arc<Shared>, probe: Probe) -> Result<()> {
@@ -149,32 +152,43 @@ impl Threads {
     }
 
     /// Ends them once what was begun is done; `false`: it took longer than `patience`.
-    pub(super) fn finish(&mut self, patience: Duration) -> bool {
-        self.jobs = None;
+    pub(super) fn finish(&mut self, shared: &Shared, patience: Duration) -> bool {
+        self.jobs.close();
         self.alive.clear();
         self.running.extend(self.saving_all.take());
         let deadline = Instant::now() + patience;
-        while self.running.iter().any(|thread| !thread.is_finished()) {
-            if Instant::now() >= deadline {
-                return false;
-            }
+        let is_timer = |thread: &JoinHandle<()>| thread.thread().name() == Some("release");
+        let at_work = |thread: &&JoinHandle<()>| !thread.is_finished() && !is_timer(thread);
+        while self.running.iter().any(|thread| at_work(&thread)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
-        true
+        let is_done = !self.running.iter().any(|thread| at_work(&thread));
+        // Nobody is kept beyond the daemon.
+        shared.holds.close();
+        is_done
     }
 }
 
 /// Saves crashes until nobody can add any.
-fn save(shared: &Shared, queue: &Mutex<Receiver<Job>>) {
-    loop {
-        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(job) = job else { return };
-        let pid = Pid(job.crash.pid);
-        if shared.minded.has(pid.0) {
-            // Its recorder has all of it; the handler goes on as the connection ends.
-            continue;
+fn save(shared: &Shared, jobs: &Jobs) {
+    while let Some((user, job)) = jobs.pop() {
+        match job {
+            // The timer has let it go: what the probe saw of it is saved in its turn.
+            Job::Held(hold) if !hold.is_kept() => {}
+            Job::Held(hold) => report(
+                "a crash ended",
+                shared.saver.save_held(&hold),
+                Pid(hold.crash.pid),
+            ),
+            Job::Unheld(sighting) => {
+                report(
+                    "a crash ended",
+                    shared.saver.save_unheld(&sighting),
+                    sighting.seen.pid,
+                );
+            }
         }
-        report("a crash ended", shared.saver.save_held(job), pid);
+        jobs.done(user);
     }
 }
 

@@ -3,12 +3,14 @@
 use super::freeze::Frozen;
 use super::history::Story;
 use super::options::Filter;
+use super::record::{Parts, Recorded, RecordedMapping, RecordedProcess};
 use super::times::{first_time, written_since};
 use super::world::Change;
 use super::{clock, modules};
 use crate::Result;
-use backtrail_bundle::manifest::{AddressFilter, CpuTrace, Process, Thread};
-use backtrail_bundle::{BundlePath, Writer};
+use backtrail_bundle::Writer;
+use backtrail_bundle::manifest::{AddressFilter, CpuTrace, Process};
+use backtrail_bundle::module_file::Allowance;
 use backtrail_pt::{Avma, Cpu, CpuModel, Nanos, Pid, TimingParams, Tsc, TscConversion};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -81,6 +83,17 @@ impl Snapshot<'_> {
     /// # Errors
     /// When a file cannot be written.
     pub fn write(&self, writer: &Writer) -> Result<Written> {
+        let (recorded, bytes) = self.record();
+        let mut find = |pid: Pid, mapped: &RecordedMapping, _: &mut Allowance| {
+            let file = modules::find_by_path(&self.procfs, pid, mapped)?;
+            Some(modules::Found { file, ready: None })
+        };
+        recorded.write(&bytes, writer, &mut find)
+    }
+
+    /// Returns the snapshot as plain data, and the bytes that belong to it. No file is opened for it.
+    #[must_use]
+    pub fn record(&self) -> (Recorded, Vec<u8>) {
         let mut notes = self.notes();
         let mut by_cpu: BTreeMap<Cpu, Vec<&[u8]>> = BTreeMap::new();
         // A processor that went and came has two traces; the one that ended is the older.
@@ -89,47 +102,31 @@ impl Snapshot<'_> {
         for cpu in frozen {
             by_cpu.entry(cpu.cpu).or_default().push(cpu.bytes());
         }
-        let mut cpus = Vec::new();
-        for (cpu, pieces) in by_cpu {
-            let trace = BundlePath::new(&format!("traces/cpu-{cpu}.pt"))?;
-            let switches = BundlePath::new(&format!("sideband/cpu-{cpu}.switches"))?;
-            writer.add_bytes(&trace, &pieces.concat())?;
+        let cpus = by_cpu.into_iter().map(|(cpu, pieces)| {
             let known = self
                 .story
                 .switches
                 .get(&cpu)
                 .map(Vec::as_slice)
                 .unwrap_or_default();
-            let bytes: Vec<u8> = known.iter().flat_map(|switch| switch.to_bytes()).collect();
-            writer.add_bytes(&switches, &bytes)?;
-            cpus.push(CpuTrace { cpu, trace, switches });
-        }
+            let switches = known.iter().flat_map(|switch| switch.to_bytes()).collect();
+            (cpu, pieces.concat(), switches)
+        });
+        let cpus = cpus.collect();
         let mut processes = Vec::new();
         for pid in self.pids() {
-            let Some(state) = self.story.world.processes.get(&pid) else {
-                notes.push(format!("nothing is known of process {pid}"));
-                continue;
-            };
-            let modules = modules::modules(writer, &self.procfs, pid, &state.mappings, &mut notes)?;
-            let threads = state.threads.iter().map(|(tid, name)| Thread {
-                tid: *tid,
-                name: Some(name.to_string()).filter(|name| !name.is_empty()),
-                trace: None,
-            });
-            processes.push(Process {
-                pid,
-                threads: threads.collect(),
-                modules,
-                ..Process::default()
-            });
+            match self.story.world.processes.get(&pid) {
+                Some(state) => processes.push(RecordedProcess::new(pid, state)),
+                None => notes.push(format!("nothing is known of process {pid}")),
+            }
         }
-        Ok(Written {
+        Recorded::new(Parts {
             cpus,
-            machine: self.machine,
-            filters: self.address_filters(&mut notes),
             processes,
+            filters: self.address_filters(&mut notes),
             costs: self.costs(),
             notes,
+            machine: self.machine,
         })
     }
 

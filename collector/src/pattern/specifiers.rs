@@ -50,6 +50,12 @@ impl Specifiers {
         })
     }
 
+    /// The thread's name, for people.
+    #[must_use]
+    pub fn name_text(&self) -> std::borrow::Cow<'_, str> {
+        self.name.as_str().into()
+    }
+
     /// What stands for one specifier; `None`: the kernel knows none either, and drops it.
     fn value(&self, specifier: char) -> Option<String> {
         let plain = |text: String| text.replace('/', "!");

@@ -92,6 +92,6 @@ pub(super) fn size(path: &Path) -> u64 {
 }
 
 fn is_kept(path: &Path) -> bool {
-    path.parent()
-        .is_some_and(|parent| parent.ends_with(super::MODULES))
+    let above = path.parent().and_then(Path::parent);
+    above.is_some_and(|above| above.ends_with(super::MODULES))
 }

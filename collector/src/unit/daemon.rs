@@ -14,17 +14,15 @@ pub const NAME: &str = "backtrail-collect.service";
 pub const DIRECTORIES: &str = "backtrail-directories.service";
 
 /// What is needed beyond [`privilege::NEEDED`] until the daemon has given it up.
-const AT_THE_START: [(&str, &str); 5] = [
+const AT_THE_START: [(&str, &str); 3] = [
     ("CAP_SETPCAP", "give up the others for good"),
-    ("CAP_SETUID", "become the user that `user` names"),
-    ("CAP_SETGID", "become the user that `user` names"),
     (
-        "CAP_CHOWN",
-        "give that user the two directories, or take them back",
+        "CAP_FOWNER",
+        "let the group of the user that `user` names read the spool",
     ),
     (
         "CAP_DAC_OVERRIDE",
-        "use them again at the next start, when they are that user's",
+        "take the spool back that an earlier version gave to another user",
     ),
 ];
 
@@ -96,7 +94,8 @@ TimeoutStopSec=30
 # SIGTERM is for the daemon alone: its guard lives on until core_pattern is as it was.
 KillMode=mixed
 {runtime}
-# Whom it may read, and what it may do. The daemon gives up all but the first seven once it is set up.
+# Whom it may read, and what it may do. The daemon gives up all but the first twelve once it is set up, and
+# each worker all of them once it has opened the files of its process.
 {reasons}CapabilityBoundingSet={capabilities}
 NoNewPrivileges=yes
 # Reading crashes at real-time priority, from memory that stays: no RestrictRealtime=.
@@ -122,9 +121,10 @@ RestrictSUIDSGID=yes
 # It speaks to this machine's processes over Unix sockets, and to nobody else.
 RestrictAddressFamilies=AF_UNIX
 IPAddressDeny=any
-# What services use, and perf_event_open, ptrace (@debug) and bpf. Anything else fails, and is told in the log.
+# What services use, and perf_event_open, ptrace (@debug) and bpf; chroot and seccomp for workers. Anything else fails, and is
+# told in the log.
 SystemCallArchitectures=native
-SystemCallFilter=@system-service @debug bpf
+SystemCallFilter=@system-service @debug bpf chroot seccomp
 SystemCallErrorNumber=EPERM
 
 # The budget. When nothing crashes, next to nothing is used of it; in a storm of crashes the rest of the machine goes on.

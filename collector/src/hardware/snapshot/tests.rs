@@ -6,6 +6,7 @@ use crate::hardware::freeze::FrozenCpu;
 use crate::hardware::history::{Entry, History, What};
 use crate::hardware::records::Files;
 use crate::hardware::world::{ProcessState, World};
+use backtrail_bundle::BundlePath;
 use backtrail_bundle::manifest::{Manifest, Meta, Source};
 use backtrail_bundle::{Bundle, Overwrite};
 use backtrail_perf::ContextSwitch;

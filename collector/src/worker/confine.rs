@@ -1,0 +1,216 @@
+//! How a worker gives up what it has: limits first, then privileges, for good.
+//!
+//! Afterwards it has a user id that nothing else on the machine has, no group, no capability, an empty directory as its
+//! root, and the system calls of [`SYSTEM_CALLS`]. It keeps the descriptors that it opened before.
+
+use crate::error::{Error, Result};
+use caps::CapSet;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::unistd::{Gid, Uid, chroot, fchdir, setgroups, setresgid, setresuid};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch,
+};
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+
+/// The first of the user ids of workers. systemd's documentation of user ids ("Users, Groups, UIDs and GIDs on systemd
+/// systems") lists this range, up to 2147483647, as unused.
+pub const FIRST_IDENTITY: u32 = 0x7000_0000;
+/// How many identities there are; they are used in turn.
+pub const IDENTITIES: u32 = 4096;
+
+/// Bytes of address space: a core's head, the list of mappings, the stacks of two threads.
+const ADDRESS_SPACE: u64 = 384 << 20;
+/// Open files: binaries of the process, and a few.
+pub(super) const OPEN_FILES: u64 = 2048;
+/// Threads of its user.
+const THREADS: u64 = 16;
+
+/// The system calls that a worker may still make, and what for. Anything else fails with EPERM.
+pub const SYSTEM_CALLS: &[(i64, &str)] = &[
+    (libc::SYS_read, "the core, the process's memory and binaries"),
+    (libc::SYS_pread64, "the process's memory and binaries"),
+    (libc::SYS_readv, "the standard library"),
+    (libc::SYS_lseek, "files with holes"),
+    (libc::SYS_write, "the bundle"),
+    (libc::SYS_pwrite64, "the bundle"),
+    (libc::SYS_writev, "the standard library"),
+    (libc::SYS_ftruncate, "the bundle"),
+    (libc::SYS_fsync, "the bundle"),
+    (libc::SYS_fdatasync, "the bundle"),
+    (libc::SYS_copy_file_range, "the standard library's copies"),
+    (libc::SYS_sendfile, "the standard library's copies"),
+    (libc::SYS_splice, "the standard library's copies"),
+    (
+        libc::SYS_openat,
+        "files of the bundle: the draft directory is the root",
+    ),
+    (libc::SYS_mkdir, "directories of the bundle"),
+    (libc::SYS_mkdirat, "directories of the bundle"),
+    (libc::SYS_rename, "the finished bundle"),
+    (libc::SYS_renameat, "the finished bundle"),
+    (libc::SYS_renameat2, "the finished bundle"),
+    (libc::SYS_link, "copies of modules, to be shared"),
+    (libc::SYS_linkat, "copies of modules, to be shared"),
+    (libc::SYS_unlink, "what is given up"),
+    (libc::SYS_unlinkat, "what is given up"),
+    (libc::SYS_rmdir, "what is given up"),
+    (libc::SYS_chmod, "the bundle's permissions"),
+    (libc::SYS_fchmod, "the bundle's permissions"),
+    (libc::SYS_fchmodat, "the bundle's permissions"),
+    (libc::SYS_getcwd, "temporary names"),
+    (libc::SYS_flock, "the bundle in the making"),
+    (libc::SYS_fcntl, "descriptors"),
+    (libc::SYS_dup, "descriptors"),
+    (libc::SYS_close, "descriptors"),
+    (libc::SYS_fstat, "sizes"),
+    (libc::SYS_stat, "sizes"),
+    (libc::SYS_lstat, "sizes"),
+    (libc::SYS_newfstatat, "sizes"),
+    (libc::SYS_statx, "sizes"),
+    (libc::SYS_readlink, "the standard library's absolute paths"),
+    (libc::SYS_readlinkat, "the standard library's absolute paths"),
+    (libc::SYS_getdents64, "the bundle is read back"),
+    (libc::SYS_poll, "the core's pipe"),
+    (libc::SYS_ppoll, "the core's pipe"),
+    (libc::SYS_sendmsg, "reports to the daemon"),
+    (libc::SYS_sendto, "reports to the daemon"),
+    (libc::SYS_mmap, "memory, not executable; the bundle is read back"),
+    (libc::SYS_mprotect, "stacks of threads, not executable"),
+    (libc::SYS_munmap, "memory"),
+    (libc::SYS_mremap, "memory"),
+    (libc::SYS_madvise, "memory"),
+    (libc::SYS_brk, "memory"),
+    (
+        libc::SYS_clone,
+        "a thread that reads a file whose file system may not answer",
+    ),
+    (libc::SYS_futex, "threads"),
+    (libc::SYS_rseq, "threads"),
+    (libc::SYS_set_robust_list, "threads"),
+    (libc::SYS_sigaltstack, "threads"),
+    (libc::SYS_sched_getaffinity, "threads"),
+    (libc::SYS_sched_yield, "threads"),
+    (libc::SYS_gettid, "threads"),
+    (libc::SYS_getpid, "threads"),
+    (libc::SYS_prctl, "a thread's name, and nothing else"),
+    (libc::SYS_rt_sigaction, "signals"),
+    (libc::SYS_rt_sigprocmask, "signals"),
+    (libc::SYS_rt_sigreturn, "signals"),
+    (libc::SYS_tgkill, "abort()"),
+    (libc::SYS_clock_gettime, "the deadline"),
+    (libc::SYS_clock_nanosleep, "the deadline"),
+    (libc::SYS_nanosleep, "the deadline"),
+    (libc::SYS_getrandom, "temporary names and hash tables"),
+    (libc::SYS_exit, "the end"),
+    (libc::SYS_exit_group, "the end"),
+];
+
+/// More for a worker that saves a process that goes on: it has stopped that process before.
+const OF_SNAPSHOTS: &[(i64, &str)] = &[
+    (libc::SYS_ptrace, "registers of the process that it traces"),
+    (libc::SYS_wait4, "the process that it traces"),
+];
+
+/// Sets the limits of this process: memory, descriptors, threads, and no core of its own.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(super) fn limit() -> Result<()> {
+    let set = |resource, limit| setrlimit(resource, limit, limit).map_err(Error::system("limit the worker"));
+    set(Resource::RLIMIT_AS, ADDRESS_SPACE)?;
+    // A limit of 1 keeps the kernel from starting a handler of cores, too (core(5)).
+    set(Resource::RLIMIT_CORE, 1)?;
+    let (_, hard) =
+        nix::sys::resource::getrlimit(Resource::RLIMIT_NOFILE).map_err(Error::system("read limits"))?;
+    set(Resource::RLIMIT_NOFILE, OPEN_FILES.min(hard))?;
+    // When memory runs out, the worker goes before the daemon.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "500");
+    nix::sys::prctl::set_dumpable(false).map_err(Error::system("protect the worker"))
+}
+
+/// Gives up all privileges for good: the process becomes `identity`, with `root` as its root directory, and can do no more than
+/// the system calls of [`SYSTEM_CALLS`]; `traces`: it has stopped a process and goes on to read its registers.
+///
+/// Call it while the process has one thread.
+///
+/// # Errors
+/// When anything of it fails: the caller must end then.
+pub(super) fn give_up(identity: u32, root: BorrowedFd<'_>, traces: bool) -> Result<()> {
+    let refused = || Error::system("give up the worker's privileges");
+    fchdir(root).map_err(refused())?;
+    chroot(".").map_err(refused())?;
+    let (user, group) = (Uid::from_raw(identity), Gid::from_raw(identity));
+    setgroups(&[]).map_err(refused())?;
+    setresgid(group, group, group).map_err(refused())?;
+    setresuid(user, user, user).map_err(refused())?;
+    let denied = |error: caps::errors::CapsError| {
+        Error::Unable(format!(
+            "the worker's capabilities could not be given up: {error}"
+        ))
+    };
+    for set in [
+        CapSet::Ambient,
+        CapSet::Effective,
+        CapSet::Inheritable,
+        CapSet::Permitted,
+    ] {
+        caps::clear(None, set).map_err(denied)?;
+    }
+    nix::sys::prctl::set_no_new_privs().map_err(refused())?;
+    // Both are lost when the user changes.
+    nix::sys::prctl::set_dumpable(false).map_err(refused())?;
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(refused())?;
+    setrlimit(Resource::RLIMIT_NPROC, THREADS, THREADS).map_err(refused())?;
+    let still = caps::read(None, CapSet::Permitted).map_err(denied)?;
+    if !still.is_empty() || Uid::current() != user || setresuid(Uid::from_raw(0), user, user).is_ok() {
+        return Err(Error::Unable("the worker kept privileges".to_owned()));
+    }
+    let unfiltered =
+        |error| Error::Unable(format!("the worker's system calls could not be limited: {error}"));
+    filter(traces).map_err(unfiltered)
+}
+
+/// Installs the filter of system calls.
+fn filter(traces: bool) -> std::result::Result<(), seccompiler::Error> {
+    let arch = TargetArch::x86_64;
+    // The C library starts threads by clone() where there is no clone3(), whose flags no filter can see.
+    let no_clone3 = SeccompFilter::new(
+        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::ENOSYS as u32),
+        arch,
+    )?;
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = SYSTEM_CALLS
+        .iter()
+        .chain(OF_SNAPSHOTS.iter().filter(|_| traces))
+        .map(|(call, _)| (*call, Vec::new()))
+        .collect();
+    rules.insert(libc::SYS_clone3, Vec::new());
+    let equal = |argument, mask: u64, value: u64| -> std::result::Result<SeccompRule, seccompiler::Error> {
+        let operator = SeccompCmpOp::MaskedEq(mask);
+        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, operator, value)?;
+        Ok(SeccompRule::new(vec![condition])?)
+    };
+    let executable = libc::PROT_EXEC as u64;
+    rules.insert(libc::SYS_mmap, vec![equal(2, executable, 0)?]);
+    rules.insert(libc::SYS_mprotect, vec![equal(2, executable, 0)?]);
+    let thread = libc::CLONE_THREAD as u64;
+    rules.insert(libc::SYS_clone, vec![equal(0, thread, thread)?]);
+    rules.insert(
+        libc::SYS_prctl,
+        vec![equal(0, u64::MAX, libc::PR_SET_NAME as u64)?],
+    );
+    let allowed = SeccompFilter::new(
+        rules,
+        SeccompAction::Errno(libc::EPERM as u32),
+        SeccompAction::Allow,
+        arch,
+    )?;
+    for filter in [no_clone3, allowed] {
+        let program: BpfProgram = filter.try_into()?;
+        seccompiler::apply_filter(&program)?;
+    }
+    Ok(())
+}

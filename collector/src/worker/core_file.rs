@@ -1,0 +1,302 @@
+//! The core of a crash: of a process that is kept, by the policy, or of the one thread that the probe saw.
+
+use super::memory::ProcessMemory;
+use super::open::{OpenProcess, OpenThread};
+use super::reachable;
+use super::task::{Policy, Seen};
+use crate::clock;
+use crate::config::Core as CorePolicy;
+use crate::error::{Error, Result};
+use backtrail_bundle::core::{self, CoreContents, CoreThread, Memory, ProcessInfo, Segment};
+use backtrail_bundle::manifest::Crash;
+use backtrail_bundle::module_file::Allowance;
+use backtrail_bundle::{BundlePath, Writer};
+use backtrail_pt::{Avma, Pid, Tid};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+/// The name of the core in a bundle.
+pub(super) const CORE: &str = "core";
+
+/// Gives the process and its threads the ids that they have outside of their pid namespace: a core has those of
+/// inside.
+pub(super) fn use_outer_ids(contents: &mut CoreContents, process: &OpenProcess) {
+    let outer = |thread: &OpenThread| Some((thread.inner?, thread.tid));
+    let outer: HashMap<u32, Tid> = process.threads.iter().filter_map(outer).collect();
+    contents.process.pid = process.pid.0;
+    for thread in &mut contents.threads {
+        if let Some(outer) = outer.get(&thread.tid.0) {
+            thread.tid = *outer;
+        }
+    }
+}
+
+/// What a core may cost.
+pub(super) struct Bounds<'a> {
+    pub(super) policy: &'a Policy,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub(super) deadline: u64,
+    pub(super) allowance: &'a mut Allowance,
+}
+
+/// Writes a core with as much memory as the policy says, no longer than until the deadline, and no larger than allowed.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn save_memory(
+    file: &mut File,
+    process: &OpenProcess,
+    mut contents: CoreContents,
+    mut memory: ProcessMemory<'_>,
+    bounds: Bounds<'_>,
+    missing: &mut Vec<String>,
+) -> io::Result<()> {
+    let policy = bounds.policy;
+    let limit = &policy.limit_text;
+    let kept = match policy.core {
+        CorePolicy::Full if wanted(process, &contents) > policy.limit => {
+            missing.push(format!(
+                "the process had more memory than core_limit ({limit}): only stacks and what they point to are saved"
+            ));
+            CorePolicy::Stacks
+        }
+        kept => kept,
+    };
+    match kept {
+        CorePolicy::Full => {}
+        CorePolicy::Stacks => contents.segments = reachable::segments(&contents, &mut memory),
+        CorePolicy::None => contents.segments.iter_mut().for_each(|segment| segment.saved = 0),
+    }
+    let left_out = memory.leave_out_remote(&mut contents.segments);
+    if left_out != 0 {
+        missing.push(format!(
+            "{} KiB of files that were not in memory, and whose file system may not answer, are not saved",
+            left_out.div_ceil(1024)
+        ));
+    }
+    let mut bounded = Bounded {
+        memory,
+        deadline: bounds.deadline,
+        left: bounds.allowance.bytes,
+        is_late: false,
+    };
+    let promised: u64 = contents.segments.iter().map(|segment| segment.saved).sum();
+    let saved = core::write(file, &contents, &mut bounded)?;
+    bounds.allowance.bytes = bounded.left;
+    if saved < promised && bounded.is_late {
+        missing.push(format!(
+            "reading the memory took longer than hold_limit ({}): the rest is not saved",
+            policy.hold_limit_text
+        ));
+    } else if saved < promised && bounded.left == 0 {
+        missing.push(
+            "the bundle has used up the room that it may take: the rest of the memory is not saved"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// Bytes that a full core would take: of private memory, what is in use; of files, all that is promised.
+fn wanted(process: &OpenProcess, contents: &CoreContents) -> u64 {
+    let mut files: HashMap<u64, bool> = HashMap::new();
+    files.extend(
+        process
+            .maps
+            .iter()
+            .filter(|map| map.is_file())
+            .map(|map| (map.start, map.shared || !map.writable)),
+    );
+    let of_files = contents
+        .segments
+        .iter()
+        .filter(|segment| files.get(&segment.start.0) == Some(&true));
+    let of_files = of_files.fold(0u64, |sum, segment| sum.saturating_add(segment.saved));
+    process.in_use.unwrap_or(0).saturating_add(of_files)
+}
+
+/// Memory that is there until the deadline, and no more of it than is allowed.
+struct Bounded<'a> {
+    memory: ProcessMemory<'a>,
+    deadline: u64,
+    /// Bytes that may still be read.
+    left: u64,
+    is_late: bool,
+}
+
+impl Memory for &mut Bounded<'_> {
+    fn read(&mut self, address: Avma, out: &mut [u8]) -> usize {
+        self.is_late |= clock::monotonic() >= self.deadline;
+        if self.is_late {
+            return 0;
+        }
+        let wanted = out.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let got = out
+            .get_mut(..wanted)
+            .map_or(0, |out| self.memory.read(address, out));
+        self.left -= got as u64;
+        got
+    }
+
+    fn zeros(&mut self, address: Avma, size: u64) -> u64 {
+        self.is_late |= clock::monotonic() >= self.deadline;
+        if self.is_late {
+            0
+        } else {
+            self.memory.zeros(address, size)
+        }
+    }
+}
+
+/// Writes the core as the kernel sends it: its head, and what comes after that.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn save_as_sent(
+    file: &mut File,
+    head: &[u8],
+    rest: &mut impl Read,
+    bounds: Bounds<'_>,
+    missing: &mut Vec<String>,
+) -> io::Result<()> {
+    let limit = bounds.policy.limit.min(bounds.allowance.bytes);
+    file.write_all(head)?;
+    let copied = io::copy(&mut rest.take(limit), file)?;
+    bounds.allowance.bytes -= copied;
+    if copied == limit {
+        missing.push(format!(
+            "the core is cut at core_limit ({})",
+            bounds.policy.limit_text
+        ));
+    }
+    Ok(())
+}
+
+/// Writes a core without any memory.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn save_without_memory(file: &mut File, mut contents: CoreContents) -> io::Result<()> {
+    contents.segments.iter_mut().for_each(|segment| segment.saved = 0);
+    core::write(file, &contents, |_: Avma, _: &mut [u8]| 0).map(drop)
+}
+
+/// Writes a core of the one thread that the probe saw, with the stack that it copied. Returns the crash.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn save_seen(writer: &Writer, seen: &Seen) -> Result<Crash> {
+    let thread = seen.thread();
+    let crashed = Crash {
+        code: seen.siginfo().code(),
+        fault_address: seen.fault_address(),
+        ..crash(seen.pid(), &thread)
+    };
+    let (stack_at, stack) = seen.stack();
+    let size = stack.len() as u64;
+    let contents = CoreContents {
+        process: ProcessInfo {
+            pid: seen.pid().0,
+            name: seen.name().to_owned(),
+            ..ProcessInfo::default()
+        },
+        threads: vec![thread],
+        segments: (size != 0)
+            .then_some(Segment {
+                start: stack_at,
+                size,
+                saved: size,
+                readable: true,
+                writable: true,
+                executable: false,
+            })
+            .into_iter()
+            .collect(),
+        ..CoreContents::default()
+    };
+    let mut file = writer.create_file(&BundlePath::new(CORE)?)?;
+    let stack = |address: Avma, out: &mut [u8]| {
+        let start = usize::try_from(address - stack_at).unwrap_or(usize::MAX);
+        let from = stack.get(start..).unwrap_or_default();
+        let len = from.len().min(out.len());
+        if let (Some(out), Some(from)) = (out.get_mut(..len), from.get(..len)) {
+            out.copy_from_slice(from);
+        }
+        len
+    };
+    core::write(&mut file, &contents, stack).map_err(Error::system("write the core"))?;
+    Ok(crashed)
+}
+
+/// The crash as the core of its thread tells it.
+pub(super) fn crash(pid: Pid, thread: &CoreThread) -> Crash {
+    Crash {
+        pid,
+        tid: thread.tid,
+        signal: thread.siginfo.map_or(thread.signal, |info| info.signal()),
+        code: thread.siginfo.map_or(0, |info| info.code()),
+        fault_address: thread.siginfo.and_then(|info| info.address()),
+        pc: thread.registers.pc(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::{CrashSeen, Told};
+    use backtrail_bundle::Overwrite;
+    use backtrail_bundle::core::{Core, Registers, SigInfo};
+    use backtrail_pt::Cpu;
+
+    fn seen(told: Told) -> Seen {
+        Seen::new(&CrashSeen {
+            at: 1,
+            at_boot: None,
+            cpu: Cpu(0),
+            pid: Pid(7),
+            tid: Tid(8),
+            inner_pid: None,
+            inner_tid: None,
+            pid_namespace: None,
+            mount_namespace: None,
+            cgroup: None,
+            user: None,
+            effective_user: None,
+            started: None,
+            comm: "worker".to_owned(),
+            siginfo: SigInfo::new(11, 1, Avma(0xdead)),
+            siginfo_told: told,
+            registers: Registers::default(),
+            bases_told: false,
+            frames: Vec::new(),
+            stack_at: Avma(0x7000),
+            stack: vec![5; 16],
+        })
+    }
+
+    #[test]
+    fn an_address_that_the_probe_cannot_tell_is_not_claimed() {
+        let directory = tempfile::tempdir().unwrap();
+        for (told, address) in [(Told::Code, None), (Told::Address, Some(Avma(0xdead)))] {
+            let target = directory.path().join("crash");
+            let writer = Writer::create(&target, Overwrite::Never).unwrap();
+            let crash = save_seen(&writer, &seen(told)).unwrap();
+            assert_eq!(
+                (crash.signal, crash.code, crash.fault_address),
+                (11, 1, address),
+                "{told:?}"
+            );
+            let mut written = None;
+            for entry in std::fs::read_dir(directory.path()).unwrap() {
+                let core = entry.unwrap().path().join("core");
+                written = std::fs::read(core).ok().or(written);
+            }
+            let core = Core::parse(written.unwrap().into(), "core").unwrap();
+            let thread = core.crashed_thread().unwrap();
+            assert_eq!(thread.signal, 11);
+            assert_eq!(thread.siginfo.and_then(|info| info.address()), address);
+            assert_eq!(thread.siginfo.is_some(), address.is_some());
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The directory that a worker writes to, seen by the daemon: given away, and taken back.
+
+use super::task::BUNDLE;
+use super::write::NEW_MODULES;
+use crate::error::{Error, Result};
+use crate::ownership::{Owner, give, give_all};
+use backtrail_process::beneath::Status;
+use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, openat, renameat};
+use nix::sys::stat::{Mode, fstatat};
+use nix::unistd::{Gid, Uid};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// How the names begin of directories that bundles are written in; what a killed daemon left of them goes at the next start.
+const PREFIX: &str = ".backtrail-draft-";
+/// Copies that one bundle adds to the shared ones, at most.
+const MAX_NEW: usize = 4096;
+
+/// A draft directory. It is removed with all that is in it when this is dropped.
+#[derive(Debug)]
+pub(super) struct DraftDirectory {
+    directory: TempDir,
+    handle: File,
+    _lock: Flock<File>,
+}
+
+impl DraftDirectory {
+    /// Creates one in the spool, and gives it to a worker.
+    ///
+    /// # Errors
+    /// When it cannot be created or given away.
+    pub(super) fn create(spool: &Path, identity: u32) -> Result<Self> {
+        let create = || -> io::Result<Self> {
+            let directory = tempfile::Builder::new()
+                .prefix(PREFIX)
+                .permissions(fs::Permissions::from_mode(0o700))
+                .tempdir_in(spool)?;
+            let handle = File::open(directory.path())?;
+            let lock = Flock::lock(File::open(directory.path())?, FlockArg::LockExclusiveNonblock)
+                .map_err(|(_, error)| error)?;
+            let owner = Owner {
+                user: Uid::from_raw(identity),
+                group: Some(Gid::from_raw(identity)),
+            };
+            give(directory.path(), owner)?;
+            Ok(Self {
+                directory,
+                handle,
+                _lock: lock,
+            })
+        };
+        create().map_err(Error::file("write to", spool))
+    }
+
+    /// The directory's descriptor.
+    pub(super) fn handle(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+
+    /// Takes the directory back from the worker, which has ended. Returns where the bundle stands in it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(super) fn take_back(&self) -> io::Result<PathBuf> {
+        let owner = Owner {
+            user: Uid::effective(),
+            group: Some(Gid::effective()),
+        };
+        give_all(self.directory.path(), owner)?;
+        Ok(self.directory.path().join(BUNDLE))
+    }
+
+    /// Moves the new copies of modules among the shared ones. A name counts only if it looks like a key, and a file only if
+    /// it is a plain one. Call it after [`Self::take_back`].
+    pub(super) fn keep_modules(&self, shared: &File) -> io::Result<()> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let new = openat(self.handle(), NEW_MODULES, flags, Mode::empty())?;
+        let mut names = Vec::new();
+        for entry in nix::dir::Dir::from_fd(new.try_clone()?)?.iter().take(MAX_NEW) {
+            names.push(entry?.file_name().to_owned());
+        }
+        for name in names.iter().filter(|name| is_key(name.to_bytes())) {
+            let found = fstatat(&new, name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
+            if found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_nlink == 2 {
+                renameat(&new, name.as_c_str(), shared, name.as_c_str())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for DraftDirectory {
+    fn drop(&mut self) {
+        // Removing needs to own it; what fails here is removed at the next start.
+        let _ = self.take_back();
+    }
+}
+
+/// Opens the directory of copies of modules that bundles of a user share. It is made where there is none.
+///
+/// # Errors
+/// When it cannot be made.
+pub(super) fn shared_modules(directory: &Path) -> io::Result<File> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    File::open(directory)
+}
+
+/// The name of a copy among the shared ones: it is that of the file that it is of, by device, inode, size and times. A build id
+/// would not do, for anybody can write one into a file.
+#[must_use]
+pub(super) fn key(status: &Status) -> String {
+    let (id, [modified, changed]) = (status.id, status.times);
+    format!(
+        "{:x}.{:x}-{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
+        id.device.0, id.device.1, id.inode, status.size, modified.0, modified.1, changed.0, changed.1
+    )
+}
+
+fn is_key(name: &[u8]) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_hexdigit() || b".-".contains(byte);
+    name.len() <= 128 && name.contains(&b'-') && name.iter().all(plain) && !name.starts_with(b".")
+}
+
+/// A file in memory, to be given to a worker.
+///
+/// # Errors
+/// When there is no memory.
+pub(crate) fn in_memory(parts: &[&[u8]]) -> io::Result<OwnedFd> {
+    use std::io::{Seek, SeekFrom, Write};
+    let flags = nix::sys::memfd::MFdFlags::MFD_CLOEXEC;
+    let mut file = File::from(nix::sys::memfd::memfd_create(c"backtrail", flags)?);
+    for part in parts {
+        file.write_all(part)?;
+    }
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backtrail_process::beneath;
+
+    #[test]
+    fn keys_are_told_from_other_names() {
+        let file = tempfile::tempfile().unwrap();
+        let key = key(&beneath::status(&file).unwrap());
+        assert!(is_key(key.as_bytes()), "{key}");
+        for name in [&b".."[..], b".", b"", b"a/b-c", b"x-1", b".-", &[b'1'; 200]] {
+            assert!(!is_key(name), "{}", String::from_utf8_lossy(name));
+        }
+    }
+
+    #[test]
+    fn only_plain_new_copies_are_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let draft = DraftDirectory::create(place.path(), Uid::effective().as_raw()).unwrap();
+        let at = |name: &str| draft.directory.path().join(name);
+        fs::create_dir(at(NEW_MODULES)).unwrap();
+        fs::create_dir(at(BUNDLE)).unwrap();
+        let new = |name: &str| at(NEW_MODULES).join(name);
+        fs::write(at(BUNDLE).join("a"), b"code").unwrap();
+        fs::hard_link(at(BUNDLE).join("a"), new("1-2")).unwrap();
+        fs::write(new("3-4"), b"in no bundle").unwrap();
+        fs::hard_link(at(BUNDLE).join("a"), new("not a key")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", new("5-6")).unwrap();
+        fs::create_dir(new("7-8")).unwrap();
+        fs::remove_file(new("not a key")).unwrap();
+        let shared = place.path().join("shared");
+        let handle = shared_modules(&shared).unwrap();
+        draft.take_back().unwrap();
+        draft.keep_modules(&handle).unwrap();
+        let kept: Vec<_> = fs::read_dir(&shared)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(kept, ["1-2"]);
+        drop(draft);
+        assert_eq!(
+            fs::read_dir(place.path()).unwrap().count(),
+            1,
+            "the draft is gone"
+        );
+        assert_eq!(fs::read(shared.join("1-2")).unwrap(), b"code");
+    }
+}

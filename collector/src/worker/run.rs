@@ -1,0 +1,152 @@
+//! A worker's whole life.
+
+use super::confine;
+use super::deposit::{self, Origin};
+use super::live::Stopped;
+use super::open::{self, Opened};
+use super::task::{Give, Report, Task, Work};
+use super::write::{Draft, KernelCore};
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::wire::Connection;
+use backtrail_bundle::core::CoreContents;
+use backtrail_process::RawTid;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Runs one task, which the daemon gives over standard input.
+///
+/// # Errors
+/// When the daemon is gone. What else fails is reported to it.
+pub fn run() -> Result<()> {
+    let failed = || Error::system("talk to the collector");
+    let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed())?;
+    let daemon = Connection::of(input);
+    let report = match work(&daemon) {
+        Ok(complete) => Report::Finished { complete },
+        Err(error) => Report::Failed {
+            why: error.to_string(),
+        },
+    };
+    daemon.send(&report, None).map_err(failed())
+}
+
+/// What the daemon gave.
+struct Given {
+    task: Task,
+    files: HashMap<Give, OwnedFd>,
+}
+
+impl Given {
+    fn receive(daemon: &Connection) -> Result<Self> {
+        let failed = || Error::system("receive a task from the collector");
+        let missing = || Error::Unable("this command is for the collector to start".to_owned());
+        let mut files = HashMap::new();
+        loop {
+            let (give, file) = daemon.receive::<Give>().map_err(failed())?;
+            match file {
+                _ if give == Give::Start => break,
+                Some(file) => drop(files.insert(give, file)),
+                None => return Err(missing()),
+            }
+        }
+        let task = File::from(files.remove(&Give::Task).ok_or_else(missing)?);
+        let task = serde_json::from_reader(std::io::BufReader::new(task));
+        Ok(Self {
+            task: task.map_err(|error| failed()(error.into()))?,
+            files,
+        })
+    }
+
+    fn take(&mut self, give: Give) -> Option<File> {
+        self.files.remove(&give).map(File::from)
+    }
+}
+
+/// Opens, confines itself, writes. Returns whether the bundle is complete.
+fn work(daemon: &Connection) -> Result<bool> {
+    let mut given = Given::receive(daemon)?;
+    confine::limit()?;
+    let missing = || Error::Unable("the collector gave no directory".to_owned());
+    let draft = given.take(Give::Draft).ok_or_else(missing)?;
+    let history = given.take(Give::History).map(open::read_history).transpose()?;
+    let work = given.task.work.clone();
+    let stopped = match work {
+        Work::Snapshot { pid: Some(pid) } => Some(Stopped::stop(pid as RawTid).map_err(Error::Unable)?),
+        _ => None,
+    };
+    let modules = given.take(Give::Modules);
+    let mut opened = open::open(
+        &work,
+        history.as_ref().map(|(recorded, _)| recorded),
+        modules.as_ref().map(File::as_fd),
+        draft.as_fd(),
+    )?;
+    let contents = stopped.as_ref().map(Stopped::contents);
+    drop(modules);
+    confine::give_up(given.task.identity, draft.as_fd(), stopped.is_some())?;
+    drop(draft);
+    daemon
+        .send(&Report::Confined, None)
+        .map_err(Error::system("talk to the collector"))?;
+    if let Work::Deposit { pid, user, program } = &work {
+        let packed = given.take(Give::Packed).ok_or_else(missing)?;
+        let origin = Origin {
+            pid: *pid,
+            user: *user,
+            program: program.as_deref(),
+        };
+        deposit::take(&packed, &origin, given.task.allowance)?;
+        return Ok(true);
+    }
+    write(daemon, &mut given, &mut opened, history, stopped.zip(contents))
+}
+
+fn write(
+    daemon: &Connection,
+    given: &mut Given,
+    opened: &mut Opened,
+    history: Option<(crate::hardware::Recorded, Vec<u8>)>,
+    stopped: Option<(Stopped, CoreContents)>,
+) -> Result<bool> {
+    let (head, rest) = (given.take(Give::Head), given.take(Give::Core));
+    let begun = clock::monotonic();
+    let mut draft = Draft::begin(&given.task, opened, history)?;
+    let mut images = Vec::new();
+    match &given.task.work {
+        Work::Held { received, .. } => {
+            draft.reading_begins();
+            let mut bytes = Vec::new();
+            let read = head.map(|mut head| head.read_to_end(&mut bytes));
+            read.transpose().map_err(Error::system("read the core"))?;
+            let mut want_rest = || {
+                let _ = daemon.send(&Report::WantsCore, None);
+            };
+            draft.save_kept(KernelCore {
+                head: bytes.into(),
+                rest,
+                want_rest: &mut want_rest,
+            })?;
+            images = draft.save_code()?;
+            draft.read_rest(*received);
+        }
+        Work::Seen => draft.save_seen()?,
+        Work::Snapshot { .. } => {
+            if let Some((stopped, contents)) = stopped {
+                if stopped.running != 0 {
+                    draft.misses(format!("{} threads did not stop in time", stopped.running));
+                }
+                draft.save_core(contents, None)?;
+                images = draft.save_code()?;
+                drop(stopped);
+                draft.read_rest(begun);
+            }
+        }
+        Work::Deposit { .. } => {}
+    }
+    // The daemon lets the process go at the deadline in any case.
+    let _ = daemon.send(&Report::Read, None);
+    draft.finish(images)
+}

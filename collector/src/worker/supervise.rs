@@ -1,0 +1,250 @@
+//! The daemon's side of a worker: starting it, answering it, and not waiting for it when it hangs.
+
+use super::confine::{FIRST_IDENTITY, IDENTITIES};
+use super::drafts::{DraftDirectory, in_memory, shared_modules};
+use super::task::{Give, Report, Task};
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::users::User;
+use crate::wire::Connection;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The command that [`super::run`] is behind.
+pub(crate) const COMMAND: &str = "core-worker";
+/// How long a worker may take beyond the deadline of its process: to copy binaries, and to write all through to the disk.
+const FINISH: Duration = Duration::from_secs(60);
+/// How long a worker may take to end once it has reported, or was killed.
+const END: Duration = Duration::from_secs(1);
+/// Workers of one user that could not be ended; it gets no others until one of them has.
+const MAX_STUCK: usize = 2;
+
+/// Starts workers.
+#[derive(Debug, Default)]
+pub struct Workers {
+    next: AtomicU32,
+    /// Workers that a file system without an answer keeps in the kernel, though they were killed.
+    stuck: Mutex<Vec<(User, Child)>>,
+}
+
+/// A task, and what else its worker needs.
+pub(crate) struct Order<'a> {
+    pub(crate) task: Task,
+    /// Descriptors for the worker.
+    pub(crate) gives: Vec<(Give, OwnedFd)>,
+    /// Where the draft directory is made.
+    pub(crate) spool: &'a Path,
+    /// Where copies of modules are that bundles of this user share.
+    pub(crate) modules: PathBuf,
+    /// Who answers for the process.
+    pub(crate) user: User,
+    /// Called once nothing more is to be read of the process, or the deadline has passed.
+    pub(crate) release: &'a mut dyn FnMut(),
+    /// Called when the rest of the kernel's core is wanted.
+    pub(crate) send_core: &'a mut dyn FnMut(),
+}
+
+/// A bundle that a worker wrote.
+#[derive(Debug)]
+pub struct Written {
+    draft: DraftDirectory,
+    /// Where it stands: it is removed when this is dropped, unless it was moved away.
+    pub bundle: PathBuf,
+    /// Nothing is missing in it.
+    pub is_complete: bool,
+}
+
+impl Workers {
+    /// Has a worker write a bundle.
+    ///
+    /// # Errors
+    /// When there is none in the end: in a sentence, why.
+    pub(crate) fn write(&self, order: Order<'_>) -> Result<Written> {
+        self.reap();
+        if self.stuck_of(order.user) >= MAX_STUCK {
+            (order.release)();
+            return Err(Error::Unable(format!(
+                "{MAX_STUCK} workers that read processes of user {} hang in a file system that does not answer",
+                order.user.id
+            )));
+        }
+        let identity = FIRST_IDENTITY + self.next.fetch_add(1, Ordering::Relaxed) % IDENTITIES;
+        let draft = DraftDirectory::create(order.spool, identity)?;
+        let shared = shared_modules(&order.modules).map_err(Error::file("write to", &order.modules))?;
+        let user = order.user;
+        let (mut child, connection) = start()?;
+        let outcome = follow(order, identity, &connection, &draft, &shared);
+        drop(connection);
+        // It has reported, or is late.
+        if outcome.is_err() {
+            let _ = child.kill();
+        }
+        if !ends(&mut child, END) {
+            let _ = child.kill();
+            if !ends(&mut child, END) {
+                self.stuck
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push((user, child));
+            }
+        }
+        let is_complete = outcome?;
+        let bundle = draft.take_back().map_err(Error::system("take the bundle over"))?;
+        // Other bundles do without.
+        if let Err(error) = draft.keep_modules(&shared) {
+            tracing::debug!("copies of modules are not shared: {error}");
+        }
+        Ok(Written {
+            draft,
+            bundle,
+            is_complete,
+        })
+    }
+
+    fn stuck_of(&self, user: User) -> usize {
+        let stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+        stuck.iter().filter(|(owner, _)| *owner == user).count()
+    }
+
+    /// Forgets workers that hung and have ended since.
+    pub(crate) fn reap(&self) {
+        let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+        stuck.retain_mut(|(_, child)| matches!(child.try_wait(), Ok(None)));
+    }
+
+    /// How many workers hang.
+    pub(crate) fn stuck(&self) -> usize {
+        self.stuck.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+impl Written {
+    /// Where the draft directory is.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.bundle.parent().unwrap_or(&self.bundle)
+    }
+
+    /// Ends the draft: what was not moved out of it goes.
+    pub fn discard(self) {
+        drop(self.draft);
+    }
+}
+
+fn start() -> Result<(Child, Connection)> {
+    let start = || -> io::Result<(Child, Connection)> {
+        let (ours, theirs) = Connection::pair()?;
+        let child = Command::new("/proc/self/exe")
+            .arg(COMMAND)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok((child, ours))
+    };
+    start().map_err(Error::system("start a worker"))
+}
+
+/// Whether a process ends in time; it is waited for then.
+fn ends(child: &mut Child, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    let mut pause = Duration::from_micros(200);
+    loop {
+        match child.try_wait() {
+            Ok(None) if Instant::now() >= deadline => return false,
+            Ok(None) => std::thread::sleep(pause),
+            _ => return true,
+        }
+        pause = (2 * pause).min(Duration::from_millis(20));
+    }
+}
+
+/// Gives the worker its task, and answers it until it reports the end. Returns whether the bundle is complete. The process is
+/// released in any case, at the deadline at the latest.
+fn follow(
+    mut order: Order<'_>,
+    identity: u32,
+    connection: &Connection,
+    draft: &DraftDirectory,
+    shared: &std::fs::File,
+) -> Result<bool> {
+    let mut is_released = false;
+    let result = converse(&mut order, identity, connection, draft, shared, &mut is_released);
+    if !is_released {
+        (order.release)();
+    }
+    result
+}
+
+fn converse(
+    order: &mut Order<'_>,
+    identity: u32,
+    connection: &Connection,
+    draft: &DraftDirectory,
+    shared: &std::fs::File,
+    is_released: &mut bool,
+) -> Result<bool> {
+    let talk = || Error::system("talk to the worker");
+    order.task.identity = identity;
+    let task = serde_json::to_vec(&order.task).map_err(|error| talk()(error.into()))?;
+    let task = in_memory(&[&task]).map_err(talk())?;
+    connection.set_timeout(END).map_err(talk())?;
+    let give =
+        |what: Give, file: Option<std::os::fd::BorrowedFd<'_>>| connection.send(&what, file).map_err(talk());
+    give(Give::Task, Some(task.as_fd()))?;
+    give(Give::Draft, Some(draft.handle()))?;
+    give(Give::Modules, Some(shared.as_fd()))?;
+    for (what, file) in std::mem::take(&mut order.gives) {
+        give(what, Some(file.as_fd()))?;
+    }
+    give(Give::Start, None)?;
+    let deadline = order.task.deadline;
+    let end = deadline
+        .max(clock::monotonic())
+        .saturating_add(FINISH.as_nanos() as u64);
+    loop {
+        let until = if *is_released { end } else { deadline };
+        let left = Duration::from_nanos(until.saturating_sub(clock::monotonic()));
+        connection
+            .set_timeout(left.max(Duration::from_millis(1)))
+            .map_err(talk())?;
+        match connection.receive::<Report>() {
+            Ok((Report::Confined, _)) => {}
+            Ok((Report::WantsCore, _)) => (order.send_core)(),
+            Ok((Report::Read, _)) if *is_released => {}
+            Ok((Report::Read, _)) => {
+                *is_released = true;
+                (order.release)();
+            }
+            Ok((Report::Finished { complete }, _)) => return Ok(complete),
+            Ok((Report::Failed { why }, _)) => return Err(Error::Unable(why)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !*is_released => {
+                if clock::monotonic() >= deadline {
+                    *is_released = true;
+                    (order.release)();
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if clock::monotonic() >= end {
+                    let seconds = FINISH.as_secs();
+                    return Err(Error::Unable(format!(
+                        "the worker did not finish within {seconds} s of hold_limit, and was ended"
+                    )));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(Error::Unable(
+                    "the worker ended before it had finished".to_owned(),
+                ));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(talk()(error)),
+        }
+    }
+}
