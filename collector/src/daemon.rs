@@ -226,7 +226,10 @@ impl Daemon {
         }
         // The timer has let these processes go; what the probe saw of them waits among the sightings.
         let late = self.threads.jobs().overdue(Instant::now());
-        saver.metrics.crashes_limited.add(late.iter().filter(|job| job.is_unheld()).count() as u64);
+        saver
+            .metrics
+            .crashes_limited
+            .add(late.iter().filter(|job| job.is_unheld()).count() as u64);
         saver.workers.reap();
         if let Some(guard) = &mut self.guard
             && !guard.is_alive()

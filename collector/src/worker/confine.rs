@@ -214,3 +214,157 @@ fn filter(traces: bool) -> std::result::Result<(), seccompiler::Error> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+    use std::os::fd::AsFd;
+    use std::process::Command;
+
+    const INSIDE: &str = "BACKTRAIL_TEST_CONFINED";
+
+    /// Runs in a process of its own, which [`nothing_is_left_of_privileges`] starts.
+    #[test]
+    #[ignore = "gives up the privileges of its process"]
+    fn confined() {
+        let Some(place) = std::env::var_os(INSIDE) else {
+            return;
+        };
+        let status = std::fs::File::open("/proc/thread-self/status").unwrap();
+        let root = std::fs::File::open(place).unwrap();
+        limit().unwrap();
+        give_up(FIRST_IDENTITY, root.as_fd(), false).unwrap();
+        let denied = |what: &str, result: i64| {
+            let error = std::io::Error::last_os_error();
+            assert!(result < 0, "{what} succeeded");
+            eprintln!("{what}: {error}");
+        };
+        // SAFETY: none of these calls is given memory that the kernel could write to.
+        unsafe {
+            denied(
+                "read a file of the host",
+                libc::open(c"/etc/passwd".as_ptr(), libc::O_RDONLY).into(),
+            );
+            denied(
+                "leave the root",
+                libc::open(c"/../etc/passwd".as_ptr(), libc::O_RDONLY).into(),
+            );
+            denied("another root", libc::chroot(c".".as_ptr()).into());
+            denied("become root", libc::syscall(libc::SYS_setresuid, 0, 0, 0));
+            denied(
+                "network",
+                libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0).into(),
+            );
+            denied(
+                "local sockets",
+                libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0).into(),
+            );
+            denied(
+                "execute",
+                libc::execve(c"/bin/true".as_ptr(), std::ptr::null(), std::ptr::null()).into(),
+            );
+            denied("fork", libc::fork().into());
+            denied("trace", libc::ptrace(libc::PTRACE_ATTACH, 1, 0, 0));
+            denied("kill", libc::kill(1, 0).into());
+            denied(
+                "mount",
+                libc::mount(
+                    c"x".as_ptr(),
+                    c"/".as_ptr(),
+                    c"tmpfs".as_ptr(),
+                    0,
+                    std::ptr::null(),
+                )
+                .into(),
+            );
+            denied("namespaces", libc::unshare(libc::CLONE_NEWUSER).into());
+            denied("eBPF", libc::syscall(libc::SYS_bpf, 0, 0, 0));
+            let size = 4096;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let code = libc::mmap(
+                std::ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_EXEC,
+                flags,
+                -1,
+                0,
+            );
+            denied("executable memory", if code == libc::MAP_FAILED { -1 } else { 0 });
+        }
+        std::fs::write("/allowed", "x").unwrap();
+        let thread = std::thread::spawn(|| std::fs::read_to_string("/allowed").unwrap());
+        assert_eq!(thread.join().unwrap(), "x", "a thread that reads files");
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut &status, &mut text).unwrap();
+        let line = |key: &str| {
+            let found = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+            found.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let id = FIRST_IDENTITY.to_string();
+        let ids = [id.as_str(); 4].join(" ");
+        assert_eq!(
+            (line("Uid:"), line("Gid:"), line("Groups:")),
+            (ids.clone(), ids, String::new())
+        );
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+            assert_eq!(line(set), "0000000000000000", "{set}");
+        }
+        assert_eq!(
+            (line("NoNewPrivs:").as_str(), line("Seccomp:").as_str()),
+            ("1", "2")
+        );
+        eprintln!("confined");
+    }
+
+    #[test]
+    fn nothing_is_left_of_privileges() {
+        if !Uid::effective().is_root() {
+            return eprintln!("left out: only root can give privileges up");
+        }
+        let place = tempfile::tempdir().unwrap();
+        let handle = std::fs::File::open(place.path()).unwrap();
+        nix::unistd::fchown(&handle, Some(Uid::from_raw(FIRST_IDENTITY)), None).unwrap();
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--ignored",
+                "--exact",
+                "--nocapture",
+                "worker::confine::tests::confined",
+            ])
+            .args(["--test-threads", "1"])
+            .env(INSIDE, place.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.contains("\nconfined\n"),
+            "{said}{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+    }
+
+    #[test]
+    fn the_documents_list_what_a_worker_may_do() {
+        let page = include_str!("../../../docs/worker.md");
+        let mut table = String::new();
+        for (capability, why) in crate::privilege::NEEDED {
+            let _ = writeln!(table, "| `{capability}` | {why} |");
+        }
+        assert!(page.contains(&table), "docs/worker.md lacks:\n{table}");
+        let listed = |page: &str| {
+            let (_, after) = page.split_once("<!-- system calls -->").unwrap();
+            let (list, _) = after.split_once("<!-- end -->").unwrap();
+            let names = list.split('`').skip(1).step_by(2);
+            names
+                .map(str::to_owned)
+                .collect::<std::collections::BTreeSet<_>>()
+        };
+        let names = listed(page);
+        assert_eq!(names.len(), SYSTEM_CALLS.len(), "docs/worker.md lists {names:?}");
+        let kinds: std::collections::BTreeSet<&str> = SYSTEM_CALLS.iter().map(|(_, why)| *why).collect();
+        for why in kinds {
+            assert!(page.contains(why), "docs/worker.md does not say: {why}");
+        }
+    }
+}
