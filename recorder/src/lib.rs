@@ -22,6 +22,7 @@ mod clock;
 mod code;
 mod core_dump;
 mod crash_sink;
+mod descriptors;
 mod error;
 mod names;
 mod options;

@@ -151,9 +151,21 @@ impl Job<'_> {
         let mut session = Session::new(settings, shared, destination);
         let ran = session
             .begin(&self.target, self.randomize)
-            .and_then(|()| session.run());
+            .and_then(|()| session.run())
+            .map_err(|error| session.explain(error));
+        let failure = match ran {
+            Err(error) if error.is_of_running_program() && session.has_begun() => {
+                session.give_up(&error);
+                Some(error.to_string())
+            }
+            ran => {
+                session.unpin();
+                ran?;
+                None
+            }
+        };
         session.unpin();
-        ran?;
+        session.release_reserve();
         let overhead = Overhead {
             wall: u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX),
             program_cpu: session.ours().then(|| clock::cpu_time(Whose::Children)),
@@ -162,7 +174,9 @@ impl Job<'_> {
         };
         let (ending, gaps) = (session.ending, session.gaps);
         let instructions = (self.engine == Engine::Step).then_some(session.instructions);
-        let saved = save::save(session, calibration.params(), calibration.conversion(), overhead)?;
+        let limit = session.descriptor_limit();
+        let saved = save::save(session, calibration.params(), calibration.conversion(), overhead)
+            .map_err(|error| error.explained(limit))?;
         Ok(Outcome {
             ending,
             threads: saved.threads,
@@ -171,6 +185,7 @@ impl Job<'_> {
             dropped: saved.dropped,
             gaps,
             bundle: path,
+            failure,
             golden: saved.golden,
         })
     }

@@ -140,10 +140,14 @@ fn report(args: &Record, outcome: &Outcome) -> Result<(), Failure> {
     if args.json {
         let mut output = Output::new();
         output.json("backtrail-record/1", &recorded)?;
-        return output.finish();
+        output.finish()?;
+    } else {
+        summarize(args, outcome, &recorded, &mut std::io::stderr().lock())?;
     }
-    summarize(args, outcome, &recorded, &mut std::io::stderr().lock())?;
-    Ok(())
+    match &outcome.failure {
+        Some(why) => Err(Failure::failed(format_args!("recording ended early: {why}"))),
+        None => Ok(()),
+    }
 }
 
 /// Says what was recorded, in words. They are not the program's, so they do not go where its output goes.

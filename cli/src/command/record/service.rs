@@ -62,6 +62,9 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
     drop((witness, interrupt));
     // What is left by no destructor below is left on the disk.
     drop((service, minder));
+    if let Some(why) = outcome.failure {
+        return Err(Failure::failed(format_args!("recording ended early: {why}")));
+    }
     match outcome.ending {
         Ending::Running | Ending::Exited(0) => Ok(()),
         Ending::Exited(status) => std::process::exit(status),
