@@ -25,6 +25,11 @@ pub(super) const VERSION: u32 = 32;
 /// Slot: a number whose sign is wanted.
 pub(super) const NUMBER: u32 = 40;
 
+/// A copy of what a system call is given, where the program's own is not to be changed.
+pub(super) const ARGUMENTS: u32 = 64;
+/// Bytes there is room for.
+pub(super) const ARGUMENTS_SIZE: u64 = PAGE - ARGUMENTS as u64;
+
 /// The tables, from the region's start.
 pub(super) const TABLES: u64 = PAGE;
 /// A byte a system call number (its low 16 bits): 1 where the recorder makes the call itself.

@@ -11,6 +11,7 @@ use super::memory::SharedMemory;
 use super::region::{Region, Tables};
 use super::tracee::{Gadget, Tracee};
 use crate::PAGE;
+use crate::clone_flags::CloneCall;
 use crate::error::{Error, Result};
 use crate::ptrace::RawTid;
 use backtrail_bundle::versions::Fragment;
@@ -404,16 +405,10 @@ pub(super) enum Kinship {
 
 /// What the flags of `clone(2)` and its kin say.
 pub(super) fn kinship(pid: RawTid, number: u64, first: u64) -> Kinship {
-    let flags = match number as libc::c_long {
-        libc::SYS_clone => first,
-        libc::SYS_clone3 => {
-            // `struct clone_args` begins with the flags.
-            let mut flags = [0; 8];
-            let _ = memory::read(pid, first, &mut flags);
-            u64::from_le_bytes(flags)
-        }
-        libc::SYS_vfork => libc::CLONE_VM as u64,
-        _ => 0,
+    let flags = match CloneCall::of(number) {
+        Some(call) => call.flags(pid, first),
+        None if number == libc::SYS_vfork as u64 => libc::CLONE_VM as u64,
+        None => 0,
     };
     if flags & libc::CLONE_VM as u64 != 0 {
         Kinship::Shares
