@@ -172,8 +172,13 @@ impl Writer {
         if !source.is_file() {
             return Err(Error::malformed(source.display(), "this is not a regular file"));
         }
+        let from = File::open(source).map_err(Error::io("copy", source))?;
         let mut target = self.create_file(path)?;
-        let copied = File::open(source).and_then(|source| self.stop.copy(&source, &mut target));
+        let copied = self.stop.copy(&from, &mut target).map(drop);
+        if copied.is_err() {
+            // Half of it would be taken for the whole.
+            self.remove_file(path);
+        }
         copied.map_err(Error::io("copy", source))
     }
 

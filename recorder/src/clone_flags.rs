@@ -70,6 +70,13 @@ impl Cleared {
         }
     }
 
+    /// Puts the flags back where they are in memory: the registers are those of a signal handler by now.
+    pub(crate) fn restore_memory(self, tid: RawTid) {
+        if let Self::Word(..) = self {
+            self.restore(tid);
+        }
+    }
+
     /// Puts the flags back. A thread that was killed meanwhile needs none.
     pub(crate) fn restore(self, tid: RawTid) {
         match self {

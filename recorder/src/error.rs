@@ -100,7 +100,7 @@ impl Error {
         };
         while let Some(error) = source {
             if let Some(error) = error.downcast_ref::<io::Error>() {
-                return matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+                return error.raw_os_error() == Some(libc::EMFILE);
             }
             source = error.source();
         }

@@ -134,8 +134,13 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(settings: Settings, shared: &'a Shared, destination: Destination<'a>) -> Self {
-        let (limit, mut reserve) = (RaisedLimit::raise(), Reserve::default());
+    pub(crate) fn new(
+        settings: Settings,
+        shared: &'a Shared,
+        destination: Destination<'a>,
+        limit: RaisedLimit,
+    ) -> Self {
+        let mut reserve = Reserve::default();
         reserve.fill();
         let free = ptrace::affinity(0);
         let together = match settings.pin {

@@ -119,15 +119,24 @@ impl Stepped {
     }
 
     fn enter(&mut self, to: Avma) {
-        if let Some(cleared) = self.cleared.take() {
-            cleared.restore(self.tid);
-        }
         self.stream.enter(to);
         self.place = Place::User(to);
     }
 
+    /// Gives the thread back what its system call was not to see, once that has come back.
+    pub(crate) fn restore_cleared(&mut self) {
+        if let Place::User(_) = self.place
+            && let Some(cleared) = self.cleared.take()
+        {
+            cleared.restore(self.tid);
+        }
+    }
+
     /// The kernel built a signal frame: the handler is next.
     pub(crate) fn entered_handler(&mut self, handler: Avma) {
+        if let Some(cleared) = self.cleared.take() {
+            cleared.restore_memory(self.tid);
+        }
         if let Place::User(ip) = self.place {
             self.stream.interrupt(ip);
         }

@@ -40,7 +40,8 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
             lock(&minder).refresh();
         }
     };
-    let witness = Witness::begin(args.pid);
+    let mut witness = Witness::begin(args.pid);
+    let mut started = |pid: Pid| witness.started(pid);
     // A process that was not started here is let go by the signals that would have ended it.
     let interrupt = args.pid.map(|_| Interrupt::install());
     let never = AtomicBool::new(false);
@@ -53,6 +54,7 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
     let outcome = record(RecordOptions {
         signals,
         progress: Some(&mut look),
+        started: Some(&mut started),
         ..options(
             args,
             Destination::Crashes(&mut service),
