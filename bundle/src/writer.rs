@@ -8,8 +8,9 @@ use crate::{Bundle, BundlePath, CodeVersions, Error, Manifest, Result, Stop, dur
 use backtrail_pt::BuildId;
 use nix::fcntl::{Flock, FlockArg};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -38,13 +39,30 @@ impl Overwrite {
     }
 }
 
+/// A file as it was at some time: device, inode, size, and the times of its last changes.
+///
+/// A path is not enough: `/proc/self/fd/7` names another file after the descriptor was closed.
+type FileState = (u64, u64, u64, (i64, i64), (i64, i64));
+
+/// Reads the state of the file at `path`.
+fn file_state(path: &Path) -> std::io::Result<FileState> {
+    let seen = fs::metadata(path)?;
+    Ok((
+        seen.dev(),
+        seen.ino(),
+        seen.len(),
+        (seen.mtime(), seen.mtime_nsec()),
+        (seen.ctime(), seen.ctime_nsec()),
+    ))
+}
+
 /// A bundle in the making. Dropped before [`Self::finish`], it leaves nothing behind.
 #[derive(Debug)]
 pub struct Writer {
     target: PathBuf,
     temporary: TempDir,
-    /// The modules copied so far, by where they come from.
-    modules: RefCell<HashMap<PathBuf, (BundlePath, Option<BuildId>)>>,
+    /// The modules copied so far, by the files that they are copies of.
+    modules: RefCell<HashMap<FileState, (BundlePath, Option<BuildId>)>>,
     /// Where modules are kept that several bundles share.
     store: Option<ModuleStore>,
     /// Ends long work on it.
@@ -155,8 +173,13 @@ impl Writer {
         if !source.is_file() {
             return Err(Error::malformed(source.display(), "this is not a regular file"));
         }
+        let from = File::open(source).map_err(Error::io("copy", source))?;
         let mut target = self.create_file(path)?;
-        let copied = File::open(source).and_then(|source| self.stop.copy(&source, &mut target));
+        let copied = self.stop.copy(&from, &mut target).map(drop);
+        if copied.is_err() {
+            // Half of it would be taken for the whole.
+            self.remove_file(path);
+        }
         copied.map_err(Error::io("copy", source))
     }
 
@@ -167,7 +190,8 @@ impl Writer {
     /// # Errors
     /// When it cannot be read or is no ELF file.
     pub fn add_module(&self, source: &Path, system_path: &str) -> Result<(BundlePath, Option<BuildId>)> {
-        if let Some(known) = self.modules.borrow().get(source) {
+        let state = file_state(source).map_err(Error::io("read", source))?;
+        if let Some(known) = self.modules.borrow().get(&state) {
             return Ok(known.clone());
         }
         if !source.is_file() {
@@ -175,7 +199,7 @@ impl Writer {
         }
         let file = File::open(source).map_err(Error::io("open", source))?;
         let added = self.add_module_file(&file, system_path, None, &mut Allowance::UNLIMITED.clone())?;
-        self.modules.borrow_mut().insert(source.to_owned(), added.clone());
+        self.modules.borrow_mut().insert(state, added.clone());
         Ok(added)
     }
 
@@ -217,6 +241,31 @@ impl Writer {
             }
         }
         Ok((path, build_id))
+    }
+
+    /// Removes the modules copied so far that are not among `wanted`.
+    pub fn retain_modules(&self, wanted: &HashSet<BundlePath>) {
+        self.modules.borrow_mut().retain(|_, (path, _)| {
+            let keep = wanted.contains(path);
+            if !keep {
+                self.remove_file(path);
+                // Another module of the same build may be in the directory.
+                let directory = self.root().join(path.as_str());
+                let _ = directory.parent().map(fs::remove_dir);
+            }
+            keep
+        });
+    }
+
+    /// Removes a file that was added; one that is gone already is no error.
+    pub fn remove_file(&self, path: &BundlePath) {
+        let _ = fs::remove_file(self.root().join(path.as_str()));
+    }
+
+    /// Returns where a file that was added is until the bundle is finished.
+    #[must_use]
+    pub fn place_of(&self, path: &BundlePath) -> PathBuf {
+        self.root().join(path.as_str())
     }
 
     /// Adds the file that [`Process::versions`](crate::manifest::Process::versions) is to name.

@@ -2,18 +2,15 @@
 //! from none.
 
 use crate::maps::{self, Map};
-use crate::{RawTid, memory, status};
+use crate::module_file::{ModuleFile, ModuleFiles};
+use crate::{RawTid, beneath, memory, status};
 use backtrail_bundle::manifest::{Module, RawImage};
 use backtrail_bundle::{BundlePath, Error, Writer};
 use backtrail_pt::{Avma, FileOffset};
-use object::LittleEndian;
-use object::elf::{FileHeader64, PF_X, PT_LOAD};
-use object::read::ReadCache;
-use object::read::elf::{FileHeader, ProgramHeader};
 use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Code without a file larger than this is not kept (a JIT compiler's whole reserve).
 const MAX_RAW: u64 = 256 << 20;
@@ -23,8 +20,8 @@ const MAX_RAW: u64 = 256 << 20;
 pub struct LoadedModule {
     /// Its path in the traced system.
     pub path: String,
-    /// Keeps the file readable when it is deleted.
-    pub file: File,
+    /// The file, which stays readable when it is deleted.
+    pub file: Arc<ModuleFile>,
     /// Where the page of its lowest `PT_LOAD` lies.
     pub base: Avma,
     inode: u64,
@@ -52,6 +49,8 @@ pub struct CodeImage {
     pub notes: Vec<String>,
     /// Start and size of what the recorder itself has added.
     pub added: Vec<(u64, u64)>,
+    /// The files that are open, which other processes may have mapped too.
+    pub files: ModuleFiles,
 }
 
 impl CodeImage {
@@ -74,12 +73,22 @@ impl CodeImage {
         self.modules
             .iter()
             .filter(same_file)
-            .any(|module| base_of(&module.file, map) == Some(module.base))
+            .any(|module| module.file.base_of(map) == Some(module.base))
     }
 
     /// `false`: it is no ELF file, or out of reach.
     fn add_module(&mut self, pid: RawTid, map: &Map) -> bool {
-        let found = open(pid, map).and_then(|file| Some((base_of(&file, map)?, file)));
+        let file = open(pid, map);
+        if file.is_none() && ModuleFiles::is_exhausted() {
+            self.note(
+                "all file descriptors of Backtrail were in use (ulimit -n): \
+                 some binaries are kept as they were in memory only"
+                    .to_owned(),
+            );
+        }
+        let found = file
+            .and_then(|file| self.files.share(file))
+            .and_then(|file| Some((file.base_of(map)?, file)));
         let Some((base, file)) = found else { return false };
         self.modules.push(LoadedModule {
             path: map.path.clone(),
@@ -142,6 +151,14 @@ pub struct SavedImage {
 }
 
 impl CodeImage {
+    /// Copies the files of its modules into a bundle, and closes them.
+    pub fn copy_modules(&self, writer: &Writer) {
+        for module in &self.modules {
+            // A file that cannot be copied is reported when the image is saved.
+            let _ = module.file.copy(writer, &module.path, &self.files);
+        }
+    }
+
     /// Copies it into a bundle; `name` makes the path of a raw image out of the one it is given.
     ///
     /// # Errors
@@ -154,9 +171,7 @@ impl CodeImage {
     ) -> Result<SavedImage, E> {
         let mut saved = SavedImage::default();
         for module in self.modules {
-            // Through the open file: its path may name another by now.
-            let source = PathBuf::from(format!("/proc/self/fd/{}", module.file.as_raw_fd()));
-            let (file, build_id) = match writer.add_module(&source, &module.path) {
+            let (file, build_id) = match module.file.copy(writer, &module.path, &self.files) {
                 Ok((file, build_id)) => (Some(file), build_id),
                 Err(error) => {
                     let path = &module.path;
@@ -199,42 +214,15 @@ pub fn within(areas: &[(u64, u64)], address: u64) -> bool {
 /// The mapped file itself: by its mapping, or by its path where it still is the same file.
 fn open(pid: RawTid, map: &Map) -> Option<File> {
     let pid = status::with_memory(pid);
-    let by_mapping = format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end);
-    let by_path = format!("/proc/{pid}/root{}", map.path);
-    let by_mapping = File::open(by_mapping).ok();
-    by_mapping.or_else(|| {
-        File::open(by_path)
-            .ok()
-            .filter(|file| inode(file) == Some(map.inode))
-    })
-}
-
-fn inode(file: &File) -> Option<u64> {
-    file.metadata().ok().map(|metadata| metadata.ino())
-}
-
-/// Where the page of the file's lowest `PT_LOAD` lies when its code lies as `map` says.
-fn base_of(file: &File, map: &Map) -> Option<Avma> {
-    let data = ReadCache::new(file);
-    let header = FileHeader64::<LittleEndian>::parse(&data).ok()?;
-    let endian = header.endian().ok()?;
-    let loads = || {
-        header
-            .program_headers(endian, &data)
-            .into_iter()
-            .flatten()
-            .filter(|load| load.p_type(endian) == PT_LOAD)
+    let host = File::open("/").ok()?;
+    let place = |path: String| beneath::place(host.as_fd(), Path::new(&path), 0);
+    let by_mapping = place(format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end));
+    let by_name = || {
+        let root = place(format!("/proc/{pid}/root")).ok()?;
+        let found = beneath::in_root(root.as_fd(), Path::new(&map.path)).ok()?;
+        (beneath::status(&found).ok()?.id.inode == map.inode).then_some(found)
     };
-    let page = |address: u64| address & !(crate::PAGE - 1);
-    let lowest = page(loads().map(|load| load.p_vaddr(endian)).min()?);
-    let code = loads().find(|load| {
-        let start = page(load.p_offset(endian));
-        let end = load.p_offset(endian).saturating_add(load.p_filesz(endian));
-        load.p_flags(endian).0 & PF_X.0 != 0 && start <= map.offset && map.offset < end
-    })?;
-    let stated =
-        page(code.p_vaddr(endian)).wrapping_add(map.offset.wrapping_sub(page(code.p_offset(endian))));
-    Some(Avma(map.start.wrapping_sub(stated).wrapping_add(lowest)))
+    beneath::reopen(by_mapping.ok().or_else(by_name)?).ok()
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ type Tried = Result<(), String>;
 fn try_step() -> (Tried, Tried) {
     let command = [OsString::from("true")];
     let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACEEXEC;
-    let spawned = match spawn::spawn(&command, true, options) {
+    let spawned = match spawn::spawn(&command, true, None, options) {
         Ok(spawned) => spawned,
         Err(error) => {
             return (

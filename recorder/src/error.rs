@@ -56,6 +56,14 @@ pub enum Error {
         /// The answer.
         source: io::Error,
     },
+    /// All file descriptors were in use.
+    #[error("{source}: the recorder may have {limit} files open; raise its limit (ulimit -n)")]
+    Descriptors {
+        /// How many there may be.
+        limit: u64,
+        /// What could not be done.
+        source: Box<Error>,
+    },
     /// The bundle could not be written.
     #[error(transparent)]
     Bundle(#[from] backtrail_bundle::Error),
@@ -71,6 +79,37 @@ impl Error {
     /// Whether the thread that something was asked of is gone: it was killed meanwhile.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, Self::Ptrace { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
+    }
+
+    /// Says of an error for want of descriptors how many the recorder may have.
+    pub(crate) fn explained(self, limit: u64) -> Self {
+        match self.is_out_of_descriptors() {
+            true => Self::Descriptors {
+                limit,
+                source: Box::new(self),
+            },
+            false => self,
+        }
+    }
+
+    /// Whether the recorder had no file descriptor left. (The program's own are another matter.)
+    fn is_out_of_descriptors(&self) -> bool {
+        let mut source = match self {
+            Self::Ptrace { .. } | Self::Descriptors { .. } => None,
+            other => std::error::Error::source(other),
+        };
+        while let Some(error) = source {
+            if let Some(error) = error.downcast_ref::<io::Error>() {
+                return error.raw_os_error() == Some(libc::EMFILE);
+            }
+            source = error.source();
+        }
+        false
+    }
+
+    /// Whether recording had begun: what there is can be saved.
+    pub(crate) fn is_of_running_program(&self) -> bool {
+        !matches!(self, Self::Spawn { .. } | Self::Not64Bit(_))
     }
 
     /// For `map_err` on I/O.

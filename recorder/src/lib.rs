@@ -19,9 +19,11 @@ compile_error!("the recorder traces x86-64 Linux programs, on such a machine");
 
 mod capabilities;
 mod clock;
+mod clone_flags;
 mod code;
 mod core_dump;
 mod crash_sink;
+mod descriptors;
 mod error;
 mod names;
 mod options;

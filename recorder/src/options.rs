@@ -123,6 +123,8 @@ pub struct RecordOptions<'a> {
     pub duration: Option<Duration>,
     /// Is told how far recording has come, several times a second.
     pub progress: Option<&'a mut (dyn FnMut(Progress) + Send)>,
+    /// Is called once with the process of the program, when that is started. [`Target::Command`] only.
+    pub started: Option<&'a mut (dyn FnMut(Pid) + Send)>,
     /// Signals (their numbers) that are sent on to the program, [`Target::Command`] only. Once that has ended and
     /// only processes that it started are left, one of them ends the recording instead, and these with it.
     pub signals: Option<Receiver<i32>>,
@@ -152,6 +154,7 @@ impl<'a> RecordOptions<'a> {
             stop,
             duration: None,
             progress: None,
+            started: None,
             signals: None,
             output: output.into(),
         }

@@ -54,6 +54,8 @@ pub struct Outcome {
     pub gaps: u64,
     /// The bundle, where there is one of all ([`crate::Output::Bundle`]).
     pub bundle: Option<PathBuf>,
+    /// Why recording ended before the program did and before anybody wanted it; what was recorded until then is kept.
+    pub failure: Option<String>,
     /// With [`crate::RecordOptions::golden`]: the instructions of each thread.
     pub golden: Vec<Golden>,
 }

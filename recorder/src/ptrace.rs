@@ -127,6 +127,19 @@ pub(crate) fn set_registers(tid: RawTid, registers: &Registers) -> Result<()> {
     .map(drop)
 }
 
+/// Writes a word into a stopped thread's memory, whatever the protection of its page.
+pub(crate) fn write_word(tid: RawTid, address: u64, word: u64) -> Result<()> {
+    let action = "write to the memory of";
+    request(
+        action,
+        libc::PTRACE_POKEDATA,
+        tid,
+        address as usize,
+        word as usize,
+    )
+    .map(drop)
+}
+
 /// A register set by its note type (`NT_FPREGSET`, `NT_X86_XSTATE`); empty when there is none.
 pub(crate) fn register_set(tid: RawTid, note: u32) -> Vec<u8> {
     /// More than any XSAVE area of today (AMX: 11 KiB).

@@ -1,6 +1,7 @@
 //! One recording from beginning to end.
 
 use crate::clock::{self, Calibration, Whose};
+use crate::descriptors::RaisedLimit;
 use crate::error::{Error, Result};
 use crate::options::{Engine, Output, Pin, Progress, RecordOptions, Target};
 use crate::outcome::Outcome;
@@ -10,7 +11,7 @@ use crate::session::{Crashes, Destination, ROOT_GONE, Session, Settings, Shared}
 use crate::waker::Waker;
 use backtrail_bundle::Writer;
 use backtrail_bundle::manifest::Overhead;
-use backtrail_pt::EncoderOptions;
+use backtrail_pt::{EncoderOptions, Pid};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::thread;
@@ -34,6 +35,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         stop,
         duration,
         mut progress,
+        mut started,
         signals,
         ..
     } = options;
@@ -67,6 +69,12 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         let mut ticks = 0u32;
         while !tracer.is_finished() {
             thread::park_timeout(TICK);
+            let program = shared.root.load(Ordering::Acquire);
+            if program > 0
+                && let Some(started) = started.take()
+            {
+                started(Pid(program as u32));
+            }
             if stop.load(Ordering::Relaxed) || duration.is_some_and(|limit| begun.elapsed() >= limit) {
                 shared.stop.store(true, Ordering::Relaxed);
                 waker.wake();
@@ -141,19 +149,34 @@ impl Job<'_> {
             cache: self.cache,
             all_wide: self.all_wide,
         };
+        let limit = RaisedLimit::raise();
         let (destination, path) = match self.output {
             Output::Bundle { path, overwrite } => {
-                (Destination::Bundle(Writer::create(&path, overwrite)?), Some(path))
+                let writer = Writer::create(&path, overwrite)
+                    .map_err(|error| Error::from(error).explained(limit.now()))?;
+                (Destination::Bundle(writer), Some(path))
             }
             Output::Crashes(sink) => (Destination::Crashes(Crashes::new(sink, calibration)), None),
         };
         let begun = Instant::now();
-        let mut session = Session::new(settings, shared, destination);
+        let mut session = Session::new(settings, shared, destination, limit);
         let ran = session
             .begin(&self.target, self.randomize)
-            .and_then(|()| session.run());
+            .and_then(|()| session.run())
+            .map_err(|error| session.explain(error));
+        let failure = match ran {
+            Err(error) if error.is_of_running_program() && session.has_begun() => {
+                session.give_up(&error);
+                Some(error.to_string())
+            }
+            ran => {
+                session.unpin();
+                ran?;
+                None
+            }
+        };
         session.unpin();
-        ran?;
+        session.release_reserve();
         let overhead = Overhead {
             wall: u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX),
             program_cpu: session.ours().then(|| clock::cpu_time(Whose::Children)),
@@ -162,7 +185,9 @@ impl Job<'_> {
         };
         let (ending, gaps) = (session.ending, session.gaps);
         let instructions = (self.engine == Engine::Step).then_some(session.instructions);
-        let saved = save::save(session, calibration.params(), calibration.conversion(), overhead)?;
+        let limit = session.descriptor_limit();
+        let saved = save::save(session, calibration.params(), calibration.conversion(), overhead)
+            .map_err(|error| error.explained(limit))?;
         Ok(Outcome {
             ending,
             threads: saved.threads,
@@ -171,6 +196,7 @@ impl Job<'_> {
             dropped: saved.dropped,
             gaps,
             bundle: path,
+            failure,
             golden: saved.golden,
         })
     }

@@ -4,6 +4,7 @@ use crate::ptrace::RawTid;
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::versions::{Boundary, Fragment};
 use backtrail_process::code_image::CodeImage;
+use backtrail_process::module_file::ModuleFiles;
 use backtrail_process::status;
 use backtrail_pt::Avma;
 
@@ -56,14 +57,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// What a process is now; `added` is what the recorder has added to its memory already.
-    pub(crate) fn new(pid: RawTid, added: Vec<(u64, u64)>) -> Self {
+    /// What a process is now; `added` is what the recorder has added to its memory already, `files` are those open.
+    pub(crate) fn new(pid: RawTid, added: Vec<(u64, u64)>, files: &ModuleFiles) -> Self {
         let mut process = Self {
             program: status::program(pid),
             command_line: status::command_line(pid),
             ..Self::default()
         };
         process.image.added = added;
+        process.image.files = files.clone();
         process.image.update(pid);
         process
     }

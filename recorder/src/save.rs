@@ -10,6 +10,7 @@ use backtrail_bundle::manifest::{self, Collected, Manifest, Meta, Overhead, Sour
 use backtrail_bundle::{CodeVersions, Writer};
 use backtrail_process::machine;
 use backtrail_pt::{Pid, Tid, TimingParams, TscConversion};
+use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What saving adds up.
@@ -70,6 +71,10 @@ pub(crate) fn save(
         )?);
     }
     note_dropped(saved.dropped, &mut meta.notes);
+    // Of processes that are left out, modules were copied when they ended.
+    let modules = processes.iter().flat_map(|process| &process.modules);
+    let wanted: HashSet<_> = modules.filter_map(|module| module.file.clone()).collect();
+    writer.retain_modules(&wanted);
     let manifest = Manifest {
         cpu: machine::cpu_model(),
         timing,

@@ -5,11 +5,13 @@
 mod begin;
 mod crashes;
 mod ending;
+mod files;
 mod lifecycle;
 mod mappings;
 mod signals;
 mod translated;
 
+use crate::descriptors::{RaisedLimit, Reserve};
 use crate::error::Result;
 use crate::names::Names;
 use crate::options::{Engine, Pin};
@@ -23,6 +25,7 @@ use crate::translate::Scribe;
 use crate::{Ending, clock};
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::manifest::Crash;
+use backtrail_process::module_file::ModuleFiles;
 use backtrail_process::status;
 use backtrail_pt::EncoderOptions;
 pub(crate) use crashes::{Crashes, Destination, Draft};
@@ -112,6 +115,12 @@ pub(crate) struct Session<'a> {
     scribe: Option<Scribe>,
     kindred: Kindred,
     pub(crate) names: Names,
+    /// The open files of all processes' modules.
+    files: ModuleFiles,
+    /// How many descriptors there may be.
+    limit: RaisedLimit,
+    /// Descriptors that saving needs.
+    reserve: Reserve,
     /// Stops of the program's threads so far.
     pub(crate) stops: u64,
     /// Threads that have ended, the oldest first, and the bytes that are kept of each.
@@ -125,7 +134,14 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(crate) fn new(settings: Settings, shared: &'a Shared, destination: Destination<'a>) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        shared: &'a Shared,
+        destination: Destination<'a>,
+        limit: RaisedLimit,
+    ) -> Self {
+        let mut reserve = Reserve::default();
+        reserve.fill();
         let free = ptrace::affinity(0);
         let together = match settings.pin {
             // Stepping hands over at every instruction; what runs in the cache seldom does, and is better
@@ -161,6 +177,9 @@ impl<'a> Session<'a> {
             scribe: None,
             kindred: Kindred::default(),
             names: Names::default(),
+            files: ModuleFiles::default(),
+            limit,
+            reserve,
             stops: 0,
             ended: VecDeque::new(),
             left_out: 0,
@@ -179,7 +198,7 @@ impl<'a> Session<'a> {
             }
             if !stopping && self.shared.stop.load(Ordering::Relaxed) {
                 stopping = true;
-                self.stop_recording()?;
+                self.stop_recording();
             }
             match ptrace::wait_any()? {
                 Wait::Report(tid, stop) => self.on_stop(tid, stop)?,
@@ -307,6 +326,21 @@ impl<'a> Session<'a> {
     fn others(&self) -> Option<CpuSet> {
         let (cpu, free) = (self.cpu.as_ref()?, self.free.as_ref()?);
         Some(ptrace::without(free, cpu).unwrap_or(*free))
+    }
+
+    /// Whether a process is being recorded, or was.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.processes.is_empty()
+    }
+
+    /// How many descriptors the recorder may have.
+    pub(crate) fn descriptor_limit(&self) -> u64 {
+        self.limit.now()
+    }
+
+    /// Frees the descriptors that saving needs.
+    pub(crate) fn release_reserve(&mut self) {
+        self.reserve.release();
     }
 
     /// Whether the recorder has started the program.

@@ -1,6 +1,7 @@
 //! Starts the program to record: the child waits until it is traced, then becomes the program.
 #![allow(unsafe_code)]
 
+use crate::descriptors::{self, Limit};
 use crate::error::{Error, Result};
 use crate::ptrace::{self, RawTid};
 use std::ffi::{CString, OsString};
@@ -37,9 +38,14 @@ impl Spawned {
     }
 }
 
-/// Forks, attaches with `options`, and lets the child execute `command`; the first event to come is
-/// `PTRACE_EVENT_EXEC`.
-pub(crate) fn spawn(command: &[OsString], randomize: bool, options: libc::c_int) -> Result<Spawned> {
+/// Forks, attaches with `options`, and lets the child execute `command` with the limit on descriptors that is given; the
+/// first event to come is `PTRACE_EVENT_EXEC`.
+pub(crate) fn spawn(
+    command: &[OsString],
+    randomize: bool,
+    limit: Option<Limit>,
+    options: libc::c_int,
+) -> Result<Spawned> {
     let program = PathBuf::from(command.first().ok_or(Error::NoCommand)?);
     let spawn_error = |source| Error::Spawn {
         program: program.clone(),
@@ -62,9 +68,10 @@ pub(crate) fn spawn(command: &[OsString], randomize: bool, options: libc::c_int)
         unsafe {
             become_program(
                 &pointers,
-                go_reader.as_raw_fd(),
+                [go_reader.as_raw_fd(), go_writer.as_raw_fd()],
                 failure_writer.as_raw_fd(),
                 randomize,
+                limit.as_ref(),
             )
         };
     }
@@ -91,9 +98,18 @@ pub(crate) fn spawn(command: &[OsString], randomize: bool, options: libc::c_int)
 ///
 /// # Safety
 /// To be called in a fresh fork only; `arguments` are C strings that end in null.
-unsafe fn become_program(arguments: &[*const libc::c_char], go: i32, failure: i32, randomize: bool) -> ! {
+unsafe fn become_program(
+    arguments: &[*const libc::c_char],
+    go: [i32; 2],
+    failure: i32,
+    randomize: bool,
+    limit: Option<&Limit>,
+) -> ! {
     // SAFETY: plain system calls on locals.
     unsafe {
+        let [go, go_writer] = go;
+        // The read ends when the recorder does, for nobody else has the other end.
+        libc::close(go_writer);
         let mut byte = 0u8;
         if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127);
@@ -103,6 +119,9 @@ unsafe fn become_program(arguments: &[*const libc::c_char], go: i32, failure: i3
             if old >= 0 {
                 libc::personality(old as libc::c_ulong | ADDR_NO_RANDOMIZE);
             }
+        }
+        if let Some(limit) = limit {
+            descriptors::set_limit(limit);
         }
         // Rust ignores SIGPIPE for itself; the program starts with the usual.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);

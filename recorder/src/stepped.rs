@@ -1,5 +1,6 @@
 //! A thread that is stepped: where it stands, and what each of its stops adds to its stream.
 
+use crate::clone_flags::Cleared;
 use crate::code::Code;
 use crate::ptrace::{self, RawTid};
 use crate::stream::{Stream, Went};
@@ -42,6 +43,8 @@ pub(crate) struct Stepped {
     pub(crate) delivered: bool,
     /// It may register restartable sequences: threads that ran before have.
     pub(crate) rseq: bool,
+    /// What its system call was not to see.
+    cleared: Option<Cleared>,
 }
 
 impl Stepped {
@@ -62,6 +65,7 @@ impl Stepped {
             code: None,
             delivered: false,
             rseq: false,
+            cleared: None,
         }
     }
 
@@ -119,8 +123,20 @@ impl Stepped {
         self.place = Place::User(to);
     }
 
+    /// Gives the thread back what its system call was not to see, once that has come back.
+    pub(crate) fn restore_cleared(&mut self) {
+        if let Place::User(_) = self.place
+            && let Some(cleared) = self.cleared.take()
+        {
+            cleared.restore(self.tid);
+        }
+    }
+
     /// The kernel built a signal frame: the handler is next.
     pub(crate) fn entered_handler(&mut self, handler: Avma) {
+        if let Some(cleared) = self.cleared.take() {
+            cleared.restore_memory(self.tid);
+        }
         if let Place::User(ip) = self.place {
             self.stream.interrupt(ip);
         }
@@ -161,11 +177,24 @@ impl Stepped {
         }
         if let Place::User(ip) = self.place {
             self.code = Code::read(self.pid, ip);
-            if !self.rseq && self.code.is_some_and(|code| code.is_syscall()) {
-                refuse_rseq(self.tid);
+            if self.code.is_some_and(|code| code.is_syscall()) {
+                self.prepare_call();
             }
             self.stream
                 .before(ip, self.code.as_ref().map(|code| &code.instruction));
+        }
+    }
+
+    /// Makes ready for a system call.
+    fn prepare_call(&mut self) {
+        let Ok(registers) = ptrace::registers(self.tid) else {
+            return;
+        };
+        if !self.rseq {
+            refuse_rseq(self.tid, &registers);
+        }
+        if self.cleared.is_none() {
+            self.cleared = Cleared::clear(self.tid, &registers);
         }
     }
 
@@ -183,15 +212,12 @@ impl Stepped {
 
 /// Restartable sequences are answered as an old kernel would, as engine `translate` must: so both see the
 /// same program.
-fn refuse_rseq(tid: RawTid) {
-    let Ok(registers) = ptrace::registers(tid) else {
-        return;
-    };
+fn refuse_rseq(tid: RawTid, registers: &Registers) {
     if registers.rax == libc::SYS_rseq as u64 {
         // No system call has this number.
         let registers = Registers {
             rax: u64::MAX,
-            ..registers
+            ..*registers
         };
         // Failing means that the thread was killed.
         let _ = ptrace::set_registers(tid, &registers);

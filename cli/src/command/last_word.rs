@@ -1,10 +1,11 @@
 //! Says what became of the program when the recorder is killed, which cannot say so itself.
 //!
-//! `backtrail record` starts `backtrail last-word` and holds a pipe to it. When the pipe closes without
-//! [`ALL_IS_WELL`], the recorder was killed.
+//! `backtrail record` starts `backtrail last-word` and holds a pipe to it, by which it sends the number of the process that it
+//! starts. When the pipe closes without [`ALL_IS_WELL`], the recorder was killed.
 
 use crate::args::LastWord;
 use crate::exit::Failure;
+use backtrail_pt::Pid;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -31,6 +32,14 @@ impl Witness {
         };
         Self(start().ok())
     }
+
+    /// Says which process the recorder has started.
+    pub fn started(&mut self, pid: Pid) {
+        if let Some(pipe) = self.0.as_mut().and_then(|child| child.stdin.as_mut()) {
+            // Without it the last word is that nothing is known.
+            let _ = writeln!(pipe, "{pid}");
+        }
+    }
 }
 
 impl Drop for Witness {
@@ -48,20 +57,30 @@ impl Drop for Witness {
 pub fn run(args: &LastWord) -> Result<(), Failure> {
     let mut told = Vec::new();
     let _ = std::io::stdin().read_to_end(&mut told);
-    if told == ALL_IS_WELL {
+    if told.ends_with(ALL_IS_WELL) {
         return Ok(());
     }
-    let fate = match args.pid {
-        // `PTRACE_O_EXITKILL` (ptrace(2)) sees to it.
-        None => "the program that it started ended with it".to_owned(),
-        Some(pid) if runs_on(pid) => {
+    let fate = match (args.pid, process_in(&told)) {
+        (Some(pid), _) if runs_on(pid) => {
             format!("process {pid} runs on without it, and may end at any time: start it anew")
         }
-        Some(pid) => format!("process {pid}, which it was attached to, has ended"),
+        (Some(pid), _) => format!("process {pid}, which it was attached to, has ended"),
+        (None, Some(pid)) if runs_on(pid) => {
+            format!("process {pid}, the program that it started, runs on without it: end it")
+        }
+        // `PTRACE_O_EXITKILL` (ptrace(2)) sees to it.
+        (None, Some(pid)) => format!("the program that it started ended with it (process {pid})"),
+        (None, None) => "it had only just begun, and whether the program had is not known".to_owned(),
     };
     Err(Failure::failed(format_args!(
         "the recorder was killed and has saved nothing: {fate}"
     )))
+}
+
+/// The process that the recorder has named.
+fn process_in(told: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(told).ok()?;
+    text.lines().next()?.parse().ok()
 }
 
 /// Whether a process is still there after a second: most end sooner, if they do.
@@ -88,6 +107,13 @@ fn is_alive(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_named_process_is_read() {
+        assert_eq!(process_in(b"123\n"), Some(123));
+        assert_eq!(process_in(b""), None);
+        assert_eq!(process_in(b"\xff\n"), None);
+    }
 
     #[test]
     fn this_process_is_alive_and_none_has_number_zero() {

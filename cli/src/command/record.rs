@@ -29,7 +29,7 @@ pub fn run(args: &Record) -> Result<(), Failure> {
     if args.daemon {
         return service::run(args);
     }
-    let _witness = Witness::begin(args.pid);
+    let mut witness = Witness::begin(args.pid);
     let interrupt = Interrupt::install();
     let mut status = StatusLine::default();
     let mut progress = |progress: Progress| status.update(progress);
@@ -37,7 +37,9 @@ pub fn run(args: &Record) -> Result<(), Failure> {
         path: args.output.clone().unwrap_or_else(|| default_output(args)),
         overwrite: Overwrite::asked(args.overwrite),
     };
+    let mut started = |pid: Pid| witness.started(pid);
     let outcome = record(RecordOptions {
+        started: Some(&mut started),
         golden: args.golden.is_some(),
         progress: Some(&mut progress),
         ..options(args, destination, interrupt.flag())
@@ -140,10 +142,14 @@ fn report(args: &Record, outcome: &Outcome) -> Result<(), Failure> {
     if args.json {
         let mut output = Output::new();
         output.json("backtrail-record/1", &recorded)?;
-        return output.finish();
+        output.finish()?;
+    } else {
+        summarize(args, outcome, &recorded, &mut std::io::stderr().lock())?;
     }
-    summarize(args, outcome, &recorded, &mut std::io::stderr().lock())?;
-    Ok(())
+    match &outcome.failure {
+        Some(why) => Err(Failure::failed(format_args!("recording ended early: {why}"))),
+        None => Ok(()),
+    }
 }
 
 /// Says what was recorded, in words. They are not the program's, so they do not go where its output goes.

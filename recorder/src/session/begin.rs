@@ -31,7 +31,12 @@ impl Session<'_> {
     }
 
     fn start(&mut self, command: &[OsString], randomize: bool) -> Result<()> {
-        let spawned = spawn::spawn(command, randomize, EVENTS | libc::PTRACE_O_EXITKILL)?;
+        let spawned = spawn::spawn(
+            command,
+            randomize,
+            self.limit.before(),
+            EVENTS | libc::PTRACE_O_EXITKILL,
+        )?;
         (self.root, self.ours) = (spawned.pid, true);
         self.shared.root.store(spawned.pid, Ordering::Release);
         self.pending = Some(spawned);
@@ -65,7 +70,7 @@ impl Session<'_> {
                 seized.push(tid);
             }
         }
-        self.add_process(leader, Process::new(leader, Vec::new()));
+        self.add_process(leader, Process::new(leader, Vec::new(), &self.files));
         self.free = ptrace::affinity(leader);
         self.attached.extend(&seized);
         for tid in seized {

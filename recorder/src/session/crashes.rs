@@ -67,6 +67,7 @@ impl Session<'_> {
     /// Records a process, or what one that is recorded has become.
     pub(super) fn add_process(&mut self, pid: RawTid, process: Process) {
         let known = self.processes.insert(pid, process).is_some();
+        self.limit_open_files();
         if let Destination::Crashes(crashes) = &mut self.destination
             && !known
         {

@@ -34,10 +34,12 @@ impl Session<'_> {
             pc: registers.pc(),
         });
         if let Some(crash) = crash {
+            self.reserve.release();
             match self.destination {
                 Destination::Crashes(_) => self.begin_crash(crash),
-                Destination::Bundle(_) => self.keep_end(crash)?,
+                Destination::Bundle(_) => self.keep_end(crash),
             }
+            self.reserve.fill();
         }
         self.close(pid);
         self.hold = Hold::Nobody;
@@ -49,14 +51,14 @@ impl Session<'_> {
 
     /// Keeps the state of a halted process that a signal is about to end: of the one that crashes, and as long as none does, of one
     /// that is ended. The recorded program itself is preferred to its children.
-    fn keep_end(&mut self, end: Crash) -> Result<()> {
+    fn keep_end(&mut self, end: Crash) {
         let is_root = end.pid.0 as RawTid == self.root;
         let wanted = match is_crash(end.signal) {
             true => self.crash.is_none() || is_root,
             false => self.crash.is_none() && (self.core.is_none() || is_root),
         };
         if !wanted {
-            return Ok(());
+            return;
         }
         if self.settings.engine == Engine::Translate
             && let Some(limit) = status::address_space_limit(end.pid.0 as RawTid)
@@ -68,7 +70,41 @@ impl Session<'_> {
             ));
         }
         self.crash = Some(end).filter(|end| is_crash(end.signal));
-        self.save_core(end.pid.0 as RawTid, end.tid.0 as RawTid, u64::MAX)
+        let saved = self.save_core(end.pid.0 as RawTid, end.tid.0 as RawTid, u64::MAX);
+        self.note_failure("there is no core", saved);
+    }
+
+    /// Notes what a failure takes away from the recording, which is saved all the same.
+    fn note_failure(&mut self, loss: &str, result: Result<()>) {
+        if let Err(error) = result {
+            self.notes.push(format!("{loss}: {}", self.explain(error)));
+        }
+    }
+
+    /// Says of an error for want of descriptors how many the recorder may have.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        error.explained(self.limit.now())
+    }
+
+    /// Ends a recording that cannot go on; what was recorded until now can be saved.
+    pub(crate) fn give_up(&mut self, error: &Error) {
+        self.notes.push(format!("recording ended early: {error}"));
+        if !self.over {
+            self.stop_recording();
+        }
+        // Whatever fails from now on, the end of each thread is reported.
+        loop {
+            match ptrace::wait_any() {
+                Ok(Wait::Report(tid, stop)) => {
+                    if self.on_stop(tid, stop).is_err() {
+                        let _ = ptrace::resume(tid, 0);
+                    }
+                }
+                Ok(Wait::Interrupted) => {}
+                Ok(Wait::Nobody) | Err(_) => break,
+            }
+        }
+        self.end_processes();
     }
 
     /// Stops every thread that `hold` names, within [`STOP_TIMEOUT`].
@@ -135,8 +171,15 @@ impl Session<'_> {
             return Ok(());
         }
         let path = self.names.take("core")?;
-        let mut file = writer.create_file(&path)?;
-        core_dump::write(&mut file, pid, &contents).map_err(Error::system("write the core"))?;
+        let written = writer.create_file(&path).map_err(Error::from);
+        let written = written.and_then(|mut file| {
+            core_dump::write(&mut file, pid, &contents).map_err(Error::system("write the core"))
+        });
+        if written.is_err() {
+            writer.remove_file(&path);
+            self.names.release(&path);
+        }
+        written?;
         self.core = Some(path);
         Ok(())
     }
@@ -150,13 +193,17 @@ impl Session<'_> {
         }
     }
 
-    /// Ends recording before the program has ended.
-    pub(super) fn stop_recording(&mut self) -> Result<()> {
-        self.halt(Hold::All)?;
-        self.settle_all()?;
+    /// Ends recording before the program has ended. A step that fails does not keep the others from being made.
+    pub(super) fn stop_recording(&mut self) {
+        self.reserve.release();
+        let halted = self.halt(Hold::All);
+        self.note_failure("some threads were not stopped", halted);
+        let settled = self.settle_all();
+        self.note_failure("some registers are not those of the program", settled);
         let root = self.root;
         if self.crash.is_none() && self.threads.values().any(|thread| thread.pid == root) {
-            self.save_core(root, root, MAX_LIVE_CORE)?;
+            let saved = self.save_core(root, root, MAX_LIVE_CORE);
+            self.note_failure("there is no core", saved);
         }
         let pids: Vec<RawTid> = self.processes.keys().copied().collect();
         pids.iter().for_each(|pid| self.close(*pid));
@@ -176,7 +223,10 @@ impl Session<'_> {
         }
         // Whoever started these was not in the cache then.
         for newborn in self.newborns() {
-            let _ = ptrace::detach(newborn, 0);
+            match self.ours {
+                true => end_process_of(newborn),
+                false => drop(ptrace::detach(newborn, 0)),
+            }
         }
         if self.ours {
             let pending = self.pending.as_ref().map(|spawned| spawned.pid);
@@ -184,6 +234,10 @@ impl Session<'_> {
         }
         self.over = true;
         self.hold = Hold::Nobody;
-        Ok(())
     }
+}
+
+/// Kills the process of a thread.
+pub(super) fn end_process_of(tid: RawTid) {
+    ptrace::kill(status::thread_group(tid).unwrap_or(tid));
 }

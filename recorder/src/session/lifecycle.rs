@@ -1,5 +1,6 @@
 //! Threads and processes that come, become others, and go.
 
+use super::ending::end_process_of;
 use super::{Destination, Hold, ROOT_GONE, Session};
 use crate::Ending;
 use crate::error::{Error, Result};
@@ -41,6 +42,8 @@ impl Session<'_> {
         }
         if self.over {
             if self.ours {
+                // Of a process that was not known when the others were killed.
+                end_process_of(tid);
                 return ptrace::resume(tid, 0);
             }
             self.leave_newborn(tid, registers);
@@ -64,7 +67,7 @@ impl Session<'_> {
             return Ok(());
         }
         if !known {
-            self.add_process(pid, Process::new(pid, Vec::new()));
+            self.add_process(pid, Process::new(pid, Vec::new(), &self.files));
         }
         if let Some(clean) = without_trap_flag(registers) {
             let _ = ptrace::set_registers(tid, &clean);
@@ -109,7 +112,7 @@ impl Session<'_> {
         }
         let process = Process {
             replaced: !first,
-            ..Process::new(tid, Vec::new())
+            ..Process::new(tid, Vec::new(), &self.files)
         };
         self.add_process(tid, process);
         ptrace::unblock_trap(tid);
@@ -267,6 +270,7 @@ impl Session<'_> {
     /// A thread, or with its leader a process, is gone.
     pub(super) fn on_gone(&mut self, tid: RawTid, stop: Stop) {
         self.record(tid, None);
+        self.copy_modules(tid);
         // An end that we made is not the program's own.
         if tid == self.root && self.pending.is_none() && !self.over {
             self.ending = match stop {

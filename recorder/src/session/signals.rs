@@ -77,10 +77,12 @@ impl Session<'_> {
             if let Some(clean) = without_trap_flag(registers) {
                 let _ = ptrace::set_registers(tid, &clean);
             }
+            stepped.restore_cleared();
             if maps_code(registers)
                 && let Some(process) = self.processes.get_mut(&thread.pid)
             {
                 process.image.update(thread.pid);
+                self.limit_open_files();
             }
         }
     }

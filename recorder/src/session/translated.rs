@@ -1,12 +1,12 @@
 //! Stops of threads in the code cache.
 
 use super::signals::HANDLER_ENTRY;
-use super::{Destination, Hold, Session};
+use super::{Hold, Session};
 use crate::error::{Error, Result};
 use crate::ptrace::{self, RawTid, Stop};
 use crate::recorded::Process;
 use crate::thread::{Following, Run, Thread};
-use crate::translate::{Keep, Kin, Making, Scribe, SharedSpace, State, Translated, Trapped};
+use crate::translate::{Kin, Making, Scribe, SharedSpace, State, Translated, Trapped};
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_process::status::{self, DefaultAction, Disposition};
@@ -411,6 +411,7 @@ impl Session<'_> {
             process.image.update(pid);
             process.fragments = fragments.unwrap_or_default();
         }
+        self.limit_open_files();
     }
 
     /// What we have added to a process, start and size of each.
@@ -491,7 +492,7 @@ impl Session<'_> {
             return Ok(());
         }
         if !known {
-            self.add_process(pid, Process::new(pid, kin.areas()));
+            self.add_process(pid, Process::new(pid, kin.areas(), &self.files));
         }
         ptrace::unblock_trap(tid);
         let keep = self.keep(tid)?;
@@ -528,7 +529,7 @@ impl Session<'_> {
             return Err(Error::Not64Bit(Pid(pid as u32)));
         }
         if !known {
-            self.add_process(pid, Process::new(pid, Vec::new()));
+            self.add_process(pid, Process::new(pid, Vec::new(), &self.files));
         }
         if let Stop::Event(libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) =
             stop
@@ -623,6 +624,7 @@ impl Session<'_> {
             return Ok(());
         }
         let _ = ptrace::set_registers(tid, registers);
+        self.remove_file(tid);
         let note = format!(
             "thread {tid} of process {pid} cannot be translated ({error}); it is stepped instead, which is slow"
         );
@@ -646,19 +648,6 @@ impl Session<'_> {
                 }
             }
         }
-    }
-
-    /// Where a thread's packets go.
-    fn keep(&mut self, tid: RawTid) -> Result<Keep> {
-        let writer = match (&self.destination, self.settings.ring) {
-            (_, Some(limit)) => return Ok(Keep::Newest(limit)),
-            (Destination::Crashes(_), None) => return Err(Error::NoRing),
-            (Destination::Bundle(writer), None) => writer,
-        };
-        let path = self.names.take(&format!("traces/{tid}.pt"))?;
-        let file = writer.create_file(&path)?;
-        self.kindred.files.insert(tid, path);
-        Ok(Keep::All(file))
     }
 }
 

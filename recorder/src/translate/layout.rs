@@ -25,6 +25,11 @@ pub(super) const VERSION: u32 = 32;
 /// Slot: a number whose sign is wanted.
 pub(super) const NUMBER: u32 = 40;
 
+/// A copy of what a system call is given, where the program's own is not to be changed.
+pub(super) const ARGUMENTS: u32 = 64;
+/// Bytes there is room for.
+pub(super) const ARGUMENTS_SIZE: u64 = PAGE - ARGUMENTS as u64;
+
 /// The tables, from the region's start.
 pub(super) const TABLES: u64 = PAGE;
 /// A byte a system call number (its low 16 bits): 1 where the recorder makes the call itself.
@@ -50,14 +55,25 @@ pub(super) const CHUNK_STRIDE: u64 = CHUNK + PAGE;
 /// Bytes of address space a region takes.
 pub(super) const REGION_SIZE: u64 = CHUNKS + CHUNK_COUNT * CHUNK_STRIDE;
 
-/// Where regions begin to be looked for: memory that neither the kernel's layout nor the sanitizers use.
-pub(super) const REGIONS: u64 = 0x6f00_0000_0000;
+/// Bytes between the place where the kernel maps what a program asks for, and the regions below it.
+///
+/// Regions are where libraries could be: a program that owns fixed parts of the address space, as the sanitizers' run-time
+/// libraries do, leaves that part to the kernel. The program's own mappings have this much room before they meet a region.
+const ROOM_FOR_MAPPINGS: u64 = 64 << 30;
+/// No region is below: programs at fixed addresses, and shadow memory, may be there.
+pub(super) const LOWEST_REGION: u64 = 1 << 32;
 /// Bytes of a cluster of the code cache.
 pub(super) const CLUSTER_SIZE: u64 = 64 << 20;
 
 const _: () = assert!(TABLES + TABLES_SIZE <= CHUNKS);
 // One begins where another ends.
 const _: () = assert!(REGION_SIZE.is_multiple_of(PAGE));
+
+/// Where to begin to look for places of regions, downward, when the kernel would map something at `mapped`.
+pub(super) fn first_region(mapped: u64) -> u64 {
+    let at = mapped.saturating_sub(ROOM_FOR_MAPPINGS);
+    at.max(LOWEST_REGION) & !(PAGE - 1)
+}
 
 /// The start of a chunk, from the region's start.
 pub(super) fn chunk_start(chunk: u64) -> u64 {

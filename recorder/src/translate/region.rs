@@ -83,6 +83,12 @@ impl Region {
         self.memory.store(u64::from(layout::VERSION), u64::from(version));
     }
 
+    /// Copies what a system call is given; returns its address in the program.
+    pub(super) fn set_arguments(&self, bytes: &[u8]) -> u64 {
+        self.memory.write(u64::from(layout::ARGUMENTS), bytes);
+        self.base + u64::from(layout::ARGUMENTS)
+    }
+
     /// A register's value that waits in its slot.
     pub(super) fn slot(&self, slot: u32) -> u64 {
         self.memory.load(u64::from(slot))

@@ -11,11 +11,11 @@ use super::memory::SharedMemory;
 use super::region::{Region, Tables};
 use super::tracee::{Gadget, Tracee};
 use crate::PAGE;
+use crate::clone_flags::CloneCall;
 use crate::error::{Error, Result};
 use crate::ptrace::RawTid;
 use backtrail_bundle::versions::Fragment;
 use backtrail_process::maps::{self, Map};
-use backtrail_process::memory;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ const SPECIAL: [libc::c_long; 16] = [
     libc::SYS_remap_file_pages,
 ];
 
-/// Tries at places for a region, when something is there already.
+/// Tries at places for a region, when something is there already. Each finds a place that was free just before.
 const TRIES: u64 = 64;
 
 /// An address space.
@@ -85,12 +85,13 @@ impl Space {
         let (file, descriptor) = tracee.memory_file()?;
         let memory = SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
         let gadget = tracee.gadget;
+        let next_region = layout::first_region(tracee.mapped_by_kernel(layout::REGION_SIZE)?);
         let mut space = Self {
             cache: Cache::new(memory, style, room, &special),
             gadget,
             style,
             tables: 0,
-            next_region: layout::REGIONS,
+            next_region,
             spare: Vec::new(),
             regions: Vec::new(),
             code: CodePages::default(),
@@ -116,9 +117,15 @@ impl Space {
     fn make_region(&mut self, tracee: &mut Tracee<'_>, tables: Tables) -> Result<Arc<Region>> {
         for _ in 0..TRIES {
             let base = self.next_region;
-            self.next_region += layout::REGION_SIZE;
+            self.next_region = base.saturating_sub(layout::REGION_SIZE);
+            if base < layout::LOWEST_REGION {
+                break;
+            }
             match Region::make(tracee, base, tables) {
-                Err(Error::Ptrace { source, .. }) if source.raw_os_error() == Some(libc::EEXIST) => {}
+                Err(Error::Ptrace { source, .. }) if source.raw_os_error() == Some(libc::EEXIST) => {
+                    let maps = maps::maps(tracee.tid);
+                    self.next_region = free_below(&maps, base).ok_or_else(|| no_place(tracee.tid))?;
+                }
                 Err(error) => return Err(error),
                 Ok(region) => {
                     note(&mut self.regions, base);
@@ -334,10 +341,25 @@ impl Space {
     }
 }
 
+/// Returns the highest place for a region that is not above `at`; `maps` are in order.
+fn free_below(maps: &[Map], at: u64) -> Option<u64> {
+    let mut place = at;
+    for map in maps.iter().rev() {
+        let overlaps = map.start < place.saturating_add(layout::REGION_SIZE) && place < map.end;
+        if overlaps {
+            place = map.start.checked_sub(layout::REGION_SIZE)?;
+        }
+    }
+    (place >= layout::LOWEST_REGION).then_some(place)
+}
+
 /// Adds a region to stretches of them, start and size of each.
 fn note(stretches: &mut Vec<(u64, u64)>, base: u64) {
     match stretches.last_mut() {
-        Some((start, size)) if *start + *size == base => *size += layout::REGION_SIZE,
+        Some((start, size)) if base + layout::REGION_SIZE == *start => {
+            *start = base;
+            *size += layout::REGION_SIZE;
+        }
         _ => stretches.push((base, layout::REGION_SIZE)),
     }
 }
@@ -404,16 +426,10 @@ pub(super) enum Kinship {
 
 /// What the flags of `clone(2)` and its kin say.
 pub(super) fn kinship(pid: RawTid, number: u64, first: u64) -> Kinship {
-    let flags = match number as libc::c_long {
-        libc::SYS_clone => first,
-        libc::SYS_clone3 => {
-            // `struct clone_args` begins with the flags.
-            let mut flags = [0; 8];
-            let _ = memory::read(pid, first, &mut flags);
-            u64::from_le_bytes(flags)
-        }
-        libc::SYS_vfork => libc::CLONE_VM as u64,
-        _ => 0,
+    let flags = match CloneCall::of(number) {
+        Some(call) => call.flags(pid, first),
+        None if number == libc::SYS_vfork as u64 => libc::CLONE_VM as u64,
+        None => 0,
     };
     if flags & libc::CLONE_VM as u64 != 0 {
         Kinship::Shares
@@ -453,12 +469,39 @@ mod tests {
     }
 
     #[test]
-    fn regions_one_behind_the_other_are_one_stretch() {
+    fn neighboring_regions_are_one_stretch() {
         let (size, mut stretches) = (layout::REGION_SIZE, Vec::new());
+        let top = 0x7fef_0000_0000;
         for number in [0, 1, 2, 4, 5] {
-            note(&mut stretches, layout::REGIONS + number * size);
+            note(&mut stretches, top - number * size);
         }
-        let second = layout::REGIONS + 4 * size;
-        assert_eq!(stretches, [(layout::REGIONS, 3 * size), (second, 2 * size)]);
+        assert_eq!(
+            stretches,
+            [(top - 2 * size, 3 * size), (top - 5 * size, 2 * size)]
+        );
+    }
+
+    #[test]
+    fn regions_go_below_what_is_in_their_way() {
+        let size = layout::REGION_SIZE;
+        let top = 0x7e80_0000_0000;
+        // ThreadSanitizer keeps everybody out of what is below its part of the libraries' memory.
+        let maps = [
+            map(0x5000_0000_0000, 0x5000_0000_1000),
+            map(0x7c00_0000_0000, top),
+        ];
+        assert_eq!(free_below(&maps, top), Some(top));
+        assert_eq!(free_below(&maps, top - PAGE), Some(0x7c00_0000_0000 - size));
+        assert_eq!(free_below(&[map(0, top)], top - size), None);
+    }
+
+    #[test]
+    fn regions_are_where_the_kernel_maps_libraries() {
+        // The lowest and the highest place that address space layout randomization makes of it.
+        for mapped in [0x7efb_0000_0000, 0x7fff_f7ff_0000] {
+            let at = layout::first_region(mapped);
+            assert!(at > 0x7e80_0000_0000 && at < mapped, "{at:#x}");
+        }
+        assert_eq!(layout::first_region(0), layout::LOWEST_REGION);
     }
 }

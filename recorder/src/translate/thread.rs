@@ -1,5 +1,6 @@
 //! A thread in the code cache: its true state at every stop, and its way back in.
 
+mod births;
 mod hot;
 mod outside;
 mod writes;
@@ -11,7 +12,7 @@ use super::event::{Event, NO_OUTCOMES};
 use super::layout;
 use super::region::{Cursor, Region};
 use super::scribe::{Keep, Scribe, StreamId};
-use super::space::{Kinship, Space, kinship};
+use super::space::Space;
 use super::tracee::{Gadget, Tracee};
 use crate::clock;
 use crate::code::Code;
@@ -82,6 +83,8 @@ pub(crate) struct Kin {
     space: SharedSpace,
     next: u64,
     gs_base: u64,
+    /// The first two arguments of the call, as the program gave them.
+    arguments: [u64; 2],
     /// Names the memory: a copy is another.
     memory: u64,
 }
@@ -168,11 +171,8 @@ impl Translated {
         keep: Keep,
     ) -> Result<Self> {
         let registers = Registers {
-            rip: kin.next,
-            rcx: kin.next,
-            gs_base: kin.gs_base,
             orig_rax: u64::MAX,
-            ..*registers
+            ..Self::born(&kin, registers)
         };
         Self::join(tid, pid, kin.space, kin.memory, &registers, scribe, keep)
     }
@@ -213,35 +213,6 @@ impl Translated {
             sent: Vec::new(),
             version: 0,
         })
-    }
-
-    /// What is known of the thread that this one starts in its system call.
-    pub(crate) fn kin(&self, child: RawTid) -> Option<Kin> {
-        let State::Special {
-            number,
-            next,
-            registers,
-        } = &self.state
-        else {
-            return None;
-        };
-        let shares = kinship(self.pid, *number, registers.rdi) == Kinship::Shares;
-        Some(Kin {
-            space: Rc::clone(&self.space),
-            next: *next,
-            gs_base: self.gs_base,
-            memory: if shares { self.memory } else { child as u64 },
-        })
-    }
-
-    /// The registers that a started thread has in the program's eyes.
-    pub(crate) fn born(kin: &Kin, registers: &Registers) -> Registers {
-        Registers {
-            rip: kin.next,
-            rcx: kin.next,
-            gs_base: kin.gs_base,
-            ..*registers
-        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -376,8 +347,13 @@ impl Translated {
                     self.on_stepped(registers, false, scribe);
                 }
             }
-            State::Special { next, .. } => {
+            State::Special {
+                number,
+                next,
+                registers: before,
+            } => {
                 let (next, gadget) = (*next, self.space.borrow().gadget);
+                births::restore_arguments(*number, before, &mut now);
                 if now.rip == gadget.behind() {
                     (now.rip, now.rcx) = (next, next);
                 } else if now.rip == gadget.syscall {

@@ -149,6 +149,18 @@ impl Tracee<'_> {
         Ok(())
     }
 
+    /// Returns where the kernel would map `len` bytes, of its own choice.
+    pub(crate) fn mapped_by_kernel(&mut self, len: u64) -> Result<u64> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let nobody = u64::MAX;
+        let at = self.call(
+            libc::SYS_mmap,
+            [0, len, libc::PROT_NONE as u64, flags as u64, nobody, 0],
+        )?;
+        self.unmap(at, len)?;
+        Ok(at)
+    }
+
     /// Keeps memory out of cores.
     pub(crate) fn hide(&mut self, at: u64, len: u64) -> Result<()> {
         self.call(libc::SYS_madvise, [at, len, libc::MADV_DONTDUMP as u64, 0, 0, 0])

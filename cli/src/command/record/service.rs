@@ -40,7 +40,8 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
             lock(&minder).refresh();
         }
     };
-    let witness = Witness::begin(args.pid);
+    let mut witness = Witness::begin(args.pid);
+    let mut started = |pid: Pid| witness.started(pid);
     // A process that was not started here is let go by the signals that would have ended it.
     let interrupt = args.pid.map(|_| Interrupt::install());
     let never = AtomicBool::new(false);
@@ -53,6 +54,7 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
     let outcome = record(RecordOptions {
         signals,
         progress: Some(&mut look),
+        started: Some(&mut started),
         ..options(
             args,
             Destination::Crashes(&mut service),
@@ -62,6 +64,9 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
     drop((witness, interrupt));
     // What is left by no destructor below is left on the disk.
     drop((service, minder));
+    if let Some(why) = outcome.failure {
+        return Err(Failure::failed(format_args!("recording ended early: {why}")));
+    }
     match outcome.ending {
         Ending::Running | Ending::Exited(0) => Ok(()),
         Ending::Exited(status) => std::process::exit(status),

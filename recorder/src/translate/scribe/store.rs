@@ -2,16 +2,17 @@
 
 use crate::recorded::Packets;
 use crate::ring::Ring;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 /// How much is kept, and where.
 #[derive(Debug)]
 pub(crate) enum Keep {
     /// The newest bytes, about this many, in memory.
     Newest(usize),
-    /// All, in a file.
-    All(File),
+    /// All, in a file that is there already.
+    All(PathBuf),
 }
 
 impl Keep {
@@ -32,7 +33,7 @@ impl Keep {
 pub(super) enum Store {
     Ring(Ring),
     File {
-        file: File,
+        path: PathBuf,
         len: u64,
         failure: Option<io::Error>,
     },
@@ -42,8 +43,8 @@ impl Store {
     pub(super) fn new(keep: Keep) -> Self {
         match keep {
             Keep::Newest(limit) => Self::Ring(Ring::new(Some(limit))),
-            Keep::All(file) => Self::File {
-                file,
+            Keep::All(path) => Self::File {
+                path,
                 len: 0,
                 failure: None,
             },
@@ -54,9 +55,11 @@ impl Store {
     pub(super) fn push(&mut self, packets: Vec<u8>) {
         match self {
             Self::Ring(ring) => ring.push(packets),
-            Self::File { file, len, failure } => {
+            Self::File { path, len, failure } => {
                 if failure.is_none() {
-                    match file.write_all(&packets) {
+                    // No thread keeps a descriptor: there may be more threads than descriptors.
+                    let file = OpenOptions::new().append(true).open(&*path);
+                    match file.and_then(|mut file| file.write_all(&packets)) {
                         Ok(()) => *len += packets.len() as u64,
                         Err(error) => *failure = Some(error),
                     }

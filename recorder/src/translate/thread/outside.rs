@@ -1,6 +1,7 @@
 //! What a thread does outside the cache: system calls that the recorder makes for it, and single
 //! instructions where the program has them.
 
+use super::births::restore_arguments;
 use super::{SYSCALL_LEN, State, Translated, Trapped};
 use crate::clock;
 use crate::error::Result;
@@ -34,6 +35,7 @@ impl Translated {
         }
         let before = Box::new(registers);
         registers.rip = self.space.borrow().gadget.syscall;
+        self.clear_hiding(number, &mut registers);
         self.leave(&mut registers)?;
         self.state = State::Special {
             number,
@@ -62,6 +64,7 @@ impl Translated {
             }
             (now.rip, now.rcx) = (*next, *next);
         }
+        restore_arguments(number, before, &mut now);
         let call = (number, **before, now);
         self.gs_base = now.gs_base;
         ptrace::set_registers(self.tid, &now)?;

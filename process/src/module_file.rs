@@ -1,0 +1,192 @@
+//! Files of modules: one open file for each, however many processes have it mapped.
+
+use crate::load_segments::LoadSegments;
+use crate::maps::Map;
+use backtrail_bundle::module_file::Allowance;
+use backtrail_bundle::{BundlePath, Writer};
+use backtrail_pt::{Avma, BuildId};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Device and inode.
+type Identity = (u64, u64);
+
+/// An ELF file that processes have mapped.
+///
+/// Its descriptor is closed when the file is in the bundle, or when nobody has it any more.
+#[derive(Debug)]
+pub struct ModuleFile {
+    identity: Identity,
+    segments: LoadSegments,
+    content: Mutex<Content>,
+}
+
+/// Where the bytes of a module are.
+#[derive(Debug)]
+enum Content {
+    /// In the file, which may have been deleted since.
+    Open(File),
+    /// In the bundle.
+    Copied(BundlePath, Option<BuildId>),
+    /// Nowhere, for this reason.
+    Missing(String),
+}
+
+impl ModuleFile {
+    /// `None`: it is no ELF file.
+    fn of(file: File, identity: Identity) -> Option<Self> {
+        Some(Self {
+            identity,
+            segments: LoadSegments::read(&file)?,
+            content: Mutex::new(Content::Open(file)),
+        })
+    }
+
+    /// Returns where the page of the lowest `PT_LOAD` lies when the code lies as `map` says.
+    pub(crate) fn base_of(&self, map: &Map) -> Option<Avma> {
+        self.segments.base(map.start, map.offset)
+    }
+
+    /// Copies the file into a bundle once, under the name of `path`, and closes it.
+    ///
+    /// # Errors
+    /// When it cannot be copied: the reason.
+    pub(crate) fn copy(
+        &self,
+        writer: &Writer,
+        path: &str,
+        files: &ModuleFiles,
+    ) -> Result<(BundlePath, Option<BuildId>), String> {
+        let mut content = self.content();
+        if let Content::Open(file) = &*content {
+            let copied = match writer.add_module_file(file, path, None, &mut Allowance::UNLIMITED.clone()) {
+                Ok((file, build_id)) => Content::Copied(file, build_id),
+                // There may be descriptors later.
+                Err(error) if ModuleFiles::is_exhausted() => return Err(error.to_string()),
+                Err(error) => Content::Missing(error.to_string()),
+            };
+            // Closed, the file may be deleted, and another get its inode.
+            files.forget(self.identity);
+            *content = copied;
+        }
+        match &*content {
+            Content::Copied(file, build_id) => Ok((file.clone(), build_id.clone())),
+            Content::Missing(why) => Err(why.clone()),
+            Content::Open(_) => Err("it was not copied".to_owned()),
+        }
+    }
+
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The open files of modules, by device and inode.
+#[derive(Clone, Debug, Default)]
+pub struct ModuleFiles(Arc<Mutex<HashMap<Identity, Weak<ModuleFile>>>>);
+
+impl ModuleFiles {
+    /// Returns how many files are open.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        let alive = |file: &&Weak<ModuleFile>| file.strong_count() > 0;
+        self.files().values().filter(alive).count()
+    }
+
+    /// Returns whether no descriptor is left to open a file with.
+    pub(crate) fn is_exhausted() -> bool {
+        let error = File::open("/dev/null")
+            .err()
+            .and_then(|error| error.raw_os_error());
+        matches!(error, Some(libc::EMFILE | libc::ENFILE))
+    }
+
+    /// Returns the file as it is open already, in place of `file`; `None`: it is no ELF file.
+    pub(crate) fn share(&self, file: File) -> Option<Arc<ModuleFile>> {
+        let metadata = file.metadata().ok()?;
+        let identity = (metadata.dev(), metadata.ino());
+        let mut files = self.files();
+        if let Some(open) = files.get(&identity).and_then(Weak::upgrade) {
+            return Some(open);
+        }
+        let file = Arc::new(ModuleFile::of(file, identity)?);
+        files.retain(|_, file| file.strong_count() > 0);
+        files.insert(identity, Arc::downgrade(&file));
+        Some(file)
+    }
+
+    fn forget(&self, identity: Identity) {
+        self.files().remove(&identity);
+    }
+
+    fn files(&self) -> MutexGuard<'_, HashMap<Identity, Weak<ModuleFile>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backtrail_bundle::Overwrite;
+    use std::fs;
+
+    fn program() -> File {
+        File::open(std::env::current_exe().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_file_is_open_once_for_all_that_have_it() {
+        let files = ModuleFiles::default();
+        let shared: Vec<_> = (0..100).map(|_| files.share(program()).unwrap()).collect();
+        assert!(shared.iter().all(|file| Arc::ptr_eq(file, &shared[0])));
+        assert_eq!(files.open(), 1);
+        drop(shared);
+        assert_eq!(files.open(), 0, "nobody has it any more");
+    }
+
+    #[test]
+    fn a_copied_file_is_closed_and_its_inode_may_be_anothers() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Writer::create(&folder.path().join("bundle"), Overwrite::Never).unwrap();
+        let files = ModuleFiles::default();
+        let file = files.share(program()).unwrap();
+        let (copy, _) = file.copy(&writer, "/bin/program", &files).unwrap();
+        assert_eq!(files.open(), 0);
+        assert!(matches!(*file.content(), Content::Copied(..)));
+        assert_eq!(file.copy(&writer, "/bin/program", &files).unwrap().0, copy);
+        let again = files.share(program()).unwrap();
+        assert!(!Arc::ptr_eq(&file, &again));
+    }
+
+    #[test]
+    fn a_deleted_file_is_copied_from_its_descriptor() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Writer::create(&folder.path().join("bundle"), Overwrite::Never).unwrap();
+        let files = ModuleFiles::default();
+        let mut copies = Vec::new();
+        for name in ["one", "two"] {
+            let path = folder.path().join(name);
+            fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+            // Each has the same descriptor as the one before, and is no copy of it.
+            let mut bytes = fs::read(&path).unwrap();
+            bytes.extend(name.bytes());
+            strip_build_id(&mut bytes);
+            fs::write(&path, bytes).unwrap();
+            let file = files.share(File::open(&path).unwrap()).unwrap();
+            fs::remove_file(&path).unwrap();
+            copies.push(file.copy(&writer, "/bin/program", &files).unwrap().0);
+        }
+        assert_ne!(copies[0], copies[1]);
+    }
+
+    /// Makes notes of another type of the build id.
+    fn strip_build_id(elf: &mut [u8]) {
+        let note = [4u8, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0, b'G', b'N', b'U', 0];
+        let at = elf.windows(note.len()).position(|bytes| bytes == note);
+        if let Some(at) = at {
+            elf[at + 8] = 99;
+        }
+    }
+}
