@@ -24,6 +24,7 @@ mod requests;
 mod serve;
 mod sources;
 mod stopped;
+mod text;
 
 pub use access::{Access, Origin};
 pub use listen::{Address, Notice, listen};

@@ -100,7 +100,7 @@ fn run_all<'a>(
 }
 
 fn write_json(out: &mut dyn Write, record: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, record)?;
+    crate::output::write_json(out, record)?;
     out.write_all(b"\n")
 }
 
@@ -116,7 +116,7 @@ fn write_text(
     }
     match answer {
         Ok(output) => output.render(&mut text),
-        Err(error) => text.line(format!("error: {error}")),
+        Err(error) => text.lines(format!("error: {error}")),
     }
     out.write_all(text.into_string().as_bytes())
 }

@@ -14,6 +14,7 @@ mod several;
 mod text;
 mod timeline;
 mod values;
+mod visible;
 
 pub use called::CalledView;
 pub use crash::{CrashView, HandlerView};
@@ -29,6 +30,7 @@ pub use timeline::{
     CallSpan, CallsRow, CrashMoment, MomentView, SignalView, SpanView, ThreadRow, TimelineView,
 };
 pub use values::{MemoryLine, NamedValue};
+pub use visible::{is_invisible, unlinked, visible, visible_lines, write_json};
 
 use crate::calls::{CallTree, Caller};
 use crate::compare::Comparison;
@@ -266,7 +268,7 @@ impl Output {
                 }
             }
             Self::Several { answers } => several::render(answers, to),
-            Self::Message { text } | Self::Help { text } => to.line(text),
+            Self::Message { text } | Self::Help { text } => to.lines(text),
             Self::Quit => {}
         }
     }

@@ -25,7 +25,7 @@ pub(super) fn render(answers: &[Answer], to: &mut Text) {
             to.line(to.paint(Paint::Place, format!("Thread {thread}:")));
         }
         if let Some(error) = &answer.error {
-            to.line(error);
+            to.lines(error);
         }
         if let Some(result) = &answer.result {
             result.render(to);
