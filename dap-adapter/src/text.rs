@@ -3,12 +3,15 @@
 //! Every message passes here. Editors show strings in terminals, which obey control characters, and sentences as Markdown or as
 //! notifications, in which VS Code follows links, those to its commands too.
 
-use backtrail_debugger::output::{unlinked, visible_lines};
+use backtrail_debugger::output::{is_invisible, unlinked, visible_lines};
 use serde_json::Value;
 use std::borrow::Cow;
 
 /// The members that are sentences of ours: messages of failures and breakpoints, of progress, and what a stop says of itself.
 const SENTENCES: [&str; 5] = ["message", "format", "title", "description", "text"];
+
+/// The members that have several lines: what commands print, and values.
+const LINES: [&str; 4] = ["output", "result", "value", "text"];
 
 /// Of a request: what is in the answer is the text of a file, for an editor.
 const SOURCE: &str = "source";
@@ -27,14 +30,23 @@ pub fn event(body: &mut Value) {
 
 /// Makes a sentence harmless.
 pub fn sentence(text: &str) -> String {
-    unlinked(&visible_lines(text)).into_owned()
+    unlinked(&line(text)).into_owned()
+}
+
+/// Text on one line, tabs among it.
+pub fn line(text: &str) -> Cow<'_, str> {
+    let is_bad = |char: char| is_invisible(char) && char != '\t';
+    match text.contains(is_bad) {
+        true => Cow::Owned(text.replace(is_bad, "\u{fffd}")),
+        false => Cow::Borrowed(text),
+    }
 }
 
 /// `is_event`: what is called `text` and `description` are sentences in events, and times, instructions and the like in answers.
 fn cleaned(value: &mut Value, is_event: bool) {
     match value {
         Value::String(text) => {
-            if let Cow::Owned(clean) = visible_lines(text) {
+            if let Cow::Owned(clean) = line(text) {
                 *text = clean;
             }
         }
@@ -44,6 +56,11 @@ fn cleaned(value: &mut Value, is_event: bool) {
             for (name, value) in members {
                 match value {
                     Value::String(text) if sentences.contains(&name.as_str()) => *text = sentence(text),
+                    Value::String(text) if LINES.contains(&name.as_str()) => {
+                        if let Cow::Owned(clean) = visible_lines(text) {
+                            *text = clean;
+                        }
+                    }
                     value => cleaned(value, is_event),
                 }
             }
@@ -69,7 +86,7 @@ mod tests {
             body,
             json!({"error": {"format": clean}, "breakpoints": [{"message": clean}], "value": value})
         );
-        let mut body = json!({"text": LINK, "title": LINK, "output": "a\n\tb\r"});
+        let mut body = json!({"text": LINK, "title": LINK, "output": "a\n\tb\r", "name": "a\nb"});
         event(&mut body);
         assert_eq!(
             body,

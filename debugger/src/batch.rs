@@ -116,7 +116,7 @@ fn write_text(
     }
     match answer {
         Ok(output) => output.render(&mut text),
-        Err(error) => text.lines(format!("error: {error}")),
+        Err(error) => text.line(format!("error: {error}")),
     }
     out.write_all(text.into_string().as_bytes())
 }

@@ -147,7 +147,7 @@ fn obey(navigator: &RefCell<Navigator>, line: &str, watch: &Watch<'_>, color: bo
     let mut text = Text::new(color);
     match &answer {
         Ok(output) => output.render(&mut text),
-        Err(error) => text.lines(error.to_string()),
+        Err(error) => text.line(error.to_string()),
     }
     print!("{}", text.into_string());
     matches!(answer, Ok(Output::Quit))

@@ -185,6 +185,13 @@ impl Output {
     /// A sentence as the answer.
     #[must_use]
     pub fn message(text: impl Into<String>) -> Self {
+        let text = visible(&text.into()).into_owned();
+        Self::Message { text }
+    }
+
+    /// Text of several lines as the answer, for a command whose lines are the user's.
+    #[must_use]
+    pub fn lines(text: impl Into<String>) -> Self {
         Self::Message { text: text.into() }
     }
 

@@ -25,7 +25,7 @@ pub(super) fn render(answers: &[Answer], to: &mut Text) {
             to.line(to.paint(Paint::Place, format!("Thread {thread}:")));
         }
         if let Some(error) = &answer.error {
-            to.lines(error);
+            to.line(error);
         }
         if let Some(result) = &answer.result {
             result.render(to);

@@ -16,14 +16,14 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An adapter that listens.
-struct Server {
+pub struct Server {
     child: Child,
     /// As it says itself.
     address: String,
 }
 
 impl Server {
-    fn start(address: &str, options: &[&str]) -> Self {
+    pub fn start(address: &str, options: &[&str]) -> Self {
         let mut command = command().unwrap();
         command.args(["dap", "--listen", address]).args(options);
         let mut child = command
@@ -45,7 +45,7 @@ impl Server {
         stream
     }
 
-    fn client(&self) -> Client<TcpStream> {
+    pub fn client(&self) -> Client<TcpStream> {
         Client::new(self.connect())
     }
 
@@ -78,9 +78,11 @@ impl Drop for Server {
 }
 
 /// A client that speaks the protocol.
-struct Client<S> {
+pub struct Client<S> {
     stream: BufReader<S>,
     seq: u64,
+    /// All that came.
+    pub heard: Vec<Value>,
 }
 
 fn message(seq: u64, command: &str, arguments: &Value) -> String {
@@ -93,6 +95,7 @@ impl<S: Read + Write> Client<S> {
         Self {
             stream: BufReader::new(stream),
             seq: 0,
+            heard: Vec::new(),
         }
     }
 
@@ -106,12 +109,13 @@ impl<S: Read + Write> Client<S> {
         serde_json::from_slice(&body).unwrap()
     }
 
-    fn ask(&mut self, command: &str, arguments: &Value) -> Value {
+    pub fn ask(&mut self, command: &str, arguments: &Value) -> Value {
         self.seq += 1;
         let text = message(self.seq, command, arguments);
         self.stream.get_mut().write_all(text.as_bytes()).unwrap();
         loop {
             let message = self.read();
+            self.heard.push(message.clone());
             if message["type"] == "response" && message["request_seq"] == self.seq {
                 return message;
             }
