@@ -5,7 +5,6 @@ mod collector;
 pub use collector::{Collect, Crashes, CrashesDebug, CrashesList, CrashesOne, Snapshot, SpoolPlace};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Reverse debugging of crashes: what the program did before it crashed.
@@ -96,9 +95,26 @@ pub struct CoreGuard {
 /// `backtrail dap`.
 #[derive(Debug, Args)]
 pub struct Dap {
-    /// Listen there (127.0.0.1:0 for any free port, which is printed) instead of speaking over standard input and output
+    /// Listen at unix:PATH or, on this machine alone, 127.0.0.1:PORT (0 for any free port, which is printed), instead of
+    /// speaking over standard input and output; only your own user can connect
     #[arg(long, value_name = "ADDRESS")]
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<backtrail_dap::Address>,
+    /// Fetch traces from this server alone, https://HOST[:PORT]; may be given several times; "none" for no server
+    #[arg(long, value_name = "ORIGIN", value_parser = parse_allowed_origin)]
+    pub allow_origin: Vec<AllowedOrigin>,
+    /// Fetch no trace that is larger, in MiB
+    #[arg(long, value_name = "MIB")]
+    pub download_limit: Option<u64>,
+}
+
+/// A server that traces may be fetched from; `None`: no server.
+pub type AllowedOrigin = Option<backtrail_dap::Origin>;
+
+fn parse_allowed_origin(text: &str) -> Result<AllowedOrigin, String> {
+    match text {
+        "none" => Ok(None),
+        origin => origin.parse().map(Some),
+    }
 }
 
 /// `backtrail last-word`.

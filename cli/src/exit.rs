@@ -1,6 +1,7 @@
 //! How the program ends: one sentence on stderr, and the status that goes with it.
 
 use crate::interrupt;
+use crate::output;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -53,8 +54,7 @@ impl Failure {
 
     /// Prints the sentence, on one line whatever came from outside, and gives the status.
     pub fn report(&self) -> ExitCode {
-        let line = self.message.replace(|c: char| c.is_control(), " ");
-        eprintln!("backtrail: {line}");
+        output::complain(&self.message.replace(['\n', '\r', '\t'], " "));
         ExitCode::from(self.status)
     }
 }

@@ -1,9 +1,10 @@
-//! What goes to stdout: text for people, or JSON for programs.
+//! What goes to stdout: text for people, or JSON for programs. None of it commands the terminal, whatever it says of a trace.
 //!
 //! Every JSON record carries `"schema": "backtrail-COMMAND/1"`; the number grows when a field
 //! changes its meaning or goes, not when one is added (docs/cli.md).
 
 use crate::exit::Failure;
+use backtrail_debugger::output::{Text, visible, visible_lines, write_json};
 use serde::Serialize;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 
@@ -16,10 +17,17 @@ pub fn has_color() -> bool {
 
 /// Text that comes from a bundle, on one line and without anything that would steer the terminal.
 pub fn plain(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    visible(text).into_owned()
 }
 
-/// Standard output, buffered; flush it with [`Output::finish`].
+/// A line on standard error, on one line whatever it says.
+pub fn complain(line: &str) {
+    // Whoever reads it may be gone, and nothing else hears of it.
+    let _ = writeln!(std::io::stderr(), "backtrail: {}", visible(line));
+}
+
+/// Standard output, buffered; flush it with [`Output::finish`]. Of text that is written to it, line feeds and tabs are all that is not
+/// shown as a character.
 pub struct Output(BufWriter<StdoutLock<'static>>);
 
 impl Output {
@@ -36,9 +44,20 @@ impl Output {
             #[serde(flatten)]
             value: &'a T,
         }
-        serde_json::to_writer(&mut self.0, &Record { schema, value }).map_err(std::io::Error::from)?;
+        write_json(&mut self.0, &Record { schema, value })?;
         writeln!(self.0)?;
         Ok(())
+    }
+
+    /// What the debugger rendered, with its colors.
+    pub fn text(&mut self, text: Text) -> Result<(), Failure> {
+        self.0.write_all(text.into_string().as_bytes())?;
+        Ok(())
+    }
+
+    /// The stream itself, for bytes that are no text, and for what has its own way with text.
+    pub fn bytes(&mut self) -> &mut impl Write {
+        &mut self.0
     }
 
     /// Everything is written.
@@ -50,7 +69,13 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.write(bytes)
+        for chunk in bytes.utf8_chunks() {
+            self.0.write_all(visible_lines(chunk.valid()).as_bytes())?;
+            if !chunk.invalid().is_empty() {
+                self.0.write_all("\u{fffd}".as_bytes())?;
+            }
+        }
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {

@@ -1,5 +1,6 @@
 //! Words of a command line that a user is to type: they reach the command as they are, whatever they hold.
 
+use backtrail_debugger::output::is_invisible;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +20,7 @@ pub fn word(text: impl AsRef<OsStr>) -> String {
     let bytes = text.as_ref().as_bytes();
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.is_empty() && text.chars().all(is_plain) => text.to_owned(),
-        Ok(text) if !text.contains(char::is_control) => format!("'{}'", text.replace('\'', r"'\''")),
+        Ok(text) if !text.contains(is_invisible) => format!("'{}'", text.replace('\'', r"'\''")),
         _ => escaped(bytes),
     }
 }

@@ -1,5 +1,6 @@
 //! One session with a client: what it said of itself, what it opened, and the requests in their order.
 
+use crate::access::Access;
 use crate::debuggee::Debuggee;
 use crate::dispatch::dispatch;
 use crate::failure::{Failure, Result};
@@ -37,6 +38,8 @@ pub struct Adapter {
     pub outbox: Outbox,
     /// What waits.
     pub pending: Arc<Pending>,
+    /// What it may read and fetch.
+    pub access: Access,
     /// What the client said of itself.
     pub client: InitializeRequestArguments,
     /// What is open.
@@ -52,10 +55,11 @@ pub struct Adapter {
 impl Adapter {
     /// Without a trace.
     #[must_use]
-    pub fn new(outbox: Outbox, pending: Arc<Pending>) -> Self {
+    pub fn new(outbox: Outbox, pending: Arc<Pending>, access: Access) -> Self {
         Self {
             outbox,
             pending,
+            access,
             client: InitializeRequestArguments::default(),
             debuggee: None,
             configured: false,
@@ -192,7 +196,7 @@ mod tests {
 
     fn session() -> (Adapter, Outgoings) {
         let (outbox, outgoings) = outbox();
-        (Adapter::new(outbox, Arc::default()), outgoings)
+        (Adapter::new(outbox, Arc::default(), Access::default()), outgoings)
     }
 
     fn request(seq: i64, command: &str) -> Request {

@@ -1,133 +1,233 @@
 //! Framing: bytes of a stream into messages and back (base protocol of DAP: headers, an empty line, a JSON body).
 //!
-//! It knows no stream. What is no message is told and skipped: the next header line that names a length begins anew.
+//! It knows no stream. A [lenient](Decoder::lenient) decoder, for the program that started this one, reports and skips what is no
+//! message: the next header line that names a length begins anew. A [strict](Decoder::strict) one, for whoever connects, takes nothing
+//! but messages: a browser can be made to send bytes of a page's choice within a request of its own, never in front of it.
 
 use serde_json::Value;
 use std::ops::Range;
 
 /// A longer body is refused.
-const MAX_BODY: usize = 64 << 20;
-/// So many bytes without a header that is one are dropped.
-const MAX_HEADER: usize = 64 << 10;
+const MAX_BODY: usize = 16 << 20;
+/// Longer headers are refused, and so are as many bytes without a header.
+const MAX_HEADER: usize = 4 << 10;
 /// What names the length of the body, in any case.
 const LENGTH: &[u8] = b"content-length:";
+/// What may follow it.
+const TYPE: &[u8] = b"content-type:";
 
 /// What was read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
     /// A message.
     Message(Value),
-    /// Bytes that are none: why.
+    /// Bytes that are none, which were skipped: why.
     Bad(String),
+    /// Bytes that are none, and where the next message begins is unknown: why. Nothing is read after them.
+    Lost(String),
 }
 
 /// Takes messages out of bytes as they come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Decoder {
     buffer: Vec<u8>,
+    /// What was taken of the buffer.
+    taken: usize,
+    is_strict: bool,
+    is_lost: bool,
 }
 
-/// A header that was read whole.
-struct Header {
-    /// Where the body is.
-    body: Range<usize>,
-}
-
+/// What the bytes begin with.
 enum Head {
-    Known(Header),
+    /// A header that was read whole: where the body is.
+    Known(Range<usize>),
     Incomplete,
-    Bad { why: String, end: usize },
+    Bad {
+        why: String,
+        end: usize,
+    },
 }
 
 impl Decoder {
+    /// Skips what is no message.
+    #[must_use]
+    pub fn lenient() -> Self {
+        Self {
+            buffer: Vec::new(),
+            taken: 0,
+            is_strict: false,
+            is_lost: false,
+        }
+    }
+
+    /// Takes messages alone, with the headers of the protocol alone.
+    #[must_use]
+    pub fn strict() -> Self {
+        Self {
+            is_strict: true,
+            ..Self::lenient()
+        }
+    }
+
     /// Adds bytes that came in.
     pub fn feed(&mut self, bytes: &[u8]) {
+        if self.is_lost {
+            return;
+        }
+        self.buffer.drain(..self.taken);
+        self.taken = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
     /// The next message; `None`: more bytes are needed.
     pub fn next_frame(&mut self) -> Option<Frame> {
-        let header = match self.head() {
-            Head::Known(header) => header,
-            Head::Incomplete => return self.endless(),
+        if self.is_lost {
+            return None;
+        }
+        let head = match self.is_strict {
+            true => strict_head(self.rest()),
+            false => {
+                // It is looked for once, however many pieces its message comes in.
+                self.take(find(self.rest(), LENGTH).unwrap_or(0));
+                lenient_head(self.rest())
+            }
+        };
+        let range = match head {
+            Head::Known(range) => range,
+            Head::Incomplete => return None,
+            Head::Bad { why, .. } if self.is_strict => {
+                self.is_lost = true;
+                self.buffer = Vec::new();
+                self.taken = 0;
+                return Some(Frame::Lost(why));
+            }
             Head::Bad { why, end } => {
-                self.drop_to(end);
+                self.take(end);
                 return Some(Frame::Bad(why));
             }
         };
-        let body = self.buffer.get(header.body.clone())?;
-        match serde_json::from_slice(body) {
-            Ok(message) => {
-                self.drop_to(header.body.end);
-                Some(Frame::Message(message))
-            }
-            Err(error) => {
-                // A length that is too large has swallowed the next message.
-                let swallowed = find(body, LENGTH).map(|at| header.body.start + at);
-                self.drop_to(swallowed.unwrap_or(header.body.end));
-                Some(Frame::Bad(format!("the body of a message is no JSON: {error}")))
-            }
-        }
-    }
-
-    /// The next header, wherever it begins.
-    fn head(&mut self) -> Head {
-        let Some(start) = find(&self.buffer, LENGTH) else {
-            return Head::Incomplete;
+        let body = self.rest().get(range.clone())?;
+        let read = serde_json::from_slice(body);
+        // A length that is too large has swallowed the next message.
+        let swallowed = match read.is_err() && !self.is_strict {
+            true => find(body, LENGTH).map(|at| range.start + at),
+            false => None,
         };
-        let rest = self.buffer.get(start + LENGTH.len()..).unwrap_or_default();
-        let Some(line) = rest.iter().position(|&byte| byte == b'\n') else {
-            return Head::Incomplete;
+        self.take(swallowed.unwrap_or(range.end));
+        Some(match read {
+            Ok(message) => Frame::Message(message),
+            Err(error) => Frame::Bad(format!("the body of a message is no JSON: {error}")),
+        })
+    }
+
+    /// What was not taken yet.
+    fn rest(&self) -> &[u8] {
+        self.buffer.get(self.taken..).unwrap_or_default()
+    }
+
+    fn take(&mut self, length: usize) {
+        self.taken = self.buffer.len().min(self.taken.saturating_add(length));
+    }
+}
+
+/// The header that the bytes begin with: a length, perhaps a type, an empty line; each line as the protocol ends it.
+fn strict_head(bytes: &[u8]) -> Head {
+    let bad = |why: &str| Head::Bad {
+        why: why.to_owned(),
+        end: 0,
+    };
+    // Before a line is whole: a client that is none may send no end of it.
+    let known = bytes.len().min(LENGTH.len());
+    let (begin, name) = (bytes.get(..known), LENGTH.get(..known));
+    if !begin
+        .zip(name)
+        .is_some_and(|(begin, name)| begin.eq_ignore_ascii_case(name))
+    {
+        return bad(
+            "no message of the Debug Adapter Protocol: it begins with another header than Content-Length",
+        );
+    }
+    let mut length = None;
+    let mut at = 0;
+    while let Some(line) = line_at(bytes, at) {
+        let text = bytes.get(at..line).unwrap_or_default();
+        at = line + 1;
+        let Some(text) = text.strip_suffix(b"\r") else {
+            return bad("a line of a header does not end in CR LF");
         };
-        let number = rest.get(..line).unwrap_or_default();
-        let after = start + LENGTH.len() + line + 1;
-        let text = String::from_utf8_lossy(number).trim().to_owned();
-        let Ok(length) = text.parse::<usize>() else {
-            let why = format!("\"{}\" is no length of a message", shortened(&text));
-            return Head::Bad { why, end: after };
+        match length {
+            None => match length_of(text.get(LENGTH.len()..).unwrap_or_default()) {
+                Ok(found) => length = Some(found),
+                Err(why) => return Head::Bad { why, end: 0 },
+            },
+            Some(length) if text.is_empty() => return Head::Known(at..at + length),
+            Some(_) if begins_with(text, TYPE) => {}
+            Some(_) => return bad("a header that the Debug Adapter Protocol does not know"),
+        }
+    }
+    match bytes.len() > MAX_HEADER {
+        true => bad("a header is too long"),
+        false => Head::Incomplete,
+    }
+}
+
+/// The next header that names a length, wherever it begins.
+fn lenient_head(bytes: &[u8]) -> Head {
+    let Some(start) = find(bytes, LENGTH) else {
+        return match bytes.len() < MAX_HEADER {
+            true => Head::Incomplete,
+            // The name of the header may be cut at the end.
+            false => Head::Bad {
+                why: "what comes in has no header of a message".to_owned(),
+                end: bytes.len() - LENGTH.len(),
+            },
         };
-        if length > MAX_BODY {
-            let why = format!("a message of {length} bytes is longer than {MAX_BODY}, which is the most");
-            return Head::Bad { why, end: after };
-        }
-        match self.end_of_headers(after) {
-            Some(body) => Head::Known(Header {
-                body: body..body + length,
-            }),
-            None => Head::Incomplete,
-        }
-    }
-
-    /// Where the empty line behind the headers ends.
-    fn end_of_headers(&self, from: usize) -> Option<usize> {
-        let mut at = from;
-        loop {
-            let rest = self.buffer.get(at..)?;
-            let line = rest.iter().position(|&byte| byte == b'\n')?;
-            let text = rest.get(..line).unwrap_or_default();
-            at += line + 1;
-            if text.is_empty() || text == b"\r" {
-                return Some(at);
-            }
-            if at - from > MAX_HEADER {
-                return Some(at);
-            }
+    };
+    let number = start + LENGTH.len();
+    let incomplete = || match bytes.len() - number > MAX_HEADER {
+        true => Head::Bad {
+            why: "a header is too long".to_owned(),
+            end: number,
+        },
+        false => Head::Incomplete,
+    };
+    let Some(line) = line_at(bytes, number) else {
+        return incomplete();
+    };
+    let mut at = line + 1;
+    let length = match length_of(bytes.get(number..line).unwrap_or_default()) {
+        Ok(length) => length,
+        Err(why) => return Head::Bad { why, end: at },
+    };
+    while let Some(line) = line_at(bytes, at) {
+        let text = bytes.get(at..line).unwrap_or_default();
+        at = line + 1;
+        if text.is_empty() || text == b"\r" {
+            return Head::Known(at..at + length);
         }
     }
+    incomplete()
+}
 
-    /// Bytes that go on without a header are not kept.
-    fn endless(&mut self) -> Option<Frame> {
-        let has_header = find(&self.buffer, LENGTH).is_some();
-        if has_header || self.buffer.len() < MAX_HEADER {
-            return None;
-        }
-        // The name of the header may be cut at the end.
-        self.drop_to(self.buffer.len().saturating_sub(LENGTH.len()));
-        Some(Frame::Bad("what comes in has no header of a message".to_owned()))
-    }
+/// Where the line ends that begins at `from`; `None`: it does not end yet, or is too long for a header.
+fn line_at(bytes: &[u8], from: usize) -> Option<usize> {
+    let end = bytes.len().min(from.saturating_add(MAX_HEADER));
+    let line = bytes.get(from..end)?.iter().position(|&byte| byte == b'\n')?;
+    Some(from + line)
+}
 
-    fn drop_to(&mut self, end: usize) {
-        self.buffer.drain(..end.min(self.buffer.len()));
+/// The length that a header's value says.
+fn length_of(value: &[u8]) -> Result<usize, String> {
+    let text = String::from_utf8_lossy(value).trim().to_owned();
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let length = is_number.then(|| text.parse::<usize>());
+    match length {
+        Some(Ok(length)) if length <= MAX_BODY => Ok(length),
+        Some(_) => Err(format!(
+            "a message of {} bytes is longer than {MAX_BODY}, which is the most",
+            shortened(&text)
+        )),
+        None => Err(format!("\"{}\" is no length of a message", shortened(&text))),
     }
 }
 
@@ -136,6 +236,12 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes
         .windows(wanted.len())
         .position(|window| window.eq_ignore_ascii_case(wanted))
+}
+
+/// Whether a line begins with `wanted`, in any case.
+fn begins_with(line: &[u8], wanted: &[u8]) -> bool {
+    let begin = line.get(..wanted.len());
+    begin.is_some_and(|begin| begin.eq_ignore_ascii_case(wanted))
 }
 
 fn shortened(text: &str) -> String {
@@ -159,7 +265,7 @@ mod tests {
     use serde_json::json;
 
     fn read(bytes: &[u8]) -> Vec<Frame> {
-        let mut decoder = Decoder::default();
+        let mut decoder = Decoder::lenient();
         decoder.feed(bytes);
         std::iter::from_fn(|| decoder.next_frame()).collect()
     }
@@ -167,7 +273,7 @@ mod tests {
     fn messages(frames: &[Frame]) -> Vec<&Value> {
         let messages = frames.iter().filter_map(|frame| match frame {
             Frame::Message(message) => Some(message),
-            Frame::Bad(_) => None,
+            Frame::Bad(_) | Frame::Lost(_) => None,
         });
         messages.collect()
     }
@@ -178,7 +284,7 @@ mod tests {
         let two = json!([1, 2]);
         let bytes = [encode(&one).unwrap(), encode(&two).unwrap()].concat();
         for cut in 0..bytes.len() {
-            let mut decoder = Decoder::default();
+            let mut decoder = Decoder::lenient();
             let mut frames = Vec::new();
             for part in [&bytes[..cut], &bytes[cut..]] {
                 decoder.feed(part);
@@ -227,7 +333,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_what_never_ends() {
-        let mut decoder = Decoder::default();
+        let mut decoder = Decoder::lenient();
         for _ in 0..100 {
             decoder.feed(&[b'x'; 10_000]);
             while decoder.next_frame().is_some() {}
@@ -235,5 +341,102 @@ mod tests {
         assert!(decoder.buffer.len() < MAX_HEADER + 10_000);
         decoder.feed(&encode(&json!(1)).unwrap());
         assert_eq!(decoder.next_frame(), Some(Frame::Message(json!(1))));
+    }
+
+    /// Feeds pieces to a strict decoder: what it reads, and the most that it keeps.
+    fn strictly<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Frame>, usize) {
+        let (mut decoder, mut frames, mut most) = (Decoder::strict(), Vec::new(), 0);
+        for piece in pieces {
+            decoder.feed(piece);
+            frames.extend(std::iter::from_fn(|| decoder.next_frame()));
+            most = most.max(decoder.buffer.len());
+        }
+        (frames, most)
+    }
+
+    #[test]
+    fn strict_decoder_reads_messages_however_they_are_cut() {
+        let one = json!({"seq": 1, "text": "\r\n\r\nContent-Length: 3"});
+        let typed = b"content-length: 2\r\nContent-Type: x; charset=utf-8\r\n\r\n[]";
+        let bytes = [&encode(&one).unwrap()[..], typed].concat();
+        for size in 1..bytes.len() {
+            let (frames, _) = strictly(bytes.chunks(size));
+            assert_eq!(
+                frames,
+                [Frame::Message(one.clone()), Frame::Message(json!([]))],
+                "{size}"
+            );
+        }
+    }
+
+    #[test]
+    fn strict_decoder_ends_at_the_first_byte_that_is_no_header() {
+        let next = encode(&json!({"seq": 2})).unwrap();
+        for wrong in [
+            &b"P"[..],
+            b"POST / HTTP/1.1\r\nHost: 127.0.0.1:4711\r\nContent-Length: 9\r\n\r\n",
+            b"\r\n",
+            b" Content-Length: 2\r\n\r\n{}",
+            b"Content-Lengt: 2\r\n\r\n{}",
+            b"Content-Type: x\r\nContent-Length: 2\r\n\r\n{}",
+            b"Content-Length: 2\r\nHost: a\r\n\r\n{}",
+            b"Content-Length: 2\r\nOrigin: a\r\n\r\n{}",
+            b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+            b"Content-Length: 2\n\n{}",
+            b"Content-Length: +2\r\n\r\n{}",
+            b"Content-Length: 99999999999\r\n\r\n",
+            b"\x16\x03\x01",
+        ] {
+            // Each alone, and after a message that is one.
+            for before in [&[][..], &next] {
+                let bytes = [before, wrong, &next, &next].concat();
+                for size in [1, 7, bytes.len()] {
+                    let (frames, _) = strictly(bytes.chunks(size));
+                    assert!(
+                        matches!(frames.last(), Some(Frame::Lost(_))),
+                        "{wrong:?}: {frames:?}"
+                    );
+                    let read = usize::from(!before.is_empty());
+                    assert_eq!(messages(&frames).len(), read, "{wrong:?}: {frames:?}");
+                    assert_eq!(frames.len(), read + 1, "{wrong:?}: {frames:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn strict_decoder_finds_no_message_in_a_body() {
+        let inner = encode(&json!({"seq": 2})).unwrap();
+        let outer = format!("Content-Length: {}\r\n\r\n", inner.len()).into_bytes();
+        let (frames, _) = strictly(std::iter::once(&[outer, inner].concat()[..]));
+        assert!(matches!(&frames[..], [Frame::Bad(_)]), "{frames:?}");
+    }
+
+    #[test]
+    fn headers_without_an_end_are_not_kept() {
+        let piece = [b'1'; 1000];
+        for begin in [&b"Content-Length: "[..], b"Content-Length: 2\r\nContent-Type: "] {
+            let endless = || std::iter::once(begin).chain(std::iter::repeat_n(&piece[..], 10_000));
+            let (frames, most) = strictly(endless());
+            assert!(matches!(&frames[..], [Frame::Lost(_)]), "{frames:?}");
+            assert!(most < MAX_HEADER + 2000, "{most}");
+            let mut lenient = Decoder::lenient();
+            for piece in endless() {
+                lenient.feed(piece);
+                while lenient.next_frame().is_some() {}
+                assert!(lenient.buffer.len() < MAX_HEADER + 2000);
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_of_headers_takes_linear_time() {
+        let wrong = b"Content-Length: 9000000\r\n\r\nx".repeat(400_000);
+        let begun = std::time::Instant::now();
+        let mut decoder = Decoder::lenient();
+        decoder.feed(&wrong);
+        while decoder.next_frame().is_some() {}
+        // Moving what is left for each of them would take hours.
+        assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
     }
 }

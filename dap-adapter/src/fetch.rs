@@ -1,5 +1,6 @@
 //! A packed trace by its address: HTTPS, or HTTP on this machine's loopback; never from another origin than the one that was given.
 
+use crate::access::Access;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -30,6 +31,25 @@ pub enum Error {
         address: String,
         /// What is wrong.
         problem: &'static str,
+    },
+    /// Its server is none that the user allowed.
+    #[error(
+        "{address} is not fetched: {origin} is not allowed; `backtrail dap --allow-origin {origin}` allows it, \
+         in VS Code the setting backtrail.allowedOrigins"
+    )]
+    Origin {
+        /// The address.
+        address: String,
+        /// Its origin.
+        origin: String,
+    },
+    /// It is longer than the user wants.
+    #[error("{address} cannot be fetched: it is larger than {limit} MiB, which is the most")]
+    TooLarge {
+        /// The address.
+        address: String,
+        /// In MiB.
+        limit: u64,
     },
     /// What it is to be checked by is no digest.
     #[error("\"{0}\" is no SHA-256: it has 64 hexadecimal digits")]
@@ -103,14 +123,23 @@ enum News {
 pub fn fetch(
     address: &str,
     sha256: Option<&str>,
+    access: &Access,
     cancel: &AtomicBool,
     tell: &dyn Fn(u64, Option<u64>),
 ) -> Result<TempPath, Error> {
     let sha256 = sha256.map(digest).transpose()?;
+    let uri = allowed(address)?;
+    if let Some(origin) = origin(&uri).filter(|origin| !access.allows(origin)) {
+        return Err(Error::Origin {
+            address: address.to_owned(),
+            origin,
+        });
+    }
     let (sender, receiver) = channel();
     let download = Download {
         address: address.to_owned(),
         sha256,
+        limit: access.download_limit.unwrap_or(MAX_SIZE).min(MAX_SIZE),
     };
     // A server that says nothing must not keep the user from cancelling: what it keeps waiting is left to its patience.
     std::thread::spawn(move || {
@@ -206,6 +235,8 @@ struct Download {
     address: String,
     /// In small letters.
     sha256: Option<String>,
+    /// No more is taken.
+    limit: u64,
 }
 
 impl Download {
@@ -279,11 +310,11 @@ impl Download {
     ) -> Result<TempPath, Error> {
         let length = response.headers().get("content-length");
         let total: Option<u64> = length.and_then(|length| length.to_str().ok()?.parse().ok());
-        let too_large = || Error::Address {
+        let too_large = || Error::TooLarge {
             address: self.address.clone(),
-            problem: "it is larger than 32 GiB, which is the most",
+            limit: self.limit >> 20,
         };
-        if total.is_some_and(|total| total > MAX_SIZE) {
+        if total.is_some_and(|total| total > self.limit) {
             return Err(too_large());
         }
         let mut file = NamedTempFile::with_suffix(".btz").map_err(|error| self.failed(&error))?;
@@ -297,7 +328,7 @@ impl Download {
                 break;
             };
             done += read.len() as u64;
-            if done > MAX_SIZE {
+            if done > self.limit {
                 return Err(too_large());
             }
             digest.update(read);
@@ -352,11 +383,22 @@ fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Scheme, host and port.
+/// Scheme, host and port, as a browser writes them: without the scheme's own port.
 fn origin(uri: &Uri) -> Option<String> {
     let scheme = uri.scheme_str()?;
-    let port = uri.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
-    Some(format!("{scheme}://{}:{port}", uri.host()?.to_ascii_lowercase()))
+    let host = uri.host()?.to_ascii_lowercase();
+    let default = if scheme == "https" { 443 } else { 80 };
+    Some(match uri.port_u16().filter(|port| *port != default) {
+        Some(port) => format!("{scheme}://{host}:{port}"),
+        None => format!("{scheme}://{host}"),
+    })
+}
+
+/// The origin that a text is, alone or with a slash at its end; `None`: it is none that is fetched from.
+pub fn origin_of(text: &str) -> Option<String> {
+    let uri = allowed(text).ok()?;
+    let is_alone = uri.path_and_query().is_none_or(|rest| rest.as_str() == "/") && !text.contains(['?', '#']);
+    origin(&uri).filter(|_| is_alone)
 }
 
 #[cfg(test)]
@@ -391,8 +433,12 @@ mod tests {
     }
 
     fn fetched(address: &str, sha256: Option<&str>) -> Result<String, String> {
+        fetched_by(&Access::default(), address, sha256)
+    }
+
+    fn fetched_by(access: &Access, address: &str, sha256: Option<&str>) -> Result<String, String> {
         let never = AtomicBool::new(false);
-        let path = fetch(address, sha256, &never, &|_, _| {}).map_err(|error| error.to_string())?;
+        let path = fetch(address, sha256, access, &never, &|_, _| {}).map_err(|error| error.to_string())?;
         Ok(std::fs::read_to_string(path).unwrap())
     }
 
@@ -448,6 +494,51 @@ mod tests {
     }
 
     #[test]
+    fn other_origins_than_the_allowed_are_not_asked() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        listener.set_nonblocking(true).unwrap();
+        let mut access = Access {
+            origins: Some(vec!["https://crash.example.com".parse().unwrap()]),
+            ..Access::default()
+        };
+        let error = fetched_by(&access, &format!("{address}/internal?do=it"), None).unwrap_err();
+        assert!(error.contains(&format!("{address} is not allowed")), "{error}");
+        assert!(listener.accept().is_err(), "it was connected to");
+        let served = serve(vec![ok("hello"), ok("hello")]);
+        access.origins = Some(vec![format!("{served}/").parse().unwrap()]);
+        assert_eq!(fetched_by(&access, &served, None).as_deref(), Ok("hello"));
+        access.download_limit = Some(4);
+        let error = fetched_by(&access, &served, None).unwrap_err();
+        assert!(error.contains("is larger than"), "{error}");
+    }
+
+    #[test]
+    fn origins_are_written_one_way() {
+        for (text, origin) in [
+            ("https://Example.com:443", "https://example.com"),
+            ("https://example.com/", "https://example.com"),
+            ("https://example.com:8443", "https://example.com:8443"),
+            ("http://[::1]:80", "http://[::1]"),
+        ] {
+            assert_eq!(origin_of(text).as_deref(), Some(origin), "{text}");
+        }
+        for wrong in [
+            "",
+            "*",
+            "example.com",
+            "https://example.com/a",
+            "https://example.com/?a",
+            "https://example.com#a",
+            "https://user@example.com",
+            "http://example.com",
+            "ftp://example.com",
+        ] {
+            assert_eq!(origin_of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
     fn what_the_server_refuses_is_told() {
         let answer = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         let address = serve(vec![answer.to_owned()]);
@@ -461,7 +552,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let cancelled = AtomicBool::new(true);
-        let error = fetch(&address, None, &cancelled, &|_, _| {}).unwrap_err();
+        let error = fetch(&address, None, &Access::default(), &cancelled, &|_, _| {}).unwrap_err();
         assert!(matches!(error, Error::Cancelled));
     }
 

@@ -2,6 +2,7 @@
 
 use crate::codec;
 use crate::protocol::message::{Event, Outgoing, Request, Response};
+use crate::text;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io;
@@ -25,10 +26,13 @@ pub fn outbox() -> (Outbox, Outgoings) {
 impl Outbox {
     /// Answers a request.
     pub fn respond(&self, request: &Request, answer: Result<Value, String>) {
-        let (body, message) = match answer {
+        let (mut body, message) = match answer {
             Ok(body) => (Some(body).filter(|body| !body.is_null()), None),
-            Err(message) => (None, Some(message)),
+            Err(message) => (None, Some(text::sentence(&message))),
         };
+        if let Some(body) = &mut body {
+            text::answer(&request.command, body);
+        }
         self.put(Outgoing::Response(Response {
             request_seq: request.seq,
             success: message.is_none(),
@@ -40,19 +44,24 @@ impl Outbox {
 
     /// Fails a request with what the client may show.
     pub fn fail(&self, request: &Request, message: &str, shown: Option<Value>) {
+        // The protocol has a body in every failure.
+        let mut body = shown.map_or_else(|| json!({}), |error| json!({ "error": error }));
+        text::answer(&request.command, &mut body);
         self.put(Outgoing::Response(Response {
             request_seq: request.seq,
             success: false,
             command: request.command.clone(),
-            message: Some(message.to_owned()),
-            // The protocol has a body in every failure.
-            body: Some(shown.map_or_else(|| json!({}), |error| json!({ "error": error }))),
+            message: Some(text::sentence(message)),
+            body: Some(body),
         }));
     }
 
     /// Tells an event.
     pub fn event(&self, event: &str, body: impl Serialize) {
-        let body = serde_json::to_value(body).ok().filter(|body| !body.is_null());
+        let mut body = serde_json::to_value(body).ok().filter(|body| !body.is_null());
+        if let Some(body) = &mut body {
+            text::event(body);
+        }
         self.put(Outgoing::Event(Event {
             event: event.to_owned(),
             body,

@@ -3,6 +3,7 @@
 //! What cannot wait is what ends work that goes on: `cancel` and `pause`; `disconnect` and `terminate` end it too, and
 //! then wait for their turn.
 
+use crate::access::Access;
 use crate::adapter::Adapter;
 use crate::codec::{Decoder, Frame};
 use crate::outbox::{Outbox, outbox};
@@ -10,12 +11,10 @@ use crate::pending::{Cancel, Pending};
 use crate::protocol::message::{Incoming, Request};
 use crate::protocol::types::{CancelArguments, OutputEventBody, OutputEventCategory};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
@@ -31,46 +30,29 @@ type Job = (Request, Cancel);
 ///
 /// # Errors
 /// When the streams fail.
-pub fn standard() -> io::Result<()> {
+pub fn standard(access: Access) -> io::Result<()> {
     let runtime = runtime()?;
-    let served = runtime.block_on(serve(tokio::io::stdin(), tokio::io::stdout()));
+    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+    let served = runtime.block_on(serve(input, output, Decoder::lenient(), access));
     // Reading standard input cannot be broken off.
     runtime.shutdown_background();
     served
 }
 
-/// Speaks over TCP to one client after the other, or to several at once, each with a session of its own; `announce` hears where it
-/// listens, before the first can come.
-///
-/// # Errors
-/// When the address cannot be listened on.
-pub fn listen(address: SocketAddr, announce: impl FnOnce(SocketAddr) -> io::Result<()>) -> io::Result<()> {
-    let runtime = runtime()?;
-    runtime.block_on(async {
-        let listener = TcpListener::bind(address).await?;
-        announce(listener.local_addr()?)?;
-        loop {
-            let (stream, _) = listener.accept().await?;
-            tokio::spawn(async move {
-                let (input, output) = stream.into_split();
-                // A client that goes away is no failure of ours.
-                let _ = serve(input, output).await;
-            });
-        }
-    })
-}
-
-fn runtime() -> io::Result<Runtime> {
+/// What runs the tasks of the sessions, on this thread.
+pub(crate) fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
 /// Speaks over a pair of streams until the client disconnects or closes its end.
 ///
 /// # Errors
-/// When the streams fail, or no thread can be had.
+/// When the streams fail, no thread can be had, or the client sends what is no message where `decoder` takes nothing else.
 pub async fn serve(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
+    decoder: Decoder,
+    access: Access,
 ) -> io::Result<()> {
     let (outbox, outgoings) = outbox();
     let pending = Arc::new(Pending::default());
@@ -82,7 +64,7 @@ pub async fn serve(
         .stack_size(STACK)
         .spawn(move || {
             let (outbox, pending) = adapter;
-            work(&mut Adapter::new(outbox, pending), &queue);
+            work(&mut Adapter::new(outbox, pending, access), &queue);
             let _ = over.send(());
         })?;
     let writer = tokio::spawn(outgoings.write_to(output));
@@ -93,11 +75,15 @@ pub async fn serve(
     };
     tokio::pin!(ended);
     tokio::select! {
-        read = reader.read(input) => {
-            read?;
-            // The client has gone without a word.
+        read = reader.read(input, decoder) => {
+            // The client has gone without a word, or is none.
             pending.cancel_all();
             let _ = ended.await;
+            if read.is_err() {
+                // Who does not read what is left must not keep the session.
+                writer.abort();
+                return read;
+            }
         }
         _ = &mut ended => {}
     }
@@ -123,8 +109,7 @@ struct Reader {
 
 impl Reader {
     /// Reads to the end.
-    async fn read(self, mut input: impl AsyncRead + Unpin) -> io::Result<()> {
-        let mut decoder = Decoder::default();
+    async fn read(self, mut input: impl AsyncRead + Unpin, mut decoder: Decoder) -> io::Result<()> {
         let mut piece = vec![0; 1 << 16];
         loop {
             let read = input.read(&mut piece).await?;
@@ -136,6 +121,7 @@ impl Reader {
                 match frame {
                     Frame::Message(message) => self.take(Incoming::read(message)),
                     Frame::Bad(why) => self.complain(&why),
+                    Frame::Lost(why) => return Err(io::Error::new(io::ErrorKind::InvalidData, why)),
                 }
             }
         }

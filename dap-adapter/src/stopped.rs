@@ -7,6 +7,7 @@ use crate::protocol::types::{
     ContinuedEventBody, OutputEventBody, OutputEventCategory, StoppedEventBody, StoppedEventReason,
 };
 use crate::requests::breakpoints::Kind;
+use crate::text;
 use backtrail_debugger::{Navigator, Stop, StopReason, signal};
 use backtrail_decoder::Watch;
 
@@ -131,7 +132,8 @@ fn output(adapter: &Adapter, category: OutputEventCategory, line: &str) {
         "output",
         OutputEventBody {
             category: Some(category),
-            output: format!("{line}\n"),
+            // A name in it makes no line of its own.
+            output: format!("{}\n", text::line(line)),
             ..OutputEventBody::default()
         },
     );

@@ -100,7 +100,7 @@ fn run_all<'a>(
 }
 
 fn write_json(out: &mut dyn Write, record: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, record)?;
+    crate::output::write_json(out, record)?;
     out.write_all(b"\n")
 }
 

@@ -131,6 +131,14 @@ impl Navigator {
         })
     }
 
+    /// From here on text of source files is read in the bundle and in the folders alone that the user named.
+    pub fn bound_sources(&mut self) {
+        let mut readable = self.session.source_paths().to_vec();
+        // The folder of a core may hold anything.
+        readable.extend(self.session.bundle().map(|bundle| bundle.root().to_owned()));
+        self.sources.readable = Some(readable);
+    }
+
     /// What is debugged.
     #[must_use]
     pub fn session(&self) -> &Session {

@@ -4,7 +4,7 @@ use crate::commands;
 use crate::complete::complete;
 use crate::error::{Error, Result};
 use crate::navigator::Navigator;
-use crate::output::{Output, Text};
+use crate::output::{Output, Text, is_invisible};
 use crate::session::Session;
 use backtrail_decoder::{Progress, Watch};
 use rustyline::completion::Completer;
@@ -42,7 +42,10 @@ impl Completer for Assistant {
         pos: usize,
         _context: &rustyline::Context<'_>,
     ) -> rustyline::Result<(usize, Vec<String>)> {
-        Ok(complete(&self.0.borrow(), line.get(..pos).unwrap_or(line)))
+        let (begin, mut found) = complete(&self.0.borrow(), line.get(..pos).unwrap_or(line));
+        // The terminal shows candidates as they are.
+        found.retain(|candidate| !candidate.contains(is_invisible));
+        Ok((begin, found))
     }
 }
 

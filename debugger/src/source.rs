@@ -12,6 +12,9 @@ pub struct SourceFinder {
     pub substitutions: Vec<(String, String)>,
     /// Directories to look in, also by the end of the path.
     pub directories: Vec<PathBuf>,
+    /// Text is read below these folders alone, and where the substitutions lead: the debug information of a bundle may name any file,
+    /// and who reads its text need not be the user. `None`: it is read wherever the file is.
+    pub readable: Option<Vec<PathBuf>>,
 }
 
 impl SourceFinder {
@@ -19,6 +22,30 @@ impl SourceFinder {
     /// then in the directories, by longer and shorter ends of the path.
     #[must_use]
     pub fn find(&self, path: &str) -> Option<PathBuf> {
+        self.candidates(path).find(|candidate| is_source(candidate))
+    }
+
+    /// The file whose text may be read for a path that the debug information names.
+    #[must_use]
+    pub fn find_readable(&self, path: &str) -> Option<PathBuf> {
+        let Some(readable) = &self.readable else {
+            return self.find(path);
+        };
+        let targets = self.substitutions.iter().map(|(_, to)| Path::new(to));
+        let folders: Vec<PathBuf> = readable
+            .iter()
+            .map(PathBuf::as_path)
+            .chain(targets)
+            .filter_map(|folder| folder.canonicalize().ok())
+            .collect();
+        // The file itself: a link in a folder may lead out of it.
+        self.candidates(path)
+            .filter_map(|candidate| candidate.canonicalize().ok())
+            .find(|file| folders.iter().any(|folder| file.starts_with(folder)) && is_source(file))
+    }
+
+    /// Where a file may be.
+    fn candidates(&self, path: &str) -> impl Iterator<Item = PathBuf> {
         let substituted = self.substitutions.iter().filter_map(|(from, to)| {
             let rest = path.strip_prefix(from.as_str())?;
             (rest.is_empty() || rest.starts_with('/') || from.ends_with('/')).then(|| {
@@ -39,10 +66,8 @@ impl SourceFinder {
                 candidate
             })
         });
-        substituted
-            .chain(itself)
-            .chain(below)
-            .find(|candidate| is_source(candidate))
+        let candidates: Vec<PathBuf> = substituted.chain(itself).chain(below).collect();
+        candidates.into_iter()
     }
 
     /// Line `line` (from 1) of the file.
@@ -54,7 +79,7 @@ impl SourceFinder {
     /// Up to `count` lines from line `first` (from 1) on; `None` when the file is not found.
     #[must_use]
     pub fn lines(&self, path: &str, first: u32, count: usize) -> Option<Vec<String>> {
-        let text = std::fs::read(self.find(path)?).ok()?;
+        let text = std::fs::read(self.find_readable(path)?).ok()?;
         let text = String::from_utf8_lossy(&text);
         let skipped = first.saturating_sub(1) as usize;
         // A terminal must not be steered by what stands in a source file.
@@ -93,5 +118,48 @@ mod tests {
             .push(("/gone".into(), dir.path().display().to_string()));
         assert_eq!(finder.line("/gone/src/a.c", 1).as_deref(), Some("one"));
         assert_eq!(finder.line("/goner/src/a.c", 1), None);
+    }
+
+    #[test]
+    fn text_is_read_below_the_readable_folders_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (work, home) = (dir.path().join("work"), dir.path().join("home"));
+        for (folder, text) in [(&work, "code\n"), (&home, "secret\n")] {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join("a.c"), text).unwrap();
+        }
+        std::os::unix::fs::symlink(home.join("a.c"), work.join("link.c")).unwrap();
+        std::os::unix::fs::symlink(&home, work.join("folder")).unwrap();
+        let named = |path: PathBuf| path.display().to_string();
+        let mut finder = SourceFinder {
+            readable: Some(vec![work.clone()]),
+            ..SourceFinder::default()
+        };
+        assert_eq!(finder.line(&named(work.join("a.c")), 1).as_deref(), Some("code"));
+        for outside in [
+            home.join("a.c"),
+            work.join("link.c"),
+            work.join("folder/a.c"),
+            work.join("../home/a.c"),
+        ] {
+            assert!(finder.find(&named(outside.clone())).is_some());
+            assert_eq!(
+                finder.line(&named(outside.clone()), 1),
+                None,
+                "{}",
+                outside.display()
+            );
+        }
+        // A file of the same name in a readable folder is looked at instead.
+        finder.directories.push(work.clone());
+        assert_eq!(finder.line(&named(home.join("a.c")), 1).as_deref(), Some("code"));
+        finder.directories.clear();
+        finder
+            .substitutions
+            .push((named(home.clone()), named(home.clone())));
+        assert_eq!(
+            finder.line(&named(home.join("a.c")), 1).as_deref(),
+            Some("secret")
+        );
     }
 }

@@ -1,6 +1,7 @@
 /** The verbs that VS Code has no buttons for, as commands. */
 
 import * as vscode from 'vscode';
+import { askText } from './messages';
 import type { Requests, Where } from './protocol';
 import { type Session, type Sessions, report } from './session';
 
@@ -52,7 +53,7 @@ function step(session: Session, verb: Steps, size?: Granularity): Promise<unknow
 }
 
 async function goToPosition(session: Session): Promise<void> {
-  const to = await vscode.window.showInputBox({
+  const to = await askText({
     title: 'Go to a position',
     prompt: 'A position (t12#345, #-120), a time (@-1.5ms), a call (c17), a bookmark, start, end or crash',
     value: session.where?.position ?? '',

@@ -1,6 +1,7 @@
 /** The Backtrail sessions that run, and which of them the user looks at. */
 
 import * as vscode from 'vscode';
+import { showError } from './messages';
 import type { Bookmark, Requests, Trace, Where } from './protocol';
 
 /** The debug type, as package.json registers it. */
@@ -172,6 +173,6 @@ export class Sessions implements vscode.Disposable {
 export function report(error: unknown): void {
   const text = error instanceof Error ? error.message : String(error);
   if (text !== '' && !/^(Canceled|cancelled)$/i.test(text)) {
-    void vscode.window.showErrorMessage(text);
+    void showError(text);
   }
 }

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { SPOOL, addressOf, fileNameOf, isAllowed, originProblem, parseLink, placeInSpool } from '../src/link/parse';
+import { SPOOL, addressOf, allowedArguments, fileNameOf, isAllowed, originOf, originProblem, parseLink, placeInSpool } from '../src/link/parse';
 
 const GOOD = { v: 1, origin: 'https://crash.example.com', crash: 'server-1', at: 't12#345', sha256: 'A'.repeat(64) };
 
@@ -210,3 +210,56 @@ function generator(seed: number): () => number {
     return state >>> 8;
   };
 }
+
+test('files of two origins never share a name', () => {
+  const pairs: [string, string, string, string][] = [
+    ['https://a.b:1', 'x', 'https://a.b_1', 'x'],
+    ['https://a_s_x', 'y', 'https://a', 'x_s_y'],
+    ['https://a', '1_s_y', 'https://a:1', 'y'],
+    ['https://[::1]:80', 'y', 'https://[::1:80]', 'y'],
+    ['http://127.0.0.1', 'y', 'https://127.0.0.1', 'y'],
+    ['https://a_p', 'y', 'http://a', 's_y'],
+  ];
+  for (const [one, crash, other, another] of pairs) {
+    assert.notEqual(fileNameOf({ origin: one, crash }), fileNameOf({ origin: other, crash: another }), `${one} ${other}`);
+  }
+  // All origins and crashes of a few signs.
+  const next = generator(7);
+  const random = () => (next() % 1000) / 1000;
+  const pick = (signs: string[], most: number) =>
+    Array.from({ length: 1 + Math.floor(random() * most) }, () => signs[Math.floor(random() * signs.length)] ?? '').join('');
+  const known = new Map<string, string>();
+  for (let at = 0; at < 100_000; at += 1) {
+    const port = random() < 0.5 ? '' : `:${1 + Math.floor(random() * 3)}`;
+    const origin = `${random() < 0.5 ? 'http' : 'https'}://${pick(['a', '_', 's', 'p', '1', '.', '-'], 4)}${port}`;
+    const crash = `a${pick(['_', 's', 'p', '1', '.', 'a'], 4)}`;
+    const name = fileNameOf({ origin, crash });
+    const whole = `${origin} ${crash}`;
+    assert.equal(known.get(name) ?? whole, whole, name);
+    known.set(name, whole);
+  }
+});
+
+test('a launch configuration names only servers that are allowed', () => {
+  assert.equal(originOf('https://Crash.example.com:443/a/b.btz?c#d'), 'https://crash.example.com');
+  assert.equal(originOf('http://127.0.0.1:8080/x.btz'), 'http://127.0.0.1:8080');
+  for (const wrong of ['http://crash.example.com/x.btz', 'https://me@crash.example.com/x', 'ftp://a/b', 'https:', '']) {
+    assert.equal(originOf(wrong), undefined, wrong);
+  }
+  assert.equal(isAllowed(originOf('https://crash.example.com.evil.example/x') ?? '', ['https://crash.example.com']), false);
+});
+
+test('the adapter is told from where it may fetch, and how much', () => {
+  const none = ['--allow-origin', 'none', '--download-limit', '2048'];
+  for (const wrong of [undefined, null, [], 'https://a.example', [7, 'none', '*', 'http://a.example', 'https://a.example/x', '--listen']]) {
+    assert.deepEqual(allowedArguments(wrong, undefined), none);
+  }
+  assert.deepEqual(allowedArguments([' https://a.example/ ', 'http://localhost:1'], 5.5), [
+    '--allow-origin',
+    'https://a.example',
+    '--allow-origin',
+    'http://localhost:1',
+    '--download-limit',
+    '5',
+  ]);
+});

@@ -4,7 +4,7 @@ use crate::args::Check;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
-use crate::output::Output;
+use crate::output::{Output, plain};
 use backtrail_decoder::Gap;
 use serde::Serialize;
 use std::io::Write;
@@ -56,7 +56,7 @@ pub fn run(args: &Check) -> Result<(), Failure> {
         output.json("backtrail-check/1", &report)?;
     } else {
         for refusal in &report.refused {
-            writeln!(output, "refused: {}", refusal.replace(char::is_control, " "))?;
+            writeln!(output, "refused: {}", plain(refusal))?;
         }
         for GapRow {
             position,
@@ -67,11 +67,17 @@ pub fn run(args: &Check) -> Result<(), Failure> {
         {
             writeln!(
                 output,
-                "gap at {position}: {cause} (trace byte {trace_offset:#x})"
+                "gap at {position}: {} (trace byte {trace_offset:#x})",
+                plain(cause)
             )?;
         }
         if report.refused.is_empty() {
-            writeln!(output, "{}: sound, {} gap(s)", report.bundle, report.gaps.len())?;
+            writeln!(
+                output,
+                "{}: sound, {} gap(s)",
+                plain(&report.bundle),
+                report.gaps.len()
+            )?;
         }
     }
     output.finish()?;

@@ -133,14 +133,15 @@ fn list(args: &CrashesList) -> Result<(), Failure> {
         let time = row.time.as_deref().unwrap_or("-");
         let signal = row.signal_name.as_deref().unwrap_or("-");
         let executable = plain(row.executable.unwrap_or("-"));
-        write!(output, "{}  {time}  {signal}  {executable}", row.id)?;
+        write!(output, "{}  {time}  {signal}  {executable}", plain(row.id))?;
         if !row.complete {
             write!(output, "  (incomplete)")?;
         }
         writeln!(output)?;
     }
     if entries.is_empty() {
-        writeln!(output, "no crashes in {}", spool.directory().display())?;
+        let directory = spool.directory().display().to_string();
+        writeln!(output, "no crashes in {}", plain(&directory))?;
     }
     if spool.dropped() != 0 {
         writeln!(output, "{} older ones were removed to make room", spool.dropped())?;
@@ -156,10 +157,10 @@ fn show(args: &CrashesOne) -> Result<(), Failure> {
         output.json("backtrail-crash/1", &row)?;
         return output.finish();
     }
-    let mut line = |name: &str, text: String| writeln!(output, "{name:<11}{text}");
+    let mut line = |name: &str, text: String| writeln!(output, "{name:<11}{}", plain(&text));
     line("id", row.id.to_owned())?;
     line("time", row.time.clone().unwrap_or_else(|| "unknown".to_owned()))?;
-    line("program", plain(row.executable.unwrap_or("unknown")))?;
+    line("program", row.executable.unwrap_or("unknown").to_owned())?;
     match stored.crash {
         Some(crash) => {
             let address = crash

@@ -2,22 +2,33 @@
 
 use crate::args::Dap;
 use crate::exit::Failure;
+use crate::output::plain;
+use backtrail_dap::{Access, Notice};
 use std::io::{self, Write};
-use std::net::SocketAddr;
 
-/// Speaks the Debug Adapter Protocol until the client is gone, or over TCP until it is ended.
+/// Speaks the Debug Adapter Protocol until the client is gone, or with those that connect until it is ended.
 pub fn run(args: &Dap) -> Result<(), Failure> {
-    match args.listen {
-        Some(address) => backtrail_dap::listen(address, announce)
+    let mut access = Access::default();
+    if !args.allow_origin.is_empty() {
+        access.origins = Some(args.allow_origin.iter().flatten().cloned().collect());
+    }
+    access.download_limit = args.download_limit.map(|mib| mib.saturating_mul(1 << 20));
+    match &args.listen {
+        Some(address) => backtrail_dap::listen(address, access, tell)
             .map_err(|error| Failure::failed(format_args!("cannot listen on {address}: {error}"))),
-        None => backtrail_dap::standard()
+        None => backtrail_dap::standard(access)
             .map_err(|error| Failure::failed(format_args!("the client is lost: {error}"))),
     }
 }
 
 /// Who asked for any free port reads it here.
-fn announce(address: SocketAddr) -> io::Result<()> {
-    let mut out = io::stdout();
-    writeln!(out, "listening on {address}")?;
-    out.flush()
+fn tell(notice: Notice) -> io::Result<()> {
+    match notice {
+        Notice::Listening(address) => {
+            let mut out = io::stdout();
+            writeln!(out, "listening on {}", plain(&address.to_string()))?;
+            out.flush()
+        }
+        Notice::Refused(sentence) => writeln!(io::stderr(), "backtrail: {}", plain(&sentence)),
+    }
 }

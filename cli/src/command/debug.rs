@@ -70,7 +70,7 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
         commands.iter().map(String::as_str),
         options,
         &watch,
-        &mut output,
+        output.bytes(),
     )?;
     output.finish()?;
     match failed {

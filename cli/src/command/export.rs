@@ -57,7 +57,10 @@ pub fn run(args: &Export) -> Result<(), Failure> {
         }),
         None => {
             let mut output = Output::new();
-            format.write(&timeline, &mut output, &watch)?;
+            match format.is_binary() || !std::io::stdout().is_terminal() {
+                true => format.write(&timeline, &mut output.bytes(), &watch)?,
+                false => format.write(&timeline, &mut output, &watch)?,
+            }
             output.finish()
         }
     }

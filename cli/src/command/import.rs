@@ -120,7 +120,7 @@ fn report(manifest: &Manifest, to: &ImportTo) -> Result<(), Failure> {
     write!(
         output,
         "{}: {processes} process(es), {threads} thread(s), {modules} module(s)",
-        to.output.display()
+        plain(&to.output.display().to_string())
     )?;
     if cpus > 0 {
         write!(output, ", traced by processor ({cpus})")?;

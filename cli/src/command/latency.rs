@@ -9,7 +9,6 @@ use crate::progress::Bar;
 use backtrail_debugger::output::Text;
 use backtrail_debugger::{Navigator, commands};
 use backtrail_decoder::{Progress, Watch};
-use std::io::Write;
 
 /// Says of each function how long its calls took: what the debugger's `latency` and `slowest` say.
 pub fn run(args: &Latency) -> Result<(), Failure> {
@@ -37,7 +36,7 @@ pub fn run(args: &Latency) -> Result<(), Failure> {
         } else {
             let mut text = Text::new(color);
             answer.render(&mut text);
-            output.write_all(text.into_string().as_bytes())?;
+            output.text(text)?;
         }
     }
     output.finish()

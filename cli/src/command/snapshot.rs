@@ -2,7 +2,7 @@
 
 use crate::args::Snapshot;
 use crate::exit::Failure;
-use crate::output::Output;
+use crate::output::{Output, plain};
 use crate::shell;
 use backtrail_collector::{Config, Runtime, client};
 use serde::Serialize;
@@ -26,7 +26,7 @@ pub fn run(args: &Snapshot) -> Result<(), Failure> {
         };
         output.json("backtrail-snapshot/1", &made)?;
     } else {
-        writeln!(output, "{}", made.bundle.display())?;
+        writeln!(output, "{}", plain(&made.bundle.display().to_string()))?;
         writeln!(output, "next: backtrail crashes debug {}", shell::word(&made.id))?;
     }
     output.finish()

@@ -1,5 +1,6 @@
 //! Opening a trace.
 
+use crate::access::Access;
 use crate::adapter::{Adapter, Then};
 use crate::debuggee::Debuggee;
 use crate::failure::{Failure, Result};
@@ -50,8 +51,11 @@ pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'
     };
     options.source_paths = arguments.source_paths.unwrap_or_default();
     options.debug_roots = arguments.debug_roots.unwrap_or_default();
-    let (path, downloaded) = found(&bundle, arguments.sha256.as_deref(), watch)?;
+    let (path, downloaded) = found(&bundle, arguments.sha256.as_deref(), &adapter.access, watch)?;
     let mut navigator = Navigator::new(Session::open(&path, &options, watch)?)?;
+    if adapter.access.is_bounded || downloaded.is_some() {
+        navigator.bound_sources();
+    }
     navigator.decode_ahead();
     let mut notes = navigator.session().notes().to_vec();
     for Bookmark { name, position } in arguments.bookmarks.unwrap_or_default() {
@@ -85,7 +89,12 @@ pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'
 }
 
 /// Where the trace lies, and what of it was downloaded.
-fn found(bundle: &str, sha256: Option<&str>, watch: &Watch<'_>) -> Result<(PathBuf, Option<TempPath>)> {
+fn found(
+    bundle: &str,
+    sha256: Option<&str>,
+    access: &Access,
+    watch: &Watch<'_>,
+) -> Result<(PathBuf, Option<TempPath>)> {
     let tell = |done: u64, total: Option<u64>| {
         (watch.progress)(backtrail_decoder::Progress {
             stage: backtrail_decoder::Stage::Fetch,
@@ -100,6 +109,6 @@ fn found(bundle: &str, sha256: Option<&str>, watch: &Watch<'_>) -> Result<(PathB
         }
         return Ok((path, None));
     }
-    let file = fetch::fetch(bundle, sha256, watch.cancel, &tell)?;
+    let file = fetch::fetch(bundle, sha256, access, watch.cancel, &tell)?;
     Ok((file.to_path_buf(), Some(file)))
 }

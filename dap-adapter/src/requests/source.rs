@@ -23,12 +23,16 @@ pub fn source(
     let file = by_number
         .or_else(by_name)
         .ok_or_else(|| Failure::Cannot("no such source file is known".to_owned()))?;
+    let sources = &debuggee.navigator.sources;
     let missing = || {
-        Failure::Cannot(format!(
-            "the source file {file} was not found; `sourcePaths` names folders to look in"
-        ))
+        Failure::Cannot(match sources.find(&file) {
+            Some(_) => format!(
+                "the source file {file} is in no folder that `sourcePaths` names, and not read for a trace from elsewhere"
+            ),
+            None => format!("the source file {file} was not found; `sourcePaths` names folders to look in"),
+        })
     };
-    let path = debuggee.navigator.sources.find(&file).ok_or_else(missing)?;
+    let path = sources.find_readable(&file).ok_or_else(missing)?;
     let text =
         std::fs::read(path).map_err(|error| Failure::Cannot(format!("cannot read {file}: {error}")))?;
     Ok(SourceResponseBody {

@@ -12,7 +12,7 @@ const MAX_WIDTH: usize = 1000;
 /// `echo TEXT`.
 pub(super) fn echo(_context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let text = arguments.strip_suffix('\\').unwrap_or(arguments);
-    Ok(Output::message(unescaped(text)))
+    Ok(Output::lines(unescaped(text)))
 }
 
 /// `output/FORMAT EXPRESSION`: the bare value, which gets no number.
@@ -21,7 +21,7 @@ pub(super) fn output(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     let (_, shown) = with_scene(context.navigator, context.watch, |scene| {
         evaluated(scene, format, expression)
     })?;
-    Ok(Output::message(shown.text))
+    Ok(Output::lines(shown.text))
 }
 
 /// `printf "FORMAT", EXPRESSION…`.
@@ -49,7 +49,7 @@ pub(super) fn printf(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     })?;
     match values.next() {
         Some(_) => Err(wrong()),
-        None => Ok(Output::message(text)),
+        None => Ok(Output::lines(text)),
     }
 }
 

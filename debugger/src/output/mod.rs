@@ -14,6 +14,7 @@ mod several;
 mod text;
 mod timeline;
 mod values;
+mod visible;
 
 pub use called::CalledView;
 pub use crash::{CrashView, HandlerView};
@@ -29,6 +30,7 @@ pub use timeline::{
     CallSpan, CallsRow, CrashMoment, MomentView, SignalView, SpanView, ThreadRow, TimelineView,
 };
 pub use values::{MemoryLine, NamedValue};
+pub use visible::{is_invisible, unlinked, visible, visible_lines, write_json};
 
 use crate::calls::{CallTree, Caller};
 use crate::compare::Comparison;
@@ -183,6 +185,13 @@ impl Output {
     /// A sentence as the answer.
     #[must_use]
     pub fn message(text: impl Into<String>) -> Self {
+        let text = visible(&text.into()).into_owned();
+        Self::Message { text }
+    }
+
+    /// Text of several lines as the answer, for a command whose lines are the user's.
+    #[must_use]
+    pub fn lines(text: impl Into<String>) -> Self {
         Self::Message { text: text.into() }
     }
 
@@ -266,7 +275,7 @@ impl Output {
                 }
             }
             Self::Several { answers } => several::render(answers, to),
-            Self::Message { text } | Self::Help { text } => to.line(text),
+            Self::Message { text } | Self::Help { text } => to.lines(text),
             Self::Quit => {}
         }
     }

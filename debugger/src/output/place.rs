@@ -252,7 +252,7 @@ pub(super) fn render_stack(stack: &Stack, locals: &[Vec<ShownMember>], to: &mut 
         }
         if let Some(variables) = locals.next() {
             for variable in variables {
-                to.line(format!("        {} = {}", variable.name, variable.value.text));
+                to.lines(format!("        {} = {}", variable.name, variable.value.text));
             }
             if variables.is_empty() {
                 to.line("No locals.");

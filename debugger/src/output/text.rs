@@ -1,5 +1,8 @@
 //! Text for a person, with color where it is wanted.
 
+use super::visible::is_invisible;
+use std::hash::{BuildHasher, RandomState};
+
 /// What a piece of text is, which decides its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
@@ -25,6 +28,19 @@ impl Paint {
     ];
     /// What ends a color.
     const END: &'static str = "\x1b[0m";
+    /// What stands for that in a line that is being made.
+    const END_LETTER: char = 'e';
+
+    /// What stands for it in a line that is being made.
+    fn letter(self) -> char {
+        match self {
+            Self::Function => 'f',
+            Self::Place => 'p',
+            Self::Faint => 'i',
+            Self::Alarm => 'a',
+            Self::Current => 'c',
+        }
+    }
 
     /// What begins its color (ECMA-48, section 8.3.117).
     fn code(self) -> &'static str {
@@ -42,7 +58,8 @@ impl Paint {
 #[derive(Clone, Debug, Default)]
 pub struct Text {
     text: String,
-    color: bool,
+    /// What begins a change of color in a line that is being made. It cannot be known before, so that no name has it.
+    mark: Option<String>,
 }
 
 impl Text {
@@ -55,39 +72,46 @@ impl Text {
     /// With ANSI colors when `color`.
     #[must_use]
     pub fn new(color: bool) -> Self {
+        let random = || RandomState::new().hash_one(0);
         Self {
             text: String::new(),
-            color,
+            mark: color.then(|| format!("\u{fdd0}{:016x}", random())),
         }
     }
 
-    /// Appends a line. What would command the terminal, in a name or a source line, is shown as U+FFFD.
+    /// Appends a line. What is [invisible](is_invisible) in a name or a source line is shown as U+FFFD.
     pub fn line(&mut self, line: impl AsRef<str>) {
         let mut rest = line.as_ref().trim_end();
-        while let Some(at) = rest.find(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
-            let (shown, control) = rest.split_at(at);
-            self.text.push_str(shown);
-            let own = Paint::ALL.map(Paint::code).into_iter().chain([Paint::END]);
-            let own = own.filter(|_| self.color).find(|own| control.starts_with(own));
-            self.text.push_str(own.unwrap_or("\u{fffd}"));
-            let passed = own.map_or_else(
-                || control.chars().next().map_or(0, char::len_utf8),
-                |own| own.len(),
-            );
-            rest = control.get(passed..).unwrap_or_default();
+        while let Some(char) = rest.chars().next() {
+            let mark = self.mark.as_deref();
+            let color = mark.and_then(|mark| color_at(rest.strip_prefix(mark)?));
+            if let Some((code, behind)) = color {
+                self.text.push_str(code);
+                rest = behind;
+                continue;
+            }
+            let is_bad = is_invisible(char) && char != '\t';
+            self.text.push(if is_bad { '\u{fffd}' } else { char });
+            rest = rest.get(char.len_utf8()..).unwrap_or_default();
         }
-        self.text.push_str(rest);
         self.text.push('\n');
+    }
+
+    /// Appends text of several lines.
+    pub fn lines(&mut self, text: impl AsRef<str>) {
+        for line in text.as_ref().trim_end().split('\n') {
+            self.line(line);
+        }
     }
 
     /// The text in its color.
     #[must_use]
     pub fn paint(&self, paint: Paint, text: impl AsRef<str>) -> String {
         let text = text.as_ref();
-        if !self.color {
-            return text.to_owned();
+        match &self.mark {
+            Some(mark) => format!("{mark}{}{text}{mark}{}", paint.letter(), Paint::END_LETTER),
+            None => text.to_owned(),
         }
-        format!("{}{text}{}", paint.code(), Paint::END)
     }
 
     /// What was made.
@@ -95,6 +119,15 @@ impl Text {
     pub fn into_string(self) -> String {
         self.text
     }
+}
+
+/// The change of color that a letter stands for, and what follows it.
+fn color_at(text: &str) -> Option<(&'static str, &str)> {
+    let (letter, behind) = (text.chars().next()?, text.get(1..)?);
+    let begun = Paint::ALL.into_iter().find(|paint| paint.letter() == letter);
+    let code = begun.map(Paint::code);
+    code.or((letter == Paint::END_LETTER).then_some(Paint::END))
+        .map(|code| (code, behind))
 }
 
 #[cfg(test)]
@@ -114,5 +147,24 @@ mod tests {
         colored.line(colored.paint(Paint::Alarm, name));
         let expected = "\x1b[1;31ma\u{fffd}[31m\u{fffd}]0;t\u{fffd}b\tc\u{fffd}\x1b[0m\n";
         assert_eq!(colored.into_string(), expected);
+    }
+
+    #[test]
+    fn names_cannot_set_our_colors_or_end_a_line() {
+        let own = "x\x1b[1;31my\x1b[0m\nforged\r\u{2028}\u{202e}z\u{fdd0}0000000000000000a";
+        for color in [false, true] {
+            let mut text = Text::new(color);
+            text.line(format!("{own} {}", text.paint(Paint::Function, own)));
+            let shown = text.into_string();
+            assert_eq!(
+                shown.matches('\x1b').count(),
+                if color { 2 } else { 0 },
+                "{shown:?}"
+            );
+            assert_eq!(shown.lines().count(), 1, "{shown:?}");
+        }
+        let mut text = Text::plain();
+        text.lines("one\n two\x1b\n");
+        assert_eq!(text.into_string(), "one\n two\u{fffd}\n");
     }
 }

@@ -38,8 +38,8 @@ pub struct NamedValue {
 
 pub(super) fn render_value(number: Option<usize>, expression: &str, value: &Shown, to: &mut Text) {
     match number {
-        Some(number) => to.line(format!("${number} = {}", value.text)),
-        None => to.line(format!("{expression} = {}", value.text)),
+        Some(number) => to.lines(format!("${number} = {}", value.text)),
+        None => to.lines(format!("{expression} = {}", value.text)),
     }
     render_origins(value, to);
 }
@@ -56,7 +56,7 @@ pub(super) fn render_variables(variables: &[ShownMember], none: &str, to: &mut T
         to.line(none);
     }
     for variable in variables {
-        to.line(format!("{} = {}", variable.name, variable.value.text));
+        to.lines(format!("{} = {}", variable.name, variable.value.text));
         render_origins(&variable.value, to);
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn render_displays(displays: &[NamedValue], to: &mut Text) {
             "" => String::new(),
             letters => format!("/{letters} "),
         };
-        to.line(format!(
+        to.lines(format!(
             "{}: {format}{} = {}",
             display.number, display.expression, display.value.text
         ));

@@ -1,6 +1,11 @@
-//! Programs and inputs that are made to bring Backtrail down.
+//! What somebody who means no good would try: each finding of a security review, as a test that failed before it was mended.
 #![cfg(test)]
 
+mod adapter;
+#[path = "../support/collector.rs"]
+mod collector;
+mod crashes;
 mod recorder;
 #[path = "../support/mod.rs"]
 mod support;
+mod text;

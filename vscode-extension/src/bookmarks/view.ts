@@ -1,6 +1,7 @@
 /** The bookmarks as a list, and the commands on them. */
 
 import * as vscode from 'vscode';
+import { askText, showInformation } from '../messages';
 import { type Sessions, report } from '../session';
 import { type Mark, nameProblem } from './file';
 import type { BookmarkStore } from './store';
@@ -87,7 +88,7 @@ export class BookmarksView implements vscode.TreeDataProvider<Mark>, vscode.Disp
   }
 
   private async note(mark: Mark): Promise<void> {
-    const note = await vscode.window.showInputBox({ title: `Note on ${mark.name}`, value: mark.note ?? '' });
+    const note = await askText({ title: `Note on ${mark.name}`, value: mark.note ?? '' });
     if (note !== undefined) {
       const { note: _, ...bare } = mark;
       const noted: Mark = note.trim() === '' ? bare : { ...bare, note: note.trim() };
@@ -97,7 +98,7 @@ export class BookmarksView implements vscode.TreeDataProvider<Mark>, vscode.Disp
 
   private async askName(proposed: string, own: string | undefined): Promise<string | undefined> {
     const taken = this.store.marks.map(({ name }) => name).filter((name) => name !== own);
-    const name = await vscode.window.showInputBox({
+    const name = await askText({
       title: own === undefined ? 'Add a bookmark here' : `Rename ${own}`,
       prompt: 'Its name',
       value: proposed,
@@ -114,7 +115,7 @@ export class BookmarksView implements vscode.TreeDataProvider<Mark>, vscode.Disp
       mark,
     }));
     if (items.length === 0) {
-      void vscode.window.showInformationMessage('This trace has no bookmarks yet.');
+      void showInformation('This trace has no bookmarks yet.');
       return;
     }
     const chosen = await vscode.window.showQuickPick(items, {

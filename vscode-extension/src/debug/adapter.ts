@@ -1,6 +1,8 @@
 /** Starts the debug adapter: `backtrail dap`. */
 
 import * as vscode from 'vscode';
+import { allowedArguments } from '../link/parse';
+import { showError } from '../messages';
 import { DEBUG_TYPE } from '../session';
 import { openSetting } from '../settings';
 import { locate } from './locate';
@@ -13,7 +15,7 @@ export async function program(): Promise<string | undefined> {
     return located.path;
   }
   const open = 'Open Settings';
-  void vscode.window.showErrorMessage(`Backtrail cannot start. ${located.problem}`, open).then((chosen) => {
+  void showError(`Backtrail cannot start. ${located.problem}`, {}, open).then((chosen) => {
     if (chosen === open) {
       void openSetting('backtrail.path');
     }
@@ -30,7 +32,10 @@ export class AdapterFactory implements vscode.DebugAdapterDescriptorFactory {
       throw new Error('The program backtrail was not found.');
     }
     const cwd = session.workspaceFolder?.uri.fsPath;
-    return new vscode.DebugAdapterExecutable(path, ['dap'], cwd === undefined ? {} : { cwd });
+    const configuration = vscode.workspace.getConfiguration(DEBUG_TYPE);
+    // A launch.json comes with its folder, and can name a server: these settings are the machine's.
+    const allowed = allowedArguments(configuration.get<unknown>('allowedOrigins'), configuration.get<unknown>('downloadLimit'));
+    return new vscode.DebugAdapterExecutable(path, ['dap', ...allowed], cwd === undefined ? {} : { cwd });
   }
 }
 
@@ -44,7 +49,7 @@ export class AdapterWatch implements vscode.DebugAdapterTrackerFactory {
       },
       onExit: (code) => {
         if (!hasAnswered && code !== undefined && code !== 0) {
-          void vscode.window.showErrorMessage(
+          void showError(
             `backtrail dap ended with status ${code} before it answered. Is the program older than this extension?`,
           );
         }

@@ -2,6 +2,8 @@
 
 import * as path from 'node:path';
 import * as vscode from 'vscode';
+import { refuse } from '../link/open';
+import { isAllowed, originOf } from '../link/parse';
 import { DEBUG_TYPE, report } from '../session';
 import { program } from './adapter';
 import type { Traces } from './open';
@@ -61,7 +63,19 @@ export class ConfigurationProvider implements vscode.DebugConfigurationProvider 
     }
     const configuration: vscode.DebugConfiguration = { ...given };
     const bundle = String(configuration['bundle']);
-    if (!/^https?:/i.test(bundle)) {
+    if (/^https?:/i.test(bundle)) {
+      // A launch.json comes with its folder: it can name no server that the user has not allowed. The adapter holds it to that too.
+      const origin = originOf(bundle);
+      const allowed = vscode.workspace.getConfiguration(DEBUG_TYPE).get<unknown>('allowedOrigins');
+      if (origin === undefined) {
+        report(`The trace ${bundle} is not fetched: only https addresses are, and http ones of this machine.`);
+        return undefined;
+      }
+      if (!isAllowed(origin, allowed)) {
+        await refuse(origin, 'A launch configuration asks for a trace', 'start it');
+        return undefined;
+      }
+    } else {
       const root = folder?.uri.scheme === 'file' ? folder.uri.fsPath : undefined;
       configuration['bundle'] = root === undefined ? path.resolve(bundle) : path.resolve(root, bundle);
       await this.traces.remember(String(configuration['bundle']));

@@ -4,6 +4,7 @@ import * as path from 'node:path';
 import * as vscode from 'vscode';
 import type { Traces } from '../debug/open';
 import { size, traceAt } from '../debug/traces';
+import { showError, showInformation, showWarning, withProgress } from '../messages';
 import { DEBUG_TYPE } from '../session';
 import { openSetting } from '../settings';
 import { digestOf, download } from './download';
@@ -19,7 +20,7 @@ export class LinkHandler implements vscode.UriHandler {
   async handleUri(uri: vscode.Uri): Promise<void> {
     const parsed = parseLink(uri.path, uri.query);
     if ('problem' in parsed) {
-      void vscode.window.showErrorMessage(`Backtrail does not open this link: ${parsed.problem}.`);
+      void showError(`Backtrail does not open this link: ${parsed.problem}.`);
       return;
     }
     const { link } = parsed;
@@ -29,7 +30,7 @@ export class LinkHandler implements vscode.UriHandler {
     }
     const allowed = vscode.workspace.getConfiguration(DEBUG_TYPE).get<unknown>('allowedOrigins');
     if (!isAllowed(link.origin, allowed)) {
-      await refuse(link);
+      await refuse(link.origin, `A link asks for crash ${link.crash}`, 'follow the link');
     } else if (await agreed(link, `from ${link.origin}`, 'The trace is downloaded, and opened in the debugger.')) {
       await this.open(link);
     }
@@ -44,11 +45,11 @@ export class LinkHandler implements vscode.UriHandler {
       return;
     }
     if (bundle === undefined) {
-      void vscode.window.showErrorMessage(
+      void showError(
         `Crash ${link.crash} cannot be opened: the setting backtrail.spool names no folder by its whole path.`,
       );
     } else if ((await traceAt(bundle)) === undefined) {
-      void vscode.window.showErrorMessage(
+      void showError(
         `Crash ${link.crash} is not in ${path.dirname(bundle)}: it went to make room, or was kept on another machine (setting backtrail.spool).`,
       );
     } else {
@@ -67,7 +68,7 @@ export class LinkHandler implements vscode.UriHandler {
     } catch (error) {
       if (!(error instanceof Error && error.name === 'AbortError')) {
         const reason = error instanceof Error ? error.message : String(error);
-        void vscode.window.showErrorMessage(`Crash ${link.crash} cannot be had from ${link.origin}: ${reason}.`);
+        void showError(`Crash ${link.crash} cannot be had from ${link.origin}: ${reason}.`);
       }
       return;
     }
@@ -81,13 +82,13 @@ export class LinkHandler implements vscode.UriHandler {
 }
 
 /** Names the origin, and offers the way to the setting; nothing is fetched. */
-async function refuse(link: Link): Promise<void> {
+export async function refuse(origin: string, who: string, again: string): Promise<void> {
   const open = 'Open Settings';
-  const chosen = await vscode.window.showWarningMessage(
-    `Crashes from ${link.origin} are not opened.`,
+  const chosen = await showWarning(
+    `Crashes from ${origin} are not opened.`,
     {
       modal: true,
-      detail: `A link asks for crash ${link.crash} from there, and the setting backtrail.allowedOrigins does not have this origin. If you trust it, add it there and follow the link again.`,
+      detail: `${who} from there, and the setting backtrail.allowedOrigins does not have this origin. If you trust it, add it there and ${again} again.`,
     },
     open,
   );
@@ -99,7 +100,7 @@ async function refuse(link: Link): Promise<void> {
 async function agreed(link: Link, whence: string, what: string): Promise<boolean> {
   const open = 'Open';
   const at = link.at === undefined ? '' : ` It asks to stand at ${link.at}.`;
-  const chosen = await vscode.window.showInformationMessage(
+  const chosen = await showInformation(
     `Open crash ${link.crash} ${whence}?`,
     { modal: true, detail: `A link asks for it. ${what}${at}` },
     open,
@@ -114,7 +115,7 @@ function fetched(link: Link, file: string): Thenable<void> {
     title: `Downloading crash ${link.crash}`,
     cancellable: true,
   };
-  return vscode.window.withProgress(options, async (progress, token) => {
+  return withProgress(options, async (progress, token) => {
     const abort = new AbortController();
     token.onCancellationRequested(() => abort.abort());
     let shown = 0;

@@ -25,6 +25,9 @@ export interface Link {
 /** A link, or the sentence that says why it is none. */
 export type Parsed = { link: Link } | { problem: string };
 
+/** The most that is downloaded without a setting, in MiB. */
+export const DOWNLOAD_LIMIT = 2048;
+
 /** The longest JSON that is looked at, in bytes. */
 const LONGEST = 4096;
 const KEYS = new Set(['v', 'origin', 'crash', 'at', 'sha256']);
@@ -155,6 +158,24 @@ export function isAllowed(origin: string, allowed: unknown): boolean {
   return allowed.some((entry) => typeof entry === 'string' && entry.trim().replace(/\/$/, '') === origin);
 }
 
+/** The origin of an address that a launch configuration names; `undefined`: it is none that is fetched from. */
+export function originOf(address: string): string | undefined {
+  if (!URL.canParse(address)) {
+    return undefined;
+  }
+  const { origin, username, password } = new URL(address);
+  return username === '' && password === '' && originProblem(origin) === undefined ? origin : undefined;
+}
+
+/** What the adapter is told of the settings: from where it may fetch, and how much. Entries that are no origins count for nothing. */
+export function allowedArguments(allowed: unknown, limit: unknown): string[] {
+  const entries = Array.isArray(allowed) ? allowed.filter((entry): entry is string => typeof entry === 'string') : [];
+  const origins = entries.map((entry) => entry.trim().replace(/\/$/, '')).filter((entry) => originProblem(entry) === undefined);
+  const named = (origins.length === 0 ? ['none'] : origins).flatMap((origin) => ['--allow-origin', origin]);
+  const most = typeof limit === 'number' && limit >= 0 ? Math.floor(limit) : DOWNLOAD_LIMIT;
+  return [...named, '--download-limit', String(most)];
+}
+
 /** Where a crash of the spool is; `undefined`: the setting names no folder, or the name is none. */
 export function placeInSpool(spool: unknown, crash: string): string | undefined {
   if (typeof spool !== 'string' || !path.isAbsolute(spool) || !COLLECTED.test(crash)) {
@@ -170,7 +191,12 @@ export function addressOf(link: Link): string {
 
 /** The name of the file it is kept in; files of two origins never share one. */
 export function fileNameOf(link: Link): string {
-  const host = link.origin.replace(/^https?:\/\//, '').replace(/[^A-Za-z0-9.-]/g, '_');
+  // Only the port is set off by `_`, which no part has otherwise but the crash, the last.
+  const host = link.origin
+    .replace(/^https?:\/\//, '')
+    .replace(/:(\d+)$/, '\0$1')
+    .replace(/[^A-Za-z0-9.\0-]/g, (sign) => `%${sign.charCodeAt(0).toString(16).padStart(2, '0')}`)
+    .replace('\0', '_');
   const scheme = link.origin.startsWith('https:') ? 's' : 'p';
   return `${host}_${scheme}_${link.crash}.btz`;
 }

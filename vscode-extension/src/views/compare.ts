@@ -1,6 +1,7 @@
 /** Two calls compared: which ones, and the answer as a read-only document. */
 
 import * as vscode from 'vscode';
+import { askText } from '../messages';
 import type { Call } from '../protocol';
 import type { Session } from '../session';
 
@@ -73,5 +74,5 @@ async function ask(session: Session, first: Call): Promise<string | undefined> {
   if (chosen === undefined || chosen.position !== undefined) {
     return chosen?.position;
   }
-  return vscode.window.showInputBox({ title: 'Compare with', prompt: 'A call (c17), or the position where one begins (t12#345)' });
+  return askText({ title: 'Compare with', prompt: 'A call (c17), or the position where one begins (t12#345)' });
 }

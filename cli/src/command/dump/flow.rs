@@ -152,7 +152,7 @@ fn marks(thread: &Thread, from: u64, to: u64, args: &Dump, output: &mut Output) 
         if args.json {
             output.json("backtrail-mark/1", &MarkRow { position, mark: text })?;
         } else {
-            writeln!(output, "{position:<20} -- {text}")?;
+            writeln!(output, "{position:<20} -- {}", plain(&text))?;
         }
     }
     Ok(())

@@ -211,8 +211,7 @@ fn lock(minder: &Mutex<Minder>) -> MutexGuard<'_, Minder> {
 
 /// One line on standard error: standard output is the program's.
 fn say(what: impl Display) {
-    let line = what.to_string().replace(|c: char| c.is_control(), " ");
-    eprintln!("backtrail: {line}");
+    crate::output::complain(&what.to_string());
 }
 
 #[cfg(test)]

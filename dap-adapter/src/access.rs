@@ -1,0 +1,48 @@
+//! What a session may read of this machine, and fetch from others.
+
+use crate::fetch;
+use std::str::FromStr;
+
+/// Scheme, host and port of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin(String);
+
+impl FromStr for Origin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        fetch::origin_of(text)
+            .map(Self)
+            .ok_or_else(|| "write https://HOST or https://HOST:PORT".to_owned())
+    }
+}
+
+/// What a session may read and fetch.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Traces are fetched from these alone; `None`: from the server that the client names.
+    pub origins: Option<Vec<Origin>>,
+    /// The most that is fetched, in bytes.
+    pub download_limit: Option<u64>,
+    /// Text of source files is read below the folders alone that the user named.
+    pub(crate) is_bounded: bool,
+}
+
+impl Access {
+    /// For clients that connect, and were not started together with this program: nothing that was not allowed.
+    #[must_use]
+    pub(crate) fn for_clients_that_connect(self) -> Self {
+        Self {
+            origins: Some(self.origins.unwrap_or_default()),
+            is_bounded: true,
+            ..self
+        }
+    }
+
+    /// Whether traces may be fetched from the origin of an address.
+    #[must_use]
+    pub(crate) fn allows(&self, origin: &str) -> bool {
+        let allowed = self.origins.as_ref();
+        allowed.is_none_or(|allowed| allowed.iter().any(|allowed| allowed.0 == origin))
+    }
+}
