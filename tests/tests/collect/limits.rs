@@ -1,7 +1,7 @@
 //! Storms, full and read-only disks, reloads, second daemons.
 
-use crate::collector::{Collector, cannot, until};
-use crate::example;
+use crate::collector::{Collector, cannot, quiet, until};
+use crate::{example, program};
 use backtrail_tests::backtrail::backtrail;
 use nix::sys::signal::Signal;
 use std::os::unix::process::CommandExt;
@@ -14,11 +14,7 @@ fn a_storm_is_cut_counted_and_ends() {
     }
     let collector = Collector::started("[limit]\nburst = 3\nper_second = 0\n");
     let mut children: Vec<_> = (0..40)
-        .map(|_| {
-            crate::collector::quiet(&mut example("crash_null"))
-                .spawn()
-                .unwrap()
-        })
+        .map(|_| quiet(&mut example("crash_null")).spawn().unwrap())
         .collect();
     until("all have ended", || {
         children
@@ -31,9 +27,7 @@ fn a_storm_is_cut_counted_and_ends() {
     assert_eq!(collector.list().len(), 3);
     assert_eq!(collector.metric("crashes_limited_total"), 37.0);
     // Another executable of the same user has none left; another user has its own.
-    crate::collector::quiet(&mut example("crash_abort"))
-        .status()
-        .unwrap();
+    quiet(&mut example("crash_abort")).status().unwrap();
     until("it is counted", || {
         collector.metric("crashes_limited_total") == 38.0
     });
@@ -42,14 +36,36 @@ fn a_storm_is_cut_counted_and_ends() {
 }
 
 #[test]
+fn storm_of_one_user_loses_no_crash_of_another() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::started("[crash]\nhold_limit = \"5s\"\n");
+    let mut storm = program("storm", "../collect/storm.c");
+    let mut storm = quiet(storm.args(["300", "3"]).uid(65_534)).spawn().unwrap();
+    until("it rages", || collector.metric("crashes_limited_total") > 0.0);
+    let crashed: Vec<u32> = (0..3)
+        .map(|_| {
+            let mut child = quiet(&mut example("crash_null")).spawn().unwrap();
+            child.wait().unwrap();
+            child.id()
+        })
+        .collect();
+    storm.wait().unwrap();
+    let is_saved = |pid: &u32| {
+        let mut all = collector.list().into_iter();
+        all.any(|crash| crash["pid"] == *pid && crash["bundle"].to_string().contains("crash_null"))
+    };
+    until("the crashes of root are saved", || crashed.iter().all(is_saved));
+}
+
+#[test]
 fn a_reload_changes_limits_and_loses_nothing() {
     if cannot() {
         return;
     }
     let collector = Collector::started("[limit]\nburst = 0\nper_second = 0\n");
-    crate::collector::quiet(&mut example("crash_null"))
-        .status()
-        .unwrap();
+    quiet(&mut example("crash_null")).status().unwrap();
     until("it is counted", || {
         collector.metric("crashes_limited_total") == 1.0
     });
@@ -114,9 +130,7 @@ fn a_full_disk_loses_that_crash_and_no_other() {
     collector.start();
     let ballast = spool.join("ballast");
     std::fs::write(&ballast, vec![1; 6 << 20]).unwrap_or(());
-    crate::collector::quiet(&mut example("crash_null"))
-        .status()
-        .unwrap();
+    quiet(&mut example("crash_null")).status().unwrap();
     until("it is told", || collector.metric("bundles_failed_total") >= 1.0);
     assert!(collector.list().is_empty());
     std::fs::remove_file(&ballast).unwrap();
@@ -128,9 +142,7 @@ fn a_full_disk_loses_that_crash_and_no_other() {
         .arg(&spool)
         .status();
     assert!(remounted.unwrap().success());
-    crate::collector::quiet(&mut example("crash_null"))
-        .status()
-        .unwrap();
+    quiet(&mut example("crash_null")).status().unwrap();
     until("it is told", || collector.metric("bundles_failed_total") >= 2.0);
     assert_eq!(collector.list().len(), 1);
 }
