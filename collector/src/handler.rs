@@ -4,6 +4,8 @@
 //! to the daemon, waits for the answer, no longer than the limit, and then does what would have been done without us.
 
 mod chain;
+mod core_file;
+mod crashed_thread;
 
 use crate::error::{Error, Result};
 use crate::pattern::{Saved, Specifiers};
