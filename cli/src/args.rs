@@ -5,6 +5,7 @@ mod collector;
 pub use collector::{Collect, Crashes, CrashesDebug, CrashesList, CrashesOne, Snapshot, SpoolPlace};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -80,7 +81,7 @@ pub enum Command {
 pub struct CoreHandler {
     /// As the pattern asks for them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub arguments: Vec<String>,
+    pub arguments: Vec<OsString>,
 }
 
 /// `backtrail core-guard`.

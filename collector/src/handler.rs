@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::pattern::{Saved, Specifiers};
 use crate::runtime::Runtime;
 use crate::wire::{Connection, Reply, Request};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -25,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// # Errors
 /// When the arguments are not those that our pattern asks for, or the core cannot go on to where it went before.
 /// That there is no daemon is no error.
-pub fn run(program: &Path, arguments: &[String]) -> Result<()> {
+pub fn run(program: &Path, arguments: &[OsString]) -> Result<()> {
     let crash = Specifiers::of(arguments).ok_or_else(|| {
         Error::Unable(
             "this command is for the kernel to start, by core_pattern; `backtrail collect` sets it"

@@ -133,7 +133,7 @@ impl Saver {
         let executable = status::program(witness);
         let signal = job.crash.signal;
         let wanted = signal == 0 || config.crash.signals.contains(signal);
-        if !wanted || !self.admits(executable.as_deref().unwrap_or(&job.crash.name)) {
+        if !wanted || !self.admits(executable.as_deref().unwrap_or(&job.crash.display_name())) {
             self.sightings.take(pid, Duration::ZERO);
             self.answer(&job.waiting, &[]);
             return Ok(Saved::Limited);
@@ -141,7 +141,7 @@ impl Saver {
         let sighting = sighting.or_else(|| self.sightings.take(pid, patience));
         let held_at = clock::monotonic();
         let (head, mut pipe) = head::read(job.core, deadline);
-        let saved = self.begin(&job.crash.name, pid).and_then(|draft| {
+        let saved = self.begin(&job.crash.display_name(), pid).and_then(|draft| {
             let mut findings = self.findings("crash", sighting.as_ref());
             if sighting.is_none() && self.probe.is_some() {
                 let missing = "the probe did not tell of the crash: how long it took is not known";

@@ -5,6 +5,7 @@ use super::crashed_thread::CrashedThread;
 use super::{Taken, core_file};
 use crate::error::{Error, Result};
 use crate::pattern::{Specifiers, expand};
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::process::{Command, Stdio};
 
@@ -25,7 +26,7 @@ pub(super) fn pass_on(previous: &str, crash: &Specifiers, taken: Taken) -> Resul
     if crash.limit == 0 || crash.dumpable != 1 {
         return Ok(());
     }
-    let name = core_file::with_pid(first.into(), crash.inner_pid);
+    let name = core_file::with_pid(first.clone(), crash.inner_pid);
     CrashedThread::open(crash)
         .and_then(|thread| core_file::write(&name, thread, crash.limit, core(taken)?))
         .map_err(Error::file("write the core file", name.as_ref()))
@@ -43,7 +44,7 @@ fn core(taken: Taken) -> io::Result<impl Read> {
     Ok(first.chain(io::stdin().lock()))
 }
 
-fn run(program: &str, arguments: &[String], taken: Taken) -> Result<()> {
+fn run(program: &OsStr, arguments: &[OsString], taken: Taken) -> Result<()> {
     let run = || -> io::Result<()> {
         let mut child = Command::new(program)
             .args(arguments)

@@ -7,6 +7,7 @@ mod collector;
 mod faults;
 mod held;
 mod limits;
+mod names;
 mod software;
 mod triggers;
 
