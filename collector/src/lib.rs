@@ -28,6 +28,7 @@ pub mod probe;
 pub mod realtime;
 pub mod runtime;
 pub mod spool;
+mod trust;
 pub mod unit;
 pub mod users;
 pub mod wire;

@@ -1,7 +1,7 @@
 //! What the daemon may do once it is set up: what it needs, and no more (capabilities(7)).
 
 use crate::error::{Error, Result};
-use crate::ownership::{Owner, give, give_all};
+use crate::ownership::{Owner, give_all};
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::{Gid, Uid, User, setgroups, setresgid, setresuid};
 use std::collections::HashSet;
@@ -32,11 +32,12 @@ pub const NEEDED: [(Capability, &str); 7] = [
 ];
 
 /// Keeps what is needed, for all threads that are started from now on, and becomes `user` where one is named. To whom it then
-/// is, `spool` is given with all that is in it, and `runtime`. Call it before there are threads.
+/// is, `spool` is given with all that is in it. The runtime directory stays root's, who believes what is in it. Call it before
+/// there are threads.
 ///
 /// # Errors
 /// When there is no such user, or the kernel refuses.
-pub fn drop_to(user: Option<&str>, spool: &Path, runtime: &Path) -> Result<()> {
+pub fn drop_to(user: Option<&str>, spool: &Path) -> Result<()> {
     let had = caps::read(None, CapSet::Permitted).map_err(refused)?;
     let kept: CapsHashSet = NEEDED
         .iter()
@@ -69,9 +70,6 @@ pub fn drop_to(user: Option<&str>, spool: &Path, runtime: &Path) -> Result<()> {
     let target = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if is_another_s(spool) {
         give_all(&target(spool), owner).map_err(Error::file("give away", spool))?;
-    }
-    if is_another_s(runtime) {
-        give(&target(runtime), owner).map_err(Error::file("give away", runtime))?;
     }
     // Before the user changes, which takes the right to do so.
     for capability in caps::all() {

@@ -2,56 +2,53 @@
 //! file that it named.
 
 use super::crashed_thread::CrashedThread;
-use super::{Taken, core_file};
+use super::pace::{self, Paced};
+use super::{Core, core_file};
 use crate::error::{Error, Result};
 use crate::pattern::{Specifiers, expand};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::process::{Command, Stdio};
 
-/// Passes the core on, what was taken of it first.
-pub(super) fn pass_on(previous: &str, crash: &Specifiers, taken: Taken) -> Result<()> {
+/// Passes the core on.
+pub(super) fn pass_on(previous: &str, crash: &Specifiers, core: Core) -> Result<()> {
     let words = expand(previous, crash);
     let Some((first, rest)) = words.split_first().filter(|(first, _)| !first.is_empty()) else {
         return Ok(());
     };
     if previous.starts_with('|') {
-        return run(first, rest, taken);
+        return run(first, rest, core);
     }
     if previous.starts_with('@') {
         // A socket of somebody else: only the kernel can connect there and say who it is.
         return Ok(());
     }
-    // The kernel writes no file at a limit of 0, nor of a process that is not to be dumped.
-    if crash.limit == 0 || crash.dumpable != 1 {
+    // The kernel writes no file of a process that is not to be dumped.
+    if crash.dumpable != 1 {
         return Ok(());
     }
+    if core.is_broken {
+        return Err(Error::Unable(
+            "the collector has kept a part of the core: no core file is written".to_owned(),
+        ));
+    }
+    pace::begin();
     let name = core_file::with_pid(first.clone(), crash.inner_pid);
     CrashedThread::open(crash)
-        .and_then(|thread| core_file::write(&name, thread, crash.limit, core(taken)?))
+        .and_then(|thread| core_file::write(&name, thread, crash.limit, Paced::new(core.read()?)))
         .map_err(Error::file("write the core file", name.as_ref()))
 }
 
-/// The core as the kernel sends it.
-fn core(taken: Taken) -> io::Result<impl Read> {
-    let first: Box<dyn Read> = match taken.file {
-        Some(mut file) => {
-            file.seek(SeekFrom::Start(0))?;
-            Box::new(file.take(taken.bytes))
-        }
-        None => Box::new(io::empty()),
-    };
-    Ok(first.chain(io::stdin().lock()))
-}
-
-fn run(program: &OsStr, arguments: &[OsString], taken: Taken) -> Result<()> {
+fn run(program: &OsStr, arguments: &[OsString], core: Core) -> Result<()> {
     let run = || -> io::Result<()> {
         let mut child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::piped())
             .spawn()?;
-        if let Some(mut input) = child.stdin.take() {
-            match io::copy(&mut core(taken)?, &mut input) {
+        let input = child.stdin.take();
+        // Of a broken core it gets nothing, and can tell of the crash alone.
+        if let Some(mut input) = input.filter(|_| !core.is_broken) {
+            match io::copy(&mut core.read()?, &mut input) {
                 // It has seen enough.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
                 _ => {}

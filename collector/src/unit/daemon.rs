@@ -18,10 +18,7 @@ const AT_THE_START: [(&str, &str); 5] = [
     ("CAP_SETPCAP", "give up the others for good"),
     ("CAP_SETUID", "become the user that `user` names"),
     ("CAP_SETGID", "become the user that `user` names"),
-    (
-        "CAP_CHOWN",
-        "give that user the two directories, or take them back",
-    ),
+    ("CAP_CHOWN", "give that user the spool, or take it back"),
     (
         "CAP_DAC_OVERRIDE",
         "use them again at the next start, when they are that user's",

@@ -8,6 +8,7 @@ mod faults;
 mod held;
 mod limits;
 mod names;
+mod runtime;
 mod software;
 mod triggers;
 
