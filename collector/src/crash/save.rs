@@ -143,6 +143,7 @@ impl Saver {
         let (head, mut pipe) = head::read(job.core, deadline);
         let saved = self.begin(&job.crash.display_name(), pid).and_then(|draft| {
             let mut findings = self.findings("crash", sighting.as_ref());
+            findings.collected.user = Some(job.crash.uid);
             if sighting.is_none() && self.probe.is_some() {
                 let missing = "the probe did not tell of the crash: how long it took is not known";
                 findings.collected.missing.push(missing.to_owned());
@@ -353,6 +354,9 @@ impl Saver {
             },
         };
         draft.writer.finish_durably(&manifest)?;
+        if let Err(error) = self.spool.hand_over(&draft.path) {
+            tracing::warn!("{error}");
+        }
         self.metrics.bundles_dropped.add(self.spool.make_room()?);
         Ok(Saved::Bundle(draft.id))
     }

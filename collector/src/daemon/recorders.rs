@@ -216,6 +216,9 @@ fn deposit(
         }
     };
     backtrail_bundle::unpack_durably(Path::new(&packed), &draft.path, limit, is_its)?;
+    if let Err(error) = saver.spool.hand_over(&draft.path) {
+        tracing::warn!("{error}");
+    }
     saver.metrics.bundles_written.count();
     saver.metrics.bundles_dropped.add(saver.spool.make_room()?);
     Ok(draft.id)

@@ -10,6 +10,7 @@ mod limits;
 mod names;
 mod runtime;
 mod software;
+mod spool;
 mod triggers;
 
 use backtrail_tests::build;
