@@ -50,7 +50,13 @@ pub struct Saved {
 const MAX_PATTERN: usize = 127;
 /// Handlers that wait at once, at most: what crashes beyond is not held, nor gets the previous handler its core. It is the
 /// kernel's only bound, for all users together, so it is more than a storm of one user's crashes reaches.
-const PIPE_LIMIT: u32 = 4096;
+const MAX_HANDLERS: u64 = 4096;
+/// So many may wait on a machine with little memory, too.
+const MIN_HANDLERS: u64 = 512;
+/// The memory that a handler has to itself while it waits, with its stack and page tables in the kernel.
+const HANDLER_MEMORY: u64 = 1280 << 10;
+/// All handlers together take no more than this part of the machine's memory, which no user's limits count.
+const HANDLERS_SHARE: u64 = 16;
 /// `core_pattern.json` is not nearly so long.
 const MAX_SAVED: u64 = 64 << 10;
 /// The handler's command, by which one of ours is known.
@@ -154,7 +160,7 @@ impl Sysctl {
             daemon: std::process::id(),
         };
         saved.keep(&runtime.saved_pattern())?;
-        let done = self.set(&saved.ours, PIPE_LIMIT);
+        let done = self.set(&saved.ours, pipe_limit(memory()));
         if done.is_err() || self.pattern()? != saved.ours {
             self.restore(runtime, None)?;
             done?;
@@ -227,6 +233,20 @@ impl Sysctl {
         }
         Ok(())
     }
+}
+
+/// The machine's memory in bytes, 0 where unknown (proc_meminfo(5)).
+fn memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kibibytes = total.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.unwrap_or(0).saturating_mul(1024)
+}
+
+/// How many handlers may wait at once on a machine of so much memory (`core_pipe_limit`).
+fn pipe_limit(memory: u64) -> u32 {
+    let handlers = memory / HANDLERS_SHARE / HANDLER_MEMORY;
+    handlers.clamp(MIN_HANDLERS, MAX_HANDLERS) as u32
 }
 
 /// The pattern that names the program itself, if it has room for that.
@@ -319,7 +339,7 @@ mod tests {
         let saved = install(&place).unwrap();
         assert!(saved.ours.starts_with('|') && saved.ours.contains(" core-handler "));
         assert_eq!(place.sysctl.pattern().unwrap(), saved.ours);
-        assert_eq!(place.sysctl.limit(), PIPE_LIMIT);
+        assert_eq!(place.sysctl.limit(), pipe_limit(memory()));
         assert_eq!(place.sysctl.installed_by(), Some(place.runtime.clone()));
         assert!(place.sysctl.restore(&place.runtime, None).unwrap());
         assert_eq!(place.sysctl.pattern().unwrap(), saved.previous);
@@ -377,6 +397,14 @@ mod tests {
         fs::write(place.directory.join("core_pattern"), "|/bin/theirs\n").unwrap();
         assert!(!place.sysctl.restore(&place.runtime, None).unwrap());
         assert_eq!(place.sysctl.pattern().unwrap(), "|/bin/theirs");
+    }
+
+    #[test]
+    fn handlers_take_a_sixteenth_of_the_memory() {
+        assert_eq!(pipe_limit(0), 512);
+        assert_eq!(pipe_limit(32 << 30), 1638);
+        assert_eq!(pipe_limit(1 << 40), 4096);
+        assert!(memory() > 0);
     }
 
     #[test]
