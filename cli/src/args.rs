@@ -5,6 +5,7 @@ mod collector;
 pub use collector::{Collect, Crashes, CrashesDebug, CrashesList, CrashesOne, Snapshot, SpoolPlace};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Reverse debugging of crashes: what the program did before it crashed.
@@ -82,7 +83,7 @@ pub enum Command {
 pub struct CoreHandler {
     /// As the pattern asks for them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub arguments: Vec<String>,
+    pub arguments: Vec<OsString>,
 }
 
 /// `backtrail core-guard`.

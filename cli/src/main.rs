@@ -16,6 +16,10 @@ use exit::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // The kernel keeps a process that crashed until this has ended: nothing is set up that it does not need.
+    if let Some(done) = command::core_handler::as_the_kernel_starts_it() {
+        return done.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
+    }
     let line = CommandLine::parse();
     interrupt::outlive_file_limits();
     match run(line.command) {

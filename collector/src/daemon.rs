@@ -317,7 +317,6 @@ fn attach(config: &Config) -> Result<Option<Probe>> {
 fn hold(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Option<(Guard, Saved)> {
     let limit = config.crash.hold_limit.0;
     let install = || -> Result<(Guard, Saved)> {
-        runtime.link_handler()?;
         let saved = match config.crash.hold {
             Hold::Socket => sysctl.install_socket(runtime, limit)?,
             _ => sysctl.install(runtime, config.crash.chain, limit)?,

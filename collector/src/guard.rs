@@ -73,9 +73,12 @@ pub fn stand(runtime: &Runtime, mut alive: impl io::Read) -> Result<()> {
     let kept = Saved::read(&runtime.saved_pattern());
     let mut nothing = [0; 16];
     while let Ok(1..) = alive.read(&mut nothing) {}
-    // Another daemon that has come meanwhile minds it itself.
-    let Ok(_tenancy) = runtime.succeed() else {
-        return Ok(());
+    let _tenancy = match runtime.succeed() {
+        Ok(tenancy) => Some(tenancy),
+        // Another daemon that has come meanwhile minds it itself.
+        Err(Error::Running { .. }) => return Ok(()),
+        // The directory is gone, or not root's any more: what is remembered is enough.
+        Err(_) => None,
     };
     Sysctl::default().restore(runtime, kept.as_ref()).map(drop)
 }

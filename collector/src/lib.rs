@@ -30,6 +30,7 @@ pub mod realtime;
 pub mod runtime;
 mod share;
 pub mod spool;
+mod trust;
 pub mod unit;
 pub mod users;
 pub mod wire;

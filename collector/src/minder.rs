@@ -7,17 +7,17 @@
 use crate::clock;
 use crate::config::{Config, Crash};
 use crate::error::{Error, Result};
-use crate::ownership::{Owner, give_all};
 use crate::runtime::Runtime;
-use crate::spool::{Draft, Spool};
+use crate::spool::{self, Draft, Spool};
+use crate::users::User;
 use crate::wire::{Connection, PIECE, Reply, Request};
 use backtrail_bundle::manifest::Manifest;
 use backtrail_bundle::{Overwrite, Stop, Writer};
-use nix::unistd::{AccessFlags, Gid, Uid, access};
+use backtrail_process::{RawTid, status};
+use nix::unistd::{AccessFlags, access};
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -39,6 +39,8 @@ pub struct Minder {
     aside: Option<TempDir>,
     /// A connection for each process; `None`: the daemon did not answer.
     minded: HashMap<u32, Option<Connection>>,
+    /// The users of processes whose bundles are being written.
+    users: HashMap<u32, u32>,
 }
 
 impl Minder {
@@ -47,7 +49,7 @@ impl Minder {
     /// # Errors
     /// When neither the spool nor any temporary directory can be written to.
     pub fn new(config: &Config) -> Result<Self> {
-        let made = fs::create_dir_all(&config.spool);
+        let made = spool::make_directory(&config.spool);
         let ours = made.is_ok() && access(&config.spool, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
         Ok(Self {
             aside: if ours { None } else { Some(aside(&config.spool)?) },
@@ -55,6 +57,7 @@ impl Minder {
             spool: Spool::open(&config.spool, config.spool_limit, config.spool_free),
             crash: config.crash.clone(),
             minded: HashMap::new(),
+            users: HashMap::new(),
         })
     }
 
@@ -124,6 +127,7 @@ impl Minder {
     /// Minds the process no more.
     pub fn forget(&mut self, pid: u32) {
         self.minded.remove(&pid);
+        self.users.remove(&pid);
     }
 
     /// Tells a daemon that has been started, or started anew, of all that is minded; whether there is one now that
@@ -144,6 +148,10 @@ impl Minder {
     /// # Errors
     /// When it cannot be written.
     pub fn begin(&mut self, name: &str, pid: u32) -> Result<Draft> {
+        let [_, user, _] = status::parent_and_owner(pid as RawTid);
+        if Path::new(&format!("/proc/{pid}")).exists() {
+            self.users.insert(pid, user);
+        }
         let Some(aside) = &self.aside else {
             self.spool.make_room()?;
             return self.spool.begin(name, pid);
@@ -180,21 +188,16 @@ impl Minder {
             collected.crash_to_reader = reply.crash_to_reader;
         }
         collected.time.get_or_insert_with(clock::wall);
+        collected.user = pid.and_then(|pid| self.users.get(&pid).copied());
         if let (Some(aside), Some(pid)) = (&self.aside, pid) {
             writer.finish(&manifest)?;
             return self.deposit(aside.path(), id, pid);
         }
         writer.finish_durably(&manifest)?;
         let path = self.spool.directory().join(id);
-        // The daemon may be another user, and has to remove it one day.
-        if let Ok(spool) = fs::metadata(self.spool.directory()) {
-            let owner = Owner {
-                user: Uid::from_raw(spool.uid()),
-                group: Some(Gid::from_raw(spool.gid())),
-            };
-            if owner.user != Uid::effective() {
-                let _ = give_all(&path, owner);
-            }
+        // The daemon may be another user, and has to remove it one day; others may be meant to read it.
+        if let Err(error) = self.spool.hand_over(&path, User::ROOT) {
+            tracing::warn!("{error}");
         }
         self.spool.make_room()?;
         Ok(id.to_owned())

@@ -20,16 +20,7 @@ pub(crate) struct Owner {
     pub(crate) group: Option<Gid>,
 }
 
-/// Gives a directory itself. Links on the way to it are followed, it is none.
-///
-/// # Errors
-/// When it is no directory, or the kernel refuses.
-pub(crate) fn give(directory: &Path, owner: Owner) -> io::Result<()> {
-    let directory = open(nix::fcntl::AT_FDCWD, directory)?;
-    Ok(fchown(directory, Some(owner.user), owner.group)?)
-}
-
-/// Gives a directory and all that is in it; itself last, so that a walk that was broken off can be told by its owner.
+/// Gives a directory and all that is in it; it is no link, and itself last, so that a walk that was broken off can be told by its owner.
 ///
 /// # Errors
 /// When it is no directory, is too deep, or the kernel refuses.
@@ -107,10 +98,7 @@ mod tests {
             assert_eq!(user(&at(given)), 12345, "{given}");
         }
         assert_eq!((user(&at("outside")), user(&at("outside/file"))), (0, 0));
-        assert!(
-            give_all(&at("way"), owner).is_err() && give(&at("way"), owner).is_err(),
-            "a link"
-        );
+        assert!(give_all(&at("way"), owner).is_err(), "a link");
         assert!(give_all(&at("outside/file"), owner).is_err(), "no directory");
     }
 

@@ -9,9 +9,11 @@ pub use specifiers::{Specifiers, expand};
 
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
+use crate::trust::{exposed, read_trusted};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The kernel's files.
@@ -46,8 +48,17 @@ pub struct Saved {
 
 /// The longest pattern (`CORENAME_MAX_SIZE` in the kernel, with the final zero).
 const MAX_PATTERN: usize = 127;
-/// Handlers that wait at once, at most: what crashes beyond is not held.
-const PIPE_LIMIT: u32 = 256;
+/// Handlers that wait at once, at most: what crashes beyond is not held, nor gets the previous handler its core. It is the
+/// kernel's only bound, for all users together, so it is more than a storm of one user's crashes reaches.
+const MAX_HANDLERS: u64 = 4096;
+/// So many may wait on a machine with little memory, too.
+const MIN_HANDLERS: u64 = 512;
+/// The memory that a handler has to itself while it waits, with its stack and page tables in the kernel.
+const HANDLER_MEMORY: u64 = 1280 << 10;
+/// All handlers together take no more than this part of the machine's memory, which no user's limits count.
+const HANDLERS_SHARE: u64 = 16;
+/// `core_pattern.json` is not nearly so long.
+const MAX_SAVED: u64 = 64 << 10;
 /// The handler's command, by which one of ours is known.
 pub(crate) const HANDLER: &str = "core-handler";
 /// What the handler is told; [`crate::handler`] reads it.
@@ -89,13 +100,31 @@ impl Sysctl {
     /// # Errors
     /// When another daemon has done so, the pattern would be too long, or it cannot be written.
     pub fn install(&self, runtime: &Runtime, chain: bool, hold_limit: std::time::Duration) -> Result<Saved> {
-        let handler = runtime.handler();
-        self.install_as(
-            runtime,
-            format!("|{} {HANDLER} {HANDLER_ARGUMENTS}", handler.display()),
-            chain,
-            hold_limit,
-        )
+        let program = std::env::current_exe().map_err(Error::system("find this program's file"))?;
+        if let Ok(Some(exposed)) = exposed(&program) {
+            tracing::warn!(
+                "the kernel runs {} as root at each crash, but {exposed}: install it where only root can write, /usr/bin say",
+                program.display()
+            );
+        }
+        self.install_program(runtime, &program, chain, hold_limit)
+    }
+
+    fn install_program(
+        &self,
+        runtime: &Runtime,
+        program: &Path,
+        chain: bool,
+        hold_limit: std::time::Duration,
+    ) -> Result<Saved> {
+        let ours = match direct(runtime, program) {
+            Some(ours) => ours,
+            None => {
+                runtime.link_handler(program)?;
+                format!("|{} {HANDLER} {HANDLER_ARGUMENTS}", runtime.handler().display())
+            }
+        };
+        self.install_as(runtime, ours, chain, hold_limit)
     }
 
     /// Has the kernel connect to our socket at each crash (Linux 6.17).
@@ -116,9 +145,9 @@ impl Sysctl {
     ) -> Result<Saved> {
         self.restore(runtime, None)?;
         self.restore_abandoned(runtime)?;
-        if ours.len() > MAX_PATTERN {
+        if ours.len() > MAX_PATTERN || !is_plain(runtime.path()) {
             return Err(Error::Unable(format!(
-                "the runtime directory {} has too long a name for core_pattern; set `runtime` to a shorter one",
+                "core_pattern has no room for the runtime directory {}; set `runtime` to a short path without blanks and percent signs",
                 runtime.path().display()
             )));
         }
@@ -131,7 +160,7 @@ impl Sysctl {
             daemon: std::process::id(),
         };
         saved.keep(&runtime.saved_pattern())?;
-        let done = self.set(&saved.ours, PIPE_LIMIT);
+        let done = self.set(&saved.ours, pipe_limit(memory()));
         if done.is_err() || self.pattern()? != saved.ours {
             self.restore(runtime, None)?;
             done?;
@@ -169,17 +198,19 @@ impl Sysctl {
     #[must_use]
     pub fn installed_by(&self) -> Option<Runtime> {
         let pattern = self.pattern().ok()?;
-        let path = match pattern.strip_prefix("@@") {
-            Some(socket) => Path::new(socket),
-            None => {
-                let (program, rest) = pattern.strip_prefix('|')?.split_once(' ')?;
-                rest.starts_with(HANDLER).then_some(Path::new(program))?
-            }
-        };
-        let named = ["handler", "core.socket"]
-            .iter()
-            .any(|name| path.file_name().is_some_and(|file| file == *name));
-        named.then(|| path.parent().map(Runtime::new)).flatten()
+        if let Some(socket) = pattern.strip_prefix("@@") {
+            return directory_of(Path::new(socket), "core.socket");
+        }
+        let mut words = pattern.strip_prefix('|')?.split_ascii_whitespace();
+        let program = words.next()?;
+        if words.next()? != HANDLER {
+            return None;
+        }
+        match words.next() {
+            Some(runtime) if runtime.starts_with('/') => Some(Runtime::new(runtime)),
+            // The program is a link in the runtime directory.
+            _ => directory_of(Path::new(program), "handler"),
+        }
     }
 
     /// What another daemon left that was killed: put back, with its runtime directory's help.
@@ -204,11 +235,50 @@ impl Sysctl {
     }
 }
 
+/// The machine's memory in bytes, 0 where unknown (proc_meminfo(5)).
+fn memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kibibytes = total.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.unwrap_or(0).saturating_mul(1024)
+}
+
+/// How many handlers may wait at once on a machine of so much memory (`core_pipe_limit`).
+fn pipe_limit(memory: u64) -> u32 {
+    let handlers = memory / HANDLERS_SHARE / HANDLER_MEMORY;
+    handlers.clamp(MIN_HANDLERS, MAX_HANDLERS) as u32
+}
+
+/// The pattern that names the program itself, if it has room for that.
+fn direct(runtime: &Runtime, program: &Path) -> Option<String> {
+    let pattern = format!(
+        "|{} {HANDLER} {} {HANDLER_ARGUMENTS}",
+        program.display(),
+        runtime.path().display()
+    );
+    let names = [program, runtime.path()];
+    let fits = pattern.len() <= MAX_PATTERN && names.iter().all(|name| name.is_absolute() && is_plain(name));
+    fits.then_some(pattern)
+}
+
+/// Whether a path stands in a pattern as it is: the kernel splits at blanks, and fills in after percent signs.
+fn is_plain(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| {
+        !text.contains(|char: char| char == '%' || char.is_whitespace() || char.is_control())
+    })
+}
+
+/// The directory of a file of ours.
+fn directory_of(path: &Path, name: &str) -> Option<Runtime> {
+    let is_ours = path.file_name().is_some_and(|file| file == name);
+    is_ours.then(|| path.parent().map(Runtime::new)).flatten()
+}
+
 impl Saved {
-    /// What a file of it says, if it is there and whole.
+    /// What a file of it says, if it is there and whole, and nobody but root could have written it.
     #[must_use]
     pub fn read(path: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(path).ok()?).ok()
+        serde_json::from_slice(&read_trusted(path, MAX_SAVED).ok()?).ok()
     }
 
     /// Whole or not at all.
@@ -216,7 +286,12 @@ impl Saved {
         let new = path.with_extension("new");
         let text = serde_json::to_vec(self).unwrap_or_default();
         let write = || {
-            let mut file = File::create(&new)?;
+            let _ = fs::remove_file(&new);
+            let mut file = File::options()
+                .write(true)
+                .create_new(true)
+                .mode(0o644)
+                .open(&new)?;
             file.write_all(&text)?;
             file.sync_all()?;
             fs::rename(&new, path)
@@ -253,18 +328,18 @@ mod tests {
     }
 
     fn install(place: &Place) -> Result<Saved> {
-        place
-            .sysctl
-            .install(&place.runtime, true, Duration::from_secs(30))
+        let program = Path::new("/usr/bin/backtrail");
+        let limit = Duration::from_secs(30);
+        place.sysctl.install_program(&place.runtime, program, true, limit)
     }
 
     #[test]
     fn what_stood_there_comes_back() {
         let place = place("|/usr/lib/systemd/systemd-coredump %P %u");
         let saved = install(&place).unwrap();
-        assert!(saved.ours.starts_with('|') && saved.ours.contains(" core-handler %P "));
+        assert!(saved.ours.starts_with('|') && saved.ours.contains(" core-handler "));
         assert_eq!(place.sysctl.pattern().unwrap(), saved.ours);
-        assert_eq!(place.sysctl.limit(), PIPE_LIMIT);
+        assert_eq!(place.sysctl.limit(), pipe_limit(memory()));
         assert_eq!(place.sysctl.installed_by(), Some(place.runtime.clone()));
         assert!(place.sysctl.restore(&place.runtime, None).unwrap());
         assert_eq!(place.sysctl.pattern().unwrap(), saved.previous);
@@ -322,5 +397,72 @@ mod tests {
         fs::write(place.directory.join("core_pattern"), "|/bin/theirs\n").unwrap();
         assert!(!place.sysctl.restore(&place.runtime, None).unwrap());
         assert_eq!(place.sysctl.pattern().unwrap(), "|/bin/theirs");
+    }
+
+    #[test]
+    fn handlers_take_a_sixteenth_of_the_memory() {
+        assert_eq!(pipe_limit(0), 512);
+        assert_eq!(pipe_limit(32 << 30), 1638);
+        assert_eq!(pipe_limit(1 << 40), 4096);
+        assert!(memory() > 0);
+    }
+
+    #[test]
+    fn the_pattern_names_the_program_itself_where_it_has_room() {
+        let place = place("core");
+        let runtime = place.runtime.path().display();
+        let saved = install(&place).unwrap();
+        assert_eq!(
+            saved.ours,
+            format!("|/usr/bin/backtrail core-handler {runtime} {HANDLER_ARGUMENTS}")
+        );
+        assert!(place.runtime.handler().symlink_metadata().is_err());
+        for program in [&*"/long".repeat(20), "/with blank/backtrail", "/100%/backtrail"] {
+            let limit = Duration::from_secs(1);
+            let saved = place
+                .sysctl
+                .install_program(&place.runtime, Path::new(program), true, limit)
+                .unwrap();
+            assert_eq!(
+                saved.ours,
+                format!("|{runtime}/handler core-handler {HANDLER_ARGUMENTS}")
+            );
+            assert_eq!(
+                fs::read_link(place.runtime.handler()).unwrap(),
+                Path::new(program)
+            );
+            assert_eq!(place.sysctl.installed_by(), Some(place.runtime.clone()));
+        }
+    }
+
+    #[test]
+    fn old_and_new_patterns_name_their_runtime_directory() {
+        let place = place("core");
+        for (pattern, expected) in [
+            ("|/run/x/handler core-handler %P %p", Some("/run/x")),
+            ("|/usr/bin/backtrail core-handler /run/x %P %p", Some("/run/x")),
+            ("@@/run/x/core.socket", Some("/run/x")),
+            ("|/run/x/handler other %P", None),
+            ("|/usr/bin/backtrail core-handler %P", None),
+            ("@@/run/x/other.socket", None),
+            ("|/run/x/handler", None),
+            ("core", None),
+        ] {
+            fs::write(place.directory.join("core_pattern"), pattern).unwrap();
+            let found = place.sysctl.installed_by();
+            assert_eq!(found, expected.map(Runtime::new), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_saved_pattern_that_others_could_have_written_is_not_believed() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = place("core");
+        install(&place).unwrap();
+        let path = place.runtime.saved_pattern();
+        assert!(Saved::read(&path).is_some());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(Saved::read(&path).is_none());
+        assert!(!place.sysctl.restore(&place.runtime, None).unwrap());
     }
 }

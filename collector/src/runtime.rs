@@ -1,10 +1,15 @@
-//! The runtime directory: the lock that keeps a second daemon out, the sockets, the crash handler.
+//! The runtime directory: the lock that keeps a second daemon out, the sockets, what stood in `core_pattern`.
+//!
+//! Root executes and believes what is in it. So it is root's, and nobody else may write to it.
 
 use crate::error::{Error, Result};
+use crate::trust::exposed;
+use nix::fcntl::OFlag;
 use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::Uid;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -70,7 +75,7 @@ impl Runtime {
         self.0.join("core_pattern.past.json")
     }
 
-    /// The program that the kernel starts at a crash.
+    /// The program that the kernel starts at a crash, where `core_pattern` has no room for the program's own path.
     #[must_use]
     pub fn handler(&self) -> PathBuf {
         self.0.join("handler")
@@ -83,19 +88,22 @@ impl Runtime {
     /// Makes the directory and becomes its only daemon.
     ///
     /// # Errors
-    /// [`Error::Running`], or the directory cannot be made.
+    /// [`Error::Running`]; or the directory cannot be made, or somebody else than root could change what root finds in it.
     pub fn occupy(&self) -> Result<Tenancy> {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o755)
             .create(&self.0)
             .map_err(Error::file("create", &self.0))?;
+        self.check()?;
         let path = self.lock_file();
         let file = File::options()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(0o644)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
             .open(&path)
             .map_err(Error::file("open", &path))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -114,6 +122,20 @@ impl Runtime {
                     runtime: self.0.clone(),
                 })
             }
+        }
+    }
+
+    /// Checks that the directory is root's alone, if it is root who asks.
+    fn check(&self) -> Result<()> {
+        if !Uid::effective().is_root() {
+            return Ok(());
+        }
+        match exposed(&self.0).map_err(Error::file("look at", &self.0))? {
+            None => Ok(()),
+            Some(exposed) => Err(Error::Unable(format!(
+                "{exposed}, and root believes what is in the runtime directory {}: make it root's with mode 755, or set `runtime` to another one",
+                self.0.display()
+            ))),
         }
     }
 
@@ -139,21 +161,26 @@ impl Runtime {
     /// Whether a daemon has it now.
     #[must_use]
     pub fn is_occupied(&self) -> bool {
-        let Ok(file) = File::open(self.lock_file()) else {
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let file = File::options()
+            .read(true)
+            .custom_flags(flags.bits())
+            .open(self.lock_file());
+        let Ok(file) = file else {
             return false;
         };
         Flock::lock(file, FlockArg::LockSharedNonblock).is_err()
     }
 
-    /// Lets the handler be this very program.
+    /// Lets the handler be `program`.
     ///
     /// # Errors
-    /// When the link cannot be made.
-    pub(crate) fn link_handler(&self) -> Result<()> {
-        let program = std::env::current_exe().map_err(Error::system("find this program's file"))?;
+    /// When the link cannot be made, or somebody else than root could replace it.
+    pub(crate) fn link_handler(&self, program: &Path) -> Result<()> {
+        self.check()?;
         let handler = self.handler();
         let _ = fs::remove_file(&handler);
-        symlink(&program, &handler).map_err(Error::file("link", &handler))
+        symlink(program, &handler).map_err(Error::file("link", &handler))
     }
 }
 
@@ -179,5 +206,30 @@ mod tests {
         drop(first);
         assert!(!runtime.is_occupied());
         runtime.occupy().unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_is_not_root_s_alone_is_refused() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        if !Uid::effective().is_root() {
+            return eprintln!("left out: only root has a directory that is root's");
+        }
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("run");
+        let runtime = Runtime::new(&path);
+        drop(runtime.occupy().unwrap());
+        for mode in [0o775, 0o757, 0o1777] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let refused = runtime.occupy().unwrap_err().to_string();
+            assert!(
+                refused.contains("can be written by others"),
+                "{mode:o}: {refused}"
+            );
+            assert!(runtime.link_handler(Path::new("/bin/true")).is_err());
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        chown(&path, Some(1), None).unwrap();
+        let refused = runtime.occupy().unwrap_err().to_string();
+        assert!(refused.contains("belongs to user 1"), "{refused}");
     }
 }

@@ -4,19 +4,22 @@
 //! order is that of the crashes, whatever the wall clock did.
 
 mod entry;
+mod hand_over;
 mod sender;
+mod share;
 
 pub use entry::Stored;
 pub use sender::Sender;
 
 use crate::config::Size;
 use crate::error::{Error, Result};
-use crate::users::User;
+use crate::users::{User, Users};
 use backtrail_bundle::{Overwrite, Writer};
 use nix::sys::statvfs::statvfs;
-use std::collections::HashMap;
+use share::{Candidate, Shares};
+use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -27,6 +30,8 @@ const MODULES: &str = ".modules";
 const DROPPED: &str = ".dropped";
 /// Empty files, named as the bundles that were sent.
 const SENT: &str = ".sent";
+/// The part of the limit that is reserved for bundles of root and system services: a quarter.
+const RESERVE_DIVISOR: u64 = 4;
 
 /// A directory of bundles.
 #[derive(Debug)]
@@ -36,8 +41,17 @@ pub struct Spool {
     free: AtomicU64,
     /// The number of the newest bundle that was begun.
     newest: Mutex<u64>,
-    /// Bytes of the bundles that were measured: what has its name changes no more.
-    sizes: Mutex<HashMap<String, u64>>,
+    /// The bundles that were measured: what has its name changes no more.
+    measured: Mutex<HashMap<String, Measured>>,
+    users: Users,
+}
+
+/// What counts of a bundle when there is no room.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    /// Bytes on the disk, but for shared modules.
+    size: u64,
+    user: User,
 }
 
 /// The place of a bundle that a worker writes.
@@ -67,11 +81,7 @@ impl Spool {
     /// When it cannot be made or read.
     pub fn create(directory: &Path, limit: Size, free: Size) -> Result<Self> {
         // Cores hold what programs knew: they are for whoever runs the collector, unless the directory says otherwise.
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .map_err(Error::file("create", directory))?;
+        make_directory(directory)?;
         let removed = Writer::remove_abandoned(directory)?;
         if removed != 0 {
             tracing::warn!("{removed} unfinished bundle(s) of a collector that was killed were removed");
@@ -89,7 +99,8 @@ impl Spool {
             limit: AtomicU64::new(limit.0),
             free: AtomicU64::new(free.0),
             newest: Mutex::new(0),
-            sizes: Mutex::default(),
+            measured: Mutex::default(),
+            users: Users::default(),
         }
     }
 
@@ -200,11 +211,13 @@ impl Spool {
         Ok(Reserved { id, path })
     }
 
-    /// Moves a finished bundle to its place; it survives a loss of power from then on.
+    /// Hands a finished bundle of a user's process over ([`Self::hand_over`]) and moves it to its place; it survives a loss of
+    /// power from then on.
     ///
     /// # Errors
-    /// When it cannot be moved.
-    pub fn publish(&self, bundle: &Path, place: &Reserved) -> Result<()> {
+    /// When it cannot be handed over or moved.
+    pub fn publish(&self, bundle: &Path, place: &Reserved, user: User) -> Result<()> {
+        self.hand_over(bundle, user)?;
         fs::rename(bundle, &place.path).map_err(Error::file("create", &place.path))?;
         let directory = fs::File::open(&self.directory).and_then(|directory| directory.sync_all());
         directory.map_err(Error::file("write", &self.directory))
@@ -242,40 +255,48 @@ impl Spool {
         }
     }
 
-    /// Removes the oldest until the limits hold, those that were sent before the others; how many unsent ones went.
-    /// The newest stays in any case.
+    /// Removes bundles until the limits hold: those that were sent first, then the oldest of the user whose bundles take
+    /// most; those of system users stay while they take no more than a quarter of the limit. Returns the number of unsent
+    /// ones that went. The newest stays in any case.
     ///
     /// # Errors
     /// When the directory cannot be read.
     pub fn make_room(&self) -> Result<u64> {
         let mut names = self.names()?;
         names.sort_by_key(|name| entry::number(name));
-        let mut sizes = self.sizes(names);
-        let modules = || entry::size(&self.directory.join(MODULES));
-        let mut total = modules() + sizes.iter().map(|(_, size)| size).sum::<u64>();
-        let newest = sizes.pop();
-        if newest.is_none() || (total <= self.limit.load(Ordering::Relaxed) && self.has_free()) {
+        let mut bundles = self.measure(names);
+        let shared = entry::size(&self.directory.join(MODULES));
+        let mut total = shared + bundles.iter().map(|bundle| bundle.size).sum::<u64>();
+        let limit = self.limit.load(Ordering::Relaxed);
+        let Some(newest) = bundles.pop() else { return Ok(0) };
+        if total <= limit && self.has_free() {
             return Ok(0);
         }
-        // Sent ones first: nothing is lost with them.
-        sizes.sort_by_key(|(name, _)| !self.directory.join(SENT).join(name).exists());
+        let modules = self.shared_modules();
+        let mut shares = Shares::new(bundles, &newest, limit / RESERVE_DIVISOR);
         let mut dropped = 0;
-        for (name, size) in sizes {
-            if total <= self.limit.load(Ordering::Relaxed) && self.has_free() {
-                break;
-            }
-            let sent = self.directory.join(SENT).join(&name);
-            let path = self.directory.join(&name);
+        while total > limit || !self.has_free() {
+            let Some(bundle) = shares.take() else { break };
+            let path = self.directory.join(&bundle.name);
+            let unused = entry::last_links(&path);
             if remove(&path).is_err() {
                 continue;
             }
-            total = total.saturating_sub(size);
+            total = total.saturating_sub(bundle.size);
+            let sent = self.directory.join(SENT).join(&bundle.name);
             if fs::remove_file(&sent).is_err() {
                 dropped += 1;
             }
-            let before = modules();
-            self.remove_unused_modules();
-            total = total.saturating_sub(before.saturating_sub(modules()));
+            let unused = unused.iter().filter_map(|inode| modules.get(inode));
+            for module in unused {
+                let found = module.symlink_metadata().ok();
+                // A bundle that is being written may have it as well by now.
+                if let Some(found) = found.filter(|found| found.nlink() == 1)
+                    && fs::remove_file(module).is_ok()
+                {
+                    total = total.saturating_sub(found.blocks() * 512);
+                }
+            }
         }
         if dropped != 0 {
             let path = self.directory.join(DROPPED);
@@ -284,24 +305,55 @@ impl Spool {
         Ok(dropped)
     }
 
-    /// How much room each takes.
-    fn sizes(&self, names: Vec<String>) -> Vec<(String, u64)> {
-        let mut known = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
-        let measured: HashMap<String, u64> = names
-            .iter()
-            .map(|name| {
-                let size = known.get(name).copied();
-                let size = size.unwrap_or_else(|| entry::size(&self.directory.join(name)));
-                (name.clone(), size)
-            })
+    /// Where shared modules are, by inode.
+    fn shared_modules(&self) -> HashMap<u64, PathBuf> {
+        let inside = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+        inside(&self.directory.join(MODULES))
+            .flat_map(|user| inside(&user.path()))
+            .map(|entry| (entry.ino(), entry.path()))
+            .collect()
+    }
+
+    /// How much room each takes, whose it is, and whether it was sent.
+    fn measure(&self, names: Vec<String>) -> Vec<Candidate> {
+        let sent: HashSet<_> = fs::read_dir(self.directory.join(SENT))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name())
             .collect();
-        let of = |name: String| {
-            let size = measured.get(&name).copied().unwrap_or(0);
-            (name, size)
-        };
-        let sizes = names.into_iter().map(of).collect();
+        let mut known = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut measured = HashMap::with_capacity(names.len());
+        let mut candidates = Vec::with_capacity(names.len());
+        for name in names {
+            let Measured { size, user } = known.get(&name).copied().unwrap_or_else(|| {
+                let path = self.directory.join(&name);
+                Measured {
+                    size: entry::size(&path),
+                    user: entry::user(&path, &self.users),
+                }
+            });
+            measured.insert(name.clone(), Measured { size, user });
+            let is_sent = sent.contains(std::ffi::OsStr::new(&name));
+            candidates.push(Candidate {
+                name,
+                size,
+                user,
+                is_sent,
+            });
+        }
         *known = measured;
-        sizes
+        candidates
+    }
+
+    /// Gives a finished bundle, which another user may have written, to the owner and group of the spool. The group can
+    /// read it, and the modules that it shares with others, exactly where it can read the spool.
+    ///
+    /// # Errors
+    /// When there is in it what no bundle has: a link, a file with another name or of another user than the bundle's, what
+    /// is neither file nor directory, too many or too deep; or the kernel refuses. A part of it may have been given then.
+    pub fn hand_over(&self, bundle: &Path, user: User) -> Result<()> {
+        hand_over::hand_over(bundle, &self.directory, &self.modules_of(user))
     }
 
     fn has_free(&self) -> bool {
@@ -345,6 +397,15 @@ impl Spool {
         }
         Ok(taken)
     }
+}
+
+/// Makes a spool's directory where there is none, for its owner alone.
+pub(crate) fn make_directory(directory: &Path) -> Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(Error::file("create", directory))
 }
 
 /// Removes a bundle so that nobody ever sees half of one.

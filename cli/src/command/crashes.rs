@@ -39,6 +39,10 @@ struct Row<'a> {
     pid: Option<u32>,
     tid: Option<u32>,
     executable: Option<&'a str>,
+    /// The real user id of the process.
+    user: Option<u32>,
+    /// The user whose recorder handed the bundle in: all else is that user's word.
+    deposited_by: Option<u32>,
     signal: Option<i32>,
     signal_name: Option<String>,
     bundle: &'a Path,
@@ -69,6 +73,8 @@ impl<'a> Row<'a> {
             pid: stored.crash.map(|crash| crash.pid.0),
             tid: stored.crash.map(|crash| crash.tid.0),
             executable: stored.executable.as_deref(),
+            user: collected.user,
+            deposited_by: collected.deposited_by,
             signal: stored.crash.map(|crash| crash.signal),
             signal_name: stored.crash.map(|crash| signal_name(crash.signal)),
             bundle: &stored.path,
@@ -83,6 +89,15 @@ impl<'a> Row<'a> {
             complete: missing.is_empty(),
             missing,
             sent: stored.sent,
+        }
+    }
+
+    /// The program for people. What only a user's recorder says of it stands behind that user, where no name can hide it.
+    fn program(&self, unknown: &str) -> String {
+        let program = plain(self.executable.unwrap_or(unknown));
+        match self.deposited_by {
+            Some(user) => format!("by user {user}'s recorder: {program}"),
+            None => program,
         }
     }
 }
@@ -132,7 +147,7 @@ fn list(args: &CrashesList) -> Result<(), Failure> {
         let row = Row::new(stored);
         let time = row.time.as_deref().unwrap_or("-");
         let signal = row.signal_name.as_deref().unwrap_or("-");
-        let executable = plain(row.executable.unwrap_or("-"));
+        let executable = plain(&row.program("-"));
         write!(output, "{}  {time}  {signal}  {executable}", plain(row.id))?;
         if !row.complete {
             write!(output, "  (incomplete)")?;
@@ -160,7 +175,16 @@ fn show(args: &CrashesOne) -> Result<(), Failure> {
     let mut line = |name: &str, text: String| writeln!(output, "{name:<11}{}", plain(&text));
     line("id", row.id.to_owned())?;
     line("time", row.time.clone().unwrap_or_else(|| "unknown".to_owned()))?;
-    line("program", row.executable.unwrap_or("unknown").to_owned())?;
+    line("program", row.program("unknown"))?;
+    if let Some(user) = row.user {
+        line("user", user.to_string())?;
+    }
+    if let Some(user) = row.deposited_by {
+        line(
+            "from",
+            format!("user {user}'s recorder: all that is said here is its word"),
+        )?;
+    }
     match stored.crash {
         Some(crash) => {
             let address = crash

@@ -101,7 +101,7 @@ impl Saver {
         let executable = status::program(witness as RawTid);
         self.admits(
             hold.user,
-            executable.as_deref().unwrap_or(&hold.crash.name_text()),
+            executable.as_deref().unwrap_or(&hold.crash.display_name()),
         )
     }
 
@@ -142,7 +142,7 @@ impl Saver {
         let (head, why) = hold.read_head();
         let mut description = self.describe("crash", sighting.as_ref(), hold.user);
         description.user = Some(hold.crash.uid);
-        description.name = hold.crash.name_text().into_owned();
+        description.name = hold.crash.display_name();
         description.missing.extend(why);
         if sighting.is_none() && self.probe.is_some() {
             let missing = "the probe did not tell of the crash: how long it took is not known";
@@ -276,6 +276,7 @@ impl Saver {
         }
         let limit = config.crash.core_limit;
         let most = limit.0.saturating_add(BESIDE_THE_CORE);
+        let wanted_user = wanted.user;
         let place = self.spool.reserve(&wanted.description.name, wanted.pid.0)?;
         let written = self.workers.write(Order {
             task: Task {
@@ -302,7 +303,7 @@ impl Saver {
         if !written.is_complete {
             self.metrics.bundles_incomplete.count();
         }
-        self.spool.publish(&written.bundle, &place)?;
+        self.spool.publish(&written.bundle, &place, wanted_user)?;
         written.discard();
         self.metrics.bundles_dropped.add(self.spool.make_room()?);
         Ok(Saved::Bundle(place.id))

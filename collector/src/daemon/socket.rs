@@ -100,7 +100,9 @@ fn take(shared: &Shared, mut stream: UnixStream, jobs: &Jobs) -> io::Result<()> 
         pid,
         uid: peer.uid(),
         gid: peer.gid(),
-        name: status::thread_name(pid as RawTid, pid as RawTid).unwrap_or_default(),
+        name: status::thread_name(pid as RawTid, pid as RawTid)
+            .unwrap_or_default()
+            .into(),
         ..Specifiers::default()
     };
     kept::keep(shared, jobs, crash, (stream.into(), Waiting::Kernel), received);

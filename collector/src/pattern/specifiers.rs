@@ -1,6 +1,8 @@
 //! The `%` specifiers of a `core_pattern` (core(5)), for the patterns that were there before ours.
 
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 /// What a pattern may ask about a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -25,16 +27,18 @@ pub struct Specifiers {
     pub time: u64,
     /// `%c`: `RLIMIT_CORE`, in bytes.
     pub limit: u64,
-    /// `%e`: the thread's name.
-    pub name: String,
+    /// `%e`: the thread's name. Any bytes: a program chooses it, and the kernel cuts it at 15 of them.
+    pub name: OsString,
 }
 
 impl Specifiers {
     /// Of the handler's arguments, in the order that [`crate::pattern`] asks for.
     #[must_use]
-    pub fn of(arguments: &[String]) -> Option<Self> {
-        let number = |index: usize| arguments.get(index)?.parse::<u64>().ok();
+    pub fn of(arguments: &[OsString]) -> Option<Self> {
+        let number = |index: usize| arguments.get(index)?.to_str()?.parse::<u64>().ok();
         let narrow = |index: usize| u32::try_from(number(index)?).ok();
+        // One argument, since Linux 5.3; a name with blanks was several before.
+        let name = arguments.get(10..)?.join(OsStr::new(" "));
         Some(Self {
             pid: narrow(0)?,
             inner_pid: narrow(1)?,
@@ -46,71 +50,90 @@ impl Specifiers {
             signal: i32::try_from(number(7)?).ok()?,
             time: number(8)?,
             limit: number(9)?,
-            name: arguments.get(10..)?.join(" "),
+            name,
         })
     }
 
-    /// The thread's name, for people.
+    /// Returns the thread's name for people: what is not UTF-8 is replaced.
     #[must_use]
-    pub fn name_text(&self) -> std::borrow::Cow<'_, str> {
-        self.name.as_str().into()
+    pub fn display_name(&self) -> String {
+        self.name.to_string_lossy().into_owned()
     }
 
     /// What stands for one specifier; `None`: the kernel knows none either, and drops it.
-    fn value(&self, specifier: char) -> Option<String> {
-        let plain = |text: String| text.replace('/', "!");
+    fn value(&self, specifier: u8) -> Option<Vec<u8>> {
+        let number = |value: u64| value.to_string().into_bytes();
         Some(match specifier {
-            '%' => "%".to_owned(),
-            'P' => self.pid.to_string(),
-            'p' => self.inner_pid.to_string(),
-            'I' => self.tid.to_string(),
-            'i' => self.inner_tid.to_string(),
-            'u' => self.uid.to_string(),
-            'g' => self.gid.to_string(),
-            'd' => self.dumpable.to_string(),
-            's' => self.signal.to_string(),
-            't' => self.time.to_string(),
-            'c' => self.limit.to_string(),
-            'h' => plain(host()),
-            'e' => plain(self.name.clone()),
-            'E' => plain(link(self.pid)),
-            'f' => plain(
-                Path::new(&link(self.pid))
-                    .file_name()
-                    .map_or_else(|| self.name.clone(), |name| name.to_string_lossy().into_owned()),
-            ),
+            b'%' => b"%".to_vec(),
+            b'P' => number(self.pid.into()),
+            b'p' => number(self.inner_pid.into()),
+            b'I' => number(self.tid.into()),
+            b'i' => number(self.inner_tid.into()),
+            b'u' => number(self.uid.into()),
+            b'g' => number(self.gid.into()),
+            b'd' => number(self.dumpable.into()),
+            b's' => self.signal.to_string().into_bytes(),
+            b't' => number(self.time),
+            b'c' => number(self.limit),
+            b'h' => one_part(host()),
+            b'e' => one_part(self.name.clone().into_vec()),
+            b'E' => one_part(match self.executable() {
+                Some(path) => path.into_os_string().into_vec(),
+                None => [self.name.as_bytes(), b" (path unknown)"].concat(),
+            }),
+            b'f' => {
+                let path = self.executable();
+                let name = path.as_deref().and_then(Path::file_name).unwrap_or(&self.name);
+                one_part(name.as_bytes().to_vec())
+            }
             _ => return None,
         })
     }
+
+    fn executable(&self) -> Option<PathBuf> {
+        std::fs::read_link(format!("/proc/{}/exe", self.pid)).ok()
+    }
 }
 
-fn host() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
+/// A name that is one part of a path, as the kernel makes it one (`cn_esc_printf` in fs/coredump.c).
+fn one_part(mut name: Vec<u8>) -> Vec<u8> {
+    if name.is_empty() {
+        return b"!".to_vec();
+    }
+    if name == b"." || name == b".." {
+        name.splice(..1, *b"!");
+    }
+    for byte in name.iter_mut().filter(|byte| **byte == b'/') {
+        *byte = b'!';
+    }
+    name
 }
 
-fn link(pid: u32) -> String {
-    std::fs::read_link(format!("/proc/{pid}/exe")).map_or_else(
-        |_| "unknown".to_owned(),
-        |path| path.to_string_lossy().into_owned(),
-    )
+fn host() -> Vec<u8> {
+    let name = std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim_ascii().to_vec()
 }
 
 /// A pattern's words with their specifiers filled in: a command's arguments, or the name of a file as the only one.
 /// It is split before it is filled in, as the kernel does: a name with a space stays one word.
 #[must_use]
-pub fn expand(pattern: &str, crash: &Specifiers) -> Vec<String> {
+pub fn expand(pattern: &str, crash: &Specifiers) -> Vec<OsString> {
     let fill = |word: &str| {
-        let mut out = String::new();
-        let mut chars = word.chars();
-        while let Some(char) = chars.next() {
-            if char == '%' {
-                out.extend(chars.next().and_then(|specifier| crash.value(specifier)));
+        let mut out = Vec::new();
+        let mut bytes = word.bytes();
+        while let Some(byte) = bytes.next() {
+            if byte == b'%' {
+                out.extend(
+                    bytes
+                        .next()
+                        .and_then(|specifier| crash.value(specifier))
+                        .unwrap_or_default(),
+                );
             } else {
-                out.push(char);
+                out.push(byte);
             }
         }
-        out
+        OsString::from_vec(out)
     };
     match pattern.strip_prefix('|') {
         Some(command) => command.split_whitespace().map(fill).collect(),
@@ -122,9 +145,18 @@ pub fn expand(pattern: &str, crash: &Specifiers) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
     fn crash() -> Specifiers {
-        let words = "101 7 102 8 1000 1001 1 11 1763857524 4096 my worker/0";
-        Specifiers::of(&words.split(' ').map(str::to_owned).collect::<Vec<_>>()).unwrap()
+        Specifiers::of(&words("101 7 102 8 1000 1001 1 11 1763857524 4096 my worker/0")).unwrap()
+    }
+
+    fn named(name: &[u8]) -> Specifiers {
+        let mut all = words("101 7 102 8 1000 1001 1 11 1763857524 4096");
+        all.push(OsString::from_vec(name.to_vec()));
+        Specifiers::of(&all).unwrap()
     }
 
     #[test]
@@ -141,12 +173,36 @@ mod tests {
     }
 
     #[test]
+    fn names_keep_their_bytes_and_are_one_part_of_a_path() {
+        for (name, expected) in [
+            (&b"Verarbeitungs\xc3"[..], &b"Verarbeitungs\xc3"[..]),
+            (b"\xff\x01\n", b"\xff\x01\n"),
+            (b"--help", b"--help"),
+            (b" a  b ", b" a  b "),
+            (b"", b"!"),
+            (b".", b"!"),
+            (b"..", b"!."),
+            (b"../..", b"..!.."),
+        ] {
+            let filled = expand("|/h %e", &named(name)).pop().unwrap();
+            assert_eq!(filled.as_bytes(), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn names_keep_their_bytes_on_the_wire() {
+        let crash = named(b"Verarbeitungs\xc3");
+        let text = serde_json::to_vec(&crash).unwrap();
+        assert_eq!(serde_json::from_slice::<Specifiers>(&text).unwrap(), crash);
+        assert_eq!(crash.display_name(), "Verarbeitungs\u{fffd}");
+    }
+
+    #[test]
     fn arguments_that_are_none_are_refused() {
         assert_eq!(Specifiers::of(&[]), None);
-        let words: Vec<String> = "101 7 102 8 1000 1001 1 eleven 1 1 x"
-            .split(' ')
-            .map(str::to_owned)
-            .collect();
-        assert_eq!(Specifiers::of(&words), None);
+        assert_eq!(
+            Specifiers::of(&words("101 7 102 8 1000 1001 1 eleven 1 1 x")),
+            None
+        );
     }
 }

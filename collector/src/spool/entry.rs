@@ -1,10 +1,17 @@
 //! A bundle in the spool: its name, and what is told of it.
 
+use crate::users::{User, Users};
 use backtrail_bundle::Bundle;
 use backtrail_bundle::manifest::{Collected, Crash};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use nix::fcntl::OFlag;
+use serde::Deserialize;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{DirEntryExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// A longer description is not read for its user.
+const MAX_META: u64 = 1 << 20;
 
 /// A bundle in the spool.
 #[derive(Clone, Debug)]
@@ -89,6 +96,44 @@ pub(super) fn size(path: &Path) -> u64 {
     }
     let inside = fs::read_dir(path).into_iter().flatten().flatten();
     inside.map(|entry| size(&entry.path())).sum()
+}
+
+/// The user who answers for a bundle: whoever handed it in, else the user of its process.
+pub(super) fn user(path: &Path, users: &Users) -> User {
+    #[derive(Deserialize)]
+    struct Meta {
+        collected: Option<Origin>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Origin {
+        user: Option<u32>,
+        deposited_by: Option<u32>,
+    }
+    let read = || {
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let file = File::options()
+            .read(true)
+            .custom_flags(flags.bits())
+            .open(path.join("meta.json"))
+            .ok()?;
+        let mut text = Vec::new();
+        file.take(MAX_META).read_to_end(&mut text).ok()?;
+        let origin = serde_json::from_slice::<Meta>(&text).ok()?.collected?;
+        origin.deposited_by.or(origin.user)
+    };
+    read().map_or(User::UNKNOWN, |id| users.answering(id))
+}
+
+/// The inodes of a bundle's files that have exactly one other name, which is that of a shared module.
+pub(super) fn last_links(bundle: &Path) -> Vec<u64> {
+    let inside = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    inside(&bundle.join("modules"))
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .flat_map(|entry| inside(&entry.path()))
+        .filter(|entry| entry.metadata().is_ok_and(|found| found.nlink() == 2))
+        .map(|entry| entry.ino())
+        .collect()
 }
 
 fn is_kept(path: &Path) -> bool {

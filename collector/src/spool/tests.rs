@@ -125,3 +125,66 @@ fn halves_and_strangers_are_no_bundles() {
     assert_eq!(entries.len(), 1);
     assert!(entries[0].unreadable.is_some() && entries[0].missing().count() == 1);
 }
+
+/// A bundle of a crash of this user.
+fn add_of(spool: &Spool, user: u32, deposited_by: Option<u32>, bytes: usize) -> String {
+    let draft = spool.begin("x", 7).unwrap();
+    let path = backtrail_bundle::BundlePath::new("core").unwrap();
+    draft.writer.add_bytes(&path, &vec![7; bytes]).unwrap();
+    let mut manifest = manifest();
+    manifest.meta.collected = Some(backtrail_bundle::manifest::Collected {
+        trigger: "crash".to_owned(),
+        user: Some(user),
+        deposited_by,
+        ..Default::default()
+    });
+    draft.writer.finish_durably(&manifest).unwrap();
+    draft.id
+}
+
+#[test]
+fn one_user_cannot_push_out_the_crashes_of_others() {
+    // No machine gives these as subordinate ids.
+    const ANN: u32 = 4_000_000_001;
+    const BEN: u32 = 4_000_000_002;
+    let place = tempfile::tempdir().unwrap();
+    let spool = Spool::create(place.path(), Size(1_000_000), Size(0)).unwrap();
+    let of_root = add_of(&spool, 0, None, 100_000);
+    let of_ann = add_of(&spool, ANN, None, 100_000);
+    for _ in 0..20 {
+        // What he hands in counts as his, whoever he says it is of.
+        add_of(&spool, BEN, None, 100_000);
+        add_of(&spool, 0, Some(BEN), 100_000);
+        spool.make_room().unwrap();
+    }
+    let left = ids(&spool);
+    assert!(left.contains(&of_root) && left.contains(&of_ann), "{left:?}");
+    assert!((6..=9).contains(&left.len()), "{left:?}");
+    // A process that starts anew reads whose they are.
+    let again = Spool::open(place.path(), Size(350_000), Size(0));
+    again.make_room().unwrap();
+    let left = ids(&again);
+    assert!(left.contains(&of_root) && left.contains(&of_ann), "{left:?}");
+}
+
+#[test]
+fn modules_go_with_the_last_bundle_that_has_them() {
+    let place = tempfile::tempdir().unwrap();
+    let spool = Spool::create(place.path(), Size(1), Size(0)).unwrap();
+    let module = std::env::current_exe().unwrap();
+    for name in ["first", "second"] {
+        let draft = spool.begin(name, 7).unwrap();
+        draft.writer.add_module(&module, "/bin/worker").unwrap();
+        draft.writer.finish_durably(&manifest()).unwrap();
+    }
+    let shared = || {
+        fs::read_dir(place.path().join(MODULES).join("0"))
+            .unwrap()
+            .count()
+    };
+    spool.make_room().unwrap();
+    assert_eq!((ids(&spool).len(), shared()), (1, 1), "the newest still has it");
+    add(&spool, "third", 10);
+    spool.make_room().unwrap();
+    assert_eq!((ids(&spool).len(), shared()), (1, 0));
+}

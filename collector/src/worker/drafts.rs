@@ -3,7 +3,7 @@
 use super::task::BUNDLE;
 use super::write::NEW_MODULES;
 use crate::error::{Error, Result};
-use crate::ownership::{Owner, give, give_all};
+use crate::ownership::{Owner, give_all};
 use backtrail_process::beneath::Status;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fstatat};
@@ -42,11 +42,8 @@ impl DraftDirectory {
             let handle = File::open(directory.path())?;
             let lock = Flock::lock(File::open(directory.path())?, FlockArg::LockExclusiveNonblock)
                 .map_err(|(_, error)| error)?;
-            let owner = Owner {
-                user: Uid::from_raw(identity),
-                group: Some(Gid::from_raw(identity)),
-            };
-            give(directory.path(), owner)?;
+            let (user, group) = (Uid::from_raw(identity), Gid::from_raw(identity));
+            nix::unistd::fchown(&handle, Some(user), Some(group))?;
             Ok(Self {
                 directory,
                 handle,

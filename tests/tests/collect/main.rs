@@ -7,7 +7,10 @@ mod collector;
 mod faults;
 mod held;
 mod limits;
+mod names;
+mod runtime;
 mod software;
+mod spool;
 mod triggers;
 
 use backtrail_tests::build;

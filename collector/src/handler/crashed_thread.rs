@@ -1,0 +1,197 @@
+//! The crashing thread as the kernel sees it when it opens a core file: directories, ids, capabilities.
+//!
+//! A core file's name, and the directories that it leads through, are the crashing user's. The handler runs as root
+//! of the whole machine, so it gives all of that up before it opens such a name.
+
+use crate::pattern::Specifiers;
+use caps::{CapSet, Capability, CapsHashSet};
+use nix::fcntl::{OFlag, openat};
+use nix::sys::prctl;
+use nix::sys::stat::{FileStat, Mode, fstat, stat};
+use nix::unistd::{Gid, Uid, chroot, fchdir, setgroups, setresgid, setresuid};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+
+/// The capabilities that decide whether a file may be opened or created.
+const FOR_FILES: [Capability; 3] = [
+    Capability::CAP_DAC_OVERRIDE,
+    Capability::CAP_DAC_READ_SEARCH,
+    Capability::CAP_FOWNER,
+];
+/// `status` of a thread is not nearly so long: 65 536 groups of eleven bytes.
+const MAX_STATUS: u64 = 1 << 20;
+
+/// The crashing thread's directory in `/proc`. Its number may be another thread's later, the directory is not.
+#[derive(Debug)]
+pub(super) struct CrashedThread(OwnedFd);
+
+/// What the kernel holds against a file's permissions.
+#[derive(Debug, PartialEq, Eq)]
+struct Credentials {
+    user: u32,
+    group: u32,
+    groups: Vec<u32>,
+    capabilities: u64,
+}
+
+/// Where names of files begin for the crashing thread, once the handler has become it.
+#[derive(Debug)]
+pub(super) struct Directories {
+    /// For names that begin with a slash.
+    pub(super) root: OwnedFd,
+    /// For all others.
+    pub(super) working: OwnedFd,
+    /// The user that opens files.
+    pub(super) user: Uid,
+}
+
+impl CrashedThread {
+    /// Opens the directory of the thread that a crash is told of.
+    pub(super) fn open(crash: &Specifiers) -> io::Result<Self> {
+        let path = format!("/proc/{}/task/{}", crash.pid, crash.tid);
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let directory = nix::fcntl::open(path.as_str(), flags, Mode::empty())?;
+        let thread = Self(directory);
+        // The thread may have been killed while it dumped, and its number be another one's already.
+        let status = thread.status()?;
+        let user = ids(&status, "Uid:").and_then(|ids| ids.first().copied());
+        if field(&status, "CoreDumping:") == Some("1") && user == Some(crash.uid) {
+            Ok(thread)
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the process that crashed is gone",
+            ))
+        }
+    }
+
+    fn status(&self) -> io::Result<String> {
+        let file = openat(
+            &self.0,
+            "status",
+            OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )?;
+        let mut text = Vec::new();
+        File::from(file).take(MAX_STATUS).read_to_end(&mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Whether it lives in the handler's user namespace: in another one its capabilities are no rights here.
+    fn is_in_our_user_namespace(&self) -> io::Result<bool> {
+        let theirs = openat(
+            &self.0,
+            "ns/user",
+            OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )?;
+        let identity = |found: FileStat| (found.st_dev, found.st_ino);
+        Ok(identity(fstat(&theirs)?) == identity(stat("/proc/self/ns/user")?))
+    }
+
+    /// Becomes the thread, as far as files are concerned: its root directory, its ids for files, of its capabilities
+    /// those for files. There is no way back, and nothing is left of root's rights. Call it in a process of one thread.
+    pub(super) fn assume(self) -> io::Result<Directories> {
+        let malformed = || io::Error::new(io::ErrorKind::InvalidData, "the process's ids cannot be read");
+        let credentials = Credentials::parse(&self.status()?).ok_or_else(malformed)?;
+        let capabilities = if self.is_in_our_user_namespace()? {
+            credentials.capabilities
+        } else {
+            0
+        };
+        let directory = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let root = openat(&self.0, "root", directory, Mode::empty())?;
+        let working = openat(&self.0, "cwd", directory, Mode::empty())?;
+        drop(self);
+        fchdir(&root)?;
+        chroot(".")?;
+        let user = Uid::from_raw(credentials.user);
+        let group = Gid::from_raw(credentials.group);
+        let groups: Vec<Gid> = credentials.groups.into_iter().map(Gid::from_raw).collect();
+        setgroups(&groups)?;
+        prctl::set_keepcaps(true)?;
+        setresgid(group, group, group)?;
+        setresuid(user, user, user)?;
+        keep(capabilities).map_err(io::Error::other)?;
+        prctl::set_no_new_privs()?;
+        // Its user may not trace what has the core's pipe open.
+        prctl::set_dumpable(false)?;
+        Ok(Directories { root, working, user })
+    }
+}
+
+/// Gives up all capabilities but those of `theirs` that decide about files.
+fn keep(theirs: u64) -> Result<(), caps::errors::CapsError> {
+    let had = caps::read(None, CapSet::Permitted)?;
+    let kept: CapsHashSet = FOR_FILES
+        .into_iter()
+        .filter(|capability| theirs & capability.bitmask() != 0 && had.contains(capability))
+        .collect();
+    let none = CapsHashSet::new();
+    caps::clear(None, CapSet::Ambient)?;
+    caps::set(None, CapSet::Effective, &none)?;
+    caps::set(None, CapSet::Inheritable, &none)?;
+    caps::set(None, CapSet::Permitted, &kept)?;
+    caps::set(None, CapSet::Effective, &kept)
+}
+
+/// The value of a line of `status` (proc_pid_status(5)).
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::trim)
+}
+
+fn ids(status: &str, name: &str) -> Option<Vec<u32>> {
+    let words = field(status, name)?.split_ascii_whitespace();
+    words.map(|word| word.parse().ok()).collect()
+}
+
+impl Credentials {
+    fn parse(status: &str) -> Option<Self> {
+        // Real, effective, saved, and the one for files.
+        let for_files = |name| ids(status, name)?.get(3).copied();
+        Some(Self {
+            user: for_files("Uid:")?,
+            group: for_files("Gid:")?,
+            groups: ids(status, "Groups:")?,
+            capabilities: u64::from_str_radix(field(status, "CapEff:")?, 16).ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_those_for_files() {
+        let status = "Name:\tx\\nUid: 0 0 0 0\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \nCapEff:\t000000000000000a\n";
+        let expected = Credentials {
+            user: 4,
+            group: 8,
+            groups: vec![9, 10],
+            capabilities: 0b1010,
+        };
+        assert_eq!(Credentials::parse(status), Some(expected));
+        assert_eq!(
+            Credentials::parse("Uid:\t1\t2\t3\nGid:\t1\t1\t1\t1\nGroups:\t\nCapEff:\t0\n"),
+            None
+        );
+        assert_eq!(Credentials::parse(""), None);
+    }
+
+    #[test]
+    fn a_thread_that_does_not_dump_is_refused() {
+        let crash = Specifiers {
+            pid: std::process::id(),
+            tid: nix::unistd::gettid().as_raw().cast_unsigned(),
+            uid: Uid::current().as_raw(),
+            ..Specifiers::default()
+        };
+        let refused = CrashedThread::open(&crash).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,82 @@
+//! The pace that writing a core file has to keep: the file system may be the crashing user's own, and a handler that
+//! waits for it without end takes one of the places that the kernel has for all.
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::alarm;
+use std::io::{self, Read};
+use std::time::Instant;
+
+/// Seconds that writing may take in any case.
+const FIRST: u64 = 30;
+/// Bytes that have to be written in each further second.
+const PER_SECOND: u64 = 1 << 20;
+
+/// A core that is read in time, or the handler is ended by an alarm.
+#[derive(Debug)]
+pub(super) struct Paced<R> {
+    core: R,
+    started: Instant,
+    passed: u64,
+}
+
+/// Begins the time that writing may take. Whatever the handler does then, the kernel ends it when that is over.
+pub(super) fn begin() {
+    let mut alarms = SigSet::empty();
+    alarms.add(Signal::SIGALRM);
+    // It cannot fail, and without it there is no limit.
+    let _ = alarms.thread_unblock();
+    arm(FIRST);
+}
+
+fn arm(seconds: u64) {
+    alarm::set(u32::try_from(seconds).unwrap_or(u32::MAX).max(1));
+}
+
+impl<R> Paced<R> {
+    pub(super) fn new(core: R) -> Self {
+        Self {
+            core,
+            started: Instant::now(),
+            passed: 0,
+        }
+    }
+}
+
+/// The seconds that writing so many bytes may take.
+fn allowed(passed: u64) -> u64 {
+    FIRST + passed / PER_SECOND
+}
+
+impl<R: Read> Read for Paced<R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let left = allowed(self.passed).saturating_sub(self.started.elapsed().as_secs());
+        if left == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        arm(left);
+        let got = self.core.read(room)?;
+        self.passed += got as u64;
+        Ok(got)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_core_that_is_too_slow_is_given_up() {
+        let mut core = Paced::new(&[1, 2, 3][..]);
+        assert_eq!(core.read(&mut [0; 2]).unwrap(), 2);
+        core.started -= Duration::from_secs(FIRST);
+        let late = core.read(&mut [0; 2]).unwrap_err();
+        alarm::cancel();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn large_cores_have_more_time() {
+        assert_eq!((allowed(0), allowed(10 << 30)), (30, 30 + 10 * 1024));
+    }
+}
