@@ -23,7 +23,7 @@ pub(crate) fn decode_meta(root: &Node<'_>) -> Option<Meta> {
     let strings = |key| {
         root.field(key)
             .optional_array()
-            .map(|list| list.iter().filter_map(Node::string).collect())
+            .map(|list| list.filter_map(|node| node.string()).collect())
     };
     Some(Meta {
         source,
@@ -89,8 +89,7 @@ fn collected(node: &Node<'_>) -> Option<Collected> {
         history: number("history").unwrap_or(0),
         missing: missing
             .optional_array()?
-            .iter()
-            .filter_map(Node::string)
+            .filter_map(|node| node.string())
             .collect(),
     })
 }
