@@ -39,6 +39,9 @@ cargo xtask vscode                    install the VS Code that the tests drive, 
 cargo xtask screenshots               the pictures of docs/images anew
 cargo xtask tidy                      the invariants of ARCHITECTURE.md
 cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
+cargo xtask fuzz --hours N [--seed N] [TARGET…]
+                                      the same for long, at the lowest priority: targets in turns of a minute, each with a new seed;
+                                      what fails is kept with the command that repeats it, and a table comes at the end or Ctrl-C
 cargo xtask guard [--accept]          machine instructions that decoding costs: no more than the bounds, or new bounds
 cargo xtask bench record [PROGRAM…]   what recording costs, beside qemu and valgrind
 cargo xtask bench programs [PROGRAM…] real programs: recorded, the same as not recorded?
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
             Ok(seconds) => fuzz::run(seconds),
             Err(_) => Err(format!("'{seconds}' is no number of seconds")),
         },
+        ["fuzz", "--hours", options @ ..] => fuzz::Long::parse(options).and_then(|long| fuzz::long(&long)),
         ["guard"] => guard::run(false),
         ["guard", "--accept"] => guard::run(true),
         ["bench", "record", options @ ..] => {
