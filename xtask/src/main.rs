@@ -1,10 +1,11 @@
-//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `test-vm`, `readers`, `package-extension`, `protocol`, `bpf`, `vscode`, `screenshots`, `tidy`, `fuzz`, `guard`, `bench`.
+//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `test-vm`, `readers`, `package-extension`, `protocol`, `bpf`, `vscode`, `screenshots`, `tidy`, `deps`, `notices`, `fuzz`, `guard`, `bench`.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod bpf;
 mod cachegrind;
 mod demo;
+mod deps;
 mod extension;
 mod fuzz;
 mod guard;
@@ -38,6 +39,8 @@ cargo xtask bpf [--check]             the eBPF programs compiled anew, or compar
 cargo xtask vscode                    install the VS Code that the tests drive, package our extension, and print how cargo test finds them
 cargo xtask screenshots               the pictures of docs/images anew
 cargo xtask tidy                      the invariants of ARCHITECTURE.md
+cargo xtask deps                      sources, licences, doubles and advisories of all crates and npm packages, and THIRD-PARTY.txt
+cargo xtask notices                   THIRD-PARTY.txt anew: the licences of what is linked into the binary
 cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
 cargo xtask fuzz --hours N [--seed N] [TARGET…]
                                       the same for long, at the lowest priority: targets in turns of a minute, each with a new seed;
@@ -76,6 +79,8 @@ fn main() -> ExitCode {
         ["vscode"] => vscode::run(),
         ["screenshots"] => screenshots::run(),
         ["tidy"] => tidy::run(),
+        ["deps"] => deps::check(),
+        ["notices"] => deps::write_notices(),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", "--seconds", seconds] => match seconds.parse() {
             Ok(seconds) => fuzz::run(seconds),
