@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
 /*
  * The function trigger: a record for each time that a function of user space is entered (`entered`), or for each call
  * of it that took longer than a bound (`began` at its entry and `ended` at its return).

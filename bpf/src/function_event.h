@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
 /* The record of a function in the ring; `call.rs` is the same in Rust, and a test compares the two. */
 #ifndef BACKTRAIL_FUNCTION_EVENT_H
 #define BACKTRAIL_FUNCTION_EVENT_H

@@ -1,5 +1,6 @@
 //! Everything a reader would refuse in a bundle, not only the first.
 
+use crate::code::ModuleFiles;
 use crate::core::Core;
 use crate::manifest::Manifest;
 use crate::reader::load;
@@ -57,7 +58,7 @@ fn check_dir(root: &Path, path: &Path) -> Report {
 fn check_contents(root: &Path, manifest: &Manifest, findings: &Findings) {
     let note = |result: Result<()>| {
         if let Err(error) = result {
-            findings.add(error);
+            findings.add(|| error);
         }
     };
     let bytes =
@@ -70,10 +71,11 @@ fn check_contents(root: &Path, manifest: &Manifest, findings: &Findings) {
                 .map_err(Error::perf(Path::new(cpu.switches.as_str())))
         }));
     }
+    let mut files = ModuleFiles::default();
     for process in &manifest.processes {
         for (index, module) in process.modules.iter().enumerate() {
             if let Some(file) = &module.file {
-                note(bytes(file).and_then(|bytes| code::module_sections(module, &bytes, index).map(drop)));
+                note(files.module_sections(module, file, bytes, index).map(drop));
             }
         }
         for image in &process.images {

@@ -2,8 +2,10 @@
 
 use crate::elf::{Elf, Load};
 use crate::manifest::{Mapping, Module, Process, RawImage};
-use crate::{Bundle, CodeSection, Error, PAGE_SIZE, Result, SharedBytes};
-use backtrail_pt::{FileOffset, Pid};
+use crate::{Bundle, BundlePath, CodeSection, Error, PAGE_SIZE, Result, SharedBytes};
+use backtrail_pt::{BuildId, FileOffset, Pid, Svma};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// No module has more `PT_LOAD` segments; real ones have 2 to 5.
 const MAX_LOADS: usize = 1024;
@@ -11,11 +13,8 @@ const MAX_LOADS: usize = 1024;
 const MAX_SECTIONS: usize = 1 << 20;
 
 /// See [`Bundle::code`].
-pub(crate) fn sections(bundle: &Bundle, pid: Pid) -> Result<Vec<CodeSection>> {
-    let manifest = bundle.manifest();
-    let Some(process) = manifest.processes.iter().find(|process| process.pid == pid) else {
-        return Err(Error::Usage(format!("the bundle has no process {pid}")));
-    };
+pub(crate) fn sections(bundle: &Bundle, files: &mut ModuleFiles, pid: Pid) -> Result<Vec<CodeSection>> {
+    let process = bundle.process(pid)?;
     let mut sections = Vec::new();
     if core_is_of(bundle, process)
         && let Some(core) = bundle.core()?
@@ -31,7 +30,8 @@ pub(crate) fn sections(bundle: &Bundle, pid: Pid) -> Result<Vec<CodeSection>> {
     }
     for (index, module) in process.modules.iter().enumerate() {
         if let Some(file) = &module.file {
-            sections.extend(module_sections(module, &bundle.bytes(file)?, index)?);
+            let open = |file: &BundlePath| bundle.bytes(file);
+            sections.extend(files.module_sections(module, file, open, index)?);
             if sections.len() > MAX_SECTIONS {
                 return Err(Error::malformed(
                     file,
@@ -55,53 +55,81 @@ fn core_is_of(bundle: &Bundle, process: &Process) -> bool {
     }
 }
 
-/// What of a module's file lay in memory: its mappings when known, else its load segments.
-pub(crate) fn module_sections(
-    module: &Module,
-    bytes: &SharedBytes,
-    index: usize,
-) -> Result<Vec<CodeSection>> {
-    let place = format!("module {:?}", module.path);
-    let elf = Elf::parse(bytes, &place)?;
-    if let (Some(stated), Some(found)) = (&module.build_id, elf.build_id())
-        && *stated != found
-    {
-        let problem = format!("its build id is {found}, but the bundle says {stated}");
-        return Err(Error::malformed(&place, problem));
-    }
-    if !module.base.0.is_multiple_of(PAGE_SIZE) {
-        let problem = format!(
-            "it cannot be loaded at {}, which is not the start of a page",
-            module.base
-        );
-        return Err(Error::malformed(&place, problem));
-    }
-    if elf.loads().nth(MAX_LOADS).is_some() {
-        return Err(Error::malformed(
-            &place,
-            format!("it has more than {MAX_LOADS} segments to load"),
-        ));
-    }
-    let bias = module.bias(elf.lowest_load()?);
-    let mapped = |load: Load| Mapping {
-        start: load.svma.to_avma(bias),
-        offset: load.offset,
-        size: load.file_size.min(load.mem_size),
-    };
-    let mappings: Vec<Mapping> = if module.mappings.is_empty() {
-        elf.loads().map(mapped).collect()
-    } else {
-        module.mappings.clone()
-    };
-    let section = |mapping: &Mapping| {
-        let bytes = clipped(bytes, mapping.offset, mapping.size);
-        (!bytes.is_empty()).then_some(CodeSection {
-            start: mapping.start,
+/// The files of modules as far as code is made of them, each read once: a description may name one file any
+/// number of times.
+#[derive(Debug, Default)]
+pub(crate) struct ModuleFiles(HashMap<BundlePath, ModuleFile>);
+
+#[derive(Debug)]
+struct ModuleFile {
+    bytes: SharedBytes,
+    build_id: Option<BuildId>,
+    lowest_load: Svma,
+    loads: Vec<Load>,
+}
+
+impl ModuleFile {
+    fn read(bytes: SharedBytes, place: &str) -> Result<Self> {
+        let elf = Elf::parse(&bytes, place)?;
+        if elf.loads().nth(MAX_LOADS).is_some() {
+            let problem = format!("it has more than {MAX_LOADS} segments to load");
+            return Err(Error::malformed(place, problem));
+        }
+        Ok(Self {
+            build_id: elf.build_id(),
+            lowest_load: elf.lowest_load()?,
+            loads: elf.loads().collect(),
             bytes,
-            module: Some(index),
         })
-    };
-    Ok(mappings.iter().filter_map(section).collect())
+    }
+}
+
+impl ModuleFiles {
+    /// Returns what of a module's file, which `open` opens, lay in memory: its mappings when known, else its load
+    /// segments.
+    pub(crate) fn module_sections(
+        &mut self,
+        module: &Module,
+        path: &BundlePath,
+        open: impl Fn(&BundlePath) -> Result<SharedBytes>,
+        index: usize,
+    ) -> Result<Vec<CodeSection>> {
+        let place = format!("module {:?}", module.path);
+        let file = match self.0.entry(path.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(ModuleFile::read(open(path)?, &place)?),
+        };
+        if let (Some(stated), Some(found)) = (&module.build_id, &file.build_id)
+            && stated != found
+        {
+            let problem = format!("its build id is {found}, but the bundle says {stated}");
+            return Err(Error::malformed(&place, problem));
+        }
+        if !module.base.0.is_multiple_of(PAGE_SIZE) {
+            let problem = format!(
+                "it cannot be loaded at {}, which is not the start of a page",
+                module.base
+            );
+            return Err(Error::malformed(&place, problem));
+        }
+        let bias = module.bias(file.lowest_load);
+        let loaded = file.loads.iter().filter(|_| module.mappings.is_empty());
+        let loaded = loaded.map(|load| Mapping {
+            start: load.svma.to_avma(bias),
+            offset: load.offset,
+            size: load.file_size.min(load.mem_size),
+        });
+        let section = |mapping: Mapping| {
+            let bytes = clipped(&file.bytes, mapping.offset, mapping.size);
+            (!bytes.is_empty()).then_some(CodeSection {
+                start: mapping.start,
+                bytes,
+                module: Some(index),
+            })
+        };
+        let mappings = module.mappings.iter().copied().chain(loaded);
+        Ok(mappings.filter_map(section).collect())
+    }
 }
 
 pub(crate) fn image_section(image: &RawImage, bytes: &SharedBytes) -> Result<CodeSection> {

@@ -103,11 +103,12 @@ impl<'a> Elf<'a> {
         lowest.ok_or_else(|| Error::malformed(&self.place, "this ELF file has no PT_LOAD segment"))
     }
 
-    /// The notes of its `PT_NOTE` segments.
+    /// Hands the notes of its `PT_NOTE` segments to `take`, one by one, until it returns `false`: a file may
+    /// consist of millions.
     ///
     /// # Errors
-    /// Malformed, when a note is cut short.
-    pub(crate) fn notes(&self) -> Result<Vec<Note<'a>>> {
+    /// Malformed, when a note is cut short; that of `take`.
+    pub(crate) fn each_note(&self, mut take: impl FnMut(Note<'a>) -> Result<bool>) -> Result<()> {
         let data: &'a [u8] = self.bytes;
         let damaged = |_| Error::malformed(&self.place, "a note of this ELF file is cut short");
         // Segments that share bytes could make any number of notes out of a small file.
@@ -124,29 +125,36 @@ impl<'a> Elf<'a> {
                 "its notes are larger than the file",
             ));
         }
-        let mut found = Vec::new();
         for segment in self.segments {
             let Some(mut notes) = segment.notes(ENDIAN, data).map_err(damaged)? else {
                 continue;
             };
             while let Some(note) = notes.next().map_err(damaged)? {
-                found.push(Note {
+                let goes_on = take(Note {
                     owner: note.name(),
                     kind: note.n_type(ENDIAN).0,
                     contents: note.desc(),
-                });
+                })?;
+                if !goes_on {
+                    return Ok(());
+                }
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Its build id, when it has one.
     pub(crate) fn build_id(&self) -> Option<BuildId> {
         const NT_GNU_BUILD_ID: u32 = 3;
-        let notes = self.notes().ok()?;
-        let id = notes
-            .iter()
-            .find(|note| note.owner == b"GNU" && note.kind == NT_GNU_BUILD_ID);
-        id.and_then(|note| BuildId::new(note.contents))
+        let mut found = None;
+        let take = |note: Note<'_>| {
+            let is_id = note.owner == b"GNU" && note.kind == NT_GNU_BUILD_ID;
+            if is_id {
+                found = BuildId::new(note.contents);
+            }
+            Ok(!is_id)
+        };
+        self.each_note(take).ok()?;
+        found
     }
 }

@@ -1,16 +1,18 @@
 //! Opening a bundle and reading its parts.
 
 use crate::archive;
+use crate::code::ModuleFiles;
 use crate::core::Core;
-use crate::manifest::{CpuTrace, Manifest};
+use crate::manifest::{CpuTrace, Manifest, Process};
 use crate::schema::{Findings, META_JSON, Node, TRACE_JSON, decode_meta, decode_trace, parse_json};
 use crate::unpacked::Unpacked;
 use crate::{BundlePath, CodeVersions, Error, Result, SharedBytes, code};
 use backtrail_perf::ContextSwitch;
 use backtrail_pt::{Avma, Pid};
+use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What is said of a directory without a description.
 const NO_BUNDLE: &str = "this is no bundle, for it has no trace.json: a bundle is the directory that `backtrail record` or `backtrail import` makes, or its .btz file";
@@ -20,6 +22,9 @@ const NO_BUNDLE: &str = "this is no bundle, for it has no trace.json: a bundle i
 pub struct Bundle {
     manifest: Manifest,
     root: PathBuf,
+    /// Indexes into the manifest's processes.
+    by_pid: HashMap<Pid, usize>,
+    module_files: Mutex<ModuleFiles>,
     /// See [`Self::core_pid`].
     core_pid: OnceLock<Option<Pid>>,
     /// Where a packed bundle was unpacked to.
@@ -58,8 +63,12 @@ impl Bundle {
         match (manifest, findings.into_vec().into_iter().next()) {
             (_, Some(error)) => Err(error),
             (Some(manifest), None) => Ok(Self {
+                by_pid: (manifest.processes.iter().enumerate())
+                    .map(|(index, process)| (process.pid, index))
+                    .collect(),
                 manifest,
                 root,
+                module_files: Mutex::default(),
                 core_pid: OnceLock::new(),
                 _unpacked: unpacked,
             }),
@@ -96,7 +105,8 @@ impl Bundle {
     /// Malformed, when a module is no ELF file for x86-64, is not the one its build id says, or cannot lie
     /// where the bundle says; or when the core is damaged.
     pub fn code(&self, pid: Pid) -> Result<Vec<CodeSection>> {
-        code::sections(self, pid)
+        let mut files = self.module_files.lock().unwrap_or_else(PoisonError::into_inner);
+        code::sections(self, &mut files, pid)
     }
 
     /// What lies over [`Self::code`] of a process, and since when; empty when its code did not change.
@@ -104,9 +114,14 @@ impl Bundle {
     /// # Errors
     /// Malformed, when the file cannot be, or a boundary is outside of its thread's trace.
     pub fn code_versions(&self, pid: Pid) -> Result<CodeVersions> {
-        let found = self.manifest.processes.iter().find(|process| process.pid == pid);
-        let process = found.ok_or_else(|| Error::Usage(format!("the bundle has no process {pid}")))?;
-        CodeVersions::load(process, |path| self.bytes(path))
+        CodeVersions::load(self.process(pid)?, |path| self.bytes(path))
+    }
+
+    /// A process of the manifest.
+    pub(crate) fn process(&self, pid: Pid) -> Result<&Process> {
+        let index = self.by_pid.get(&pid);
+        let found = index.and_then(|&index| self.manifest.processes.get(index));
+        found.ok_or_else(|| Error::Usage(format!("the bundle has no process {pid}")))
     }
 
     /// The core of the crash, when the bundle has one.
@@ -143,16 +158,21 @@ impl Bundle {
 pub(crate) fn load(root: &Path, path: &Path, findings: &Findings) -> Option<Manifest> {
     let description = root.join(TRACE_JSON).symlink_metadata();
     if description.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        findings.add(Error::malformed(path.display(), NO_BUNDLE));
+        findings.add(|| Error::malformed(path.display(), NO_BUNDLE));
         return None;
     }
     let parsed = BundlePath::new(TRACE_JSON)
         .and_then(|path| SharedBytes::map_file(&path.resolve(root)?))
         .and_then(|bytes| parse_json(&bytes, TRACE_JSON));
-    let value = parsed.map_err(|error| findings.add(error)).ok()?;
+    let value = parsed.map_err(|error| findings.add(|| error)).ok()?;
+    let mut found: HashSet<BundlePath> = HashSet::new();
     let mut take_path = |text: &str, _| {
         let path = BundlePath::new(text)?;
-        path.resolve(root)?;
+        // Each file is looked for once, and none any more when the bundle is refused anyway.
+        if !found.contains(&path) && !findings.is_full() {
+            path.resolve(root)?;
+            found.insert(path.clone());
+        }
         Ok(path)
     };
     let mut manifest = decode_trace(&Node::root(&value, TRACE_JSON, findings), &mut take_path)?;
@@ -161,7 +181,7 @@ pub(crate) fn load(root: &Path, path: &Path, findings: &Findings) -> Option<Mani
         let parsed = BundlePath::new(META_JSON)
             .and_then(|path| SharedBytes::map_file(&path.resolve(root)?))
             .and_then(|bytes| parse_json(&bytes, META_JSON));
-        let value = parsed.map_err(|error| findings.add(error)).ok()?;
+        let value = parsed.map_err(|error| findings.add(|| error)).ok()?;
         manifest.meta = decode_meta(&Node::root(&value, META_JSON, findings))?;
     }
     Some(manifest)

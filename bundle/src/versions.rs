@@ -16,7 +16,7 @@
 use crate::manifest::Process;
 use crate::{BundlePath, Error, Result, SharedBytes};
 use backtrail_pt::{Avma, Tid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 
 const MAGIC: &[u8; 8] = b"BTCODE\0\x01";
@@ -135,9 +135,12 @@ impl CodeVersions {
             return Ok(Self::default());
         };
         let versions = Self::parse(&open(path)?, path)?;
+        let traces = process.threads.iter();
+        let traces: HashMap<Tid, &BundlePath> = traces
+            .filter_map(|thread| Some((thread.tid, thread.trace.as_ref()?)))
+            .collect();
         for (tid, boundaries) in &versions.boundaries {
-            let thread = process.threads.iter().find(|thread| thread.tid == *tid);
-            let Some(trace) = thread.and_then(|thread| thread.trace.as_ref()) else {
+            let Some(trace) = traces.get(tid) else {
                 let problem = format!("thread {tid} of process {} has no trace", process.pid);
                 return Err(Error::malformed(path, problem));
             };

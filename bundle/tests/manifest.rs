@@ -20,7 +20,7 @@ fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
     let thread = |tid| Thread {
         tid: Tid(tid),
         name: Some(text.to_owned()),
-        trace: (!by_cpu).then(|| path("traces/t")),
+        trace: (!by_cpu).then(|| path(if tid == 1 { "traces/t" } else { "traces/u" })),
     };
     let small = number >> 1;
     let mapping = Mapping {
@@ -126,6 +126,7 @@ fn write(manifest: &Manifest, target: &Path) {
     let writer = Writer::create(target, Overwrite::Bundle).unwrap();
     for name in [
         "traces/t",
+        "traces/u",
         "sideband/s",
         "modules/m",
         "images/i",

@@ -93,6 +93,11 @@ pub enum GapCause {
         /// Where the engine was stopped.
         at: Avma,
     },
+    /// So many instructions would have run without a packet since the last PSB that the trace cannot stand for them.
+    Overlong {
+        /// Where the engine was stopped.
+        at: Avma,
+    },
     /// Instructions of a per-CPU trace that may be this thread's, or another's: a context switch
     /// happened between two time stamps.
     UnattributedSwitch,
@@ -109,6 +114,10 @@ impl fmt::Display for GapCause {
             Self::Corrupt { error, at: Some(at) } => write!(f, "{error} at {at}"),
             Self::Corrupt { error, at: None } => write!(f, "{error}"),
             Self::RunAway { at } => write!(f, "the code loops without a packet at {at}"),
+            Self::Overlong { at } => write!(
+                f,
+                "more instructions without a packet than a trace of this size can stand for, at {at}"
+            ),
             Self::UnattributedSwitch => {
                 write!(
                     f,

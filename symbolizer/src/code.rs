@@ -33,6 +33,11 @@ impl CodeRanges {
         Self(code.into())
     }
 
+    #[cfg(test)]
+    pub fn from_range(range: Range<u64>) -> Self {
+        Self([range].into())
+    }
+
     /// The section around `at`.
     pub fn around(&self, at: u64) -> Option<&Range<u64>> {
         let next = self.0.partition_point(|range| range.start <= at);

@@ -16,6 +16,10 @@ pub(crate) type Elf<'d> = ElfFile64<'d, LittleEndian, &'d [u8]>;
 
 /// No genuine debug section is compressed further; a header that claims more is not believed.
 const MAX_INFLATION: u64 = 256;
+/// Nor are all sections of a file together, which may share their bytes: they inflate to so many times its size,
+const MAX_TOTAL_INFLATION: u64 = 32;
+/// or to this, if that is more.
+const FREE_INFLATION: u64 = 64 << 20;
 
 /// One file, with its compressed debug sections inflated.
 pub(crate) struct Source {
@@ -175,6 +179,8 @@ fn plain_section<'d>(elf: &Elf<'d>, name: &str) -> Option<&'d [u8]> {
 /// Inflates the compressed debug sections (`SHF_COMPRESSED`, and GNU's older `.zdebug_*`).
 fn inflate(elf: &Elf) -> Vec<(String, Vec<u8>)> {
     let mut inflated = Vec::new();
+    let size = elf.data().len() as u64;
+    let mut left = size.saturating_mul(MAX_TOTAL_INFLATION).max(FREE_INFLATION);
     for section in elf.sections() {
         let Ok(name) = section.name() else { continue };
         let name = match name.strip_prefix(".zdebug_") {
@@ -189,6 +195,10 @@ fn inflate(elf: &Elf) -> Vec<(String, Vec<u8>)> {
         if data.format == CompressionFormat::None || data.uncompressed_size > believed {
             continue;
         }
+        let Some(after) = left.checked_sub(data.uncompressed_size) else {
+            continue;
+        };
+        left = after;
         if let Ok(content) = data.decompress() {
             inflated.push((name, content.into_owned()));
         }

@@ -1,10 +1,11 @@
-//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `test-vm`, `readers`, `package-extension`, `protocol`, `bpf`, `vscode`, `screenshots`, `tidy`, `fuzz`, `guard`, `bench`.
+//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `test-vm`, `readers`, `package-extension`, `protocol`, `bpf`, `vscode`, `screenshots`, `tidy`, `deps`, `notices`, `fuzz`, `guard`, `bench`.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod bpf;
 mod cachegrind;
 mod demo;
+mod deps;
 mod extension;
 mod fuzz;
 mod guard;
@@ -38,7 +39,12 @@ cargo xtask bpf [--check]             the eBPF programs compiled anew, or compar
 cargo xtask vscode                    install the VS Code that the tests drive, package our extension, and print how cargo test finds them
 cargo xtask screenshots               the pictures of docs/images anew
 cargo xtask tidy                      the invariants of ARCHITECTURE.md
+cargo xtask deps                      sources, licences, doubles and advisories of all crates and npm packages, and THIRD-PARTY.txt
+cargo xtask notices                   THIRD-PARTY.txt anew: the licences of what is linked into the binary
 cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
+cargo xtask fuzz --hours N [--seed N] [TARGET…]
+                                      the same for long, at the lowest priority: targets in turns of a minute, each with a new seed;
+                                      what fails is kept with the command that repeats it, and a table comes at the end or Ctrl-C
 cargo xtask guard [--accept]          machine instructions that decoding costs: no more than the bounds, or new bounds
 cargo xtask bench record [PROGRAM…]   what recording costs, beside qemu and valgrind
 cargo xtask bench programs [PROGRAM…] real programs: recorded, the same as not recorded?
@@ -73,11 +79,14 @@ fn main() -> ExitCode {
         ["vscode"] => vscode::run(),
         ["screenshots"] => screenshots::run(),
         ["tidy"] => tidy::run(),
+        ["deps"] => deps::check(),
+        ["notices"] => deps::write_notices(),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", "--seconds", seconds] => match seconds.parse() {
             Ok(seconds) => fuzz::run(seconds),
             Err(_) => Err(format!("'{seconds}' is no number of seconds")),
         },
+        ["fuzz", "--hours", options @ ..] => fuzz::Long::parse(options).and_then(|long| fuzz::long(&long)),
         ["guard"] => guard::run(false),
         ["guard", "--accept"] => guard::run(true),
         ["bench", "record", options @ ..] => {

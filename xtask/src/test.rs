@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change goes in.
 
-use crate::{Failure, bpf, guard, packages, readers, shell, tidy, vm, vscode};
+use crate::{Failure, bpf, deps, guard, packages, readers, shell, tidy, vm, vscode};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum Extent {
     All,
 }
 
-/// Installs what is needed, then checks format, invariants, the eBPF objects and lints, builds, tests, here and in virtual
+/// Installs what is needed, then checks format, invariants, dependencies, the eBPF objects and lints, builds, tests, here and in virtual
 /// machines, and counts what decoding costs.
 pub fn run(extent: Extent) -> Result<(), Failure> {
     packages::ensure(&[
@@ -28,6 +28,7 @@ pub fn run(extent: Extent) -> Result<(), Failure> {
     }
     shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
     tidy::run()?;
+    deps::check()?;
     bpf::check()?;
     shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     // The product is built without libipt, which all that follows is built with.

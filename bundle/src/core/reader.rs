@@ -6,6 +6,7 @@ use crate::elf::{Elf, Load, Note};
 use crate::{Error, Result, SharedBytes};
 use backtrail_pt::{Avma, Tid};
 use object::elf::{PF_R, PF_W, PF_X};
+use std::collections::HashMap;
 
 /// A core, its notes read and its memory at hand.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub struct Core {
     contents: CoreContents,
     /// The saved bytes of each segment, in the order of `contents.segments`.
     memory: Vec<SharedBytes>,
+    /// Indexes into `contents.threads`; of several threads with one id the first.
+    by_tid: HashMap<Tid, usize>,
 }
 
 impl Core {
@@ -78,7 +81,15 @@ impl Core {
         let memory;
         (contents.segments, memory) = areas.into_iter().unzip();
         refuse_overlaps(&contents.segments, &place)?;
-        Ok(Self { contents, memory })
+        let mut by_tid = HashMap::with_capacity(contents.threads.len());
+        for (index, thread) in contents.threads.iter().enumerate() {
+            by_tid.entry(thread.tid).or_insert(index);
+        }
+        Ok(Self {
+            contents,
+            memory,
+            by_tid,
+        })
     }
 
     /// What the notes and headers say.
@@ -96,7 +107,7 @@ impl Core {
     /// The thread with this id.
     #[must_use]
     pub fn thread(&self, tid: Tid) -> Option<&CoreThread> {
-        self.contents.threads.iter().find(|thread| thread.tid == tid)
+        self.contents.threads.get(*self.by_tid.get(&tid)?)
     }
 
     /// Copies memory from `address` into `out`; the result says how many bytes were saved without
@@ -147,19 +158,19 @@ fn read_notes<'a>(bytes: &'a SharedBytes, place: &str) -> Result<(Elf<'a>, CoreC
         return Err(Error::malformed(place, "this ELF file is not a core"));
     }
     let mut contents = CoreContents::default();
-    for Note {
-        owner,
-        kind,
-        contents: note,
-    } in elf.notes()?
-    {
-        read_note(&mut contents, owner, kind, note).ok_or_else(|| {
-            Error::malformed(
-                place,
-                format!("the note of type {kind:#x} is cut short or impossible"),
-            )
-        })?;
-    }
+    elf.each_note(
+        |Note {
+             owner,
+             kind,
+             contents: note,
+         }| {
+            let read = read_note(&mut contents, owner, kind, note);
+            read.map(|()| true).ok_or_else(|| {
+                let problem = format!("the note of type {kind:#x} is cut short or impossible");
+                Error::malformed(place, problem)
+            })
+        },
+    )?;
     if contents.threads.is_empty() {
         return Err(Error::malformed(place, "this core has no thread"));
     }

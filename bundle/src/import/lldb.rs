@@ -74,7 +74,9 @@ impl Files<'_> {
     fn take(&mut self, path: &str, role: FileRole) -> Result<BundlePath> {
         // An absolute path replaces the base.
         let source = self.base.join(path);
-        if let Some(taken) = self.taken.get(&source) {
+        // However a description spells it, a file is copied once.
+        let real = source.canonicalize().unwrap_or_else(|_| source.clone());
+        if let Some(taken) = self.taken.get(&real) {
             return Ok(taken.clone());
         }
         if !source.is_file() {
@@ -97,7 +99,7 @@ impl Files<'_> {
             self.writer.add_file(&place, &source)?;
             place
         };
-        self.taken.insert(source, place.clone());
+        self.taken.insert(real, place.clone());
         Ok(place)
     }
 

@@ -65,7 +65,7 @@ pub(crate) fn decode_trace(root: &Node<'_>, take_path: &mut TakePath<'_>) -> Opt
         if root
             .field("processes")
             .optional_array()
-            .is_some_and(|processes| !processes.is_empty())
+            .is_some_and(|processes| processes.len() != 0)
         {
             root.report("\"processes\" must be empty when \"kernel\" is given");
         }
@@ -102,11 +102,8 @@ fn check_version(ours: &Node<'_>) {
 
 /// Those elements of an array, absent or not, that can be read.
 fn elements<T>(node: &Node<'_>, mut read: impl FnMut(&Node<'_>) -> Option<T>) -> Vec<T> {
-    node.optional_array()
-        .unwrap_or_default()
-        .iter()
-        .filter_map(&mut read)
-        .collect()
+    let elements = node.optional_array().into_iter().flatten();
+    elements.filter_map(|element| read(&element)).collect()
 }
 
 fn path(node: &Node<'_>, role: FileRole, take_path: &mut TakePath<'_>) -> Option<BundlePath> {

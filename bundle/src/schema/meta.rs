@@ -23,7 +23,7 @@ pub(crate) fn decode_meta(root: &Node<'_>) -> Option<Meta> {
     let strings = |key| {
         root.field(key)
             .optional_array()
-            .map(|list| list.iter().filter_map(Node::string).collect())
+            .map(|list| list.filter_map(|node| node.string()).collect())
     };
     Some(Meta {
         source,
@@ -91,8 +91,7 @@ fn collected(node: &Node<'_>) -> Option<Collected> {
         deposited_by: number("depositedBy").and_then(|user| u32::try_from(user).ok()),
         missing: missing
             .optional_array()?
-            .iter()
-            .filter_map(Node::string)
+            .filter_map(|node| node.string())
             .collect(),
     })
 }

@@ -5,14 +5,17 @@
 
 mod decode;
 mod encode;
+mod findings;
+mod json;
 mod meta;
 mod node;
 mod rules;
 
 pub(crate) use decode::{FileRole, decode_trace};
 pub(crate) use encode::encode_trace;
+pub(crate) use findings::Findings;
 pub(crate) use meta::{decode_meta, encode_meta};
-pub(crate) use node::{Findings, Node};
+pub(crate) use node::Node;
 
 use crate::{Error, Result};
 use serde_json::Value;
@@ -36,6 +39,8 @@ pub(crate) fn parse_json(bytes: &[u8], name: &str) -> Result<Value> {
             "more than 16 MiB is no description of a trace",
         ));
     }
-    serde_json::from_slice(bytes)
-        .map_err(|error| Error::malformed(name, format!("this is not JSON ({error})")))
+    json::parse(bytes, json::MAX_MEMORY).map_err(|refused| match refused {
+        json::Refused::Memory => Error::malformed(name, "so many values are no description of a trace"),
+        json::Refused::Syntax(error) => Error::malformed(name, format!("this is not JSON ({error})")),
+    })
 }

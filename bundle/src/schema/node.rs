@@ -3,28 +3,32 @@
 //! Reading goes on after a wrong field, so that `check` can tell all of them; a reader takes the
 //! first.
 
+use super::Findings;
 use crate::Error;
 use serde_json::Value;
-use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
 
-/// Everything found wrong in one document.
-///
-/// After [`Self::MAX`] it is enough: a file that is wrong everywhere must not fill the memory.
-#[derive(Debug, Default)]
-pub(crate) struct Findings(RefCell<Vec<Error>>);
+/// A step from one place of a document to the next. Text is made of it only where something is wrong.
+enum Step {
+    Root(String),
+    Field(Rc<Step>, String),
+    Element(Rc<Step>, usize),
+}
 
-impl Findings {
-    const MAX: usize = 1000;
-
-    pub(crate) fn add(&self, error: Error) {
-        let mut list = self.0.borrow_mut();
-        if list.len() < Self::MAX {
-            list.push(error);
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root(name) => f.write_str(name),
+            Self::Field(from, key) => match **from {
+                Self::Root(_) => write!(f, "{from}: {key}"),
+                _ => write!(f, "{from}.{key}"),
+            },
+            Self::Element(from, index) => match **from {
+                Self::Root(_) => write!(f, "{from}: [{index}]"),
+                _ => write!(f, "{from}[{index}]"),
+            },
         }
-    }
-
-    pub(crate) fn into_vec(self) -> Vec<Error> {
-        self.0.into_inner()
     }
 }
 
@@ -32,7 +36,7 @@ impl Findings {
 #[derive(Clone)]
 pub(crate) struct Node<'a> {
     value: Option<&'a Value>,
-    path: String,
+    place: Rc<Step>,
     findings: &'a Findings,
 }
 
@@ -41,22 +45,26 @@ impl<'a> Node<'a> {
     pub(crate) fn root(value: &'a Value, name: &str, findings: &'a Findings) -> Self {
         Self {
             value: Some(value),
-            path: format!("{name}:"),
+            place: Rc::new(Step::Root(name.to_owned())),
             findings,
         }
     }
 
     /// Reports that this place is wrong.
     pub(crate) fn report(&self, problem: impl ToString) {
-        self.findings
-            .add(Error::malformed(self.path.trim_end_matches(':'), problem));
+        self.findings.add(|| Error::malformed(&self.place, problem));
+    }
+
+    /// Reports that this place is wrong; the problem is put into words only if there is room for it.
+    fn report_by(&self, problem: impl FnOnce() -> String) {
+        self.findings.add(|| Error::malformed(&self.place, problem()));
     }
 
     /// Reports an error that names its own place.
     pub(crate) fn report_error(&self, error: Error) {
-        self.findings.add(match error {
+        self.findings.add(|| match error {
             Error::Malformed { place, problem } => {
-                Error::malformed(self.path.trim_end_matches(':'), format!("{place}: {problem}"))
+                Error::malformed(&self.place, format!("{place}: {problem}"))
             }
             other => other,
         });
@@ -73,10 +81,9 @@ impl<'a> Node<'a> {
 
     /// The member `key` of this object.
     pub(crate) fn field(&self, key: &str) -> Self {
-        let joint = if self.path.ends_with(':') { " " } else { "." };
         Self {
             value: self.present().and_then(|value| value.get(key)),
-            path: format!("{}{joint}{key}", self.path),
+            place: Rc::new(Step::Field(Rc::clone(&self.place), key.to_owned())),
             findings: self.findings,
         }
     }
@@ -84,12 +91,12 @@ impl<'a> Node<'a> {
     /// The value as seen through `view`, reported when there is none or another kind.
     fn required<T>(&self, kind: &str, view: impl FnOnce(&'a Value) -> Option<T>) -> Option<T> {
         let Some(value) = self.present() else {
-            self.report(format!("{kind} is missing here"));
+            self.report_by(|| format!("{kind} is missing here"));
             return None;
         };
         let seen = view(value);
         if seen.is_none() {
-            self.report(format!("this must be {kind}, not {}", brief(value)));
+            self.report_by(|| format!("this must be {kind}, not {}", brief(value)));
         }
         seen
     }
@@ -144,24 +151,29 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The elements of an array.
-    pub(crate) fn array(&self) -> Option<Vec<Self>> {
+    /// The elements of an array, made one by one: there may be millions.
+    pub(crate) fn array(&self) -> Option<impl ExactSizeIterator<Item = Self>> {
         let elements = self.required("an array", Value::as_array)?;
-        let element = |(index, value)| Self {
-            value: Some(value),
-            path: format!("{}[{index}]", self.path),
-            findings: self.findings,
-        };
-        Some(elements.iter().enumerate().map(element).collect())
+        Some(self.elements(elements))
     }
 
     /// The elements of an array; none when it is absent.
-    pub(crate) fn optional_array(&self) -> Option<Vec<Self>> {
+    pub(crate) fn optional_array(&self) -> Option<impl ExactSizeIterator<Item = Self>> {
         if self.exists() {
-            self.array()
+            let elements = self.required("an array", Value::as_array)?;
+            Some(self.elements(elements))
         } else {
-            Some(Vec::new())
+            Some(self.elements(&[]))
         }
+    }
+
+    fn elements(&self, elements: &'a [Value]) -> impl ExactSizeIterator<Item = Self> + use<'a> {
+        let (place, findings) = (Rc::clone(&self.place), self.findings);
+        elements.iter().enumerate().map(move |(index, value)| Self {
+            value: Some(value),
+            place: Rc::new(Step::Element(Rc::clone(&place), index)),
+            findings,
+        })
     }
 }
 
@@ -179,6 +191,25 @@ fn brief(value: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_million_wrong_elements_are_counted_and_not_kept() {
+        let value = Value::Array(vec![json!(1); 1_000_000]);
+        let findings = Findings::default();
+        for element in Node::root(&value, "trace.json", &findings).array().unwrap() {
+            assert!(element.object().is_none());
+        }
+        let told = findings.into_vec();
+        assert_eq!(told.len(), Findings::MAX + 1);
+        assert_eq!(
+            told[0].to_string(),
+            "trace.json: [0]: this must be an object, not 1"
+        );
+        assert_eq!(
+            told.last().unwrap().to_string(),
+            "this bundle: 999900 more faults are not listed"
+        );
+    }
 
     #[test]
     fn numbers_are_read_as_lldb_reads_them() {

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 pub(super) fn apply(root: &Node<'_>, manifest: &Manifest) {
     let mut pids = HashSet::new();
     let mut cpus = HashSet::new();
+    let mut cpu_traces = HashSet::new();
     let threads = || manifest.processes.iter().flat_map(|process| &process.threads);
     if !manifest.cpus.is_empty() && threads().any(|thread| thread.trace.is_some()) {
         root.report("a trace is kept by processor (\"cpus\") or by thread (\"iptTrace\"), this one has both");
@@ -17,7 +18,12 @@ pub(super) fn apply(root: &Node<'_>, manifest: &Manifest) {
             root.field("cpus")
                 .report(format!("processor {} is there twice", cpu.cpu));
         }
+        if !cpu_traces.insert(&cpu.trace) {
+            root.field("cpus")
+                .report(format!("{} is the trace of two processors", cpu.trace));
+        }
     }
+    let mut traces = HashSet::new();
     for process in &manifest.processes {
         let node = root.field("processes");
         if !pids.insert(process.pid) {
@@ -30,6 +36,10 @@ pub(super) fn apply(root: &Node<'_>, manifest: &Manifest) {
                     "thread {} of process {} is there twice",
                     thread.tid, process.pid
                 ));
+            }
+            // Else a description of a few bytes a thread could have one long trace decoded any number of times.
+            if let Some(trace) = thread.trace.as_ref().filter(|trace| !traces.insert(*trace)) {
+                node.report(format!("{trace} is the trace of two threads"));
             }
         }
         let mapped = process.modules.iter().flat_map(|module| &module.mappings);

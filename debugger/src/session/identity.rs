@@ -36,7 +36,7 @@ impl Session {
     #[must_use]
     pub fn id(&self) -> String {
         let mut digest = Digest(0xcbf2_9ce4_8422_2325);
-        for thread in &self.threads {
+        for thread in self.threads() {
             digest.add_number(u64::from(thread.tid.0));
             if let Some(registers) = self.end_registers(thread.tid) {
                 digest.add_number(registers.pc().0);

@@ -2,6 +2,7 @@
 
 use super::decoding::{Earlier, Source};
 use super::modules::{self, Mapped};
+use super::threads::Threads;
 use super::{OpenOptions, Process, Session, SymbolFunctions, Thread};
 use crate::code::CodeMap;
 use crate::error::{Error, Result};
@@ -20,7 +21,7 @@ use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, Pid, Tid};
 use backtrail_symbolizer::{DebugSearch, Symbolizer};
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions, watch: &Watch<'_>) -> Res
         open_bundle(Bundle::open(path)?, path, options, watch)?
     };
     session.source_paths = options.source_paths.clone();
-    if session.threads.is_empty() {
+    if session.threads().is_empty() {
         return Err(Error::NoThreads(path.display().to_string()));
     }
     Ok(session)
@@ -83,10 +84,12 @@ impl Prepared {
         }
         let mut images = BTreeMap::new();
         let mut processes = Vec::new();
+        let search = search(options);
+        let mut files = modules::BundleFiles::new(bundle, &search);
         for process in &manifest.processes {
             let image = Arc::new(image_of(bundle, process.pid)?);
             images.insert(process.pid, Arc::clone(&image));
-            let symbols = modules::of_bundle(bundle, &process.modules, &search(options), &mut notes);
+            let symbols = modules::of_bundle(&mut files, &process.modules, &mut notes);
             processes.push(new_process(process.pid, symbols, image));
         }
         Ok(Self {
@@ -160,7 +163,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
             .or_else(|| core.as_ref().and_then(program_of_core)),
         root: bundle.root().to_owned(),
         processes,
-        threads,
+        threads: Threads::new(threads),
         cpus,
         core,
         crash,
@@ -309,16 +312,14 @@ fn inputs(bundle: &Bundle, images: &BTreeMap<Pid, Arc<Image>>) -> Result<Vec<Inp
 
 /// The decoded threads, and those that only the core tells of.
 pub(super) fn threads(manifest: &Manifest, decoded: Decoded, core: Option<&Core>) -> Vec<Thread> {
-    let described = |tid: Tid| {
-        manifest
-            .processes
-            .iter()
-            .enumerate()
-            .find_map(|(index, process)| {
-                let found = process.threads.iter().find(|thread| thread.tid == tid)?;
-                Some((index, found.name.clone()))
-            })
-    };
+    let mut by_tid: HashMap<Tid, (usize, &Option<String>)> = HashMap::new();
+    for (index, process) in manifest.processes.iter().enumerate() {
+        for thread in &process.threads {
+            // Of several threads with one id the first is described.
+            by_tid.entry(thread.tid).or_insert((index, &thread.name));
+        }
+    }
+    let described = |tid: Tid| by_tid.get(&tid).map(|&(index, name)| (index, name.clone()));
     let Decoded {
         threads: histories,
         mut forests,
@@ -337,9 +338,10 @@ pub(super) fn threads(manifest: &Manifest, decoded: Decoded, core: Option<&Core>
     let of_core = core
         .map(|core| core.contents().threads.as_slice())
         .unwrap_or_default();
+    let mut known: HashSet<Tid> = threads.iter().map(|thread| thread.tid).collect();
     for thread in of_core {
         let raw = threads.len() == 1 && described(thread.tid).is_none();
-        if !raw && threads.iter().all(|known| known.tid != thread.tid) {
+        if !raw && known.insert(thread.tid) {
             threads.push(without_history(thread.tid));
         }
     }
@@ -385,12 +387,13 @@ fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
         program: program_of_core(&core),
         root: path.parent().unwrap_or(Path::new(".")).to_owned(),
         processes: vec![new_process(pid, symbols, Arc::new(image))],
-        threads: core
-            .contents()
-            .threads
-            .iter()
-            .map(|thread| without_history(thread.tid))
-            .collect(),
+        threads: Threads::new(
+            core.contents()
+                .threads
+                .iter()
+                .map(|thread| without_history(thread.tid))
+                .collect(),
+        ),
         cpus: Vec::new(),
         crash: crash_of_core(&core),
         core: Some(core),
@@ -405,14 +408,17 @@ fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
     Ok(session)
 }
 
+/// Groups the mappings of a core by file, the files in the order of their first mapping.
 fn by_path(files: &[MappedFile]) -> Vec<Mapped<'_>> {
     let mut mapped: Vec<Mapped<'_>> = Vec::new();
+    let mut known: HashMap<&str, usize> = HashMap::new();
     for file in files
         .iter()
         .filter(|file| file.path.starts_with('/') && file.start < file.end)
     {
         let part: (std::ops::Range<Avma>, u64) = (file.start..file.end, file.offset.0);
-        match mapped.iter_mut().find(|known| known.path == file.path) {
+        let index = *known.entry(&file.path).or_insert(mapped.len());
+        match mapped.get_mut(index) {
             Some(known) => known.parts.push(part),
             None => mapped.push(Mapped {
                 path: &file.path,

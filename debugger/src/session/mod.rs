@@ -8,6 +8,7 @@ mod identity;
 mod load;
 mod modules;
 mod thread;
+mod threads;
 
 use crate::code::{CodeMap, Lines};
 use crate::coverage::Coverage;
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 pub use thread::Thread;
 pub(crate) use thread::begins_unseen;
+use threads::Threads;
 
 /// How to open a trace.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +62,7 @@ pub struct Session {
     program: Option<String>,
     root: PathBuf,
     processes: Vec<Process>,
-    threads: Vec<Thread>,
+    threads: Threads,
     cpus: Vec<CpuReport>,
     core: Option<Core>,
     crash: Option<Crash>,
@@ -117,7 +119,7 @@ impl Session {
     /// All threads, by id.
     #[must_use]
     pub fn threads(&self) -> &[Thread] {
-        &self.threads
+        self.threads.list()
     }
 
     /// How each processor's trace was split into threads; empty when the trace is by thread.
@@ -137,7 +139,7 @@ impl Session {
     /// # Errors
     /// When there is none with this id.
     pub fn thread(&self, tid: Tid) -> Result<&Thread> {
-        let found = self.threads.iter().find(|thread| thread.tid == tid);
+        let found = self.threads.get(tid);
         found.ok_or_else(|| Error::NoThread(tid.to_string()))
     }
 
@@ -221,7 +223,7 @@ impl Session {
         let core = self.core.as_ref()?;
         let found = core.thread(tid);
         // A raw import knows no thread id; the thread that crashed is meant.
-        let only = || core.crashed_thread().filter(|_| self.threads.len() == 1);
+        let only = || core.crashed_thread().filter(|_| self.threads().len() == 1);
         found.or_else(only).map(|thread| &thread.registers)
     }
 
@@ -241,16 +243,16 @@ impl Session {
     /// tells that the one with the longest.
     #[must_use]
     pub fn main_thread(&self) -> Option<&Thread> {
-        self.threads.iter().find(|thread| Some(thread.tid) == self.main)
+        self.threads.get(self.main?)
     }
 
     /// See [`Self::main_thread`].
     fn find_main(&self) -> Option<Tid> {
         let ended = load::ended_thread(self.crash.as_ref(), self.core.as_ref());
-        let ended = ended.and_then(|tid| self.threads.iter().find(|thread| thread.tid == tid));
+        let ended = ended.and_then(|tid| self.threads.get(tid));
         let end = |thread: &Thread| thread.history.arrival(thread.history.len()).map(|time| time.tsc);
         let last = || {
-            self.threads
+            self.threads()
                 .iter()
                 .max_by_key(|thread| (end(thread), thread.history.len()))
         };
@@ -289,7 +291,7 @@ impl Session {
         self.earlier = None;
         let mut threads = load::threads(bundle.manifest(), decoded, self.core.as_ref());
         for thread in &mut threads {
-            let Some(known) = self.threads.iter().find(|known| known.tid == thread.tid) else {
+            let Some(known) = self.threads.get(thread.tid) else {
                 continue;
             };
             thread.from_end = known.from_end;
@@ -300,14 +302,14 @@ impl Session {
                 ));
             }
         }
-        self.threads = threads;
+        self.threads = Threads::new(threads);
         Ok(())
     }
 
     /// The crash, when it ended this thread.
     #[must_use]
     pub fn crash_of(&self, tid: Tid) -> Option<&Crash> {
-        let only = self.threads.len() == 1;
+        let only = self.threads().len() == 1;
         self.crash.as_ref().filter(|crash| crash.tid == tid || only)
     }
 }

@@ -1,14 +1,16 @@
 //! The modules of a process: from a bundle's description, or from a core's file map.
 
 use backtrail_bundle::manifest::Module;
-use backtrail_bundle::{Bundle, PAGE_SIZE, SharedBytes};
+use backtrail_bundle::{Bundle, BundlePath, PAGE_SIZE, SharedBytes};
 use backtrail_decoder::{Image, Section};
 use backtrail_pt::{Avma, Svma};
-use backtrail_symbolizer::{DebugSearch, SymbolFile, Symbolizer};
+use backtrail_symbolizer::{self as symbolizer, DebugSearch, SymbolFile, Symbolizer};
 use object::LittleEndian;
 use object::elf::{FileHeader64, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
+use std::collections::HashMap;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,47 +42,74 @@ fn lowest(loads: &[Load]) -> Option<Svma> {
     loads.iter().map(|load| load.at).min()
 }
 
-/// Maps the modules of a bundle's process; what has no symbols is told in `notes`.
-pub(super) fn of_bundle(
-    bundle: &Bundle,
-    modules: &[Module],
-    search: &DebugSearch,
-    notes: &mut Vec<String>,
-) -> Symbolizer {
-    let mut symbols = Symbolizer::new();
-    for module in modules {
-        let bytes = module.file.as_ref().and_then(|file| bundle.bytes(file).ok());
-        let segments = bytes.as_deref().map(loads).unwrap_or_default();
-        let bias = lowest(&segments).map_or(module.base.0, |lowest| module.bias(lowest));
-        let ranges: Vec<Range<Avma>> = if module.mappings.is_empty() {
-            segments
-                .iter()
-                .map(|load| load.at.to_avma(bias)..load.at.to_avma(bias) + load.size)
-                .collect()
-        } else {
-            module
-                .mappings
-                .iter()
-                .map(|mapping| mapping.start..mapping.start + mapping.size)
-                .collect()
-        };
-        let file = bytes.and_then(|bytes| open(bytes, &module.path, search, notes));
-        add(&mut symbols, ranges, bias, &module.path, file);
-    }
-    symbols
+/// The files of a bundle that are modules, each opened once, however many modules name it.
+pub(super) struct BundleFiles<'a> {
+    bundle: &'a Bundle,
+    search: &'a DebugSearch,
+    known: HashMap<BundlePath, BundleFile>,
 }
 
-fn add(
-    symbols: &mut Symbolizer,
-    ranges: Vec<Range<Avma>>,
-    bias: u64,
-    name: &str,
-    file: Option<Arc<SymbolFile>>,
-) {
-    let name: Arc<str> = name.into();
-    for range in ranges {
-        symbols.add_module(range, bias, Arc::clone(&name), file.clone());
+/// A module's file.
+#[derive(Default)]
+struct BundleFile {
+    loads: Vec<Load>,
+    symbols: Option<Arc<SymbolFile>>,
+}
+
+impl<'a> BundleFiles<'a> {
+    /// Of a bundle; `search` says where debug files are.
+    pub fn new(bundle: &'a Bundle, search: &'a DebugSearch) -> Self {
+        Self {
+            bundle,
+            search,
+            known: HashMap::new(),
+        }
     }
+
+    /// Returns a file, which the traced system had at `name`.
+    fn get(&mut self, path: &BundlePath, name: &str, notes: &mut Vec<String>) -> &BundleFile {
+        let (bundle, search) = (self.bundle, self.search);
+        self.known.entry(path.clone()).or_insert_with(|| {
+            let Ok(bytes) = bundle.bytes(path) else {
+                return BundleFile::default();
+            };
+            BundleFile {
+                loads: loads(&bytes),
+                symbols: open(bytes, name, search, notes),
+            }
+        })
+    }
+}
+
+/// Maps the modules of a bundle's process; what has no symbols is told in `notes`.
+pub(super) fn of_bundle(
+    files: &mut BundleFiles<'_>,
+    modules: &[Module],
+    notes: &mut Vec<String>,
+) -> Symbolizer {
+    let none = BundleFile::default();
+    let mut mapped = Vec::new();
+    for module in modules {
+        let file = match &module.file {
+            Some(path) => files.get(path, &module.path, notes),
+            None => &none,
+        };
+        let bias = lowest(&file.loads).map_or(module.base.0, |lowest| module.bias(lowest));
+        let stated = module.mappings.iter();
+        let stated = stated.map(|mapping| mapping.start..mapping.start + mapping.size);
+        let loaded = file.loads.iter().filter(|_| module.mappings.is_empty());
+        let loaded = loaded.map(|load| load.at.to_avma(bias)..load.at.to_avma(bias) + load.size);
+        let name: Arc<str> = module.path.as_str().into();
+        mapped.extend(stated.chain(loaded).map(|range| symbolizer::Module {
+            range,
+            bias,
+            name: Arc::clone(&name),
+            file: file.symbols.clone(),
+        }));
+    }
+    let mut symbols = Symbolizer::new();
+    symbols.add_modules(mapped);
+    symbols
 }
 
 fn open(
@@ -104,6 +133,9 @@ pub(super) struct Mapped<'a> {
     pub parts: Vec<(Range<Avma>, u64)>,
 }
 
+/// So many files that are not on this machine are named one by one.
+const MISSING_NAMED: usize = 20;
+
 /// Maps the files that a core names, where this machine still has them. The code in them is
 /// what lies under the core's own memory.
 pub(super) fn of_core(
@@ -112,13 +144,20 @@ pub(super) fn of_core(
     image: &mut Image,
     notes: &mut Vec<String>,
 ) -> Symbolizer {
-    let mut symbols = Symbolizer::new();
+    let mut modules = Vec::new();
+    let mut missing = 0;
+    // By device and inode: a core may name one file by any number of paths.
+    let mut known: HashMap<(u64, u64), Option<Arc<SymbolFile>>> = HashMap::new();
     for mapped in files {
-        let Ok(bytes) = SharedBytes::map_file(Path::new(mapped.path)) else {
-            notes.push(format!(
-                "{} is not on this machine: its symbols are unknown",
-                mapped.path
-            ));
+        let path = Path::new(mapped.path);
+        let Ok(bytes) = SharedBytes::map_file(path) else {
+            missing += 1;
+            if missing <= MISSING_NAMED {
+                notes.push(format!(
+                    "{} is not on this machine: its symbols are unknown",
+                    mapped.path
+                ));
+            }
             continue;
         };
         let segments = loads(&bytes);
@@ -140,10 +179,28 @@ pub(super) fn of_core(
                 });
             }
         }
-        let ranges = mapped.parts.iter().map(|(range, _)| range.clone()).collect();
-        let search = search.clone().beside_file(Path::new(mapped.path));
-        let file = open(bytes, mapped.path, &search, notes);
-        add(&mut symbols, ranges, bias, mapped.path, file);
+        let open = || open(bytes, mapped.path, &search.clone().beside_file(path), notes);
+        let file = match path.metadata() {
+            Ok(found) => known
+                .entry((found.dev(), found.ino()))
+                .or_insert_with(open)
+                .clone(),
+            Err(_) => open(),
+        };
+        let name: Arc<str> = mapped.path.into();
+        modules.extend(mapped.parts.iter().map(|(range, _)| symbolizer::Module {
+            range: range.clone(),
+            bias,
+            name: Arc::clone(&name),
+            file: file.clone(),
+        }));
     }
+    if let Some(more) = missing.checked_sub(MISSING_NAMED).filter(|&more| more != 0) {
+        notes.push(format!(
+            "{more} more files that the core names are not on this machine"
+        ));
+    }
+    let mut symbols = Symbolizer::new();
+    symbols.add_modules(modules);
     symbols
 }

@@ -23,6 +23,7 @@ mod raw;
 mod reckoner;
 mod returns;
 mod scout;
+mod straight;
 mod time;
 mod timekeeper;
 mod trail;

@@ -23,6 +23,11 @@ impl Budget {
         Self(AtomicU64::new(amount))
     }
 
+    /// How much is left.
+    pub fn left(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Takes `amount`; `None` once there is not so much left, from then on the file is not believed.
     pub fn spend(&self, amount: usize) -> Option<()> {
         let take = |left: u64| left.checked_sub(amount as u64);

@@ -201,7 +201,7 @@ impl<'d> UnitIndex<'d> {
 
 impl<'d> DebugInfo<'d> {
     fn index_of<'i>(&self, unit: &'i LazyUnit<'d>) -> &'i UnitIndex<'d> {
-        unit.index.get_or_init(|| UnitIndex::new(self, unit))
+        unit.index.get_or_init(|| Box::new(UnitIndex::new(self, unit)))
     }
 
     /// What `wanted`, a name or a path of names, can mean, definitions only: those of the unit around `near`

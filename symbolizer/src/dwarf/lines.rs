@@ -1,15 +1,14 @@
 //! Line tables (DWARF 5, section 6.2): one a line program, prepared when first asked.
 
 use super::budget::Budget;
+use super::line_row::{Row, is_canonical};
 use super::paths::{self, MAX_PATH};
 use super::{Dwarf, Slice, Unit};
 use crate::LineRow;
 use crate::code::CodeRanges;
 use crate::range_map::RangeMap;
 use backtrail_pt::Svma;
-use gimli::{
-    AttributeValue, ColumnType, DebugLine, DebugLineOffset, IncompleteLineProgram, LineProgramHeader,
-};
+use gimli::{AttributeValue, DebugLine, DebugLineOffset, IncompleteLineProgram, LineProgramHeader};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -25,28 +24,25 @@ pub(crate) struct LineProgram<'d> {
 
 /// The rows of one line program.
 pub(crate) struct LineTable {
+    /// Sequence by sequence; within each by address. Of several rows at one address the last speaks for it.
     rows: Vec<Row>,
-    /// The addresses that have rows, in order within their sequence, and the row that speaks for each.
-    starts: Vec<(u64, u32)>,
     sequences: Vec<Sequence>,
     map: RangeMap,
 }
 
 struct Sequence {
     range: Range<u64>,
-    /// Indexes into `starts`.
-    starts: Range<usize>,
+    /// Indexes into `rows`.
+    rows: Range<usize>,
 }
 
-#[derive(Clone, Copy)]
-struct Row {
-    address: u64,
-    file: u32,
-    line: u32,
-    column: u32,
-    is_stmt: bool,
-    prologue_end: bool,
-}
+/// The most rows of one program: a genuine one has a row for a few bytes of code, and so many belong to 16 MiB of code in
+/// one unit. At 16 bytes each they take 64 MiB.
+const MAX_ROWS: u64 = 1 << 22;
+/// The most rows of all programs of a file that are prepared: 256 MiB.
+pub(crate) const MAX_ROWS_OF_FILE: u64 = 1 << 24;
+/// The most rows at one address that are kept. Compilers write two or three, one for each line that has no code there.
+const MAX_AT_ADDRESS: usize = 16;
 
 impl<'d> LineProgram<'d> {
     /// The program at the start of `section`, which ends where the next program starts.
@@ -92,11 +88,15 @@ impl<'d> LineProgram<'d> {
         })
     }
 
-    /// The prepared rows; sequences that do not start in code are left out.
-    pub fn table(&self, code: &CodeRanges) -> &LineTable {
+    /// The prepared rows, as many as are left of `rows`; sequences that do not start in code are left out.
+    pub fn table(&self, code: &CodeRanges, rows: &Budget) -> &LineTable {
         self.table.get_or_init(|| {
-            self.parse()
-                .map_or_else(LineTable::empty, |program| LineTable::new(program, code))
+            let Some(program) = self.parse() else {
+                return LineTable::empty();
+            };
+            let table = LineTable::new(program, code, rows.left().min(MAX_ROWS) as usize);
+            let _ = rows.spend(table.rows.len());
+            table
         })
     }
 }
@@ -135,38 +135,35 @@ impl LineTable {
     fn empty() -> Self {
         Self {
             rows: Vec::new(),
-            starts: Vec::new(),
             sequences: Vec::new(),
             map: RangeMap::new(Vec::new()),
         }
     }
 
-    fn new(program: IncompleteLineProgram<Slice>, code: &CodeRanges) -> Self {
+    fn new(program: IncompleteLineProgram<Slice>, code: &CodeRanges, most: usize) -> Self {
         let mut table = Self::empty();
         let mut first = 0;
         let mut program = program.rows();
-        // A damaged program ends the table; the sequences before it are whole.
+        // A damaged program ends the table, and so does one that is too long; the sequences before it are whole.
+        let mut is_sound = true;
         while let Ok(Some((_, row))) = program.next_row() {
             if !row.end_sequence() {
-                table.rows.push(Row {
-                    address: row.address(),
-                    file: row.file_index().try_into().unwrap_or(u32::MAX),
-                    line: row.line().map_or(0, |line| line.get().try_into().unwrap_or(0)),
-                    column: match row.column() {
-                        ColumnType::LeftEdge => 0,
-                        ColumnType::Column(column) => column.get().try_into().unwrap_or(0),
-                    },
-                    is_stmt: row.is_stmt(),
-                    prologue_end: row.prologue_end(),
-                });
+                if table.rows.len() >= most {
+                    break;
+                }
+                is_sound &= is_canonical(row.address());
+                table.add(first, Row::new(row));
                 continue;
             }
-            if !table.close_sequence(first, row.address(), code) {
+            is_sound &= is_canonical(row.address());
+            if !is_sound || !table.close_sequence(first, row.address(), code) {
                 table.rows.truncate(first);
             }
+            is_sound = true;
             first = table.rows.len();
         }
         table.rows.truncate(first);
+        table.rows.shrink_to_fit();
         let ranges = table.sequences.iter().enumerate();
         table.map = RangeMap::new(
             ranges
@@ -176,53 +173,52 @@ impl LineTable {
         table
     }
 
+    /// Adds a row to the sequence that begins with row `first`. A row that says nothing new, and one beyond the most that
+    /// are kept at an address, takes the place of the last.
+    fn add(&mut self, first: usize, mut row: Row) {
+        let here = self.rows.get_mut(first..).unwrap_or_default();
+        let is_full = here
+            .len()
+            .checked_sub(MAX_AT_ADDRESS)
+            .and_then(|at| here.get(at))
+            .is_some_and(|before| before.address() == row.address());
+        if let Some(last) = here.last_mut()
+            && last.address() == row.address()
+            && (is_full || last.says_the_same(row))
+        {
+            if last.prologue_end() {
+                row.end_prologue();
+            }
+            // A row that starts a statement speaks, not one after it that does not.
+            if row.is_stmt() || !last.is_stmt() {
+                *last = row;
+            } else if row.prologue_end() {
+                last.end_prologue();
+            }
+        } else {
+            self.rows.push(row);
+        }
+    }
+
     /// Makes the rows from `first` a sequence that ends at `end`; `false` if it covers no code.
     fn close_sequence(&mut self, first: usize, end: u64, code: &CodeRanges) -> bool {
         let Some(rows) = self.rows.get_mut(first..) else {
             return false;
         };
-        rows.sort_by_key(|row| row.address);
-        let Some(start) = rows.first().map(|row| row.address) else {
+        rows.sort_by_key(|row| row.address());
+        let Some(start) = rows.first().map(|row| row.address()) else {
             return false;
         };
         if start >= end || !code.contains(start) {
             return false;
         }
-        let first_start = self.starts.len();
-        for (number, row) in (first..).zip(rows.iter_mut()) {
-            match self.starts.last_mut().filter(|_| number > first) {
-                Some((address, speaker)) if *address == row.address => {
-                    *speaker = number as u32;
-                }
-                _ => self.starts.push((row.address, number as u32)),
-            }
-        }
+        rows.chunk_by_mut(|one, next| one.address() == next.address())
+            .for_each(let_one_speak);
         self.sequences.push(Sequence {
             range: start..end,
-            starts: first_start..self.starts.len(),
+            rows: first..self.rows.len(),
         });
-        self.prefer_statements(first, first_start);
         true
-    }
-
-    /// Of several rows at one address the last speaks for it; but one that starts a statement
-    /// before a last one that does not, as in GDB.
-    fn prefer_statements(&mut self, first: usize, first_start: usize) {
-        let mut from = first;
-        for (_, speaker) in self.starts.iter_mut().skip(first_start) {
-            let last = *speaker as usize;
-            let here = self.rows.get(from..=last).unwrap_or_default();
-            if here.last().is_some_and(|row| !row.is_stmt)
-                && let Some(found) = here.iter().rposition(|row| row.is_stmt && row.line != 0)
-            {
-                *speaker = (from + found) as u32;
-            }
-            let prologue_end = here.iter().any(|row| row.prologue_end);
-            if let Some(row) = self.rows.get_mut(*speaker as usize) {
-                row.prologue_end |= prologue_end;
-            }
-            from = last + 1;
-        }
     }
 
     /// The sequences' addresses.
@@ -233,13 +229,13 @@ impl LineTable {
     /// The row that covers `at`.
     pub fn row_at(&self, at: u64, files: &[Arc<str>]) -> Option<LineRow> {
         let sequence = self.sequences.get(self.map.get(at)? as usize)?;
-        let starts = self.starts.get(sequence.starts.clone())?;
-        let next = starts.partition_point(|(address, _)| *address <= at);
-        self.row(sequence, starts, next.checked_sub(1)?, files)
+        let rows = self.rows.get(sequence.rows.clone())?;
+        let next = rows.partition_point(|row| row.address() <= at);
+        row(sequence, rows, next.checked_sub(1)?, files)
     }
 
     /// The rows that cover some of `wanted`, in address order within each sequence.
-    pub fn rows_in(&self, wanted: &Range<u64>, files: &[Arc<str>], rows: &mut Vec<LineRow>) {
+    pub fn rows_in(&self, wanted: &Range<u64>, files: &[Arc<str>], found: &mut Vec<LineRow>) {
         let mut numbers: Vec<_> = self.map.meeting(wanted.clone()).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -247,49 +243,29 @@ impl LineTable {
             .into_iter()
             .filter_map(|number| self.sequences.get(number as usize))
         {
-            let Some(starts) = self.starts.get(sequence.starts.clone()) else {
+            let Some(rows) = self.rows.get(sequence.rows.clone()) else {
                 continue;
             };
-            let first = starts
-                .partition_point(|(address, _)| *address <= wanted.start)
+            let first = rows
+                .partition_point(|row| row.address() <= wanted.start)
                 .saturating_sub(1);
-            let end = starts.partition_point(|(address, _)| *address < wanted.end);
-            let here = (first..end).filter_map(|number| self.row(sequence, starts, number, files));
-            rows.extend(here.filter(|row| row.range.end.0 > wanted.start));
+            let end = rows.partition_point(|row| row.address() < wanted.end);
+            let here = (first..end)
+                .filter(|&number| speaks(rows, number))
+                .filter_map(|number| row(sequence, rows, number, files));
+            found.extend(here.filter(|row| row.range.end.0 > wanted.start));
         }
-    }
-
-    fn row(
-        &self,
-        sequence: &Sequence,
-        starts: &[(u64, u32)],
-        number: usize,
-        files: &[Arc<str>],
-    ) -> Option<LineRow> {
-        let (start, speaker) = *starts.get(number)?;
-        let row = self.rows.get(speaker as usize)?;
-        let end = starts
-            .get(number + 1)
-            .map_or(sequence.range.end, |(address, _)| *address);
-        Some(LineRow {
-            file: files.get(row.file as usize).cloned().unwrap_or_default(),
-            line: row.line,
-            column: row.column,
-            is_stmt: row.is_stmt,
-            prologue_end: row.prologue_end,
-            range: Svma(start)..Svma(end),
-        })
     }
 
     /// Starts of statements in the files that `wanted` accepts: line, file number and address.
     pub fn statements(&self, wanted: &[bool]) -> impl Iterator<Item = (u32, u32, u64)> {
-        let of_file = |row: &&Row| wanted.get(row.file as usize).copied().unwrap_or(false);
+        let of_file = |row: &&Row| wanted.get(row.file() as usize).copied().unwrap_or(false);
         let rows = self
             .rows
             .iter()
-            .filter(|row| row.is_stmt && row.line != 0)
+            .filter(|row| row.is_stmt() && row.line() != 0)
             .filter(of_file);
-        rows.map(|row| (row.line, row.file, row.address))
+        rows.map(|row| (row.line(), row.file(), row.address()))
     }
 
     /// Where the prologue of the function at `entry` ends: at the first mark before `end`, else at
@@ -302,21 +278,56 @@ impl LineTable {
         else {
             return Prologue::Unknown;
         };
-        let starts = self.starts.get(sequence.starts.clone()).unwrap_or_default();
-        let first = starts.partition_point(|(address, _)| *address < entry);
-        let rows = starts
-            .get(first..)
-            .unwrap_or_default()
-            .iter()
-            .take_while(|(address, _)| *address < end);
-        let mut rows =
-            rows.filter_map(|(address, speaker)| Some((*address, self.rows.get(*speaker as usize)?)));
-        if let Some((address, _)) = rows.clone().find(|(_, row)| row.prologue_end) {
-            return Prologue::Marked(address);
+        let rows = self.rows.get(sequence.rows.clone()).unwrap_or_default();
+        let first = rows.partition_point(|row| row.address() < entry);
+        let mut rows = (first..rows.len())
+            .filter(|&number| speaks(rows, number))
+            .filter_map(|number| rows.get(number))
+            .take_while(|row| row.address() < end);
+        if let Some(row) = rows.clone().find(|row| row.prologue_end()) {
+            return Prologue::Marked(row.address());
         }
-        rows.find(|(address, row)| *address > entry && row.line != 0)
-            .map_or(Prologue::Unknown, |(address, _)| Prologue::SecondRow(address))
+        rows.find(|row| row.address() > entry && row.line() != 0)
+            .map_or(Prologue::Unknown, |row| Prologue::SecondRow(row.address()))
     }
+}
+
+/// Of rows at one address, moves the one that speaks for it to the end: the last; but one that starts a statement before a
+/// last one that does not, as in GDB.
+fn let_one_speak(here: &mut [Row]) {
+    let starts_statement = |row: &Row| row.is_stmt() && row.line() != 0;
+    if here.last().is_some_and(|row| !row.is_stmt())
+        && let Some(found) = here.iter().rposition(starts_statement)
+        && let Some(from_it) = here.get_mut(found..)
+    {
+        from_it.rotate_left(1);
+    }
+    let ends_prologue = here.iter().any(|row| row.prologue_end());
+    if let Some(last) = here.last_mut().filter(|_| ends_prologue) {
+        last.end_prologue();
+    }
+}
+
+/// Returns whether row `number` speaks for its address: it is the last one there.
+fn speaks(rows: &[Row], number: usize) -> bool {
+    let address = |number: usize| rows.get(number).map(|row| row.address());
+    address(number) != address(number + 1)
+}
+
+/// Row `number` of a sequence, which speaks for its address.
+fn row(sequence: &Sequence, rows: &[Row], number: usize, files: &[Arc<str>]) -> Option<LineRow> {
+    let row = rows.get(number)?;
+    let end = rows
+        .get(number + 1)
+        .map_or(sequence.range.end, |next| next.address());
+    Some(LineRow {
+        file: files.get(row.file() as usize).cloned().unwrap_or_default(),
+        line: row.line(),
+        column: row.column(),
+        is_stmt: row.is_stmt(),
+        prologue_end: row.prologue_end(),
+        range: Svma(row.address())..Svma(end),
+    })
 }
 
 /// Where a prologue ends, and how it is known.
@@ -328,4 +339,82 @@ pub(crate) enum Prologue {
     SecondRow(u64),
     /// The function has one row, or none.
     Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line program (version 4) for one file: a sequence at 0x1000 of these special opcodes.
+    fn program(opcodes: &[u8], length: u64) -> Vec<u8> {
+        // Instructions of one byte, is_stmt from the start, lines -1 to +2, opcodes from 13 on.
+        let mut header = vec![1, 1, 1, 0xff, 4, 13];
+        header.extend([0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1]);
+        header.extend(b"\0a.c\0\0\0\0\0");
+        let mut rest = vec![0, 9, 2];
+        rest.extend(0x1000u64.to_le_bytes());
+        rest.extend(opcodes);
+        // DW_LNS_advance_pc to the end, then DW_LNE_end_sequence.
+        rest.push(2);
+        let mut left = length;
+        while left >= 0x80 {
+            rest.push(left as u8 | 0x80);
+            left >>= 7;
+        }
+        rest.extend([left as u8, 0, 1, 1]);
+        let mut out = Vec::new();
+        out.extend((2 + 4 + header.len() as u32 + rest.len() as u32).to_le_bytes());
+        out.extend(4u16.to_le_bytes());
+        out.extend((header.len() as u32).to_le_bytes());
+        out.extend(header);
+        out.extend(rest);
+        out
+    }
+
+    fn table(opcodes: &[u8], most: usize) -> LineTable {
+        let bytes = program(opcodes, 0x1000_0000);
+        let section = DebugLine::new(&bytes, gimli::LittleEndian);
+        let program = section.program(DebugLineOffset(0), 8, None, None).unwrap();
+        LineTable::new(program, &CodeRanges::from_range(0x1000..0x2000_0000), most)
+    }
+
+    /// The special opcode that moves by so many bytes and lines.
+    fn special(bytes: u8, lines: i8) -> u8 {
+        (lines + 1) as u8 + 4 * bytes + 13
+    }
+
+    #[test]
+    fn rows_at_one_address_are_bounded_and_the_last_speaks() {
+        let mut opcodes = vec![special(0, 1); 1_000_000];
+        opcodes.push(special(1, 2));
+        let table = table(&opcodes, MAX_ROWS as usize);
+        assert_eq!(table.rows.len(), MAX_AT_ADDRESS + 1);
+        let files = ["a.c".into(), "b.c".into()];
+        assert_eq!(table.row_at(0x1000, &files).unwrap().line, 1_000_001);
+        assert_eq!(table.row_at(0x1001, &files).unwrap().line, 1_000_003);
+        let lines = table.statements(&[false, true]).map(|(line, ..)| line);
+        assert_eq!(lines.take(3).collect::<Vec<_>>(), [2, 3, 4]);
+    }
+
+    #[test]
+    fn a_row_that_says_nothing_new_is_kept_once() {
+        let table = table(&vec![special(0, 0); 1_000_000], MAX_ROWS as usize);
+        assert_eq!(table.rows.len(), 1);
+    }
+
+    #[test]
+    fn a_program_with_too_many_rows_has_none_of_the_sequence_that_is_too_long() {
+        let opcodes = vec![special(1, 1); 5000];
+        assert_eq!(table(&opcodes, 5000).rows.len(), 5000);
+        let cut = table(&opcodes, 4999);
+        assert!(cut.rows.is_empty() && cut.row_at(0x1000, &[]).is_none());
+    }
+
+    /// Of a row for each byte of a program it took 56 bytes of memory a row.
+    #[test]
+    fn a_row_for_each_byte_takes_sixteen_bytes() {
+        let table = table(&vec![special(1, 1); 1 << 20], MAX_ROWS as usize);
+        assert_eq!(table.rows.len(), 1 << 20);
+        assert_eq!(table.rows.capacity() * size_of::<Row>(), 16 << 20);
+    }
 }

@@ -7,6 +7,7 @@ mod dies;
 mod entry;
 mod evaluate;
 mod index;
+mod line_row;
 mod lines;
 mod named;
 mod paths;
@@ -54,6 +55,8 @@ pub(crate) struct DebugInfo<'d> {
     /// Only lends names.
     supplementary: Option<Box<DebugInfo<'d>>>,
     budget: Budget,
+    /// How many rows of line tables may still be prepared.
+    line_rows: Budget,
     names: OnceLock<AllNames>,
     /// Which units have a file, by the last component of its path.
     with_file: OnceLock<BTreeMap<Box<str>, Vec<usize>>>,
@@ -69,8 +72,8 @@ struct LazyUnit<'d> {
     extent: Range<usize>,
     /// Number in `programs`.
     program: Option<usize>,
-    functions: OnceLock<UnitFunctions<'d>>,
-    index: OnceLock<UnitIndex<'d>>,
+    functions: OnceLock<Box<UnitFunctions<'d>>>,
+    index: OnceLock<Box<UnitIndex<'d>>>,
 }
 
 /// A physical function as DWARF describes it.
@@ -108,14 +111,15 @@ impl<'d> DebugInfo<'d> {
     pub fn new(source: &'d Source, elf: &Elf<'d>, code: CodeRanges) -> Option<Self> {
         let dwarf = load(source, elf);
         let mut headers = Vec::new();
+        let types = source.section(elf, ".debug_info").len();
+        let most = most_units(types.saturating_add(source.section(elf, ".debug_types").len()));
         let mut all = dwarf.units();
         // A damaged header ends the list: the next one cannot be found.
-        while let Ok(Some(header)) = all.next() {
+        while let Some(header) = all.next().ok().flatten().filter(|_| headers.len() < most) {
             headers.push(header);
         }
-        let types = source.section(elf, ".debug_info").len();
         let mut all = dwarf.type_units();
-        while let Ok(Some(header)) = all.next() {
+        while let Some(header) = all.next().ok().flatten().filter(|_| headers.len() < most) {
             headers.push(header);
         }
         if headers.is_empty() {
@@ -152,6 +156,7 @@ impl<'d> DebugInfo<'d> {
             code,
             supplementary: None,
             budget,
+            line_rows: Budget::of(lines::MAX_ROWS_OF_FILE),
             names: OnceLock::new(),
             with_file: OnceLock::new(),
         };
@@ -231,7 +236,7 @@ impl<'d> DebugInfo<'d> {
         for (number, unit) in (0..).zip(&self.units) {
             if let Some(program) = unit.program.filter(|program| covered.insert(*program)) {
                 let program = self.programs.get(program);
-                let table = program.map(|program| program.table(&self.code));
+                let table = program.map(|program| program.table(&self.code, &self.line_rows));
                 ranges.extend(
                     table
                         .into_iter()
@@ -310,14 +315,20 @@ impl<'d> DebugInfo<'d> {
     }
 
     fn functions_of<'i>(&'i self, unit: &'i LazyUnit<'d>) -> &'i UnitFunctions<'d> {
-        unit.functions
-            .get_or_init(|| UnitFunctions::new(self.sections(unit), &unit.unit, &self.code, &self.budget))
+        unit.functions.get_or_init(|| {
+            Box::new(UnitFunctions::new(
+                self.sections(unit),
+                &unit.unit,
+                &self.code,
+                &self.budget,
+            ))
+        })
     }
 
     fn program<'i>(&'i self, unit: &LazyUnit<'d>) -> Option<(&'i LineTable, &'i [Arc<str>])> {
         let program = self.programs.get(unit.program?)?;
         Some((
-            program.table(&self.code),
+            program.table(&self.code, &self.line_rows),
             program.files(&self.dwarf, &unit.unit.gimli, &self.budget),
         ))
     }
@@ -414,7 +425,7 @@ impl<'d> DebugInfo<'d> {
             if !matching.contains(&true) {
                 continue;
             }
-            for (here, file, address) in program.table(&self.code).statements(&matching) {
+            for (here, file, address) in program.table(&self.code, &self.line_rows).statements(&matching) {
                 if here < line || here > nearest {
                     continue;
                 }
@@ -435,10 +446,30 @@ impl<'d> DebugInfo<'d> {
     }
 }
 
+/// The most units that sections of so many bytes are believed to have: an opened unit takes some hundred bytes of memory, and a
+/// hostile one twelve of the file. Genuine units are longer than 32 bytes, but a file may have a few that are empty.
+fn most_units(bytes: usize) -> usize {
+    const MAX_UNITS: usize = 1 << 19;
+    (bytes / 32 + 1024).min(MAX_UNITS)
+}
+
 fn load<'d>(source: &'d Source, elf: &Elf<'d>) -> Dwarf<'d> {
     let section = |id: gimli::SectionId| Slice::new(source.section(elf, id.name()), LittleEndian);
     let loaded = Dwarf::load(|id| Ok::<_, std::convert::Infallible>(section(id)));
     match loaded {
         Ok(dwarf) => dwarf,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thirty-two megabytes of the shortest units would be 2.8 million, at 880 bytes each.
+    #[test]
+    fn units_take_no_more_than_four_hundred_megabytes() {
+        assert!(most_units(usize::MAX) * size_of::<LazyUnit<'_>>() < 400 << 20);
+        assert!(most_units(4 << 20) * size_of::<LazyUnit<'_>>() < 32 * (4 << 20));
+        assert_eq!(most_units(0), 1024);
     }
 }

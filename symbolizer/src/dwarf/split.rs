@@ -4,7 +4,7 @@
 use super::abbreviations::AbbreviationTables;
 use super::budget::Budget;
 use super::unit::Unit;
-use super::{DebugInfo, Dwarf, LazyUnit, Slice};
+use super::{DebugInfo, Dwarf, LazyUnit, Slice, most_units};
 use crate::source::{Elf, Source};
 use crate::split::SplitFile;
 use gimli::{LittleEndian, UnitHeader};
@@ -102,12 +102,17 @@ impl<'d> DebugInfo<'d> {
     /// file's.
     fn add_units(&mut self, dwarf: Dwarf<'d>, skeletons: &FxHashMap<u64, usize>) -> Option<()> {
         let mut headers: Vec<UnitHeader<Slice<'d>>> = Vec::new();
+        let bytes = |section: Slice<'d>| section.slice().len();
+        let most = most_units(
+            bytes(*gimli::Section::reader(&dwarf.debug_info))
+                .saturating_add(bytes(*gimli::Section::reader(&dwarf.debug_types))),
+        );
         let mut all = dwarf.units();
-        while let Ok(Some(header)) = all.next() {
+        while let Some(header) = all.next().ok().flatten().filter(|_| headers.len() < most) {
             headers.push(header);
         }
         let mut all = dwarf.type_units();
-        while let Ok(Some(header)) = all.next() {
+        while let Some(header) = all.next().ok().flatten().filter(|_| headers.len() < most) {
             headers.push(header);
         }
         // A package may give many units one table.

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod adapter;
+mod bundles;
 #[path = "../support/collector.rs"]
 mod collector;
 mod crashes;

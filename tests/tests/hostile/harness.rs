@@ -2,6 +2,7 @@
 
 use crate::memory;
 use crate::mutate::Random;
+use backtrail_tests::backtrail::repository;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::process;
@@ -43,6 +44,8 @@ pub fn fuzz(name: &str, seeds: &[Vec<u8>], mutate: Mutate, target: impl Fn(&[u8]
         println!("{name}: {:?} and {} KiB", cost.time, cost.memory >> 10);
         return;
     }
+    let kept = corpus(name);
+    let all: Vec<Vec<u8>> = seeds.iter().chain(&kept).cloned().collect();
     let mut random = Random::new(number("BACKTRAIL_FUZZ_SEED", 1));
     let end = Instant::now() + Duration::from_secs(number("BACKTRAIL_FUZZ_SECONDS", 3));
     let (mut cases, mut accepted) = (0u64, 0u64);
@@ -53,9 +56,13 @@ pub fn fuzz(name: &str, seeds: &[Vec<u8>], mutate: Mutate, target: impl Fn(&[u8]
             "{name}: a seed is refused as it is"
         );
     }
+    // What was found before is refused by now, or not.
+    for case in &kept {
+        run(name, case, &target);
+    }
     while Instant::now() < end {
-        let mut case = seeds[random.below(seeds.len())].clone();
-        mutate(&mut random, &mut case, seeds);
+        let mut case = all[random.below(all.len())].clone();
+        mutate(&mut random, &mut case, &all);
         let cost = run(name, &case, &target);
         accepted += u64::from(cost.accepted);
         if cost.time > worst.time {
@@ -72,6 +79,17 @@ pub fn fuzz(name: &str, seeds: &[Vec<u8>], mutate: Mutate, target: impl Fn(&[u8]
         worst.memory >> 10
     );
     assert!(cases > 0 && accepted < cases, "{name}: nothing was refused");
+}
+
+/// The cases that the repository keeps for a target: what was found by it, and what is made by hand.
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let folder = repository().join("tests/fuzz/corpus").join(name);
+    let mut files: Vec<PathBuf> = match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| entry.unwrap().path()).collect(),
+        Err(_) => Vec::new(),
+    };
+    files.sort();
+    files.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
 /// What a case came to.

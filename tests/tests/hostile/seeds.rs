@@ -145,3 +145,50 @@ pub fn bundle(folder: &Path) -> PathBuf {
     .unwrap();
     bundle
 }
+
+/// A small core: two threads, one of which took a signal, three mapped files, two memory areas.
+pub fn core() -> Vec<u8> {
+    use backtrail_bundle::core::{CoreContents, CoreThread, MappedFile, ProcessInfo, Segment, write};
+    let thread = |tid, signal| CoreThread {
+        tid: backtrail_pt::Tid(tid),
+        signal,
+        fpregs: vec![0; 512],
+        ..CoreThread::default()
+    };
+    let file = |start, path: &str| MappedFile {
+        start: Avma(start),
+        end: Avma(start + 0x1000),
+        offset: backtrail_pt::FileOffset(0),
+        path: path.to_owned(),
+    };
+    let segment = |start| Segment {
+        start: Avma(start),
+        size: 0x1000,
+        saved: 0x1000,
+        readable: true,
+        writable: false,
+        executable: true,
+    };
+    let contents = CoreContents {
+        process: ProcessInfo {
+            pid: 7,
+            name: "small".to_owned(),
+            ..ProcessInfo::default()
+        },
+        threads: vec![thread(7, 11), thread(8, 0)],
+        auxv: vec![(6, 4096), (9, CODE_AT)],
+        files: vec![
+            file(CODE_AT, "/no/such/file"),
+            file(0x3000, "/no/such/file"),
+            file(0x5000, "/no/other"),
+        ],
+        segments: vec![segment(CODE_AT), segment(0x3000)],
+    };
+    let mut out = std::io::Cursor::new(Vec::new());
+    let memory = |at: Avma, room: &mut [u8]| {
+        room.fill(at.0 as u8);
+        room.len()
+    };
+    write(&mut out, &contents, memory).unwrap();
+    out.into_inner()
+}

@@ -5,6 +5,12 @@
 
 use crate::manifest::{AddressFilter, Process};
 use backtrail_pt::Avma;
+use std::collections::BTreeSet;
+
+/// No processor has more address ranges to filter by (CPUID, leaf 14H, subleaf 1, EAX\[2:0\]).
+const MAX_FILTERS: usize = 7;
+/// No more ranges come out of them. A file may be mapped in any number of processes.
+const MAX_RANGES: usize = 4096;
 
 /// The filters as addresses; what cannot be resolved is noted, and then none count, for a decoder
 /// that knows some of the filters would take the rest for errors.
@@ -13,20 +19,23 @@ pub(super) fn resolve(text: &str, processes: &[Process], notes: &mut Vec<String>
     if text.is_empty() {
         return Vec::new();
     }
-    let filters: Option<Vec<Vec<AddressFilter>>> = text
-        .split(',')
-        .filter_map(|part| {
-            part.trim()
-                .strip_prefix("filter ")
-                .map(|rest| one(rest.trim(), processes))
+    let stated = || {
+        text.split(',')
+            .filter_map(|part| part.trim().strip_prefix("filter "))
+    };
+    let filters: Option<Vec<Vec<AddressFilter>>> = match stated().nth(MAX_FILTERS) {
+        Some(_) => None,
+        None => stated().map(|rest| one(rest.trim(), processes)).collect(),
+    };
+    let filters = filters.map(|filters| filters.concat());
+    filters
+        .filter(|filters| filters.len() <= MAX_RANGES)
+        .unwrap_or_else(|| {
+            notes.push(format!(
+                "the address filter {text:?} is not understood: decoding goes on without it"
+            ));
+            Vec::new()
         })
-        .collect();
-    filters.map(|filters| filters.concat()).unwrap_or_else(|| {
-        notes.push(format!(
-            "the address filter {text:?} is not understood: decoding goes on without it"
-        ));
-        Vec::new()
-    })
 }
 
 /// One filter; a file may be mapped more than once.
@@ -50,16 +59,19 @@ fn one(text: &str, processes: &[Process]) -> Option<Vec<AddressFilter>> {
     let mappings = modules.flat_map(|module| &module.mappings);
     let hit = mappings
         .filter(|mapping| (mapping.offset.0..mapping.offset.0.saturating_add(mapping.size)).contains(&start));
-    let filters: Option<Vec<_>> = hit
+    // Most processes have a file at few addresses.
+    let ranges: Option<BTreeSet<(u64, u64)>> = hit
         .map(|mapping| {
             let from = mapping.start.0.checked_add(start - mapping.offset.0)?;
-            Some(AddressFilter {
-                from: Avma(from),
-                to: Avma(last(from)?),
-            })
+            Some((from, last(from)?))
         })
         .collect();
-    filters.filter(|filters| !filters.is_empty())
+    let ranges = ranges.filter(|ranges| !ranges.is_empty() && ranges.len() <= MAX_RANGES)?;
+    let filter = |(from, to)| AddressFilter {
+        from: Avma(from),
+        to: Avma(to),
+    };
+    Some(ranges.into_iter().map(filter).collect())
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -108,9 +120,10 @@ mod tests {
         );
         assert!(told("").is_empty());
         assert!(notes.is_empty());
-        for bad in ["filter 0x9000/1@/bin/a", "filter 1/0", "filter main"] {
+        let many = ["filter 1/1"; MAX_FILTERS + 1].join(",");
+        for bad in ["filter 0x9000/1@/bin/a", "filter 1/0", "filter main", &many] {
             assert!(resolve(bad, &processes, &mut notes).is_empty(), "{bad}");
         }
-        assert_eq!(notes.len(), 3);
+        assert_eq!(notes.len(), 4);
     }
 }

@@ -20,6 +20,9 @@ use sideband::{Sideband, Traced};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+/// No file has the traces of more threads or processors: as many files of a bundle can be packed.
+const MAX_TRACES: usize = 1 << 15;
+
 /// What an import of `perf.data` is made of.
 #[derive(Clone, Debug)]
 pub struct PerfImport {
@@ -73,6 +76,10 @@ fn import_until(import: &PerfImport, target: &Path, overwrite: Overwrite, stop: 
         None => (None, None),
     };
     let buffers = AuxBuffer::assemble(&recording.aux, info.snapshot, &mut meta.notes);
+    if buffers.len() > MAX_TRACES {
+        let problem = format!("it holds the traces of more than {MAX_TRACES} threads or processors");
+        return Err(Error::malformed(import.data.display(), problem));
+    }
     let tsc = info.tsc.or(recording.tsc);
     if tsc.is_none() && buffers.iter().any(|buffer| matches!(buffer.owner, Owner::Cpu(_))) {
         let problem = "it has no conversion between TSC and time, so its threads cannot be told apart";

@@ -3,20 +3,76 @@
 use super::PerfImport;
 use super::sideband::Traced;
 use crate::core::Core;
-use crate::elf::Elf;
+use crate::elf::{Elf, Load};
 use crate::manifest::{Mapping, Module, Process};
 use crate::{Result, SharedBytes, Writer};
 use backtrail_perf::PerfData;
 use backtrail_perf::record::Mmap;
-use backtrail_pt::{Avma, BuildId};
+use backtrail_pt::{Avma, BuildId, Svma};
 use object::elf::PF_X;
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Where copies of the traced machine's binaries may be.
 pub(super) struct BinaryFinder<'a> {
     import: &'a PerfImport,
     build_ids: HashMap<String, BuildId>,
+    /// The candidates that are files, by the path that was recorded: each is read once, however many records name it.
+    known: RefCell<HashMap<String, Rc<Vec<Candidate>>>>,
+}
+
+/// A file that may be the one that was mapped.
+struct Candidate {
+    place: PathBuf,
+    /// What is known of it; else why it cannot be read.
+    read: std::result::Result<Binary, String>,
+}
+
+/// As much of a binary as its mappings are compared with.
+struct Binary {
+    build_id: Option<BuildId>,
+    /// The lowest stated address.
+    lowest_load: Svma,
+    /// Its executable segments.
+    code: Vec<Load>,
+}
+
+impl Binary {
+    fn read(place: &Path) -> Result<Self> {
+        let bytes = SharedBytes::map_file(place)?;
+        let elf = Elf::parse(&bytes, place.display())?;
+        Ok(Self {
+            build_id: elf.build_id(),
+            lowest_load: elf.lowest_load()?,
+            code: elf.loads().filter(|load| load.flags & PF_X.0 != 0).collect(),
+        })
+    }
+
+    /// Actual minus stated addresses, when an executable segment holds what was mapped.
+    fn bias(&self, mmap: &Mmap) -> Option<u64> {
+        let holds = |start: u64, size: u64| {
+            let start_page = start & !(crate::PAGE_SIZE - 1);
+            (start_page..start.saturating_add(size)).contains(&mmap.offset.0)
+        };
+        let load = self
+            .code
+            .iter()
+            .find(|load| holds(load.offset.0, load.file_size))?;
+        let svma = load
+            .svma
+            .0
+            .wrapping_add(mmap.offset.0)
+            .wrapping_sub(load.offset.0);
+        Some(mmap.start.0.wrapping_sub(svma))
+    }
+}
+
+/// The file that was mapped, and where its lowest page lies.
+struct Found {
+    place: PathBuf,
+    base: Avma,
 }
 
 impl<'a> BinaryFinder<'a> {
@@ -24,6 +80,7 @@ impl<'a> BinaryFinder<'a> {
         Self {
             import,
             build_ids: data.build_ids().into_iter().collect(),
+            known: RefCell::default(),
         }
     }
 
@@ -46,56 +103,57 @@ impl<'a> BinaryFinder<'a> {
         places
     }
 
-    /// The first candidate that is the mapped file as far as can be told, and the bias it was mapped with; else
-    /// why there is none.
-    fn find(&self, mmap: &Mmap) -> std::result::Result<(PathBuf, u64), String> {
+    /// Returns the candidates for a recorded path that are files, as they were read.
+    fn files(&self, path: &str) -> Rc<Vec<Candidate>> {
+        if let Some(known) = self.known.borrow().get(path) {
+            return Rc::clone(known);
+        }
+        let places = self.candidates(path).into_iter();
+        let files = places.filter(|place| place.is_file()).map(|place| Candidate {
+            read: Binary::read(&place).map_err(|error| error.to_string()),
+            place,
+        });
+        let files: Rc<Vec<Candidate>> = Rc::new(files.collect());
+        self.known.borrow_mut().insert(path.to_owned(), Rc::clone(&files));
+        files
+    }
+
+    /// Returns the first candidate that is the mapped file as far as can be told; else why there is none.
+    fn find(&self, mmap: &Mmap) -> std::result::Result<Found, String> {
         let wanted = mmap.build_id.as_ref().or(self.build_ids.get(&mmap.path));
         let mut why = "was not found: its code is missing".to_owned();
-        for place in self
-            .candidates(&mmap.path)
-            .into_iter()
-            .filter(|place| place.is_file())
-        {
-            let fit = SharedBytes::map_file(&place).and_then(|bytes| {
-                let elf = Elf::parse(&bytes, place.display())?;
-                Ok((bias(&elf, mmap), elf.build_id()))
-            });
-            match fit {
-                Ok((_, Some(found))) if wanted.is_some_and(|wanted| *wanted != found) => {
+        for Candidate { place, read } in self.files(&mmap.path).iter() {
+            let binary = match read {
+                Ok(binary) => binary,
+                Err(error) => {
+                    why = format!("could not be read ({error})");
+                    continue;
+                }
+            };
+            match (&binary.build_id, binary.bias(mmap)) {
+                (Some(found), _) if wanted.is_some_and(|wanted| wanted != found) => {
                     why = format!(
                         "was found as {} only, with another build id ({found})",
                         place.display()
                     );
                 }
-                Ok((Some(bias), _)) => return Ok((place, bias)),
-                Ok((None, _)) => {
+                (_, Some(bias)) => {
+                    let lowest_page = binary.lowest_load.0 & !(crate::PAGE_SIZE - 1);
+                    return Ok(Found {
+                        place: place.clone(),
+                        base: Avma(lowest_page.wrapping_add(bias)),
+                    });
+                }
+                (_, None) => {
                     why = format!(
                         "was found as {} only, which does not fit what was mapped",
                         place.display()
-                    )
+                    );
                 }
-                Err(error) => why = format!("could not be read ({error})"),
             }
         }
         Err(why)
     }
-}
-
-/// Actual minus stated addresses, when an executable segment of the file holds what was mapped.
-fn bias(elf: &Elf<'_>, mmap: &Mmap) -> Option<u64> {
-    let holds = |start: u64, size: u64| {
-        let start_page = start & !(crate::PAGE_SIZE - 1);
-        (start_page..start.saturating_add(size)).contains(&mmap.offset.0)
-    };
-    let load = elf
-        .loads()
-        .find(|load| load.flags & PF_X.0 != 0 && holds(load.offset.0, load.file_size))?;
-    let svma = load
-        .svma
-        .0
-        .wrapping_add(mmap.offset.0)
-        .wrapping_sub(load.offset.0);
-    Some(mmap.start.0.wrapping_sub(svma))
 }
 
 /// Names of mappings that are no files.
@@ -127,10 +185,7 @@ pub(super) fn add_modules(
             size: mmap.size,
         };
         let (file, base, build_id) = match finder.find(mmap) {
-            Ok((place, bias)) => {
-                let bytes = SharedBytes::map_file(&place)?;
-                let lowest = Elf::parse(&bytes, place.display())?.lowest_load()?;
-                let base = Avma((lowest.0 & !(crate::PAGE_SIZE - 1)).wrapping_add(bias));
+            Ok(Found { place, base }) => {
                 let (file, build_id) = writer.add_module(&place, &mmap.path)?;
                 (Some(file), base, build_id)
             }

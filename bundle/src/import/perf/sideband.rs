@@ -5,11 +5,12 @@ use backtrail_perf::ContextSwitch;
 use backtrail_perf::record::{Event, Mmap, Record};
 use backtrail_perf::switch::Direction;
 use backtrail_pt::{Cpu, Nanos, Pid, Tid};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// No more mappings are copied from parents to children: forks beyond count as lost, for a file of
+/// Bytes of mappings that are copied from parents to children: forks beyond count as lost, because a file of
 /// nothing but forks must not fill the memory.
-const MAX_INHERITED: usize = 1 << 20;
+const MAX_INHERITED: usize = 256 << 20;
 
 /// The records' story, told in order of time.
 #[derive(Debug, Default)]
@@ -18,7 +19,9 @@ pub(super) struct Sideband {
     switches: BTreeMap<Cpu, Vec<ContextSwitch>>,
     /// Threads whose tracing was seen to begin.
     traced: BTreeSet<Tid>,
-    /// How many mappings were copied from parent to child.
+    /// See [`Self::find_only_traced`].
+    only_traced: OnceCell<Option<(Pid, Tid)>>,
+    /// Bytes of mappings that were copied from parent to child.
     inherited: usize,
     lost: u64,
     truncated: u64,
@@ -29,6 +32,8 @@ pub(super) struct Sideband {
 #[derive(Clone, Debug, Default)]
 struct ProcessStory {
     mappings: Vec<Mmap>,
+    /// What a copy of the mappings takes.
+    mapping_bytes: usize,
     threads: BTreeMap<Tid, Option<String>>,
 }
 
@@ -57,13 +62,16 @@ impl Sideband {
     fn add(&mut self, record: Record) {
         match record.event {
             Event::Mmap(mmap) if mmap.user && mmap.executable => {
-                self.process(mmap.pid).mappings.push(mmap);
+                let process = self.process(mmap.pid);
+                process.mapping_bytes += size_of::<Mmap>() + mmap.path.len();
+                process.mappings.push(mmap);
             }
             Event::Mmap(_) => {}
             Event::Comm { pid, tid, name, exec } => {
                 let process = self.process(pid);
                 if exec {
                     process.mappings.clear();
+                    process.mapping_bytes = 0;
                 }
                 process.threads.insert(tid, Some(name));
             }
@@ -104,13 +112,18 @@ impl Sideband {
 
     /// A new process begins with its parent's mappings.
     fn inherit(&mut self, pid: Pid, parent: Pid) {
-        let mappings = self.process(parent).mappings.clone();
-        self.inherited = self.inherited.saturating_add(mappings.len());
-        if self.inherited <= MAX_INHERITED {
-            self.process(pid).mappings = mappings;
-        } else {
+        let inherited = self.inherited;
+        let of_parent = self.process(parent);
+        let after = inherited.saturating_add(of_parent.mapping_bytes);
+        if after > MAX_INHERITED {
             self.lost = self.lost.saturating_add(1);
+            return;
         }
+        let (mappings, mapping_bytes) = (of_parent.mappings.clone(), of_parent.mapping_bytes);
+        self.inherited = after;
+        let child = self.process(pid);
+        child.mappings = mappings;
+        child.mapping_bytes = mapping_bytes;
     }
 
     fn process(&mut self, pid: Pid) -> &mut ProcessStory {
@@ -182,6 +195,18 @@ impl Sideband {
             .collect()
     }
 
+    /// The thread that was traced, when it was one alone.
+    fn find_only_traced(&self) -> Option<(Pid, Tid)> {
+        let mut traced = self.processes.iter().flat_map(|(pid, process)| {
+            process
+                .threads
+                .keys()
+                .filter(|tid| self.traced.contains(tid))
+                .map(|tid| (*pid, *tid))
+        });
+        traced.next().filter(|_| traced.next().is_none())
+    }
+
     /// The switches of a processor, in order of time.
     ///
     /// Where none were recorded but only one thread was traced, that thread is said to have run all the time,
@@ -190,14 +215,7 @@ impl Sideband {
         if let Some(switches) = self.switches.get(&cpu) {
             return switches.clone();
         }
-        let mut traced = self.processes.iter().flat_map(|(pid, process)| {
-            process
-                .threads
-                .keys()
-                .filter(|tid| self.traced.contains(tid))
-                .map(|tid| (*pid, *tid))
-        });
-        let (Some((pid, tid)), None) = (traced.next(), traced.next()) else {
+        let Some((pid, tid)) = *self.only_traced.get_or_init(|| self.find_only_traced()) else {
             notes.push(format!(
                 "no context switches of processor {cpu} were recorded: its trace is of nobody"
             ));
@@ -215,5 +233,55 @@ impl Sideband {
             next_prev_pid: idle.0,
             next_prev_tid: idle.1,
         }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backtrail_perf::sample_id::SampleId;
+    use backtrail_pt::{Avma, FileOffset};
+    use std::time::{Duration, Instant};
+
+    fn record(event: Event) -> Record {
+        Record {
+            id: SampleId::default(),
+            event,
+        }
+    }
+
+    fn mapping(pid: u32, path: String) -> Record {
+        record(Event::Mmap(Mmap {
+            pid: Pid(pid),
+            start: Avma(0x1000),
+            size: 0x1000,
+            offset: FileOffset(0),
+            path,
+            build_id: None,
+            executable: true,
+            user: true,
+        }))
+    }
+
+    /// Each fork copied the mappings before it looked whether there was room for them.
+    #[test]
+    fn forks_beyond_the_bound_copy_nothing() {
+        let began = Instant::now();
+        let mut records: Vec<Record> = (0..40_000)
+            .map(|_| mapping(1, "/".to_owned() + &"x".repeat(1000)))
+            .collect();
+        records.extend((2..20_000).map(|pid| {
+            record(Event::Fork {
+                pid: Pid(pid),
+                tid: Tid(pid),
+                parent: Pid(1),
+            })
+        }));
+        let sideband = Sideband::new(records);
+        let copied = sideband.processes.values();
+        let copied: usize = copied.map(|process| process.mappings.len()).sum();
+        assert!((40_000..400_000).contains(&copied), "{copied}");
+        assert!(sideband.lost > 19_000, "{}", sideband.lost);
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     }
 }

@@ -73,6 +73,8 @@ enum Stop {
     End,
     Error(Error, Option<u64>),
     RunAway(u64),
+    /// The trace is too short for all that would have run.
+    Overlong(u64),
     /// It came to the PSB where the segment ends.
     Reached,
     /// It was told that the flow is lost, and it goes on at the next PSB.
@@ -174,7 +176,7 @@ impl<'a, 'b> Flow<'a, 'b> {
             self.tell(Told::Sync {
                 offset: sync.unwrap_or(0) as u64,
             });
-            self.quiet.reset();
+            self.quiet.pass_psb(sync.unwrap_or(0));
             let stop = self.follow();
             self.flush();
             let stop = self.get_through(stop);
@@ -187,6 +189,7 @@ impl<'a, 'b> Flow<'a, 'b> {
                 }
                 Stop::Elsewhere => {}
                 Stop::Canceled => return Err(Canceled),
+                Stop::Overlong(at) => self.lost(GapCause::Overlong { at: Avma(at) }, false),
                 Stop::RunAway(at) => self.lost(GapCause::RunAway { at: Avma(at) }, false),
                 Stop::Error(error, at) => self.lost(cause(error, at), true),
             }

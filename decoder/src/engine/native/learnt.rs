@@ -3,6 +3,7 @@
 use super::chunk::Chunks;
 use super::code::CodeCache;
 use super::memo::Memo;
+use super::straight::StraightRuns;
 use crate::Config;
 use backtrail_pt::Avma;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ pub(crate) struct Learnt {
     pub(super) code: CodeCache,
     pub(super) memo: Memo,
     pub(super) chunks: Chunks,
+    pub(super) straight: StraightRuns,
     common: Common,
 }
 
@@ -30,6 +32,7 @@ impl Learnt {
             code: CodeCache::default(),
             memo: Memo::new(),
             chunks: Chunks::new(),
+            straight: StraightRuns::default(),
             common: Common::default(),
         }
     }
@@ -79,6 +82,7 @@ impl Learnt {
         if forgot {
             self.memo.clear();
             self.chunks.clear();
+            self.straight.clear();
         }
         forgot
     }

@@ -58,6 +58,7 @@ impl Flow<'_, '_> {
                 return Err(Error::BadStatus);
             }
             self.tell_event(event, Told::Enabled { at, status });
+            self.quiet.pass_psb(packet);
             self.pass(packet, at.0);
             return Ok(());
         }

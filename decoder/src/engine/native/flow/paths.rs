@@ -151,6 +151,7 @@ impl<'b> Flow<'_, 'b> {
         let Some(&Block { start, .. }) = self.learnt.code.blocks.get(*at as usize) else {
             return false;
         };
+        let psb = raw.offset;
         let bounds = &self.bounds;
         if bounds.is_muted()
             || self
@@ -162,7 +163,7 @@ impl<'b> Flow<'_, 'b> {
         }
         self.learnt.chunks.abandon();
         self.ip = start;
-        self.quiet.reset();
+        self.quiet.pass_psb(psb);
         let changes = self.changes;
         self.tell_time(self.events.when());
         self.tell(Told::Enabled {

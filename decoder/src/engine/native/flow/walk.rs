@@ -6,6 +6,7 @@ use crate::ToldReturns;
 use crate::engine::native::code::{Block, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{Item, Kind};
+use crate::engine::native::learnt::Learnt;
 use backtrail_pt::packet::Tnt;
 use backtrail_pt::{Avma, Cofi};
 use std::convert::Infallible;
@@ -75,6 +76,14 @@ impl Flow<'_, '_> {
                 }
                 continue;
             }
+            if self.quiet.is_long(block.exit) && self.run_straight(id) {
+                id = Block::NONE;
+                self.report()?;
+                continue;
+            }
+            if self.quiet.is_overlong(&block, || self.events.offset()) {
+                return Err(Stop::Overlong(block.start));
+            }
             if let Some(count) = self.quiet.runs_away(block.count, block.exit) {
                 return Err(self.run_away(&block, 0, count));
             }
@@ -101,6 +110,26 @@ impl Flow<'_, '_> {
                 self.link(from, &block)?;
             }
         }
+    }
+
+    /// Goes through blocks that no packet decides, from the block with this number on, all at once; says whether it did.
+    #[cold]
+    fn run_straight(&mut self, id: u32) -> bool {
+        // The erratum may have each of them go elsewhere.
+        if self.errata.bdm64 {
+            return false;
+        }
+        let Learnt { straight, code, .. } = &mut self.learnt;
+        let Some(way) = straight.from(id, code, self.memory) else {
+            return false;
+        };
+        if !self.quiet.admits(way, self.events.offset()) {
+            return false;
+        }
+        self.batch.push(way.run);
+        way.calls.iter().for_each(|&call| self.returns.push(call));
+        self.ip = way.end;
+        true
     }
 
     /// No event is next.
@@ -189,6 +218,9 @@ impl Flow<'_, '_> {
             .blocks
             .get(id as usize)
             .ok_or(stuck(Error::NoCode))?;
+        if self.quiet.is_overlong(&block, || self.events.offset()) {
+            return Err(Stop::Overlong(block.start));
+        }
         let mut begun = 0;
         for within in 0..block.count {
             let Some((pc, code)) = self.learnt.code.instruction(&block, within) else {

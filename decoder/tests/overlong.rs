@@ -1,0 +1,151 @@
+//! Long code without packets: all of it while the trace is long enough, and a gap beyond that.
+#![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
+
+mod common;
+
+use backtrail_decoder::{
+    Config, EngineKind, GapCause, History, Image, Input, Plan, Section, Watch, decode_by,
+};
+use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
+use common::agreed::decode_agreed;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const AT: u64 = 0x1000;
+
+/// `body`, and a `jne` back to its start.
+fn looped(mut body: Vec<u8>) -> Vec<u8> {
+    let back = -(body.len() as i32 + 6);
+    body.extend([0x0f, 0x85]);
+    body.extend(back.to_le_bytes());
+    body
+}
+
+/// `inc rax`, so often.
+fn straight(instructions: usize) -> Vec<u8> {
+    looped([0x48, 0xff, 0xc0].repeat(instructions))
+}
+
+/// Direct jumps, each to the next, so many.
+fn jumps(count: usize) -> Vec<u8> {
+    looped([0xeb, 0x00].repeat(count))
+}
+
+fn input(code: Vec<u8>, trace: Vec<u8>) -> Input {
+    let mut image = Image::new();
+    image.add(Section {
+        start: Avma(AT),
+        bytes: Arc::new(code),
+    });
+    Input::Thread {
+        tid: Tid(1),
+        trace: Arc::new(trace),
+        image: Arc::new(image),
+    }
+}
+
+fn history(input: &Input, jobs: usize, segment: u64) -> History {
+    let config = Config::default();
+    let plan = Plan {
+        jobs: NonZeroUsize::new(jobs).unwrap(),
+        segment: segment.try_into().unwrap(),
+        ..Plan::new(&config, EngineKind::default().engine())
+    };
+    let input = std::slice::from_ref(input);
+    let decoded = decode_by(&plan, input, &BTreeMap::new(), &Watch::none()).unwrap();
+    decoded.threads.into_iter().next().unwrap()
+}
+
+/// A PSB+ that says that the loop begins, then short TNT packets of taken branches, again and again.
+fn branches(headers: usize, packets: usize) -> Vec<u8> {
+    let mut trace = Vec::new();
+    for _ in 0..headers {
+        trace.extend([0x02, 0x82].repeat(8));
+        trace.extend([0x99, 0x01, 0x7d, 0x00, 0x10, 0, 0, 0, 0, 0x02, 0x23]);
+        trace.extend(vec![0xfe; packets]);
+    }
+    trace
+}
+
+fn overlong(history: &History) -> usize {
+    let gaps = history.gaps().map(|(_, gap)| &gap.cause);
+    gaps.filter(|cause| matches!(cause, GapCause::Overlong { .. }))
+        .count()
+}
+
+#[test]
+fn long_code_without_packets_is_followed_as_libipt_follows_it() {
+    // Calls that do not return are among the blocks, and a target in the middle of the way.
+    let mut body = Vec::new();
+    for number in 0..120 {
+        match number % 4 {
+            0 => body.extend([0xe8, 1, 0, 0, 0, 0x90]),
+            1 => body.extend([0xeb, 0]),
+            2 => body.extend([0x48, 0xff, 0xc0].repeat(100)),
+            _ => body.extend([0xe8, 0, 0, 0, 0]),
+        }
+    }
+    let code = looped(body);
+    let mut encoder = Encoder::new(EncoderOptions::default());
+    encoder.start();
+    encoder.enable(Avma(AT));
+    for round in 0..300 {
+        encoder.conditional(true);
+        if round % 50 == 49 {
+            encoder.psb(Avma(AT));
+        }
+        if round % 70 == 69 {
+            encoder.disable_async(Avma(AT + 700));
+            encoder.enable(Avma(AT + 700));
+        }
+    }
+    encoder.disable_async(Avma(AT));
+    let input = input(code, encoder.take());
+    let decoded = decode_agreed(&[input], &BTreeMap::new(), &Config::default());
+    let history = &decoded.threads[0];
+    assert_eq!((history.errors(), overlong(history)), (0, 0));
+    assert!(history.len() > 300 * 3000, "{}", history.len());
+}
+
+#[test]
+fn loops_of_thousands_of_instructions_are_never_cut() {
+    for code in [straight(15_000), jumps(300)] {
+        let per_branch = (code.len() as u64 - 6) / if code[0] == 0x48 { 3 } else { 2 } + 1;
+        let history = history(&input(code, branches(4, 4096)), 1, Plan::SEGMENT as u64);
+        assert_eq!(overlong(&history), 0);
+        assert!(history.len() >= 4 * 4096 * 6 * per_branch, "{}", history.len());
+    }
+}
+
+#[test]
+fn even_the_longest_code_is_not_cut_for_a_while() {
+    let history = history(&input(straight(65_000), branches(1, 10)), 1, Plan::SEGMENT as u64);
+    assert_eq!((overlong(&history), history.len()), (0, 61 * 65_001));
+}
+
+/// There was no answer within 40 seconds, and a gigabyte of memory for each 80 KiB of the trace.
+#[test]
+fn a_trace_that_stands_for_too_much_is_cut_in_time() {
+    for code in [straight(30_000), jumps(4000)] {
+        let began = Instant::now();
+        let history = history(&input(code, branches(1, 1 << 20)), 1, Plan::SEGMENT as u64);
+        assert_eq!(overlong(&history), 1);
+        assert!(history.len() > 1 << 16, "{}", history.len());
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn where_it_is_cut_does_not_depend_on_the_threads() {
+    for code in [straight(30_000), jumps(4000), jumps(40), straight(2040)] {
+        let input = input(code, branches(6, 60));
+        let one = history(&input, 1, Plan::SEGMENT as u64);
+        for (jobs, segment) in [(2, 64), (3, 200)] {
+            let other = history(&input, jobs, segment);
+            let told = |history: &History| (history.len(), history.digest(), history.marks().to_vec());
+            assert_eq!(told(&other), told(&one), "{jobs} {segment}");
+        }
+    }
+}

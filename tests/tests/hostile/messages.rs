@@ -1,0 +1,99 @@
+//! What clients send: to the debug adapter, and to the collector.
+
+use crate::harness::fuzz;
+use crate::{mutate, seeds};
+use backtrail_collector::wire::{Connection, Listener, Reply, Request};
+use serde_json::{Value, json};
+
+/// A message with its header.
+fn framed(sequence: usize, command: &str, arguments: Value) -> Vec<u8> {
+    let body = json!({
+        "seq": sequence,
+        "type": "request",
+        "command": command,
+        "arguments": arguments,
+    });
+    let body = body.to_string();
+    format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// A session of the debug adapter: whatever comes, it ends when the client's end is closed.
+#[test]
+fn debug_adapter() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = seeds::bundle(folder.path());
+    let session = [
+        (
+            "initialize",
+            json!({"adapterID": "backtrail", "linesStartAt1": true}),
+        ),
+        ("launch", json!({"bundle": bundle})),
+        ("configurationDone", json!({})),
+        ("threads", json!({})),
+        ("stackTrace", json!({"threadId": 1})),
+        ("scopes", json!({"frameId": 1})),
+        ("variables", json!({"variablesReference": 1})),
+        ("evaluate", json!({"expression": "info gaps", "context": "repl"})),
+        (
+            "setInstructionBreakpoints",
+            json!({"breakpoints": [{"instructionReference": "0x1000"}]}),
+        ),
+        ("stepBack", json!({"threadId": 1})),
+        ("reverseContinue", json!({"threadId": 1})),
+        (
+            "disassemble",
+            json!({"memoryReference": "0x1000", "instructionCount": 8}),
+        ),
+        ("readMemory", json!({"memoryReference": "0x1000", "count": 8})),
+        ("disconnect", json!({})),
+    ];
+    let messages: Vec<Vec<u8>> = session
+        .into_iter()
+        .enumerate()
+        .map(|(number, (command, arguments))| framed(number + 1, command, arguments))
+        .collect();
+    let seeds = [messages.concat(), messages[..3].concat(), messages[0].clone()];
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    fuzz("debug_adapter", &seeds, mutate::bytes, |bytes| {
+        // Nothing is fetched, whatever a mutation makes of the bundle's path.
+        if bytes.windows(4).any(|word| word.eq_ignore_ascii_case(b"http")) {
+            return false;
+        }
+        let output = tokio::io::sink();
+        let served = runtime.block_on(backtrail_dap::serve(bytes, output));
+        served.unwrap();
+        bytes.starts_with(b"Content-Length: ")
+    });
+}
+
+/// Messages to the collector's sockets, and its answers.
+#[test]
+fn recorder_messages() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = Listener::bind(&path).unwrap();
+    let client = Connection::open(&path).unwrap();
+    let server = listener.accept().unwrap();
+    let seeds: Vec<Vec<u8>> = [
+        json!({"mind": {"pid": 7}}),
+        json!({"crashed": {"pid": 7, "executable": "/bin/true"}}),
+        json!({"deposit": {"pid": 7, "name": "true", "size": 77}}),
+    ]
+    .iter()
+    .map(|message| message.to_string().into_bytes())
+    .collect();
+    fuzz("recorder_messages", &seeds, mutate::json, |bytes| {
+        // An empty packet is the end of the connection.
+        if bytes.is_empty() || client.send_piece(bytes).is_err() {
+            return false;
+        }
+        let request = server.receive::<Request>().is_ok();
+        if client.send_piece(bytes).is_ok() {
+            let _ = server.receive::<Reply>();
+        }
+        request
+    });
+}

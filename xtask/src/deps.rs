@@ -1,0 +1,101 @@
+//! `cargo xtask deps`: what the project is built of. Sources, licences, doubles and advisories of crates and npm packages, and the
+//! notices of third parties that go with the binary.
+//!
+//! Works without a network as far as it can, and says what it could not look at.
+
+mod advisories;
+mod crates;
+mod notices;
+mod npm;
+
+use crate::{Failure, shell};
+use crates::Package;
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Stdio;
+
+/// The notices, as they go with the binary.
+const NOTICES: &str = "THIRD-PARTY.txt";
+/// What the product is built for.
+const PLATFORM: &str = "x86_64-unknown-linux-gnu";
+/// Where npm packages are named.
+const LOCKS: &[&str] = &[
+    "vscode-extension/package-lock.json",
+    "dap-adapter/protocol/package-lock.json",
+    "tests/dap/package-lock.json",
+    "tests/readers/package-lock.json",
+    "tests/vscode/package-lock.json",
+];
+
+/// Checks everything.
+pub fn check() -> Result<(), Failure> {
+    let (packages, notes) = packages()?;
+    let mut problems = crates::check(&packages);
+    problems.extend(advisories::check(&packages));
+    for lock in LOCKS {
+        let text = fs::read_to_string(lock).map_err(|error| format!("cannot read {lock}: {error}"))?;
+        problems.extend(npm::check(lock, &text)?);
+    }
+    let made = notices::text(&shipped()?)?;
+    if fs::read_to_string(NOTICES).ok().as_deref() != Some(&made) {
+        problems.push(format!("{NOTICES} is not what `cargo xtask notices` makes"));
+    }
+    for note in notes {
+        println!("deps: {note}");
+    }
+    println!("deps: {} crates, {}", packages.len(), advisories::coverage());
+    problems.iter().for_each(|problem| println!("deps: {problem}"));
+    match problems.len() {
+        0 => Ok(()),
+        count => Err(format!("deps found {count} problems")),
+    }
+}
+
+/// Writes the notices anew.
+pub fn write_notices() -> Result<(), Failure> {
+    let packages = shipped()?;
+    let text = notices::text(&packages)?;
+    fs::write(NOTICES, &text).map_err(|error| format!("cannot write {NOTICES}: {error}"))?;
+    println!(
+        "{NOTICES} is written: {} packages, {} bytes.",
+        packages.len(),
+        text.len()
+    );
+    Ok(())
+}
+
+/// All packages of `Cargo.lock`, and what could not be looked at.
+fn packages() -> Result<(Vec<Package>, Vec<String>), Failure> {
+    // Crates for other platforms are at hand only where somebody fetched them.
+    let all = metadata(&["--offline"]).or_else(|_| metadata(&[]));
+    if let Ok(all) = all {
+        return Ok((Package::all(&all)?, Vec::new()));
+    }
+    let some = metadata(&["--offline", "--filter-platform", PLATFORM])?;
+    let note = "without a network only the crates of this platform are looked at";
+    Ok((Package::all(&some)?, vec![note.to_owned()]))
+}
+
+/// The packages that are linked into the product on its platform.
+fn shipped() -> Result<Vec<Package>, Failure> {
+    let found = metadata(&["--offline", "--filter-platform", PLATFORM]);
+    let found = found.or_else(|_| metadata(&["--filter-platform", PLATFORM]))?;
+    let linked: BTreeSet<String> = crates::linked_into("backtrail", &found)?;
+    let mut packages = Package::all(&found)?;
+    packages.retain(|package| linked.contains(&package.id));
+    Ok(packages)
+}
+
+fn metadata(arguments: &[&str]) -> Result<serde_json::Value, Failure> {
+    let mut cargo = shell::cargo();
+    cargo.args(["metadata", "--locked", "--format-version", "1"]);
+    let output = cargo
+        .args(arguments)
+        .stderr(Stdio::null())
+        .output()
+        .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
+    if !output.status.success() {
+        return Err("cargo metadata fails: are the crates of Cargo.lock fetched?".to_owned());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata is not read: {error}"))
+}

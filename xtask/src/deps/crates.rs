@@ -1,0 +1,282 @@
+//! The crates of `Cargo.lock`: where they come from, under which licence, and which are there twice.
+
+use crate::Failure;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// Licences that go with the project's own, for code that is linked into the product or runs when it is built.
+const LICENSES: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "MIT",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Crates that may be there in several versions, and why.
+const DOUBLES: &[(&str, &str)] = &[
+    (
+        "cpufeatures",
+        "sha2 0.10 has 0.2; what proptest draws random numbers with has 0.3; test only",
+    ),
+    ("getrandom", "ring has 0.2; tempfile has 0.4"),
+    ("object", "aya 0.14 has 0.39, and reads the eBPF objects with it"),
+    (
+        "shlex",
+        "bindgen has 1, cc has 2; both only build libipt and ring",
+    ),
+    (
+        "syn",
+        "bindgen's and other macros have 2, serde's and clap's 3; not in the product",
+    ),
+    ("windows-sys", "not built on Linux"),
+];
+
+/// A package that is not the project's own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Package {
+    pub name: String,
+    pub version: String,
+    pub id: String,
+    /// Where cargo has it from.
+    pub source: String,
+    /// An SPDX expression.
+    pub license: Option<String>,
+    pub authors: Vec<String>,
+    pub folder: PathBuf,
+}
+
+impl Package {
+    /// All packages that `cargo metadata` names and that have a source, or lie outside of the repository.
+    pub fn all(metadata: &Value) -> Result<Vec<Self>, Failure> {
+        let members: BTreeSet<&str> = strings(&metadata["workspace_members"]).collect();
+        let list = metadata["packages"]
+            .as_array()
+            .ok_or("cargo metadata names no packages")?;
+        let text = |package: &Value, key: &str| package[key].as_str().unwrap_or_default().to_owned();
+        let mut found: Vec<Self> = list
+            .iter()
+            .filter(|package| !members.contains(package["id"].as_str().unwrap_or_default()))
+            .map(|package| Self {
+                name: text(package, "name"),
+                version: text(package, "version"),
+                id: text(package, "id"),
+                source: text(package, "source"),
+                license: package["license"].as_str().map(str::to_owned),
+                authors: strings(&package["authors"]).map(str::to_owned).collect(),
+                folder: PathBuf::from(text(package, "manifest_path"))
+                    .parent()
+                    .map(PathBuf::from)
+                    .unwrap_or_default(),
+            })
+            .collect();
+        found.sort();
+        Ok(found)
+    }
+}
+
+fn strings(value: &Value) -> impl Iterator<Item = &str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// What is wrong with these packages.
+pub fn check(packages: &[Package]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for package in packages {
+        let Package { name, version, .. } = package;
+        versions.entry(name).or_default().insert(version);
+        if !(package.source.starts_with("registry+") && package.source.ends_with("crates.io-index")) {
+            let source = match package.source.as_str() {
+                "" => "a folder",
+                source => source,
+            };
+            problems.push(format!(
+                "{name} {version} comes from {source}, not from crates.io"
+            ));
+        }
+        let license = package.license.as_deref().unwrap_or_default();
+        if !is_allowed(license, LICENSES) {
+            problems.push(format!(
+                "{name} {version} has the licence {license:?}, which is not allowed"
+            ));
+        }
+    }
+    for (name, versions) in &versions {
+        let allowed = DOUBLES.iter().any(|(double, _)| double == name);
+        if versions.len() > 1 && !allowed {
+            let list: Vec<&str> = versions.iter().copied().collect();
+            problems.push(format!("{name} is there more than once: {}", list.join(", ")));
+        }
+    }
+    for (name, _) in DOUBLES {
+        if versions.get(name).is_none_or(|versions| versions.len() < 2) {
+            problems.push(format!("{name} is there once: take it off the list of doubles"));
+        }
+    }
+    problems
+}
+
+/// Whether an SPDX expression can be met by `allowed` licences alone.
+pub fn is_allowed(license: &str, allowed: &[&str]) -> bool {
+    let mode = spdx::ParseMode::LAX;
+    spdx::Expression::parse_mode(license, mode).is_ok_and(|expression| {
+        expression.evaluate(|requirement| allowed.contains(&requirement.to_string().as_str()))
+    })
+}
+
+/// The ids of the packages that are linked into a member of the workspace: no build scripts, macros and tests.
+pub fn linked_into(root: &str, metadata: &Value) -> Result<BTreeSet<String>, Failure> {
+    let list = |value: &'_ Value| value.as_array().cloned().unwrap_or_default();
+    let macros: BTreeSet<String> = list(&metadata["packages"])
+        .iter()
+        .filter(|package| {
+            let targets = list(&package["targets"]);
+            targets
+                .iter()
+                .any(|target| strings(&target["kind"]).any(|kind| kind == "proc-macro"))
+        })
+        .filter_map(|package| package["id"].as_str().map(str::to_owned))
+        .collect();
+    let mut edges: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for node in list(&metadata["resolve"]["nodes"]) {
+        let linked = list(&node["deps"])
+            .into_iter()
+            .filter(|dep| list(&dep["dep_kinds"]).iter().any(|kind| kind["kind"].is_null()));
+        let to = linked.filter_map(|dep| dep["pkg"].as_str().map(str::to_owned));
+        edges.insert(node["id"].as_str().unwrap_or_default().to_owned(), to.collect());
+    }
+    let first = list(&metadata["packages"])
+        .into_iter()
+        .find(|package| package["name"] == root);
+    let first = first.and_then(|package| package["id"].as_str().map(str::to_owned));
+    let mut open = vec![first.ok_or_else(|| format!("the workspace has no package {root}"))?];
+    let mut found = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        if !macros.contains(&id) && found.insert(id.clone()) {
+            open.extend(edges.get(&id).into_iter().flatten().cloned());
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+impl Package {
+    /// One for tests.
+    pub fn sample(name: &str, version: &str, license: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            id: format!("{name}@{version}"),
+            source: "registry+somewhere/crates.io-index".to_owned(),
+            license: Some(license.to_owned()),
+            authors: Vec::new(),
+            folder: PathBuf::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The doubles that the list expects, so that only what a test adds is wrong.
+    fn expected() -> Vec<Package> {
+        let twice = |&(name, _): &(&str, &str)| {
+            [
+                Package::sample(name, "1.0.0", "MIT"),
+                Package::sample(name, "2.0.0", "MIT"),
+            ]
+        };
+        DOUBLES.iter().flat_map(twice).collect()
+    }
+
+    fn problems(more: Package) -> Vec<String> {
+        let mut packages = expected();
+        packages.push(more);
+        check(&packages)
+    }
+
+    #[test]
+    fn a_sound_package_is_no_problem() {
+        assert!(check(&expected()).is_empty());
+        assert!(problems(Package::sample("a", "1.0.0", "MIT/Apache-2.0")).is_empty());
+    }
+
+    #[test]
+    fn a_copyleft_licence_is_a_problem_where_there_is_no_choice() {
+        for wrong in [
+            "GPL-3.0-only",
+            "MIT AND CDDL-1.0",
+            "",
+            "no licence",
+            "Apache-2.0 WITH Classpath-exception-2.0",
+        ] {
+            assert_eq!(problems(Package::sample("a", "1.0.0", wrong)).len(), 1, "{wrong}");
+        }
+        assert!(
+            problems(Package::sample(
+                "a",
+                "1.0.0",
+                "GPL-2.0-only OR (Apache-2.0 AND ISC)"
+            ))
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn another_source_is_a_problem() {
+        for source in [
+            "git+https://example.com/a",
+            "",
+            "registry+https://example.com/index",
+        ] {
+            let mut wrong = Package::sample("a", "1.0.0", "MIT");
+            wrong.source = source.to_owned();
+            assert!(problems(wrong)[0].contains("not from crates.io"), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_double_is_a_problem_and_so_is_one_that_is_gone() {
+        let mut packages = expected();
+        packages.extend([
+            Package::sample("a", "1.0.0", "MIT"),
+            Package::sample("a", "1.1.0", "MIT"),
+        ]);
+        assert_eq!(check(&packages), ["a is there more than once: 1.0.0, 1.1.0"]);
+        packages.retain(|package| package.name != DOUBLES[0].0 && package.name != "a");
+        assert!(check(&packages)[0].contains("take it off"));
+    }
+
+    #[test]
+    fn what_is_linked_leaves_macros_tests_and_build_scripts_out() {
+        let metadata = serde_json::json!({
+            "packages": [
+                {"id": "root", "name": "backtrail", "targets": [{"kind": ["bin"]}]},
+                {"id": "lib", "name": "lib", "targets": [{"kind": ["lib"]}]},
+                {"id": "mac", "name": "mac", "targets": [{"kind": ["proc-macro"]}]},
+                {"id": "deep", "name": "deep", "targets": [{"kind": ["lib"]}]},
+            ],
+            "resolve": {"nodes": [
+                {"id": "root", "deps": [
+                    {"pkg": "lib", "dep_kinds": [{"kind": null}]},
+                    {"pkg": "mac", "dep_kinds": [{"kind": null}]},
+                    {"pkg": "test", "dep_kinds": [{"kind": "dev"}]},
+                ]},
+                {"id": "lib", "deps": [{"pkg": "deep", "dep_kinds": [{"kind": "build"}, {"kind": null}]}]},
+                {"id": "mac", "deps": [{"pkg": "syn", "dep_kinds": [{"kind": null}]}]},
+            ]},
+        });
+        let linked = linked_into("backtrail", &metadata).unwrap();
+        assert_eq!(linked.into_iter().collect::<Vec<_>>(), ["deep", "lib", "root"]);
+    }
+}

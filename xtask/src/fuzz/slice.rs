@@ -1,0 +1,250 @@
+//! A slice of fuzzing: one target with one seed, in a process of its own at the lowest priority.
+
+use super::targets::{Runner, Target};
+use crate::node::Node;
+use crate::{Failure, readers, shell};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The script that mutates links.
+const LINKS: &str = "vscode-extension/scripts/fuzz-links.mjs";
+/// A slice that takes so much longer than it was to hangs; the harness itself ends one after 20 s.
+const GRACE: Duration = Duration::from_secs(120);
+
+/// What a slice reported at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub cases: u64,
+    pub accepted: u64,
+    pub slowest: Duration,
+    /// The most memory for a case.
+    pub kib: u64,
+}
+
+/// What a slice came to.
+#[derive(Debug)]
+pub struct Outcome {
+    pub took: Duration,
+    /// What was found, and how to have it again, if it failed.
+    pub result: Result<Report, String>,
+}
+
+/// The programs that slices run.
+pub struct Programs {
+    hostile: PathBuf,
+    node: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Builds what these targets need.
+    pub fn build(targets: &[Target]) -> Result<Self, Failure> {
+        let wants = |links: bool| {
+            targets
+                .iter()
+                .any(|target| (target.runner == Runner::Links) == links)
+        };
+        let hostile = if wants(false) { hostile()? } else { PathBuf::new() };
+        let node = if wants(true) {
+            Some(Node::among(&readers::python()?).program())
+        } else {
+            None
+        };
+        Ok(Self { hostile, node })
+    }
+
+    /// Runs a slice. `None`: `stop` came.
+    pub fn run(
+        &self,
+        target: &Target,
+        seed: u64,
+        time: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Option<Outcome>, Failure> {
+        let mut command = Command::new("nice");
+        command.args(["-n", "19"]);
+        match (target.runner, &self.node) {
+            (Runner::Test(path), _) => {
+                // Where cargo runs it.
+                command.arg(&self.hostile).args([path, "--exact", "--nocapture"]);
+                command.current_dir("tests");
+            }
+            (Runner::Links, Some(node)) => {
+                command.arg(node).arg(LINKS);
+            }
+            (Runner::Links, None) => return Err("there is no Node.js to run the target links".to_owned()),
+        }
+        command
+            .env("BACKTRAIL_FUZZ_SEED", seed.to_string())
+            .env("BACKTRAIL_FUZZ_SECONDS", time.as_secs().max(1).to_string())
+            .stdin(Stdio::null());
+        let began = Instant::now();
+        let output = tempfile::tempfile().and_then(|file| Ok((file.try_clone()?, file.try_clone()?, file)));
+        let (out, errors, mut read) = output.map_err(|error| format!("cannot keep what is said: {error}"))?;
+        let child = command.stdout(out).stderr(errors).spawn();
+        let mut child = child.map_err(|error| format!("cannot start {}: {error}", target.name))?;
+        let ended = wait(&mut child, time + GRACE, stop)?;
+        let Some(succeeded) = ended else { return Ok(None) };
+        let mut said = Vec::new();
+        std::io::Seek::rewind(&mut read)
+            .and_then(|()| std::io::Read::read_to_end(&mut read, &mut said))
+            .map_err(|error| format!("cannot read what {} said: {error}", target.name))?;
+        let said = String::from_utf8_lossy(&said);
+        let result = match report(target.name, &said).filter(|_| succeeded) {
+            Some(report) => Ok(report),
+            None => Err(keep(target, seed, &said)),
+        };
+        Ok(Some(Outcome {
+            took: began.elapsed(),
+            result,
+        }))
+    }
+}
+
+/// Builds the harness; the path of its program.
+fn hostile() -> Result<PathBuf, Failure> {
+    let mut cargo = shell::cargo();
+    cargo.args([
+        "test",
+        "--package",
+        "backtrail-tests",
+        "--test",
+        "hostile",
+        "--no-run",
+    ]);
+    let built = cargo
+        .arg("--message-format=json")
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    let messages = String::from_utf8_lossy(&built.stdout);
+    let program = messages.lines().find_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_it = message["target"]["name"] == "hostile";
+        let path = message["executable"].as_str().filter(|_| is_it)?;
+        std::path::absolute(path).ok()
+    });
+    program
+        .filter(|_| built.status.success())
+        .ok_or_else(|| "the harness of hostile input cannot be built".to_owned())
+}
+
+/// Waits for the end; whether it succeeded. `None`: `stop` came, and it was ended.
+fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> Result<Option<bool>, Failure> {
+    let began = Instant::now();
+    loop {
+        let ended = child.try_wait();
+        if let Some(status) = ended.map_err(|error| format!("cannot wait for a slice: {error}"))? {
+            // Ctrl-C ends it, too.
+            return Ok((!stop.load(Ordering::Relaxed)).then_some(status.success()));
+        }
+        let stopped = stop.load(Ordering::Relaxed);
+        if stopped || began.elapsed() > limit {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Ok((!stopped).then_some(false));
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Reads the line `NAME: N cases, M accepted; at most T and K KiB a case`.
+fn report(name: &str, said: &str) -> Option<Report> {
+    let line = said.lines().find_map(|line| {
+        let at = line.find(&format!("{name}: "))?;
+        line.get(at + name.len() + 2..)?
+            .contains(" cases, ")
+            .then(|| line.get(at..))?
+    })?;
+    let rest = line.strip_prefix(name)?.strip_prefix(": ")?;
+    let (cases, rest) = rest.split_once(" cases, ")?;
+    let (accepted, rest) = rest.split_once(" accepted; at most ")?;
+    let (time, rest) = rest.split_once(" and ")?;
+    let (kib, _) = rest.split_once(" KiB a case")?;
+    Some(Report {
+        cases: cases.parse().ok()?,
+        accepted: accepted.parse().ok()?,
+        slowest: duration(time)?,
+        kib: kib.parse().ok()?,
+    })
+}
+
+/// A time as `Debug` writes it.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|character: char| character.is_alphabetic() || character == 'µ')?;
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "ns" => 1e-9,
+        "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * unit).ok()
+}
+
+/// Keeps the case that failed, and says how to have it again.
+fn keep(target: &Target, seed: u64, said: &str) -> String {
+    let folder = shell::target().join("fuzz");
+    let case = said.lines().find_map(|line| line.split_once("the case is "));
+    let case = case.map(|(_, path)| PathBuf::from(path.trim()));
+    let kept = folder.join(format!("{}-{seed}", target.name));
+    let copied = fs::create_dir_all(&folder).and_then(|()| match &case {
+        Some(case) => fs::copy(case, &kept).map(drop),
+        None => Ok(()),
+    });
+    let log = kept.with_extension("log");
+    let _ = fs::write(&log, said);
+    let why = said.lines().find(|line| {
+        ["panicked", "takes longer", "bytes of memory", "the case is"]
+            .iter()
+            .any(|word| line.contains(word))
+    });
+    let why = why.unwrap_or("it ended without a report").trim();
+    let again = match (copied.is_ok() && case.is_some(), target.runner) {
+        (true, Runner::Test(path)) => format!("BACKTRAIL_FUZZ_CASE={} {}", absolute(&kept), command(path)),
+        (false, Runner::Test(path)) => format!("BACKTRAIL_FUZZ_SEED={seed} {}", command(path)),
+        (true, Runner::Links) => format!("BACKTRAIL_FUZZ_CASE={} node {LINKS}", absolute(&kept)),
+        (false, Runner::Links) => format!("BACKTRAIL_FUZZ_SEED={seed} node {LINKS}"),
+    };
+    format!(
+        "{} with seed {seed}: {why}\n    what it said: {}\n    again: {again}",
+        target.name,
+        log.display()
+    )
+}
+
+/// The variable is read in the folder of the tests.
+fn absolute(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    path.display().to_string()
+}
+
+fn command(path: &str) -> String {
+    format!("cargo test -p backtrail-tests --test hostile {path} -- --exact --nocapture")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_the_harness_is_read() {
+        let said = "running 1 test\ntest targets::decoder ... decoder: 9216 cases, 12 accepted; at most 1.25ms and 310 KiB a case\nok";
+        let expected = Report {
+            cases: 9216,
+            accepted: 12,
+            slowest: Duration::from_micros(1250),
+            kib: 310,
+        };
+        assert_eq!(report("decoder", said), Some(expected));
+        assert_eq!(report("elf", said), None);
+        for (text, nanos) in [("3ns", 3), ("2.5µs", 2500), ("1s", 1_000_000_000)] {
+            assert_eq!(duration(text), Some(Duration::from_nanos(nanos)), "{text}");
+        }
+        assert_eq!(duration("7 parsecs"), None);
+    }
+}
