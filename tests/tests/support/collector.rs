@@ -38,20 +38,31 @@ pub fn core_pattern() -> String {
     fs::read_to_string(CORE_PATTERN).unwrap().trim().to_owned()
 }
 
-/// Sets it for as long as this lives.
-pub struct CorePattern(String);
+/// How many handlers the kernel lets wait at once.
+const CORE_PIPE_LIMIT: &str = "/proc/sys/kernel/core_pipe_limit";
+
+/// Sets it for as long as this lives; then it is as before, and so is the limit, which a collector leaves that finds
+/// another pattern than its own.
+pub struct CorePattern {
+    pattern: String,
+    limit: String,
+}
 
 impl CorePattern {
     pub fn set(pattern: &str) -> Self {
-        let before = core_pattern();
+        let before = Self {
+            pattern: core_pattern(),
+            limit: fs::read_to_string(CORE_PIPE_LIMIT).unwrap(),
+        };
         fs::write(CORE_PATTERN, pattern).unwrap();
-        Self(before)
+        before
     }
 }
 
 impl Drop for CorePattern {
     fn drop(&mut self) {
-        fs::write(CORE_PATTERN, &self.0).unwrap();
+        fs::write(CORE_PATTERN, &self.pattern).unwrap();
+        fs::write(CORE_PIPE_LIMIT, &self.limit).unwrap();
     }
 }
 
