@@ -115,6 +115,8 @@ fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
                 crash_to_held: Some(2),
                 held: Some(3),
                 history: number,
+                user: Some(1000),
+                deposited_by: Some(1001),
                 missing: vec![text.to_owned()],
             }),
             notes: vec![text.to_owned()],

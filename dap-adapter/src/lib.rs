@@ -27,5 +27,6 @@ mod stopped;
 mod text;
 
 pub use access::{Access, Origin};
+pub use codec::Decoder;
 pub use listen::{Address, Notice, listen};
-pub use serve::standard;
+pub use serve::{serve, standard};

@@ -63,7 +63,11 @@ fn debug_adapter() {
             return false;
         }
         let output = tokio::io::sink();
-        let served = runtime.block_on(backtrail_dap::serve(bytes, output));
+        let (decoder, access) = (
+            backtrail_dap::Decoder::lenient(),
+            backtrail_dap::Access::default(),
+        );
+        let served = runtime.block_on(backtrail_dap::serve(bytes, output, decoder, access));
         served.unwrap();
         bytes.starts_with(b"Content-Length: ")
     });
