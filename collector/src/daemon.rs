@@ -154,6 +154,7 @@ impl Daemon {
             minded: minded::Minded::default(),
             holds: Holds::default(),
         });
+        shared.saver.workers.prepare();
         let mut threads = work::Threads::start(&shared)?;
         threads.listen(&shared, &listener)?;
         threads.mind_recorders(&shared, &recorders)?;

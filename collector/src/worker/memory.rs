@@ -36,6 +36,8 @@ pub(super) struct ProcessMemory<'a> {
     /// The pages whose state is known, and for each whether it is there or swapped out.
     window: Range<u64>,
     present: Vec<bool>,
+    /// Room for the states that the kernel tells.
+    states: Vec<u8>,
 }
 
 impl<'a> ProcessMemory<'a> {
@@ -70,6 +72,7 @@ impl<'a> ProcessMemory<'a> {
             areas,
             window: 0..0,
             present: Vec::new(),
+            states: Vec::new(),
         }
     }
 
@@ -93,15 +96,21 @@ impl<'a> ProcessMemory<'a> {
             .unwrap_or(otherwise)
     }
 
-    /// Asks for the state of the pages from `page` on.
+    /// Asks for the state of the pages from `page` to the end of its area, as many as fit.
     fn look(&mut self, page: u64) {
         const SWAPPED_OR_PRESENT: u64 = 1 << 62 | 1 << 63;
         self.window = 0..0;
         self.present.clear();
         let Some(page_map) = self.page_map else { return };
-        let mut states = vec![0; WINDOW as usize * 8];
-        let got = page_map.read_at(&mut states, page.saturating_mul(8)).unwrap_or(0);
-        let words = states.get(..got).unwrap_or_default().chunks_exact(8);
+        let area = self.area(page.saturating_mul(PAGE));
+        let pages = area.map_or(1, |(area, _)| area.end.div_ceil(PAGE).saturating_sub(page));
+        let size = pages.clamp(1, WINDOW) as usize * 8;
+        if self.states.len() < size {
+            self.states.resize(size, 0);
+        }
+        let room = self.states.get_mut(..size).unwrap_or_default();
+        let got = page_map.read_at(room, page.saturating_mul(8)).unwrap_or(0);
+        let words = self.states.get(..got).unwrap_or_default().chunks_exact(8);
         self.present.extend(words.map(|word| {
             let word = <[u8; 8]>::try_from(word).map_or(u64::MAX, u64::from_le_bytes);
             word & SWAPPED_OR_PRESENT != 0

@@ -60,10 +60,35 @@ pub(super) struct Opened {
     pub(super) process: Option<OpenProcess>,
     /// Files that only the history names, by process and path.
     pub(super) history: HashMap<(u32, String), OpenFile>,
-    /// This machine's processor, name and kernel.
+    /// The machine.
+    pub(super) machine: Machine,
+}
+
+/// What a bundle says of this machine.
+#[derive(Debug)]
+pub(super) struct Machine {
     pub(super) cpu: CpuModel,
     pub(super) host: Option<String>,
     pub(super) kernel: Option<String>,
+    /// Devices of [`LOCAL`] file systems.
+    local: HashSet<(u32, u32)>,
+}
+
+impl Machine {
+    /// Reads it. That takes a while, so it is done before there is a task.
+    pub(super) fn read() -> Self {
+        Self {
+            cpu: machine::cpu_model(),
+            host: machine::says("hostname"),
+            kernel: machine::says("osrelease"),
+            local: local_devices(),
+        }
+    }
+
+    /// File systems may have been mounted while there was no task.
+    pub(super) fn look_again(&mut self) {
+        self.local = local_devices();
+    }
 }
 
 /// The open files of a process.
@@ -139,6 +164,7 @@ fn parse_mounts(text: &str) -> HashSet<(u32, u32)> {
 /// # Errors
 /// When there is no such process.
 pub(super) fn open(
+    machine: Machine,
     work: &Work,
     history: Option<&Recorded>,
     modules: Option<BorrowedFd<'_>>,
@@ -150,8 +176,8 @@ pub(super) fn open(
         count: 0,
     };
     let process = match work {
-        Work::Held { pid, witness, .. } => Some(process(*pid, *witness, &mut links)),
-        Work::Snapshot { pid: Some(pid) } => Some(process(*pid, *pid, &mut links)),
+        Work::Held { pid, witness, .. } => Some(process(&machine, *pid, *witness, &mut links)),
+        Work::Snapshot { pid: Some(pid) } => Some(process(&machine, *pid, *pid, &mut links)),
         Work::Snapshot { pid: None } | Work::Seen | Work::Deposit { .. } => None,
     };
     let mut of_history = HashMap::new();
@@ -182,9 +208,7 @@ pub(super) fn open(
     Ok(Opened {
         process,
         history: of_history,
-        cpu: machine::cpu_model(),
-        host: machine::says("hostname"),
-        kernel: machine::says("osrelease"),
+        machine,
     })
 }
 
@@ -210,11 +234,11 @@ impl Links<'_> {
     }
 }
 
-fn process(pid: u32, witness: u32, links: &mut Links<'_>) -> OpenProcess {
+fn process(machine: &Machine, pid: u32, witness: u32, links: &mut Links<'_>) -> OpenProcess {
     let (raw, tid) = (pid as RawTid, witness as RawTid);
     let tid = status::with_memory(tid);
     let maps = maps::maps(tid);
-    let local = local_devices();
+    let local = machine.local.clone();
     let mut opened = OpenProcess {
         pid: Pid(pid),
         memory: File::open(format!("/proc/{tid}/mem")),
@@ -415,7 +439,7 @@ mod tests {
             witness: pid,
             received: 0,
         };
-        let opened = open(&work, None, None, directory.as_fd()).unwrap();
+        let opened = open(Machine::read(), &work, None, None, directory.as_fd()).unwrap();
         let process = opened.process.unwrap();
         let program = std::env::current_exe().unwrap();
         let map = process

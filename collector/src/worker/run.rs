@@ -3,7 +3,7 @@
 use super::confine;
 use super::deposit::{self, Origin};
 use super::live::Stopped;
-use super::open::{self, Opened};
+use super::open::{self, Machine, Opened};
 use super::task::{Give, Report, Task, Work};
 use super::write::{Draft, KernelCore};
 use crate::clock;
@@ -16,15 +16,21 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Runs one task, which the daemon gives over standard input.
+/// Waits for one task, which the daemon gives over standard input, and runs it. A daemon that ends without one ends this.
 ///
 /// # Errors
-/// When the daemon is gone. What else fails is reported to it.
+/// When the daemon is gone while the task is run. What else fails is reported to it.
 pub fn run() -> Result<()> {
     let failed = || Error::system("talk to the collector");
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed())?;
     let daemon = Connection::of(input);
-    let report = match work(&daemon) {
+    let mut machine = Machine::read();
+    let given = match Given::receive(&daemon)? {
+        Some(given) => given,
+        None => return Ok(()),
+    };
+    machine.look_again();
+    let report = match work(&daemon, given, machine) {
         Ok(complete) => Report::Finished { complete },
         Err(error) => Report::Failed {
             why: error.to_string(),
@@ -40,12 +46,16 @@ struct Given {
 }
 
 impl Given {
-    fn receive(daemon: &Connection) -> Result<Self> {
+    /// `None`: the daemon has ended.
+    fn receive(daemon: &Connection) -> Result<Option<Self>> {
         let failed = || Error::system("receive a task from the collector");
         let missing = || Error::Unable("this command is for the collector to start".to_owned());
         let mut files = HashMap::new();
         loop {
-            let (give, file) = daemon.receive::<Give>().map_err(failed())?;
+            let (give, file) = match daemon.receive::<Give>() {
+                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+                received => received.map_err(failed())?,
+            };
             match file {
                 _ if give == Give::Start => break,
                 Some(file) => drop(files.insert(give, file)),
@@ -54,10 +64,10 @@ impl Given {
         }
         let task = File::from(files.remove(&Give::Task).ok_or_else(missing)?);
         let task = serde_json::from_reader(std::io::BufReader::new(task));
-        Ok(Self {
+        Ok(Some(Self {
             task: task.map_err(|error| failed()(error.into()))?,
             files,
-        })
+        }))
     }
 
     fn take(&mut self, give: Give) -> Option<File> {
@@ -66,8 +76,7 @@ impl Given {
 }
 
 /// Opens, confines itself, writes. Returns whether the bundle is complete.
-fn work(daemon: &Connection) -> Result<bool> {
-    let mut given = Given::receive(daemon)?;
+fn work(daemon: &Connection, mut given: Given, machine: Machine) -> Result<bool> {
     confine::limit()?;
     let missing = || Error::Unable("the collector gave no directory".to_owned());
     let draft = given.take(Give::Draft).ok_or_else(missing)?;
@@ -79,6 +88,7 @@ fn work(daemon: &Connection) -> Result<bool> {
     };
     let modules = given.take(Give::Modules);
     let mut opened = open::open(
+        machine,
         &work,
         history.as_ref().map(|(recorded, _)| recorded),
         modules.as_ref().map(File::as_fd),

@@ -28,6 +28,8 @@ const MAX_STUCK: usize = 2;
 #[derive(Debug, Default)]
 pub struct Workers {
     next: AtomicU32,
+    /// A worker that waits for a task: the next process is kept for a shorter time.
+    spare: Mutex<Option<(Child, Connection)>>,
     /// Workers that a file system without an answer keeps in the kernel, though they were killed.
     stuck: Mutex<Vec<(User, Child)>>,
 }
@@ -77,9 +79,13 @@ impl Workers {
         let draft = DraftDirectory::create(order.spool, identity)?;
         let shared = shared_modules(&order.modules).map_err(Error::file("write to", &order.modules))?;
         let user = order.user;
-        let (mut child, connection) = start()?;
+        let (mut child, connection) = match self.take_spare() {
+            Some(spare) => spare,
+            None => start()?,
+        };
         let outcome = follow(order, identity, &connection, &draft, &shared);
         drop(connection);
+        self.prepare();
         // It has reported, or is late.
         if outcome.is_err() {
             let _ = child.kill();
@@ -106,6 +112,20 @@ impl Workers {
         })
     }
 
+    /// Starts a worker that waits for the next task, unless one does.
+    pub(crate) fn prepare(&self) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.is_none() {
+            *spare = start().ok();
+        }
+    }
+
+    /// The worker that waits, if it still does.
+    fn take_spare(&self) -> Option<(Child, Connection)> {
+        let (mut child, connection) = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        matches!(child.try_wait(), Ok(None)).then_some((child, connection))
+    }
+
     fn stuck_of(&self, user: User) -> usize {
         let stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
         stuck.iter().filter(|(owner, _)| *owner == user).count()
@@ -123,13 +143,17 @@ impl Workers {
     }
 }
 
-impl Written {
-    /// Where the draft directory is.
-    #[must_use]
-    pub fn directory(&self) -> &Path {
-        self.bundle.parent().unwrap_or(&self.bundle)
+impl Drop for Workers {
+    fn drop(&mut self) {
+        // It ends as its connection does.
+        if let Some((mut child, connection)) = self.take_spare() {
+            drop(connection);
+            ends(&mut child, END);
+        }
     }
+}
 
+impl Written {
     /// Ends the draft: what was not moved out of it goes.
     pub fn discard(self) {
         drop(self.draft);

@@ -293,7 +293,7 @@ impl<'a> Draft<'a> {
             self.notes.push(note.to_owned());
         }
         let (mut cpus, mut filters, mut processes) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut cpu, mut timing, mut tsc) = (self.opened.cpu, TimingParams::default(), None);
+        let (mut cpu, mut timing, mut tsc) = (self.opened.machine.cpu, TimingParams::default(), None);
         if let Some(written) = written {
             (cpus, filters, processes) = (written.cpus, written.filters, written.processes);
             let machine = written.machine;
@@ -329,8 +329,8 @@ impl<'a> Draft<'a> {
                     .and_then(|process| process.program.clone()),
                 command_line: self.command_line,
                 crash: self.crash,
-                host: self.opened.host.clone(),
-                kernel: self.opened.kernel.clone(),
+                host: self.opened.machine.host.clone(),
+                kernel: self.opened.machine.kernel.clone(),
                 collected: Some(self.collected),
                 notes: self.notes,
                 ..Meta::default()
