@@ -1,13 +1,14 @@
 //! Long code without packets: all of it while the trace is long enough, and a gap beyond that.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
-mod common;
+#[path = "common/agreed.rs"]
+mod agreed;
 
+use agreed::decode_agreed;
 use backtrail_decoder::{
     Config, EngineKind, GapCause, History, Image, Input, Plan, Section, Watch, decode_by,
 };
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
-use common::agreed::decode_agreed;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;

@@ -224,7 +224,7 @@ impl<'a> Draft<'a> {
                 continue;
             }
             let runs = match map.path == "[vdso]" {
-                true => vec![map.start..map.end],
+                true => std::iter::once(map.start..map.end).collect(),
                 false => memory.present_runs(map.start..map.end),
             };
             for run in runs {
