@@ -27,7 +27,7 @@ pub struct Config {
     pub spool_free: Size,
     /// Where sockets, the lock and the crash handler stand.
     pub runtime: PathBuf,
-    /// Whom the daemon becomes once it is set up; not given: it stays whom it is, with fewer capabilities.
+    /// Whose group may open bundles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// What is logged: `error`, `warn`, `info`, `debug`, or a filter as of the crate tracing.

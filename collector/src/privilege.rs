@@ -74,7 +74,7 @@ pub fn drop_rest(reader: Option<&str>, spool: &Path) -> Result<()> {
     if let Some(name) = reader {
         let group = group_of(name)?;
         chown(&target, None, Some(group)).map_err(|error| changed()(error.into()))?;
-        let mode = std::fs::Permissions::from_mode(0o2750);
+        let mode = std::fs::Permissions::from_mode(0o750);
         std::fs::set_permissions(&target, mode).map_err(changed())?;
     }
     for capability in caps::all() {
