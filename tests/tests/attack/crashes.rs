@@ -31,20 +31,20 @@ fn binary(name: &'static str, source: &'static str) -> PathBuf {
 }
 
 /// A folder that ordinary users may enter, with programs copied into it.
-struct Place(tempfile::TempDir);
+pub struct Place(tempfile::TempDir);
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("bt").tempdir_in("/tmp").unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         Self(folder)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn copy(&self, program: &Path, name: &str) -> PathBuf {
+    pub fn copy(&self, program: &Path, name: &str) -> PathBuf {
         let to = self.path(name);
         fs::copy(program, &to).unwrap();
         fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).unwrap();
@@ -53,18 +53,22 @@ impl Place {
 }
 
 /// A command of a user.
-fn by(user: u32, program: &Path) -> Command {
+pub fn by(user: u32, program: &Path) -> Command {
     let mut command = Command::new(program);
     command.uid(user).gid(user).current_dir("/");
     command
 }
 
-fn memory() -> PathBuf {
+pub fn memory() -> PathBuf {
     binary("memory", "../attack/memory.c")
 }
 
+pub fn storm_program() -> PathBuf {
+    binary("storm", "../attack/storm.c")
+}
+
 /// The most memory that the daemon had.
-fn peak(collector: &Collector) -> u64 {
+pub fn peak(collector: &Collector) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", collector.pid())).unwrap();
     let line = status
         .lines()
@@ -205,7 +209,7 @@ fn a_binary_that_is_cut_meanwhile_kills_nobody() {
 
 /// A file system that answers nothing, and processes of the attacker that crash with a file of it mapped. `None`: the kernel lets
 /// no ordinary user mount one.
-fn silent(place: &Place, seconds: u32, count: u32) -> Option<Child> {
+pub fn silent(place: &Place, user: u32, seconds: u32, count: u32) -> Option<Child> {
     let device = place.path("fuse");
     let made = Command::new("mknod")
         .arg(&device)
@@ -217,7 +221,7 @@ fn silent(place: &Place, seconds: u32, count: u32) -> Option<Child> {
     let program = place.copy(&binary("silent", "../attack/silent.c"), "silent");
     let mount = place.path("mount");
     fs::create_dir(&mount).unwrap();
-    let mut server = by(ATTACKER, &program)
+    let mut server = by(user, &program)
         .arg(&device)
         .arg(&mount)
         .args([seconds.to_string(), count.to_string()])
@@ -245,7 +249,7 @@ fn a_file_system_that_never_answers_delays_nobody_else() {
     let collector = Collector::started("[crash]\nhold_limit = \"5s\"\n");
     let place = Place::new();
     let victim = place.copy(&memory(), "victim");
-    let Some(mut server) = silent(&place, 12, 4) else {
+    let Some(mut server) = silent(&place, ATTACKER, 12, 4) else {
         return eprintln!("left out: no user can mount a FUSE file system here");
     };
     std::thread::sleep(Duration::from_millis(1500));
@@ -280,7 +284,7 @@ fn storm(processes: u32, seconds: u32, crashes: usize) {
     let _before = CorePattern::set("core");
     collector.start();
     let place = Place::new();
-    let storm = place.copy(&binary("storm", "../attack/storm.c"), "storm");
+    let storm = place.copy(&storm_program(), "storm");
     let victim = place.copy(&memory(), "victim");
     let mut storming = quiet(&mut by(ATTACKER, &storm))
         .args([processes.to_string(), seconds.to_string()])

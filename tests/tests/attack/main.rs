@@ -7,6 +7,7 @@ mod bundles;
 mod collector;
 mod crashes;
 mod recorder;
+mod soak;
 #[path = "../support/mod.rs"]
 mod support;
 mod text;
