@@ -1,7 +1,7 @@
 //! An ELF file that belongs to somebody else: it is read in pieces of bounded size, never mapped.
 //!
-//! Its owner may change it at any time. A file that is cut short while it is mapped costs the reader a SIGBUS; while it
-//! is read, an error.
+//! Its owner may change it at any time. A file that is cut short while it is mapped costs the
+//! reader a SIGBUS; while it is read, an error.
 
 use crate::{Error, Result};
 use backtrail_pt::BuildId;
@@ -93,7 +93,8 @@ fn build_id_in(mut notes: &[u8], align: usize) -> Option<BuildId> {
     }
 }
 
-/// Returns what tells a file without build id from others: FNV-1a over its size, its start and its end.
+/// Returns what tells a file without build id from others: FNV-1a over its size, its start and its
+/// end.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -125,7 +126,8 @@ impl Allowance {
     pub const UNLIMITED: Self = Self { bytes: u64::MAX };
 }
 
-/// Copies a file with its holes, as far as the allowance reaches. `proceed` is asked before each piece of 1 MiB.
+/// Copies a file with its holes, as far as the allowance reaches. `proceed` is asked before each
+/// piece of 1 MiB.
 ///
 /// # Errors
 /// When either file fails, the allowance is used up, or `proceed` says no.
@@ -161,7 +163,8 @@ pub(crate) fn copy(
     Ok(())
 }
 
-/// The next range of a file that is no hole; all of the rest where the file system knows of no holes (lseek(2)).
+/// The next range of a file that is no hole; all of the rest where the file system knows of no
+/// holes (lseek(2)).
 fn next_data(file: &File, from: u64, size: u64) -> Option<std::ops::Range<u64>> {
     use nix::unistd::{Whence, lseek};
     if from >= size {

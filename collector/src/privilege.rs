@@ -1,7 +1,7 @@
 //! What the daemon may do once it is set up: what it needs, and no more (capabilities(7)).
 //!
-//! It stays root: it holds the processes of all users. Whatever they could have written is read by workers
-//! ([`crate::worker`]), which have no privileges at all.
+//! It stays root: it holds the processes of all users. Whatever they could have written is read by
+//! workers ([`crate::worker`]), which have no privileges at all.
 
 use crate::error::{Error, Result};
 use crate::ownership::{Owner, give_all};
@@ -11,8 +11,8 @@ use std::collections::HashSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// What each is for. A worker has the first three, and `CAP_SYS_CHROOT`, `CAP_SETUID` and `CAP_SETGID`, until it has opened the
-/// files of its process.
+/// What each is for. A worker has the first three, and `CAP_SYS_CHROOT`, `CAP_SETUID` and
+/// `CAP_SETGID`, until it has opened the files of its process.
 pub const NEEDED: [(Capability, &str); 12] = [
     (
         Capability::CAP_SYS_PTRACE,
@@ -46,8 +46,8 @@ pub const NEEDED: [(Capability, &str); 12] = [
     (Capability::CAP_KILL, "end a worker that hangs"),
 ];
 
-/// Keeps what is needed, for all threads that are started from now on. The spool becomes root's, if it was another user's; the group of
-/// `reader` may open bundles. Call it before there are threads.
+/// Keeps what is needed, for all threads that are started from now on. The spool becomes root's, if
+/// it was another user's; the group of `reader` may open bundles. Call it before there are threads.
 ///
 /// # Errors
 /// When there is no such user, or the kernel refuses.
@@ -64,7 +64,8 @@ pub fn drop_rest(reader: Option<&str>, spool: &Path) -> Result<()> {
     let changed = || Error::file("change the owner of", &target);
     let found = std::fs::metadata(&target).map_err(changed())?;
     if found.uid() != Uid::effective().as_raw() {
-        // A daemon of an earlier version gave it away. Without CAP_DAC_OVERRIDE root cannot write to another user's directory.
+        // A daemon of an earlier version gave it away. Without CAP_DAC_OVERRIDE root cannot write
+        // to another user's directory.
         let owner = Owner {
             user: Uid::effective(),
             group: None,

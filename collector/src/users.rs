@@ -1,14 +1,15 @@
 //! Who answers for a process: the user that everything bounded is shared out by.
 //!
-//! A user may own ranges of subordinate user ids (subuid(5)). They count as their owner, so that nobody gets more
-//! by starting processes under many of them.
+//! A user may own ranges of subordinate user ids (subuid(5)). They count as their owner, so that
+//! nobody gets more by starting processes under many of them.
 
 use backtrail_process::RawTid;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// The largest user id of system services where `/etc/login.defs` does not say (`SYS_UID_MAX` of login.defs(5)).
+/// The largest user id of system services where `/etc/login.defs` does not say (`SYS_UID_MAX` of
+/// login.defs(5)).
 const SYSTEM_MAX: u32 = 999;
 /// No more lines of a file are read.
 const MAX_LINES: usize = 65_536;
@@ -85,8 +86,8 @@ impl Users {
         self.system_max
     }
 
-    /// Returns the user that answers for processes of `id`: the owner of the subordinate range that holds it, else `id`
-    /// itself. Reads the ranges again when their file has changed.
+    /// Returns the user that answers for processes of `id`: the owner of the subordinate range that
+    /// holds it, else `id` itself. Reads the ranges again when their file has changed.
     #[must_use]
     pub fn answering(&self, id: u32) -> User {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,8 +114,9 @@ impl Users {
         }
     }
 
-    /// Returns the user that answers for a thread, by its real user id: what a set-user-ID program does is answered
-    /// for by whoever started it. [`User::UNKNOWN`] where there is no such thread any more.
+    /// Returns the user that answers for a thread, by its real user id: what a set-user-ID program
+    /// does is answered for by whoever started it. [`User::UNKNOWN`] where there is no such thread
+    /// any more.
     #[must_use]
     pub fn of_thread(&self, tid: RawTid) -> User {
         let status = std::fs::read(format!("/proc/{tid}/status")).unwrap_or_default();

@@ -1,12 +1,14 @@
 //! The worker: a process without privileges that reads one crash and writes its bundle.
 //!
-//! The daemon is root. It holds events, pipes and descriptors, and parses nothing that a crashing process could have
-//! written. For each crash it starts a worker ([`Workers`]), by the messages of [`Task`], [`Give`] and [`Report`]. The worker first
-//! opens the files of the process, while it still may; then it gives up all privileges for good ([`confine`]); only then it
-//! parses ELF, copies memory, and writes the bundle into a directory that is its own. The daemon takes that
+//! The daemon is root. It holds events, pipes and descriptors, and parses nothing that a crashing
+//! process could have written. For each crash it starts a worker ([`Workers`]), by the messages of
+//! [`Task`], [`Give`] and [`Report`]. The worker first opens the files of the process, while it
+//! still may; then it gives up all privileges for good ([`confine`]); only then it parses ELF,
+//! copies memory, and writes the bundle into a directory that is its own. The daemon takes that
 //! directory over when the worker has ended.
 //!
-//! A worker that crashes, or that a file system without an answer blocks for ever, harms the one bundle that it was to write.
+//! A worker that crashes, or that a file system without an answer blocks for ever, harms the one
+//! bundle that it was to write.
 
 pub mod confine;
 mod core_file;

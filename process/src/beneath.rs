@@ -1,4 +1,5 @@
-//! Opening files by names that another user chose, without ending up elsewhere, blocking, or touching a device.
+//! Opening files by names that another user chose, without ending up elsewhere, blocking, or
+//! touching a device.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -37,7 +38,8 @@ impl Status {
     }
 }
 
-/// Opens a directory or file as a place only (`O_PATH`): neither its file system nor a device's driver is asked.
+/// Opens a directory or file as a place only (`O_PATH`): neither its file system nor a device's
+/// driver is asked.
 ///
 /// # Errors
 /// Those of openat2(2).
@@ -45,8 +47,9 @@ pub fn place(root: BorrowedFd<'_>, path: &Path, resolve: u64) -> io::Result<Owne
     openat2(root, path, libc::O_PATH | libc::O_CLOEXEC, resolve)
 }
 
-/// Opens `path` below `root`, as a process whose root directory `root` is would: absolute names and links stay below
-/// it, and links of procfs that lead elsewhere are refused. The result is a place only; [`reopen`] reads it.
+/// Opens `path` below `root`, as a process whose root directory `root` is would: absolute names and
+/// links stay below it, and links of procfs that lead elsewhere are refused. The result is a place
+/// only; [`reopen`] reads it.
 ///
 /// # Errors
 /// Those of openat2(2).
@@ -60,7 +63,8 @@ fn openat2(root: BorrowedFd<'_>, path: &Path, flags: i32, resolve: u64) -> io::R
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = flags as u64;
     how.resolve = resolve;
-    // SAFETY: `path` ends with a zero and `how` has the size that is given; the kernel writes to neither.
+    // SAFETY: `path` ends with a zero and `how` has the size that is given; the kernel writes to
+    // neither.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_openat2,
@@ -77,8 +81,8 @@ fn openat2(root: BorrowedFd<'_>, path: &Path, flags: i32, resolve: u64) -> io::R
     }
 }
 
-/// Returns what the kernel knows of an open file without asking its file system (`AT_STATX_DONT_SYNC`): a server of FUSE or
-/// of the network that does not answer blocks nobody.
+/// Returns what the kernel knows of an open file without asking its file system
+/// (`AT_STATX_DONT_SYNC`): a server of FUSE or of the network that does not answer blocks nobody.
 ///
 /// # Errors
 /// Those of statx(2).
@@ -111,8 +115,8 @@ pub fn status(file: impl AsFd) -> io::Result<Status> {
     })
 }
 
-/// Opens for reading what a place names, if it is a regular file: nothing else is ever opened, for a FIFO would block and
-/// a device may act.
+/// Opens for reading what a place names, if it is a regular file: nothing else is ever opened, for
+/// a FIFO would block and a device may act.
 ///
 /// # Errors
 /// When it is no regular file, or may not be read.

@@ -15,8 +15,8 @@ const MAX_HEADERS: u16 = 4096;
 pub struct LoadSegments {
     /// The page of the lowest stated address.
     lowest: u64,
-    /// Of those that are executable: the page of the file offset, the offset after the last byte, the page of the stated
-    /// address.
+    /// Of those that are executable: the page of the file offset, the offset after the last byte,
+    /// the page of the stated address.
     executable: Vec<(u64, u64, u64)>,
 }
 
@@ -46,8 +46,8 @@ impl LoadSegments {
         })
     }
 
-    /// Returns where the page of the file's lowest `PT_LOAD` lies when file offset `offset` is mapped executable at
-    /// `start`; `None`: no executable segment has that offset.
+    /// Returns where the page of the file's lowest `PT_LOAD` lies when file offset `offset` is
+    /// mapped executable at `start`; `None`: no executable segment has that offset.
     #[must_use]
     pub fn base(&self, start: u64, offset: u64) -> Option<Avma> {
         let holds = |(from, end, _): &&(u64, u64, u64)| *from <= offset && offset < *end;

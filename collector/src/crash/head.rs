@@ -1,4 +1,5 @@
-//! The head of the core that the kernel writes into the handler's pipe: the registers of all threads, as they were.
+//! The head of the core that the kernel writes into the handler's pipe: the registers of all
+//! threads, as they were.
 //!
 //! Its bytes are read here; a worker parses them.
 
@@ -17,8 +18,9 @@ const CHUNK: usize = 256 << 10;
 /// No head is larger: that of a process with 32 768 threads, of 3.5 KiB each with AVX-512.
 const MAX_HEAD: u64 = 128 << 20;
 
-/// Reads the head of a core as far as it comes until `deadline` (`CLOCK_MONOTONIC`, nanoseconds); the kernel waits in the rest.
-/// The bytes are all that were read, and the sentence says why they are no whole head.
+/// Reads the head of a core as far as it comes until `deadline` (`CLOCK_MONOTONIC`, nanoseconds);
+/// the kernel waits in the rest. The bytes are all that were read, and the sentence says why they
+/// are no whole head.
 pub(super) fn read(pipe: &File, deadline: u64) -> (Vec<u8>, Option<String>) {
     let mut bytes = Vec::new();
     let why = read_all(pipe, &mut bytes, deadline).err();

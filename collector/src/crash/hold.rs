@@ -1,7 +1,8 @@
 //! A process that is kept while its crash is read, and the timer that lets it go.
 //!
-//! The kernel keeps the process as long as anybody has the reading end of its core's pipe, or the handler lives. Both end with
-//! [`Hold::release`], which the timer calls at the deadline, whatever else is going on.
+//! The kernel keeps the process as long as anybody has the reading end of its core's pipe, or the
+//! handler lives. Both end with [`Hold::release`], which the timer calls at the deadline, whatever
+//! else is going on.
 
 use super::head;
 use crate::clock;
@@ -108,7 +109,8 @@ impl Hold {
         }
     }
 
-    /// Lets the process go; the handler gets what was taken of the core, if it is to pass it on. Only the first call counts.
+    /// Lets the process go; the handler gets what was taken of the core, if it is to pass it on.
+    /// Only the first call counts.
     pub fn release(&self, taken: &[u8]) {
         let Some(kept) = self.kept().take() else { return };
         let Waiting::Handler(connection) = kept.waiting else {

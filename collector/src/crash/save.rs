@@ -1,7 +1,7 @@
 //! One crash into the spool: from the handler's request, or from the probe's sighting alone.
 //!
-//! The daemon decides here whether a bundle is made, and has a worker make it. Nothing that the process could have written is
-//! parsed here.
+//! The daemon decides here whether a bundle is made, and has a worker make it. Nothing that the
+//! process could have written is parsed here.
 
 use super::hold::{Hold, core_pipe};
 use super::sightings::{Sighting, Sightings};
@@ -91,7 +91,8 @@ impl Saver {
         admits
     }
 
-    /// Whether a kept process is to be saved: its signal counts, and its user and executable have not caused too many.
+    /// Whether a kept process is to be saved: its signal counts, and its user and executable have
+    /// not caused too many.
     #[must_use]
     pub fn wants(&self, hold: &Hold) -> bool {
         let (signal, witness) = (hold.crash.signal, hold.crash.tid.max(hold.crash.pid));
@@ -105,7 +106,8 @@ impl Saver {
         )
     }
 
-    /// Saves a process that is kept and wanted, and lets it go as soon as nothing more is to be read.
+    /// Saves a process that is kept and wanted, and lets it go as soon as nothing more is to be
+    /// read.
     ///
     /// # Errors
     /// When there is no bundle in the end. The process is let go in any case.
@@ -124,8 +126,8 @@ impl Saver {
             Duration::ZERO
         };
         let sighting = self.sightings.take_asked_at(pid, hold.received, patience);
-        // Known to the one who waits, or to the probe. The first thread may have ended before the others, and has no memory
-        // then; the one that crashed has.
+        // Known to the one who waits, or to the probe. The first thread may have ended before the
+        // others, and has no memory then; the one that crashed has.
         let tid = match hold.crash.tid {
             0 => sighting.as_ref().map_or(pid.0, |it| it.seen.tid.0),
             tid => tid,

@@ -21,7 +21,8 @@ pub struct Sighting {
     pub user: User,
     /// When it was read (`CLOCK_MONOTONIC`).
     pub read_at: u64,
-    /// The processors' traces, paused and copied then; `None`: they are not traced, or had just been copied.
+    /// The processors' traces, paused and copied then; `None`: they are not traced, or had just
+    /// been copied.
     pub frozen: Option<Frozen>,
     /// Among the few copies that may wait.
     pub(crate) frozen_place: Option<Place>,
@@ -80,8 +81,8 @@ impl Waiting {
         gone
     }
 
-    /// Whether a user may have one more copy of traces here. The watch, which makes them, shares them out by user
-    /// id alone.
+    /// Whether a user may have one more copy of traces here. The watch, which makes them, shares
+    /// them out by user id alone.
     fn has_room_for_traces(&self, user: User) -> bool {
         let owners = self.with_traces.iter().filter_map(|number| self.all.get(number));
         let mut held: BTreeMap<User, usize> = BTreeMap::new();
@@ -118,8 +119,8 @@ impl Sightings {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds one; one that had to go for it is given back. It is the oldest of the user who has most, where there is no room.
-    /// Of a user who has many traces here, the new ones are dropped.
+    /// Adds one; one that had to go for it is given back. It is the oldest of the user who has
+    /// most, where there is no room. Of a user who has many traces here, the new ones are dropped.
     pub fn add(&self, sighting: Sighting) -> Option<Sighting> {
         let gone = self.lock().add(sighting);
         self.arrived.notify_all();
@@ -141,9 +142,10 @@ impl Sightings {
 
     /// Takes the crash of a process that was asked about at `asked` (`CLOCK_MONOTONIC`).
     ///
-    /// Its event was there before anybody could ask. So this waits only until all events that came before are delivered, and no
-    /// longer than until `patience` has passed since `asked`. Whether they are read shows when the probe has none left, which
-    /// is not looked at while nothing happens: after a grace of 50 ms they count as read.
+    /// Its event was there before anybody could ask. So this waits only until all events that came
+    /// before are delivered, and no longer than until `patience` has passed since `asked`. Whether
+    /// they are read shows when the probe has none left, which is not looked at while nothing
+    /// happens: after a grace of 50 ms they count as read.
     pub fn take_asked_at(&self, pid: Pid, asked: u64, patience: Duration) -> Option<Sighting> {
         let after = |time: Duration| asked.saturating_add(time.as_nanos().try_into().unwrap_or(u64::MAX));
         // So many events are to be waited for, once that is known.
@@ -167,7 +169,8 @@ impl Sightings {
         }
     }
 
-    /// Takes those of processes that nobody will ask about any more: they are gone, or `age` has passed.
+    /// Takes those of processes that nobody will ask about any more: they are gone, or `age` has
+    /// passed.
     pub fn overdue(&self, age: Duration) -> Vec<Sighting> {
         /// Between the last look of a handler's job and the end of its process.
         const GONE: Duration = Duration::from_secs(1);

@@ -29,7 +29,8 @@ impl Saver {
     /// Saves a process and lets it go on, or the traces of all.
     ///
     /// # Errors
-    /// When there is no such process, nothing is recorded that could be saved, or the bundle cannot be written.
+    /// When there is no such process, nothing is recorded that could be saved, or the bundle cannot
+    /// be written.
     pub fn save_snapshot(&self, wanted: &Snapshot) -> Result<Saved> {
         if wanted.pid.is_none() && wanted.frozen.is_none() {
             let why = "nothing is recorded of all processes here; name one: `backtrail snapshot --pid PID`";

@@ -1,4 +1,5 @@
-//! Processes that crash, as they come in: each is kept, wanted or not, and put into the queue of its user.
+//! Processes that crash, as they come in: each is kept, wanted or not, and put into the queue of
+//! its user.
 
 use super::Shared;
 use super::queue::FairQueue;
@@ -29,8 +30,8 @@ impl Job {
 /// The jobs of all users.
 pub(super) type Jobs = FairQueue<Job>;
 
-/// Keeps a process until it is saved, or lets it go at once: when a recorder has it, when it is not wanted, or when its user has
-/// too many waiting.
+/// Keeps a process until it is saved, or lets it go at once: when a recorder has it, when it is not
+/// wanted, or when its user has too many waiting.
 pub(super) fn keep(shared: &Shared, jobs: &Jobs, crash: Specifiers, kept: (OwnedFd, Waiting), received: u64) {
     let pid = crash.pid;
     let user = shared.saver.users.answering(crash.uid);

@@ -25,7 +25,8 @@ pub struct Found {
 /// Finds the file of a mapping; `None`: it is not there any longer.
 pub type FindModule<'a> = dyn FnMut(Pid, &RecordedMapping, &mut Allowance) -> Option<Found> + 'a;
 
-/// The modules of a process by what was mapped into it; those that are found are copied. What is missing is noted.
+/// The modules of a process by what was mapped into it; those that are found are copied. What is
+/// missing is noted.
 pub(super) fn modules(
     writer: &Writer,
     pid: Pid,
@@ -96,8 +97,8 @@ pub fn is_file(path: &str) -> bool {
             .any(|prefix| path.starts_with(prefix))
 }
 
-/// Opens the file of a mapping as its process sees it, below its root, or else as this process sees it. The latter may be
-/// another file: it counts only if it has the build id that the kernel told.
+/// Opens the file of a mapping as its process sees it, below its root, or else as this process sees
+/// it. The latter may be another file: it counts only if it has the build id that the kernel told.
 #[must_use]
 pub fn find_by_path(procfs: &Path, pid: Pid, mapped: &RecordedMapping) -> Option<File> {
     let path = Path::new(&mapped.path);

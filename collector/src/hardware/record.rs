@@ -1,6 +1,8 @@
-//! A snapshot as plain data: what the process that froze the traces hands to the one that writes a bundle of them.
+//! A snapshot as plain data: what the process that froze the traces hands to the one that writes a
+//! bundle of them.
 //!
-//! The first has privileges and reads no file of a traced process; the second opens and parses such files without any.
+//! The first has privileges and reads no file of a traced process; the second opens and parses such
+//! files without any.
 
 use super::modules::{self, FindModule};
 use super::snapshot::{CpuCost, Machine, Written};
@@ -194,7 +196,8 @@ impl Recorded {
         (recorded, bytes)
     }
 
-    /// Writes traces, switches and the modules that `find` finds. `bytes` are those that follow the data.
+    /// Writes traces, switches and the modules that `find` finds. `bytes` are those that follow the
+    /// data.
     ///
     /// # Errors
     /// When a file cannot be written.

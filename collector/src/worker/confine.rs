@@ -1,7 +1,8 @@
 //! How a worker gives up what it has: limits first, then privileges, for good.
 //!
-//! Afterwards it has a user id that nothing else on the machine has, no group, no capability, an empty directory as its
-//! root, and the system calls of [`SYSTEM_CALLS`]. It keeps the descriptors that it opened before.
+//! Afterwards it has a user id that nothing else on the machine has, no group, no capability, an
+//! empty directory as its root, and the system calls of [`SYSTEM_CALLS`]. It keeps the descriptors
+//! that it opened before.
 
 use crate::error::{Error, Result};
 use caps::CapSet;
@@ -14,8 +15,8 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
-/// The first of the user ids of workers. systemd's documentation of user ids ("Users, Groups, UIDs and GIDs on systemd
-/// systems") lists this range, up to 2147483647, as unused.
+/// The first of the user ids of workers. systemd's documentation of user ids ("Users, Groups, UIDs
+/// and GIDs on systemd systems") lists this range, up to 2147483647, as unused.
 pub const FIRST_IDENTITY: u32 = 0x7000_0000;
 /// How many identities there are; they are used in turn.
 pub const IDENTITIES: u32 = 4096;
@@ -130,8 +131,9 @@ pub(super) fn limit() -> Result<()> {
     nix::sys::prctl::set_dumpable(false).map_err(Error::system("protect the worker"))
 }
 
-/// Gives up all privileges for good: the process becomes `identity`, with `root` as its root directory, and can do no more than
-/// the system calls of [`SYSTEM_CALLS`]; `traces`: it has stopped a process and goes on to read its registers.
+/// Gives up all privileges for good: the process becomes `identity`, with `root` as its root
+/// directory, and can do no more than the system calls of [`SYSTEM_CALLS`]; `traces`: it has
+/// stopped a process and goes on to read its registers.
 ///
 /// Call it while the process has one thread.
 ///
@@ -175,7 +177,8 @@ pub(super) fn give_up(identity: u32, root: BorrowedFd<'_>, traces: bool) -> Resu
 /// Installs the filter of system calls.
 fn filter(traces: bool) -> std::result::Result<(), seccompiler::Error> {
     let arch = TargetArch::x86_64;
-    // The C library starts threads by clone() where there is no clone3(), whose flags no filter can see.
+    // The C library starts threads by clone() where there is no clone3(), whose flags no filter can
+    // see.
     let no_clone3 = SeccompFilter::new(
         BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
         SeccompAction::Allow,

@@ -1,4 +1,5 @@
-//! The core of a crash: of a process that is kept, by the policy, or of the one thread that the probe saw.
+//! The core of a crash: of a process that is kept, by the policy, or of the one thread that the
+//! probe saw.
 
 use super::memory::ProcessMemory;
 use super::open::{OpenProcess, OpenThread};
@@ -19,8 +20,8 @@ use std::io::{self, Read, Write};
 /// The name of the core in a bundle.
 pub(super) const CORE: &str = "core";
 
-/// Gives the process and its threads the ids that they have outside of their pid namespace: a core has those of
-/// inside.
+/// Gives the process and its threads the ids that they have outside of their pid namespace: a core
+/// has those of inside.
 pub(super) fn use_outer_ids(contents: &mut CoreContents, process: &OpenProcess) {
     let outer = |thread: &OpenThread| Some((thread.inner?, thread.tid));
     let outer: HashMap<u32, Tid> = process.threads.iter().filter_map(outer).collect();
@@ -40,7 +41,8 @@ pub(super) struct Bounds<'a> {
     pub(super) allowance: &'a mut Allowance,
 }
 
-/// Writes a core with as much memory as the policy says, no longer than until the deadline, and no larger than allowed.
+/// Writes a core with as much memory as the policy says, no longer than until the deadline, and no
+/// larger than allowed.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -98,7 +100,8 @@ pub(super) fn save_memory(
     Ok(())
 }
 
-/// Bytes that a full core would take: of private memory, what is in use; of files, all that is promised.
+/// Bytes that a full core would take: of private memory, what is in use; of files, all that is
+/// promised.
 fn wanted(process: &OpenProcess, contents: &CoreContents) -> u64 {
     let mut files: HashMap<u64, bool> = HashMap::new();
     files.extend(
@@ -182,7 +185,8 @@ pub(super) fn save_without_memory(file: &mut File, mut contents: CoreContents) -
     core::write(file, &contents, |_: Avma, _: &mut [u8]| 0).map(drop)
 }
 
-/// Writes a core of the one thread that the probe saw, with the stack that it copied. Returns the crash.
+/// Writes a core of the one thread that the probe saw, with the stack that it copied. Returns the
+/// crash.
 ///
 /// # Errors
 /// When it cannot be written.

@@ -16,8 +16,8 @@ pub(super) struct Origin<'a> {
     pub(super) program: Option<&'a str>,
 }
 
-/// Unpacks a bundle into the draft directory, if it is one of a crash of that process. Nothing in it is believed: who it is
-/// from, and what that process ran, is written over what it says.
+/// Unpacks a bundle into the draft directory, if it is one of a crash of that process. Nothing in
+/// it is believed: who it is from, and what that process ran, is written over what it says.
 ///
 /// # Errors
 /// When it is no such bundle, or unpacks to more than `limit` bytes.

@@ -15,7 +15,8 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// How the names begin of directories that bundles are written in; what a killed daemon left of them goes at the next start.
+/// How the names begin of directories that bundles are written in; what a killed daemon left of
+/// them goes at the next start.
 const PREFIX: &str = ".backtrail-draft-";
 /// Copies that one bundle adds to the shared ones, at most.
 const MAX_NEW: usize = 4096;
@@ -58,7 +59,8 @@ impl DraftDirectory {
         self.handle.as_fd()
     }
 
-    /// Takes the directory back from the worker, which has ended. Returns where the bundle stands in it.
+    /// Takes the directory back from the worker, which has ended. Returns where the bundle stands
+    /// in it.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -71,8 +73,8 @@ impl DraftDirectory {
         Ok(self.directory.path().join(BUNDLE))
     }
 
-    /// Moves the new copies of modules among the shared ones. A name counts only if it looks like a key, and a file only if
-    /// it is a plain one. Call it after [`Self::take_back`].
+    /// Moves the new copies of modules among the shared ones. A name counts only if it looks like a
+    /// key, and a file only if it is a plain one. Call it after [`Self::take_back`].
     pub(super) fn keep_modules(&self, shared: &File) -> io::Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let new = openat(self.handle(), NEW_MODULES, flags, Mode::empty())?;
@@ -97,7 +99,8 @@ impl Drop for DraftDirectory {
     }
 }
 
-/// Opens the directory of copies of modules that bundles of a user share. It is made where there is none.
+/// Opens the directory of copies of modules that bundles of a user share. It is made where there is
+/// none.
 ///
 /// # Errors
 /// When it cannot be made.
@@ -109,8 +112,8 @@ pub(super) fn shared_modules(directory: &Path) -> io::Result<File> {
     File::open(directory)
 }
 
-/// The name of a copy among the shared ones: it is that of the file that it is of, by device, inode, size and times. A build id
-/// would not do, for anybody can write one into a file.
+/// The name of a copy among the shared ones: it is that of the file that it is of, by device,
+/// inode, size and times. A build id would not do, for anybody can write one into a file.
 #[must_use]
 pub(super) fn key(status: &Status) -> String {
     let (id, [modified, changed]) = (status.id, status.times);

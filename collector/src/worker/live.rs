@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 /// How long threads may take to stop when asked.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A process whose threads are stopped, until this is dropped. It must be dropped by the thread that made it.
+/// A process whose threads are stopped, until this is dropped. It must be dropped by the thread
+/// that made it.
 pub(super) struct Stopped {
     pid: RawTid,
     threads: Vec<RawTid>,
@@ -86,7 +87,8 @@ impl Drop for Stopped {
         let deadline = Instant::now() + STOP_TIMEOUT;
         for tid in &self.threads {
             let tid = Pid::from_raw(*tid);
-            // Killed meanwhile, it is there until its tracer has waited for it: its parent would wait as long as we live.
+            // Killed meanwhile, it is there until its tracer has waited for it: its parent would
+            // wait as long as we live.
             while ptrace::detach(tid, None).is_err() && Instant::now() < deadline {
                 match waitpid(tid, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)) {
                     Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(_) => break,
@@ -179,7 +181,8 @@ mod tests {
         let stopped = Stopped::stop(pid).unwrap();
         kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
         drop(stopped);
-        // This thread lives on; were the process still traced by it, its parent would wait for ever.
+        // This thread lives on; were the process still traced by it, its parent would wait for
+        // ever.
         let begin = Instant::now();
         while parent.try_wait().unwrap().is_none() {
             assert!(

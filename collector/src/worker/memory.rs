@@ -27,7 +27,8 @@ enum Kind {
     Remote,
 }
 
-/// Reads through `/proc/PID/mem`, and knows by `/proc/PID/pagemap` which pages are in memory (proc_pid_pagemap(5)).
+/// Reads through `/proc/PID/mem`, and knows by `/proc/PID/pagemap` which pages are in memory
+/// (proc_pid_pagemap(5)).
 pub(super) struct ProcessMemory<'a> {
     memory: &'a File,
     page_map: Option<&'a File>,
@@ -142,8 +143,8 @@ impl<'a> ProcessMemory<'a> {
         self.area(address).is_none_or(|(_, kind)| kind != Kind::Remote)
     }
 
-    /// Cuts the segments so that of files whose file system may not answer only pages in memory are saved. Returns how many
-    /// bytes are left out.
+    /// Cuts the segments so that of files whose file system may not answer only pages in memory are
+    /// saved. Returns how many bytes are left out.
     pub(super) fn leave_out_remote(&mut self, segments: &mut Vec<Segment>) -> u64 {
         let mut cut = Vec::with_capacity(segments.len());
         let mut left_out = 0;

@@ -1,7 +1,8 @@
 //! What a worker opens while it still has privileges. Nothing that is opened here is parsed here.
 //!
-//! A file is first named (`O_PATH`), then opened if it is a regular one. A file system that asks a server (FUSE, NFS) may never
-//! answer; its files are opened in a process of their own, which is given up after a moment.
+//! A file is first named (`O_PATH`), then opened if it is a regular one. A file system that asks a
+//! server (FUSE, NFS) may never answer; its files are opened in a process of their own, which is
+//! given up after a moment.
 
 use super::confine::OPEN_FILES;
 use super::task::{SHARED, Work};
@@ -134,7 +135,8 @@ pub(super) struct OpenFile {
     pub(super) key: Option<String>,
 }
 
-/// The devices of local file systems, as this process sees them, and that of memory that processes share.
+/// The devices of local file systems, as this process sees them, and that of memory that processes
+/// share.
 fn local_devices() -> HashSet<(u32, u32)> {
     let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
     let mut devices = parse_mounts(&String::from_utf8_lossy(&mounts));
@@ -159,7 +161,8 @@ fn parse_mounts(text: &str) -> HashSet<(u32, u32)> {
     text.lines().filter_map(device).collect()
 }
 
-/// Opens what `work` needs. `modules` has the shared copies, `draft` gets links to those that are wanted.
+/// Opens what `work` needs. `modules` has the shared copies, `draft` gets links to those that are
+/// wanted.
 ///
 /// # Errors
 /// When there is no such process.
@@ -310,7 +313,8 @@ fn threads(pid: RawTid) -> Vec<OpenThread> {
     .collect()
 }
 
-/// The mapped file itself: by its mapping, or by its name below the process's root where that still is the same file.
+/// The mapped file itself: by its mapping, or by its name below the process's root where that still
+/// is the same file.
 fn place(tid: RawTid, map: &Map) -> std::result::Result<(OwnedFd, Status), String> {
     let host = File::open("/").map_err(|error| error.to_string())?;
     let by_mapping = format!("/proc/{tid}/map_files/{:x}-{:x}", map.start, map.end);
@@ -333,7 +337,8 @@ fn place(tid: RawTid, map: &Map) -> std::result::Result<(OwnedFd, Status), Strin
     }
 }
 
-/// Opens files whose file system may never answer, in a process of its own. What has not come after a moment does not come.
+/// Opens files whose file system may never answer, in a process of its own. What has not come after
+/// a moment does not come.
 fn open_aside(places: Vec<(FileId, OwnedFd)>) -> HashMap<FileId, OpenFile> {
     let mut files: HashMap<FileId, OpenFile> = places
         .iter()

@@ -16,7 +16,8 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Waits for one task, which the daemon gives over standard input, and runs it. A daemon that ends without one ends this.
+/// Waits for one task, which the daemon gives over standard input, and runs it. A daemon that ends
+/// without one ends this.
 ///
 /// # Errors
 /// When the daemon is gone while the task is run. What else fails is reported to it.

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 /// The command that [`super::run`] is behind.
 pub(crate) const COMMAND: &str = "core-worker";
-/// How long a worker may take beyond the deadline of its process: to copy binaries, and to write all through to the disk.
+/// How long a worker may take beyond the deadline of its process: to copy binaries, and to write
+/// all through to the disk.
 const FINISH: Duration = Duration::from_secs(60);
 /// How long a worker may take to end once it has reported, or was killed.
 const END: Duration = Duration::from_secs(1);
@@ -189,8 +190,8 @@ fn ends(child: &mut Child, limit: Duration) -> bool {
     }
 }
 
-/// Gives the worker its task, and answers it until it reports the end. Returns whether the bundle is complete. The process is
-/// released in any case, at the deadline at the latest.
+/// Gives the worker its task, and answers it until it reports the end. Returns whether the bundle
+/// is complete. The process is released in any case, at the deadline at the latest.
 fn follow(
     mut order: Order<'_>,
     identity: u32,

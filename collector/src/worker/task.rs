@@ -1,12 +1,14 @@
-//! What the daemon and a worker say to each other: the seam between root and a process without privileges.
+//! What the daemon and a worker say to each other: the seam between root and a process without
+//! privileges.
 //!
-//! The daemon sends a [`Task`] and the descriptors that belong to it, each as a [`Give`] with one descriptor along, and
-//! then [`Give::Start`]. The worker answers with [`Report`]s, the last of which is `Finished` or `Failed`. Nothing else passes
-//! between them.
+//! The daemon sends a [`Task`] and the descriptors that belong to it, each as a [`Give`] with one
+//! descriptor along, and then [`Give::Start`]. The worker answers with [`Report`]s, the last of
+//! which is `Finished` or `Failed`. Nothing else passes between them.
 //!
-//! The daemon trusts a report in this much only: that nothing more is to be read of the process, whether the worker says
-//! that it has finished, and whether it calls its bundle complete. It takes no path and no size from it, and it looks at the
-//! files of the bundle through descriptors, as at those of any other user.
+//! The daemon trusts a report in this much only: that nothing more is to be read of the process,
+//! whether the worker says that it has finished, and whether it calls its bundle complete. It takes
+//! no path and no size from it, and it looks at the files of the bundle through descriptors, as at
+//! those of any other user.
 
 use crate::config::Core;
 use crate::probe::{CrashSeen, Told};
@@ -22,7 +24,8 @@ pub enum Give {
     Task,
     /// The directory to write to. It is the worker's, and empty.
     Draft,
-    /// The directory of copies of modules that bundles of this user share. It is closed before privileges are given up.
+    /// The directory of copies of modules that bundles of this user share. It is closed before
+    /// privileges are given up.
     Modules,
     /// The head of the kernel's core, in memory.
     Head,
@@ -70,7 +73,8 @@ pub struct Task {
     pub work: Work,
     /// The user and group id to become.
     pub identity: u32,
-    /// `CLOCK_MONOTONIC` in nanoseconds: the process is let go then, and what was not read is missing.
+    /// `CLOCK_MONOTONIC` in nanoseconds: the process is let go then, and what was not read is
+    /// missing.
     pub deadline: u64,
     /// Bytes that the bundle may take on the disk.
     pub allowance: u64,
@@ -209,8 +213,8 @@ impl Seen {
         SigInfo(bytes)
     }
 
-    /// The thread as a core has it. What was not told of the signal would read as an address and a sender that it never had,
-    /// and is left out.
+    /// The thread as a core has it. What was not told of the signal would read as an address and a
+    /// sender that it never had, and is left out.
     #[must_use]
     pub fn thread(&self) -> CoreThread {
         let mut registers = Registers::default().to_array();

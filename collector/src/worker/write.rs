@@ -260,7 +260,8 @@ impl<'a> Draft<'a> {
         Ok(images)
     }
 
-    /// Reads the last of what has to be read while the process is there. Notes how long it was kept.
+    /// Reads the last of what has to be read while the process is there. Notes how long it was
+    /// kept.
     pub(super) fn read_rest(&mut self, since: u64) {
         let process = self.opened.process.as_mut();
         let file = process.and_then(|process| process.command_line.take());
@@ -340,7 +341,8 @@ impl<'a> Draft<'a> {
         Ok(is_complete)
     }
 
-    /// The process with its threads and modules; of one that was not kept, the thread that the probe saw.
+    /// The process with its threads and modules; of one that was not kept, the thread that the
+    /// probe saw.
     fn process(&mut self, images: Vec<RawImage>) -> Result<Option<Process>> {
         let Some(mut process) = self.opened.process.take() else {
             return Ok(self.task.seen.as_ref().map(|seen| Process {
@@ -581,7 +583,8 @@ fn words(file: File) -> Vec<String> {
         .collect()
 }
 
-/// What the records of mappings know beyond what the process is at its end: threads that ended, files it let go.
+/// What the records of mappings know beyond what the process is at its end: threads that ended,
+/// files it let go.
 fn join(process: &mut Process, recorded: Process) {
     let mut threads: HashSet<Tid> = process.threads.iter().map(|thread| thread.tid).collect();
     for thread in recorded.threads {

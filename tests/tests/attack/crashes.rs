@@ -207,8 +207,8 @@ fn a_binary_that_is_cut_meanwhile_kills_nobody() {
     );
 }
 
-/// A file system that answers nothing, and processes of the attacker that crash with a file of it mapped. `None`: the kernel lets
-/// no ordinary user mount one.
+/// A file system that answers nothing, and processes of the attacker that crash with a file of it
+/// mapped. `None`: the kernel lets no ordinary user mount one.
 pub fn silent(place: &Place, user: u32, seconds: u32, count: u32) -> Option<Child> {
     let device = place.path("fuse");
     let made = Command::new("mknod")
