@@ -19,12 +19,13 @@ mod memory;
 mod open;
 mod reachable;
 mod run;
+mod sealed;
 mod supervise;
 mod task;
 mod write;
 
-pub(crate) use drafts::in_memory;
 pub use run::run;
+pub use sealed::Sealed;
 pub(crate) use supervise::Order;
 pub use supervise::{Workers, Written};
 pub use task::{Description, Give, Policy, Report, Seen, Task, Work};

@@ -19,6 +19,12 @@ pub fn thread_group(tid: RawTid) -> Option<RawTid> {
     RawTid::try_from(status_number(tid, "Tgid", 10)?).ok()
 }
 
+/// Returns whether the kernel keeps a thread's process while its core is dumped (`CoreDumping`, Linux 4.15).
+#[must_use]
+pub fn is_dumping_core(tid: RawTid) -> bool {
+    status_number(tid, "CoreDumping", 10) == Some(1)
+}
+
 /// The id of a thread in its own pid namespace.
 #[must_use]
 pub fn innermost_id(tid: RawTid) -> Option<u32> {
@@ -40,6 +46,18 @@ pub fn memory_in_use(pid: RawTid) -> Option<u64> {
 #[must_use]
 pub fn parent_and_owner(pid: RawTid) -> [u32; 3] {
     ["PPid", "Uid", "Gid"].map(|key| status_number(pid, key, 10).unwrap_or(0) as u32)
+}
+
+/// Returns the real, effective, saved and file system user of a thread; empty: it is gone.
+#[must_use]
+pub fn user_ids(tid: RawTid) -> Vec<u32> {
+    let status = fs::read(format!("/proc/{tid}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    line.unwrap_or_default()
+        .split_whitespace()
+        .flat_map(str::parse)
+        .collect()
 }
 
 /// What a process has asked for when a signal comes (`sigaction(2)`).
@@ -211,6 +229,8 @@ mod tests {
                 .iter()
                 .any(|(kind, value)| (*kind, *value) == (6, 4096))
         );
+        assert_eq!(user_ids(pid).len(), 4);
+        assert!(user_ids(-1).is_empty() && !is_dumping_core(pid));
         assert_eq!(thread_group(-1), None);
         assert!(memory_in_use(pid).is_some_and(|bytes| bytes > 4096 && bytes < 1 << 40));
         assert!(innermost_id(pid).is_some() && innermost_id(-1).is_none());

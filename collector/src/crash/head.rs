@@ -1,52 +1,66 @@
 //! The head of the core that the kernel writes into the handler's pipe: the registers of all
 //! threads, as they were.
 //!
-//! Its bytes are read here; a worker parses them.
+//! Its bytes are moved into a file in memory here; a worker parses them.
 
 use crate::clock;
+use crate::worker::Sealed;
 use backtrail_bundle::core::Core;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// How many bytes say how long the head is.
 const FIRST: usize = 128;
 /// Bytes that are read at once.
-const CHUNK: usize = 256 << 10;
-/// No head is larger: that of a process with 32 768 threads, of 3.5 KiB each with AVX-512.
-const MAX_HEAD: u64 = 128 << 20;
+const CHUNK: usize = 64 << 10;
+/// No larger head is taken: that of a process with some 13 000 threads and AVX-512.
+const MAX_HEAD: u64 = 48 << 20;
 
 /// Reads the head of a core as far as it comes until `deadline` (`CLOCK_MONOTONIC`, nanoseconds);
-/// the kernel waits in the rest. The bytes are all that were read, and the sentence says why they
-/// are no whole head.
-pub(super) fn read(pipe: &File, deadline: u64) -> (Vec<u8>, Option<String>) {
-    let mut bytes = Vec::new();
+/// the kernel waits in the rest. The result has all that was read, and a sentence says why it is no
+/// whole head.
+///
+/// # Errors
+/// When there is no memory for it.
+pub(super) fn read(pipe: &File, deadline: u64) -> io::Result<(Sealed, Option<String>)> {
+    let mut bytes = Sealed::begin()?;
     let why = read_all(pipe, &mut bytes, deadline).err();
-    (bytes, why)
+    Ok((bytes.seal()?, why))
 }
 
-fn read_all(pipe: &File, bytes: &mut Vec<u8>, deadline: u64) -> Result<(), String> {
+fn read_all(pipe: &File, bytes: &mut File, deadline: u64) -> Result<(), String> {
     let failed = |error: io::Error| format!("the core could not be read ({error})");
-    fill(pipe, bytes, FIRST, deadline).map_err(failed)?;
-    let size = Core::head_size(bytes).ok_or("the core is not that of a 64-bit process")?;
-    let size = usize::try_from(size.min(MAX_HEAD)).unwrap_or(FIRST);
-    fill(pipe, bytes, size, deadline).map_err(failed)
+    let mut first = Vec::new();
+    fill(pipe, &mut first, FIRST as u64, deadline).map_err(failed)?;
+    bytes.write_all(&first).map_err(failed)?;
+    let size = Core::head_size(&first).ok_or("the core is not that of a 64-bit process")?;
+    if size > MAX_HEAD {
+        return Err(format!(
+            "the core has more threads than fit into {} MiB",
+            MAX_HEAD >> 20
+        ));
+    }
+    fill(pipe, bytes, size.saturating_sub(first.len() as u64), deadline).map_err(failed)
 }
 
-/// Reads until there are `size` bytes.
-fn fill(mut pipe: &File, bytes: &mut Vec<u8>, size: usize, deadline: u64) -> io::Result<()> {
-    while bytes.len() < size {
+/// Reads `size` bytes.
+fn fill(mut pipe: &File, to: &mut impl Write, size: u64, deadline: u64) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK];
+    let mut left = size;
+    while left != 0 {
         wait(pipe, deadline)?;
-        let start = bytes.len();
-        bytes.resize(size.min(start + CHUNK), 0);
-        let got = pipe.read(bytes.get_mut(start..).unwrap_or_default());
-        bytes.truncate(start + *got.as_ref().unwrap_or(&0));
-        match got {
+        let room = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
+        match pipe.read(chunk.get_mut(..room).unwrap_or_default()) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(got) => {
+                to.write_all(chunk.get(..got).unwrap_or_default())?;
+                left -= got as u64;
+            }
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-            _ => {}
+            Err(_) => {}
         }
     }
     Ok(())
@@ -76,7 +90,7 @@ mod tests {
         writing.write_all(bytes).unwrap();
         let kept = (!close).then_some(writing);
         let pipe = File::from(OwnedFd::from(reading));
-        let (_, why) = read(&pipe, clock::monotonic() + 50_000_000);
+        let (_, why) = read(&pipe, clock::monotonic() + 50_000_000).unwrap();
         drop(kept);
         why.unwrap()
     }

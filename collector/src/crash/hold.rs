@@ -9,7 +9,7 @@ use crate::clock;
 use crate::pattern::Specifiers;
 use crate::users::User;
 use crate::wire::{Connection, Reply};
-use crate::worker::in_memory;
+use crate::worker::Sealed;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -83,14 +83,17 @@ impl Hold {
     }
 
     /// Reads the head of the core; the sentence says why it is not whole.
-    pub(super) fn read_head(&self) -> (Vec<u8>, Option<String>) {
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(super) fn read_head(&self) -> io::Result<(Sealed, Option<String>)> {
         let core = self.kept().as_ref().map(|kept| Arc::clone(&kept.core));
         match core {
             Some(core) => head::read(&core, self.deadline),
-            None => (
-                Vec::new(),
-                Some("the process was let go before its core was read".to_owned()),
-            ),
+            None => {
+                let why = "the process was let go before its core was read".to_owned();
+                Ok((Sealed::of(&[])?, Some(why)))
+            }
         }
     }
 
@@ -111,19 +114,21 @@ impl Hold {
 
     /// Lets the process go; the handler gets what was taken of the core, if it is to pass it on.
     /// Only the first call counts.
-    pub fn release(&self, taken: &[u8]) {
-        let Some(kept) = self.kept().take() else { return };
+    pub fn release(&self, taken: Option<&Sealed>) {
+        let Some(kept) = self.kept().take() else {
+            return;
+        };
         let Waiting::Handler(connection) = kept.waiting else {
             return;
         };
-        let copy = self.chain.then(|| in_memory(&[taken]).ok()).flatten();
+        let taken = taken.filter(|_| self.chain);
         let reply = Reply {
-            taken: copy.as_ref().map_or(0, |_| taken.len() as u64),
+            taken: taken.map_or(0, Sealed::size),
             ..Reply::default()
         };
         // A handler that does not read at once is gone, or will see the end of the connection.
         let _ = connection.set_timeout(Duration::from_millis(20));
-        let _ = connection.send(&reply, copy.as_ref().map(AsFd::as_fd));
+        let _ = connection.send(&reply, taken.map(AsFd::as_fd));
     }
 }
 
@@ -162,7 +167,7 @@ impl Holds {
         let mut state = self.lock();
         state.is_closed = true;
         for hold in state.holds.drain(..).filter_map(|hold| hold.upgrade()) {
-            hold.release(&[]);
+            hold.release(None);
         }
         self.changed.notify_one();
     }
@@ -178,7 +183,7 @@ impl Holds {
                     return false;
                 };
                 if hold.deadline <= now {
-                    hold.release(&[]);
+                    hold.release(None);
                     return false;
                 }
                 next = next.min(hold.deadline);
@@ -243,8 +248,8 @@ mod tests {
     #[test]
     fn what_was_taken_goes_to_the_handler_once() {
         let (hold, _pipe, handler) = hold(Duration::from_secs(60));
-        hold.release(b"head");
-        hold.release(b"again");
+        hold.release(Some(&Sealed::of(&[b"head"]).unwrap()));
+        hold.release(Some(&Sealed::of(&[b"again"]).unwrap()));
         let (reply, file) = handler.receive::<Reply>().unwrap();
         let mut taken = Vec::new();
         File::from(file.unwrap()).read_to_end(&mut taken).unwrap();

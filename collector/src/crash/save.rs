@@ -14,7 +14,7 @@ use crate::limit::Limiter;
 use crate::metrics::Metrics;
 use crate::spool::Spool;
 use crate::users::{User, Users};
-use crate::worker::{Description, Give, Order, Policy, Seen, Task, Work, Workers, in_memory};
+use crate::worker::{Description, Give, Order, Policy, Sealed, Seen, Task, Work, Workers};
 use backtrail_process::{RawTid, status};
 use backtrail_pt::Pid;
 use std::os::fd::OwnedFd;
@@ -114,7 +114,7 @@ impl Saver {
     pub fn save_held(&self, hold: &Hold) -> Result<Saved> {
         self.metrics.processes_held.count();
         let saved = self.counted(self.hold_and_save(hold));
-        hold.release(&[]);
+        hold.release(None);
         saved
     }
 
@@ -141,7 +141,8 @@ impl Saver {
         {
             return Ok(Saved::Limited);
         }
-        let (head, why) = hold.read_head();
+        let failed = || Error::system("hand the core to a worker");
+        let (head, why) = hold.read_head().map_err(failed())?;
         let mut description = self.describe("crash", sighting.as_ref(), hold.user);
         description.user = Some(hold.crash.uid);
         description.name = hold.crash.display_name();
@@ -150,7 +151,6 @@ impl Saver {
             let missing = "the probe did not tell of the crash: how long it took is not known";
             description.missing.push(missing.to_owned());
         }
-        let failed = || Error::system("hand the core to a worker");
         let (rest, to) = core_pipe().map_err(failed())?;
         let mut to = Some(to);
         let wanted = Wanted {
@@ -166,10 +166,7 @@ impl Saver {
             frozen: sighting.as_ref().and_then(|it| it.frozen.as_ref()),
             history_of: Some(pid),
             deadline: hold.deadline,
-            gives: vec![
-                (Give::Head, in_memory(&[&head]).map_err(failed())?),
-                (Give::Core, rest),
-            ],
+            gives: vec![(Give::Head, head.share().map_err(failed())?), (Give::Core, rest)],
         };
         let mut send_core = || {
             // Closed once all was sent.
@@ -177,7 +174,7 @@ impl Saver {
                 hold.send_core(&to);
             }
         };
-        let saved = self.save(wanted, &mut || hold.release(&head), &mut send_core);
+        let saved = self.save(wanted, &mut || hold.release(Some(&head)), &mut send_core);
         match (saved, sighting) {
             (Err(error), Some(sighting)) => {
                 tracing::warn!(
@@ -265,8 +262,8 @@ impl Saver {
                     let mut head =
                         serde_json::to_vec(&recorded).map_err(|error| failed(std::io::Error::from(error)))?;
                     head.push(b'\n');
-                    let file = in_memory(&[&head, &bytes]).map_err(Error::system("copy the history"))?;
-                    wanted.gives.push((Give::History, file));
+                    let file = Sealed::of(&[&head, &bytes]).map_err(Error::system("copy the history"))?;
+                    wanted.gives.push((Give::History, file.into()));
                 }
                 None if wanted.work_needs_history() => {
                     let missing =

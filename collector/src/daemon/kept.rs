@@ -67,7 +67,7 @@ pub(super) fn keep(shared: &Shared, jobs: &Jobs, crash: Specifiers, kept: (Owned
 
 /// Lets a process go that is not saved. What the probe saw of it is not saved either.
 fn let_go(shared: &Shared, hold: &Hold) {
-    hold.release(&[]);
+    hold.release(None);
     let _ = shared.saver.sightings.take(Pid(hold.crash.pid), Duration::ZERO);
 }
 

@@ -152,7 +152,8 @@ impl Memory for &mut Bounded<'_> {
     }
 }
 
-/// Writes the core as the kernel sends it: its head, and what comes after that.
+/// Writes the core as the kernel sends it: its head, and what comes after that, which is to be
+/// `promised` bytes or more.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -160,6 +161,7 @@ pub(super) fn save_as_sent(
     file: &mut File,
     head: &[u8],
     rest: &mut impl Read,
+    promised: u64,
     bounds: Bounds<'_>,
     missing: &mut Vec<String>,
 ) -> io::Result<()> {
@@ -167,6 +169,11 @@ pub(super) fn save_as_sent(
     file.write_all(head)?;
     let copied = io::copy(&mut rest.take(limit), file)?;
     bounds.allowance.bytes -= copied;
+    if copied < promised.min(limit) {
+        missing.push(format!(
+            "the kernel sent {copied} of {promised} bytes of the process's memory"
+        ));
+    }
     if copied == limit {
         missing.push(format!(
             "the core is cut at core_limit ({})",

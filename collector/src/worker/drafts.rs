@@ -10,7 +10,7 @@ use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::{Gid, Uid};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -126,21 +126,6 @@ pub(super) fn key(status: &Status) -> String {
 fn is_key(name: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_hexdigit() || b".-".contains(byte);
     name.len() <= 128 && name.contains(&b'-') && name.iter().all(plain) && !name.starts_with(b".")
-}
-
-/// A file in memory, to be given to a worker.
-///
-/// # Errors
-/// When there is no memory.
-pub(crate) fn in_memory(parts: &[&[u8]]) -> io::Result<OwnedFd> {
-    use std::io::{Seek, SeekFrom, Write};
-    let flags = nix::sys::memfd::MFdFlags::MFD_CLOEXEC;
-    let mut file = File::from(nix::sys::memfd::memfd_create(c"backtrail", flags)?);
-    for part in parts {
-        file.write_all(part)?;
-    }
-    file.seek(SeekFrom::Start(0))?;
-    Ok(file.into())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// How long threads may take to stop when asked.
@@ -30,14 +31,17 @@ impl Stopped {
             running: 0,
         };
         let deadline = Instant::now() + STOP_TIMEOUT;
+        let mut known: HashSet<RawTid> = HashSet::new();
         loop {
             let new: Vec<RawTid> = status::threads(pid)
                 .into_iter()
-                .filter(|tid| !stopped.threads.contains(tid))
+                .filter(|tid| !known.contains(tid))
                 .collect();
+            known.extend(&new);
             if new.is_empty() {
                 break;
             }
+            let before = stopped.threads.len();
             for tid in new {
                 match seize(tid) {
                     Ok(()) => stopped.threads.push(tid),
@@ -50,11 +54,8 @@ impl Stopped {
                     }
                 }
             }
-            for tid in stopped.threads.clone() {
-                if !await_stop(tid, deadline) {
-                    stopped.running += 1;
-                }
-            }
+            let begun = stopped.threads.get(before..).unwrap_or_default();
+            stopped.running += begun.iter().filter(|tid| !await_stop(**tid, deadline)).count();
             if Instant::now() >= deadline {
                 break;
             }

@@ -161,7 +161,7 @@ fn parse_mounts(text: &str) -> HashSet<(u32, u32)> {
     text.lines().filter_map(device).collect()
 }
 
-/// Opens what `work` needs. `modules` has the shared copies, `draft` gets links to those that are
+/// Opens what `work` needs, of a process of `user`. `modules` has the shared copies, `draft` gets links to those that are
 /// wanted.
 ///
 /// # Errors
@@ -169,6 +169,7 @@ fn parse_mounts(text: &str) -> HashSet<(u32, u32)> {
 pub(super) fn open(
     machine: Machine,
     work: &Work,
+    user: Option<u32>,
     history: Option<&Recorded>,
     modules: Option<BorrowedFd<'_>>,
     draft: BorrowedFd<'_>,
@@ -179,7 +180,11 @@ pub(super) fn open(
         count: 0,
     };
     let process = match work {
-        Work::Held { pid, witness, .. } => Some(process(&machine, *pid, *witness, &mut links)),
+        Work::Held { pid, witness, .. } => {
+            let opened = process(&machine, *pid, *witness, &mut links);
+            // What was opened is of the process that crashed only if that still is there.
+            Some(opened.if_kept(*witness, user))
+        }
         Work::Snapshot { pid: Some(pid) } => Some(process(&machine, *pid, *pid, &mut links)),
         Work::Snapshot { pid: None } | Work::Seen | Work::Deposit { .. } => None,
     };
@@ -289,6 +294,28 @@ fn process(machine: &Machine, pid: u32, witness: u32, links: &mut Links<'_>) -> 
     let files = open_aside(remote);
     opened.files.extend(files);
     opened
+}
+
+impl OpenProcess {
+    /// This, if its process is kept by the kernel while its core is dumped (`CoreDumping` of
+    /// proc_pid_status(5)) and is of `user`; else nothing of it: another process may have its number.
+    fn if_kept(self, witness: u32, user: Option<u32>) -> Self {
+        let tid = status::with_memory(witness as RawTid);
+        let is_its = user.is_none_or(|user| status::user_ids(tid).contains(&user));
+        if is_its && status::is_dumping_core(tid) {
+            return self;
+        }
+        Self {
+            memory: Err(std::io::Error::other("the process has ended")),
+            page_map: None,
+            maps: Vec::new(),
+            command_line: None,
+            program: None,
+            threads: Vec::new(),
+            files: HashMap::new(),
+            ..self
+        }
+    }
 }
 
 impl OpenFile {
@@ -439,12 +466,8 @@ mod tests {
         let draft = tempfile::tempdir().unwrap();
         let directory = File::open(draft.path()).unwrap();
         let pid = std::process::id();
-        let work = Work::Held {
-            pid,
-            witness: pid,
-            received: 0,
-        };
-        let opened = open(Machine::read(), &work, None, None, directory.as_fd()).unwrap();
+        let work = Work::Snapshot { pid: Some(pid) };
+        let opened = open(Machine::read(), &work, None, None, None, directory.as_fd()).unwrap();
         let process = opened.process.unwrap();
         let program = std::env::current_exe().unwrap();
         let map = process
@@ -485,5 +508,20 @@ mod tests {
                 .unwrap_err()
                 .contains("not a regular file")
         );
+    }
+
+    #[test]
+    fn nothing_is_believed_of_a_process_that_is_not_kept() {
+        let draft = tempfile::tempdir().unwrap();
+        let directory = File::open(draft.path()).unwrap();
+        let pid = std::process::id();
+        let work = Work::Held {
+            pid,
+            witness: pid,
+            received: 0,
+        };
+        let opened = open(Machine::read(), &work, None, None, None, directory.as_fd()).unwrap();
+        let process = opened.process.unwrap();
+        assert!(process.memory.is_err() && process.maps.is_empty() && process.files.is_empty());
     }
 }

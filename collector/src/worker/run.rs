@@ -13,7 +13,6 @@ use backtrail_bundle::core::CoreContents;
 use backtrail_process::RawTid;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Waits for one task, which the daemon gives over standard input, and runs it. A daemon that ends
@@ -91,6 +90,7 @@ fn work(daemon: &Connection, mut given: Given, machine: Machine) -> Result<bool>
     let mut opened = open::open(
         machine,
         &work,
+        given.task.description.user,
         history.as_ref().map(|(recorded, _)| recorded),
         modules.as_ref().map(File::as_fd),
         draft.as_fd(),
@@ -129,9 +129,8 @@ fn write(
     match &given.task.work {
         Work::Held { received, .. } => {
             draft.reading_begins();
-            let mut bytes = Vec::new();
-            let read = head.map(|mut head| head.read_to_end(&mut bytes));
-            read.transpose().map_err(Error::system("read the core"))?;
+            let bytes = head.map_or_else(|| Ok(Vec::new()), read_whole);
+            let bytes = bytes.map_err(Error::system("read the core"))?;
             let mut want_rest = || {
                 let _ = daemon.send(&Report::WantsCore, None);
             };
@@ -160,4 +159,13 @@ fn write(
     // The daemon lets the process go at the deadline in any case.
     let _ = daemon.send(&Report::Read, None);
     draft.finish(images)
+}
+
+/// Reads a file without its position, which another process has too.
+fn read_whole(file: File) -> std::io::Result<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    let mut bytes = vec![0; size];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
 }

@@ -1,7 +1,8 @@
 //! The daemon's side of a worker: starting it, answering it, and not waiting for it when it hangs.
 
 use super::confine::{FIRST_IDENTITY, IDENTITIES};
-use super::drafts::{DraftDirectory, in_memory, shared_modules};
+use super::drafts::{DraftDirectory, shared_modules};
+use super::sealed::Sealed;
 use super::task::{Give, Report, Task};
 use crate::clock;
 use crate::error::{Error, Result};
@@ -218,7 +219,7 @@ fn converse(
     let talk = || Error::system("talk to the worker");
     order.task.identity = identity;
     let task = serde_json::to_vec(&order.task).map_err(|error| talk()(error.into()))?;
-    let task = in_memory(&[&task]).map_err(talk())?;
+    let task = Sealed::of(&[&task]).map_err(talk())?;
     connection.set_timeout(END).map_err(talk())?;
     let give =
         |what: Give, file: Option<std::os::fd::BorrowedFd<'_>>| connection.send(&what, file).map_err(talk());

@@ -151,9 +151,10 @@ impl<'a> Draft<'a> {
             // Not even root may read it (Yama, scope 3): the kernel sends it all the same.
             (None, Some(mut core)) if core.rest.is_some() => {
                 (core.want_rest)();
+                let promised = contents.segments.iter().map(|segment| segment.saved).sum();
                 let rest = core.rest.as_mut();
                 rest.map_or(Ok(()), |rest| {
-                    save_as_sent(&mut file, &core.head, rest, bounds, missing)
+                    save_as_sent(&mut file, &core.head, rest, promised, bounds, missing)
                 })
             }
             (None, _) => {
