@@ -11,7 +11,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// A bundle is not nearly so deep.
-const DEPTH: usize = 16;
+const DEPTH: usize = 64;
+/// Names that are looked at, in all directories together.
+const MAX_ENTRIES: usize = 1_000_000;
 
 /// Who gets something; `None`: the group stays.
 #[derive(Clone, Copy, Debug)]
@@ -20,12 +22,13 @@ pub(crate) struct Owner {
     pub(crate) group: Option<Gid>,
 }
 
-/// Gives a directory and all that is in it; it is no link, and itself last, so that a walk that was broken off can be told by its owner.
+/// Gives a directory and all that is in it, itself first. It is no link.
 ///
 /// # Errors
 /// When it is no directory, is too deep, or the kernel refuses.
 pub(crate) fn give_all(directory: &Path, owner: Owner) -> io::Result<()> {
-    walk(open(nix::fcntl::AT_FDCWD, directory)?, owner, DEPTH)
+    let mut left = MAX_ENTRIES;
+    walk(open(nix::fcntl::AT_FDCWD, directory)?, owner, DEPTH, &mut left)
 }
 
 fn open<P: ?Sized + nix::NixPath>(above: impl AsFd, name: &P) -> nix::Result<OwnedFd> {
@@ -33,16 +36,19 @@ fn open<P: ?Sized + nix::NixPath>(above: impl AsFd, name: &P) -> nix::Result<Own
     nix::fcntl::openat(above, name, flags, Mode::empty())
 }
 
-fn walk(directory: OwnedFd, owner: Owner, depth: usize) -> io::Result<()> {
+fn walk(directory: OwnedFd, owner: Owner, depth: usize, left: &mut usize) -> io::Result<()> {
     let depth = depth.checked_sub(1).ok_or(Errno::ELOOP)?;
+    // Itself first: from then on nobody else changes anything in it, and it can be removed.
+    fchown(&directory, Some(owner.user), owner.group)?;
     let mut names: Vec<CString> = Vec::new();
     for entry in Dir::from_fd(directory.try_clone()?)?.iter() {
+        *left = left.checked_sub(1).ok_or(Errno::E2BIG)?;
         names.push(entry?.file_name().to_owned());
     }
     names.retain(|name| ![&b"."[..], b".."].contains(&name.to_bytes()));
     for name in names {
         match open(&directory, name.as_c_str()) {
-            Ok(inner) => walk(inner, owner, depth)?,
+            Ok(inner) => walk(inner, owner, depth, left)?,
             Err(Errno::ENOTDIR | Errno::ELOOP) => fchownat(
                 &directory,
                 name.as_c_str(),
@@ -55,7 +61,7 @@ fn walk(directory: OwnedFd, owner: Owner, depth: usize) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(fchown(&directory, Some(owner.user), owner.group)?)
+    Ok(())
 }
 
 #[cfg(test)]

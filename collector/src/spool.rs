@@ -218,6 +218,11 @@ impl Spool {
     /// When it cannot be handed over or moved.
     pub fn publish(&self, bundle: &Path, place: &Reserved, user: User) -> Result<()> {
         self.hand_over(bundle, user)?;
+        // Whose it is the daemon knows best: a worker wrote what the bundle says.
+        let size = entry::size(bundle);
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        measured.insert(place.id.clone(), Measured { size, user });
+        drop(measured);
         fs::rename(bundle, &place.path).map_err(Error::file("create", &place.path))?;
         let directory = fs::File::open(&self.directory).and_then(|directory| directory.sync_all());
         directory.map_err(Error::file("write", &self.directory))

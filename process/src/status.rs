@@ -140,10 +140,16 @@ pub fn threads(pid: RawTid) -> Vec<RawTid> {
 /// A thread of a process that has its memory: the process itself, or one of those that go on when its first has ended.
 #[must_use]
 pub fn with_memory(pid: RawTid) -> RawTid {
-    let has = |tid: &RawTid| fs::read_link(format!("/proc/{pid}/task/{tid}/exe")).is_ok();
+    /// Threads that are looked at: any of them may be the one that ended.
+    const MOST: usize = 64;
+    // A path that is too long to be read is one all the same.
+    let has = |tid: &RawTid| match fs::read_link(format!("/proc/{pid}/task/{tid}/exe")) {
+        Ok(_) => true,
+        Err(error) => error.raw_os_error() == Some(libc::ENAMETOOLONG),
+    };
     match has(&pid) {
         true => pid,
-        false => threads(pid).into_iter().find(has).unwrap_or(pid),
+        false => threads(pid).into_iter().take(MOST).find(has).unwrap_or(pid),
     }
 }
 

@@ -51,7 +51,7 @@ fn fill(mut pipe: &File, to: &mut impl Write, size: u64, deadline: u64) -> io::R
     let mut chunk = vec![0; CHUNK];
     let mut left = size;
     while left != 0 {
-        wait(pipe, deadline)?;
+        wait(pipe, PollFlags::POLLIN, deadline)?;
         let room = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
         match pipe.read(chunk.get_mut(..room).unwrap_or_default()) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -66,14 +66,14 @@ fn fill(mut pipe: &File, to: &mut impl Write, size: u64, deadline: u64) -> io::R
     Ok(())
 }
 
-/// Waits until there is something to read.
-pub(super) fn wait(pipe: &File, deadline: u64) -> io::Result<()> {
+/// Waits until there is something to read, or room to write.
+pub(super) fn wait(pipe: &File, what: PollFlags, deadline: u64) -> io::Result<()> {
     let left = Duration::from_nanos(deadline.saturating_sub(clock::monotonic()));
     if left.is_zero() {
         return Err(io::ErrorKind::TimedOut.into());
     }
     let timeout = PollTimeout::try_from(left.max(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX);
-    match poll(&mut [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)], timeout)? {
+    match poll(&mut [PollFd::new(pipe.as_fd(), what)], timeout)? {
         0 => Err(io::ErrorKind::TimedOut.into()),
         _ => Ok(()),
     }

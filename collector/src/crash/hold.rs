@@ -10,6 +10,7 @@ use crate::pattern::Specifiers;
 use crate::users::User;
 use crate::wire::{Connection, Reply};
 use crate::worker::Sealed;
+use nix::poll::PollFlags;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -103,11 +104,17 @@ impl Hold {
         let Some(core) = self.kept().as_ref().map(|kept| Arc::clone(&kept.core)) else {
             return;
         };
-        let flags = nix::fcntl::SpliceFFlags::SPLICE_F_MOVE;
-        while head::wait(&core, self.deadline).is_ok() {
-            match nix::fcntl::splice(&*core, None, to, None, PIECE, flags) {
+        use nix::fcntl::{SpliceFFlags, splice};
+        // Neither a worker that does not read nor a kernel that does not write keeps us here.
+        let flags = SpliceFFlags::SPLICE_F_MOVE | SpliceFFlags::SPLICE_F_NONBLOCK;
+        while self.is_kept()
+            && head::wait(&core, PollFlags::POLLIN, self.deadline).is_ok()
+            && head::wait(to, PollFlags::POLLOUT, self.deadline).is_ok()
+        {
+            match splice(&*core, None, to, None, PIECE, flags) {
+                Ok(1..) | Err(nix::errno::Errno::EINTR) => {}
+                Err(nix::errno::Errno::EAGAIN) => std::thread::sleep(Duration::from_millis(1)),
                 Ok(0) | Err(_) => return,
-                Ok(_) => {}
             }
         }
     }

@@ -298,6 +298,7 @@ impl Saver {
             user: wanted.user,
             release,
             send_core,
+            has_room: &|| self.spool.room().is_ok(),
         })?;
         if !written.is_complete {
             self.metrics.bundles_incomplete.count();

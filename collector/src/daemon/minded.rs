@@ -46,17 +46,15 @@ impl Minded {
     /// recorder spoke of it, it may have been let go, or have become another user's by executing a set-user-ID program. Then it
     /// is nobody's, and the daemon saves it.
     pub(super) fn has(&self, pid: u32) -> bool {
-        let mut minded = self.lock();
-        let Some(process) = minded.get_mut(&pid) else {
-            return false;
+        let peer = match self.lock().get(&pid) {
+            Some(process) if process.recorder.is_open() && is_alive(&process.ended) => process.peer,
+            _ => return false,
         };
-        if !process.recorder.is_open() || !is_alive(&process.ended) {
-            return false;
-        }
-        process.program = status::program(pid as RawTid).or(process.program.take());
-        let may_speak = may_speak(pid, process.peer).is_ok();
-        if !may_speak {
-            minded.remove(&pid);
+        let (may_speak, program) = (may_speak(pid, peer).is_ok(), status::program(pid as RawTid));
+        let mut minded = self.lock();
+        match minded.get_mut(&pid) {
+            Some(process) if may_speak => process.program = program.or(process.program.take()),
+            _ => drop(minded.remove(&pid)),
         }
         may_speak
     }
@@ -80,6 +78,8 @@ impl Minded {
     /// Has `peer`, at the other end of `recorder`, mind a process.
     pub(super) fn add(&self, pid: u32, peer: Peer, recorder: Arc<Connection>) -> Result<(), Refusal> {
         let ended = admit(pid, peer)?;
+        // Looking at a process takes its time, so nobody waits for it.
+        let program = status::program(pid as RawTid);
         let mut minded = self.lock();
         minded.retain(|_, process| process.recorder.is_open());
         if peer.user != 0 {
@@ -91,7 +91,7 @@ impl Minded {
         }
         let process = Process {
             peer,
-            program: status::program(pid as RawTid),
+            program,
             recorder,
             ended,
         };

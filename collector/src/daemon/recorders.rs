@@ -116,7 +116,7 @@ fn refuse(connection: &Connection, why: &str) -> io::Result<()> {
 
 fn take(shared: &Shared, connection: Connection, peer: Peer) -> io::Result<()> {
     const NOT_MINDED: Refusal = "the process is minded by no recorder of this user";
-    let (request, _) = connection.receive::<Request>()?;
+    let request = connection.receive_alone::<Request>()?;
     match request {
         Request::Mind { pid } => {
             let connection = Arc::new(connection);

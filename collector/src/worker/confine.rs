@@ -161,9 +161,8 @@ pub(super) fn give_up(identity: u32, root: BorrowedFd<'_>, traces: bool) -> Resu
         caps::clear(None, set).map_err(denied)?;
     }
     nix::sys::prctl::set_no_new_privs().map_err(refused())?;
-    // Both are lost when the user changes.
+    // This is lost when the user changes. (PR_SET_PDEATHSIG would follow the thread that started us.)
     nix::sys::prctl::set_dumpable(false).map_err(refused())?;
-    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(refused())?;
     setrlimit(Resource::RLIMIT_NPROC, THREADS, THREADS).map_err(refused())?;
     let still = caps::read(None, CapSet::Permitted).map_err(denied)?;
     if !still.is_empty() || Uid::current() != user || setresuid(Uid::from_raw(0), user, user).is_ok() {

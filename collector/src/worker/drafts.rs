@@ -73,9 +73,25 @@ impl DraftDirectory {
         Ok(self.directory.path().join(BUNDLE))
     }
 
+    /// Keeps the new copies of modules, and removes what is left of their directory: a file of a
+    /// bundle has no other name than a shared one. Call it after [`Self::take_back`].
+    ///
+    /// # Errors
+    /// When they cannot be removed.
+    pub(super) fn settle_modules(&self, shared: &File) -> io::Result<()> {
+        // Other bundles do without.
+        if let Err(error) = self.keep_modules(shared) {
+            tracing::debug!("copies of modules are not shared: {error}");
+        }
+        match fs::remove_dir_all(self.directory.path().join(NEW_MODULES)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Moves the new copies of modules among the shared ones. A name counts only if it looks like a
     /// key, and a file only if it is a plain one. Call it after [`Self::take_back`].
-    pub(super) fn keep_modules(&self, shared: &File) -> io::Result<()> {
+    fn keep_modules(&self, shared: &File) -> io::Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let new = openat(self.handle(), NEW_MODULES, flags, Mode::empty())?;
         let mut names = Vec::new();

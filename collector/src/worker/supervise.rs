@@ -23,6 +23,12 @@ pub(crate) const COMMAND: &str = "core-worker";
 const FINISH: Duration = Duration::from_secs(60);
 /// How long a worker may take to end once it has reported, or was killed.
 const END: Duration = Duration::from_secs(1);
+/// How often it is looked whether there is room on the disk while a worker writes.
+const LOOK: Duration = Duration::from_secs(1);
+/// A worker has no more to report.
+const MAX_REPORTS: usize = 16;
+/// Letters of a sentence that a worker reports.
+const MAX_SENTENCE: usize = 1000;
 /// Workers of one user that could not be ended; it gets no others until one of them has.
 const MAX_STUCK: usize = 2;
 
@@ -51,6 +57,8 @@ pub(crate) struct Order<'a> {
     pub(crate) release: &'a mut dyn FnMut(),
     /// Called when the rest of the kernel's core is wanted.
     pub(crate) send_core: &'a mut dyn FnMut(),
+    /// Whether the disk has the room that must stay free.
+    pub(crate) has_room: &'a dyn Fn() -> bool,
 }
 
 /// A bundle that a worker wrote.
@@ -99,14 +107,16 @@ impl Workers {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .push((user, child));
+                // It might still write to what it calls finished.
+                outcome?;
+                return Err(Error::Unable("the worker could not be ended".to_owned()));
             }
         }
         let is_complete = outcome?;
         let bundle = draft.take_back().map_err(Error::system("take the bundle over"))?;
-        // Other bundles do without.
-        if let Err(error) = draft.keep_modules(&shared) {
-            tracing::debug!("copies of modules are not shared: {error}");
-        }
+        draft
+            .settle_modules(&shared)
+            .map_err(Error::system("take the bundle over"))?;
         Ok(Written {
             draft,
             bundle,
@@ -171,6 +181,8 @@ fn start() -> Result<(Child, Connection)> {
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
+            // What it has to say it reports.
+            .stderr(Stdio::null())
             .spawn()?;
         Ok((child, ours))
     };
@@ -234,36 +246,41 @@ fn converse(
     let end = deadline
         .max(clock::monotonic())
         .saturating_add(FINISH.as_nanos() as u64);
+    let mut reports = 0;
     loop {
+        let now = clock::monotonic();
+        if now >= deadline && !*is_released {
+            *is_released = true;
+            (order.release)();
+        }
+        if now >= end || reports > MAX_REPORTS {
+            let seconds = FINISH.as_secs();
+            return Err(Error::Unable(format!(
+                "the worker did not finish within {seconds} s of hold_limit, and was ended"
+            )));
+        }
+        if !(order.has_room)() {
+            let why = "the worker was ended, for it left no room on the spool's disk";
+            return Err(Error::Unable(why.to_owned()));
+        }
         let until = if *is_released { end } else { deadline };
-        let left = Duration::from_nanos(until.saturating_sub(clock::monotonic()));
-        connection
-            .set_timeout(left.max(Duration::from_millis(1)))
-            .map_err(talk())?;
-        match connection.receive::<Report>() {
-            Ok((Report::Confined, _)) => {}
-            Ok((Report::WantsCore, _)) => (order.send_core)(),
-            Ok((Report::Read, _)) if *is_released => {}
-            Ok((Report::Read, _)) => {
+        let left = Duration::from_nanos(until.saturating_sub(now));
+        let wait = left.clamp(Duration::from_millis(1), LOOK);
+        connection.set_timeout(wait).map_err(talk())?;
+        // A worker has no descriptor to give.
+        let report = connection.receive_alone::<Report>();
+        reports += usize::from(report.is_ok());
+        match report {
+            Ok(Report::Confined) => {}
+            Ok(Report::WantsCore) => (order.send_core)(),
+            Ok(Report::Read) if *is_released => {}
+            Ok(Report::Read) => {
                 *is_released = true;
                 (order.release)();
             }
-            Ok((Report::Finished { complete }, _)) => return Ok(complete),
-            Ok((Report::Failed { why }, _)) => return Err(Error::Unable(why)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !*is_released => {
-                if clock::monotonic() >= deadline {
-                    *is_released = true;
-                    (order.release)();
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if clock::monotonic() >= end {
-                    let seconds = FINISH.as_secs();
-                    return Err(Error::Unable(format!(
-                        "the worker did not finish within {seconds} s of hold_limit, and was ended"
-                    )));
-                }
-            }
+            Ok(Report::Finished { complete }) => return Ok(complete),
+            Ok(Report::Failed { why }) => return Err(Error::Unable(readable(&why))),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return Err(Error::Unable(
                     "the worker ended before it had finished".to_owned(),
@@ -273,4 +290,10 @@ fn converse(
             Err(error) => return Err(talk()(error)),
         }
     }
+}
+
+/// A worker's sentence as a log can have it: a worker may be under the control of what it reads.
+fn readable(why: &str) -> String {
+    let plain = |letter: char| if letter.is_control() { '\u{fffd}' } else { letter };
+    why.chars().take(MAX_SENTENCE).map(plain).collect()
 }

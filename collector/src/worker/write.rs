@@ -23,6 +23,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -462,11 +463,11 @@ impl<'a> Draft<'a> {
             .add_module_file(&found, path, ready.as_deref(), &mut self.allowance);
         match added {
             Ok((place, build_id)) => {
-                if let (Some(key), None) = (&file.key, &file.ready) {
-                    let _ = fs::hard_link(
-                        self.writer.current_place(&place),
-                        Path::new("/").join(NEW_MODULES).join(key),
-                    );
+                let copy = self.writer.current_place(&place);
+                let is_new = copy.metadata().is_ok_and(|copy| copy.nlink() == 1);
+                if let (Some(key), true) = (&file.key, is_new && file.ready.is_none()) {
+                    let shared = Path::new("/").join(NEW_MODULES).join(key);
+                    let _ = fs::hard_link(copy, shared);
                 }
                 (module.file, module.build_id) = (Some(place), build_id);
             }
