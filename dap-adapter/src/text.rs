@@ -90,7 +90,7 @@ mod tests {
         event(&mut body);
         assert_eq!(
             body,
-            json!({"text": clean, "title": clean, "output": "a\n\tb\u{fffd}"})
+            json!({"text": clean, "title": clean, "output": "a\n\tb\u{fffd}", "name": "a\u{fffd}b"})
         );
     }
 

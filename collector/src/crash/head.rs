@@ -16,8 +16,8 @@ use std::time::Duration;
 const FIRST: usize = 128;
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
-/// No larger head is taken: that of a process with some 13 000 threads and AVX-512.
-const MAX_HEAD: u64 = 48 << 20;
+/// No larger head is taken: that of a process with some 11 000 threads and AMX.
+const MAX_HEAD: u64 = 128 << 20;
 
 /// Reads the head of a core as far as it comes until `deadline` (`CLOCK_MONOTONIC`, nanoseconds);
 /// the kernel waits in the rest. The result has all that was read, and a sentence says why it is no

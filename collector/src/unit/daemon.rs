@@ -117,7 +117,7 @@ DevicePolicy=closed
 LockPersonality=yes
 MemoryDenyWriteExecute=yes
 RestrictNamespaces=yes
-RestrictSUIDSGID=yes
+# Names that other users chose are resolved by openat2(), which RestrictSUIDSGID= does not let through.
 # It speaks to this machine's processes over Unix sockets, and to nobody else.
 RestrictAddressFamilies=AF_UNIX
 IPAddressDeny=any
