@@ -1,6 +1,7 @@
 //! The daemon: what runs, in which order it begins, and that it ends as if it had never been.
 
 mod control;
+mod deposits;
 mod functions;
 mod kept;
 mod listen;
@@ -13,7 +14,7 @@ mod watch;
 mod work;
 
 use crate::config::{Config, Hold};
-use crate::crash::{self, Holds, Saver, Sightings, Snapshot};
+use crate::crash::{self, Holds, Promises, Saver, Sightings, Snapshot};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::history::History;
@@ -146,6 +147,7 @@ impl Daemon {
                 probe: probe.as_ref().map(|probe| probe.kind().to_string()),
                 chain: saved.as_ref().is_some_and(|saved| saved.chain),
                 workers: Workers::default(),
+                promises: Promises::default(),
                 history,
                 config: RwLock::new(Arc::new(config)),
             },
@@ -226,6 +228,7 @@ impl Daemon {
             }
         }
         // The timer has let these processes go; what the probe saw of them waits among the sightings.
+        self.threads.deposits().expire();
         let late = self.threads.jobs().overdue(Instant::now());
         saver
             .metrics

@@ -25,7 +25,7 @@ mod world;
 pub use counters::Counters;
 pub use freeze::{Freezer, Frozen, FrozenCpu};
 pub use history::{Entry, History, Story, What};
-pub use modules::{FindModule, Found, find_by_path};
+pub use modules::{FindModule, Found, candidates};
 pub use options::{Filter, HardwareOptions, Scope};
 pub use record::{Recorded, RecordedMapping, RecordedProcess};
 pub use self_test::{Check, SelfTest, self_test};

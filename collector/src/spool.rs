@@ -30,6 +30,8 @@ const MODULES: &str = ".modules";
 const DROPPED: &str = ".dropped";
 /// Empty files, named as the bundles that were sent.
 const SENT: &str = ".sent";
+/// The users who answer for bundles, by the bundles' names.
+const USERS: &str = ".users";
 /// The part of the limit that is reserved for bundles of root and system services: a quarter.
 const RESERVE_DIVISOR: u64 = 4;
 
@@ -88,6 +90,7 @@ impl Spool {
         }
         let spool = Self::open(directory, limit, free);
         spool.remove_unused_modules();
+        spool.remove_unused_users();
         Ok(spool)
     }
 
@@ -190,8 +193,37 @@ impl Spool {
         let id = entry::name(self.next_number()?, program, pid);
         let path = self.directory.join(&id);
         let modules = self.modules_of(User::ROOT);
+        self.record_user(&id, User::ROOT)?;
         let writer = Writer::create(&path, Overwrite::Never)?.sharing_modules(modules);
         Ok(Draft { id, path, writer })
+    }
+
+    /// Records who answers for a bundle: what the bundle itself says is the word of who wrote it.
+    fn record_user(&self, id: &str, user: User) -> Result<()> {
+        if user == User::UNKNOWN {
+            return Ok(());
+        }
+        let directory = self.directory.join(USERS);
+        fs::create_dir_all(&directory)
+            .and_then(|()| fs::write(directory.join(id), user.id.to_string()))
+            .map_err(Error::file("write to", &directory))
+    }
+
+    /// Returns who answers for a bundle, as [`Self::record_user`] recorded it.
+    fn user_of(&self, id: &str) -> User {
+        let text = fs::read_to_string(self.directory.join(USERS).join(id)).unwrap_or_default();
+        let user = text.trim().parse();
+        user.map_or(User::UNKNOWN, |user| self.users.answering(user))
+    }
+
+    /// Removes the records of users whose bundles are gone.
+    fn remove_unused_users(&self) {
+        let directory = self.directory.join(USERS);
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            if !self.directory.join(entry.file_name()).exists() {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 
     fn next_number(&self) -> Result<u64> {
@@ -223,6 +255,7 @@ impl Spool {
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         measured.insert(place.id.clone(), Measured { size, user });
         drop(measured);
+        self.record_user(&place.id, user)?;
         fs::rename(bundle, &place.path).map_err(Error::file("create", &place.path))?;
         let directory = fs::File::open(&self.directory).and_then(|directory| directory.sync_all());
         directory.map_err(Error::file("write", &self.directory))
@@ -292,6 +325,7 @@ impl Spool {
             if fs::remove_file(&sent).is_err() {
                 dropped += 1;
             }
+            let _ = fs::remove_file(self.directory.join(USERS).join(&bundle.name));
             let unused = unused.iter().filter_map(|inode| modules.get(inode));
             for module in unused {
                 let found = module.symlink_metadata().ok();
@@ -335,7 +369,7 @@ impl Spool {
                 let path = self.directory.join(&name);
                 Measured {
                     size: entry::size(&path),
-                    user: entry::user(&path, &self.users),
+                    user: self.user_of(&name),
                 }
             });
             measured.insert(name.clone(), Measured { size, user });
@@ -380,7 +414,9 @@ impl Spool {
     /// When it cannot be removed.
     pub fn remove(&self, stored: &Stored) -> Result<()> {
         remove(&stored.path).map_err(Error::file("remove", &stored.path))?;
-        let _ = fs::remove_file(self.directory.join(SENT).join(&stored.id));
+        for beside in [SENT, USERS] {
+            let _ = fs::remove_file(self.directory.join(beside).join(&stored.id));
+        }
         self.remove_unused_modules();
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::pattern::Specifiers;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     self, AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType,
     UnixAddr, sockopt,
@@ -196,6 +197,18 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Waits until every copy of the other end is closed, for `limit` at most. Returns whether it is.
+    #[must_use]
+    pub fn is_hung_up(&self, limit: Duration) -> bool {
+        let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+        let mut waited = [PollFd::new(self.0.as_fd(), PollFlags::empty())];
+        let _ = poll(&mut waited, limit);
+        let [waited] = waited;
+        waited
+            .revents()
+            .is_some_and(|events| events.contains(PollFlags::POLLHUP))
+    }
+
     /// Whether the other end is still there; nothing is read.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -333,6 +346,16 @@ impl AsFd for Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hang_up_is_seen_when_the_last_copy_is_closed() {
+        let (ours, theirs) = Connection::pair().unwrap();
+        let copy = theirs.as_fd().try_clone_to_owned().unwrap();
+        drop(theirs);
+        assert!(!ours.is_hung_up(Duration::from_millis(1)));
+        drop(copy);
+        assert!(ours.is_hung_up(Duration::from_secs(1)));
+    }
     use std::io::{Read, Write};
 
     #[test]

@@ -10,12 +10,14 @@
 //! A worker that crashes, or that a file system without an answer blocks for ever, harms the one
 //! bundle that it was to write.
 
+mod aside;
 pub mod confine;
 mod core_file;
 mod deposit;
 mod drafts;
 mod live;
 mod memory;
+mod named;
 mod open;
 mod reachable;
 mod run;

@@ -111,6 +111,8 @@ pub struct Mmap {
     pub path: String,
     /// The file's build id, when perf was asked for it.
     pub build_id: Option<BuildId>,
+    /// Major and minor number of the file's device, and its inode, where there is no build id.
+    pub file: Option<(u32, u32, u64)>,
     /// Code may run there.
     pub executable: bool,
     /// It is user space, not the kernel.
@@ -194,6 +196,7 @@ fn mapping(cursor: &mut Cursor<'_>, misc: u16) -> Result<Mmap, Error> {
         offset: FileOffset(cursor.u64()?),
         path: String::new(),
         build_id: None,
+        file: None,
         executable: true,
         user: misc & MISC_CPUMODE == MISC_USER,
     })
@@ -213,11 +216,21 @@ fn mmap2(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<Event, Erro
     let (len, union) = (cursor.u8()?, cursor.bytes(23)?);
     if misc & MISC_MMAP_BUILD_ID != 0 {
         mmap.build_id = union.get(3..3 + usize::from(len)).and_then(BuildId::new);
+    } else {
+        mmap.file = file(len, union);
     }
     mmap.executable = cursor.u32()? & PROT_EXEC != 0;
     let _flags = cursor.u32()?;
     mmap.path = name(cursor);
     Ok(Event::Mmap(mmap))
+}
+
+/// Device and inode of `PERF_RECORD_MMAP2`; `None`: there is no file.
+fn file(first: u8, rest: &[u8]) -> Option<(u32, u32, u64)> {
+    let bytes: Vec<u8> = std::iter::once(first).chain(rest.iter().copied()).collect();
+    let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let inode = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);
+    (inode != 0).then_some((word(0)?, word(4)?, inode))
 }
 
 fn comm(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<Event, Error> {
@@ -326,11 +339,25 @@ mod tests {
             (mmap.path.as_str(), mmap.start, mmap.executable),
             ("/bin/demo", Avma(0x40_0000), true)
         );
-        assert_eq!(mmap.build_id.unwrap().as_bytes().len(), 20);
+        assert_eq!((mmap.build_id.unwrap().as_bytes().len(), mmap.file), (20, None));
         assert_eq!(record.id.time, Some(Nanos(99)));
         for end in 0..56 {
             assert!(parse(10, MISC_USER, &bytes[..end]).is_err(), "{end}");
         }
+    }
+
+    #[test]
+    fn a_mapping_with_device_and_inode_is_read() {
+        let mut words = vec![7 | 8 << 32, 0x40_0000, 0x1000, 0x2000];
+        words.extend([8 | 1 << 32, 0x1234_5678_9abc, 0, PROT_EXEC.into()]);
+        let mut bytes = body(&words, "/bin/demo");
+        bytes.extend(body(&[7 | 8 << 32, 99], ""));
+        let record = parse(10, MISC_USER, &bytes).unwrap().unwrap();
+        let Event::Mmap(mmap) = record.event else {
+            unreachable!("{record:?}")
+        };
+        let file = Some((8, 1, 0x1234_5678_9abc));
+        assert_eq!((mmap.build_id, mmap.file, mmap.executable), (None, file, true));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 /*
  * A FUSE file system of one file whose pages never come (linux/fuse.h), and COUNT processes that map it, want it in their cores, and
  * crash. DEVICE is /dev/fuse, PLACE an empty directory. It serves for SECONDS, and says "ready" once the processes were started.
+ * OPENS: how often opening the file is answered; as often as it is asked, unless given.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 static int device;
+static int opens = 1 << 30;
 
 static void answer(__u64 request, int error, const void *data, size_t size)
 {
@@ -48,7 +50,10 @@ static void serve(const struct fuse_in_header *in)
 	case FUSE_INIT: return answer(in->unique, 0, &init, sizeof init);
 	case FUSE_LOOKUP: return answer(in->unique, 0, &entry, sizeof entry);
 	case FUSE_GETATTR: return answer(in->unique, 0, &attr, sizeof attr);
-	case FUSE_OPEN: return answer(in->unique, 0, &opened, sizeof opened);
+	case FUSE_OPEN:
+		if (opens-- > 0)
+			answer(in->unique, 0, &opened, sizeof opened);
+		return;
 	case FUSE_READ: case FUSE_FORGET: case FUSE_BATCH_FORGET: case FUSE_INTERRUPT: return;
 	case FUSE_FLUSH: case FUSE_RELEASE: return answer(in->unique, 0, 0, 0);
 	default: return answer(in->unique, -ENOSYS, 0, 0);
@@ -85,6 +90,8 @@ int main(int words, char **word)
 	if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
 		return 77;
 	char map[64], options[128];
+	if (words > 5)
+		opens = atoi(word[5]);
 	put("/proc/self/setgroups", "deny");
 	snprintf(map, sizeof map, "0 %d 1", user);
 	put("/proc/self/uid_map", map);

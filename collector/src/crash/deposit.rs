@@ -11,11 +11,11 @@ use std::fs::File;
 
 /// What was handed in.
 #[derive(Debug)]
-pub struct Deposit<'a> {
+pub struct Deposit {
     /// The process that it must be of.
     pub pid: u32,
     /// The short name of its program, as its recorder says.
-    pub name: &'a str,
+    pub name: String,
     /// What the process ran when it was claimed, by the kernel's word.
     pub program: Option<String>,
     /// The recorder's user id.
@@ -31,9 +31,9 @@ impl Saver {
     ///
     /// # Errors
     /// When it is no bundle of that process, or there is no room for it.
-    pub fn save_deposit(&self, deposit: Deposit<'_>) -> Result<Saved> {
+    pub fn save_deposit(&self, deposit: Deposit) -> Result<Saved> {
         let mut description = self.describe("crash", None, deposit.user);
-        description.name = deposit.name.to_owned();
+        description.name = deposit.name;
         let saved = self.save(
             Wanted {
                 work: Work::Deposit {

@@ -4,6 +4,7 @@
 //! process could have written is parsed here.
 
 use super::hold::{Hold, core_pipe};
+use super::room::Promises;
 use super::sightings::{Sighting, Sightings};
 use crate::clock;
 use crate::config::Config;
@@ -53,6 +54,8 @@ pub struct Saver {
     pub chain: bool,
     /// Who writes bundles.
     pub workers: Workers,
+    /// How much of the disk they may take.
+    pub promises: Promises,
 }
 
 /// How long the probe's event may take that came before the handler was started.
@@ -277,12 +280,13 @@ impl Saver {
         let most = limit.0.saturating_add(BESIDE_THE_CORE);
         let wanted_user = wanted.user;
         let place = self.spool.reserve(&wanted.description.name, wanted.pid.0)?;
+        let promise = self.promises.promise(self.spool.room()?, most);
         let written = self.workers.write(Order {
             task: Task {
                 work: wanted.work,
                 identity: 0,
                 deadline: wanted.deadline,
-                allowance: self.spool.room()?.min(most),
+                allowance: promise.bytes,
                 policy: Policy {
                     core: config.crash.core,
                     limit: limit.0,
@@ -303,6 +307,7 @@ impl Saver {
         if !written.is_complete {
             self.metrics.bundles_incomplete.count();
         }
+        drop(promise);
         self.spool.publish(&written.bundle, &place, wanted_user)?;
         written.discard();
         self.metrics.bundles_dropped.add(self.spool.make_room()?);

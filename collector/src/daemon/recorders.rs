@@ -1,6 +1,7 @@
 //! Requests of recorders. Every user may connect here, so nothing of it is on the way of a crash, and there is a bound to everything.
 
 use super::Shared;
+use super::deposits::Deposits;
 use super::minded::Refusal;
 use crate::crash::{Deposit, Saved};
 use crate::error::{Error, Result};
@@ -68,7 +69,7 @@ impl Drop for Place {
 }
 
 /// Takes requests until the listener is shut down.
-pub(super) fn run(shared: &Arc<Shared>, listener: &Listener) {
+pub(super) fn run(shared: &Arc<Shared>, listener: &Listener, deposits: &Arc<Deposits>) {
     let gate = Arc::new(Gate::default());
     loop {
         let connection = match listener.accept() {
@@ -89,10 +90,10 @@ pub(super) fn run(shared: &Arc<Shared>, listener: &Listener) {
             let _ = refuse(&connection, "the collector has too many requests to answer");
             continue;
         };
-        let shared = Arc::clone(shared);
+        let (shared, deposits) = (Arc::clone(shared), Arc::clone(deposits));
         let answer = move || {
             let _place = place;
-            if let Err(error) = take(&shared, connection, peer) {
+            if let Err(error) = take(&shared, &deposits, connection, peer) {
                 tracing::warn!("a request of user {} was not answered: {error}", peer.user);
             }
         };
@@ -114,7 +115,7 @@ fn refuse(connection: &Connection, why: &str) -> io::Result<()> {
     )
 }
 
-fn take(shared: &Shared, connection: Connection, peer: Peer) -> io::Result<()> {
+fn take(shared: &Shared, deposits: &Deposits, connection: Connection, peer: Peer) -> io::Result<()> {
     const NOT_MINDED: Refusal = "the process is minded by no recorder of this user";
     let request = connection.receive_alone::<Request>()?;
     match request {
@@ -140,7 +141,7 @@ fn take(shared: &Shared, connection: Connection, peer: Peer) -> io::Result<()> {
             connection.send(&reply, None)
         }
         Request::Deposit { pid, name, size } => {
-            match deposit(shared, &connection, peer, (pid, &name), size) {
+            match deposit((shared, deposits), &connection, peer, (pid, name), size) {
                 Ok(id) => {
                     tracing::info!("a recorder of user {} saved process {pid}: {id}", peer.user);
                     let id = Some(id);
@@ -176,10 +177,10 @@ fn sighting(shared: &Shared, pid: u32) -> Reply {
 
 /// Takes a bundle into the spool; its name there. Nothing in it is believed but that it is a bundle of this process.
 fn deposit(
-    shared: &Shared,
+    (shared, deposits): (&Shared, &Deposits),
     connection: &Connection,
     peer: Peer,
-    (pid, name): (u32, &str),
+    (pid, name): (u32, String),
     size: u64,
 ) -> Result<String> {
     let saver = &shared.saver;
@@ -203,7 +204,7 @@ fn deposit(
         .and_then(|()| receive(connection, &mut packed, size))
         .and_then(|()| packed.seek(SeekFrom::Start(0)))
         .map_err(Error::system("receive the bundle"))?;
-    let saved = saver.save_deposit(Deposit {
+    let saved = deposits.save(Deposit {
         pid,
         name,
         program: shared.minded.program(pid),

@@ -1,5 +1,6 @@
 //! The daemon's threads.
 
+use super::deposits::{self, Deposits};
 use super::kept::{Job, Jobs};
 use super::queue::Bounds;
 use super::relay::{self, Relay};
@@ -29,6 +30,7 @@ const BOUNDS: Bounds = Bounds {
 #[derive(Debug)]
 pub(super) struct Threads {
     jobs: Arc<Jobs>,
+    deposits: Arc<Deposits>,
     running: Vec<JoinHandle<()>>,
     /// What a signal asked for.
     saving_all: Option<JoinHandle<()>>,
@@ -41,6 +43,7 @@ impl Threads {
     pub(super) fn start(shared: &Arc<Shared>) -> Result<Self> {
         let mut threads = Self {
             jobs: Arc::new(Jobs::new(BOUNDS)),
+            deposits: Arc::new(Deposits::new()),
             running: Vec::new(),
             saving_all: None,
             alive: Vec::new(),
@@ -48,6 +51,10 @@ impl Threads {
         for _ in 0..WORKERS {
             let (shared, jobs) = (Arc::clone(shared), Arc::clone(&threads.jobs));
             threads.spawn("save", move || save(&shared, &jobs))?;
+        }
+        for _ in 0..deposits::THREADS {
+            let (shared, deposits) = (Arc::clone(shared), Arc::clone(&threads.deposits));
+            threads.spawn("unpack", move || deposits.run(&shared))?;
         }
         let timer = Arc::clone(shared);
         threads.spawn("release", move || timer.holds.run())?;
@@ -66,6 +73,11 @@ impl Threads {
         &self.jobs
     }
 
+    /// Bundles of recorders that are to be saved.
+    pub(super) fn deposits(&self) -> &Deposits {
+        &self.deposits
+    }
+
     pub(super) fn listen(&mut self, shared: &Arc<Shared>, listener: &Arc<Listener>) -> Result<()> {
         let (shared, listener, jobs) = (Arc::clone(shared), Arc::clone(listener), Arc::clone(&self.jobs));
         self.spawn("listen", move || listen::run(&shared, &listener, &jobs))
@@ -73,7 +85,8 @@ impl Threads {
 
     pub(super) fn mind_recorders(&mut self, shared: &Arc<Shared>, listener: &Arc<Listener>) -> Result<()> {
         let (shared, listener) = (Arc::clone(shared), Arc::clone(listener));
-        self.spawn("recorders", move || recorders::run(&shared, &listener))
+        let deposits = Arc::clone(&self.deposits);
+        self.spawn("recorders", move || recorders::run(&shared, &listener, &deposits))
     }
 
     pub(super) fn take_from_kernel(
@@ -154,6 +167,7 @@ impl Threads {
     /// Ends them once what was begun is done; `false`: it took longer than `patience`.
     pub(super) fn finish(&mut self, shared: &Shared, patience: Duration) -> bool {
         self.jobs.close();
+        self.deposits.close();
         self.alive.clear();
         self.running.extend(self.saving_all.take());
         let deadline = Instant::now() + patience;

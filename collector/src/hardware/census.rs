@@ -2,6 +2,7 @@
 
 use super::records::Files;
 use super::world::{Mapped, MappedFile, ProcessState, World};
+use backtrail_process::beneath::FileId;
 use backtrail_process::{RawTid, maps, status};
 use backtrail_pt::{Avma, FileOffset, Nanos, Pid, Tid};
 use std::fs;
@@ -30,6 +31,10 @@ pub(super) fn process(pid: RawTid, files: &mut Files, as_of: Nanos) -> Option<Pr
             file: files.shared(MappedFile {
                 path: name(&map.path),
                 build_id: None,
+                id: (map.inode != 0).then_some(FileId {
+                    device: map.device,
+                    inode: map.inode,
+                }),
             }),
         })
         .collect();

@@ -4,11 +4,11 @@ use super::record::RecordedMapping;
 use crate::error::Result;
 use backtrail_bundle::Writer;
 use backtrail_bundle::manifest::{Mapping, Module};
-use backtrail_bundle::module_file::{self, Allowance};
-use backtrail_process::beneath;
+use backtrail_bundle::module_file::Allowance;
+use backtrail_process::beneath::{self, FileId, Status};
 use backtrail_process::load_segments::LoadSegments;
 use backtrail_pt::{Avma, FileOffset, Pid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -37,9 +37,12 @@ pub(super) fn modules(
     let mut allowance = Allowance::UNLIMITED;
     let mut modules: Vec<Module> = Vec::new();
     let mut known: BTreeMap<(&str, Avma), usize> = BTreeMap::new();
+    let mut others: BTreeSet<&str> = BTreeSet::new();
     for mapped in mappings.iter().filter(|mapped| is_file(&mapped.path)) {
         let path = &mapped.path;
-        let found = find(pid, mapped, &mut allowance).and_then(|found| {
+        let found = find(pid, mapped, &mut allowance);
+        let is_other = found.as_ref().is_some_and(|found| !mapped.may_be(&found.file));
+        let found = found.filter(|_| !is_other).and_then(|found| {
             let segments = LoadSegments::read(&found.file)?;
             Some((segments.base(mapped.start, mapped.offset)?, found))
         });
@@ -63,13 +66,15 @@ pub(super) fn modules(
             writer.add_module_file(&found.file, path, found.ready.as_deref(), &mut allowance)
         });
         let (file, build_id) = match added {
-            Some(Ok((_, Some(found)))) if told.as_ref().is_some_and(|id| *id != found) => {
-                notes.push(format!("{path} is another file now than the one that was traced"));
-                (None, told)
-            }
             Some(Ok((file, build_id))) => (Some(file), build_id.or(told)),
             Some(Err(error)) => {
                 notes.push(format!("{path} could not be copied: {error}"));
+                (None, told)
+            }
+            None if is_other => {
+                if others.insert(path) {
+                    notes.push(format!("{path} is not the file that was traced; it was replaced"));
+                }
                 (None, told)
             }
             None => {
@@ -97,20 +102,110 @@ pub fn is_file(path: &str) -> bool {
             .any(|prefix| path.starts_with(prefix))
 }
 
-/// Opens the file of a mapping as its process sees it, below its root, or else as this process sees
-/// it. The latter may be another file: it counts only if it has the build id that the kernel told.
+/// Opens the files that a mapping's name leads to and that may be the mapped one: as its process
+/// sees the name, below its root, and as this process does. At most two, and no file twice.
+///
+/// A file that the kernel identified by device and inode has to be that one. One that it identified
+/// by its build id is to be checked by [`RecordedMapping::may_be`], because this function reads
+/// nothing. A file that the kernel did not identify is not opened. `admits` refuses files by their
+/// status; they are not opened either.
+///
+/// The kernel reports names without symbolic links, so none is followed; and only names in the
+/// kernel's cache of directories count (`RESOLVE_CACHED` of openat2(2), Linux 5.12), so that no file
+/// system's server is asked.
 #[must_use]
-pub fn find_by_path(procfs: &Path, pid: Pid, mapped: &RecordedMapping) -> Option<File> {
-    let path = Path::new(&mapped.path);
-    let below = |root: PathBuf| {
-        let root = beneath::place(File::open("/").ok()?.as_fd(), &root, 0).ok()?;
-        beneath::reopen(beneath::in_root(root.as_fd(), path).ok()?).ok()
+pub fn candidates(
+    procfs: &Path,
+    pid: Pid,
+    mapped: &RecordedMapping,
+    admits: &dyn Fn(&Status) -> bool,
+) -> Vec<File> {
+    let Ok(host) = File::open("/") else {
+        return Vec::new();
     };
-    below(procfs.join(format!("{pid}/root"))).or_else(|| {
-        let file = below(PathBuf::from("/"))?;
-        let same = mapped.build_id().is_some_and(|told| {
-            module_file::build_id(&file, &mapped.path).is_ok_and(|found| found == Some(told))
+    let process_root = beneath::place(host.as_fd(), &procfs.join(format!("{pid}/root")), 0).ok();
+    let mut known: Vec<FileId> = Vec::new();
+    let mut files = Vec::new();
+    for root in [process_root, Some(host.into())].into_iter().flatten() {
+        let Ok(place) = beneath::cached_in_root(root.as_fd(), Path::new(&mapped.path)) else {
+            continue;
+        };
+        let Ok(status) = beneath::status(&place) else {
+            continue;
+        };
+        let is_identified = match mapped.id() {
+            Some(id) => id == status.id,
+            None => mapped.build_id().is_some(),
+        };
+        if is_identified && !known.contains(&status.id) && admits(&status) {
+            known.push(status.id);
+            files.extend(beneath::reopen(&place).ok());
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    /// A mapping as a snapshot holds it.
+    fn mapping(path: &Path, build_id: Option<&[u8]>, id: Option<FileId>) -> RecordedMapping {
+        let value = serde_json::json!({
+            "start": 0x1000,
+            "size": 0x1000,
+            "offset": 0,
+            "path": path,
+            "build_id": build_id,
+            "id": id.map(|id| (id.device, id.inode)),
         });
-        same.then_some(file)
-    })
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn inodes(mapping: &RecordedMapping) -> Vec<u64> {
+        let files = candidates(Path::new("/proc"), Pid(std::process::id()), mapping, &|_| true);
+        files.iter().map(|file| file.metadata().unwrap().ino()).collect()
+    }
+
+    #[test]
+    fn only_the_identified_file_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("tool");
+        std::fs::write(&path, "first").unwrap();
+        let first = beneath::status(File::open(&path).unwrap()).unwrap().id;
+        assert_eq!(inodes(&mapping(&path, None, Some(first))), [first.inode]);
+        assert!(
+            inodes(&mapping(&path, None, None)).is_empty(),
+            "it is not identified"
+        );
+        let nobody = |_: &Status| false;
+        let wanted = mapping(&path, None, Some(first));
+        assert!(candidates(Path::new("/proc"), Pid(std::process::id()), &wanted, &nobody).is_empty());
+
+        // Another file takes its name, then a link to the first one.
+        let kept = path.with_file_name("kept");
+        std::fs::rename(&path, &kept).unwrap();
+        std::fs::write(&path, "second").unwrap();
+        assert!(inodes(&wanted).is_empty());
+        std::fs::remove_file(&path).unwrap();
+        symlink(&kept, &path).unwrap();
+        assert!(inodes(&wanted).is_empty());
+    }
+
+    #[test]
+    fn file_with_another_build_id_does_not_count() {
+        let program = std::env::current_exe().unwrap().canonicalize().unwrap();
+        let file = File::open(&program).unwrap();
+        let told = backtrail_bundle::module_file::build_id(&file, "program")
+            .unwrap()
+            .unwrap();
+        let same = mapping(&program, Some(told.as_bytes()), None);
+        let other = mapping(&program, Some(&[7; 20]), None);
+        for mapping in [&same, &other] {
+            let inode = file.metadata().unwrap().ino();
+            assert_eq!(inodes(mapping), [inode], "a build id is looked at later");
+        }
+        assert!(same.may_be(&file) && !other.may_be(&file));
+    }
 }

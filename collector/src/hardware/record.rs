@@ -8,10 +8,12 @@ use super::modules::{self, FindModule};
 use super::snapshot::{CpuCost, Machine, Written};
 use crate::error::Result;
 use backtrail_bundle::manifest::{AddressFilter, CpuTrace, Process, Thread};
-use backtrail_bundle::{BundlePath, Writer};
+use backtrail_bundle::{BundlePath, Writer, module_file};
+use backtrail_process::beneath::FileId;
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, Pid, Tid, TimingParams, TscConversion};
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 
 /// A snapshot without its bytes, which follow it: of each processor the trace, then the switches.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -56,6 +58,8 @@ pub struct RecordedMapping {
     /// The file, or a name of what is none.
     pub path: String,
     build_id: Option<Vec<u8>>,
+    /// Device and inode, when the kernel told them.
+    id: Option<((u32, u32), u64)>,
 }
 
 impl RecordedMapping {
@@ -63,6 +67,20 @@ impl RecordedMapping {
     #[must_use]
     pub fn build_id(&self) -> Option<BuildId> {
         self.build_id.as_deref().and_then(BuildId::new)
+    }
+
+    /// Returns whether an open file may be the one that was mapped: it has the build id that the
+    /// kernel told, if it told one. The file is parsed for it.
+    #[must_use]
+    pub fn may_be(&self, file: &File) -> bool {
+        let Some(told) = self.build_id() else { return true };
+        module_file::build_id(file, &self.path).is_ok_and(|found| found == Some(told))
+    }
+
+    /// Which file was mapped, when the kernel told that.
+    #[must_use]
+    pub fn id(&self) -> Option<FileId> {
+        self.id.map(|(device, inode)| FileId { device, inode })
     }
 }
 
@@ -145,6 +163,7 @@ impl RecordedProcess {
             offset: mapped.offset.0,
             path: mapped.file.path.clone(),
             build_id: mapped.file.build_id.as_ref().map(|id| id.as_bytes().to_vec()),
+            id: mapped.file.id.map(|id| (id.device, id.inode)),
         };
         Self {
             pid: pid.0,

@@ -8,6 +8,7 @@ use backtrail_perf::kernel_code::KernelCode;
 use backtrail_perf::record::{Event, Mmap, RawRecord, Record};
 use backtrail_perf::ring;
 use backtrail_perf::sample_id::SampleId;
+use backtrail_process::beneath::FileId;
 use backtrail_pt::{Cpu, Nanos, Pid, Tid};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -133,6 +134,10 @@ fn mapping(mmap: Mmap, files: &mut Files) -> (Pid, Mapped) {
         file: files.shared(MappedFile {
             path: mmap.path,
             build_id: mmap.build_id,
+            id: mmap.file.map(|(major, minor, inode)| FileId {
+                device: (major, minor),
+                inode,
+            }),
         }),
     };
     (mmap.pid, mapped)

@@ -85,7 +85,8 @@ impl Snapshot<'_> {
     pub fn write(&self, writer: &Writer) -> Result<Written> {
         let (recorded, bytes) = self.record();
         let mut find = |pid: Pid, mapped: &RecordedMapping, _: &mut Allowance| {
-            let file = modules::find_by_path(&self.procfs, pid, mapped)?;
+            let files = modules::candidates(&self.procfs, pid, mapped, &|_| true);
+            let file = files.into_iter().find(|file| mapped.may_be(file))?;
             Some(modules::Found { file, ready: None })
         };
         recorded.write(&bytes, writer, &mut find)

@@ -3,6 +3,7 @@
 
 use backtrail_perf::kernel_code::KernelCode;
 use backtrail_perf::record::AuxFlags;
+use backtrail_process::beneath::FileId;
 use backtrail_pt::{Avma, BuildId, FileOffset, Nanos, Pid, Tid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct MappedFile {
     pub path: String,
     /// Its build id, when the kernel told it.
     pub build_id: Option<BuildId>,
+    /// Which file it was, when the kernel told that.
+    pub id: Option<FileId>,
 }
 
 /// What is known of a process.

@@ -1,17 +1,10 @@
 //! A bundle in the spool: its name, and what is told of it.
 
-use crate::users::{User, Users};
 use backtrail_bundle::Bundle;
 use backtrail_bundle::manifest::{Collected, Crash};
-use nix::fcntl::OFlag;
-use serde::Deserialize;
-use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::fs::{DirEntryExt, MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
-
-/// A longer description is not read for its user.
-const MAX_META: u64 = 1 << 20;
 
 /// A bundle in the spool.
 #[derive(Clone, Debug)]
@@ -96,33 +89,6 @@ pub(super) fn size(path: &Path) -> u64 {
     }
     let inside = fs::read_dir(path).into_iter().flatten().flatten();
     inside.map(|entry| size(&entry.path())).sum()
-}
-
-/// The user who answers for a bundle: whoever handed it in, else the user of its process.
-pub(super) fn user(path: &Path, users: &Users) -> User {
-    #[derive(Deserialize)]
-    struct Meta {
-        collected: Option<Origin>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Origin {
-        user: Option<u32>,
-        deposited_by: Option<u32>,
-    }
-    let read = || {
-        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-        let file = File::options()
-            .read(true)
-            .custom_flags(flags.bits())
-            .open(path.join("meta.json"))
-            .ok()?;
-        let mut text = Vec::new();
-        file.take(MAX_META).read_to_end(&mut text).ok()?;
-        let origin = serde_json::from_slice::<Meta>(&text).ok()?.collected?;
-        origin.deposited_by.or(origin.user)
-    };
-    read().map_or(User::UNKNOWN, |id| users.answering(id))
 }
 
 /// The inodes of a bundle's files that have exactly one other name, which is that of a shared module.

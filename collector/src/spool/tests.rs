@@ -126,20 +126,24 @@ fn halves_and_strangers_are_no_bundles() {
     assert!(entries[0].unreadable.is_some() && entries[0].missing().count() == 1);
 }
 
-/// A bundle of a crash of this user.
-fn add_of(spool: &Spool, user: u32, deposited_by: Option<u32>, bytes: usize) -> String {
-    let draft = spool.begin("x", 7).unwrap();
+/// A bundle of a crash of this user; it says itself that it is of `says`.
+fn add_of(spool: &Spool, user: u32, says: u32, bytes: usize) -> String {
+    let place = spool.reserve("x", 7).unwrap();
+    let made = tempfile::tempdir_in(spool.directory()).unwrap();
+    let bundle = made.path().join("bundle");
+    let writer = Writer::create(&bundle, Overwrite::Never).unwrap();
     let path = backtrail_bundle::BundlePath::new("core").unwrap();
-    draft.writer.add_bytes(&path, &vec![7; bytes]).unwrap();
+    writer.add_bytes(&path, &vec![7; bytes]).unwrap();
     let mut manifest = manifest();
     manifest.meta.collected = Some(backtrail_bundle::manifest::Collected {
         trigger: "crash".to_owned(),
-        user: Some(user),
-        deposited_by,
+        user: Some(says),
         ..Default::default()
     });
-    draft.writer.finish_durably(&manifest).unwrap();
-    draft.id
+    writer.finish_durably(&manifest).unwrap();
+    let user = spool.users.answering(user);
+    spool.publish(&bundle, &place, user).unwrap();
+    place.id
 }
 
 #[test]
@@ -149,19 +153,23 @@ fn one_user_cannot_push_out_the_crashes_of_others() {
     const BEN: u32 = 4_000_000_002;
     let place = tempfile::tempdir().unwrap();
     let spool = Spool::create(place.path(), Size(1_000_000), Size(0)).unwrap();
-    let of_root = add_of(&spool, 0, None, 100_000);
-    let of_ann = add_of(&spool, ANN, None, 100_000);
+    let of_root = add_of(&spool, 0, 0, 100_000);
+    let of_ann = add_of(&spool, ANN, ANN, 100_000);
     for _ in 0..20 {
-        // What he hands in counts as his, whoever he says it is of.
-        add_of(&spool, BEN, None, 100_000);
-        add_of(&spool, 0, Some(BEN), 100_000);
+        // What is written for him counts as his, whatever it says.
+        add_of(&spool, BEN, BEN, 100_000);
+        add_of(&spool, BEN, 0, 100_000);
         spool.make_room().unwrap();
     }
     let left = ids(&spool);
     assert!(left.contains(&of_root) && left.contains(&of_ann), "{left:?}");
     assert!((6..=9).contains(&left.len()), "{left:?}");
-    // A process that starts anew reads whose they are.
-    let again = Spool::open(place.path(), Size(350_000), Size(0));
+    // A daemon that starts later knows whose they are, and not from the bundles.
+    let records = || fs::read_dir(place.path().join(USERS)).unwrap().count();
+    assert_eq!(records(), left.len(), "records of users go with their bundles");
+    fs::write(place.path().join(USERS).join("999999-x-7"), "1").unwrap();
+    let again = Spool::create(place.path(), Size(350_000), Size(0)).unwrap();
+    assert_eq!(records(), left.len());
     again.make_room().unwrap();
     let left = ids(&again);
     assert!(left.contains(&of_root) && left.contains(&of_ann), "{left:?}");

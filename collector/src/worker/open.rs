@@ -1,14 +1,14 @@
 //! What a worker opens while it still has privileges. Nothing that is opened here is parsed here.
 //!
 //! A file is first named (`O_PATH`), then opened if it is a regular one. A file system that asks a
-//! server (FUSE, NFS) may never answer; its files are opened in a process of their own, which is
-//! given up after a moment.
+//! server (FUSE, NFS) may never answer; its files are opened aside (`aside.rs`).
 
+use super::aside;
 use super::confine::OPEN_FILES;
+use super::named::{self, NamedFiles};
 use super::task::{SHARED, Work};
 use crate::error::{Error, Result};
-use crate::hardware::{Recorded, find_by_path};
-use crate::wire::Connection;
+use crate::hardware::Recorded;
 use backtrail_process::beneath::{self, FileId, Status};
 use backtrail_process::maps::{self, Map};
 use backtrail_process::{RawTid, machine, status};
@@ -17,10 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// How long file systems that ask a server may take with all files of a process together.
-const ASIDE: Duration = Duration::from_millis(300);
 /// Descriptors that are kept for other uses.
 const SPARE: u64 = 64;
 
@@ -59,8 +56,8 @@ const LOCAL: &[&str] = &[
 pub(super) struct Opened {
     /// The process, if one is read.
     pub(super) process: Option<OpenProcess>,
-    /// Files that only the history names, by process and path.
-    pub(super) history: HashMap<(u32, String), OpenFile>,
+    /// Files that only the history names.
+    pub(super) history: NamedFiles,
     /// The machine.
     pub(super) machine: Machine,
 }
@@ -84,6 +81,11 @@ impl Machine {
             kernel: machine::says("osrelease"),
             local: local_devices(),
         }
+    }
+
+    /// Whether a file's pages come from this machine alone.
+    pub(super) fn is_local(&self, status: &Status) -> bool {
+        self.local.contains(&status.id.device)
     }
 
     /// File systems may have been mounted while there was no task.
@@ -181,41 +183,22 @@ pub(super) fn open(
     };
     let process = match work {
         Work::Held { pid, witness, .. } => {
-            let opened = process(&machine, *pid, *witness, &mut links);
+            let opened = process(&machine, *pid, *witness, user, &mut links);
             // What was opened is of the process that crashed only if that still is there.
             Some(opened.if_kept(*witness, user))
         }
-        Work::Snapshot { pid: Some(pid) } => Some(process(&machine, *pid, *pid, &mut links)),
+        Work::Snapshot { pid: Some(pid) } => Some(process(&machine, *pid, *pid, user, &mut links)),
         Work::Snapshot { pid: None } | Work::Seen | Work::Deposit { .. } => None,
     };
-    let mut of_history = HashMap::new();
-    for recorded in history.iter().flat_map(|history| &history.processes) {
-        let known = process.as_ref().filter(|process| process.pid.0 == recorded.pid);
-        for mapping in recorded
-            .mappings
-            .iter()
-            .filter(|mapping| mapping.path.starts_with('/'))
-        {
-            let key = (recorded.pid, mapping.path.clone());
-            let mapped = known.is_some_and(|process| process.maps.iter().any(|map| map.path == mapping.path));
-            if mapped || of_history.contains_key(&key) || links.is_full() {
-                continue;
-            }
-            if let Some(file) = find_by_path(Path::new("/proc"), Pid(recorded.pid), mapping) {
-                links.count += 1;
-                let file = OpenFile {
-                    file: Ok(file),
-                    is_remote: false,
-                    ready: None,
-                    key: None,
-                };
-                of_history.insert(key, file);
-            }
-        }
-    }
+    let maps = process
+        .as_ref()
+        .map(|process| (process.pid.0, process.maps.as_slice()));
+    let limit = usize::try_from(links.left()).unwrap_or(usize::MAX);
+    let history =
+        history.map(|history| named::open(history, maps, limit, &|status| machine.is_local(status)));
     Ok(Opened {
         process,
-        history: of_history,
+        history: history.unwrap_or_default(),
         machine,
     })
 }
@@ -228,8 +211,12 @@ struct Links<'a> {
 }
 
 impl Links<'_> {
+    fn left(&self) -> u64 {
+        OPEN_FILES.saturating_sub(self.count + SPARE)
+    }
+
     fn is_full(&self) -> bool {
-        self.count + SPARE >= OPEN_FILES
+        self.left() == 0
     }
 
     /// The name of a link in the draft directory to the shared copy of a file, if there is one.
@@ -242,7 +229,13 @@ impl Links<'_> {
     }
 }
 
-fn process(machine: &Machine, pid: u32, witness: u32, links: &mut Links<'_>) -> OpenProcess {
+fn process(
+    machine: &Machine,
+    pid: u32,
+    witness: u32,
+    user: Option<u32>,
+    links: &mut Links<'_>,
+) -> OpenProcess {
     let (raw, tid) = (pid as RawTid, witness as RawTid);
     let tid = status::with_memory(tid);
     let maps = maps::maps(tid);
@@ -260,7 +253,7 @@ fn process(machine: &Machine, pid: u32, witness: u32, links: &mut Links<'_>) -> 
         maps,
         local,
     };
-    let mut remote = Vec::new();
+    let mut remote = (Vec::new(), Vec::new());
     let mut seen = HashSet::new();
     for map in opened.maps.iter().filter(|map| map.executable && map.is_file()) {
         let id = FileId {
@@ -275,24 +268,37 @@ fn process(machine: &Machine, pid: u32, witness: u32, links: &mut Links<'_>) -> 
             continue;
         }
         links.count += 1;
-        match place(tid, map) {
-            Err(why) => {
-                opened.files.insert(id, OpenFile::missing(why));
+        if !opened.local.contains(&map.device) {
+            match by_mapping(tid, map) {
+                Ok(place) => {
+                    remote.0.push(id);
+                    remote.1.push(place);
+                }
+                Err(error) => drop(opened.files.insert(id, OpenFile::missing(error.to_string()))),
             }
-            Ok((place, status)) if opened.local.contains(&map.device) => {
-                let file = OpenFile {
-                    file: beneath::reopen(&place).map_err(|error| error.to_string()),
-                    is_remote: false,
-                    ready: links.link(&status),
-                    key: Some(super::drafts::key(&status)),
-                };
-                opened.files.insert(id, file);
-            }
-            Ok((place, _)) => remote.push((id, place)),
+            continue;
         }
+        let file = match place(tid, map) {
+            Err(why) => OpenFile::missing(why),
+            Ok((place, status)) => OpenFile {
+                file: beneath::reopen(&place).map_err(|error| error.to_string()),
+                is_remote: false,
+                ready: links.link(&status),
+                key: Some(super::drafts::key(&status)),
+            },
+        };
+        opened.files.insert(id, file);
     }
-    let files = open_aside(remote);
-    opened.files.extend(files);
+    let files = aside::open(&remote.1, identity(tid, user));
+    for (id, file) in remote.0.into_iter().zip(files) {
+        let file = OpenFile {
+            file,
+            is_remote: true,
+            ready: None,
+            key: None,
+        };
+        opened.files.insert(id, file);
+    }
     opened
 }
 
@@ -329,6 +335,15 @@ impl OpenFile {
     }
 }
 
+/// The user and group of a process; nobody's where they are not known.
+fn identity(tid: RawTid, user: Option<u32>) -> aside::Identity {
+    const NOBODY: u32 = 65534;
+    let [_, owner, group] = status::parent_and_owner(tid);
+    let is_known = !status::user_ids(tid).is_empty() && user.is_none_or(|user| user == owner);
+    let [user, group] = if is_known { [owner, group] } else { [NOBODY; 2] };
+    aside::Identity { user, group }
+}
+
 /// The threads of a process, by their ids outside.
 fn threads(pid: RawTid) -> Vec<OpenThread> {
     let tids = status::threads(pid).into_iter();
@@ -340,95 +355,34 @@ fn threads(pid: RawTid) -> Vec<OpenThread> {
     .collect()
 }
 
-/// The mapped file itself: by its mapping, or by its name below the process's root where that still
-/// is the same file.
+/// The mapped file itself, by its mapping. No file system is asked.
+fn by_mapping(tid: RawTid, map: &Map) -> std::io::Result<OwnedFd> {
+    let path = format!("/proc/{tid}/map_files/{:x}-{:x}", map.start, map.end);
+    beneath::place(File::open("/")?.as_fd(), Path::new(&path), 0)
+}
+
+/// The mapped file by its name below the process's root, where that still is the same file.
+fn by_name(tid: RawTid, map: &Map) -> std::io::Result<OwnedFd> {
+    let host = File::open("/")?;
+    let root = beneath::place(host.as_fd(), Path::new(&format!("/proc/{tid}/root")), 0)?;
+    // The kernel follows links when it names a file, and keeps names of mapped files in its cache.
+    let place = beneath::cached_in_root(root.as_fd(), Path::new(&map.path))?;
+    match beneath::status(&place)?.id {
+        id if (id.device, id.inode) == (map.device, map.inode) => Ok(place),
+        _ => Err(std::io::Error::other("another file has its name now")),
+    }
+}
+
+/// The mapped file, of a local file system: by its mapping, or else by its name.
 fn place(tid: RawTid, map: &Map) -> std::result::Result<(OwnedFd, Status), String> {
-    let host = File::open("/").map_err(|error| error.to_string())?;
-    let by_mapping = format!("/proc/{tid}/map_files/{:x}-{:x}", map.start, map.end);
-    let by_mapping = beneath::place(host.as_fd(), Path::new(&by_mapping), 0);
-    let by_name = || {
-        let root = beneath::place(host.as_fd(), Path::new(&format!("/proc/{tid}/root")), 0)?;
-        let place = beneath::in_root(root.as_fd(), Path::new(&map.path))?;
-        match beneath::status(&place)?.id {
-            id if (id.device, id.inode) == (map.device, map.inode) => Ok(place),
-            _ => Err(std::io::Error::other("another file has its name now")),
-        }
-    };
-    let place = by_mapping
-        .or_else(|_| by_name())
+    let place = by_mapping(tid, map)
+        .or_else(|_| by_name(tid, map))
         .map_err(|error| error.to_string())?;
     let status = beneath::status(&place).map_err(|error| error.to_string())?;
     match status.is_regular() {
         true => Ok((place, status)),
         false => Err("it is not a regular file".to_owned()),
     }
-}
-
-/// Opens files whose file system may never answer, in a process of its own. What has not come after
-/// a moment does not come.
-fn open_aside(places: Vec<(FileId, OwnedFd)>) -> HashMap<FileId, OpenFile> {
-    let mut files: HashMap<FileId, OpenFile> = places
-        .iter()
-        .map(|(id, _)| {
-            (
-                *id,
-                OpenFile::missing("its file system does not answer".to_owned()),
-            )
-        })
-        .collect();
-    if places.is_empty() {
-        return files;
-    }
-    let Ok((ours, theirs)) = Connection::pair() else {
-        return files;
-    };
-    // SAFETY: this process has one thread, so the child may do whatever this one may.
-    match unsafe { nix::unistd::fork() } {
-        Ok(nix::unistd::ForkResult::Child) => {
-            for (index, (_, place)) in places.iter().enumerate() {
-                let (file, why) = match beneath::reopen(place) {
-                    Ok(file) => (Some(file), None),
-                    Err(error) => (None, Some(error.to_string())),
-                };
-                let sent = theirs.send(&(index, why), file.as_ref().map(AsFd::as_fd));
-                if sent.is_err() {
-                    break;
-                }
-            }
-            // SAFETY: ends this process at once; nothing of the other is run at its end.
-            unsafe { libc::_exit(0) }
-        }
-        Ok(nix::unistd::ForkResult::Parent { child }) => {
-            drop(theirs);
-            let deadline = std::time::Instant::now() + ASIDE;
-            loop {
-                let left = deadline.saturating_duration_since(std::time::Instant::now());
-                if left.is_zero() || ours.set_timeout(left.max(Duration::from_millis(1))).is_err() {
-                    break;
-                }
-                let Ok(((index, why), file)) = ours.receive::<(usize, Option<String>)>() else {
-                    break;
-                };
-                if let Some((id, _)) = places.get(index) {
-                    let file = match (file, why) {
-                        (Some(file), _) => Ok(File::from(file)),
-                        (None, why) => Err(why.unwrap_or_default()),
-                    };
-                    let file = OpenFile {
-                        file,
-                        is_remote: true,
-                        ready: None,
-                        key: None,
-                    };
-                    files.insert(*id, file);
-                }
-            }
-            let _ = nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL);
-            let _ = nix::sys::wait::waitpid(child, Some(nix::sys::wait::WaitPidFlag::WNOHANG));
-        }
-        Err(_) => {}
-    }
-    files
 }
 
 /// Reads the data and the bytes of a history.
@@ -485,28 +439,6 @@ mod tests {
         assert_eq!(
             (process.unopened, process.program),
             (0, Some(program.to_string_lossy().into_owned()))
-        );
-    }
-
-    #[test]
-    fn files_opened_in_another_process_come_back() {
-        let here = File::open("/").unwrap();
-        let program = std::env::current_exe().unwrap();
-        let good = beneath::place(here.as_fd(), &program, 0).unwrap();
-        let bad = beneath::place(here.as_fd(), Path::new("/dev/null"), 0).unwrap();
-        let id = |inode| FileId {
-            device: (0, 0),
-            inode,
-        };
-        let mut files = open_aside(vec![(id(1), good), (id(2), bad)]);
-        let good = files.remove(&id(1)).unwrap();
-        assert!(good.is_remote && good.file.unwrap().metadata().unwrap().is_file());
-        assert!(
-            files[&id(2)]
-                .file
-                .as_ref()
-                .unwrap_err()
-                .contains("not a regular file")
         );
     }
 

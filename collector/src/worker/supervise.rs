@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The command that [`super::run`] is behind.
@@ -38,8 +38,26 @@ pub struct Workers {
     next: AtomicU32,
     /// A worker that waits for a task: the next process is kept for a shorter time.
     spare: Mutex<Option<(Child, Connection)>>,
-    /// Workers that a file system without an answer keeps in the kernel, though they were killed.
-    stuck: Mutex<Vec<(User, Child)>>,
+    /// Processes that a file system without an answer keeps in the kernel, though they were killed.
+    stuck: Mutex<Vec<(User, Stuck)>>,
+}
+
+/// A process that was killed and has not ended.
+#[derive(Debug)]
+enum Stuck {
+    /// A worker.
+    Worker(Child),
+    /// A process that opened files for a worker (`aside.rs`); the worker has ended.
+    Opener(Connection),
+}
+
+impl Stuck {
+    fn has_ended(&mut self) -> bool {
+        match self {
+            Self::Worker(child) => !matches!(child.try_wait(), Ok(None)),
+            Self::Opener(connection) => connection.is_hung_up(Duration::ZERO),
+        }
+    }
 }
 
 /// A task, and what else its worker needs.
@@ -78,10 +96,10 @@ impl Workers {
     /// When there is none in the end: in a sentence, why.
     pub(crate) fn write(&self, order: Order<'_>) -> Result<Written> {
         self.reap();
-        if self.stuck_of(order.user) >= MAX_STUCK {
+        if order.task.work.opens_a_process() && self.stuck_of(order.user) >= MAX_STUCK {
             (order.release)();
             return Err(Error::Unable(format!(
-                "{MAX_STUCK} workers that read processes of user {} hang in a file system that does not answer",
+                "{MAX_STUCK} processes that read files of user {} hang in a file system that does not answer",
                 order.user.id
             )));
         }
@@ -94,7 +112,6 @@ impl Workers {
             None => start()?,
         };
         let outcome = follow(order, identity, &connection, &draft, &shared);
-        drop(connection);
         self.prepare();
         // It has reported, or is late.
         if outcome.is_err() {
@@ -103,14 +120,18 @@ impl Workers {
         if !ends(&mut child, END) {
             let _ = child.kill();
             if !ends(&mut child, END) {
-                self.stuck
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push((user, child));
+                self.lock_stuck().push((user, Stuck::Worker(child)));
                 // It might still write to what it calls finished.
                 outcome?;
                 return Err(Error::Unable("the worker could not be ended".to_owned()));
             }
+        }
+        if !connection.is_hung_up(END) {
+            tracing::warn!(
+                "a process that opens files of user {} hangs in a file system that does not answer",
+                user.id
+            );
+            self.lock_stuck().push((user, Stuck::Opener(connection)));
         }
         let is_complete = outcome?;
         let bundle = draft.take_back().map_err(Error::system("take the bundle over"))?;
@@ -139,19 +160,22 @@ impl Workers {
     }
 
     fn stuck_of(&self, user: User) -> usize {
-        let stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+        let stuck = self.lock_stuck();
         stuck.iter().filter(|(owner, _)| *owner == user).count()
+    }
+
+    fn lock_stuck(&self) -> MutexGuard<'_, Vec<(User, Stuck)>> {
+        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets workers that hung and have ended since.
     pub(crate) fn reap(&self) {
-        let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
-        stuck.retain_mut(|(_, child)| matches!(child.try_wait(), Ok(None)));
+        self.lock_stuck().retain_mut(|(_, process)| !process.has_ended());
     }
 
     /// How many workers hang.
     pub(crate) fn stuck(&self) -> usize {
-        self.stuck.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.lock_stuck().len()
     }
 }
 

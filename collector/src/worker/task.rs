@@ -117,6 +117,13 @@ pub enum Work {
     },
 }
 
+impl Work {
+    /// Whether files of a process are opened for it.
+    pub(super) fn opens_a_process(&self) -> bool {
+        matches!(self, Self::Held { .. } | Self::Snapshot { pid: Some(_) })
+    }
+}
+
 /// How much of a process's memory is saved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {

@@ -535,18 +535,19 @@ impl<'a> Draft<'a> {
         let mut find = |pid: Pid, mapped: &RecordedMapping, _: &mut Allowance| {
             let of_process = (crashed == Some(pid.0))
                 .then(|| by_path.get(&mapped.path))
-                .flatten();
+                .flatten()
+                .filter(|id| mapped.id().is_none_or(|told| told == **id));
             let file = match of_process {
-                Some(id) => opened.process.as_ref()?.files.get(id)?,
-                None => opened.history.get(&(pid.0, mapped.path.clone()))?,
+                Some(id) => {
+                    let file = opened.process.as_ref()?.files.get(id)?;
+                    file.file.as_ref().ok().filter(|_| !file.is_remote)?
+                }
+                None => {
+                    let candidates = opened.history.get(&(pid.0, mapped.path.clone()))?;
+                    candidates.iter().find(|file| mapped.may_be(file))?
+                }
             };
-            let file = file
-                .file
-                .as_ref()
-                .ok()
-                .filter(|_| !file.is_remote)?
-                .try_clone()
-                .ok()?;
+            let file = file.try_clone().ok()?;
             Some(Found { file, ready: None })
         };
         let written = recorded.write(&bytes, &self.writer, &mut find)?;

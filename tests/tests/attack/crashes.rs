@@ -208,8 +208,9 @@ fn a_binary_that_is_cut_meanwhile_kills_nobody() {
 }
 
 /// A file system that answers nothing, and processes of the attacker that crash with a file of it
-/// mapped. `None`: the kernel lets no ordinary user mount one.
-pub fn silent(place: &Place, user: u32, seconds: u32, count: u32) -> Option<Child> {
+/// mapped. It answers `opens` requests to open it, or all. `None`: the kernel lets no ordinary user
+/// mount one.
+pub fn silent(place: &Place, user: u32, seconds: u32, count: u32, opens: Option<u32>) -> Option<Child> {
     let device = place.path("fuse");
     let made = Command::new("mknod")
         .arg(&device)
@@ -225,6 +226,7 @@ pub fn silent(place: &Place, user: u32, seconds: u32, count: u32) -> Option<Chil
         .arg(&device)
         .arg(&mount)
         .args([seconds.to_string(), count.to_string()])
+        .args(opens.map(|opens| opens.to_string()))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -249,7 +251,7 @@ fn a_file_system_that_never_answers_delays_nobody_else() {
     let collector = Collector::started("[crash]\nhold_limit = \"5s\"\n");
     let place = Place::new();
     let victim = place.copy(&memory(), "victim");
-    let Some(mut server) = silent(&place, ATTACKER, 12, 4) else {
+    let Some(mut server) = silent(&place, ATTACKER, 12, 4, None) else {
         return eprintln!("left out: no user can mount a FUSE file system here");
     };
     std::thread::sleep(Duration::from_millis(1500));
@@ -276,6 +278,40 @@ fn a_file_system_that_never_answers_delays_nobody_else() {
         assert!(held(&crash) < Duration::from_secs(6), "{crash}");
     }
     server.wait().unwrap();
+}
+
+#[test]
+fn processes_that_hang_while_they_open_files_count_against_their_user() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::started("[crash]\nhold_limit = \"5s\"\n");
+    let place = Place::new();
+    let victim = place.copy(&memory(), "victim");
+    // The processes open the file themselves; whoever opens it then, hangs.
+    let Some(mut server) = silent(&place, ATTACKER, 15, 5, Some(5)) else {
+        return eprintln!("left out: no user can mount a FUSE file system here");
+    };
+    until("two processes hang", || collector.metric("workers_stuck") == 2.0);
+    let crash = collector.crash(&mut by(VICTIM, &victim));
+    assert_eq!(crash["complete"], true, "{crash}");
+    until("the attacker's crashes are saved as the probe saw them", || {
+        let listed = collector.list();
+        let refused = listed.iter().filter(|crash| {
+            let missing = crash["missing"].to_string();
+            missing.contains("hang in a file system that does not answer")
+        });
+        refused.count() >= 2
+    });
+    assert_eq!(
+        collector.metric("workers_stuck"),
+        2.0,
+        "no more are started for it"
+    );
+    server.wait().unwrap();
+    until("they end with their file system", || {
+        collector.metric("workers_stuck") == 0.0
+    });
 }
 
 /// Crashes of one user while another one's storm goes on.

@@ -71,7 +71,7 @@ fn a_thousand_crashes_survive_an_hour_of_storms() {
         scope.spawn(|| {
             while goes_on() {
                 let place = Place::new();
-                match silent(&place, ATTACKERS[3], 10, 4) {
+                match silent(&place, ATTACKERS[3], 10, 4, None) {
                     Some(mut server) => drop(server.wait()),
                     None => std::thread::sleep(Duration::from_secs(10)),
                 }

@@ -258,6 +258,7 @@ mod tests {
             offset: FileOffset(0),
             path,
             build_id: None,
+            file: None,
             executable: true,
             user: true,
         }))

@@ -15,6 +15,7 @@ fn mapped(start: u64, size: u64, path: &str) -> Mapped {
         file: Arc::new(MappedFile {
             path: path.to_owned(),
             build_id: None,
+            id: None,
         }),
     }
 }
