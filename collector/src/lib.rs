@@ -10,6 +10,7 @@
 pub mod client;
 mod clock;
 pub mod config;
+pub mod control;
 pub mod crash;
 pub mod daemon;
 mod error;

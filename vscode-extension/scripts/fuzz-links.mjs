@@ -111,7 +111,7 @@ function check(text) {
     assert.ok(address.protocol === 'https:' || ['localhost', '[::1]'].includes(address.hostname) || address.hostname.startsWith('127.'));
     assert.deepEqual([address.username, address.password, address.search, address.hash], ['', '', '', '']);
     assert.match(address.pathname, /^\/crash\/[^/]+\.btz$/);
-    assert.match(fileNameOf(link), /^[A-Za-z0-9._\x5b\x5d-]+$/);
+    assert.match(fileNameOf(link), /^[A-Za-z0-9._%-]+$/);
   }
   const again = parseLink('/open', encode({ v: 1, ...link }).split('\n')[1]);
   assert.deepEqual(again, parsed);

@@ -1,16 +1,12 @@
-//! The control socket: HTTP over a Unix socket, for metrics, health and requests.
+//! The control socket: metrics, health and requests, by HTTP over a Unix socket.
 
 use super::Shared;
+use crate::control::{self, Request, Response};
 use crate::crash::Saved;
 use crate::error::{Error, Result};
 use crate::history::History;
 use backtrail_pt::Pid;
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use std::convert::Infallible;
+use hyper::StatusCode;
 use std::io::{PipeReader, Read};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -19,9 +15,6 @@ use std::time::Duration;
 
 /// Where requests come in.
 pub(super) type Socket = UnixListener;
-
-/// How long a client may take with the head of its request.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Listens at a path; what stood there goes. Only its owner may connect.
 pub(super) fn bind(path: &Path) -> Result<Socket> {
@@ -56,14 +49,9 @@ pub(super) fn run(shared: &Arc<Shared>, socket: Socket, mut stop: PipeReader) {
                 match listener.accept().await {
                     Ok((stream, _)) => {
                         let shared = Arc::clone(shared);
-                        tokio::spawn(async move {
-                            let answer = service_fn(move |request| answer(Arc::clone(&shared), request));
-                            let _ = hyper::server::conn::http1::Builder::new()
-                                .timer(TokioTimer::new())
-                                .header_read_timeout(PATIENCE)
-                                .serve_connection(TokioIo::new(stream), answer)
-                                .await;
-                        });
+                        tokio::spawn(control::serve(stream, move |request| {
+                            answer(Arc::clone(&shared), request)
+                        }));
                     }
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 }
@@ -76,37 +64,16 @@ pub(super) fn run(shared: &Arc<Shared>, socket: Socket, mut stop: PipeReader) {
     });
 }
 
-async fn answer(
-    shared: Arc<Shared>,
-    request: Request<Incoming>,
-) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
-    let (status, kind, text) = match (request.method(), request.uri().path()) {
-        (&Method::GET, "/metrics") => (StatusCode::OK, "text/plain; version=0.0.4", metrics(&shared)),
-        (&Method::GET, "/health") => (StatusCode::OK, "application/json", health(&shared)),
-        (&Method::POST, "/snapshot") => snapshot(shared, request.uri().query().unwrap_or_default()).await,
-        _ => {
-            let text = "there are: GET /metrics, GET /health, POST /snapshot?pid=PID\n".to_owned();
-            (StatusCode::NOT_FOUND, "text/plain", text)
-        }
-    };
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = status;
-    let kind = hyper::header::HeaderValue::from_static(kind);
-    response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
-    Ok(response)
+async fn answer(shared: Arc<Shared>, request: Request) -> Response {
+    match request {
+        Request::Metrics => Response::metrics(metrics(&shared)),
+        Request::Health => Response::json(&health(&shared)),
+        Request::Snapshot(pid) => snapshot(shared, pid).await,
+    }
 }
 
-/// Saves the process that the query names, or the traces of all.
-async fn snapshot(shared: Arc<Shared>, query: &str) -> (StatusCode, &'static str, String) {
-    const JSON: &str = "application/json";
-    let refused = |status, why: &str| (status, JSON, format!("{}\n", serde_json::json!({ "error": why })));
-    let pid = match query.split('&').find_map(|pair| pair.strip_prefix("pid=")) {
-        Some(text) => match text.parse() {
-            Ok(pid) if pid != 0 => Some(Pid(pid)),
-            _ => return refused(StatusCode::BAD_REQUEST, "pid is the number of a process"),
-        },
-        None => None,
-    };
+/// Saves a process, or the traces of all.
+async fn snapshot(shared: Arc<Shared>, pid: Option<Pid>) -> Response {
     let saved = tokio::task::spawn_blocking(move || {
         let path = |id: &str| shared.saver.spool.directory().join(id);
         shared.snapshot(pid).map(|saved| match saved {
@@ -115,13 +82,10 @@ async fn snapshot(shared: Arc<Shared>, query: &str) -> (StatusCode, &'static str
         })
     });
     match saved.await {
-        Ok(Ok(Some((bundle, id)))) => {
-            let answer = serde_json::json!({ "id": id, "bundle": bundle });
-            (StatusCode::OK, JSON, format!("{answer}\n"))
-        }
-        Ok(Ok(None)) => refused(StatusCode::TOO_MANY_REQUESTS, "too many were asked for"),
-        Ok(Err(error)) => refused(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
-        Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR, "saving failed"),
+        Ok(Ok(Some((bundle, id)))) => Response::json(&serde_json::json!({ "id": id, "bundle": bundle })),
+        Ok(Ok(None)) => Response::error(StatusCode::TOO_MANY_REQUESTS, "too many were asked for"),
+        Ok(Err(error)) => Response::error(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
+        Err(_) => Response::error(StatusCode::INTERNAL_SERVER_ERROR, "saving failed"),
     }
 }
 
@@ -153,13 +117,12 @@ fn metrics(shared: &Shared) -> String {
     saver.metrics.to_text(&gauges)
 }
 
-fn health(shared: &Shared) -> String {
-    let health = serde_json::json!({
+fn health(shared: &Shared) -> serde_json::Value {
+    serde_json::json!({
         "status": "ok",
         "pid": std::process::id(),
         "up_seconds": shared.started.elapsed().as_secs(),
         "probe": shared.saver.probe,
         "bundles": shared.saver.metrics.bundles_written.get(),
-    });
-    format!("{health}\n")
+    })
 }

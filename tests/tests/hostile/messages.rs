@@ -2,8 +2,10 @@
 
 use crate::harness::fuzz;
 use crate::{mutate, seeds};
+use backtrail_collector::control;
 use backtrail_collector::wire::{Connection, Listener, Reply, Request};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A message with its header.
 fn framed(sequence: usize, command: &str, arguments: Value) -> Vec<u8> {
@@ -70,6 +72,42 @@ fn debug_adapter() {
         let served = runtime.block_on(backtrail_dap::serve(bytes, output, decoder, access));
         served.unwrap();
         bytes.starts_with(b"Content-Length: ")
+    });
+}
+
+/// HTTP to the collector's control socket: whatever comes, each connection ends.
+#[test]
+fn control_socket() {
+    let head = "Host: localhost\r\nConnection: close\r\n";
+    let seeds: Vec<Vec<u8>> = [
+        format!("GET /metrics HTTP/1.1\r\n{head}\r\n"),
+        format!("GET /health HTTP/1.1\r\nHost: x\r\n\r\nPOST /snapshot?pid=7 HTTP/1.1\r\n{head}Content-Length: 0\r\n\r\n"),
+        format!("POST /snapshot HTTP/1.1\r\n{head}Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"),
+    ]
+    .map(String::into_bytes)
+    .to_vec();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    fuzz("control_socket", &seeds, mutate::bytes, |bytes| {
+        let answered = std::cell::Cell::new(false);
+        runtime.block_on(async {
+            let (mut client, server) = tokio::io::duplex(64 << 10);
+            let answer = |request| {
+                answered.set(true);
+                async move { control::Response::json(&json!({ "asked": format!("{request:?}") })) }
+            };
+            let ask = async {
+                // The server may have closed its end.
+                let _ = client.write_all(bytes).await;
+                let _ = client.shutdown().await;
+                let mut answers = Vec::new();
+                let _ = client.read_to_end(&mut answers).await;
+            };
+            tokio::join!(control::serve(server, answer), ask);
+        });
+        answered.get()
     });
 }
 

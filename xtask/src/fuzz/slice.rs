@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 /// The script that mutates links.
 const LINKS: &str = "vscode-extension/scripts/fuzz-links.mjs";
-/// A slice that takes so much longer than it was to hangs; the harness itself ends one after 20 s.
-const GRACE: Duration = Duration::from_secs(120);
+/// A slice that takes so much longer than asked hangs. The harness itself ends one that spends 20 s
+/// on a case; at the lowest priority a slice may wait long for a processor.
+const GRACE: Duration = Duration::from_secs(900);
 
 /// What a slice reported at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +41,20 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds what these targets need.
+    /// Builds what these targets need: the harness, the binary that some of them start, and Node.js.
     pub fn build(targets: &[Target]) -> Result<Self, Failure> {
         let wants = |links: bool| {
             targets
                 .iter()
                 .any(|target| (target.runner == Runner::Links) == links)
         };
-        let hostile = if wants(false) { hostile()? } else { PathBuf::new() };
+        let hostile = match wants(false) {
+            true => {
+                shell::run(shell::cargo().args(["build", "--package", "backtrail"]))?;
+                hostile()?
+            }
+            false => PathBuf::new(),
+        };
         let node = if wants(true) {
             Some(Node::among(&readers::python()?).program())
         } else {
@@ -95,7 +102,7 @@ impl Programs {
         let said = String::from_utf8_lossy(&said);
         let result = match report(target.name, &said).filter(|_| succeeded) {
             Some(report) => Ok(report),
-            None => Err(keep(target, seed, &said)),
+            None => Err(keep(target, seed, &said, self.node.as_deref())),
         };
         Ok(Some(Outcome {
             took: began.elapsed(),
@@ -187,7 +194,7 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 /// Keeps the case that failed, and says how to have it again.
-fn keep(target: &Target, seed: u64, said: &str) -> String {
+fn keep(target: &Target, seed: u64, said: &str, node: Option<&Path>) -> String {
     let folder = shell::target().join("fuzz");
     let case = said.lines().find_map(|line| line.split_once("the case is "));
     let case = case.map(|(_, path)| PathBuf::from(path.trim()));
@@ -204,11 +211,12 @@ fn keep(target: &Target, seed: u64, said: &str) -> String {
             .any(|word| line.contains(word))
     });
     let why = why.unwrap_or("it ended without a report").trim();
+    let node = absolute(node.unwrap_or(Path::new("node")));
     let again = match (copied.is_ok() && case.is_some(), target.runner) {
         (true, Runner::Test(path)) => format!("BACKTRAIL_FUZZ_CASE={} {}", absolute(&kept), command(path)),
         (false, Runner::Test(path)) => format!("BACKTRAIL_FUZZ_SEED={seed} {}", command(path)),
-        (true, Runner::Links) => format!("BACKTRAIL_FUZZ_CASE={} node {LINKS}", absolute(&kept)),
-        (false, Runner::Links) => format!("BACKTRAIL_FUZZ_SEED={seed} node {LINKS}"),
+        (true, Runner::Links) => format!("BACKTRAIL_FUZZ_CASE={} {node} {LINKS}", absolute(&kept)),
+        (false, Runner::Links) => format!("BACKTRAIL_FUZZ_SEED={seed} {node} {LINKS}"),
     };
     format!(
         "{} with seed {seed}: {why}\n    what it said: {}\n    again: {again}",

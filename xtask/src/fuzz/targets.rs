@@ -58,6 +58,11 @@ pub const TARGETS: &[Target] = &[
     test("core_stacks", "stacks::core_stacks", "stacks in cores"),
     test("debug_adapter", "messages::debug_adapter", "requests of editors"),
     test(
+        "control_socket",
+        "messages::control_socket",
+        "HTTP to the collector",
+    ),
+    test(
         "recorder_messages",
         "messages::recorder_messages",
         "messages to the collector",

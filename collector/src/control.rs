@@ -1,0 +1,178 @@
+//! HTTP of the control socket: what a client may ask, and how a connection is served.
+//!
+//! Only the daemon's owner may connect (`daemon/control.rs`). The body of a request is not read.
+
+use backtrail_pt::Pid;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Method, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::future::Future;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// How long a client may take with the head of its request.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of a request's head, at most.
+const MAX_HEAD: usize = 16 << 10;
+const JSON: &str = "application/json";
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// `GET /metrics`.
+    Metrics,
+    /// `GET /health`.
+    Health,
+    /// `POST /snapshot`, with `?pid=PID` for the state of a process.
+    Snapshot(Option<Pid>),
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    status: StatusCode,
+    kind: &'static str,
+    text: String,
+}
+
+impl Request {
+    /// Reads method, path and query.
+    ///
+    /// # Errors
+    /// The answer, when there is no such request.
+    ///
+    /// # Examples
+    /// ```
+    /// use backtrail_collector::control::Request;
+    ///
+    /// let query = Some("pid=7");
+    /// let request = Request::parse("POST", "/snapshot", query).unwrap();
+    /// assert_eq!(request, Request::Snapshot(Some(backtrail_pt::Pid(7))));
+    /// ```
+    pub fn parse(method: &str, path: &str, query: Option<&str>) -> Result<Self, Response> {
+        match (method, path) {
+            ("GET", "/metrics") => Ok(Self::Metrics),
+            ("GET", "/health") => Ok(Self::Health),
+            ("POST", "/snapshot") => {
+                let mut pairs = query.unwrap_or_default().split('&');
+                let Some(text) = pairs.find_map(|pair| pair.strip_prefix("pid=")) else {
+                    return Ok(Self::Snapshot(None));
+                };
+                match text.parse() {
+                    Ok(pid) if pid != 0 => Ok(Self::Snapshot(Some(Pid(pid)))),
+                    _ => Err(Response::error(
+                        StatusCode::BAD_REQUEST,
+                        "pid is the number of a process",
+                    )),
+                }
+            }
+            _ => Err(Response {
+                status: StatusCode::NOT_FOUND,
+                kind: "text/plain",
+                text: "there are: GET /metrics, GET /health, POST /snapshot?pid=PID\n".to_owned(),
+            }),
+        }
+    }
+}
+
+impl Response {
+    /// Metrics in Prometheus's text format.
+    #[must_use]
+    pub fn metrics(text: String) -> Self {
+        Self {
+            status: StatusCode::OK,
+            kind: "text/plain; version=0.0.4",
+            text,
+        }
+    }
+
+    /// JSON, as a line.
+    #[must_use]
+    pub fn json(value: &serde_json::Value) -> Self {
+        Self {
+            status: StatusCode::OK,
+            kind: JSON,
+            text: format!("{value}\n"),
+        }
+    }
+
+    /// Why there is no answer, as JSON.
+    #[must_use]
+    pub fn error(status: StatusCode, why: &str) -> Self {
+        Self {
+            status,
+            ..Self::json(&serde_json::json!({ "error": why }))
+        }
+    }
+
+    fn into_http(self) -> hyper::Response<Full<Bytes>> {
+        let mut response = hyper::Response::new(Full::new(Bytes::from(self.text)));
+        *response.status_mut() = self.status;
+        let kind = hyper::header::HeaderValue::from_static(self.kind);
+        response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
+        response
+    }
+}
+
+/// Answers the requests of a connection until it ends. What is no HTTP ends it.
+pub async fn serve<S, A, F>(stream: S, answer: A)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    A: Fn(Request) -> F,
+    F: Future<Output = Response>,
+{
+    let service = service_fn(|request: hyper::Request<Incoming>| {
+        let (method, uri) = (request.method(), request.uri());
+        let known = [Method::GET, Method::POST].contains(method);
+        let method = if known { method.as_str() } else { "" };
+        let asked = Request::parse(method, uri.path(), uri.query()).map(&answer);
+        async move {
+            let response = match asked {
+                Ok(answered) => answered.await,
+                Err(refused) => refused,
+            };
+            Ok::<_, Infallible>(response.into_http())
+        }
+    });
+    let _ = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(method: &str, path: &str, query: Option<&str>) -> StatusCode {
+        Request::parse(method, path, query).unwrap_err().status
+    }
+
+    #[test]
+    fn requests_are_read_strictly() {
+        assert_eq!(Request::parse("GET", "/metrics", None), Ok(Request::Metrics));
+        assert_eq!(Request::parse("GET", "/health", Some("x=1")), Ok(Request::Health));
+        let all = Request::parse("POST", "/snapshot", Some("y=2"));
+        assert_eq!(all, Ok(Request::Snapshot(None)));
+        for query in ["pid=", "pid=0", "pid=-1", "pid=4294967296", "pid=7x"] {
+            assert_eq!(refused("POST", "/snapshot", Some(query)), StatusCode::BAD_REQUEST);
+        }
+        for (method, path) in [
+            ("GET", "/snapshot"),
+            ("POST", "/health"),
+            ("", "/metrics"),
+            ("GET", "/"),
+        ] {
+            assert_eq!(
+                refused(method, path, None),
+                StatusCode::NOT_FOUND,
+                "{method} {path}"
+            );
+        }
+    }
+}
