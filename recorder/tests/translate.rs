@@ -132,7 +132,7 @@ fn a_cache_that_is_emptied_tells_the_same() {
 fn what_is_translated_anew_while_it_runs_tells_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("compute");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads/compute.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/workloads/compute.c");
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-static", "-o"]).args([&program, &source]);
     assert!(compiler.status().unwrap().success());

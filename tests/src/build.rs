@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs, io};
 
-const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/programs");
 
 /// Builds `program` as `variant`, or finds it built before, and gives the executable's path.
 ///

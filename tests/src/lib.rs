@@ -4,6 +4,7 @@
 //! real programs, which the tests and the benchmarks share.
 
 pub mod backtrail;
+pub mod bundle;
 pub mod captures;
 pub mod programs;
 pub mod random;

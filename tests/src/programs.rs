@@ -1,4 +1,4 @@
-//! The table of example programs under `tests/programs/`: how each is built and how it ends.
+//! The table of example programs under `tests/fixtures/programs/`: how each is built and how it ends.
 //!
 //! What a program exercises is said at the top of its source.
 
@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct Program {
     /// Its name: the source's without extension.
     pub name: &'static str,
-    /// The source's file name in `tests/programs/`.
+    /// The source's file name in `tests/fixtures/programs/`.
     pub source: &'static str,
     /// Compiler flags beside those of the language and the variant.
     pub flags: &'static [&'static str],
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn every_source_has_its_row_and_says_what_it_is() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/programs");
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();

@@ -10,9 +10,9 @@ use std::process::Command;
 /// Which program crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demo {
-    /// `tests/programs/ledger.c`.
+    /// `tests/fixtures/programs/ledger.c`.
     C,
-    /// `tests/programs/lease.rs`.
+    /// `tests/fixtures/programs/lease.rs`.
     Rust,
 }
 
@@ -39,7 +39,7 @@ impl Demo {
 }
 
 /// Builds everything, records `demo`, prints its crash, and opens the debugger there; without a
-/// terminal, runs the walk that `tests/programs/*.bt` describes.
+/// terminal, runs the walk that `tests/fixtures/programs/*.bt` describes.
 pub fn run(demo: Demo) -> Result<(), Failure> {
     packages::ensure(&[packages::BUILD])?;
     // The tests' build: it optimizes less than a release, and stepping is the kernel's time.
@@ -77,7 +77,7 @@ pub fn run(demo: Demo) -> Result<(), Failure> {
         return shell::run(backtrail().arg("debug").arg(&bundle));
     }
     println!("\n# The walk to its cause\n");
-    let script = format!("tests/programs/{}.bt", demo.name());
+    let script = format!("tests/fixtures/programs/{}.bt", demo.name());
     shell::run(
         backtrail()
             .arg("debug")

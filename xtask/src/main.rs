@@ -27,8 +27,9 @@ type Failure = String;
 
 const USAGE: &str = "\
 cargo xtask demo [--program c|rust]   build Backtrail, record a crash, and walk back to its cause
-cargo xtask test                      install what the tests need, and run every check and test
-cargo xtask test-all                  the same with the long fuzzing, the whole program matrix, and real programs
+cargo xtask test [--times]            install what the tests need, and run every check and test; --times prints a table of
+                                      how long each step and each test program took
+cargo xtask test-all [--times]        the same with the long fuzzing, the whole program matrix, and real programs
 cargo xtask test-vm [SERIES…]         what needs other kernels, in virtual machines: of Debian's 6.1 and 6.12, or of these alone;
                                       `systemd`: the units that `backtrail install` writes, under systemd (test-all has it)
                                       [--only TEST]: the tests whose names begin so; [--power-losses N]: of the power, N times
@@ -67,8 +68,10 @@ fn main() -> ExitCode {
     let result = match arguments.as_slice() {
         ["demo"] => demo::run(demo::Demo::C),
         ["demo", "--program", name] => demo::Demo::named(name).and_then(demo::run),
-        ["test"] => test::run(test::Extent::Usual),
-        ["test-all"] => test::run(test::Extent::All),
+        ["test"] => test::run(test::Extent::Usual, false),
+        ["test", "--times"] => test::run(test::Extent::Usual, true),
+        ["test-all"] => test::run(test::Extent::All, false),
+        ["test-all", "--times"] => test::run(test::Extent::All, true),
         ["test-vm", options @ ..] => vm::Options::parse(options).and_then(|options| vm::run(&options, None)),
         ["readers"] => readers::run(),
         ["package-extension"] => extension::run(),

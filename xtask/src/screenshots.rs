@@ -31,7 +31,8 @@ pub fn run() -> Result<(), Failure> {
         "--package",
         "backtrail-tests",
         "--test",
-        "vscode",
+        "editors",
+        "vscode::",
         "--",
         "--nocapture",
     ])

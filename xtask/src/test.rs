@@ -1,6 +1,11 @@
 //! `cargo xtask test`: everything that must hold before a change goes in.
 
+mod programs;
+mod steps;
+
 use crate::{Failure, bpf, deps, guard, packages, readers, shell, tidy, vm, vscode};
+use std::path::Path;
+use steps::Steps;
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,9 +16,74 @@ pub enum Extent {
     All,
 }
 
+/// The test programs that take longest: they are begun first, so that the last minutes are not
+/// spent on one of them alone.
+const LONGEST: &[&str] = &[
+    "backtrail-tests/debugging",
+    "backtrail-tests/collector",
+    "backtrail-tests/recording",
+    "backtrail-recorder/translate",
+    "backtrail-recorder/exact",
+];
+
 /// Installs what is needed, then checks format, invariants, dependencies, the eBPF objects and lints, builds, tests, here and in virtual
-/// machines, and counts what decoding costs.
-pub fn run(extent: Extent) -> Result<(), Failure> {
+/// machines, and counts what decoding costs. With `times`, prints how long each step took.
+pub fn run(extent: Extent, times: bool) -> Result<(), Failure> {
+    let mut steps = Steps::default();
+    let result = all(extent, &mut steps);
+    if times {
+        println!("\n{}", steps.table());
+    }
+    result
+}
+
+fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
+    steps.step("install packages", || install(extent))?;
+    steps.step("check format", || {
+        shell::run(shell::cargo().args(["fmt", "--all", "--check"]))
+    })?;
+    steps.step("check invariants", tidy::run)?;
+    steps.step("check dependencies", deps::check)?;
+    steps.step("check eBPF objects", bpf::check)?;
+    steps.step("lint", || {
+        shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    })?;
+    // The product is built without libipt, which all that follows is built with.
+    steps.step("check the product", || {
+        shell::run(shell::cargo().args(["check", "--package", "backtrail"]))
+    })?;
+    // The end-to-end tests run the binary of this very build.
+    steps.step("build the binary", || {
+        shell::run(shell::cargo().args(["build", "--package", "backtrail", "--features", "libipt"]))
+    })?;
+    let backtrail = shell::target().join("debug/backtrail");
+    let variables = steps.step("install readers and editors", || variables(&backtrail))?;
+    let built = steps.step("build tests", programs::build)?;
+    let ended = steps.step("run tests", || {
+        let arguments: &[&str] = match extent {
+            Extent::Usual => &[],
+            Extent::All => &["--include-ignored"],
+        };
+        programs::run(built, LONGEST, arguments, &variables)
+    })?;
+    for program in &ended {
+        steps.add(&format!("  {}", program.name), program.time);
+    }
+    let failed: Vec<&str> = ended
+        .iter()
+        .filter(|program| !program.passed)
+        .map(|program| program.name.as_str())
+        .collect();
+    if !failed.is_empty() {
+        return Err(format!("tests failed in {}", failed.join(", ")));
+    }
+    steps.step("test in virtual machines", || {
+        vm::run(&vm::Options::all(extent == Extent::All), Some(backtrail))
+    })?;
+    steps.step("count instructions", || guard::run(false))
+}
+
+fn install(extent: Extent) -> Result<(), Failure> {
     packages::ensure(&[
         packages::BUILD,
         packages::VM,
@@ -26,26 +96,18 @@ pub fn run(extent: Extent) -> Result<(), Failure> {
     if extent == Extent::All {
         packages::ensure(&[packages::SOURCES, packages::HEAVY_READERS, &packages::programs()])?;
     }
-    shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
-    tidy::run()?;
-    deps::check()?;
-    bpf::check()?;
-    shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
-    // The product is built without libipt, which all that follows is built with.
-    shell::run(shell::cargo().args(["check", "--package", "backtrail"]))?;
-    // The end-to-end tests run the binary of this very build.
-    shell::run(shell::cargo().args(["build", "--package", "backtrail", "--features", "libipt"]))?;
-    let backtrail = shell::target().join("debug/backtrail");
-    let mut tests = shell::cargo();
-    tests
-        .args(["test", "--workspace"])
-        .env("BACKTRAIL_BIN", &backtrail);
-    tests.envs(readers::install().variables());
-    tests.envs(vscode::install()?.variables());
-    if extent == Extent::All {
-        tests.args(["--", "--include-ignored"]);
-    }
-    shell::run(&mut tests)?;
-    vm::run(&vm::Options::all(extent == Extent::All), Some(backtrail))?;
-    guard::run(false)
+    Ok(())
+}
+
+/// The environment of the tests: the binary, and what was installed for them.
+fn variables(backtrail: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let (readers, vscode) = (readers::install(), vscode::install()?);
+    let own = |(name, path): (&str, &Path)| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        (name.to_owned(), path.display().to_string())
+    };
+    let mut variables = vec![own(("BACKTRAIL_BIN", backtrail))];
+    variables.extend(readers.variables().into_iter().map(own));
+    variables.extend(vscode.variables().into_iter().map(own));
+    Ok(variables)
 }

@@ -4,7 +4,7 @@
 const fs = require('node:fs');
 const path = require('node:path');
 
-const folder = path.join(__dirname, '../../programs');
+const folder = path.join(__dirname, '../../fixtures/programs');
 
 /** A source, as DWARF names it. */
 const file = (name) => path.join(folder, name);

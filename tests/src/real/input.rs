@@ -8,7 +8,7 @@ use std::{fs, io};
 /// A file in a program's folder.
 #[derive(Clone, Copy, Debug)]
 pub enum Input {
-    /// A copy of `tests/workloads/NAME`, `PORT` in it replaced by the port.
+    /// A copy of `tests/fixtures/workloads/NAME`, `PORT` in it replaced by the port.
     Workload(&'static str),
     /// `{n}` units of 64 KiB of text that compresses as prose does: `text`.
     Text,
@@ -29,7 +29,7 @@ impl Input {
     pub fn make(self, folder: &Path, size: u32, port: u16) -> io::Result<()> {
         match self {
             Self::Workload(name) => {
-                let text = fs::read_to_string(repository().join("tests/workloads").join(name))?;
+                let text = fs::read_to_string(repository().join("tests/fixtures/workloads").join(name))?;
                 fs::write(folder.join(name), text.replace("PORT", &port.to_string()))
             }
             Self::Text => fs::write(folder.join("text"), text(size)),

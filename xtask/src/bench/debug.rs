@@ -110,7 +110,7 @@ pub(super) fn recorded(options: &Options, folder: &Path, backtrail: &Path) -> Re
     let program = folder.join("compute");
     let mut compile = Command::new("cc");
     compile.args(["-g", "-O1", "-o"]).arg(&program);
-    shell::run(compile.arg("tests/workloads/compute.c"))?;
+    shell::run(compile.arg("tests/fixtures/workloads/compute.c"))?;
     let _ = fs::remove_dir_all(&bundle);
     let rounds = if options.quick { ROUNDS.1 } else { ROUNDS.0 };
     let mut record = Command::new(backtrail);

@@ -1,0 +1,107 @@
+//! Bundles that the binary under test makes, each in a temporary folder.
+#![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
+use crate::backtrail::{Run, backtrail};
+use crate::captures::folder;
+use crate::programs::{Program, Variant};
+use serde_json::Value;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A bundle.
+pub struct Bundle {
+    _folder: TempDir,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl Bundle {
+    /// What `backtrail COMMAND... -o BUNDLE REST...` makes, and how it said so.
+    #[track_caller]
+    pub fn made<S: AsRef<OsStr>>(command: &[S], rest: &[&OsStr]) -> (Self, Run) {
+        let bundle = Self::empty();
+        let mut arguments: Vec<OsString> = command.iter().map(|argument| argument.into()).collect();
+        arguments.extend(["-o".into(), bundle.path.clone().into()]);
+        arguments.extend(rest.iter().map(OsString::from));
+        let run = backtrail(arguments).unwrap().exited(0);
+        (bundle, run)
+    }
+
+    /// A place for a bundle that is made otherwise.
+    pub fn empty() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bundle");
+        Self {
+            _folder: folder,
+            path,
+        }
+    }
+
+    /// The one at `path`, which goes with its folder.
+    pub fn in_folder(folder: TempDir, path: PathBuf) -> Self {
+        Self {
+            _folder: folder,
+            path,
+        }
+    }
+
+    /// The record of one run of a program.
+    #[track_caller]
+    pub fn recorded<S: AsRef<OsStr>>(program: &Program, variant: Variant, options: &[S]) -> (Self, Run) {
+        let executable = crate::build(program, variant).unwrap();
+        let mut command: Vec<&OsStr> = vec!["record".as_ref()];
+        command.extend(options.iter().map(AsRef::as_ref));
+        Self::made(&command, &["--".as_ref(), executable.as_ref()])
+    }
+
+    /// The crash of 2018-04-04 that hase recorded of a program, with its core; `recording`: the files' name. `None`: the captures
+    /// are not here.
+    pub fn of_hase(program: &str, recording: &str) -> Option<Self> {
+        let folder = folder()?.join("pt/hase/20180404").join(program);
+        let file = |extension: &str| folder.join(recording).with_extension(extension);
+        let (data, core) = (file("perf"), file("coredump"));
+        let import: [&OsStr; 5] = [
+            "import".as_ref(),
+            "perf".as_ref(),
+            data.as_ref(),
+            "--core".as_ref(),
+            core.as_ref(),
+        ];
+        Some(Self::made(&import, &[]).0)
+    }
+
+    /// What `backtrail COMMAND... BUNDLE OPTIONS...` says.
+    #[track_caller]
+    pub fn run(&self, command: &[&str], options: &[&str]) -> Run {
+        let mut arguments: Vec<&OsStr> = command.iter().map(OsStr::new).collect();
+        arguments.push(self.path.as_ref());
+        arguments.extend(options.iter().map(OsStr::new));
+        backtrail(arguments).unwrap().exited(0)
+    }
+
+    /// The address of every decoded instruction.
+    #[track_caller]
+    pub fn addresses(&self) -> Vec<u64> {
+        let dump = self.run(&["dump", "instructions"], &["--json"]);
+        let address = |line: &str| {
+            let value: Value = serde_json::from_str(line).ok()?;
+            u64::from_str_radix(value["pc"].as_str()?.trim_start_matches("0x"), 16).ok()
+        };
+        dump.stdout.lines().filter_map(address).collect()
+    }
+
+    /// What `info` says.
+    #[track_caller]
+    pub fn info(&self) -> Value {
+        serde_json::from_str(&self.run(&["info"], &["--json"]).stdout).unwrap()
+    }
+
+    /// The transcript of commands of the debugger.
+    #[track_caller]
+    pub fn debug(&self, commands: &[&str]) -> String {
+        let mut options = vec!["--batch"];
+        options.extend(commands.iter().flat_map(|command| ["-e", command]));
+        self.run(&["debug"], &options).stdout
+    }
+}

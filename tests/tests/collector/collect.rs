@@ -1,0 +1,33 @@
+//! The collector: programs crash, and everything of them is there.
+
+mod chain;
+mod faults;
+mod held;
+mod limits;
+mod names;
+mod runtime;
+mod software;
+mod spool;
+mod triggers;
+
+use backtrail_tests::build;
+use backtrail_tests::programs::{Ending, Program, Variant};
+use std::process::Command;
+
+/// A program of these tests alone, in `tests/fixtures/collect/`.
+fn program(name: &'static str, source: &'static str) -> Command {
+    let program = Program {
+        name,
+        source,
+        flags: &["-O1", "-pthread"],
+        variants: &[Variant::Pie],
+        ending: Ending::Signal(11),
+        deterministic: false,
+    };
+    Command::new(build(&program, Variant::Pie).unwrap())
+}
+
+/// One of the programs of all tests.
+fn example(name: &str) -> Command {
+    Command::new(backtrail_tests::built(name, Variant::Pie).unwrap())
+}

@@ -1,0 +1,194 @@
+//! What is kept of a process that crashes.
+
+use crate::collect::{example, program};
+use crate::collector::{Collector, cannot};
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn crashes_of_every_kind_are_complete() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::started("");
+    for (name, signal, place) in [
+        ("crash_null", 11, "main"),
+        ("crash_abort", 6, "main"),
+        ("crash_bus", 7, "main"),
+        ("crash_ud2", 4, "main"),
+        ("crash_div", 8, "main"),
+        ("crash_stack", 11, "main"),
+        ("thread_crash", 11, "start_thread"),
+    ] {
+        let crash = collector.crash(&mut example(name));
+        assert_eq!(crash["signal"], signal, "{crash}");
+        assert_eq!(crash["complete"], true, "{crash}");
+        assert!(crash["executable"].as_str().unwrap().contains(name), "{crash}");
+        assert!(
+            crash["crash_to_reader_us"]
+                .as_f64()
+                .is_some_and(|time| time > 0.0),
+            "{crash}"
+        );
+        assert!(
+            crash["held_us"].as_f64().is_some_and(|time| time > 0.0),
+            "{crash}"
+        );
+        assert_eq!(
+            (&crash["history_bytes"], &crash["crash_to_stop_us"]),
+            (&0.into(), &None::<f64>.into())
+        );
+        let stack = collector.debug(&crash, &["backtrace -20", "backtrace 5"]);
+        assert!(stack.contains(place), "{name}: {stack}");
+        let checked =
+            backtrail_tests::backtrail::backtrail(["check", crash["bundle"].as_str().unwrap()]).unwrap();
+        assert!(checked.exited(0).stdout.contains("sound"));
+    }
+    assert_eq!(collector.metric("bundles_written_total"), 7.0);
+    assert_eq!(collector.metric("bundles_failed_total"), 0.0);
+}
+
+#[test]
+fn every_thread_is_there_with_its_name() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::started("");
+    let crash = collector.crash(program("crowd", "../collect/crowd.c").arg("40"));
+    let threads = collector.debug(&crash, &["info threads"]);
+    // The first thread has ended, and the process's memory with it for those who ask by its number.
+    assert_eq!(threads.matches(" instructions").count(), 40, "{threads}");
+    assert_eq!(threads.matches("crashed").count(), 1, "{threads}");
+}
+
+#[test]
+fn a_process_in_a_container_is_read_whole() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::started("");
+    // Namespaces of its own, and a root that nobody outside sees: the program's file is in no other place.
+    let binary = backtrail_tests::built("crash_null", backtrail_tests::programs::Variant::Static).unwrap();
+    let script =
+        "mount -t tmpfs none /mnt && mkdir /mnt/app && cp \"$0\" /mnt/app/inside && chroot /mnt /app/inside";
+    let mut run = Command::new("unshare");
+    run.args(["--mount", "--pid", "--fork", "sh", "-c", script])
+        .arg(binary);
+    crate::collector::quiet(&mut run).status().unwrap();
+    let mut listed = Vec::new();
+    crate::collector::until("it is listed", || {
+        listed = collector.list();
+        !listed.is_empty()
+    });
+    let crash = &listed[0];
+    assert_eq!(crash["complete"], true, "{crash}");
+    assert!(
+        crash["executable"].as_str().unwrap().ends_with("/app/inside"),
+        "{crash}"
+    );
+    assert!(crash["pid"].as_u64().unwrap() > 10, "an id of outside: {crash}");
+    let stack = collector.debug(crash, &["backtrace", "info sharedlibrary"]);
+    assert!(stack.contains(" in main "), "{stack}");
+}
+
+#[test]
+fn thirty_sparse_gigabytes_take_neither_time_nor_room() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::started("");
+    let begun = std::time::Instant::now();
+    let crash = collector.crash(&mut program("sparse", "../collect/sparse.c"));
+    assert_eq!(crash["complete"], true, "{crash}");
+    assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
+    let core = Path::new(crash["bundle"].as_str().unwrap()).join("core");
+    let blocks = std::os::unix::fs::MetadataExt::blocks(&core.metadata().unwrap());
+    assert!(
+        core.metadata().unwrap().len() > 30 << 30 && blocks * 512 < 8 << 20,
+        "{blocks}"
+    );
+    let bytes = [
+        ("0x200000000005", "0x61"),
+        ("0x20077ffffff9", "0x7a"),
+        ("0x200040000000", "0x00"),
+    ];
+    for (address, expected) in bytes {
+        let said = collector.debug(&crash, &[&format!("x/1xb {address}")]);
+        assert!(said.trim_end().ends_with(expected), "{said}");
+    }
+}
+
+#[test]
+fn the_core_is_what_the_policy_says() {
+    if cannot() {
+        return;
+    }
+    let mut collector = Collector::started("[crash]\ncore = \"stacks\"\n");
+    let stacks = collector.crash(&mut example("crash_null"));
+    let stack = collector.debug(&stacks, &["backtrace"]);
+    assert!(stack.contains(" in main "), "{stack}");
+    collector.stop();
+    collector.configure("[crash]\ncore = \"none\"\n");
+    collector.start();
+    let none = collector.crash(&mut example("crash_null"));
+    collector.stop();
+    collector.configure("[crash]\ncore_limit = \"4K\"\n");
+    collector.start();
+    let cut = collector.crash(&mut example("crash_null"));
+    assert!(
+        cut["missing"][0].as_str().unwrap().contains("core_limit (4K)"),
+        "{cut}"
+    );
+    let size = |crash: &serde_json::Value| {
+        let core = Path::new(crash["bundle"].as_str().unwrap()).join("core");
+        std::os::unix::fs::MetadataExt::blocks(&core.metadata().unwrap()) * 512
+    };
+    assert!(size(&none) < size(&stacks), "{} {}", size(&none), size(&stacks));
+    assert!(collector.debug(&none, &["info registers"]).contains("rip"));
+    assert!(collector.debug(&cut, &["backtrace"]).contains(" in main "));
+}
+
+#[test]
+fn without_holding_there_is_what_the_probe_saw() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::started("[crash]\nhold = \"none\"\n");
+    if !collector.log().contains("crashes are told by") {
+        eprintln!("left out: no probe works here");
+        return;
+    }
+    let crash = collector.crash(&mut example("crash_null"));
+    assert_eq!(crash["complete"], false);
+    assert!(
+        crash["missing"][0].as_str().unwrap().contains("not kept"),
+        "{crash}"
+    );
+    assert_eq!(crash["signal"], 11);
+    assert!(collector.debug(&crash, &["info registers"]).contains("rip"));
+    let shown = collector.crashes(&["show"]).exited(0).stdout;
+    assert!(shown.contains("SIGSEGV") && shown.contains("missing"), "{shown}");
+}
+
+#[test]
+fn the_kernel_s_socket_keeps_processes_too() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::new("[crash]\nhold = \"socket\"\n");
+    let mut collector = collector;
+    collector.start();
+    if collector.log().contains("are not kept") {
+        eprintln!("left out: this kernel has no sockets in core_pattern (Linux 6.17)");
+        return;
+    }
+    for name in ["crash_null", "crash_abort", "thread_crash"] {
+        let crash = collector.crash(&mut example(name));
+        assert_eq!(crash["complete"], true, "{crash}");
+        assert!(collector.debug(&crash, &["backtrace"]).contains("#1"));
+    }
+    let before = crate::collector::core_pattern();
+    assert!(before.starts_with("@@"), "{before}");
+    collector.stop();
+    assert!(!crate::collector::core_pattern().starts_with("@@"));
+}

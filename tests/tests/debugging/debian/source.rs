@@ -1,0 +1,257 @@
+//! The same crashes with sqlite3 and redis-server built from Debian's sources, with debug symbols.
+//!
+//! Debian keeps the packages with its debug symbols in an archive of their own, which not every mirror has. Sources are
+//! fetched and built once, below the target directory.
+
+use crate::debian::sqlite::{extension, values_are_gdbs};
+use crate::debian::walk::{Crash, Step, present};
+use crate::debian::{redis, sqlite};
+use crate::gdb_answers::have_gdb;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A command of the debugger takes no longer than this, on a machine that does nothing else. In seconds it is bounded here.
+const SLOW: Duration = Duration::from_secs(20);
+
+/// Where sources are unpacked and built.
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("debian-sources")
+}
+
+/// Runs it in a folder; on a failure says so, with the end of what it printed.
+fn done(command: &mut Command) -> bool {
+    let Ok(output) = command.output() else {
+        eprintln!("cannot run {:?}", command.get_program());
+        return false;
+    };
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        let end: Vec<&str> = text.lines().rev().take(8).collect();
+        eprintln!("{command:?} failed: {end:#?}");
+    }
+    output.status.success()
+}
+
+/// What apt-get reads packages from, with sources instead of binaries. The system's own lists stay as they are.
+fn source_lists(into: &Path) {
+    let changed = |text: &str| {
+        let lines = text.lines().map(|line| match line.strip_prefix("deb ") {
+            Some(rest) => format!("deb-src {rest}\n"),
+            None if line.trim() == "Types: deb" => "Types: deb-src\n".to_owned(),
+            None => format!("{line}\n"),
+        });
+        lines.collect::<String>()
+    };
+    let apt = Path::new("/etc/apt");
+    let parts = fs::read_dir(apt.join("sources.list.d"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let files = parts.map(|part| part.path()).chain([apt.join("sources.list")]);
+    for file in files {
+        let kind = file.extension().and_then(|extension| extension.to_str());
+        if let (Some("list" | "sources"), Ok(text)) = (kind, fs::read_to_string(&file)) {
+            fs::write(into.join(file.file_name().unwrap()), changed(&text)).unwrap();
+        }
+    }
+}
+
+/// The unpacked source of a package; `None` (said on stderr): it is not to be had here.
+fn unpacked(package: &str) -> Option<PathBuf> {
+    let folder = folder().join(package);
+    let found = || {
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let mut folders = entries.map(|entry| entry.path()).filter(|path| {
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            path.is_dir() && name.starts_with(package)
+        });
+        folders.next()
+    };
+    if let Some(found) = found() {
+        return Some(found);
+    }
+    let (parts, lists) = (folder.join("parts"), folder.join("lists/partial"));
+    fs::create_dir_all(&parts).unwrap();
+    fs::create_dir_all(&lists).unwrap();
+    source_lists(&parts);
+    let apt_get = || {
+        let mut command = Command::new("apt-get");
+        command
+            .current_dir(&folder)
+            .args(["-q", "-o", "Dir::Etc::sourcelist=/dev/null", "-o"])
+            .arg(format!("Dir::Etc::sourceparts={}", parts.display()))
+            .arg("-o")
+            .arg(format!("Dir::State::lists={}", folder.join("lists").display()));
+        command
+    };
+    // A source that cannot be reached must not stop us: the packages are Debian's.
+    done(apt_get().arg("update"));
+    if !done(apt_get().args(["source", package])) {
+        eprintln!("skipped: no source of {package} is to be had here");
+        return None;
+    }
+    found()
+}
+
+/// The program that `commands` make of a package's source.
+fn built(package: &str, program: &str, commands: &[&[&str]]) -> Option<PathBuf> {
+    let source = unpacked(package)?;
+    let program = source.join(program);
+    if !program.exists() {
+        for command in commands {
+            let mut command_line = Command::new(command[0]);
+            assert!(
+                done(command_line.current_dir(&source).args(&command[1..])),
+                "{package}"
+            );
+        }
+    }
+    Some(program)
+}
+
+/// No command takes long; each is asked alone, so that nothing is known from those before.
+fn none_is_slow(crash: &Crash, commands: &[&str]) {
+    for command in commands {
+        let began = Instant::now();
+        crash.answers(&[command]);
+        let took = began.elapsed();
+        eprintln!("{command}: {took:?}");
+        assert!(took < SLOW, "{command}: {took:?}");
+    }
+}
+
+/// With every name and line of sqlite3 itself.
+const SQLITE: &[Step] = &[
+    (
+        "backtrace",
+        &[
+            "in show () at rates.c:",
+            "in sqlite3VdbeExec () at sqlite3.c:",
+            " sqlite3_step () at sqlite3.c:",
+            "in shell_exec () at shell.c:",
+            "in main () at shell.c:",
+        ],
+    ),
+    ("frame 1", &["sqlite3VdbeExec () at sqlite3.c:"]),
+    ("print pOp->opcode", &["= "]),
+    ("print db->nVdbeActive", &["= 1\n"]),
+    ("break forget", &[]),
+    ("reverse-continue", &["Breakpoint 1, forget ()"]),
+    ("up 5", &["sqlite3VdbeExec () at sqlite3.c:"]),
+    ("reverse-finish", &["sqlite3Step"]),
+    ("back", &["forget ()"]),
+    ("count sqlite3VdbeExec", &[" calls\n"]),
+    ("reverse-advance sqlite3Prepare", &["sqlite3Prepare"]),
+    ("list", &["×"]),
+    ("latency sqlite3_step", &["p99"]),
+];
+
+#[test]
+#[ignore = "builds sqlite3 from source, two minutes: cargo xtask test-all"]
+fn sqlite_with_debug_symbols() {
+    if present("/usr/bin/tclsh").is_none() {
+        return;
+    }
+    let make = ["make", "sqlite3"];
+    let configure = [
+        "./configure",
+        "--disable-tcl",
+        "--disable-readline",
+        "--disable-shared",
+        "CFLAGS=-g -O2",
+    ];
+    let program = built("sqlite3", "sqlite3", &[&configure, &make]);
+    let Some((program, extension)) = program.zip(extension()) else {
+        return;
+    };
+    let crash = sqlite::recorded(&program, &extension);
+    crash.walk(SQLITE);
+    crash.comes_back("last forget", "reverse-step", "step", 40);
+    crash.comes_back_over_calls("show");
+    none_is_slow(
+        &crash,
+        &[
+            "crash",
+            "search sqlite3_",
+            "list sqlite3_step",
+            "latency /./",
+            "callers sqlite3Malloc",
+        ],
+    );
+    if have_gdb() {
+        values_are_gdbs(&crash);
+        crash.stack_is_gdbs();
+        crash.arguments_are_gdbs();
+        crash.variables_are_gdbs(9);
+    }
+}
+
+const REDIS: &[Step] = &[
+    (
+        "backtrace",
+        &[
+            "sigsegvHandler () at debug.c:",
+            "<signal handler called>",
+            "debugCommand () at debug.c:",
+            "in call () at server.c:",
+            "in processCommand () at server.c:",
+            "in main () at server.c:",
+        ],
+    ),
+    ("print server.port", &["= 0\n"]),
+    ("print server.stat_numcommands", &["= "]),
+    ("print *server.commands", &["= {"]),
+    ("last debugCommand", &["debugCommand () at debug.c:"]),
+    ("reverse-next", &["call () at server.c:"]),
+    ("break incrDecrCommand", &[" at t_string.c:"]),
+    (
+        "reverse-continue",
+        &["Breakpoint 1, incrDecrCommand () at t_string.c:"],
+    ),
+    ("finish", &["call () at server.c:"]),
+    ("calls", &["incrDecrCommand"]),
+    ("list processCommand", &["×"]),
+    ("latency call", &["call: 24 calls\n"]),
+];
+
+#[test]
+#[ignore = "builds redis-server from source, two minutes: cargo xtask test-all"]
+fn redis_with_debug_symbols() {
+    let make = [
+        "make",
+        "-C",
+        "src",
+        "redis-server",
+        "MALLOC=libc",
+        "OPTIMIZATION=-O2",
+        "V=1",
+    ];
+    let Some(program) = built("redis", "src/redis-server", &[&make]) else {
+        return;
+    };
+    let crash = redis::recorded(&program);
+    crash.walk(REDIS);
+    crash.comes_back("last processCommand", "reverse-step", "step", 40);
+    crash.comes_back_over_calls("debugCommand");
+    none_is_slow(
+        &crash,
+        &[
+            "crash",
+            "search Command$",
+            "list processCommand",
+            "latency /./",
+            "callers zmalloc",
+        ],
+    );
+    if have_gdb() {
+        crash.stack_is_gdbs();
+        crash.arguments_are_gdbs();
+        crash.variables_are_gdbs(9);
+    }
+}

@@ -1,0 +1,37 @@
+//! No command is without a walk through a real program, nor without its place in the transcript of a capture.
+
+use crate::debian::walk::Step;
+use crate::debian::{captures, orders, python, redis, sqlite};
+use backtrail_debugger::commands::{self, parse};
+use std::collections::BTreeSet;
+
+/// The names of the commands that are typed.
+fn used<'a>(lines: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'static str> {
+    lines
+        .into_iter()
+        .filter_map(|line| Some(parse(line).ok()?.0.name))
+        .collect()
+}
+
+fn missing(used: &BTreeSet<&str>) -> Vec<&'static str> {
+    let names = commands::commands().map(|command| command.name);
+    names.filter(|name| !used.contains(name)).collect()
+}
+
+#[test]
+fn every_command_is_used_on_a_real_program() {
+    let walks: [&[Step]; 4] = [sqlite::WALK, redis::WALK, python::WALK, orders::WALK];
+    let typed = walks
+        .iter()
+        .flat_map(|walk| walk.iter().map(|(command, _)| *command));
+    // `compare` takes calls by name, which differ from run to run: a test of its own finds two in sqlite.
+    let typed = typed.chain(["compare"]);
+    assert_eq!(missing(&used(typed)), [""; 0]);
+}
+
+#[test]
+fn every_command_is_used_on_a_capture() {
+    // It fails there: the sources are not at hand.
+    let typed = captures::COMMANDS.iter().copied().chain(["list"]);
+    assert_eq!(missing(&used(typed)), [""; 0]);
+}

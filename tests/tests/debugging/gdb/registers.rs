@@ -1,0 +1,75 @@
+//! Registers that the code gives away before the crash hold in GDB what we say.
+
+use crate::gdb::{Program, judge};
+use backtrail_tests::programs::Variant;
+use backtrail_tests::random::Random;
+use std::collections::BTreeSet;
+
+const PROGRAMS: &[&str] = &[
+    "dispatch",
+    "tailcall",
+    "recursion",
+    "verbs_optimized",
+    "shapes_optimized",
+];
+
+/// Positions in each.
+const PLACES: usize = 150;
+
+/// The address is where Linux places stacks without randomization.
+fn on_stack(address: u64) -> bool {
+    (0x7fff_ff00_0000..0x7fff_ffff_f000).contains(&address)
+}
+
+#[test]
+fn registers_known_before_the_crash_are_gdbs() {
+    if !judge::is_there() {
+        return;
+    }
+    let mut random = Random::new(11);
+    for &name in PROGRAMS {
+        let (program, _) = Program::in_both(name, Variant::Static, &[]);
+        // Within a repeated instruction GDB has more places than a trace. At the crash all are known, from the core.
+        let is_one = |number: &usize| {
+            let at = program.index[*number];
+            at + 1 < program.path.len() && !program.path[at].repeats
+        };
+        let random_place = |_| random.below(program.index.len());
+        let numbers: BTreeSet<usize> = (0..PLACES).map(random_place).filter(is_one).collect();
+        let theirs = judge::registers(&program.executable, program.path[0].pc, &numbers);
+        let places: Vec<i64> = theirs
+            .keys()
+            .map(|&number| program.index[number] as i64)
+            .collect();
+        let mut known = 0;
+        for ((ours, theirs), place) in program
+            .recording
+            .registers(&places)
+            .iter()
+            .zip(theirs.values())
+            .zip(&places)
+        {
+            for (register, value) in ours {
+                // What steps a program makes a system call leave the trap flag in r11.
+                let traps = if register == "r11" { 1 << 8 } else { 0 };
+                // From the core come addresses on the stack, which lies elsewhere where the environment is another.
+                if on_stack(*value) && on_stack(theirs[register]) {
+                    continue;
+                }
+                assert_eq!(
+                    value & !traps,
+                    theirs[register] & !traps,
+                    "{name}, {place} behind main: {register}"
+                );
+            }
+            // Where it stands is known everywhere.
+            assert!(ours.contains_key("rip"), "{name}, {place}");
+            known += ours.len() - 1;
+        }
+        assert!(
+            known > 3 * places.len(),
+            "{name}: {known} in {} places",
+            places.len()
+        );
+    }
+}

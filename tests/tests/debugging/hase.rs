@@ -1,0 +1,134 @@
+//! Crashes recorded in production by perf, imported with their cores: what was executed agrees with the
+//! branch list that another tool made of the same trace, and the crash and the way back read as they should.
+use backtrail_tests::bundle::Bundle;
+use backtrail_tests::captures::folder;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A branch: where from, where to; 0 stands for outside of the traced code.
+type Branch = (u64, u64);
+
+struct Crash {
+    bundle: Bundle,
+    branch_list: PathBuf,
+}
+
+/// Imports the perf.data of a crash with the core beside it; `None`: the captures are not here.
+fn import(program: &str, recording: &str) -> Option<Crash> {
+    let folder = folder()?.join("pt/hase/20180404").join(program);
+    Some(Crash {
+        bundle: Bundle::of_hase(program, recording)?,
+        branch_list: folder.join(recording).with_extension("trace"),
+    })
+}
+
+impl Crash {
+    /// The branches in the decoded instructions, taken ones only.
+    fn branches(&self) -> Vec<Branch> {
+        let dump = self.bundle.run(&["dump", "instructions"], &["--json"]);
+        let mut branches = Vec::new();
+        let mut previous: Option<(u64, u64)> = None;
+        for line in dump.stdout.lines() {
+            let row: Value = serde_json::from_str(line).unwrap();
+            if let Some(mark) = row["mark"].as_str() {
+                let from = match mark.strip_prefix("interrupted before ") {
+                    Some(at) => Some(address(at)),
+                    None => previous
+                        .map(|(last, _)| last)
+                        .filter(|_| mark.starts_with("left user code")),
+                };
+                branches.extend(from.map(|from| (from, 0)));
+                previous = None;
+                continue;
+            }
+            let pc = address(row["pc"].as_str().unwrap());
+            match previous {
+                None => branches.push((0, pc)),
+                Some((last, next)) if pc != next => branches.push((last, pc)),
+                Some(_) => {}
+            }
+            previous = Some((pc, pc + row["length"].as_u64().unwrap()));
+        }
+        branches
+    }
+}
+
+fn address(text: &str) -> u64 {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
+}
+
+/// The other tool's list: one branch a line, from and to in hexadecimal.
+///
+/// Its first two rows tell that tracing went on and off again before the first instruction (a page fault),
+/// its last that it went off after the last one: those are no flow between two instructions.
+fn listed(path: &Path) -> Vec<Branch> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let rows: Vec<Branch> = text
+        .lines()
+        .map(|line| {
+            let (from, to) = line.split_once('\t').unwrap();
+            (address(from), address(to))
+        })
+        .collect();
+    let [first, second, between @ .., last] = rows.as_slice() else {
+        unreachable!("{rows:?}")
+    };
+    assert!(first.0 == 0 && *second == (first.1, 0) && last.1 == 0, "{rows:?}");
+    between.to_vec()
+}
+
+#[test]
+fn branches_agree_with_the_list_beside_the_capture() {
+    for (program, recording) in [
+        ("control_flow", "control_flow-20180404T163033"),
+        ("loopy", "loopy-20180404T162955"),
+    ] {
+        let Some(crash) = import(program, recording) else {
+            return;
+        };
+        let (found, listed) = (crash.branches(), listed(&crash.branch_list));
+        assert!(!listed.is_empty());
+        assert_eq!(found, listed, "{program}");
+    }
+}
+
+#[test]
+fn digests_are_those_of_the_raw_packets() {
+    let Some(crash) = import("control_flow", "control_flow-20180404T163033") else {
+        return;
+    };
+    let expected = "thread 19731 instructions 1092 errors 0 digest 59be03529a08eded\n";
+    assert_eq!(crash.bundle.run(&["info"], &["--digest"]).stdout, expected);
+    let Some(crash) = import("loopy", "loopy-20180404T162955") else {
+        return;
+    };
+    let expected = "thread 19233 instructions 57 errors 0 digest 574bf011aedda8f4\n";
+    assert_eq!(crash.bundle.run(&["info"], &["--digest"]).stdout, expected);
+}
+
+/// A transcript for eyes: the crash, the way back by lines, the registers of the core.
+#[test]
+fn the_way_back_from_the_crash_reads_as_it_did() {
+    let Some(crash) = import("control_flow", "control_flow-20180404T163033") else {
+        return;
+    };
+    let commands = [
+        "crash",
+        "info registers rip rsp",
+        "reverse-step",
+        "reverse-step",
+        "reverse-next",
+        "reverse-finish",
+        "backtrace",
+        "reverse-step",
+        "step",
+        "info registers rip rsp",
+        "break control_flow.c:32",
+        "reverse-continue",
+        "calls",
+    ];
+    let transcript = crash.bundle.debug(&commands);
+    // Where the recording machine had the program is nobody's business.
+    let shown = |line: &str| line.split(" from /").next().unwrap_or_default().to_owned();
+    insta::assert_snapshot!(transcript.lines().map(shown).collect::<Vec<_>>().join("\n"));
+}

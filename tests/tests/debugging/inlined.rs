@@ -1,0 +1,94 @@
+//! Breakpoints on functions that exist only as inlined copies, in both directions.
+use backtrail_tests::bundle::Bundle;
+use backtrail_tests::programs::{Variant, find};
+use serde_json::Value;
+
+/// What three nodes of the first list and three of the second take, before the crash at the fourth.
+const LOADS: usize = 6;
+/// One list of three and one of four.
+const LISTS: usize = 2;
+/// `continue` is typed this often: more than there are hits.
+const CONTINUES: usize = 30;
+
+fn inlined() -> Bundle {
+    Bundle::recorded(find("inlined").unwrap(), Variant::Static, &["--full"]).0
+}
+
+/// The results of commands, in order.
+fn answers(bundle: &Bundle, commands: &[&str]) -> Vec<Value> {
+    let mut options = vec!["--batch", "--json"];
+    options.extend(commands.iter().flat_map(|command| ["-e", command]));
+    let output = bundle.run(&["debug"], &options).stdout;
+    // The first line names the schema.
+    let answers = output
+        .lines()
+        .skip(1)
+        .map(|line| serde_json::from_str(line).unwrap());
+    answers.map(|mut answer: Value| answer["result"].take()).collect()
+}
+
+/// The positions where `verb` stops by a breakpoint on `function`, each with its stack, and the reason that ends them.
+fn hits(bundle: &Bundle, function: &str, from: &str, verb: &str) -> (Vec<(String, Value)>, Value) {
+    let set = format!("break {function}");
+    let mut commands = vec![&*set, from];
+    commands.extend([verb, "backtrace"].repeat(CONTINUES));
+    let answers = answers(bundle, &commands);
+    let mut found = Vec::new();
+    for pair in answers[2..].chunks(2) {
+        let [stop, stack] = pair else { unreachable!() };
+        if stop["reason"] != "breakpoint" {
+            return (found, stop["reason"].clone());
+        }
+        let position = stop["place"]["position"].as_str().unwrap();
+        found.push((position.to_owned(), stack["frames"].clone()));
+    }
+    panic!("{function} is hit more than {CONTINUES} times");
+}
+
+#[test]
+fn an_inlined_function_is_hit_at_the_same_places_forward_and_backward() {
+    let bundle = inlined();
+    for (function, least) in [
+        ("load", LOADS),
+        ("visit", LOADS),
+        ("walk", LISTS),
+        ("total", LISTS),
+    ] {
+        let (forward, end) = hits(&bundle, function, "goto start", "continue");
+        let (mut backward, start) = hits(&bundle, function, "goto end", "reverse-continue");
+        backward.reverse();
+        assert_eq!(forward, backward, "{function}");
+        assert_eq!(
+            (end.as_str(), start.as_str()),
+            (Some("history_end"), Some("history_start"))
+        );
+        // The compiler may put other code amid a copy, which is then come into again.
+        assert!(forward.len() >= least, "{function}: {}", forward.len());
+        for (position, stack) in &forward {
+            let frames = stack.as_array().unwrap();
+            let copies = frames.iter().take_while(|frame| frame["inlined"] == true);
+            let names: Vec<_> = copies.map(|frame| &frame["function"]).collect();
+            assert!(
+                names.iter().any(|name| *name == function),
+                "{position}: {names:?}"
+            );
+        }
+    }
+}
+
+/// One instruction is all there is of it: nothing can be put amid.
+#[test]
+fn a_copy_of_one_instruction_is_hit_once_an_execution() {
+    let (hits, _) = hits(&inlined(), "load", "goto start", "continue");
+    assert_eq!(hits.len(), LOADS);
+    for (position, stack) in hits {
+        let inlined = ["load", "visit", "walk", "total"];
+        for (number, name) in inlined.into_iter().enumerate() {
+            assert_eq!(
+                (&stack[number]["function"], &stack[number]["inlined"]),
+                (&name.into(), &true.into())
+            );
+        }
+        assert_eq!(stack[inlined.len()]["inlined"], false, "{position}");
+    }
+}

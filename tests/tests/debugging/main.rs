@@ -1,0 +1,22 @@
+//! The debugger: every command over recorded crashes, compared with GDB, LLDB and plain definitions.
+#![cfg(test)]
+
+mod debian;
+mod definition;
+mod gdb;
+mod gdb_answers;
+mod hase;
+mod inlined;
+mod interrupted;
+mod latency;
+mod lazily;
+mod lldb;
+mod past;
+mod search;
+mod split_dwarf;
+mod stacks;
+mod thread_local;
+mod timeline;
+mod types;
+mod usage;
+mod values;

@@ -1,0 +1,210 @@
+//! Values before the crash, where they are known from, and breakpoints that ask for them.
+use backtrail_tests::backtrail::backtrail;
+use backtrail_tests::bundle::Bundle;
+use backtrail_tests::programs::{Variant, find};
+use std::ffi::OsStr;
+
+fn bundle() -> Bundle {
+    Bundle::recorded(find("past").unwrap(), Variant::Static, &["--full"]).0
+}
+
+/// What is answered to the last command.
+fn last_answer(bundle: &Bundle, commands: &[&str]) -> String {
+    let transcript = bundle.debug(commands);
+    let prompt = format!("(backtrail) {}\n", commands.last().unwrap());
+    transcript.rsplit_once(&prompt).unwrap().1.to_owned()
+}
+
+/// The last of these commands is answered with each of `parts`.
+#[track_caller]
+fn says(bundle: &Bundle, commands: &[&str], parts: &[&str]) {
+    let answer = last_answer(bundle, commands);
+    for part in parts {
+        assert!(answer.contains(part), "{commands:?}: {part} is not in\n{answer}");
+    }
+}
+
+#[test]
+fn the_code_gives_away_constants_texts_and_counters() {
+    let bundle = bundle();
+    says(
+        &bundle,
+        &["last take", "info args"],
+        &[
+            "\"last\"\n",
+            "count = 7\n",
+            "by the code at t",
+            "is read-only memory of ",
+        ],
+    );
+    let round = [
+        "goto start",
+        "break take",
+        "continue",
+        "continue",
+        "continue",
+        "backtrace 2",
+    ];
+    says(
+        &bundle,
+        &round,
+        &["#0  take (name=0x", "\"round\", count=2) at past.c:"],
+    );
+    // A table that nothing writes, and the pointer into it.
+    says(
+        &bundle,
+        &["last weigh", "print *weight"],
+        &[" = 30\n", "is read-only memory of "],
+    );
+    says(
+        &bundle,
+        &["first main", "print weights"],
+        &["= {10, 20, 30, 40}\n"],
+    );
+    // What the program writes is not known before the end.
+    says(
+        &bundle,
+        &["last weigh", "print sink"],
+        &["<unknown: a trace records control flow"],
+    );
+}
+
+#[test]
+fn a_comparison_tells_what_it_found() {
+    let bundle = bundle();
+    says(
+        &bundle,
+        &["last told", "print code"],
+        &[" = 42\n", "by the comparison before the branch at t"],
+    );
+}
+
+#[test]
+fn what_stays_until_the_crash_is_the_cores() {
+    let bundle = bundle();
+    let at_the_crash = last_answer(&bundle, &["print $rbx"]);
+    let answer = last_answer(&bundle, &["reverse-stepi", "print $rbx"]);
+    let value = at_the_crash.lines().next().unwrap();
+    assert_eq!(answer.lines().next(), Some(value), "{answer}");
+}
+
+#[test]
+fn breakpoints_ask_for_values() {
+    let bundle = bundle();
+    says(
+        &bundle,
+        &["goto start", "break take if count == 3", "continue"],
+        &["Breakpoint 1, take (name=0x", "\"round\", count=3)"],
+    );
+    says(
+        &bundle,
+        &[
+            "break take if name[0] == 'a' && $caller == told",
+            "reverse-continue",
+        ],
+        &["Breakpoint 1, take (name=0x", "\"answer\", count=?)"],
+    );
+    // Once its count comes out of memory.
+    says(
+        &bundle,
+        &[
+            "goto start",
+            "break take if count > 6",
+            "continue",
+            "info breakpoints",
+        ],
+        &[
+            "hit 7 times",
+            "stop only if count > 6\n",
+            "passed 1 hit where it is unknown whether to stop: count > 6 is <unknown: a trace records",
+        ],
+    );
+    says(
+        &bundle,
+        &["break take if sink == 0", "reverse-continue"],
+        &["Breakpoint 1 passed 7 hits where it is unknown whether to stop: sink == 0 is <unknown: "],
+    );
+}
+
+#[test]
+fn a_condition_that_makes_no_sense_is_refused_at_once() {
+    let bundle = bundle();
+    for (condition, why) in [
+        ("cuont == 3", "no symbol \"cuont\" in the current context"),
+        ("count ==", "the expression ends too early"),
+        ("count.x == 1", "error: "),
+        ("", "a condition lacks a part"),
+    ] {
+        let command = format!("break take if {condition}");
+        let arguments = ["debug".as_ref(), bundle.path.as_os_str()];
+        let options = ["--batch", "-e", &command, "-e", "info breakpoints"].map(OsStr::new);
+        let run = backtrail(arguments.into_iter().chain(options)).unwrap();
+        let said = format!("{}{}", run.stdout, run.stderr);
+        assert!(said.contains(why) && said.contains("No breakpoints."), "{said}");
+    }
+}
+
+/// Writes a value into the trace of a bundle, as if the first instruction were PTWRITE: behind the TIP.PGE that tells its
+/// address a PTW with a FUP (Intel SDM, volume 3, chapter "Intel Processor Trace").
+fn write_into_trace(bundle: &Bundle, value: u64, first: u64) {
+    let mut traces = std::fs::read_dir(bundle.path.join("traces")).unwrap();
+    let path = traces.next().unwrap().unwrap().path();
+    let mut trace = std::fs::read(&path).unwrap();
+    let address = first.to_le_bytes();
+    let enabled = trace
+        .windows(5)
+        .position(|bytes| bytes[0] == 0x51 && bytes[1..] == address[..4])
+        .unwrap();
+    let mut packets = vec![0x02, 0xb2];
+    packets.extend(value.to_le_bytes());
+    packets.push(0xdd);
+    packets.extend(address);
+    trace.splice(enabled + 5..enabled + 5, packets);
+    std::fs::write(&path, trace).unwrap();
+}
+
+#[test]
+fn what_the_program_writes_into_its_trace_is_shown() {
+    let bundle = bundle();
+    says(
+        &bundle,
+        &["info ptwrites"],
+        &["The program wrote nothing into the trace"],
+    );
+    let first = bundle.addresses()[0];
+    write_into_trace(&bundle, 0xfeed_f00d, first);
+    says(
+        &bundle,
+        &["info ptwrites"],
+        &["0x00000000feedf00d  _start  [t", "#1, "],
+    );
+    says(&bundle, &["goto start", "info ptwrites"], &["wrote nothing"]);
+}
+
+#[test]
+fn a_virtual_call_tells_the_class() {
+    for (program, variant) in [
+        ("shapes", Variant::Static),
+        ("shapes", Variant::Pie),
+        ("shapes_optimized", Variant::Pie),
+    ] {
+        let program = find(program).unwrap();
+        let (bundle, _) = Bundle::recorded(program, variant, &["--full"]);
+        for class in ["Square", "Oblong"] {
+            says(
+                &bundle,
+                &[&format!("last {class}::area"), "info frame"],
+                &[
+                    "called at t",
+                    "returns to 0x",
+                    &format!("a virtual call, of function 0 in the table of {class}\n"),
+                ],
+            );
+        }
+        let direct = last_answer(&bundle, &["last measure", "info frame"]);
+        assert!(
+            direct.contains("returns to 0x") && !direct.contains("virtual"),
+            "{direct}"
+        );
+    }
+}

@@ -1,0 +1,204 @@
+//! Exit statuses and the shape of failures: 0 done, 1 could not, 2 wrong usage, 3 refused input.
+use backtrail_tests::backtrail::{backtrail, repository};
+use regex::Regex;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn help_and_version_are_done() {
+    for argument in ["--help", "--version"] {
+        let run = backtrail([argument]).unwrap().exited(0);
+        assert!(run.stdout.to_lowercase().contains("backtrail") && run.stderr.is_empty());
+    }
+}
+
+#[test]
+fn wrong_usage_is_two() {
+    for arguments in [
+        &[][..],
+        &["no-such-command"],
+        &["info"],
+        &["record"],
+        &["import", "raw"],
+        &["dump", "x", "y"],
+    ] {
+        let run = backtrail(arguments).unwrap().exited(2);
+        assert!(!run.stderr.is_empty() && run.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_one() {
+    for command in ["info", "check", "debug"] {
+        let run = backtrail([command, "no/such/bundle"]).unwrap().exited(1);
+        assert!(run.sentence().contains("no/such/bundle"), "{}", run.stderr);
+    }
+    let run = backtrail(["record", "--", "no/such/program"]).unwrap().exited(1);
+    assert!(run.sentence().contains("no/such/program"), "{}", run.stderr);
+}
+
+#[test]
+fn a_pipe_is_no_bundle_and_nobody_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    for command in ["info", "debug", "dump"] {
+        let what = (command == "dump").then_some(OsStr::new("calls"));
+        let arguments = [Some(OsStr::new(command)), what, Some(pipe.as_os_str())];
+        let run = backtrail(arguments.into_iter().flatten()).unwrap().exited(3);
+        assert!(run.sentence().contains("regular file"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn malformed_input_is_three_and_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bad");
+    fs::create_dir(&bundle).unwrap();
+    let texts: [&[u8]; 5] = [b"", b"{", b"[]", b"{\"type\": \"intel-pt\"}", b"\x1b[31m\n\n\xff"];
+    for text in texts {
+        fs::write(bundle.join("trace.json"), text).unwrap();
+        for command in ["info", "check", "debug"] {
+            let run = backtrail([command.as_ref(), bundle.as_os_str()])
+                .unwrap()
+                .exited(3);
+            let sentence = run.sentence();
+            assert!(!sentence.chars().any(char::is_control), "{sentence:?}");
+        }
+    }
+    let packed = folder.path().join("bad.btz");
+    fs::write(&packed, b"no zstd at all").unwrap();
+    let run = backtrail(["info".as_ref(), packed.as_os_str()])
+        .unwrap()
+        .exited(3);
+    assert!(!run.sentence().is_empty());
+}
+
+/// Bundles of a version to come, and ELF files of another machine.
+#[test]
+fn input_of_a_kind_that_is_not_read_is_three_and_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    let record = ["record".as_ref(), "-o".as_ref(), bundle.as_os_str()];
+    let program = ["--", "sh", "-c", "kill -SEGV $$"].map(OsStr::new);
+    let _ = backtrail(record.into_iter().chain(program)).unwrap().exited(0);
+    let refused = |path: &Path, expected: &str| {
+        for command in ["info", "check", "debug"] {
+            let run = backtrail([command.as_ref(), path.as_os_str()]).unwrap().exited(3);
+            let said = format!("{}{}", run.stdout, run.sentence());
+            assert!(said.contains(expected), "{command}: {said}");
+        }
+    };
+    let described = bundle.join("trace.json");
+    let now = fs::read_to_string(&described).unwrap();
+    let newer = now.replace("\"version\": 1", "\"version\": 99");
+    assert_ne!(now, newer);
+    fs::write(&described, newer).unwrap();
+    refused(&bundle, "newer than this program reads");
+    fs::write(&described, now).unwrap();
+    let core = bundle.join("core");
+    let mut bytes = fs::read(&core).unwrap();
+    // `e_machine`: ARM.
+    bytes[18] = 40;
+    fs::write(&core, bytes).unwrap();
+    refused(&bundle, "not for x86-64");
+    let run = backtrail(["debug".as_ref(), core.as_os_str()]).unwrap().exited(3);
+    assert!(run.sentence().contains("not for x86-64"), "{}", run.stderr);
+}
+
+#[test]
+fn a_folder_that_is_no_bundle_is_told_what_one_is() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "x").unwrap();
+    for command in ["info", "check", "debug"] {
+        let run = backtrail([command.as_ref(), folder.path().as_os_str()])
+            .unwrap()
+            .exited(3);
+        let said = format!("{}{}", run.stdout, run.sentence());
+        assert!(
+            said.contains(folder.path().to_str().unwrap()),
+            "{command}: {said}"
+        );
+        assert!(
+            said.contains("the directory that `backtrail record`"),
+            "{command}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_place_that_is_taken_is_told_with_the_option_that_gives_it_where_there_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [bundle, packed] = ["bundle", "bundle.btz"].map(|name| folder.path().join(name));
+    let record = ["record", "-o", bundle.to_str().unwrap(), "--", "true"];
+    let _ = backtrail(record).unwrap().exited(0);
+    let again = backtrail(record).unwrap().exited(1);
+    let said = "choose another place or replace it with --overwrite";
+    assert!(again.sentence().ends_with(said), "{}", again.stderr);
+    let [from, to] = [&bundle, &packed].map(|path| path.to_str().unwrap());
+    let _ = backtrail(["pack", from, "-o", to]).unwrap().exited(0);
+    for command in [["pack", from, "-o", to], ["unpack", to, "-o", from]] {
+        let run = backtrail(command).unwrap().exited(1);
+        assert!(run.sentence().ends_with("choose another place"), "{}", run.stderr);
+        assert!(backtrail(command.into_iter().chain(["--overwrite"])).is_ok_and(|run| run.status == Some(2)));
+    }
+}
+
+#[test]
+fn doctor_says_what_this_machine_can_do() {
+    let run = backtrail(["doctor"]).unwrap().exited(0);
+    assert!(run.stdout.contains("Intel Processor Trace"), "{}", run.stdout);
+    let json = backtrail(["doctor", "--json"]).unwrap().exited(0);
+    let value: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(value.is_object());
+}
+
+/// The names of schemas in a text: `backtrail-info/1`.
+fn schemas(text: &str) -> BTreeSet<String> {
+    let name = Regex::new("backtrail-[a-z-]+/[0-9]+").unwrap();
+    name.find_iter(text)
+        .map(|found| found.as_str().to_owned())
+        .collect()
+}
+
+/// Those in the sources under a folder.
+fn schemas_of(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => schemas_of(&path),
+            false => schemas(&fs::read_to_string(path).unwrap()),
+        })
+        .collect()
+}
+
+#[test]
+fn every_schema_is_in_the_table() {
+    let printed: BTreeSet<String> = ["cli/src", "debugger/src"]
+        .iter()
+        .flat_map(|folder| schemas_of(&repository().join(folder)))
+        .collect();
+    let page = fs::read_to_string(repository().join("docs/cli.md")).unwrap();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(schemas(&rows.join("\n")), printed);
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    use std::process::Stdio;
+    let mut child = backtrail_tests::backtrail::command()
+        .unwrap()
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.stderr, b"");
+}

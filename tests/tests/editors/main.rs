@@ -1,0 +1,8 @@
+//! The debug adapter, and the editors that use it.
+#![cfg(test)]
+
+mod adapter;
+mod bakery;
+mod dap;
+mod emacs;
+mod vscode;

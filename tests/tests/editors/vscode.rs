@@ -1,0 +1,243 @@
+//! VS Code with our extension, driven as a user would: a real one, in a browser without a screen.
+//!
+//! What is pressed and what must then be seen is in `tests/vscode/`; here a crash is recorded and the server is started.
+//! `cargo xtask vscode` installs what this needs and says by which variables it is found. Pictures are left in
+//! `vscode-shots` of the cargo target directory; after a failure what the page showed, too.
+use crate::bakery::{bakery, variable};
+use backtrail_tests::backtrail::{backtrail, binary, repository};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde_json::json;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where VS Code lies among the packages.
+const SERVER: &str = "node_modules/code-server/lib/vscode/out/server-main.js";
+/// How long the server may take to start, and all the steps together.
+const START: Duration = Duration::from_secs(60);
+const STEPS: Duration = Duration::from_secs(540);
+
+/// A process and those it started, ended with this.
+struct Group(Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let group = Pid::from_raw(self.0.id() as i32);
+        let _ = killpg(group, Signal::SIGTERM);
+        let end = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < end {
+            if matches!(self.0.try_wait(), Ok(Some(_)) | Err(_)) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = killpg(group, Signal::SIGKILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// What is installed; `None`, and a word: something is not.
+struct Installed {
+    node: PathBuf,
+    packages: PathBuf,
+    extension: PathBuf,
+    browser: PathBuf,
+}
+
+impl Installed {
+    fn find() -> Option<Self> {
+        let browser = std::env::split_paths(&std::env::var_os("PATH")?)
+            .map(|folder| folder.join("chromium"))
+            .find(|program| program.is_file());
+        let found = || {
+            Some(Self {
+                node: variable("BACKTRAIL_NODE")?,
+                packages: variable("BACKTRAIL_VSCODE")?,
+                extension: variable("BACKTRAIL_VSIX")?,
+                browser: browser?,
+            })
+        };
+        let found = found();
+        if found.is_none() {
+            eprintln!(
+                "skipped: VS Code, a browser or our extension is missing; cargo xtask vscode installs and names them"
+            );
+        }
+        found
+    }
+
+    /// VS Code's server with folders of its own below `home`.
+    fn server(&self, home: &Path) -> Command {
+        let mut server = Command::new(&self.node);
+        server
+            .arg(self.packages.join(SERVER))
+            .args(["--host", "127.0.0.1", "--port", "0"])
+            .args(["--without-connection-token", "--accept-server-license-terms"])
+            .args(["--telemetry-level", "off", "--disable-workspace-trust"])
+            .arg("--server-data-dir")
+            .arg(home.join("server"))
+            .arg("--user-data-dir")
+            .arg(home.join("user"))
+            .arg("--extensions-dir")
+            .arg(home.join("extensions"))
+            // A user of its own, who has no gallery of extensions.
+            .env("HOME", home)
+            .env("EXTENSIONS_GALLERY", "{}")
+            .env("RUST_BACKTRACE", "0")
+            .stdin(Stdio::null())
+            .process_group(0);
+        server
+    }
+}
+
+fn write_json(file: &Path, value: &serde_json::Value) {
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, serde_json::to_vec_pretty(value).unwrap()).unwrap();
+}
+
+/// Starts the server, and waits until it says on which port it listens.
+fn start(installed: &Installed, home: &Path) -> (Group, String) {
+    let log = home.join("server.log");
+    let output = File::create(&log).unwrap();
+    let child = installed
+        .server(home)
+        .stdout(output.try_clone().unwrap())
+        .stderr(output)
+        .spawn()
+        .unwrap();
+    let group = Group(child);
+    let end = Instant::now() + START;
+    loop {
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        let port = said
+            .split_once("agent listening on ")
+            .and_then(|(_, rest)| rest.split_once('\n'));
+        if let Some((port, _)) = port {
+            return (group, format!("http://127.0.0.1:{}", port.trim()));
+        }
+        assert!(Instant::now() < end, "VS Code does not start:\n{said}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A collector's spool with one crash, and the link to it that `backtrail crashes link` prints.
+fn collected(home: &Path, bundle: &Path) -> (PathBuf, String) {
+    let spool = home.join("spool");
+    fs::create_dir(&spool).unwrap();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(bundle)
+        .arg(spool.join("000007-bakery-42"))
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    let arguments: [&OsStr; 4] = [
+        "crashes".as_ref(),
+        "link".as_ref(),
+        "--spool".as_ref(),
+        spool.as_ref(),
+    ];
+    let printed = backtrail(arguments).unwrap().exited(0);
+    let link = printed.stdout.trim();
+    // The server is built from the sources, which have a scheme of their own.
+    let rest = link.strip_prefix("vscode://").unwrap();
+    (spool, format!("code-oss://{rest}"))
+}
+
+#[test]
+fn a_crash_is_walked_in_vs_code() {
+    let Some(installed) = Installed::find() else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let workspace = home.join("bakery");
+    let bundle = bakery(&workspace);
+    let packed = workspace.join("crash.btz");
+    let pack: [&OsStr; 4] = ["pack".as_ref(), bundle.as_ref(), "-o".as_ref(), packed.as_ref()];
+    let _ = backtrail(pack).unwrap().exited(0);
+
+    let (spool, collected) = collected(home, &bundle);
+
+    let installation = installed
+        .server(home)
+        .arg("--install-extension")
+        .arg(&installed.extension)
+        .output()
+        .unwrap();
+    assert!(installation.status.success(), "{installation:?}");
+    write_json(
+        &workspace.join(".vscode/launch.json"),
+        &json!({"version": "0.2.0", "configurations": [
+            {"type": "backtrail", "request": "launch", "name": "Bakery", "bundle": "${workspaceFolder}/crash.btz"}
+        ]}),
+    );
+    // Its port is free now, and nobody listens on it later but us.
+    let files = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    write_json(
+        &home.join("user/Machine/settings.json"),
+        &json!({
+            "backtrail.path": fs::canonicalize(binary().unwrap()).unwrap(),
+            "backtrail.allowedOrigins": [format!("http://{files}")],
+            "backtrail.spool": spool,
+        }),
+    );
+    write_json(
+        &home.join("user/User/settings.json"),
+        &json!({
+            "chat.disableAIFeatures": true,
+            // Keys that are pressed while it stops would go into the source.
+            "debug.focusEditorOnBreak": false,
+            "editor.minimap.enabled": false,
+            "extensions.ignoreRecommendations": true,
+            "files.autoSave": "off",
+            "security.workspace.trust.enabled": false,
+            "telemetry.telemetryLevel": "off",
+            "workbench.startupEditor": "none",
+            "workbench.secondarySideBar.defaultVisibility": "hidden",
+            "workbench.tips.enabled": false,
+        }),
+    );
+
+    let (server, address) = start(&installed, home);
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
+    let shots = target.join("vscode-shots");
+    let _ = fs::remove_dir_all(&shots);
+    fs::create_dir_all(&shots).unwrap();
+    let steps = Command::new(&installed.node)
+        .arg(repository().join("tests/vscode/drive.mjs"))
+        .env("BACKTRAIL_VSCODE", &installed.packages)
+        .env("BACKTRAIL_CHROMIUM", &installed.browser)
+        .env("BACKTRAIL_BIN", binary().unwrap())
+        .env("BACKTRAIL_ADDRESS", address)
+        .env("BACKTRAIL_SERVER", server.0.id().to_string())
+        .env("BACKTRAIL_WORKSPACE", &workspace)
+        .env("BACKTRAIL_FILES", files.to_string())
+        .env("BACKTRAIL_COLLECTED", collected)
+        .env("BACKTRAIL_SHOTS", &shots)
+        .env("HOME", home)
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut steps = Group(steps);
+    let end = Instant::now() + STEPS;
+    let status = loop {
+        if let Some(status) = steps.0.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < end, "the steps take more than {STEPS:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    if !status.success() {
+        let _ = fs::copy(home.join("server.log"), shots.join("server.log"));
+    }
+    assert!(status.success(), "see what was printed, and {}", shots.display());
+}

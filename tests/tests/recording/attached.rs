@@ -1,0 +1,47 @@
+//! A process that is attached to goes on as without.
+use backtrail_tests::backtrail::{binary, command};
+use backtrail_tests::build;
+use backtrail_tests::programs::{Ending, Program, Variant};
+use std::process::{Command, Stdio};
+
+/// Threads that were there have registered restartable sequences, and those that come must; what is being started when the recorder
+/// lets go must not be left in its code.
+#[test]
+fn a_process_that_starts_others_is_unharmed() {
+    const STARTS: Program = Program {
+        name: "starts",
+        source: "../killed/starts.c",
+        flags: &["-O1", "-pthread"],
+        variants: &[Variant::Pie],
+        ending: Ending::Exit(0),
+        deterministic: false,
+    };
+    const ATTACHED: usize = 15;
+    let program = build(&STARTS, Variant::Pie).unwrap();
+    // Before the program runs, which does not for long.
+    binary().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for engine in ["translate", "step"] {
+        let process = Command::new(&program)
+            .arg("8")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = process.id().to_string();
+        for _ in 0..ATTACHED {
+            let mut recorder = command().unwrap();
+            recorder.args(["record", "--overwrite", "--engine", engine, "--for", "50ms"]);
+            recorder
+                .args(["--pid", &pid, "-o"])
+                .arg(folder.path().join("bundle"));
+            let output = recorder.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{engine}: {said}");
+        }
+        let output = process.wait_with_output().unwrap();
+        let said =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{engine}: {}: {said}", output.status);
+    }
+}

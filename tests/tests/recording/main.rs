@@ -1,0 +1,12 @@
+//! The software recorder: programs run as they do without it, and their traces are exact.
+#![cfg(test)]
+
+mod attached;
+mod decoders;
+mod killed;
+mod real_programs;
+mod record;
+mod rewritten;
+mod signals;
+mod spawned;
+mod stress;

@@ -1,0 +1,18 @@
+//! Signals reach a program as they were sent, whatever the recorder has to do in its threads meanwhile.
+use backtrail_tests::bundle::Bundle;
+use backtrail_tests::programs::{Ending, Program, Variant};
+
+#[test]
+fn what_comes_while_the_recorder_works_comes_as_it_was() {
+    const BUSY: Program = Program {
+        name: "busy",
+        source: "../signals/busy.c",
+        flags: &["-O1"],
+        variants: &[Variant::Static],
+        ending: Ending::Exit(0),
+        deterministic: false,
+    };
+    let options = ["--engine", "translate"];
+    let (_, run) = Bundle::recorded(&BUSY, Variant::Static, &options);
+    assert_eq!(run.stdout.trim(), "came 400 wrong 0");
+}

@@ -1,0 +1,32 @@
+//! Programs that start processes for as long as they run are recorded in bounded memory.
+use backtrail_tests::bundle::Bundle;
+use backtrail_tests::programs::{Ending, Program, Variant};
+
+/// A process in the memory of its parent has a region there, of eleven mappings, and the kernel allows a process 65530.
+#[test]
+fn what_a_process_needs_goes_with_it() {
+    const SPAWNS: Program = Program {
+        name: "spawns",
+        source: "../spawned/spawns.c",
+        flags: &["-O1"],
+        variants: &[Variant::Static],
+        ending: Ending::Exit(0),
+        deterministic: false,
+    };
+    const WAYS: usize = 5;
+    /// Fewer than one for each process.
+    const BOUND: i64 = 20;
+    let options = ["--engine", "translate"];
+    let (_, run) = Bundle::recorded(&SPAWNS, Variant::Static, &options);
+    assert_eq!(run.stdout.lines().count(), WAYS, "{}", run.stdout);
+    for line in run.stdout.lines() {
+        let growth = line
+            .split(' ')
+            .skip(1)
+            .map(|number| number.parse::<i64>().unwrap());
+        assert!(
+            growth.clone().count() == 2 && growth.max() < Some(BOUND),
+            "{line}"
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! Bundles as files: whose they are, what damage to them does, and what their names do to a terminal.
+use backtrail_tests::backtrail::{backtrail, command};
+use backtrail_tests::bundle::Bundle;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+
+fn recorded(program: &Path) -> Bundle {
+    Bundle::made(&["record"], &["--".as_ref(), program.as_os_str()]).0
+}
+
+#[test]
+fn a_bundle_is_its_owners_alone() {
+    let bundle = recorded(Path::new("true"));
+    let mode = fs::metadata(&bundle.path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "it has the memory of a process");
+}
+
+#[test]
+fn no_damage_to_a_packed_bundle_goes_unseen() {
+    let bundle = recorded(Path::new("true"));
+    let folder = tempfile::tempdir().unwrap();
+    let packed = folder.path().join("whole.btz");
+    let pack: [&OsStr; 4] = [
+        "pack".as_ref(),
+        bundle.path.as_ref(),
+        "-o".as_ref(),
+        packed.as_ref(),
+    ];
+    let _ = backtrail(pack).unwrap().exited(0);
+    let _ = backtrail([OsStr::new("check"), packed.as_ref()])
+        .unwrap()
+        .exited(0);
+    let whole = fs::read(&packed).unwrap();
+    let damaged = folder.path().join("damaged.btz");
+    for part in 0..16 {
+        let at = whole.len() * part / 16;
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        fs::write(&damaged, &bytes).unwrap();
+        let run = backtrail([OsStr::new("check"), damaged.as_ref()]).unwrap();
+        assert_eq!(run.status, Some(3), "byte {at} of {}", whole.len());
+    }
+}
+
+#[test]
+fn a_programs_name_does_not_command_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("red\u{1b}[31m\u{7}name");
+    fs::copy("/bin/true", &program).unwrap();
+    let bundle = recorded(&program);
+    let info = bundle.run(&["info"], &[]).stdout;
+    let debug = bundle
+        .run(
+            &["debug"],
+            &["--batch", "-e", "crash", "-e", "info sharedlibrary"],
+        )
+        .stdout;
+    for shown in [info, debug] {
+        assert!(shown.contains("[31m"), "the name is shown: {shown}");
+        let control = shown.chars().find(|c| c.is_control() && !"\n\t".contains(*c));
+        assert_eq!(control, None, "{shown:?}");
+    }
+}
+
+#[test]
+fn what_prints_for_long_ends_at_once_by_a_signal() {
+    let bundle = recorded(Path::new("true"));
+    for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        let mut child = command()
+            .unwrap()
+            .args([OsStr::new("dump"), "instructions".as_ref(), bundle.path.as_ref()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // It prints, and nobody reads more than this.
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_exact(&mut [0; 64]).unwrap();
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(status));
+    }
+}

@@ -1,0 +1,389 @@
+//! The trace of a run, written in a random way.
+//!
+//! What the stream tells is what was executed, and the decode of it must give exactly that, unless
+//! packets are lost on purpose. Besides the program there is, in some traces, a kernel that system calls
+//! and interrupts go through, and in some a filter that leaves one of the two segments out.
+
+mod dress;
+mod extras;
+mod writer;
+
+pub use extras::any_packet;
+
+use crate::engines::assembler::Segment;
+use crate::engines::run::{Run, Step};
+use backtrail_decoder::{AddressFilter, Config, FilterKind, ToldReturns};
+use backtrail_pt::encoder::TimingOptions;
+use backtrail_pt::packet::{Packet, Payload};
+use backtrail_pt::{Avma, Cofi, EncoderOptions, TimingParams, Tsc};
+use backtrail_tests::random::Random;
+use writer::{FUP, TIP, TIP_PGD, Writer};
+
+/// A trace, and all that decoding needs.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    pub bytes: Vec<u8>,
+    pub code: Vec<Segment>,
+    pub config: Config,
+    /// What its decode must be compared with.
+    pub expected: Expected,
+    /// How it was written, for people.
+    pub style: Style,
+}
+
+/// What a decode without errors must give.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// These instructions.
+    All(Vec<u64>),
+    /// The first of these.
+    Beginning(Vec<u64>),
+    /// The last of these.
+    End(Vec<u64>),
+    /// Packets were lost, or are where no processor writes them: engines must agree.
+    Agreement,
+}
+
+/// How a trace is written.
+#[derive(Clone, Debug)]
+pub struct Style {
+    pub options: EncoderOptions,
+    /// Instructions between two injected things, about; 0 is none.
+    pub extras_every: usize,
+    /// The same for lost packets.
+    pub losses_every: usize,
+    /// Interrupts and system calls go through traced kernel code.
+    pub kernel: bool,
+    /// Only the first segment is traced.
+    pub filtered: bool,
+    /// Also packets that no processor writes there.
+    pub wild: bool,
+    /// Not in the shortest packets, and with more of them after a PSB.
+    pub dressed: bool,
+    /// Cut at the beginning, at the end.
+    pub cut: Cut,
+}
+
+/// What is missing of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    Nothing,
+    /// A ring has dropped it.
+    Beginning,
+    End,
+}
+
+/// Code of the kernel: a system call, an interrupt.
+const KERNEL: u64 = 0xffff_ffff_8100_0000;
+
+/// What a system call runs there, as (bytes, whether it loads CR3).
+const SYSTEM_CALL: &[&[u8]] = &[
+    &[0x0f, 0x01, 0xf8],
+    &[0x0f, 0x22, 0xd8],
+    &[0x90],
+    &[0x48, 0x0f, 0x07],
+];
+
+/// What an interrupt runs.
+const INTERRUPT: &[&[u8]] = &[&[0x50], &[0x58], &[0x48, 0xcf]];
+
+/// Where an interrupt's code begins.
+const INTERRUPT_AT: u64 = KERNEL + 0x100;
+
+impl Style {
+    /// One of all there are.
+    pub fn random(random: &mut Random) -> Self {
+        let params = TimingParams {
+            mtc_freq: random.below(10) as u8,
+            nom_freq: 8 + random.below(40) as u8,
+            cpuid_15h_eax: 2,
+            cpuid_15h_ebx: 2 * random.pick(&[1, 8, 42, 84, 176, 500]),
+        };
+        let (mtc, cyc) = random.pick(&[(false, false), (true, false), (false, true), (true, true)]);
+        let timing = (!random.once_in(3)).then_some(TimingOptions { params, mtc, cyc });
+        let filtered = random.once_in(6);
+        Self {
+            options: EncoderOptions {
+                psb_period: 64 << random.below(8),
+                compress_returns: !random.once_in(3),
+                long_tnt: random.once_in(3),
+                timing,
+            },
+            extras_every: random.pick(&[0, 0, 30, 150, 800]),
+            losses_every: random.pick(&[0, 0, 0, 100, 700]),
+            kernel: !filtered && random.once_in(3),
+            filtered,
+            wild: random.once_in(10),
+            dressed: random.once_in(3),
+            cut: random.pick(&[Cut::Nothing, Cut::Nothing, Cut::Beginning, Cut::End]),
+        }
+    }
+}
+
+/// The trace of a run that `random` gives.
+pub fn random(run: &Run, random: &mut Random) -> Trace {
+    let style = Style::random(random);
+    encode(run, style, random)
+}
+
+/// The trace of a run.
+pub fn encode(run: &Run, style: Style, random: &mut Random) -> Trace {
+    let mut config = Config {
+        timing: style
+            .options
+            .timing
+            .map_or(TimingParams::default(), |timing| timing.params),
+        // Engines are compared by libipt's rule; what was executed is found by the SDM's too (`unexpected`).
+        told_returns: ToldReturns::Keep,
+        ..Config::default()
+    };
+    let mut code = run.code.clone();
+    if style.kernel {
+        code.push(Segment {
+            start: KERNEL,
+            bytes: SYSTEM_CALL.concat(),
+        });
+        code.push(Segment {
+            start: INTERRUPT_AT,
+            bytes: INTERRUPT.concat(),
+        });
+    }
+    if style.filtered {
+        let Segment { start, bytes } = &run.code[0];
+        config.filters.push(AddressFilter {
+            range: Avma(*start)..Avma(start + bytes.len() as u64),
+            kind: FilterKind::Filter,
+        });
+    }
+    let traced = style.filtered.then(|| {
+        let Segment { start, bytes } = &run.code[0];
+        *start..start + bytes.len() as u64
+    });
+    let mut writing = Writing {
+        writer: Writer::new(style.options),
+        golden: Vec::new(),
+        time: random.next() & 0xffff_ffff_ffff,
+        pace: pace(&style.options, random),
+        traced,
+        style: &style,
+        random,
+        in_transaction: false,
+        lost: false,
+    };
+    writing.all(&run.steps);
+    let Writing {
+        writer, golden, lost, ..
+    } = writing;
+    let mut bytes = writer.finish();
+    if style.dressed {
+        bytes = dress::dress(&bytes, random);
+    }
+    let mut expected = Expected::All(golden.clone());
+    let at = random.below(bytes.len());
+    match style.cut {
+        Cut::Nothing => {}
+        Cut::Beginning => {
+            bytes.drain(..at);
+            expected = Expected::End(golden);
+        }
+        Cut::End => {
+            bytes.truncate(at);
+            // Where the interrupt is cut off, nothing says that flow does not go on into the program.
+            expected = if style.kernel && style.extras_every != 0 {
+                Expected::Agreement
+            } else {
+                Expected::Beginning(golden)
+            };
+        }
+    }
+    if lost || style.wild {
+        expected = Expected::Agreement;
+    }
+    Trace {
+        bytes,
+        code,
+        config,
+        expected,
+        style,
+    }
+}
+
+/// TSC ticks of an instruction, about: so few that most packets do not tell the time.
+fn pace(options: &EncoderOptions, random: &mut Random) -> usize {
+    let params = options
+        .timing
+        .map_or(TimingParams::default(), |timing| timing.params);
+    let crystal = params.cpuid_15h_ebx / params.cpuid_15h_eax.max(1);
+    let mtc = (crystal as usize) << params.mtc_freq;
+    random.pick(&[1, 40, 3000]).min(1 + mtc / 8)
+}
+
+/// A trace being written.
+struct Writing<'a> {
+    writer: Writer,
+    /// What a decode gives.
+    golden: Vec<u64>,
+    time: u64,
+    /// TSC ticks of an instruction, about.
+    pace: usize,
+    /// All that is traced.
+    traced: Option<std::ops::Range<u64>>,
+    style: &'a Style,
+    random: &'a mut Random,
+    in_transaction: bool,
+    /// Packets were lost.
+    lost: bool,
+}
+
+impl Writing<'_> {
+    fn is_traced(&self, at: Avma) -> bool {
+        self.traced.as_ref().is_none_or(|range| range.contains(&at.0))
+    }
+
+    fn all(&mut self, steps: &[Step]) {
+        self.pass();
+        self.writer.encoder.start();
+        // The index of the next instruction, and whether tracing is on.
+        let (mut at, mut on) = (0, false);
+        while let Some(&step) = steps.get(at) {
+            if !on {
+                if self.is_traced(step.at) {
+                    self.while_off();
+                    self.writer.encoder.enable(step.at);
+                } else {
+                    at += 1;
+                    continue;
+                }
+            }
+            self.pass();
+            if self.writer.encoder.psb_due() {
+                self.writer.encoder.psb(step.at);
+            }
+            if self.random.once_in(self.style.losses_every) {
+                (at, on) = self.lose(steps, at);
+                continue;
+            }
+            if self.random.once_in(self.style.extras_every) {
+                self.extra(step.at);
+            }
+            self.golden.push(step.at.0);
+            if step.ptwrite && self.style.extras_every != 0 && self.random.once_in(2) {
+                self.ptwrite(step.at);
+            }
+            at += 1;
+            on = self.step(step, steps.get(at).map(|next| next.at));
+        }
+    }
+
+    /// The time goes on a little.
+    fn pass(&mut self) {
+        self.time += self.random.below(self.pace) as u64;
+        if self.random.once_in(300) {
+            self.time += self.random.below(100 * self.pace) as u64;
+        }
+        self.writer.encoder.set_time(Tsc(self.time));
+    }
+
+    /// The instruction is executed; says whether tracing is on after it.
+    fn step(&mut self, step: Step, next: Option<Avma>) -> bool {
+        let after = step.at + u64::from(step.instruction.len);
+        let encoder = &mut self.writer.encoder;
+        let Some(next) = next else {
+            encoder.disable();
+            return false;
+        };
+        let traced = self.traced.as_ref().is_none_or(|range| range.contains(&next.0));
+        match step.instruction.cofi {
+            Cofi::Sequential | Cofi::Jump { .. } => {}
+            Cofi::Conditional { target } => encoder.conditional(next == target),
+            Cofi::Call { target } => encoder.call(after, target, true),
+            Cofi::IndirectCall if traced => {
+                encoder.call(after, next, false);
+                encoder.indirect(next);
+            }
+            Cofi::IndirectJump if traced => encoder.indirect(next),
+            Cofi::Return if traced => encoder.near_return(next),
+            // The other segment is not traced, and nothing but these leads there.
+            Cofi::IndirectCall | Cofi::IndirectJump | Cofi::Return => {
+                self.writer.ip(TIP_PGD, next);
+                return false;
+            }
+            Cofi::FarTransfer if self.style.kernel => self.system_call(next),
+            Cofi::FarTransfer => {
+                encoder.disable();
+                return false;
+            }
+        }
+        true
+    }
+
+    fn system_call(&mut self, next: Avma) {
+        self.writer.ip(TIP, Avma(KERNEL));
+        let cr3 = (self.random.next() & 0xf_ffff) << 12;
+        self.writer.raw(Packet::Pip { cr3, non_root: false });
+        self.run_kernel(KERNEL, SYSTEM_CALL);
+        self.writer.ip(TIP, next);
+    }
+
+    fn run_kernel(&mut self, at: u64, code: &[&[u8]]) {
+        let mut at = at;
+        for bytes in code {
+            self.golden.push(at);
+            at += bytes.len() as u64;
+        }
+    }
+
+    /// Control is taken away before the instruction at `ip`, and comes back there.
+    fn interrupt(&mut self, ip: Avma) {
+        if self.random.once_in(3) {
+            // Without an address of its own: the interrupt has it.
+            self.event(false, 1);
+        }
+        if self.style.kernel && !self.random.once_in(3) {
+            self.writer.ip(FUP, ip);
+            self.writer.ip(TIP, Avma(INTERRUPT_AT));
+            self.run_kernel(INTERRUPT_AT, INTERRUPT);
+            self.writer.ip(TIP, ip);
+            return;
+        }
+        if self.random.once_in(2) {
+            self.writer.encoder.disable_async(ip);
+        } else {
+            self.writer.ip(FUP, ip);
+            self.writer.ip(TIP_PGD, Avma(KERNEL));
+        }
+        self.while_off();
+        self.pass();
+        self.writer.encoder.enable(ip);
+    }
+
+    /// An overflow, after which instructions are missing.
+    fn lose(&mut self, steps: &[Step], at: usize) -> (usize, bool) {
+        self.lost = true;
+        self.in_transaction = false;
+        let at = at + self.random.below(40);
+        let resumed = steps.get(at).map(|step| step.at).filter(|&ip| self.is_traced(ip));
+        if let Some(ip) = resumed
+            && !self.random.once_in(4)
+        {
+            self.writer.overflow(Some(ip));
+            return (at, true);
+        }
+        self.writer.overflow(None);
+        (at, false)
+    }
+
+    fn ptwrite(&mut self, at: Avma) {
+        let value = self.random.next();
+        let value = if self.random.once_in(2) {
+            Payload::Four(value as u32)
+        } else {
+            Payload::Eight(value)
+        };
+        let ip = self.random.once_in(2);
+        self.writer.raw(Packet::Ptw { value, ip });
+        if ip {
+            self.writer.ip(FUP, at);
+        }
+    }
+}

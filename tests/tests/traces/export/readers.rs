@@ -1,0 +1,307 @@
+//! Exports opened by the programs that they are made for: speedscope, the Firefox Profiler, pprof.
+//!
+//! `cargo xtask test` installs the first two (`xtask/src/readers.rs`), `cargo xtask test-all` the third.
+
+use super::{export, is_call, recording};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// `node`, and the folder with the packages of the readers; `None`: they are not installed.
+fn node() -> Option<(OsString, PathBuf)> {
+    let found = std::env::var_os("BACKTRAIL_NODE").zip(std::env::var_os("BACKTRAIL_READERS"));
+    if found.is_none() {
+        eprintln!(
+            "skipped: no BACKTRAIL_NODE and BACKTRAIL_READERS; cargo xtask readers installs and names them"
+        );
+    }
+    found.map(|(node, packages)| (node, packages.into()))
+}
+
+/// A folder with an export in a file of this name.
+#[track_caller]
+fn file(format: &str, name: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(name);
+    std::fs::write(&file, export(format, &[])).unwrap();
+    (folder, file)
+}
+
+#[track_caller]
+fn stdout(output: Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(errors, "");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What speedscope made of a file, and the lines that it wrote for whoever looks into it.
+#[track_caller]
+fn by_speedscope(node: &OsString, packages: &Path, file: &Path) -> (Value, Vec<String>) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/export/speedscope.mjs");
+    let output = Command::new(node).arg(script).arg(packages).arg(file).output();
+    let mut opened: Value = serde_json::from_str(&stdout(output.unwrap())).unwrap();
+    assert_eq!(opened["schema"], Value::Null);
+    let log = opened["log"].as_array().unwrap().iter();
+    let log = log.map(|line| line.as_str().unwrap().to_owned()).collect();
+    (opened["saved"].take(), log)
+}
+
+fn complaints(log: &[String]) -> Vec<&str> {
+    let lines = log.iter().map(String::as_str);
+    lines.filter(|line| !line.starts_with("log: ")).collect()
+}
+
+/// What begins and ends in a thread and when, in nanoseconds from its first event.
+type Told = Vec<(bool, String, u64)>;
+
+/// The threads of a file of speedscope's format. It does not keep what took no time.
+#[track_caller]
+fn told(file: &Value) -> Vec<Told> {
+    let frames = file["shared"]["frames"].as_array().unwrap();
+    let profiles = file["profiles"].as_array().unwrap().iter();
+    let of = |profile: &Value| {
+        let begin = profile["startValue"].as_u64().unwrap();
+        let (mut told, mut open) = (Told::new(), Vec::new());
+        for event in profile["events"].as_array().unwrap() {
+            let at = event["at"].as_u64().unwrap() - begin;
+            let name = frames[event["frame"].as_u64().unwrap() as usize]["name"].as_str();
+            let name = name.unwrap().to_owned();
+            if event["type"] == "O" {
+                open.push(told.len());
+                told.push((true, name, at));
+                continue;
+            }
+            let opened = open.pop().unwrap();
+            assert_eq!(told[opened].1, name);
+            match told[opened].2 == at {
+                true => told.truncate(opened),
+                false => told.push((false, name, at)),
+            }
+        }
+        assert!(open.is_empty());
+        told
+    };
+    profiles.map(of).collect()
+}
+
+/// What all the samples weigh together.
+fn weight(saved: &Value) -> u64 {
+    let [profile] = &saved["profiles"].as_array().unwrap()[..] else {
+        panic!("one profile: {saved}");
+    };
+    assert_eq!(profile["startValue"], 0);
+    profile["endValue"].as_u64().unwrap()
+}
+
+#[test]
+fn speedscope_opens_its_own_format() {
+    let Some((node, packages)) = node() else { return };
+    let (_folder, file) = file("speedscope", "threads.speedscope.json");
+    let written: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let (saved, log) = by_speedscope(&node, &packages, &file);
+    assert_eq!(complaints(&log), [""; 0]);
+    assert_eq!(told(&saved), told(&written));
+}
+
+#[test]
+fn speedscope_opens_folded_stacks_and_pprof() {
+    let Some((node, packages)) = node() else { return };
+    let (_folder, folded) = file("folded", "threads.txt");
+    let text = std::fs::read_to_string(&folded).unwrap();
+    let costs = text.lines().map(|line| line.rsplit_once(' ').unwrap().1);
+    let sum: u64 = costs.map(|cost| cost.parse::<u64>().unwrap()).sum();
+    let (saved, log) = by_speedscope(&node, &packages, &folded);
+    assert_eq!(complaints(&log), [""; 0]);
+    assert_eq!(weight(&saved), sum);
+
+    let (_folder, pprof) = file("pprof", "threads.pb.gz");
+    let (saved, log) = by_speedscope(&node, &packages, &pprof);
+    assert_eq!(complaints(&log), [""; 0]);
+    // The last of the values is the one it shows: the time, which folded stacks count too.
+    assert_eq!(saved["profiles"][0]["unit"], "nanoseconds");
+    assert_eq!(weight(&saved), sum);
+}
+
+/// The Firefox Profiler's command line: a process that has loaded a profile, and others that ask it.
+struct Profiler {
+    node: OsString,
+    script: PathBuf,
+    sessions: TempDir,
+    loaded: Child,
+}
+
+impl Profiler {
+    #[track_caller]
+    fn load(node: OsString, packages: &Path, file: &Path) -> Self {
+        let script = packages.join("node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
+        let sessions = tempfile::tempdir().unwrap();
+        let mut command = profiler(&node, &script, &sessions);
+        // Its own `load` waits for half a second only until this runs.
+        command.arg("--daemon").arg(file).args(["--session", "test"]);
+        let loaded = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let profiler = Self {
+            node,
+            script,
+            sessions,
+            loaded: loaded.unwrap(),
+        };
+        let begin = Instant::now();
+        while !profiler.run(&["thread", "list", "--json"]).status.success() {
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "it does not load the profile"
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        profiler
+    }
+
+    #[track_caller]
+    fn ask(&self, question: &[&str]) -> Value {
+        serde_json::from_str(&stdout(self.run(question))).unwrap()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = profiler(&self.node, &self.script, &self.sessions);
+        command
+            .args(arguments)
+            .args(["--session", "test"])
+            .output()
+            .unwrap()
+    }
+}
+
+fn profiler(node: &OsString, script: &Path, sessions: &TempDir) -> Command {
+    let mut command = Command::new(node);
+    command
+        .arg(script)
+        .env("PROFILER_CLI_SESSION_DIR", sessions.path())
+        // It would ask a server for symbols.
+        .env("PROFILER_CLI_NO_SYMBOLICATE", "1");
+    command
+}
+
+impl Drop for Profiler {
+    fn drop(&mut self) {
+        let _ = self.loaded.kill();
+        let _ = self.loaded.wait();
+    }
+}
+
+/// How many samples of a thread each function is the innermost of, by the file as it is written.
+fn innermost(thread: &Value) -> BTreeMap<String, u64> {
+    let number = |table: &Value, at: usize| table[at].as_u64().unwrap() as usize;
+    let mut counts = BTreeMap::new();
+    for stack in thread["samples"]["stack"].as_array().unwrap() {
+        let frame = number(&thread["stackTable"]["frame"], stack.as_u64().unwrap() as usize);
+        let function = number(&thread["frameTable"]["func"], frame);
+        let name = number(&thread["funcTable"]["name"], function);
+        let name = thread["stringArray"][name].as_str().unwrap();
+        *counts.entry(name.to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn the_firefox_profiler_opens_its_format() {
+    let Some((node, packages)) = node() else { return };
+    let (_folder, file) = file("firefox", "threads.json");
+    let written: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let profiler = Profiler::load(node, &packages, &file);
+    let listed = profiler.ask(&["thread", "list", "--json"]);
+    let threads = listed["threads"].as_array().unwrap();
+    let tids = threads.iter().map(|thread| thread["tid"].as_str().unwrap());
+    let mut tids: Vec<u64> = tids.map(|tid| tid.parse().unwrap()).collect();
+    tids.sort_unstable();
+    assert!(tids.iter().eq(recording().calls.keys()));
+    for thread in threads {
+        let handle = thread["threadHandle"].as_str().unwrap();
+        let question = [
+            "thread",
+            "functions",
+            "--thread",
+            handle,
+            "--limit",
+            "0",
+            "--json",
+        ];
+        let functions = profiler.ask(&question);
+        let counts = functions["functions"].as_array().unwrap().iter();
+        let counts: BTreeMap<String, u64> = counts
+            .map(|function| {
+                let name = function["name"].as_str().unwrap().to_owned();
+                (name, function["selfSamples"].as_u64().unwrap())
+            })
+            .filter(|&(_, samples)| samples > 0)
+            .collect();
+        let mut written = written["threads"].as_array().unwrap().iter();
+        let written = written.find(|one| one["tid"] == thread["tid"]).unwrap();
+        assert_eq!(counts, innermost(written));
+        let markers = profiler.ask(&["thread", "markers", "--thread", handle, "--json"]);
+        assert_eq!(markers["totalMarkerCount"], written["markers"]["length"]);
+    }
+}
+
+/// `go tool pprof OPTIONS FILE`; `None`: there is no Go.
+#[track_caller]
+fn by_pprof(options: &[&str], file: &Path) -> Option<String> {
+    let mut go = Command::new("go");
+    go.args(["tool", "pprof"]).args(options).arg(file);
+    match go.output() {
+        Ok(output) => Some(stdout(output)),
+        Err(error) => {
+            eprintln!("skipped: no Go on this machine ({error}); cargo xtask test-all installs it");
+            None
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs Go, hundreds of megabytes: cargo xtask test-all"]
+fn pprof_opens_its_format() {
+    let (_folder, file) = file("pprof", "threads.pb.gz");
+    let options = ["-top", "-nodefraction=0", "-nodecount=0", "-sample_index=calls"];
+    let Some(top) = by_pprof(&options, &file) else {
+        return;
+    };
+    // The program is what it takes for the profiled one, not the first library that ran.
+    assert!(top.lines().next().unwrap().starts_with("File: threads"), "{top}");
+    assert!(top.contains("Type: calls"), "{top}");
+    let (_, rows) = top.split_once("cum%\n").unwrap();
+    let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in rows.lines() {
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let count: u64 = words[0].parse().unwrap();
+        if is_call(words[5]) && count > 0 {
+            *calls.entry(words[5]).or_default() += count;
+        }
+    }
+    let mut wanted: BTreeMap<&str, u64> = BTreeMap::new();
+    for (_, name) in recording().calls.values().flatten() {
+        *wanted.entry(name).or_default() += 1;
+    }
+    assert_eq!(calls, wanted);
+
+    let traces = by_pprof(&["-traces", "-sample_index=instructions", "-unit=count"], &file).unwrap();
+    let sum: u64 = traces
+        .lines()
+        .filter_map(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+        .sum();
+    assert_eq!(sum, recording().instructions, "{traces}");
+    // Every location has its mapping, and every mapping its file.
+    let raw = by_pprof(&["-raw"], &file).unwrap();
+    let (locations, mappings) = raw
+        .split_once("Locations\n")
+        .unwrap()
+        .1
+        .split_once("Mappings\n")
+        .unwrap();
+    let named = locations.lines().filter(|line| line.contains("M=1 work "));
+    assert_eq!(named.count(), 1, "{raw}");
+    assert!(mappings.lines().next().unwrap().contains("threads"), "{raw}");
+}

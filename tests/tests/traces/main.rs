@@ -1,0 +1,7 @@
+//! Traces and bundles: decode engines compared, captures of real processors, exports.
+#![cfg(test)]
+
+mod bundles;
+mod captures;
+mod engines;
+mod export;

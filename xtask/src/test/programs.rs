@@ -1,0 +1,198 @@
+//! Test programs: built by one command of cargo, and run side by side.
+
+use crate::{Failure, shell};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A test program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestProgram {
+    /// Package and target, such as `backtrail-decoder/overlong`.
+    pub name: String,
+    /// The program; `None`: the examples of all documentation, which cargo runs.
+    program: Option<PathBuf>,
+    /// The folder of its package, in which it runs.
+    folder: PathBuf,
+}
+
+/// How a program ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its name.
+    pub name: String,
+    /// Whether all of its tests passed.
+    pub passed: bool,
+    /// How long it ran.
+    pub time: Duration,
+}
+
+/// Builds the test programs of the workspace.
+pub fn build() -> Result<Vec<TestProgram>, Failure> {
+    let mut cargo = shell::cargo();
+    cargo.args(["test", "--workspace", "--no-run"]);
+    println!("$ cargo test --workspace --no-run");
+    let output = cargo
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !output.status.success() {
+        return Err("`cargo test --workspace --no-run` failed".to_owned());
+    }
+    let mut programs = parse(&String::from_utf8_lossy(&output.stdout));
+    programs.push(TestProgram {
+        name: "examples in documentation".to_owned(),
+        program: None,
+        folder: ".".into(),
+    });
+    Ok(programs)
+}
+
+/// Reads cargo's messages: an artifact with an executable of the test profile is a test program.
+fn parse(messages: &str) -> Vec<TestProgram> {
+    let program = |line: &str| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
+        let program = message["executable"].as_str().filter(|_| is_test)?;
+        let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
+        let package = message["package_id"].as_str()?;
+        // `path+file:///…/decoder#backtrail-decoder@0.1.0`, or without a name where it is the folder's.
+        let package = package.rsplit_once('#').map_or(package, |(_, name)| name);
+        let package = package.split('@').next().filter(|name| !name.contains('.'));
+        let package = package.or_else(|| folder.file_name()?.to_str())?;
+        Some(TestProgram {
+            name: format!("{package}/{}", message["target"]["name"].as_str()?),
+            program: Some(program.into()),
+            folder: folder.to_owned(),
+        })
+    };
+    messages.lines().filter_map(program).collect()
+}
+
+impl TestProgram {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = match &self.program {
+            Some(program) => Command::new(program),
+            None => {
+                let mut cargo = shell::cargo();
+                cargo.args(["test", "--workspace", "--doc", "--quiet"]);
+                return cargo;
+            }
+        };
+        command.args(arguments).current_dir(&self.folder);
+        command.env("CARGO_MANIFEST_DIR", &self.folder);
+        command
+    }
+}
+
+/// Runs the programs, as many at a time as there are processors; those of `first` are begun first,
+/// in that order. The output of each is printed when it has ended.
+pub fn run(
+    programs: Vec<TestProgram>,
+    first: &[&str],
+    arguments: &[&str],
+    variables: &[(String, String)],
+) -> Result<Vec<Ended>, Failure> {
+    let rank = |program: &TestProgram| first.iter().position(|name| *name == program.name);
+    let mut programs = programs;
+    programs.sort_by_key(|program| rank(program).unwrap_or(first.len()));
+    let waiting = Mutex::new(VecDeque::from(programs));
+    let ended = Mutex::new(Vec::new());
+    let printing = Mutex::new(());
+    let at_once = thread::available_parallelism().map_or(1, usize::from);
+    let work = || -> Result<(), Failure> {
+        loop {
+            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(program) = next else { return Ok(()) };
+            let began = Instant::now();
+            let (passed, said) = run_one(&program, arguments, variables)?;
+            let time = began.elapsed();
+            let name = program.name;
+            {
+                let _printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
+                println!("     Running {name} ({:.1} s)\n{said}", time.as_secs_f64());
+            }
+            let one = Ended { name, passed, time };
+            ended.lock().unwrap_or_else(PoisonError::into_inner).push(one);
+        }
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            let lost = |_| Err("a thread that runs tests ended".to_owned());
+            thread.join().unwrap_or_else(lost)
+        })
+    })?;
+    Ok(ended.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Runs a program. Returns whether it passed, and what it printed.
+fn run_one(
+    program: &TestProgram,
+    arguments: &[&str],
+    variables: &[(String, String)],
+) -> Result<(bool, String), Failure> {
+    let failed = |error: std::io::Error| format!("cannot run {}: {error}", program.name);
+    let mut said = tempfile::tempfile().map_err(failed)?;
+    let copy = |file: &File| file.try_clone().map_err(failed);
+    let status = program
+        .command(arguments)
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(copy(&said)?)
+        .stderr(copy(&said)?)
+        .status()
+        .map_err(failed)?;
+    let mut text = Vec::new();
+    said.rewind()
+        .and_then(|()| said.read_to_end(&mut text))
+        .map_err(failed)?;
+    let mut text = String::from_utf8_lossy(&text).into_owned();
+    // A signal leaves no line of its own.
+    if !status.success() {
+        text.push_str(&format!("{} failed: {status}\n", program.name));
+    }
+    Ok((status.success(), text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_found_among_messages() {
+        let messages = [
+            r#"{"reason":"compiler-artifact","package_id":"path+file:///x/decoder#backtrail-decoder@0.1.0","manifest_path":"/x/decoder/Cargo.toml","target":{"name":"overlong"},"profile":{"test":true},"executable":"/x/target/overlong-1"}"#,
+            r#"{"reason":"compiler-artifact","package_id":"path+file:///x/xtask#0.1.0","manifest_path":"/x/xtask/Cargo.toml","target":{"name":"xtask"},"profile":{"test":true},"executable":"/x/target/xtask-1"}"#,
+            r#"{"reason":"compiler-artifact","package_id":"path+file:///x/cli#backtrail@0.1.0","manifest_path":"/x/cli/Cargo.toml","target":{"name":"backtrail"},"profile":{"test":false},"executable":"/x/target/backtrail"}"#,
+            r#"{"reason":"build-finished","success":true}"#,
+            "no JSON",
+        ];
+        let found = parse(&messages.join("\n"));
+        let names: Vec<&str> = found.iter().map(|program| program.name.as_str()).collect();
+        assert_eq!(names, ["backtrail-decoder/overlong", "xtask/xtask"]);
+        assert_eq!(found[0].folder, Path::new("/x/decoder"));
+    }
+
+    #[test]
+    fn failures_are_told_from_passes() {
+        let program = |name: &str, program: &str| TestProgram {
+            name: name.to_owned(),
+            program: Some(program.into()),
+            folder: "/".into(),
+        };
+        let programs = vec![program("x/good", "/bin/true"), program("x/bad", "/bin/false")];
+        let mut ended = run(programs, &["x/bad"], &[], &[]).unwrap();
+        ended.sort_by(|one, other| one.name.cmp(&other.name));
+        let results: Vec<_> = ended.iter().map(|one| (one.name.as_str(), one.passed)).collect();
+        assert_eq!(results, [("x/bad", false), ("x/good", true)]);
+        assert!(run(vec![program("x/none", "/no/such/file")], &[], &[], &[]).is_err());
+    }
+}
