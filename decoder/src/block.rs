@@ -1,8 +1,8 @@
-//! The table of distinct blocks of a history: straight runs of instructions.
+//! The table of distinct blocks of a history.
 
 use crate::Version;
 use crate::path::Paths;
-use crate::table::{News, Seen, Table};
+use crate::table::{SyncCursor, Table, TableDelta};
 use backtrail_pt::{Avma, Cofi};
 
 /// One instruction of a history.
@@ -12,68 +12,68 @@ pub struct Instruction {
     pub pc: Avma,
     /// Its length in bytes, 1–15.
     pub len: u8,
-    /// Its change of flow.
+    /// Its control-flow class.
     pub cofi: Cofi,
 }
 
 impl Instruction {
-    /// The address behind it.
+    /// Returns the address after it.
     #[must_use]
     pub fn next(&self) -> Avma {
         self.pc + u64::from(self.len)
     }
 }
 
-/// A block of one history's table.
+/// The index of a block in a history's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub(crate) u32);
 
-/// What an engine says was executed, by number: straight runs of instructions, one or several in a row.
+/// The table of paths, and of the blocks they consist of, to which an engine's output refers by
+/// number.
 #[derive(Clone, Copy, Debug)]
-pub struct Runs<'a> {
+pub struct PathTable<'a> {
     pub(crate) blocks: &'a Blocks,
     pub(crate) paths: &'a Paths,
 }
 
-impl<'a> Runs<'a> {
-    /// The instructions of a run, in the order of their execution; none for a number that no run has.
-    pub fn instructions(self, run: u32) -> impl Iterator<Item = Instruction> + 'a {
+impl<'a> PathTable<'a> {
+    /// Returns the instructions of a path in execution order; none if no path has this number.
+    pub fn instructions(self, path: u32) -> impl Iterator<Item = Instruction> + 'a {
         let Self { blocks, paths } = self;
         let of_block = move |&block: &u32| {
             (0..blocks.code(block).len()).filter_map(move |at| blocks.instruction(block, at))
         };
-        paths.parts(run).iter().flat_map(of_block)
+        paths.blocks(path).iter().flat_map(of_block)
     }
 
-    /// The last instruction of a run.
-    pub(crate) fn last(self, run: u32) -> Option<Instruction> {
-        let &block = self.paths.parts(run).last()?;
+    /// Returns the last instruction of a path.
+    pub(crate) fn last(self, path: u32) -> Option<Instruction> {
+        let &block = self.paths.blocks(path).last()?;
         self.blocks
             .instruction(block, self.blocks.code(block).len().checked_sub(1)?)
     }
 }
 
-/// The most instructions in a block: bounds both the table's offsets and the way inside a block.
+/// The most instructions of a block. This bounds the table's offsets and the scan within a block.
 pub(crate) const MAX_INSTRUCTIONS: usize = 1024;
 
-/// An instruction inside a block.
+/// An instruction of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code {
-    /// From the start of the block; 1024 instructions of 15 bytes are below 2^16.
+    /// The offset from the start of the block; 1024 instructions of 15 bytes are below 2^16.
     pub offset: u16,
     pub len: u8,
     pub cofi: Cofi,
 }
 
-/// A run of instructions that follow one another in memory, all executed.
+/// A run of executed instructions that are contiguous in memory.
 ///
-/// It ends at a change of flow, or where something came in between (a gap, a signal). The same
-/// addresses with other bytes, as of self-modifying code, are another block, even if the instructions
-/// look alike.
+/// It ends at a change of flow, or where something happened between (a gap, a signal). After
+/// self-modification, the same addresses are another block, even if the instructions are equal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub start: Avma,
-    /// Where its instructions begin among the table's parts.
+    /// The start of its instructions in the table's parts.
     first: u32,
     /// 1 to [`MAX_INSTRUCTIONS`].
     pub count: u16,
@@ -83,7 +83,7 @@ pub(crate) struct Block {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocks {
     table: Table<Block, Code>,
-    /// From which id on blocks are of which version of the code; ascending.
+    /// The first block id of each version of the code; ascending.
     versions: Vec<(u32, Version)>,
 }
 
@@ -96,12 +96,12 @@ impl Blocks {
         self.table.rows.get(id)
     }
 
-    /// How many instructions the block has; 0 for a block that is none.
+    /// Returns the number of instructions; 0 if there is no such block.
     pub fn count(&self, id: u32) -> u64 {
         self.get(id).map_or(0, |block| u64::from(block.count))
     }
 
-    /// The instructions of a block; empty for a block that is none.
+    /// Returns the instructions; empty if there is no such block.
     pub fn code(&self, id: u32) -> &[Code] {
         let block = self.get(id);
         block.map_or(&[], |block| {
@@ -109,13 +109,13 @@ impl Blocks {
         })
     }
 
-    /// How many bytes the block has.
+    /// Returns the size in bytes.
     pub fn size(&self, id: u32) -> u64 {
         let last = self.code(id).last();
         last.map_or(0, |code| u64::from(code.offset) + u64::from(code.len))
     }
 
-    /// Instruction `within` of a block.
+    /// Returns instruction `within` of a block.
     pub fn instruction(&self, id: u32, within: usize) -> Option<Instruction> {
         let start = self.get(id)?.start;
         let code = self.code(id).get(within)?;
@@ -126,37 +126,37 @@ impl Blocks {
         })
     }
 
-    /// Appends a block and gives its id; `None` when ids have run out.
+    /// Appends a block and returns its id; `None` if ids have run out.
     pub fn push(&mut self, start: Avma, code: &[Code]) -> Option<u32> {
         let count = u16::try_from(code.len()).ok()?;
         let first = self.table.parts.push_all(code)?;
         self.table.rows.push(Block { start, first, count })
     }
 
-    /// What another that has `seen` so much lacks; then it has seen that, too.
-    pub fn news(&self, seen: &mut Seen) -> News<Block, Code> {
-        self.table.news(seen)
+    /// Returns what is new since `cursor`, and updates `cursor`.
+    pub fn delta(&self, cursor: &mut SyncCursor) -> TableDelta<Block, Code> {
+        self.table.delta(cursor)
     }
 
-    /// What came to the table that this one is like, but for the versions.
-    pub fn learn(&mut self, news: News<Block, Code>) {
-        self.table.learn(news);
+    /// Applies a delta of the table that this one copies. Versions are not copied.
+    pub fn apply(&mut self, delta: TableDelta<Block, Code>) {
+        self.table.apply(delta);
     }
 
-    /// Blocks that are appended from now on are of this version.
+    /// Starts a version: blocks appended from now on belong to it.
     pub fn begin_version(&mut self, version: Version) {
         let from = self.table.rows.len() as u32;
         self.versions.push((from, version));
     }
 
-    /// The version of the code that the block was appended in.
+    /// Returns the version in which the block was appended.
     pub fn version(&self, id: u32) -> Version {
         let after = self.versions.partition_point(|&(from, _)| from <= id);
         let last = after.checked_sub(1).and_then(|last| self.versions.get(last));
         last.map_or(Version::default(), |&(_, version)| version)
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes in use.
     pub fn memory(&self) -> usize {
         self.table.memory()
     }

@@ -1,36 +1,36 @@
-//! In which spans of a history each block was executed, and how often: what a search skips by.
+//! The search index: the spans of a history in which each block was executed, and how often.
 
 use super::Flow;
 use crate::block::Blocks;
 use crate::watch::Stage;
 use crate::{Canceled, PcSet, Watch};
 
-/// Executions of paths in a span, of which the last may have fewer. More make the lists shorter, and what is
-/// to be gone through one by one longer.
+/// Path executions per span; the last span may have fewer. Longer spans make lists shorter, but a
+/// search within a span longer.
 pub(crate) const SPAN: usize = 4096;
 
-/// Spans between two reports.
+/// Spans between two progress reports.
 const REPORT_EVERY: usize = 64;
 
-/// For each block of a history the spans that it was executed in.
+/// The spans in which each block was executed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Postings {
-    /// Where the list of each block begins in `lists`, and where the last ends.
+    /// The start of each block's list in `lists`, and the end of the last.
     starts: Vec<usize>,
-    /// For each span, ascending, two numbers: what it is more than the one before, and how often the block
-    /// was executed in it; seven bits a byte, the lowest first, the highest bit where more follow.
+    /// For each span, ascending: the difference to the previous span, and the number of executions.
+    /// Numbers are LEB128: seven bits per byte, the lowest first.
     lists: Vec<u8>,
-    /// The blocks by their first addresses.
+    /// The blocks by start address.
     by_start: Vec<u32>,
-    /// The most bytes that a block has.
+    /// The longest block in bytes.
     longest: u64,
 }
 
-/// A list under way.
+/// A list under construction.
 #[derive(Clone, Default)]
 struct List {
     bytes: Vec<u8>,
-    /// The span that was appended last.
+    /// The last span appended.
     last: usize,
 }
 
@@ -43,9 +43,10 @@ impl List {
 }
 
 impl Postings {
-    /// Goes through all executions.
+    /// Builds the index from all executions.
     ///
     /// # Errors
+    ///
     /// When canceled.
     pub fn new(flow: &Flow, watch: &Watch<'_>) -> Result<Self, Canceled> {
         let (blocks, paths) = (&flow.blocks, &flow.paths);
@@ -60,7 +61,7 @@ impl Postings {
                 of_paths.add(path, 1);
             }
             of_paths.drain(|path, executions| {
-                for &block in paths.parts(path) {
+                for &block in paths.blocks(path) {
                     of_blocks.add(block, executions);
                 }
             });
@@ -87,7 +88,7 @@ impl Postings {
         Ok(postings)
     }
 
-    /// The spans that a block was executed in, ascending, each with how often.
+    /// Returns the spans of a block, ascending, each with the number of executions.
     pub fn of(&self, block: u32) -> impl Iterator<Item = (usize, u64)> + '_ {
         let bounds = self.starts.get(block as usize..).unwrap_or(&[]);
         let list = match *bounds {
@@ -102,7 +103,7 @@ impl Postings {
         })
     }
 
-    /// The blocks that may have an instruction in a set; some may come twice.
+    /// Returns the blocks that may have an instruction in a set; some may appear twice.
     pub fn near<'a>(&'a self, blocks: &'a Blocks, pcs: &'a PcSet) -> impl Iterator<Item = u32> + 'a {
         let of_ranges = pcs.ranges().iter().flat_map(move |range| {
             let first = self.below(blocks, range.start.0.saturating_sub(self.longest));
@@ -113,17 +114,17 @@ impl Postings {
             let reaches = |&id: &u32| range.start.0.saturating_sub(start(blocks, id)) < blocks.size(id);
             close.iter().copied().filter(reaches)
         });
-        // Addresses wrap, and these blocks may.
+        // Blocks at the end of the address space may wrap.
         let last = self.below(blocks, u64::MAX - self.longest);
         of_ranges.chain(self.by_start.get(last..).unwrap_or(&[]).iter().copied())
     }
 
-    /// How many blocks start before an address.
+    /// Returns the number of blocks that start before an address.
     fn below(&self, blocks: &Blocks, end: u64) -> usize {
         self.by_start.partition_point(|&id| start(blocks, id) < end)
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes in use.
     pub fn memory(&self) -> usize {
         size_of_val(&*self.starts) + size_of_val(&*self.lists) + size_of_val(&*self.by_start)
     }
@@ -133,18 +134,18 @@ fn start(blocks: &Blocks, id: u32) -> u64 {
     blocks.get(id).map_or(u64::MAX, |block| block.start.0)
 }
 
-/// Numbers by id, of which few are above 0 at a time.
+/// Counts by id, of which few are above 0 at a time.
 struct Counts {
     counts: Vec<u64>,
-    /// Which are.
-    met: Vec<u32>,
+    /// The ids with a count above 0.
+    nonzero: Vec<u32>,
 }
 
 impl Counts {
     fn new(ids: usize) -> Self {
         Self {
             counts: vec![0; ids],
-            met: Vec::new(),
+            nonzero: Vec::new(),
         }
     }
 
@@ -152,15 +153,15 @@ impl Counts {
     fn add(&mut self, id: u32, number: u64) {
         if let Some(count) = self.counts.get_mut(id as usize) {
             if *count == 0 {
-                self.met.push(id);
+                self.nonzero.push(id);
             }
             *count += number;
         }
     }
 
-    /// Hands over all that are above 0, and sets them to 0.
+    /// Visits all counts above 0, and resets them.
     fn drain(&mut self, mut each: impl FnMut(u32, u64)) {
-        for id in self.met.drain(..) {
+        for id in self.nonzero.drain(..) {
             if let Some(count) = self.counts.get_mut(id as usize) {
                 each(id, std::mem::take(count));
             }

@@ -1,6 +1,6 @@
-//! What two engines must share of a decode.
+//! The parts of a decode that two engines must share.
 
-/// Takes from lines what engines need not share; one instruction a line.
+/// Removes from lines what engines need not share; splits runs into one instruction per line.
 pub fn shared(lines: &[String]) -> Vec<String> {
     let lines = unfold(lines);
     let hidden = before_errors(&lines);
@@ -11,7 +11,8 @@ pub fn shared(lines: &[String]) -> Vec<String> {
             continue;
         }
         if line.starts_with("time ") {
-            // Told again it says nothing, and the later of two with nothing between says all.
+            // A repetition adds nothing, and of two events without anything between, the later
+            // counts.
             if told.as_ref() == Some(&line) {
                 continue;
             }
@@ -46,8 +47,8 @@ fn unfold(lines: &[String]) -> Vec<String> {
     single
 }
 
-/// For each line, whether it is an event between the last instruction and a decode error: libipt drops
-/// one that it has when it fails to get the next.
+/// Returns for each line whether it is an event between the last instruction and a decode error.
+/// libipt drops such an event if it fails to decode the next instruction.
 fn before_errors(lines: &[String]) -> Vec<bool> {
     let mut before = false;
     let tell = |line: &String| {
