@@ -6,7 +6,9 @@
 //! before it, the trace is decoded by one thread instead.
 
 mod decoder;
+mod error;
 mod forest_worker;
+mod history_delta;
 mod merge;
 pub(crate) mod pool;
 mod scheduler;
@@ -14,7 +16,7 @@ mod segment_output;
 mod table_delta;
 
 pub(crate) use decoder::ParallelDecoder;
-pub(crate) use scheduler::ParallelError;
+pub(crate) use error::ParallelError;
 
 #[cfg(test)]
 mod tests;

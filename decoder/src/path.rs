@@ -1,7 +1,33 @@
 //! The table of paths of a history: sequences of executed blocks.
 
-use crate::block::Blocks;
+use crate::block::{Blocks, Instruction};
 use crate::table::{SyncCursor, Table, TableDelta};
+
+/// The table of paths, and of the blocks they consist of, to which an engine's output refers by
+/// number.
+#[derive(Clone, Copy, Debug)]
+pub struct PathTable<'a> {
+    pub(crate) blocks: &'a Blocks,
+    pub(crate) paths: &'a Paths,
+}
+
+impl<'a> PathTable<'a> {
+    /// Returns the instructions of a path in execution order; none if no path has this number.
+    pub fn instructions(self, path: u32) -> impl Iterator<Item = Instruction> + 'a {
+        let Self { blocks, paths } = self;
+        let of_block = move |&block: &u32| {
+            (0..blocks.code(block).len()).filter_map(move |at| blocks.instruction(block, at))
+        };
+        paths.blocks(path).iter().flat_map(of_block)
+    }
+
+    /// Returns the last instruction of a path.
+    pub(crate) fn last(self, path: u32) -> Option<Instruction> {
+        let &block = self.paths.blocks(path).last()?;
+        self.blocks
+            .instruction(block, self.blocks.code(block).len().checked_sub(1)?)
+    }
+}
 
 /// Paths by number, each a sequence of blocks of a [`Blocks`].
 #[derive(Clone, Debug, Default)]

@@ -6,12 +6,9 @@ use crate::meter::Meter;
 use crate::parallel::pool;
 use crate::split::{self, CpuReport};
 use crate::trace_tail::TraceTail;
-use crate::{
-    Bytes, Canceled, Config, DecodeCachePool, Engine, Forest, Functions, History, Image, Switch, Watch,
-};
+use crate::{Bytes, Canceled, Config, DecodeCachePool, Engine, Forest, History, Image, Plan, Switch, Watch};
 use backtrail_pt::{Cpu, Pid, Tid};
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use thread::Buffer;
@@ -48,44 +45,6 @@ pub struct Decoded {
     pub forests: BTreeMap<Tid, Forest>,
     /// The reports by processor, if the trace is per processor.
     pub cpus: Vec<CpuReport>,
-}
-
-/// The parameters of a decode.
-#[derive(Clone, Copy)]
-pub struct Plan<'a> {
-    /// The configuration of the trace.
-    pub config: &'a Config,
-    /// The engine.
-    pub engine: &'a dyn Engine,
-    /// The most threads to use.
-    pub jobs: NonZeroUsize,
-    /// The size in bytes of the segments that threads decode.
-    pub segment: usize,
-    /// The number of bytes to decode of each trace, approximately, from its end; `None`: all.
-    pub last: Option<u64>,
-    /// Returns the functions in the code of a thread; `None`: its calls are not wanted.
-    pub functions: &'a (dyn Fn(Tid) -> Option<&'a dyn Functions> + Sync),
-    /// The pool of decode caches; `None`: caches are used only for this decode.
-    pub caches: Option<&'a DecodeCachePool>,
-}
-
-impl<'a> Plan<'a> {
-    /// A size that distributes evenly, but is large enough for the caches to fill.
-    pub const SEGMENT: usize = 1 << 20;
-
-    /// Returns a plan with one thread.
-    #[must_use]
-    pub fn new(config: &'a Config, engine: &'a dyn Engine) -> Self {
-        Self {
-            config,
-            engine,
-            jobs: NonZeroUsize::MIN,
-            segment: Self::SEGMENT,
-            last: None,
-            functions: &|_| None,
-            caches: None,
-        }
-    }
 }
 
 /// Decodes all inputs on one thread: see [`decode_by`].
@@ -150,7 +109,9 @@ pub fn decode_by(
             .extend(forest.map(|forest| (history.tid(), forest)));
         decoded.threads.push(history);
     }
-    split::merge(cpus.into_iter().collect::<Result<_, _>>()?, images, &mut decoded);
+    let (threads, cpus) = split::merge(cpus.into_iter().collect::<Result<_, _>>()?, images);
+    decoded.threads.extend(threads);
+    decoded.cpus = cpus;
     decoded.threads.sort_by_key(History::tid);
     for history in &decoded.threads {
         let tid = history.tid();

@@ -1,12 +1,11 @@
 //! The native engine: it decodes each block of code once and follows the flow through the blocks.
 //!
-//! [`packet_cursor`] reads packets. [`events`] binds packets to events and [`time`] keeps their
+//! [`packets`] reads packets. [`events`] binds packets to events and [`time`] keeps their
 //! time. [`flow`] follows the blocks of [`code`] by branch outcomes and targets, and applies events
 //! where they are due. [`branch_cache`], [`packet_cache`] and [`step_history`] make frequent paths
 //! fast.
 
 mod branch_cache;
-mod branch_packets;
 mod code;
 mod decode_cache;
 mod disabled_intervals;
@@ -18,8 +17,7 @@ mod events;
 mod flow;
 mod packed_step;
 mod packet_cache;
-mod packet_cursor;
-mod psb_splitter;
+mod packets;
 mod return_stack;
 mod step_history;
 mod straight_line;
@@ -33,7 +31,7 @@ pub(crate) use disabled_intervals::DisabledIntervals;
 use errata::Errata;
 use flow::FlowDecoder;
 pub(crate) use flow::{Segment, SegmentResult};
-pub(crate) use psb_splitter::PsbSplitter;
+pub(crate) use packets::PsbSplitter;
 use time::TscEstimator;
 pub(crate) use time::{ResolvedTimestamps, TimestampResolver, TimingLog};
 

@@ -6,31 +6,10 @@
 
 use super::effects::{CallEvent, EffectCursor, EffectStore};
 use super::spans::{SPAN, Span, Spans};
-use super::stack::StackLog;
+use super::stack::{CallTree, StackLog, SyntheticRoot};
 use super::{EntryKind, Left};
 use crate::history::{Flow, FlowPosition};
 use backtrail_pt::Avma;
-
-/// The calls under a root, with its synthetic roots.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CallTree {
-    /// The index of the first instruction.
-    pub first: u64,
-    /// The recorded root and its position.
-    pub root: u32,
-    pub position: i32,
-    /// The first synthetic root of the tree, see [`Index::synthetic`]. They extend to those of the
-    /// next tree, the innermost first.
-    pub synthetic: u32,
-}
-
-/// A root that was added around the open calls.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SyntheticRoot {
-    pub function: u32,
-    /// The execution in which it was found.
-    pub execution: u64,
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Index {

@@ -1,15 +1,16 @@
 //! The stack of open calls, and the log of its changes.
 
 mod apply_summary;
+mod log;
 mod path_summary;
 
 use super::code_sites::CodeSite;
 use super::effects::Op;
-use super::index::{CallTree, SyntheticRoot};
 use super::spans::SPAN;
 use super::{EntryKind, Left};
 pub(super) use apply_summary::SummaryCtx;
 use backtrail_pt::Avma;
+pub(super) use log::{CallTree, StackLog, SyntheticRoot};
 pub(super) use path_summary::{
     EnclosingCall, FrameKey, InlineSummary, PathExit, PathSummary, SpilledParts, SpilledSummary, SummaryBody,
     TailJump,
@@ -26,7 +27,7 @@ pub(super) struct Frame {
     pub function: u32,
     /// The position of the frame whose return it shares as a tail call; else its own.
     pub base: u32,
-    /// The number of the recorded call; [`Frame::ADOPTED`] plus that of a synthetic root; [`NONE`]:
+    /// The number of the recorded call; [`Frame::SYNTHETIC`] plus that of a synthetic root; [`NONE`]:
     /// a placeholder.
     pub call: u32,
 }
@@ -35,9 +36,9 @@ const _: () = assert!(size_of::<Frame>() == 16);
 
 impl Frame {
     /// Recorded calls have lower numbers.
-    const ADOPTED: u32 = 1 << 31;
+    const SYNTHETIC: u32 = 1 << 31;
     /// The most recorded calls, less those of some executions.
-    const MAX_CALLS: u32 = Self::ADOPTED - 2 * Stack::MOST_AT_ONCE * SPAN as u32;
+    const MAX_CALLS: u32 = Self::SYNTHETIC - 2 * Stack::MOST_AT_ONCE * SPAN as u32;
 }
 
 /// The links of a frame in the search lists.
@@ -89,22 +90,6 @@ pub(super) struct Stack {
     /// The lowest depth since the last query; synthetic roots do not count.
     lowest: i32,
     log: StackLog,
-}
-
-/// The log of changes, as far as it is kept.
-#[derive(Debug, Default)]
-pub(super) struct StackLog {
-    /// The execution that the rules handle, its first instruction, the number of calls recorded
-    /// before it, and its operations.
-    execution: u64,
-    index: u64,
-    before: u32,
-    pub ops: Vec<Op>,
-    /// See [`Index`](super::index::Index).
-    pub trees: Vec<CallTree>,
-    pub synthetic: Vec<SyntheticRoot>,
-    pub renamed: Vec<(u32, u32)>,
-    pub interrupted: Vec<(u32, Avma)>,
 }
 
 /// Frames to search before the lists are built.
@@ -241,7 +226,7 @@ impl Stack {
 
     /// Adds a synthetic root around all calls. The outermost call has just ended.
     pub fn adopt(&mut self, to: CodeSite) {
-        let call = Frame::ADOPTED | self.log.synthetic.len() as u32;
+        let call = Frame::SYNTHETIC | self.log.synthetic.len() as u32;
         self.log.synthetic.push(SyntheticRoot {
             function: to.id,
             execution: self.log.execution,
@@ -464,31 +449,6 @@ impl Stack {
     /// Returns the number of recorded calls, and the log.
     pub fn finish(self) -> (u32, StackLog) {
         (self.began, self.log)
-    }
-}
-
-impl StackLog {
-    /// Changes the function of a call.
-    pub fn rename(&mut self, call: u32, to: u32) {
-        match call {
-            // Only the last function is kept for a call of this execution.
-            NONE => self.renamed.push((call, to)),
-            adopted @ Frame::ADOPTED.. => {
-                if let Some(adopted) = self.synthetic.get_mut((adopted & !Frame::ADOPTED) as usize) {
-                    adopted.function = to;
-                }
-            }
-            call if call >= self.before => {
-                let mut begins = self.ops.iter_mut().filter_map(|op| match op {
-                    Op::Begin { function, .. } => Some(function),
-                    _ => None,
-                });
-                if let Some(function) = begins.nth((call - self.before) as usize) {
-                    *function = to;
-                }
-            }
-            call => self.renamed.push((call, to)),
-        }
     }
 }
 

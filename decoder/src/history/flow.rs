@@ -145,14 +145,18 @@ impl Flow {
 
     /// Returns the search index.
     pub fn postings(&self) -> &Postings {
-        let make = || Postings::new(self, &Watch::none()).unwrap_or_default();
+        let make = || self.build_postings(&Watch::none()).unwrap_or_default();
         self.postings.get_or_init(make)
+    }
+
+    fn build_postings(&self, watch: &Watch<'_>) -> Result<Postings, Canceled> {
+        Postings::new(&self.blocks, &self.paths, &self.executions, watch)
     }
 
     /// Builds the search index.
     pub fn index(&self, watch: &Watch<'_>) -> Result<(), Canceled> {
         if self.postings.get().is_none() {
-            let made = Postings::new(self, watch)?;
+            let made = self.build_postings(watch)?;
             self.postings.get_or_init(|| made);
         }
         Ok(())

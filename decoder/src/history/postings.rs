@@ -1,7 +1,7 @@
 //! The search index: the spans of a history in which each block was executed, and how often.
 
-use super::Flow;
 use crate::block::Blocks;
+use crate::path::Paths;
 use crate::watch::Stage;
 use crate::{Canceled, PcSet, Watch};
 
@@ -48,16 +48,21 @@ impl Postings {
     /// # Errors
     ///
     /// When canceled.
-    pub fn new(flow: &Flow, watch: &Watch<'_>) -> Result<Self, Canceled> {
-        let (blocks, paths) = (&flow.blocks, &flow.paths);
+    pub fn new(
+        blocks: &Blocks,
+        paths: &Paths,
+        executions: &[u32],
+        watch: &Watch<'_>,
+    ) -> Result<Self, Canceled> {
+        let total = executions.len() as u64;
         let mut lists = vec![List::default(); blocks.len()];
         let mut of_paths = Counts::new(paths.len());
         let mut of_blocks = Counts::new(blocks.len());
-        for (span, executions) in flow.executions().chunks(SPAN).enumerate() {
+        for (span, executed) in executions.chunks(SPAN).enumerate() {
             if span.is_multiple_of(REPORT_EVERY) {
-                watch.report(Stage::Index, (span * SPAN) as u64, flow.executions().len() as u64)?;
+                watch.report(Stage::Index, (span * SPAN) as u64, total)?;
             }
-            for &path in executions {
+            for &path in executed {
                 of_paths.add(path, 1);
             }
             of_paths.drain(|path, executions| {

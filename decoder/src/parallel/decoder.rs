@@ -1,9 +1,10 @@
 //! The threads that decode one trace.
 
+use super::error::ParallelError;
 use super::forest_worker::ForestWorker;
 use super::merge::HistoryMerger;
-use super::scheduler::{DecodedSegment, ParallelError, Scheduler, Task};
-use super::segment_output::{OutputRecorder, SegmentOutput};
+use super::scheduler::{Scheduler, Task};
+use super::segment_output::{DecodedSegment, OutputRecorder, SegmentOutput};
 use super::table_delta::PathTableCursor;
 use crate::decode_cache_pool::CacheScope;
 use crate::engine::native::{DecodeCache, Native};

@@ -1,8 +1,8 @@
 //! Merges the output of the segments of a trace, in order.
 
-use super::forest_worker::{DeltaCursor, HistoryDelta};
-use super::scheduler::{DecodedSegment, ParallelError};
-use super::segment_output::SegmentOutput;
+use super::error::ParallelError;
+use super::history_delta::{DeltaCursor, HistoryDelta};
+use super::segment_output::{DecodedSegment, SegmentOutput};
 use super::table_delta::PathTables;
 use crate::engine::native::{SegmentResult, TimestampResolver};
 use crate::{History, HistoryBuilder};
@@ -22,9 +22,9 @@ pub(super) struct HistoryMerger {
 /// The result of merging a segment.
 pub(super) enum MergedSegment {
     /// The delta for the forest.
-    HistoryDelta(HistoryDelta),
+    Delta(HistoryDelta),
     /// The emptied buffer, if no forest is wanted.
-    SegmentOutput(SegmentOutput),
+    Buffer(SegmentOutput),
 }
 
 impl HistoryMerger {
@@ -67,10 +67,10 @@ impl HistoryMerger {
             output.replay(tables, times, &mut self.builder);
         }
         Ok(match &mut self.cursor {
-            Some(cursor) => MergedSegment::HistoryDelta(cursor.next(&self.builder, output)),
+            Some(cursor) => MergedSegment::Delta(cursor.next(&self.builder, output)),
             None => {
                 output.clear();
-                MergedSegment::SegmentOutput(output)
+                MergedSegment::Buffer(output)
             }
         })
     }

@@ -1,32 +1,15 @@
 //! Schedules segment, merge and forest jobs on the threads of a parallel decode.
 
-use super::forest_worker::{ForestWorker, HistoryDelta};
+use super::error::ParallelError;
+use super::forest_worker::ForestWorker;
+use super::history_delta::HistoryDelta;
 use super::merge::{HistoryMerger, MergedSegment};
-use super::segment_output::SegmentOutput;
-use crate::engine::native::{PsbSplitter, Segment, SegmentResult};
+use super::segment_output::{DecodedSegment, SegmentOutput};
+use crate::engine::native::{PsbSplitter, Segment};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
-/// The reason why a parallel decode has no result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ParallelError {
-    /// The caller canceled it.
-    Canceled,
-    /// A segment does not continue the one before it.
-    Discontinuous,
-}
-
-/// A decoded segment.
-pub(super) struct DecodedSegment {
-    /// The number of the engine.
-    pub engine: usize,
-    pub output: SegmentOutput,
-    pub result: SegmentResult,
-    /// The end of the segment in the trace bytes.
-    pub to: Option<usize>,
-}
 
 /// The next job of a thread.
 pub(super) enum Task<'a> {
@@ -150,8 +133,8 @@ impl<'a, 't> Scheduler<'a, 't> {
     pub fn finish_merge(&self, merger: Box<HistoryMerger>, merged: MergedSegment) {
         let mut state = self.state();
         match merged {
-            MergedSegment::HistoryDelta(delta) => state.deltas.push_back(delta),
-            MergedSegment::SegmentOutput(output) => state.buffers.push(output),
+            MergedSegment::Delta(delta) => state.deltas.push_back(delta),
+            MergedSegment::Buffer(output) => state.buffers.push(output),
         }
         state.merger = Some(merger);
         state.merged += 1;

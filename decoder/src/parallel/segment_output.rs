@@ -1,11 +1,21 @@
 //! Buffers the output of an engine for one segment, to be replayed on another thread.
 
 use super::table_delta::{PathTableDelta, PathTables};
-use crate::engine::native::{ResolvedTimestamps, TimingLog};
+use crate::engine::native::{ResolvedTimestamps, SegmentResult, TimingLog};
 use crate::{Event, HistoryBuilder, PathTable, Sink};
 use backtrail_pt::{Avma, Cofi};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
+
+/// A decoded segment.
+pub(super) struct DecodedSegment {
+    /// The number of the engine.
+    pub engine: usize,
+    pub output: SegmentOutput,
+    pub result: SegmentResult,
+    /// The end of the segment in the trace bytes.
+    pub to: Option<usize>,
+}
 
 /// Paths and events in order.
 #[derive(Debug, Default)]
@@ -46,7 +56,7 @@ impl SegmentOutput {
             done = before;
             let event = match item {
                 OutputItem::Event(event) => Some(event),
-                OutputItem::DeferredTime(log) => times.at(log).map(Event::Time),
+                OutputItem::DeferredTime(records) => times.at(records).map(Event::Time),
             };
             event.into_iter().for_each(|event| builder.event(event));
         }
@@ -115,8 +125,8 @@ impl Sink for OutputRecorder<'_> {
             .push(OutputItem::Event(event.moved(self.offset)));
     }
 
-    fn deferred_time(&mut self, log: usize) {
-        self.output.borrow_mut().push(OutputItem::DeferredTime(log));
+    fn deferred_time(&mut self, records: usize) {
+        self.output.borrow_mut().push(OutputItem::DeferredTime(records));
     }
 
     fn progress(&mut self, _offset: u64) -> ControlFlow<()> {

@@ -3,7 +3,7 @@
 use super::owner::Owners;
 use super::pieces::Piece;
 use super::{CpuReport, CpuTrace, UnattributedReason};
-use crate::{Decoded, Event, Execution, Gap, GapCause, HistoryBuilder, Image, Mark, MarkKind, Sink, Stamp};
+use crate::{Event, Execution, Gap, GapCause, History, HistoryBuilder, Image, Mark, MarkKind, Sink, Stamp};
 use backtrail_pt::{Pid, Tid, Tsc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,8 +26,12 @@ enum PartKind<'a> {
     Lost { gap: &'a Gap, error: bool, sure: bool },
 }
 
-/// Adds the histories of all threads of the processes of `images`, and the reports.
-pub(crate) fn merge(mut traces: Vec<CpuTrace>, images: &BTreeMap<Pid, Arc<Image>>, decoded: &mut Decoded) {
+/// Returns the histories of all threads of the processes of `images`, and the reports.
+pub(crate) fn merge(
+    mut traces: Vec<CpuTrace>,
+    images: &BTreeMap<Pid, Arc<Image>>,
+) -> (Vec<History>, Vec<CpuReport>) {
+    let mut histories = Vec::new();
     let mut reports: Vec<CpuReport> = traces
         .iter_mut()
         .map(|trace| std::mem::take(&mut trace.report))
@@ -49,7 +53,7 @@ pub(crate) fn merge(mut traces: Vec<CpuTrace>, images: &BTreeMap<Pid, Arc<Image>
             .iter()
             .filter(|part| matches!(part.kind, PartKind::Lost { .. }));
         reported.extend(lost.map(|part| (part.trace.cpu, part.number)));
-        decoded.threads.push(history(tid, parts));
+        histories.push(history(tid, parts));
     }
     for (trace, report) in traces.iter().zip(&mut reports) {
         let pieces = trace.pieces.iter().enumerate();
@@ -57,7 +61,7 @@ pub(crate) fn merge(mut traces: Vec<CpuTrace>, images: &BTreeMap<Pid, Arc<Image>
         let gaps = unreported.filter_map(|(_, piece)| piece.gap.as_ref());
         report.lost = gaps.map(|(gap, _)| gap.clone()).collect();
     }
-    decoded.cpus = reports;
+    (histories, reports)
 }
 
 /// Returns the parts from the first instruction, or the first loss of this thread alone, on. The
@@ -129,7 +133,7 @@ fn distribute<'a>(
 }
 
 /// Returns the history of one thread from its parts in order.
-fn history(tid: Tid, parts: &[Part<'_>]) -> crate::History {
+fn history(tid: Tid, parts: &[Part<'_>]) -> History {
     let mut builder = HistoryBuilder::new(tid);
     let mut before: Option<&Part<'_>> = None;
     if let Some(part) = parts.first() {

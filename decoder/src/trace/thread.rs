@@ -1,12 +1,12 @@
 //! Decodes the buffers of one thread to its history.
 
-use super::{Plan, TraceTail};
 use crate::decode_cache_pool::CacheScope;
 use crate::image::VersionedImage;
 use crate::meter::{Meter, Metered};
 use crate::parallel::{ParallelDecoder, ParallelError};
+use crate::trace_tail::TraceTail;
 use crate::{
-    Canceled, DecodeCachePool, Event, Forest, GapCause, History, HistoryBuilder, Image, PathTable, Sink,
+    Canceled, DecodeCachePool, Event, Forest, GapCause, History, HistoryBuilder, Image, PathTable, Plan, Sink,
 };
 use backtrail_pt::{Avma, Cofi, Tid};
 use std::ops::ControlFlow;

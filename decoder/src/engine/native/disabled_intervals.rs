@@ -5,7 +5,7 @@
 //! the interval, and only the first time is close to the code that ran before it.
 
 use super::errata::Errata;
-use super::packet_cursor::PacketCursor;
+use super::packets::PacketCursor;
 use super::time::TscEstimator;
 use crate::Config;
 use backtrail_pt::Tsc;

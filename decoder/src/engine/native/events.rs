@@ -9,12 +9,12 @@ mod event_trace;
 mod header;
 mod overflow;
 
-use super::branch_packets::BranchPackets;
 use super::errata::Errata;
 use super::error::Error;
 use super::event::{EventKind, TraceEvent, TraceItem};
 use super::event_queue::{Binding, EventQueue};
-use super::packet_cursor::PacketCursor;
+use super::packets::BranchPackets;
+use super::packets::PacketCursor;
 use super::time::TscEstimator;
 use super::time::{EventTime, TimeTracker};
 use super::time::{LogWriter, TimingLog};

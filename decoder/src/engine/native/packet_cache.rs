@@ -7,9 +7,9 @@
 mod recording;
 mod table;
 
-use super::branch_packets::{BranchPackets, IpBytes};
 use super::code::CodeCache;
 use super::packed_step::PackedStep;
+use super::packets::{BranchPackets, IpBytes};
 use super::return_stack::{ANY, COMPARED, ReturnStack, WRITTEN};
 use crate::hash::folded;
 use recording::Recording;

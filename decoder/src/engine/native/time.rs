@@ -6,6 +6,7 @@
 //! segment.
 
 mod calibration;
+mod crystal;
 mod log;
 mod resolver;
 mod tracker;

@@ -1,11 +1,11 @@
 //! PSB+: the packets that repeat the current state (SDM volume 3, "PSB+").
 
 use super::{Events, PacketResult, same_mode};
-use crate::engine::native::branch_packets::BranchPackets;
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{EventKind, TraceEvent, TraceItem};
 use crate::engine::native::event_queue::Binding;
-use crate::engine::native::packet_cursor::PacketCursor;
+use crate::engine::native::packets::BranchPackets;
+use crate::engine::native::packets::PacketCursor;
 use backtrail_pt::LastIp;
 use backtrail_pt::packet::{ExecMode, IpPayload, Packet};
 

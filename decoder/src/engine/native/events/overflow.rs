@@ -5,7 +5,7 @@ use super::{Events, PacketResult, header};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{EventKind, TraceEvent, TraceItem};
 use crate::engine::native::event_queue::Binding;
-use crate::engine::native::packet_cursor::PacketCursor;
+use crate::engine::native::packets::PacketCursor;
 use crate::engine::native::time::TimeTracker;
 use backtrail_pt::packet::{IpPayload, Packet};
 

@@ -1,9 +1,9 @@
 //! Records a path for the packet cache.
 
 use super::{BlockEpoch, CacheEntry, CacheKey, CachedPath, IpChange, PacketEffects, PathTarget};
-use crate::engine::native::branch_packets::{BranchPackets, IpBytes};
 use crate::engine::native::code::CodeCache;
 use crate::engine::native::packed_step::{PackedStep, StepKind};
+use crate::engine::native::packets::{BranchPackets, IpBytes};
 
 #[derive(Clone, Default)]
 pub(super) struct Recording {

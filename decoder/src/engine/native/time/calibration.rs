@@ -1,6 +1,6 @@
 //! Calibrates TSC ticks per core cycle, by CBR, or by CYC between two MTC or two PSB+.
 
-use super::tsc::{position, ticks_between, tsc_ticks};
+use super::crystal::{position, ticks_between, tsc_ticks};
 use crate::engine::native::error::Error;
 use backtrail_pt::TimingParams;
 

@@ -1,8 +1,8 @@
 //! Follows the flow by paths of the packet cache.
 
-use crate::engine::native::branch_packets::BranchPackets;
 use crate::engine::native::code::BasicBlock;
 use crate::engine::native::flow::FlowDecoder;
+use crate::engine::native::packets::BranchPackets;
 
 impl<'b> FlowDecoder<'_, 'b> {
     /// Follows cached paths from block `at` as long as there are any. Returns the next block, or

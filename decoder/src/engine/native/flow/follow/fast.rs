@@ -2,14 +2,29 @@
 
 use crate::Event;
 use crate::engine::native::branch_cache::{BranchInput, BranchStep, OUTCOMES, StepEnd};
-use crate::engine::native::branch_packets::{BranchPacket, BranchPackets};
 use crate::engine::native::code::{BasicBlock, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::TraceItem;
 use crate::engine::native::flow::{FlowDecoder, Stop};
 use crate::engine::native::packed_step::{PackedStep, StepKind};
+use crate::engine::native::packets::{BranchPacket, BranchPackets};
 use crate::engine::native::return_stack::ANY;
 use backtrail_pt::Avma;
+
+/// The state of following branch packets.
+struct FastCursor<'b> {
+    packets: BranchPackets<'b>,
+    /// The outcomes of the last packet that are not used yet: the oldest in the highest of the low
+    /// `len` bits.
+    bits: u64,
+    len: u32,
+    /// The start of the last packet, as long as none of its outcomes is used.
+    packet_start: Option<BranchPackets<'b>>,
+    /// Something was followed.
+    moved: bool,
+    /// The time changed since the last branch packet. It is reported after the next branch.
+    time_pending: bool,
+}
 
 impl<'b> FlowDecoder<'_, 'b> {
     /// Follows branch packets from block `at`, until another packet is next or the slow way is
@@ -20,130 +35,36 @@ impl<'b> FlowDecoder<'_, 'b> {
         if !branch || self.outcomes_len != 0 || self.time_is_new() {
             return Ok(None);
         }
-        let Some(mut packets) = self.events.branch_packets() else {
+        let Some(packets) = self.events.branch_packets() else {
             return Ok(None);
         };
-        let (mut bits, mut len) = (0, 0);
-        // The start of the packet of which no outcome is used yet.
-        let mut packet_start = None;
-        let mut moved = false;
-        // The time changed since the last branch packet. It is reported after the next branch.
-        let mut time_pending = false;
+        let mut cursor = FastCursor {
+            packets,
+            bits: 0,
+            len: 0,
+            packet_start: None,
+            moved: false,
+            time_pending: false,
+        };
         while at != BasicBlock::NONE && self.until_progress > 1 {
-            if len == 0 {
-                self.cache
-                    .packets
-                    .at_packet_boundary(&packets, at, &mut self.cache.code);
-                if !time_pending {
-                    let offset = packets.offset;
-                    at = self.follow_cached(at, &mut packets);
-                    if packets.offset != offset {
-                        (moved, packet_start) = (true, None);
-                        continue;
-                    }
-                }
-                let before = packets;
-                match packets.next() {
-                    None if moved && self.events.apply_time_packet(&mut packets) => {
-                        self.steps.push(before.offset, at, 0, PackedStep::NOT_REPLAYABLE);
-                        // A recorded path must not contain a timing packet, which may come after
-                        // padding.
-                        self.cache.packets.abandon();
-                        time_pending = self.time_is_new();
-                        continue;
-                    }
-                    None if moved && !time_pending && self.pass_header(&mut packets, &mut at) => {
-                        self.steps.push(before.offset, at, 0, PackedStep::NOT_REPLAYABLE);
-                        continue;
-                    }
-                    None => break,
-                    Some(BranchPacket::Outcomes(outcomes, count)) => {
-                        (bits, len, packet_start) = (outcomes, count, Some(before));
-                    }
-                    Some(BranchPacket::Target(ip, bytes)) => {
-                        let Some(step) = self.cache.branches.step(
-                            at,
-                            BranchInput::TARGET,
-                            &mut self.cache.code,
-                            self.memory,
-                        ) else {
-                            packets = before;
-                            break;
-                        };
-                        self.apply_step(&step);
-                        let effect = step.effect();
-                        let packed = match time_pending {
-                            true => PackedStep::NOT_REPLAYABLE,
-                            false => PackedStep::new(StepKind::Target { effect }),
-                        };
-                        self.steps.push(before.offset, at, step.path, packed);
-                        self.cache.packets.record_target(bytes);
-                        moved = true;
-                        self.ip = ip;
-                        if !time_pending || self.emit_late_time(&mut time_pending) {
-                            at = self.target_block(ip);
-                        } else {
-                            at = BasicBlock::NONE;
-                        }
-                    }
-                }
-                continue;
-            }
-            let count = if time_pending { 1 } else { len.min(OUTCOMES) };
-            let chosen = bits >> (len - count) & ((1 << count) - 1);
-            let input = BranchInput::outcomes(chosen, count);
-            let Some(step) = self
-                .cache
-                .branches
-                .step(at, input, &mut self.cache.code, self.memory)
-            else {
-                break;
+            let followed = match cursor.len {
+                0 => self.read_fast(&mut cursor, &mut at),
+                _ => self.use_outcomes(&mut cursor, &mut at)?,
             };
-            self.apply_step(&step);
-            if let Some(before) = packet_start.take() {
-                let all = step.used() == len && step.end() == StepEnd::Block && !time_pending;
-                let effect = step.effect();
-                let packed = match all {
-                    true => PackedStep::new(StepKind::Outcomes { effect }),
-                    false => PackedStep::NOT_REPLAYABLE,
-                };
-                self.steps.push(before.offset, at, step.path, packed);
-            }
-            moved = true;
-            len -= step.used();
-            at = step.next;
-            if step.end() == StepEnd::Return {
-                let Some(call) = self.returns.pop() else {
-                    self.cache.packets.abandon();
-                    self.steps.push(packets.offset, at, 0, PackedStep::NOT_REPLAYABLE);
-                    self.leave_fast(packets, bits, len);
-                    return Err(Stop::Error(
-                        Error::NoCall,
-                        self.cache.code.last_address(step.path),
-                    ));
-                };
-                self.cache.packets.record_return(call);
-                at = self.return_block(call);
-            }
-            if time_pending {
-                self.ip = self
-                    .cache
-                    .code
-                    .blocks
-                    .get(at as usize)
-                    .map_or(self.ip, |block| block.start);
-                if !self.emit_late_time(&mut time_pending) {
-                    at = BasicBlock::NONE;
-                }
+            if !followed {
+                break;
             }
         }
         self.cache.packets.abandon();
-        if !moved {
+        if !cursor.moved {
             return Ok(None);
         }
-        if let Some(before) = packet_start.filter(|_| len > 0) {
-            (packets, len) = (before, 0);
+        if let Some(before) = cursor.packet_start.filter(|_| cursor.len > 0) {
+            (cursor.packets, cursor.len) = (before, 0);
         }
+        let FastCursor {
+            packets, bits, len, ..
+        } = cursor;
         self.steps.push(packets.offset, at, 0, PackedStep::NOT_REPLAYABLE);
         if let Some(block) = self.cache.code.blocks.get(at as usize) {
             self.ip = block.start;
@@ -151,6 +72,115 @@ impl<'b> FlowDecoder<'_, 'b> {
         self.runaway.branched();
         self.leave_fast(packets, bits, len);
         Ok(Some(at))
+    }
+
+    /// Reads the next packet after all outcomes are used, or follows cached paths over several.
+    /// Returns `false` if the slow way is needed.
+    #[inline(always)]
+    fn read_fast(&mut self, cursor: &mut FastCursor<'b>, at: &mut u32) -> bool {
+        let packets = &mut cursor.packets;
+        self.cache
+            .packets
+            .at_packet_boundary(packets, *at, &mut self.cache.code);
+        if !cursor.time_pending {
+            let offset = packets.offset;
+            *at = self.follow_cached(*at, packets);
+            if packets.offset != offset {
+                (cursor.moved, cursor.packet_start) = (true, None);
+                return true;
+            }
+        }
+        let before = *packets;
+        match packets.next() {
+            None if cursor.moved && self.events.apply_time_packet(packets) => {
+                self.steps.push(before.offset, *at, 0, PackedStep::NOT_REPLAYABLE);
+                // A recorded path must not contain a timing packet, which may come after padding.
+                self.cache.packets.abandon();
+                cursor.time_pending = self.time_is_new();
+            }
+            None if cursor.moved && !cursor.time_pending && self.pass_header(packets, at) => {
+                self.steps.push(before.offset, *at, 0, PackedStep::NOT_REPLAYABLE);
+            }
+            None => return false,
+            Some(BranchPacket::Outcomes(outcomes, count)) => {
+                (cursor.bits, cursor.len, cursor.packet_start) = (outcomes, count, Some(before));
+            }
+            Some(BranchPacket::Target(ip, bytes)) => {
+                let step =
+                    self.cache
+                        .branches
+                        .step(*at, BranchInput::TARGET, &mut self.cache.code, self.memory);
+                let Some(step) = step else {
+                    cursor.packets = before;
+                    return false;
+                };
+                self.apply_step(&step);
+                let effect = step.effect();
+                let packed = match cursor.time_pending {
+                    true => PackedStep::NOT_REPLAYABLE,
+                    false => PackedStep::new(StepKind::Target { effect }),
+                };
+                self.steps.push(before.offset, *at, step.path, packed);
+                self.cache.packets.record_target(bytes);
+                cursor.moved = true;
+                self.ip = ip;
+                *at = match !cursor.time_pending || self.emit_late_time(&mut cursor.time_pending) {
+                    true => self.target_block(ip),
+                    false => BasicBlock::NONE,
+                };
+            }
+        }
+        true
+    }
+
+    /// Follows the next outcomes of the last packet. Returns `false` if the slow way is needed.
+    #[inline(always)]
+    fn use_outcomes(&mut self, cursor: &mut FastCursor<'b>, at: &mut u32) -> Result<bool, Stop> {
+        let (bits, len) = (cursor.bits, cursor.len);
+        let count = if cursor.time_pending { 1 } else { len.min(OUTCOMES) };
+        let chosen = bits >> (len - count) & ((1 << count) - 1);
+        let input = BranchInput::outcomes(chosen, count);
+        let step = self
+            .cache
+            .branches
+            .step(*at, input, &mut self.cache.code, self.memory);
+        let Some(step) = step else {
+            return Ok(false);
+        };
+        self.apply_step(&step);
+        if let Some(before) = cursor.packet_start.take() {
+            let all = step.used() == len && step.end() == StepEnd::Block && !cursor.time_pending;
+            let effect = step.effect();
+            let packed = match all {
+                true => PackedStep::new(StepKind::Outcomes { effect }),
+                false => PackedStep::NOT_REPLAYABLE,
+            };
+            self.steps.push(before.offset, *at, step.path, packed);
+        }
+        cursor.moved = true;
+        cursor.len -= step.used();
+        *at = step.next;
+        if step.end() == StepEnd::Return {
+            let Some(call) = self.returns.pop() else {
+                self.cache.packets.abandon();
+                self.steps
+                    .push(cursor.packets.offset, *at, 0, PackedStep::NOT_REPLAYABLE);
+                self.leave_fast(cursor.packets, bits, cursor.len);
+                let last = self.cache.code.last_address(step.path);
+                return Err(Stop::Error(Error::NoCall, last));
+            };
+            self.cache.packets.record_return(call);
+            *at = self.return_block(call);
+        }
+        if cursor.time_pending {
+            if let Some(block) = self.cache.code.blocks.get(*at as usize) {
+                self.ip = block.start;
+            }
+            if !self.emit_late_time(&mut cursor.time_pending) {
+                *at = BasicBlock::NONE;
+            }
+        }
+        Ok(true)
     }
 
     /// Skips a PSB+ before block `at`, if only its time is new. Returns whether it did.

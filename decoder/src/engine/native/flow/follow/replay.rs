@@ -1,9 +1,9 @@
 //! Replay: after a cache hit, repeat the steps that followed last time while the packet bytes
 //! match.
 
-use crate::engine::native::branch_packets::{BranchPacket, BranchPackets};
 use crate::engine::native::flow::FlowDecoder;
 use crate::engine::native::packed_step::StepKind;
+use crate::engine::native::packets::{BranchPacket, BranchPackets};
 use crate::engine::native::step_history::ReplayMatch;
 
 /// The least average bytes of a step for replay to continue. Shorter steps are better recorded in

@@ -2,8 +2,8 @@
 //!
 //! The split is a guess: only decoding shows whether the flow passes a PSB.
 
-use super::errata::Errata;
-use super::packet_cursor::{PacketCursor, find_psb};
+use super::cursor::{PacketCursor, find_psb};
+use crate::engine::native::errata::Errata;
 use backtrail_pt::packet::{IpPayload, Packet};
 
 /// Finds the PSBs at which segments end.
@@ -20,7 +20,7 @@ impl<'a> PsbSplitter<'a> {
     /// and at least 1/16 of the normal size.
     const MIN_SHARE: usize = 16;
 
-    pub(super) fn new(trace: &'a [u8], errata: Errata, min_len: usize) -> Self {
+    pub(in crate::engine::native) fn new(trace: &'a [u8], errata: Errata, min_len: usize) -> Self {
         Self {
             trace,
             errata,

@@ -7,7 +7,7 @@ use backtrail_pt::{Avma, LastIp};
 
 /// Reads branch packets until another packet is next.
 #[derive(Clone, Copy)]
-pub(super) struct BranchPackets<'a> {
+pub(in crate::engine::native) struct BranchPackets<'a> {
     trace: &'a [u8],
     /// The offset of the next packet.
     pub offset: usize,
@@ -15,7 +15,7 @@ pub(super) struct BranchPackets<'a> {
 }
 
 /// A branch packet.
-pub(super) enum BranchPacket {
+pub(in crate::engine::native) enum BranchPacket {
     /// The number of outcomes, and the outcomes with the oldest in the highest bit.
     Outcomes(u64, u32),
     /// A target address, and the low bits of it that the packet carries. The last IP provides the
@@ -25,7 +25,7 @@ pub(super) enum BranchPacket {
 
 /// The low bits of an address that a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct IpBytes {
+pub(in crate::engine::native) struct IpBytes {
     half: u8,
 }
 

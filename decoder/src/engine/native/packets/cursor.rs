@@ -1,7 +1,7 @@
 //! A cursor over the packets of a trace, and the search for a PSB to start at.
 
-use super::errata::Errata;
-use super::error::Error;
+use crate::engine::native::errata::Errata;
+use crate::engine::native::error::Error;
 use backtrail_pt::packet::Packet;
 use backtrail_pt::parser::{ParseErrorKind, Parser};
 
@@ -10,7 +10,7 @@ const PSB_LEN: usize = 16;
 
 /// Reads packets and applies packet-level errata.
 #[derive(Clone)]
-pub(super) struct PacketCursor<'a> {
+pub(in crate::engine::native) struct PacketCursor<'a> {
     trace: &'a [u8],
     parser: Parser<'a>,
     /// The offset of the last packet read.
@@ -176,7 +176,7 @@ fn are_short_tnts(bytes: &[u8; 8]) -> bool {
 ///
 /// If the pattern continues for longer than a PSB, its last 16 bytes are the PSB: the bytes before
 /// may belong to another packet.
-pub(super) fn find_psb(trace: &[u8], from: usize) -> Option<usize> {
+pub(in crate::engine::native) fn find_psb(trace: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
         let first = backtrail_pt::parser::find_psb(trace, at)?;
