@@ -27,6 +27,17 @@ impl Instruction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub(crate) u32);
 
+impl BlockId {
+    /// The index of no block.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+
+    /// Returns it as an index into a list by block.
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// The most instructions of a block. This bounds the table's offsets and the scan within a block.
 pub(crate) const MAX_INSTRUCTIONS: usize = 1024;
 
@@ -57,7 +68,7 @@ pub(crate) struct Block {
 pub(crate) struct Blocks {
     table: Table<Block, Code>,
     /// The first block id of each version of the code; ascending.
-    versions: Vec<(u32, Version)>,
+    versions: Vec<(BlockId, Version)>,
 }
 
 impl Blocks {
@@ -65,33 +76,33 @@ impl Blocks {
         self.table.rows.len()
     }
 
-    pub fn get(&self, id: u32) -> Option<&Block> {
-        self.table.rows.get(id)
+    pub fn get(&self, block: BlockId) -> Option<&Block> {
+        self.table.rows.get(block.0)
     }
 
     /// Returns the number of instructions; 0 if there is no such block.
-    pub fn count(&self, id: u32) -> u64 {
-        self.get(id).map_or(0, |block| u64::from(block.count))
+    pub fn count(&self, block: BlockId) -> u64 {
+        self.get(block).map_or(0, |block| u64::from(block.count))
     }
 
     /// Returns the instructions; empty if there is no such block.
-    pub fn code(&self, id: u32) -> &[Code] {
-        let block = self.get(id);
-        block.map_or(&[], |block| {
-            self.table.parts.slice(block.first, usize::from(block.count))
+    pub fn code(&self, block: BlockId) -> &[Code] {
+        let row = self.get(block);
+        row.map_or(&[], |row| {
+            self.table.parts.slice(row.first, usize::from(row.count))
         })
     }
 
     /// Returns the size in bytes.
-    pub fn size(&self, id: u32) -> u64 {
-        let last = self.code(id).last();
+    pub fn size(&self, block: BlockId) -> u64 {
+        let last = self.code(block).last();
         last.map_or(0, |code| u64::from(code.offset) + u64::from(code.len))
     }
 
     /// Returns instruction `within` of a block.
-    pub fn instruction(&self, id: u32, within: usize) -> Option<Instruction> {
-        let start = self.get(id)?.start;
-        let code = self.code(id).get(within)?;
+    pub fn instruction(&self, block: BlockId, within: usize) -> Option<Instruction> {
+        let start = self.get(block)?.start;
+        let code = self.code(block).get(within)?;
         Some(Instruction {
             pc: start + u64::from(code.offset),
             len: code.len,
@@ -100,10 +111,10 @@ impl Blocks {
     }
 
     /// Appends a block and returns its id; `None` if ids have run out.
-    pub fn push(&mut self, start: Avma, code: &[Code]) -> Option<u32> {
+    pub fn push(&mut self, start: Avma, code: &[Code]) -> Option<BlockId> {
         let count = u16::try_from(code.len()).ok()?;
         let first = self.table.parts.push_all(code)?;
-        self.table.rows.push(Block { start, first, count })
+        self.table.rows.push(Block { start, first, count }).map(BlockId)
     }
 
     /// Returns what is new since `cursor`, and updates `cursor`.
@@ -118,13 +129,13 @@ impl Blocks {
 
     /// Starts a version: blocks appended from now on belong to it.
     pub fn begin_version(&mut self, version: Version) {
-        let from = self.table.rows.len() as u32;
+        let from = BlockId(self.table.rows.len() as u32);
         self.versions.push((from, version));
     }
 
     /// Returns the version in which the block was appended.
-    pub fn version(&self, id: u32) -> Version {
-        let after = self.versions.partition_point(|&(from, _)| from <= id);
+    pub fn version(&self, block: BlockId) -> Version {
+        let after = self.versions.partition_point(|&(from, _)| from <= block);
         let last = after.checked_sub(1).and_then(|last| self.versions.get(last));
         last.map_or(Version::default(), |&(_, version)| version)
     }

@@ -4,7 +4,7 @@
 pub mod libipt;
 pub mod native;
 
-use crate::{Canceled, Config, GapCause, Memory, PathTable};
+use crate::{Canceled, Config, GapCause, Memory, PathIdx, PathTable};
 use backtrail_pt::{Avma, Cofi, Cpu, Tsc};
 use std::fmt;
 use std::ops::ControlFlow;
@@ -46,7 +46,7 @@ pub trait Sink {
 
     /// Receives the next executed paths, by their numbers in `table`. The table only grows during a
     /// decode.
-    fn paths(&mut self, table: &PathTable<'_>, executed: &[u32]) {
+    fn paths(&mut self, table: &PathTable<'_>, executed: &[PathIdx]) {
         for &path in executed {
             for found in table.instructions(path) {
                 self.instruction(found.pc, found.len, found.cofi);

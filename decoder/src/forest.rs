@@ -305,7 +305,7 @@ impl Forest {
             end: node.end,
             function: self
                 .functions
-                .get(node.function as usize)
+                .get(node.function.index())
                 .copied()
                 .unwrap_or_default(),
             entered,

@@ -75,7 +75,7 @@ impl History {
     /// Returns instruction `index`.
     #[must_use]
     pub fn instruction(&self, index: u64) -> Option<Instruction> {
-        self.flow.instruction(self.flow.place(index)?)
+        self.flow.instruction(self.flow.position(index)?)
     }
 
     /// Returns a cursor before instruction `from`, or at the end.
@@ -222,14 +222,14 @@ impl History {
 
     /// Returns the instructions of a block of this history.
     pub fn block(&self, id: BlockId) -> impl Iterator<Item = Instruction> + '_ {
-        (0..self.flow.blocks.code(id.0).len()).filter_map(move |at| self.flow.blocks.instruction(id.0, at))
+        (0..self.flow.blocks.code(id).len()).filter_map(move |at| self.flow.blocks.instruction(id, at))
     }
 
     /// Returns a version of the code that has the bytes of a block. Every execution of the block
     /// had these bytes.
     #[must_use]
     pub fn block_version(&self, id: BlockId) -> Version {
-        self.flow.blocks.version(id.0)
+        self.flow.blocks.version(id)
     }
 
     /// Returns the distinct addresses executed, ascending.

@@ -53,7 +53,7 @@ pub use forest::{Call, CallId, Entered, Forest, Functions, Left};
 pub use history::{History, HistoryBuilder, Ptwrite};
 pub use image::{Boundary, Bytes, Change, CodeChange, Image, Memory, Section, Version};
 pub use mark::{Gap, GapCause, Mark, MarkKind, Resumed};
-pub use path::PathTable;
+pub use path::{PathIdx, PathTable};
 pub use pcset::PcSet;
 pub use plan::Plan;
 pub use position::Position;

@@ -1,7 +1,7 @@
 //! Measures the progress of the decode of several traces.
 
 use crate::watch::Stage;
-use crate::{Canceled, Event, PathTable, Sink, Watch};
+use crate::{Canceled, Event, PathIdx, PathTable, Sink, Watch};
 use backtrail_pt::{Avma, Cofi};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +51,7 @@ impl<S: Sink> Sink for Metered<'_, S> {
         self.sink.begin();
     }
 
-    fn paths(&mut self, table: &PathTable<'_>, executed: &[u32]) {
+    fn paths(&mut self, table: &PathTable<'_>, executed: &[PathIdx]) {
         self.sink.paths(table, executed);
     }
 

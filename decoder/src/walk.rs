@@ -1,7 +1,7 @@
 //! A cursor over the instructions of a history, in both directions.
 
-use crate::Instruction;
 use crate::history::Flow;
+use crate::{BlockId, Instruction};
 
 /// A cursor between two instructions; each step takes constant time.
 ///
@@ -26,8 +26,8 @@ impl<'a> Walker<'a> {
             within: 0,
             index: from.min(flow.len()),
         };
-        if let Some(place) = flow.place(from) {
-            (walker.execution, walker.within) = (place.execution, place.within);
+        if let Some(position) = flow.position(from) {
+            (walker.execution, walker.within) = (position.execution, position.within);
             while let Some(block) = walker.block_id()
                 && let count = walker.len_of(block)
                 && walker.within >= count
@@ -75,16 +75,16 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns the blocks of the current path.
-    fn blocks(&self) -> &'a [u32] {
+    fn blocks(&self) -> &'a [BlockId] {
         let path = self.flow.executions().get(self.execution);
         path.map_or(&[], |&path| self.flow.paths.blocks(path))
     }
 
-    fn block_id(&self) -> Option<u32> {
+    fn block_id(&self) -> Option<BlockId> {
         self.blocks().get(self.block).copied()
     }
 
-    fn len_of(&self, block: u32) -> usize {
+    fn len_of(&self, block: BlockId) -> usize {
         self.flow.blocks.count(block) as usize
     }
 }

@@ -6,8 +6,8 @@
 mod program;
 
 use backtrail_decoder::{
-    Bytes, Config, Decoded, EngineKind, Event, Forest, Functions, Image, Input, PathTable, Section, Sink,
-    Watch, decode,
+    Bytes, Config, Decoded, EngineKind, Event, Forest, Functions, Image, Input, PathIdx, PathTable, Section,
+    Sink, Watch, decode,
 };
 use backtrail_pt::{Avma, Cofi, Tid};
 use program::{Program, Run};
@@ -119,9 +119,9 @@ impl Sink for Counter {
         self.instructions += 1;
     }
 
-    fn paths(&mut self, table: &PathTable<'_>, executed: &[u32]) {
+    fn paths(&mut self, table: &PathTable<'_>, executed: &[PathIdx]) {
         for &path in executed {
-            let at = path as usize;
+            let at = path.index();
             if self.path_lens.len() <= at {
                 self.path_lens.resize(at + 1, 0);
             }

@@ -16,7 +16,7 @@ use super::spans::{SPAN, Span};
 use super::{Forest, Functions};
 use crate::history::Flow;
 use crate::watch::Stage;
-use crate::{Canceled, History, Mark, PathTable, Watch};
+use crate::{Canceled, History, Mark, PathIdx, PathTable, Watch};
 use path_summaries::PathSummaries;
 use rules::{Rules, Source};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) struct Builder<'a> {
     effects: EffectStore,
     spans: Vec<Span>,
     /// The last path executed; its successor is not known yet.
-    last: Option<u32>,
+    last: Option<PathIdx>,
     /// The number of executions before it, and the index of its first instruction.
     execution: u64,
     index: u64,
@@ -65,7 +65,7 @@ impl<'a> Builder<'a> {
     /// `marks` are the marks not consumed yet, in order. Returns how many were consumed.
     pub fn feed(
         &mut self,
-        executed: &[u32],
+        executed: &[PathIdx],
         table: PathTable<'_>,
         marks: &[Mark],
         total: u64,
@@ -80,7 +80,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Handles executed paths. Returns the remaining marks.
-    fn execute<'m>(&mut self, paths: &[u32], table: PathTable<'_>, mut marks: &'m [Mark]) -> &'m [Mark] {
+    fn execute<'m>(&mut self, paths: &[PathIdx], table: PathTable<'_>, mut marks: &'m [Mark]) -> &'m [Mark] {
         let mut rest = paths;
         while let Some((&next, after)) = rest.split_first() {
             if self.summaries.of(next).is_unknown() {
@@ -109,7 +109,7 @@ impl<'a> Builder<'a> {
 
     /// Applies the summaries of the path `last` and the `paths` after it, as long as they apply and
     /// no mark follows. Returns how many were applied.
-    fn execute_summarized(&mut self, last: u32, paths: &[u32], mark: u64) -> usize {
+    fn execute_summarized(&mut self, last: PathIdx, paths: &[PathIdx], mark: u64) -> usize {
         let (mut path, mut done) = (last, 0);
         while !self.rules.is_full() {
             if self.execution.is_multiple_of(SPAN as u64) {
@@ -130,7 +130,7 @@ impl<'a> Builder<'a> {
 
     /// Like [`Self::execute_summarized`], up to the end of a span.
     #[inline(never)]
-    fn execute_span(&mut self, last: u32, paths: &[u32], mark: u64) -> usize {
+    fn execute_span(&mut self, last: PathIdx, paths: &[PathIdx], mark: u64) -> usize {
         let Self {
             rules,
             summaries,
@@ -162,8 +162,8 @@ impl<'a> Builder<'a> {
     #[cold]
     fn execute_by_rules<'m>(
         &mut self,
-        path: u32,
-        next: Option<u32>,
+        path: PathIdx,
+        next: Option<PathIdx>,
         table: PathTable<'_>,
         mut marks: &'m [Mark],
     ) -> &'m [Mark] {

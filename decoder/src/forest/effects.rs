@@ -4,6 +4,8 @@
 //! by path, and only deviations by execution.
 
 use super::{EntryKind, Left};
+use crate::PathIdx;
+use crate::forest::code_sites::SiteIdx;
 use crate::history::Flow;
 use rustc_hash::FxHashMap;
 
@@ -14,7 +16,7 @@ pub(super) enum Op {
     /// A call of this function starts inside the innermost one.
     Begin {
         offset: u32,
-        function: u32,
+        function: SiteIdx,
         entered: EntryKind,
     },
     /// The innermost call ends.
@@ -44,7 +46,7 @@ pub(super) enum Transition {
 #[derive(Clone, Copy, Debug)]
 struct PathEffects {
     /// The function that starts at its first instruction, if it is called.
-    function: u32,
+    function: SiteIdx,
     first: u32,
     len: u32,
     transition: Transition,
@@ -52,7 +54,7 @@ struct PathEffects {
 
 impl PathEffects {
     const NONE: Self = Self {
-        function: 0,
+        function: SiteIdx(0),
         first: 0,
         len: 0,
         transition: Transition::Nothing,
@@ -89,7 +91,7 @@ pub(super) struct EffectStore {
     of_executions: Vec<ExecutionEffects>,
     execution_ops: Vec<Op>,
     /// The last entry of `of_executions` for each path.
-    latest: FxHashMap<u32, usize>,
+    latest: FxHashMap<PathIdx, usize>,
     notes: Vec<ExecutionNote>,
 }
 
@@ -113,7 +115,7 @@ pub(super) enum CallEvent {
         call: u32,
         position: i32,
         offset: u32,
-        function: u32,
+        function: SiteIdx,
         entered: EntryKind,
     },
     /// The call at a position ends.
@@ -133,8 +135,14 @@ impl CallEvent {
 impl EffectStore {
     /// Sets the effects of a path; `function` starts at its first instruction. Equal effects are
     /// stored once.
-    pub fn set_path(&mut self, path: u32, function: u32, ops: &[Op], transition: Transition) -> Option<()> {
-        let at = path as usize;
+    pub fn set_path(
+        &mut self,
+        path: PathIdx,
+        function: SiteIdx,
+        ops: &[Op],
+        transition: Transition,
+    ) -> Option<()> {
+        let at = path.index();
         if self.of_paths.len() <= at {
             self.of_paths.resize(at + 1, PathEffects::NONE);
         }
@@ -153,7 +161,7 @@ impl EffectStore {
     }
 
     /// Adds an execution with effects of its own. Executions come in order.
-    pub fn push_execution(&mut self, execution: u64, path: u32, ops: &[Op]) {
+    pub fn push_execution(&mut self, execution: u64, path: PathIdx, ops: &[Op]) {
         // Usually they equal those of the path's last such execution.
         let known = self
             .of_executions
@@ -337,9 +345,9 @@ impl EffectStore {
         self.ops.get(first..first + path.len as usize).unwrap_or(&[])
     }
 
-    fn of_path(&self, path: u32) -> PathEffects {
+    fn of_path(&self, path: PathIdx) -> PathEffects {
         self.of_paths
-            .get(path as usize)
+            .get(path.index())
             .copied()
             .unwrap_or(PathEffects::NONE)
     }

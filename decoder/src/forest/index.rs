@@ -8,6 +8,7 @@ use super::effects::{CallEvent, EffectCursor, EffectStore};
 use super::spans::{SPAN, Span, Spans};
 use super::stack::{CallTree, StackLog, SyntheticRoot};
 use super::{EntryKind, Left};
+use crate::forest::code_sites::SiteIdx;
 use crate::history::{Flow, FlowPosition};
 use backtrail_pt::Avma;
 
@@ -18,7 +19,7 @@ pub(super) struct Index {
     pub trees: Vec<CallTree>,
     synthetic: Vec<SyntheticRoot>,
     /// Recorded calls whose function was changed later; ascending.
-    renamed: Vec<(u32, u32)>,
+    renamed: Vec<(u32, SiteIdx)>,
     /// The interrupted addresses of [`EntryKind::Signal`] calls, by recorded call; ascending.
     interrupted: Vec<(u32, Avma)>,
     /// The number of recorded calls.
@@ -41,7 +42,7 @@ pub(super) struct Node {
     pub end: u64,
     /// The number of the enclosing call, see [`Index::number`].
     pub parent: Option<u32>,
-    pub function: u32,
+    pub function: SiteIdx,
     pub entered: EntryKind,
     pub left: Left,
 }
@@ -52,7 +53,7 @@ impl Node {
         first: 0,
         end: 0,
         parent: None,
-        function: u32::MAX,
+        function: SiteIdx::NONE,
         entered: EntryKind::Unknown,
         left: Left::Unknown,
     };
@@ -82,7 +83,7 @@ impl Recent {
 struct CallStart {
     position: i32,
     first: u64,
-    function: u32,
+    function: SiteIdx,
     entered: EntryKind,
 }
 
@@ -209,7 +210,7 @@ impl Index {
     }
 
     /// Returns the synthetic roots of a tree, the outermost first, each with its function.
-    pub fn synthetic_of(&self, tree: usize) -> impl Iterator<Item = (u32, u32)> {
+    pub fn synthetic_of(&self, tree: usize) -> impl Iterator<Item = (u32, SiteIdx)> {
         let synthetic = self.synthetic_before(tree)..self.synthetic_through(tree);
         synthetic
             .rev()
@@ -243,8 +244,8 @@ impl Index {
     }
 
     fn start_of(&self, execution: usize, flow: &Flow) -> u64 {
-        let place = FlowPosition { execution, within: 0 };
-        flow.index_of(place).unwrap_or(flow.len())
+        let site = FlowPosition { execution, within: 0 };
+        flow.index_of(site).unwrap_or(flow.len())
     }
 
     /// Visits the executions up to the end of the span, each with its first instruction.
@@ -433,7 +434,7 @@ impl Index {
     }
 
     /// Returns the function of a call, which may have changed since its start.
-    pub fn function(&self, call: CallRef, began_as: u32) -> u32 {
+    pub fn function(&self, call: CallRef, began_as: SiteIdx) -> SiteIdx {
         let CallRef::Recorded(call) = call else {
             return began_as;
         };
@@ -463,7 +464,7 @@ impl Index {
     /// instruction.
     fn around(&self, index: u64, flow: &Flow) -> Option<EffectCursor> {
         let before = index.checked_sub(1)?.min(flow.len().checked_sub(1)?);
-        self.at(flow.place(before)?.execution / SPAN)
+        self.at(flow.position(before)?.execution / SPAN)
     }
 
     /// Visits a span up to instruction `index`.

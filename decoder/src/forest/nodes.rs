@@ -4,6 +4,7 @@ use super::effects::CallEvent;
 use super::index::{CallRef, Index, Node};
 use super::{EntryKind, Left};
 use crate::Canceled;
+use crate::forest::code_sites::SiteIdx;
 use crate::history::Flow;
 use crate::watch::{Stage, Watch};
 
@@ -81,11 +82,18 @@ impl Nodes {
         Ok(nodes)
     }
 
-    fn begin(&mut self, number: u32, first: u64, parent: Option<&u32>, function: u32, entered: EntryKind) {
+    fn begin(
+        &mut self,
+        number: u32,
+        first: u64,
+        parent: Option<&u32>,
+        function: SiteIdx,
+        entered: EntryKind,
+    ) {
         if let Some(node) = self.0.get_mut(number as usize) {
             node.first = first;
             node.parent = parent.copied().unwrap_or(NO_PARENT);
-            node.packed |= function << 6 | entered.code() << 3;
+            node.packed |= function.0 << 6 | entered.code() << 3;
         }
     }
 
@@ -95,7 +103,7 @@ impl Nodes {
             first: node.first,
             end: node.end,
             parent: (node.parent != NO_PARENT).then_some(node.parent),
-            function: node.packed >> 6,
+            function: SiteIdx(node.packed >> 6),
             entered: EntryKind::of(node.packed >> 3 & 7),
             left: Left::of(node.packed & 7),
         })

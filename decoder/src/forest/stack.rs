@@ -4,7 +4,7 @@ mod apply_summary;
 mod log;
 mod path_summary;
 
-use super::code_sites::CodeSite;
+use super::code_sites::{CodeSite, FunctionIdx, SiteIdx};
 use super::effects::Op;
 use super::spans::SPAN;
 use super::{EntryKind, Left};
@@ -22,9 +22,9 @@ use rustc_hash::FxHashMap;
 #[repr(align(16))]
 pub(super) struct Frame {
     /// The site it returns to; [`NONE`]: unknown (a root, a signal handler).
-    pub returns_to: u32,
+    pub returns_to: SiteIdx,
     /// The number of its function, if known.
-    pub function: u32,
+    pub function: FunctionIdx,
     /// The position of the frame whose return it shares as a tail call; else its own.
     pub base: u32,
     /// The number of the recorded call; [`Frame::SYNTHETIC`] plus that of a synthetic root; [`NONE`]:
@@ -68,7 +68,7 @@ pub(super) struct Entry {
     pub to: CodeSite,
     pub tag: EntryKind,
     /// The site it returns to, or [`NONE`].
-    pub returns_to: u32,
+    pub returns_to: SiteIdx,
     pub signal: Option<Signal>,
 }
 
@@ -215,9 +215,9 @@ impl Stack {
     }
 
     /// Opens a placeholder for any call of a function.
-    pub fn stand_in(&mut self, function: u32) {
+    pub fn stand_in(&mut self, function: FunctionIdx) {
         self.frames.push(Frame {
-            returns_to: NONE,
+            returns_to: SiteIdx::NONE,
             function,
             base: self.frames.len() as u32,
             call: NONE,
@@ -232,7 +232,7 @@ impl Stack {
             execution: self.log.execution,
         });
         self.frames.push(Frame {
-            returns_to: NONE,
+            returns_to: SiteIdx::NONE,
             function: to.function,
             base: 0,
             call,
@@ -245,14 +245,14 @@ impl Stack {
             let Some(frame) = self.frames.get(at) else { return };
             let (at, mut same_return, mut same_function) = (at as u32, NONE, NONE);
             // A frame that shares a return is found by the frame it shares it with.
-            if frame.returns_to != NONE
+            if frame.returns_to != SiteIdx::NONE
                 && frame.base == at
-                && let Some(head) = entry(&mut self.expecting, frame.returns_to)
+                && let Some(head) = entry(&mut self.expecting, frame.returns_to.0)
             {
                 same_return = std::mem::replace(head, at);
             }
-            if frame.function != CodeSite::UNKNOWN
-                && let Some(head) = entry(&mut self.running, frame.function)
+            if frame.function != FunctionIdx::UNKNOWN
+                && let Some(head) = entry(&mut self.running, frame.function.0)
             {
                 same_function = std::mem::replace(head, at);
             }
@@ -275,14 +275,14 @@ impl Stack {
     fn unlink_last(&mut self, frame: &Frame) {
         let Some(link) = self.links.pop() else { return };
         let at = self.links.len() as u32;
-        if frame.returns_to != NONE
+        if frame.returns_to != SiteIdx::NONE
             && frame.base == at
-            && let Some(head) = self.expecting.get_mut(frame.returns_to as usize)
+            && let Some(head) = self.expecting.get_mut(frame.returns_to.index())
         {
             *head = link.same_return;
         }
-        if frame.function != CodeSite::UNKNOWN
-            && let Some(head) = self.running.get_mut(frame.function as usize)
+        if frame.function != FunctionIdx::UNKNOWN
+            && let Some(head) = self.running.get_mut(frame.function.index())
         {
             *head = link.same_function;
         }
@@ -352,9 +352,9 @@ impl Stack {
     /// Closes the innermost call by a return to its site, if it is no tail call. Returns whether it
     /// did.
     #[inline]
-    pub fn pop_called(&mut self, place: u32, index: u64) -> bool {
+    pub fn pop_called(&mut self, site: SiteIdx, index: u64) -> bool {
         let at = self.frames.len().wrapping_sub(1);
-        let called = |frame: &Frame| frame.returns_to == place && frame.base as usize == at;
+        let called = |frame: &Frame| frame.returns_to == site && frame.base as usize == at;
         self.frames.last().is_some_and(called) && {
             self.pop(index, Left::Return);
             true
@@ -389,7 +389,7 @@ impl Stack {
     /// is unknown.
     pub fn is_resumed(&self, at: usize) -> bool {
         let frame = self.frames.get(at).filter(|_| at > 0);
-        frame.is_some_and(|frame| frame.returns_to == NONE && frame.base as usize == at)
+        frame.is_some_and(|frame| frame.returns_to == SiteIdx::NONE && frame.base as usize == at)
             && self.signal(at).is_none()
     }
 
@@ -404,33 +404,33 @@ impl Stack {
     }
 
     /// Returns the innermost frame that returns to a site.
-    pub fn expecting(&mut self, place: u32) -> Option<usize> {
+    pub fn expecting(&mut self, site: SiteIdx) -> Option<usize> {
         self.link();
-        known(&self.expecting, place)
+        known(&self.expecting, site.0)
     }
 
     /// Returns the innermost frame of a site's function.
-    pub fn running(&mut self, place: CodeSite) -> Option<usize> {
-        if !place.is_known() {
+    pub fn running(&mut self, site: CodeSite) -> Option<usize> {
+        if !site.is_known() {
             return None;
         }
         let inline = self.frames.iter().enumerate().rev().take(NEAR);
-        let mut inline = inline.filter(|(_, frame)| frame.function == place.function);
+        let mut inline = inline.filter(|(_, frame)| frame.function == site.function);
         if let Some((at, _)) = inline.next() {
             return Some(at);
         }
         self.link();
-        known(&self.running, place.function)
+        known(&self.running, site.function.0)
     }
 
     /// Returns the innermost frame of a site's function, from position `base` on.
-    pub fn running_from(&mut self, base: usize, place: CodeSite) -> Option<usize> {
+    pub fn running_from(&mut self, base: usize, site: CodeSite) -> Option<usize> {
         if self.frames.len() > base + NEAR {
-            return self.running(place).filter(|&at| at >= base);
+            return self.running(site).filter(|&at| at >= base);
         }
         let above = self.frames.get(base..).unwrap_or(&[]);
-        let found = above.iter().rposition(|frame| frame.function == place.function);
-        found.filter(|_| place.is_known()).map(|at| at + base)
+        let found = above.iter().rposition(|frame| frame.function == site.function);
+        found.filter(|_| site.is_known()).map(|at| at + base)
     }
 
     /// Returns the innermost signal handler that interrupted the thread at an address, or before

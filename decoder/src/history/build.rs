@@ -5,7 +5,7 @@ mod interner;
 mod marks;
 
 use super::{Flow, History};
-use crate::{Event, Mark, MarkKind, PathTable, Sink, Version};
+use crate::{Event, Mark, MarkKind, PathIdx, PathTable, Sink, Version};
 use backtrail_pt::{Avma, Cofi, Tid, Tsc};
 use interner::Interner;
 use marks::MarkBuilder;
@@ -110,7 +110,7 @@ impl Sink for HistoryBuilder {
         self.interner.begin();
     }
 
-    fn paths(&mut self, table: &PathTable<'_>, executed: &[u32]) {
+    fn paths(&mut self, table: &PathTable<'_>, executed: &[PathIdx]) {
         self.interner.paths(*table, executed);
     }
 

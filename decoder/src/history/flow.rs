@@ -4,7 +4,7 @@
 use super::postings::Postings;
 use crate::block::Blocks;
 use crate::path::Paths;
-use crate::{Canceled, Instruction, PathTable, Watch};
+use crate::{BlockId, Canceled, Instruction, PathIdx, PathTable, Watch};
 use std::sync::OnceLock;
 
 /// The executed instructions in order.
@@ -13,17 +13,15 @@ pub(crate) struct Flow {
     pub blocks: Blocks,
     pub paths: Paths,
     /// The path of each execution.
-    executions: Vec<u32>,
+    executions: Vec<PathIdx>,
     /// `sampled[i]`: the number of instructions before execution `i * SAMPLE`.
     sampled: Vec<u64>,
     len: u64,
-    /// The path of a block alone, by block; [`NONE`] until it is needed.
-    singles: Vec<u32>,
+    /// The path of a block alone, by block; [`PathIdx::NONE`] until it is needed.
+    singles: Vec<PathIdx>,
     /// The search index, built by the first search, after the flow is complete.
     postings: OnceLock<Postings>,
 }
-
-const NONE: u32 = u32::MAX;
 
 /// The position of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +50,13 @@ impl Flow {
     }
 
     /// Returns the paths in execution order.
-    pub fn executions(&self) -> &[u32] {
+    pub fn executions(&self) -> &[PathIdx] {
         &self.executions
     }
 
     /// Appends an execution of a path of the table.
     #[inline]
-    pub fn execute(&mut self, path: u32) {
+    pub fn execute(&mut self, path: PathIdx) {
         if self.executions.len().is_multiple_of(SAMPLE) {
             self.sampled.push(self.len);
         }
@@ -67,7 +65,7 @@ impl Flow {
     }
 
     /// Appends executions of paths, each with its number of instructions. Returns how many.
-    pub fn execute_all(&mut self, paths: impl Iterator<Item = (u32, u32)>) -> usize {
+    pub fn execute_all(&mut self, paths: impl Iterator<Item = (PathIdx, u32)>) -> usize {
         let before = self.executions.len();
         let mut until_sample = before.next_multiple_of(SAMPLE) - before;
         let (executions, sampled, mut len) = (&mut self.executions, &mut self.sampled, self.len);
@@ -85,13 +83,13 @@ impl Flow {
     }
 
     /// Returns the path of a block alone.
-    pub fn single(&mut self, block: u32) -> Option<u32> {
-        let at = block as usize;
+    pub fn single(&mut self, block: BlockId) -> Option<PathIdx> {
+        let at = block.index();
         if self.singles.len() <= at {
-            self.singles.resize(at + 1, NONE);
+            self.singles.resize(at + 1, PathIdx::NONE);
         }
         let known = self.singles.get_mut(at)?;
-        if *known == NONE {
+        if *known == PathIdx::NONE {
             *known = self.paths.push(&[block], &self.blocks)?;
         }
         Some(*known)
@@ -112,7 +110,7 @@ impl Flow {
     }
 
     /// Returns the position of instruction `index`; `None` at the end and beyond.
-    pub fn place(&self, index: u64) -> Option<FlowPosition> {
+    pub fn position(&self, index: u64) -> Option<FlowPosition> {
         if index >= self.len {
             return None;
         }
@@ -135,12 +133,12 @@ impl Flow {
     }
 
     /// Returns the index of the instruction at a position, if there is one.
-    pub fn index_of(&self, place: FlowPosition) -> Option<u64> {
-        let sample = place.execution / SAMPLE;
+    pub fn index_of(&self, position: FlowPosition) -> Option<u64> {
+        let sample = position.execution / SAMPLE;
         let before = *self.sampled.get(sample)?;
-        let counts = self.executions.get(sample * SAMPLE..place.execution)?;
+        let counts = self.executions.get(sample * SAMPLE..position.execution)?;
         let counts = counts.iter().map(|&path| self.paths.count(path));
-        Some(before + counts.sum::<u64>() + place.within as u64)
+        Some(before + counts.sum::<u64>() + position.within as u64)
     }
 
     /// Returns the search index.
@@ -162,12 +160,12 @@ impl Flow {
         Ok(())
     }
 
-    pub fn instruction(&self, place: FlowPosition) -> Option<Instruction> {
-        self.of_path(*self.executions.get(place.execution)?, place.within)
+    pub fn instruction(&self, position: FlowPosition) -> Option<Instruction> {
+        self.of_path(*self.executions.get(position.execution)?, position.within)
     }
 
     /// Returns instruction `within` of a path.
-    pub fn of_path(&self, path: u32, within: usize) -> Option<Instruction> {
+    pub fn of_path(&self, path: PathIdx, within: usize) -> Option<Instruction> {
         let (block, within) = self.paths.block_at(path, within, &self.blocks)?;
         self.blocks.instruction(block, within)
     }
@@ -176,14 +174,14 @@ impl Flow {
     pub fn counts(&self) -> Vec<u64> {
         let mut of_paths = vec![0u64; self.paths.len()];
         for &id in &self.executions {
-            if let Some(count) = of_paths.get_mut(id as usize) {
+            if let Some(count) = of_paths.get_mut(id.index()) {
                 *count += 1;
             }
         }
         let mut counts = vec![0; self.blocks.len()];
         for (path, executed) in of_paths.into_iter().enumerate() {
-            for &block in self.paths.blocks(path as u32) {
-                if let Some(count) = counts.get_mut(block as usize) {
+            for &block in self.paths.blocks(PathIdx(path as u32)) {
+                if let Some(count) = counts.get_mut(block.index()) {
                     *count += executed;
                 }
             }

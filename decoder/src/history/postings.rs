@@ -3,7 +3,7 @@
 use crate::block::Blocks;
 use crate::path::Paths;
 use crate::watch::Stage;
-use crate::{Canceled, PcSet, Watch};
+use crate::{BlockId, Canceled, PathIdx, PcSet, Watch};
 
 /// Path executions per span; the last span may have fewer. Longer spans make lists shorter, but a
 /// search within a span longer.
@@ -21,7 +21,7 @@ pub(crate) struct Postings {
     /// Numbers are LEB128: seven bits per byte, the lowest first.
     lists: Vec<u8>,
     /// The blocks by start address.
-    by_start: Vec<u32>,
+    by_start: Vec<BlockId>,
     /// The longest block in bytes.
     longest: u64,
 }
@@ -51,7 +51,7 @@ impl Postings {
     pub fn new(
         blocks: &Blocks,
         paths: &Paths,
-        executions: &[u32],
+        executions: &[PathIdx],
         watch: &Watch<'_>,
     ) -> Result<Self, Canceled> {
         let total = executions.len() as u64;
@@ -63,11 +63,11 @@ impl Postings {
                 watch.report(Stage::Index, (span * SPAN) as u64, total)?;
             }
             for &path in executed {
-                of_paths.add(path, 1);
+                of_paths.add(path.0, 1);
             }
             of_paths.drain(|path, executions| {
-                for &block in paths.blocks(path) {
-                    of_blocks.add(block, executions);
+                for &block in paths.blocks(PathIdx(path)) {
+                    of_blocks.add(block.0, executions);
                 }
             });
             of_blocks.drain(|block, executions| {
@@ -76,8 +76,8 @@ impl Postings {
                 }
             });
         }
-        let ids = 0..blocks.len() as u32;
-        let mut by_start: Vec<u32> = ids.clone().collect();
+        let ids = (0..blocks.len() as u32).map(BlockId);
+        let mut by_start: Vec<BlockId> = ids.clone().collect();
         by_start.sort_unstable_by_key(|&id| start(blocks, id));
         let mut postings = Self {
             starts: Vec::with_capacity(lists.len() + 1),
@@ -94,8 +94,8 @@ impl Postings {
     }
 
     /// Returns the spans of a block, ascending, each with the number of executions.
-    pub fn of(&self, block: u32) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let bounds = self.starts.get(block as usize..).unwrap_or(&[]);
+    pub fn of(&self, block: BlockId) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let bounds = self.starts.get(block.index()..).unwrap_or(&[]);
         let list = match *bounds {
             [start, end, ..] => self.lists.get(start..end).unwrap_or(&[]),
             _ => &[],
@@ -109,14 +109,14 @@ impl Postings {
     }
 
     /// Returns the blocks that may have an instruction in a set; some may appear twice.
-    pub fn near<'a>(&'a self, blocks: &'a Blocks, pcs: &'a PcSet) -> impl Iterator<Item = u32> + 'a {
+    pub fn near<'a>(&'a self, blocks: &'a Blocks, pcs: &'a PcSet) -> impl Iterator<Item = BlockId> + 'a {
         let of_ranges = pcs.ranges().iter().flat_map(move |range| {
             let first = self.below(blocks, range.start.0.saturating_sub(self.longest));
             let close = self
                 .by_start
                 .get(first..self.below(blocks, range.end.0))
                 .unwrap_or(&[]);
-            let reaches = |&id: &u32| range.start.0.saturating_sub(start(blocks, id)) < blocks.size(id);
+            let reaches = |&id: &BlockId| range.start.0.saturating_sub(start(blocks, id)) < blocks.size(id);
             close.iter().copied().filter(reaches)
         });
         // Blocks at the end of the address space may wrap.
@@ -135,8 +135,8 @@ impl Postings {
     }
 }
 
-fn start(blocks: &Blocks, id: u32) -> u64 {
-    blocks.get(id).map_or(u64::MAX, |block| block.start.0)
+fn start(blocks: &Blocks, block: BlockId) -> u64 {
+    blocks.get(block).map_or(u64::MAX, |block| block.start.0)
 }
 
 /// Counts by id, of which few are above 0 at a time.

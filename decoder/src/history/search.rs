@@ -2,7 +2,7 @@
 
 use super::postings::{Postings, SPAN};
 use super::{Flow, FlowPosition, History};
-use crate::{BlockId, Canceled, PcSet, Watch};
+use crate::{BlockId, Canceled, PathIdx, PcSet, Watch};
 use backtrail_pt::Avma;
 use std::ops::Range;
 
@@ -22,9 +22,9 @@ impl History {
     #[must_use]
     pub fn next_at(&self, from: u64, pcs: &PcSet) -> Option<u64> {
         let search = Search::new(&self.flow, pcs)?;
-        let place = self.flow.place(from)?;
-        let span = place.execution / SPAN;
-        let found = search.first(place, (span + 1) * SPAN);
+        let position = self.flow.position(from)?;
+        let span = position.execution / SPAN;
+        let found = search.first(position, (span + 1) * SPAN);
         let found = found.or_else(|| {
             let span = search.next_span(span + 1)?;
             search.first(FlowPosition::begin_of(span * SPAN), (span + 1) * SPAN)
@@ -39,7 +39,7 @@ impl History {
     pub fn prev_at(&self, before: u64, pcs: &PcSet) -> Option<u64> {
         let search = Search::new(&self.flow, pcs)?;
         let last = before.min(self.len()).checked_sub(1)?;
-        let mut end = self.flow.place(last)?;
+        let mut end = self.flow.position(last)?;
         end.within += 1;
         let span = end.execution / SPAN;
         let found = search.last(span * SPAN, end);
@@ -56,7 +56,7 @@ impl History {
     #[must_use]
     pub fn executed_in(&self, pcs: &PcSet) -> Vec<Avma> {
         let near = self.flow.postings().near(&self.flow.blocks, pcs);
-        let instructions = near.flat_map(|id| self.block(BlockId(id)));
+        let instructions = near.flat_map(|id| self.block(id));
         let mut found: Vec<Avma> = instructions
             .map(|found| found.pc)
             .filter(|&pc| pcs.contains(pc))
@@ -75,11 +75,11 @@ impl History {
             return 0;
         };
         let end = range.end.min(self.len());
-        let Some(start) = self.flow.place(range.start).filter(|_| range.start < end) else {
+        let Some(start) = self.flow.position(range.start).filter(|_| range.start < end) else {
             return 0;
         };
         let all = FlowPosition::begin_of(self.flow.executions().len());
-        let end = self.flow.place(end).unwrap_or(all);
+        let end = self.flow.position(end).unwrap_or(all);
         // The spans that lie fully in the range.
         let first = start.spans_begun();
         let spans = first..end.execution / SPAN;
@@ -111,7 +111,7 @@ struct Search<'a> {
     /// The number of instructions in the set, by block.
     inside: Vec<u16>,
     /// The blocks with any instruction in the set.
-    blocks: Vec<u32>,
+    blocks: Vec<BlockId>,
 }
 
 impl<'a> Search<'a> {
@@ -124,7 +124,7 @@ impl<'a> Search<'a> {
         let mut inside = vec![0; flow.blocks.len()];
         let mut blocks = Vec::new();
         for id in postings.near(&flow.blocks, pcs) {
-            let (Some(block), Some(inside)) = (flow.blocks.get(id), inside.get_mut(id as usize)) else {
+            let (Some(block), Some(inside)) = (flow.blocks.get(id), inside.get_mut(id.index())) else {
                 continue;
             };
             if *inside == 0 {
@@ -145,13 +145,13 @@ impl<'a> Search<'a> {
         })
     }
 
-    fn inside(&self, block: u32) -> u64 {
-        self.inside.get(block as usize).copied().unwrap_or(0).into()
+    fn inside(&self, block: BlockId) -> u64 {
+        self.inside.get(block.index()).copied().unwrap_or(0).into()
     }
 
     /// Returns the first span at or after `from` with an address of the set.
     fn next_span(&self, from: usize) -> Option<usize> {
-        let of_block = |&block: &u32| {
+        let of_block = |&block: &BlockId| {
             let mut spans = self.postings.of(block).map(|(span, _)| span);
             spans.find(|&span| span >= from)
         };
@@ -160,7 +160,7 @@ impl<'a> Search<'a> {
 
     /// Returns the last span before `before` with an address of the set.
     fn prev_span(&self, before: usize) -> Option<usize> {
-        let of_block = |&block: &u32| {
+        let of_block = |&block: &BlockId| {
             let spans = self.postings.of(block).map(|(span, _)| span);
             spans.take_while(|&span| span < before).last()
         };
@@ -227,7 +227,7 @@ impl<'a> Search<'a> {
 
     /// Counts the addresses of the set in whole spans.
     fn count_spans(&self, wanted: Range<usize>) -> u64 {
-        let of_block = |&block: &u32| {
+        let of_block = |&block: &BlockId| {
             let spans = self.postings.of(block);
             let spans = spans.skip_while(|(span, _)| *span < wanted.start);
             let spans = spans.take_while(|(span, _)| *span < wanted.end);
@@ -237,12 +237,12 @@ impl<'a> Search<'a> {
     }
 
     /// Returns whether a path has an address of the set.
-    fn has(&self, path: u32) -> bool {
+    fn has(&self, path: PathIdx) -> bool {
         let mut parts = self.flow.paths.blocks(path).iter();
         parts.any(|&block| self.inside(block) > 0)
     }
 
-    fn hit(&self, path: u32, within: usize) -> bool {
+    fn hit(&self, path: PathIdx, within: usize) -> bool {
         let found = self.flow.of_path(path, within);
         found.is_some_and(|found| self.pcs.contains(found.pc))
     }

@@ -2,7 +2,7 @@
 
 use super::table_delta::{PathTableDelta, PathTables};
 use crate::engine::native::{ResolvedTimestamps, SegmentResult, TimingLog};
-use crate::{Event, HistoryBuilder, PathTable, Sink};
+use crate::{Event, HistoryBuilder, PathIdx, PathTable, Sink};
 use backtrail_pt::{Avma, Cofi};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -20,7 +20,7 @@ pub(super) struct DecodedSegment {
 /// Paths and events in order.
 #[derive(Debug, Default)]
 pub(super) struct SegmentOutput {
-    paths: Vec<u32>,
+    paths: Vec<PathIdx>,
     /// Each item, with the number of paths before it.
     items: Vec<(usize, OutputItem)>,
     /// The timing packets.
@@ -68,7 +68,7 @@ impl SegmentOutput {
     }
 
     /// Replaces the content by these paths.
-    pub fn rewrite(&mut self, paths: &[u32]) {
+    pub fn rewrite(&mut self, paths: &[PathIdx]) {
         self.clear();
         self.paths.extend_from_slice(paths);
     }
@@ -87,7 +87,7 @@ impl SegmentOutput {
     }
 
     /// Returns the paths.
-    pub fn paths(&self) -> &[u32] {
+    pub fn paths(&self) -> &[PathIdx] {
         &self.paths
     }
 }
@@ -112,7 +112,7 @@ impl<'a> OutputRecorder<'a> {
 
 impl Sink for OutputRecorder<'_> {
     /// The new paths of the table are stored when the segment ends.
-    fn paths(&mut self, _table: &PathTable<'_>, executed: &[u32]) {
+    fn paths(&mut self, _table: &PathTable<'_>, executed: &[PathIdx]) {
         self.output.borrow_mut().paths.extend_from_slice(executed);
     }
 

@@ -1,15 +1,15 @@
 //! Deltas of the path and block tables, for copies of the tables on another thread.
 
-use crate::PathTable;
 use crate::block::{Block, Blocks, Code};
 use crate::path::{Path, Paths};
 use crate::table::{self, SyncCursor};
+use crate::{BlockId, PathTable};
 
 /// The new blocks and paths.
 #[derive(Debug)]
 pub(super) struct PathTableDelta {
     blocks: table::TableDelta<Block, Code>,
-    paths: table::TableDelta<Path, u32>,
+    paths: table::TableDelta<Path, BlockId>,
 }
 
 /// The state of the copies.

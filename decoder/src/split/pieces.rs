@@ -3,7 +3,8 @@
 use super::owner::{Owners, PieceTime};
 use crate::engine::native::DisabledIntervals;
 use crate::{
-    CodeChange, Event, Execution, Gap, GapCause, History, HistoryBuilder, Image, Memory, PathTable, Sink,
+    CodeChange, Event, Execution, Gap, GapCause, History, HistoryBuilder, Image, Memory, PathIdx, PathTable,
+    Sink,
 };
 use backtrail_pt::{Avma, Cofi, Pid, Tid, Tsc};
 use std::cell::Cell;
@@ -247,7 +248,7 @@ impl Sink for Cutter<'_> {
         self.builder.begin();
     }
 
-    fn paths(&mut self, table: &PathTable<'_>, executed: &[u32]) {
+    fn paths(&mut self, table: &PathTable<'_>, executed: &[PathIdx]) {
         for path in executed {
             if self.far {
                 self.open(false);

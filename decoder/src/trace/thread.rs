@@ -6,7 +6,8 @@ use crate::meter::{Meter, Metered};
 use crate::parallel::{ParallelDecoder, ParallelError};
 use crate::trace_tail::TraceTail;
 use crate::{
-    Canceled, DecodeCachePool, Event, Forest, GapCause, History, HistoryBuilder, Image, PathTable, Plan, Sink,
+    Canceled, DecodeCachePool, Event, Forest, GapCause, History, HistoryBuilder, Image, PathIdx, PathTable,
+    Plan, Sink,
 };
 use backtrail_pt::{Avma, Cofi, Tid};
 use std::ops::ControlFlow;
@@ -116,7 +117,7 @@ impl Sink for VersionedSink<'_> {
         self.builder.begin();
     }
 
-    fn paths(&mut self, table: &PathTable<'_>, executed: &[u32]) {
+    fn paths(&mut self, table: &PathTable<'_>, executed: &[PathIdx]) {
         self.builder.paths(table, executed);
     }
 

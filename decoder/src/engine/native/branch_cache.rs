@@ -1,8 +1,8 @@
 //! Caches the path that a few branch outcomes, or a branch target, select from a block.
 
-use super::code::{BasicBlock, CodeCache, Exit};
+use super::code::{BlockIdx, CodeCache, Exit};
 use super::return_stack::ReturnStack;
-use crate::{Memory, UncompressedReturns};
+use crate::{Memory, PathIdx, UncompressedReturns};
 
 /// The most outcomes looked up at once: those of a short TNT.
 pub(super) const OUTCOMES: u32 = 6;
@@ -32,16 +32,16 @@ impl BranchInput {
 pub(super) struct BranchStep {
     key: u32,
     /// The path of all blocks passed.
-    pub path: u32,
+    pub path: PathIdx,
     /// The next block, if the end is [`StepEnd::Block`].
-    pub next: u32,
+    pub next: BlockIdx,
     /// The number of outcomes used in the low four bits, [`StepEnd`] in two, then the effect's
     /// index.
     packed: u32,
 }
 
 impl BranchStep {
-    fn new(key: u32, path: u32, followed: &FollowedPath, effect: u32) -> Option<Self> {
+    fn new(key: u32, path: PathIdx, followed: &FollowedPath, effect: u32) -> Option<Self> {
         let packed = u32::from(followed.used) | u32::from(followed.end as u8) << 4 | effect << 6;
         (effect >> 26 == 0).then_some(Self {
             key,
@@ -87,7 +87,7 @@ pub(super) struct BranchEffect {
 
 /// A path that was followed, without its blocks and calls.
 struct FollowedPath {
-    next: u32,
+    next: BlockIdx,
     used: u8,
     end: StepEnd,
     max_depth: u8,
@@ -115,10 +115,10 @@ pub(super) struct BranchCache {
     /// The first has no effect; the second only pops a call.
     effects: Vec<BranchEffect>,
     /// The blocks of the calls that steps leave open, by block that ends in the call.
-    calls: Vec<u32>,
+    calls: Vec<BlockIdx>,
     /// The blocks of the step that is being computed.
-    path: Vec<u32>,
-    open: Vec<u32>,
+    path: Vec<BlockIdx>,
+    open: Vec<BlockIdx>,
     uncompressed_returns: UncompressedReturns,
 }
 
@@ -127,8 +127,8 @@ const EMPTY: u32 = 0;
 
 const NO_STEP: BranchStep = BranchStep {
     key: EMPTY,
-    path: 0,
-    next: BasicBlock::NONE,
+    path: PathIdx::NONE,
+    next: BlockIdx::NONE,
     packed: 0,
 };
 
@@ -184,7 +184,7 @@ impl BranchCache {
 
     /// Returns the blocks of the calls left open, the innermost last.
     #[inline]
-    pub fn calls(&self, effect: &BranchEffect) -> &[u32] {
+    pub fn calls(&self, effect: &BranchEffect) -> &[BlockIdx] {
         let first = effect.first as usize;
         self.calls
             .get(first..first + usize::from(effect.len))
@@ -202,8 +202,8 @@ impl BranchCache {
     }
 
     #[inline]
-    fn key(block: u32, input: BranchInput) -> u32 {
-        (block + 1) << 7 | u32::from(input.0)
+    fn key(block: BlockIdx, input: BranchInput) -> u32 {
+        (block.0 + 1) << 7 | u32::from(input.0)
     }
 
     #[inline]
@@ -223,12 +223,12 @@ impl BranchCache {
     #[inline]
     pub fn step(
         &mut self,
-        block: u32,
+        block: BlockIdx,
         input: BranchInput,
         code: &mut CodeCache,
         memory: &dyn Memory,
     ) -> Option<BranchStep> {
-        if block > Self::MAX_BLOCK {
+        if block.0 > Self::MAX_BLOCK {
             return None;
         }
         let key = Self::key(block, input);
@@ -242,7 +242,7 @@ impl BranchCache {
     #[cold]
     fn compute(
         &mut self,
-        block: u32,
+        block: BlockIdx,
         input: BranchInput,
         code: &mut CodeCache,
         memory: &dyn Memory,
@@ -277,7 +277,7 @@ impl BranchCache {
     /// Follows the code from a block. The blocks and the open calls are left in their buffers.
     fn follow(
         &mut self,
-        block: u32,
+        block: BlockIdx,
         input: BranchInput,
         code: &mut CodeCache,
         memory: &dyn Memory,
@@ -291,10 +291,10 @@ impl BranchCache {
             if self.path.len() >= Self::MAX_BLOCKS {
                 return None;
             }
-            let here = *code.blocks.get(at as usize)?;
+            let here = *code.blocks.get(at.index())?;
             self.path.push(at);
             let done = |end: StepEnd, used: u32| FollowedPath {
-                next: BasicBlock::NONE,
+                next: BlockIdx::NONE,
                 end,
                 used: used as u8,
                 max_depth: max_depth as u8,
@@ -345,7 +345,7 @@ impl BranchCache {
                         return None;
                     }
                     match self.open.pop() {
-                        Some(call) => code.blocks.get(call as usize)?.end,
+                        Some(call) => code.blocks.get(call.index())?.end,
                         None => return Some(done(StepEnd::Return, used)),
                     }
                 }

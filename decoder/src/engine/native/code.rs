@@ -3,7 +3,7 @@
 use super::error::Error;
 use crate::block::{Blocks, Code};
 use crate::path::Paths;
-use crate::{Memory, PathTable};
+use crate::{BlockId, Memory, PathIdx, PathTable};
 use backtrail_pt::instruction::{self, Mode, Role};
 use backtrail_pt::{Avma, Cofi};
 use rustc_hash::FxHashMap;
@@ -16,6 +16,20 @@ const MAX_LEN: usize = 15;
 /// instructions.
 const MAX_INSTRUCTIONS: usize = 64;
 
+/// The index of a basic block in a [`CodeCache`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct BlockIdx(pub u32);
+
+impl BlockIdx {
+    /// The index of no block.
+    pub const NONE: Self = Self(u32::MAX);
+
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A run of instructions up to one that may change the flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BasicBlock {
@@ -25,17 +39,12 @@ pub(super) struct BasicBlock {
     /// The number of instructions; 0 only for [`Exit::Invalidated`].
     pub count: u32,
     /// Its index in the block table, and the path of this block alone.
-    code: u32,
-    pub path: u32,
+    code: BlockId,
+    pub path: PathIdx,
     pub exit: Exit,
-    /// The block after it and the block its branch goes to, once known; else [`BasicBlock::NONE`].
-    pub next: u32,
-    pub taken: u32,
-}
-
-impl BasicBlock {
-    /// The index of no block.
-    pub const NONE: u32 = u32::MAX;
+    /// The block after it and the block its branch goes to, once known; else [`BlockIdx::NONE`].
+    pub next: BlockIdx,
+    pub taken: BlockIdx,
 }
 
 /// How a block ends.
@@ -82,15 +91,15 @@ pub(super) struct CodeCache {
     paths: Paths,
     pub blocks: Vec<BasicBlock>,
     /// The blocks of the current process and mode, by address.
-    found: FxHashMap<u64, u32>,
+    found: FxHashMap<u64, BlockIdx>,
     current: (u32, Mode),
     /// The blocks of the other processes and modes.
-    inactive: FxHashMap<(u32, Mode), FxHashMap<u64, u32>>,
+    inactive: FxHashMap<(u32, Mode), FxHashMap<u64, BlockIdx>>,
     /// The paths of parts of blocks, by first address and number of instructions.
-    partial_paths: FxHashMap<(u64, u32), u32>,
+    partial_paths: FxHashMap<(u64, u32), PathIdx>,
     scratch: Vec<Code>,
     /// The blocks of recent branch targets, by low address bits.
-    recent: Vec<(u64, u32)>,
+    recent: Vec<(u64, BlockIdx)>,
 }
 
 /// The number of recent targets; a power of two.
@@ -112,16 +121,16 @@ impl CodeCache {
 
     /// Returns the block at a branch target, like [`Self::at`].
     #[inline]
-    pub fn at_target(&mut self, address: u64, memory: &dyn Memory) -> Result<u32, Error> {
+    pub fn at_target(&mut self, address: u64, memory: &dyn Memory) -> Result<BlockIdx, Error> {
         let slot = (address ^ address >> 12) as usize % RECENT;
         if let Some(&(known, block)) = self.recent.get(slot)
             && known == address
-            && block != BasicBlock::NONE
+            && block != BlockIdx::NONE
         {
             return Ok(block);
         }
         let block = self.at(address, memory)?;
-        self.recent.resize(RECENT, (0, BasicBlock::NONE));
+        self.recent.resize(RECENT, (0, BlockIdx::NONE));
         if let Some(slot) = self.recent.get_mut(slot) {
             *slot = (address, block);
         }
@@ -129,7 +138,7 @@ impl CodeCache {
     }
 
     /// Returns the block at an address, and decodes it if needed.
-    pub fn at(&mut self, address: u64, memory: &dyn Memory) -> Result<u32, Error> {
+    pub fn at(&mut self, address: u64, memory: &dyn Memory) -> Result<BlockIdx, Error> {
         match self.found.get(&address) {
             Some(&block) => Ok(block),
             None => self.decode(address, memory),
@@ -137,7 +146,7 @@ impl CodeCache {
     }
 
     #[cold]
-    fn decode(&mut self, address: u64, memory: &dyn Memory) -> Result<u32, Error> {
+    fn decode(&mut self, address: u64, memory: &dyn Memory) -> Result<BlockIdx, Error> {
         let mode = self.current.1;
         let mut bytes = [0; 256];
         let (mut begin, mut have) = (address, 0);
@@ -179,7 +188,7 @@ impl CodeCache {
         else {
             return Err(Error::BadInstruction);
         };
-        let block = self.blocks.len() as u32;
+        let block = BlockIdx(self.blocks.len() as u32);
         self.blocks.push(BasicBlock {
             start: address,
             end: at,
@@ -187,8 +196,8 @@ impl CodeCache {
             code,
             path,
             exit,
-            next: BasicBlock::NONE,
-            taken: BasicBlock::NONE,
+            next: BlockIdx::NONE,
+            taken: BlockIdx::NONE,
         });
         self.found.insert(address, block);
         Ok(block)
@@ -202,28 +211,33 @@ impl CodeCache {
         }
     }
 
-    fn define(table: &mut Blocks, paths: &mut Paths, start: u64, code: &[Code]) -> Option<(u32, u32)> {
+    fn define(
+        table: &mut Blocks,
+        paths: &mut Paths,
+        start: u64,
+        code: &[Code],
+    ) -> Option<(BlockId, PathIdx)> {
         let block = table.push(Avma(start), code)?;
         Some((block, paths.push(&[block], table)?))
     }
 
     /// Returns a path of these blocks in order.
-    pub fn path_of(&mut self, blocks: &[u32]) -> Option<u32> {
-        let code = |&id: &u32| Some(self.blocks.get(id as usize)?.code);
-        let codes: Option<Vec<u32>> = blocks.iter().map(code).collect();
+    pub fn path_of(&mut self, blocks: &[BlockIdx]) -> Option<PathIdx> {
+        let code = |&id: &BlockIdx| Some(self.blocks.get(id.index())?.code);
+        let codes: Option<Vec<BlockId>> = blocks.iter().map(code).collect();
         match (blocks, codes?) {
-            (&[block], _) => Some(self.blocks.get(block as usize)?.path),
+            (&[block], _) => Some(self.blocks.get(block.index())?.path),
             (_, codes) => self.paths.push(&codes, &self.table),
         }
     }
 
     /// Returns a path of blocks given by their indexes in the block table.
-    pub fn path_of_codes(&mut self, codes: &[u32]) -> Option<u32> {
+    pub fn path_of_codes(&mut self, codes: &[BlockId]) -> Option<PathIdx> {
         self.paths.push(codes, &self.table)
     }
 
     /// Returns a path of the instructions `from..to` of a block.
-    pub fn partial_path(&mut self, block: &BasicBlock, from: u32, to: u32) -> Option<u32> {
+    pub fn partial_path(&mut self, block: &BasicBlock, from: u32, to: u32) -> Option<PathIdx> {
         if (from, to) == (0, block.count) {
             return Some(block.path);
         }
@@ -247,7 +261,7 @@ impl CodeCache {
     }
 
     /// Returns the address of the last instruction of a path.
-    pub fn last_address(&self, path: u32) -> Option<u64> {
+    pub fn last_address(&self, path: PathIdx) -> Option<u64> {
         self.paths().last(path).map(|last| last.pc.0)
     }
 
@@ -284,7 +298,7 @@ impl CodeCache {
         let maps = std::iter::once(&mut self.found).chain(self.inactive.values_mut());
         for map in maps {
             map.retain(|_, id| {
-                let Some(block) = blocks.get_mut(*id as usize) else {
+                let Some(block) = blocks.get_mut(id.index()) else {
                     return false;
                 };
                 if !hit(block) {

@@ -21,7 +21,7 @@ use super::return_stack::ReturnStack;
 use super::step_history::StepHistory;
 use super::time::EventTime;
 use super::time::TimingLog;
-use crate::{Canceled, Config, Event, GapCause, Memory, PathTable, Sink};
+use crate::{Canceled, Config, Event, GapCause, Memory, PathIdx, PathTable, Sink};
 use backtrail_pt::Avma;
 use backtrail_pt::instruction::Mode;
 use runaway::RunawayGuard;
@@ -57,7 +57,7 @@ pub(super) struct FlowDecoder<'a, 'b> {
     /// The number of times the code changed.
     changes: u32,
     /// The paths to push to the sink next.
-    batch: Vec<u32>,
+    batch: Vec<PathIdx>,
     runaway: RunawayGuard,
     /// The last time reported.
     last: Option<EventTime>,

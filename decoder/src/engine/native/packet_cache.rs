@@ -7,10 +7,11 @@
 mod recording;
 mod table;
 
-use super::code::CodeCache;
+use super::code::{BlockIdx, CodeCache};
 use super::packed_step::PackedStep;
 use super::packets::{BranchPackets, IpBytes};
 use super::return_stack::{ANY, COMPARED, ReturnStack, WRITTEN};
+use crate::PathIdx;
 use crate::hash::folded;
 use recording::Recording;
 use rustc_hash::FxHashMap;
@@ -57,8 +58,8 @@ struct PacketEffect {
     /// The last entries of `before` are the calls that the path returns from; the first entries of
     /// `after` are those it leaves open. Both have the innermost last. If `spilled`, both are in
     /// [`PacketEffects::calls`] from index `before[0]` on, returned calls first.
-    before: [u32; COMPARED],
-    after: [u32; WRITTEN],
+    before: [BlockIdx; COMPARED],
+    after: [BlockIdx; WRITTEN],
     returned: u8,
     opened: u8,
     /// The number of innermost returned calls to compare. The calls before them are [`ANY`].
@@ -83,9 +84,9 @@ const _: () = assert!(size_of::<PacketEffect>() == 64);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathTarget {
     /// The path of all blocks.
-    pub path: u32,
+    pub path: PathIdx,
     /// The next block.
-    pub next: u32,
+    pub next: BlockIdx,
 }
 
 /// A cached path that applies here.
@@ -126,7 +127,7 @@ struct PacketEffects {
     /// The indexes of the effects that are not spilled, to store equal ones once.
     ids: FxHashMap<PacketEffect, u32>,
     /// The calls of spilled effects.
-    calls: Vec<u32>,
+    calls: Vec<BlockIdx>,
 }
 
 /// The cached paths of one window size.
@@ -179,7 +180,7 @@ impl PacketCache {
     #[inline]
     pub fn follow(
         &mut self,
-        block: u32,
+        block: BlockIdx,
         packets: &mut BranchPackets<'_>,
         returns: &mut ReturnStack,
     ) -> Option<AppliedPath> {
@@ -267,7 +268,7 @@ impl PacketCache {
 
     /// Records a step that left these calls open, of at most `max_depth` open at once.
     #[inline]
-    pub fn record_step(&mut self, path: u32, opened: &[u32], max_depth: u8) {
+    pub fn record_step(&mut self, path: PathIdx, opened: &[BlockIdx], max_depth: u8) {
         if self.recording {
             self.long.recording.record_step(path, opened, max_depth);
             self.middle.recording.record_step(path, opened, max_depth);
@@ -277,7 +278,7 @@ impl PacketCache {
 
     /// Records a return from a call; from [`ANY`] if the packet carries the target.
     #[inline]
-    pub fn record_return(&mut self, call: u32) {
+    pub fn record_return(&mut self, call: BlockIdx) {
         if self.recording {
             self.long.recording.record_return(call);
             self.middle.recording.record_return(call);
@@ -298,13 +299,13 @@ impl PacketCache {
     /// Marks a point where all outcomes of the packets read are used; `next` is the next block. A
     /// recorded path ends here if the next packet would exceed the window.
     #[inline]
-    pub fn at_packet_boundary(&mut self, packets: &BranchPackets<'_>, next: u32, code: &mut CodeCache) {
+    pub fn at_packet_boundary(&mut self, packets: &BranchPackets<'_>, next: BlockIdx, code: &mut CodeCache) {
         if self.recording {
             self.complete(packets, next, code);
         }
     }
 
-    fn complete(&mut self, packets: &BranchPackets<'_>, next: u32, code: &mut CodeCache) {
+    fn complete(&mut self, packets: &BranchPackets<'_>, next: BlockIdx, code: &mut CodeCache) {
         let long = self
             .long
             .at_packet_boundary(packets, next, code, &mut self.effects);
@@ -374,7 +375,7 @@ impl<const WINDOW: usize> WindowLevel<WINDOW> {
     fn at_packet_boundary(
         &mut self,
         packets: &BranchPackets<'_>,
-        next: u32,
+        next: BlockIdx,
         code: &mut CodeCache,
         effects: &mut PacketEffects,
     ) -> bool {
@@ -416,8 +417,8 @@ impl<const WINDOW: usize> CacheKey<WINDOW> {
 
 impl BlockEpoch {
     #[inline]
-    fn new(block: u32, epoch: u32) -> Self {
-        Self(u64::from(block) << 32 | u64::from(epoch))
+    fn new(block: BlockIdx, epoch: u32) -> Self {
+        Self(u64::from(block.0) << 32 | u64::from(epoch))
     }
 }
 
@@ -451,8 +452,8 @@ impl PacketEffects {
             ip_after: 0,
             replaced: IpBytes::ALL,
             ip_changes: false,
-            before: [0; COMPARED],
-            after: [0; WRITTEN],
+            before: [BlockIdx(0); COMPARED],
+            after: [BlockIdx(0); WRITTEN],
             returned: 0,
             opened: 0,
             compared: 0,
@@ -515,39 +516,39 @@ impl PacketEffects {
     }
 
     /// Returns the calls that the path returns from, the innermost last.
-    fn returned<'a>(&'a self, effect: &'a PacketEffect) -> &'a [u32] {
+    fn returned<'a>(&'a self, effect: &'a PacketEffect) -> &'a [BlockIdx] {
         let count = usize::from(effect.returned);
         let calls = match effect.spilled {
             false => effect.before.get(COMPARED - count..),
-            true => self.list(effect.before[0] as usize, count),
+            true => self.list(effect.before[0].index(), count),
         };
         calls.unwrap_or(&[])
     }
 
     /// Returns the calls that the path leaves open, the innermost last.
-    fn opened<'a>(&'a self, effect: &'a PacketEffect) -> &'a [u32] {
+    fn opened<'a>(&'a self, effect: &'a PacketEffect) -> &'a [BlockIdx] {
         let count = usize::from(effect.opened);
         let calls = match effect.spilled {
             false => effect.after.get(..count),
-            true => self.list(effect.before[0] as usize + usize::from(effect.returned), count),
+            true => self.list(effect.before[0].index() + usize::from(effect.returned), count),
         };
         calls.unwrap_or(&[])
     }
 
-    fn list(&self, first: usize, count: usize) -> Option<&[u32]> {
+    fn list(&self, first: usize, count: usize) -> Option<&[BlockIdx]> {
         self.calls.get(first..first + count)
     }
 
     /// Returns the index of an effect with these returned and opened calls, the innermost last.
     /// `None`: there are too many.
-    fn push(&mut self, ip: Option<IpChange>, returned: &[u32], opened: &[u32]) -> Option<u32> {
+    fn push(&mut self, ip: Option<IpChange>, returned: &[BlockIdx], opened: &[BlockIdx]) -> Option<u32> {
         if ip.is_none() && returned.is_empty() && opened.is_empty() {
             return Some(0);
         }
         let spilled = returned.len() > COMPARED || opened.len() > WRITTEN;
-        let (mut before, mut after) = ([0; COMPARED], [0; WRITTEN]);
+        let (mut before, mut after) = ([BlockIdx(0); COMPARED], [BlockIdx(0); WRITTEN]);
         if spilled {
-            before[0] = u32::try_from(self.calls.len()).ok()?;
+            before[0] = BlockIdx(u32::try_from(self.calls.len()).ok()?);
         } else {
             let last = COMPARED - returned.len();
             before.get_mut(last..)?.copy_from_slice(returned);

@@ -5,6 +5,8 @@
 //! with those of last time, and checks the last IP and the return stack of each step.
 
 use super::packed_step::PackedStep;
+use crate::PathIdx;
+use crate::engine::native::code::BlockIdx;
 
 /// A step between packets. It starts at a block and a trace offset, and ends where the next step
 /// starts.
@@ -12,16 +14,16 @@ use super::packed_step::PackedStep;
 pub(super) struct StepRecord {
     /// The low 32 bits of the offset.
     at: u32,
-    pub block: u32,
-    pub path: u32,
+    pub block: BlockIdx,
+    pub path: PathIdx,
     pub packed: PackedStep,
 }
 
 impl StepRecord {
     const NONE: Self = Self {
         at: 0,
-        block: u32::MAX,
-        path: 0,
+        block: BlockIdx::NONE,
+        path: PathIdx::NONE,
         packed: PackedStep::NOT_REPLAYABLE,
     };
 }
@@ -82,7 +84,7 @@ impl StepHistory {
 
     /// Adds a step that starts at an offset and a block.
     #[inline]
-    pub fn push(&mut self, offset: usize, block: u32, path: u32, packed: PackedStep) {
+    pub fn push(&mut self, offset: usize, block: BlockIdx, path: PathIdx, packed: PackedStep) {
         if self.pause > 0 {
             return;
         }
@@ -107,7 +109,7 @@ impl StepHistory {
     /// Looks up the last step, which was by a packet cache path with this key hash. Returns the
     /// steps that followed the path last time, if they continue at `block`.
     #[inline]
-    pub fn find_match(&mut self, hash: u64, offset: usize, block: u32) -> Option<ReplayMatch> {
+    pub fn find_match(&mut self, hash: u64, offset: usize, block: BlockIdx) -> Option<ReplayMatch> {
         if self.pause > 0 {
             self.skip_lookup();
             return None;
@@ -115,7 +117,7 @@ impl StepHistory {
         let now = self.count.wrapping_sub(1);
         // The path before it predicts what follows.
         let context = self.step(now.wrapping_sub(1)).path;
-        let hash = hash ^ u64::from(context).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let hash = hash ^ u64::from(context.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let last_by_hash = &mut self.last_by_hash[hash as usize >> 3 & (Self::ENTRIES - 1)];
         let before = std::mem::replace(last_by_hash, now);
         let ago = self.count.wrapping_sub(before) as usize;
@@ -152,7 +154,7 @@ impl StepHistory {
     }
 
     /// Returns the block after the next step to replay.
-    pub fn block_after(&self, matched: ReplayMatch) -> u32 {
+    pub fn block_after(&self, matched: ReplayMatch) -> BlockIdx {
         self.step(matched.next.wrapping_add(1)).block
     }
 
@@ -172,7 +174,7 @@ impl StepHistory {
 
     /// Ends a replay of this many steps. Returns the next block.
     #[inline]
-    pub fn finish(&mut self, matched: ReplayMatch, steps: usize) -> u32 {
+    pub fn finish(&mut self, matched: ReplayMatch, steps: usize) -> BlockIdx {
         self.balance = (self.balance + Self::HIT_WEIGHT * steps as i32 - 1).min(0);
         if self.balance < Self::MIN_BALANCE {
             (self.balance, self.pause) = (0, Self::PAUSE);
@@ -190,7 +192,7 @@ mod tests {
     /// Adds steps of ten bytes from an offset on. Returns the offset after them.
     fn go(history: &mut StepHistory, offset: usize, blocks: &[u32]) -> usize {
         for (at, &block) in blocks.iter().enumerate() {
-            history.push(offset + 10 * at, block, block + 100, PACKETS);
+            history.push(offset + 10 * at, BlockIdx(block), PathIdx(block + 100), PACKETS);
         }
         offset + 10 * blocks.len()
     }
@@ -199,16 +201,19 @@ mod tests {
     fn steps_after_a_repeated_packet_path_are_matched() {
         let mut history = StepHistory::new();
         let offset = go(&mut history, 0, &[1, 2]);
-        assert!(history.find_match(5, offset, 3).is_none());
+        assert!(history.find_match(5, offset, BlockIdx(3)).is_none());
         let offset = go(&mut history, offset, &[3, 4, 1, 2]);
-        let matched = history.find_match(5, offset, 3).unwrap();
+        let matched = history.find_match(5, offset, BlockIdx(3)).unwrap();
         assert_eq!(matched.distance, 40);
         let (step, len) = history.current(matched);
-        assert_eq!((step.block, step.path, step.packed, len), (3, 103, PACKETS, 10));
-        assert_eq!(history.block_after(matched), 4);
+        assert_eq!(
+            (step.block, step.path, step.packed, len),
+            (BlockIdx(3), PathIdx(103), PACKETS, 10)
+        );
+        assert_eq!(history.block_after(matched), BlockIdx(4));
         let rest = history.advance(step, matched, offset);
-        assert_eq!(history.current(rest).0.block, 4);
-        assert_eq!(history.finish(rest, 1), 4);
+        assert_eq!(history.current(rest).0.block, BlockIdx(4));
+        assert_eq!(history.finish(rest, 1), BlockIdx(4));
     }
 
     #[test]
@@ -216,27 +221,33 @@ mod tests {
         let mut history = StepHistory::new();
         let begin = |history: &mut StepHistory| {
             let offset = go(history, 0, &[1, 2]);
-            history.find_match(5, offset, 3);
+            history.find_match(5, offset, BlockIdx(3));
             go(history, offset, &[3, 4, 1, 2])
         };
         let offset = begin(&mut history);
         assert!(
-            history.find_match(5, offset, 4).is_none(),
+            history.find_match(5, offset, BlockIdx(4)).is_none(),
             "another block is next"
         );
         let mut history = StepHistory::new();
         let offset = begin(&mut history);
         history.clear();
-        assert!(history.find_match(5, offset, 3).is_none(), "forgotten");
+        assert!(history.find_match(5, offset, BlockIdx(3)).is_none(), "forgotten");
         let mut history = StepHistory::new();
         begin(&mut history);
         let offset = go(&mut history, 1 << 20, &[1, 2]);
-        assert!(history.find_match(5, offset, 3).is_none(), "too far in the trace");
+        assert!(
+            history.find_match(5, offset, BlockIdx(3)).is_none(),
+            "too far in the trace"
+        );
         let mut history = StepHistory::new();
         let offset = begin(&mut history);
         let offset = go(&mut history, offset, &[9; StepHistory::STEPS]);
         let offset = go(&mut history, offset, &[1, 2]);
-        assert!(history.find_match(5, offset, 3).is_none(), "too long ago");
+        assert!(
+            history.find_match(5, offset, BlockIdx(3)).is_none(),
+            "too long ago"
+        );
     }
 
     #[test]
@@ -246,7 +257,7 @@ mod tests {
         let mut tries = 0;
         for _ in 0..3 * -StepHistory::MIN_BALANCE {
             offset = go(&mut history, offset, &[1, 2, 3]);
-            if let Some(matched) = history.find_match(5, offset, 1) {
+            if let Some(matched) = history.find_match(5, offset, BlockIdx(1)) {
                 history.finish(matched, 0);
                 tries += 1;
             }
@@ -258,15 +269,21 @@ mod tests {
     fn steps_before_a_pause_are_not_matched_after_it() {
         let mut history = StepHistory::new();
         let offset = go(&mut history, 0, &[1, 2]);
-        history.find_match(5, offset, 3);
+        history.find_match(5, offset, BlockIdx(3));
         let offset = go(&mut history, offset, &[3, 4]);
         history.pause = 1;
         // These are not recorded.
         let offset = go(&mut history, offset, &[7, 8]);
-        assert!(history.find_match(6, offset, 9).is_none());
+        assert!(history.find_match(6, offset, BlockIdx(9)).is_none());
         let offset = go(&mut history, offset, &[1, 2]);
-        assert!(history.find_match(5, offset, 3).is_none(), "from before the rest");
+        assert!(
+            history.find_match(5, offset, BlockIdx(3)).is_none(),
+            "from before the rest"
+        );
         let offset = go(&mut history, offset, &[3, 4, 1, 2]);
-        assert!(history.find_match(5, offset, 3).is_some(), "from behind it");
+        assert!(
+            history.find_match(5, offset, BlockIdx(3)).is_some(),
+            "from behind it"
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Caches paths of blocks that need no packet. A few trace bytes may lead through them millions of
 //! times.
 
-use super::code::{CodeCache, Exit};
-use crate::Memory;
+use super::code::{BlockIdx, CodeCache, Exit};
+use crate::{Memory, PathIdx};
 use rustc_hash::FxHashMap;
 
 /// The longest path in blocks.
@@ -14,13 +14,13 @@ const MAX_TOTAL_BLOCKS: usize = 1 << 22;
 #[derive(Clone, Debug)]
 pub(super) struct StraightLinePath {
     /// The path of all its blocks.
-    pub path: u32,
+    pub path: PathIdx,
     pub blocks: u32,
     pub instructions: u32,
     /// The number of direct jumps and calls.
     pub direct: u32,
     /// The blocks that end in a call, outermost first.
-    pub calls: Box<[u32]>,
+    pub calls: Box<[BlockIdx]>,
     /// The next address.
     pub end: u64,
 }
@@ -29,7 +29,7 @@ pub(super) struct StraightLinePath {
 #[derive(Clone, Default)]
 pub(super) struct StraightLineCache {
     /// `None`: the path would have fewer than two blocks.
-    paths: FxHashMap<u32, Option<StraightLinePath>>,
+    paths: FxHashMap<BlockIdx, Option<StraightLinePath>>,
     blocks: usize,
 }
 
@@ -43,7 +43,7 @@ impl StraightLineCache {
     /// Returns the straight-line path from a block.
     pub fn from(
         &mut self,
-        block: u32,
+        block: BlockIdx,
         code: &mut CodeCache,
         memory: &dyn Memory,
     ) -> Option<&StraightLinePath> {
@@ -59,11 +59,11 @@ impl StraightLineCache {
     }
 }
 
-fn follow(block: u32, code: &mut CodeCache, memory: &dyn Memory) -> Option<StraightLinePath> {
+fn follow(block: BlockIdx, code: &mut CodeCache, memory: &dyn Memory) -> Option<StraightLinePath> {
     let (mut at, mut blocks, mut calls) = (block, Vec::new(), Vec::new());
     let (mut instructions, mut direct, mut end) = (0, 0, 0);
     while blocks.len() < MAX_BLOCKS {
-        let here = *code.blocks.get(at as usize)?;
+        let here = *code.blocks.get(at.index())?;
         let next = match here.exit {
             Exit::FallThrough => here.end,
             Exit::Jump { target } => target,

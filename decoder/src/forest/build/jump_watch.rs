@@ -1,6 +1,8 @@
 //! Watches sites that paths jump to indirectly. If an open call returns to the site, the jump
 //! counts as a return.
 
+use crate::PathIdx;
+use crate::forest::code_sites::SiteIdx;
 use crate::forest::stack::NONE;
 
 /// The paths that jump to a site that no known call returns to.
@@ -13,15 +15,15 @@ pub(super) struct JumpWatch {
 
 /// A jump of a path.
 struct WatchedJump {
-    path: u32,
+    path: PathIdx,
     /// The previous jump to the same site; [`NONE`] if there is none.
     before: u32,
 }
 
 impl JumpWatch {
     /// Adds a jump of a path to a site.
-    pub fn add(&mut self, path: u32, place: u32) -> Option<()> {
-        let (number, at) = (u32::try_from(self.jumps.len()).ok()?, place as usize);
+    pub fn add(&mut self, path: PathIdx, site: SiteIdx) -> Option<()> {
+        let (number, at) = (u32::try_from(self.jumps.len()).ok()?, site.index());
         if self.last.len() <= at {
             self.last.resize(at + 1, NONE);
         }
@@ -32,8 +34,8 @@ impl JumpWatch {
 
     /// Removes and returns the paths that jump to a site, because a call returns to it now. Some
     /// may appear more than once.
-    pub fn take(&mut self, place: u32) -> impl Iterator<Item = u32> {
-        let last = self.last.get_mut(place as usize);
+    pub fn take(&mut self, site: SiteIdx) -> impl Iterator<Item = PathIdx> {
+        let last = self.last.get_mut(site.index());
         let mut next = last.map_or(NONE, |last| std::mem::replace(last, NONE));
         std::iter::from_fn(move || {
             let jump = self.jumps.get(next as usize)?;

@@ -5,13 +5,13 @@ use super::jump_watch::JumpWatch;
 use super::rules::{Rules, Source, TransferKind};
 use super::symbolic_stack::SymbolicStack;
 use super::transfers::{self, Transfer};
-use crate::PathTable;
-use crate::forest::code_sites::CodeSite;
+use crate::forest::code_sites::{CodeSite, SiteIdx};
 use crate::forest::effects::{EffectStore, Transition};
 use crate::forest::stack::{
     Frame, FrameKey, InlineSummary, NONE, PathExit, PathSummary, SpilledParts, SpilledSummary, SummaryBody,
     SummaryCtx, TailJump,
 };
+use crate::{PathIdx, PathTable};
 
 /// The path summaries.
 #[derive(Default)]
@@ -33,7 +33,7 @@ struct ExtraConditions {
     tails: Box<[TailJump]>,
     renamed_to: Option<CodeSite>,
     /// The sites that no open call may return to, although some call does.
-    unexpected: Box<[u32]>,
+    unexpected: Box<[SiteIdx]>,
 }
 
 impl ExtraConditions {
@@ -45,13 +45,13 @@ impl ExtraConditions {
 impl PathSummaries {
     /// Returns the summary of a path; unknown if it was not defined.
     #[inline]
-    pub fn of(&self, path: u32) -> &PathSummary {
-        self.summaries.get(path as usize).unwrap_or(&PathSummary::UNKNOWN)
+    pub fn of(&self, path: PathIdx) -> &PathSummary {
+        self.summaries.get(path.index()).unwrap_or(&PathSummary::UNKNOWN)
     }
 
     /// Returns the first site of a path.
-    pub fn first(&self, path: u32) -> CodeSite {
-        self.of(path).place()
+    pub fn first(&self, path: PathIdx) -> CodeSite {
+        self.of(path).site()
     }
 
     /// Applies a summary and the transition to the next path. Returns whether it applies.
@@ -102,7 +102,7 @@ impl PathSummaries {
             return false;
         };
         let mut unexpected = more.iter().flat_map(|more| &more.unexpected);
-        if unexpected.any(|&place| rules.expects(place)) {
+        if unexpected.any(|&site| rules.expects(site)) {
             return false;
         }
         let (stack, sites) = rules.parts();
@@ -125,7 +125,7 @@ impl PathSummaries {
     #[cold]
     pub fn follow(
         &mut self,
-        path: u32,
+        path: PathIdx,
         table: PathTable<'_>,
         index: u64,
         rules: &mut Rules<'_>,
@@ -142,9 +142,9 @@ impl PathSummaries {
 
     /// Invalidates the summaries of paths that jump to sites which calls now return to.
     fn invalidate_returned_to(&mut self, rules: &mut Rules<'_>) {
-        while let Some(place) = rules.sites.new_return() {
-            for path in self.unexpected.take(place) {
-                if let Some(summary) = self.summaries.get_mut(path as usize) {
+        while let Some(site) = rules.sites.new_return() {
+            for path in self.unexpected.take(site) {
+                if let Some(summary) = self.summaries.get_mut(path.index()) {
                     summary.body = SummaryBody::Unknown;
                 }
             }
@@ -155,7 +155,7 @@ impl PathSummaries {
     #[cold]
     pub fn define(
         &mut self,
-        path: u32,
+        path: PathIdx,
         table: PathTable<'_>,
         effects: &mut EffectStore,
         rules: &mut Rules<'_>,
@@ -163,7 +163,7 @@ impl PathSummaries {
         let blocks = table.paths.blocks(path);
         let first = self.ends.of(*blocks.first()?, table, rules)?.first;
         let last = self.ends.of(*blocks.last()?, table, rules)?.last;
-        let at = path as usize;
+        let at = path.index();
         if self.summaries.len() <= at {
             self.summaries
                 .resize(table.paths.len().max(at + 1), PathSummary::UNKNOWN);
@@ -200,7 +200,7 @@ impl PathSummaries {
             _ => Transition::Nothing,
         };
         // The effects of earlier executions must stay as they are.
-        let stays = matches!(summary.body, SummaryBody::Irregular) && self.of(path).first != NONE;
+        let stays = matches!(summary.body, SummaryBody::Irregular) && self.of(path).first != SiteIdx::NONE;
         if !stays && effects.set_path(path, first.id, ops, transition).is_none() {
             summary.body = SummaryBody::Irregular;
         }
@@ -209,7 +209,7 @@ impl PathSummaries {
     }
 
     /// Returns the summary body of the last symbolic run; `None`: it is too large.
-    fn write(&mut self, path: u32, summary: &mut PathSummary, rules: &Rules<'_>) -> Option<SummaryBody> {
+    fn write(&mut self, path: PathIdx, summary: &mut PathSummary, rules: &Rules<'_>) -> Option<SummaryBody> {
         summary.begin = self.symbolic.began();
         let more = ExtraConditions {
             unexpected: self.watch(path, rules)?,
@@ -246,13 +246,13 @@ impl PathSummaries {
 
     /// Watches the sites that no open call may return to. Returns those that some call returns to
     /// already.
-    fn watch(&mut self, path: u32, rules: &Rules<'_>) -> Option<Box<[u32]>> {
+    fn watch(&mut self, path: PathIdx, rules: &Rules<'_>) -> Option<Box<[SiteIdx]>> {
         let sites = self.symbolic.unexpected();
         sites.sort_unstable();
         sites.dedup();
-        let is_known = |place: &u32| rules.sites.may_be_returned_to(*place);
-        for &place in sites.iter().filter(|&place| !is_known(place)) {
-            self.unexpected.add(path, place)?;
+        let is_known = |site: &SiteIdx| rules.sites.may_be_returned_to(*site);
+        for &site in sites.iter().filter(|&site| !is_known(site)) {
+            self.unexpected.add(path, site)?;
         }
         sites.retain(is_known);
         Some(sites.as_slice().into())

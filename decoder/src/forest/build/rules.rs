@@ -3,9 +3,9 @@
 //! The start of a history, the instructions after a gap, and code without symbols leave some calls
 //! unknown. Each rule states a fallback, which the next return to an open call corrects.
 
-use crate::forest::code_sites::{CodeSite, CodeSites};
+use crate::forest::code_sites::{CodeSite, CodeSites, FunctionIdx, SiteIdx};
 use crate::forest::effects::Op;
-use crate::forest::stack::{Entry, NONE, Signal, Stack, StackLog};
+use crate::forest::stack::{Entry, Signal, Stack, StackLog};
 use crate::forest::{EntryKind, Functions, Left};
 use crate::{Instruction, Mark, MarkKind, Resumed};
 use backtrail_pt::{Avma, Cofi};
@@ -15,14 +15,14 @@ pub(super) struct Rules<'a> {
     pub sites: CodeSites<'a>,
     stack: Stack,
     /// The return sites of functions that were suspended by a stack switch.
-    suspended: FxHashSet<u32>,
+    suspended: FxHashSet<SiteIdx>,
 }
 
 /// The last instruction before a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     /// The site after it, which a call returns to.
-    return_site: u32,
+    return_site: SiteIdx,
     len: u8,
     pub kind: TransferKind,
     /// It lies between a call and the intended function (a linkage stub or the resolver).
@@ -44,7 +44,7 @@ pub(super) enum TransferKind {
 
 impl Source {
     /// Returns the site after it.
-    pub fn return_site(&self) -> u32 {
+    pub fn return_site(&self) -> SiteIdx {
         self.return_site
     }
 
@@ -56,7 +56,7 @@ impl Source {
 
     /// Returns the site that the flow may fall through to.
     #[inline]
-    pub fn falls_to(&self) -> Option<u32> {
+    pub fn falls_to(&self) -> Option<SiteIdx> {
         // `call next` only reads its own address in position-independent code; nothing returns.
         let may = matches!(
             self.kind,
@@ -116,10 +116,10 @@ impl<'a> Rules<'a> {
         Avma(self.next(from).0.wrapping_sub(u64::from(from.len)))
     }
 
-    /// Returns whether the innermost call is of this function; [`CodeSite::UNKNOWN`] stands for
+    /// Returns whether the innermost call is of this function; [`FunctionIdx::UNKNOWN`] stands for
     /// unknown functions.
     #[inline]
-    pub fn is_innermost(&self, function: u32) -> bool {
+    pub fn is_innermost(&self, function: FunctionIdx) -> bool {
         self.stack.top().is_some_and(|top| top.function == function)
     }
 
@@ -131,8 +131,8 @@ impl<'a> Rules<'a> {
 
     /// Returns whether an open call returns to a site.
     #[inline]
-    pub fn expects(&mut self, place: u32) -> bool {
-        self.sites.may_be_returned_to(place) && self.stack.expecting(place).is_some()
+    pub fn expects(&mut self, site: SiteIdx) -> bool {
+        self.sites.may_be_returned_to(site) && self.stack.expecting(site).is_some()
     }
 
     /// Returns the number of open calls.
@@ -177,14 +177,14 @@ impl<'a> Rules<'a> {
     }
 
     /// Opens a placeholder for any call of a function.
-    pub fn stand_in(&mut self, function: u32) {
+    pub fn stand_in(&mut self, function: FunctionIdx) {
         self.stack.stand_in(function);
     }
 
     /// Returns the function of the innermost call.
     #[inline]
-    pub fn inside(&self) -> u32 {
-        self.stack.top().map_or(CodeSite::UNKNOWN, |top| top.function)
+    pub fn inside(&self) -> FunctionIdx {
+        self.stack.top().map_or(FunctionIdx::UNKNOWN, |top| top.function)
     }
 
     /// Returns the position of the call whose return the innermost one shares.
@@ -193,8 +193,8 @@ impl<'a> Rules<'a> {
     }
 
     /// Returns whether a call of the site's function is open.
-    pub fn is_running(&mut self, place: CodeSite) -> bool {
-        self.stack.running(place).is_some()
+    pub fn is_running(&mut self, site: CodeSite) -> bool {
+        self.stack.running(site).is_some()
     }
 
     /// Ends all open calls by one return.
@@ -300,7 +300,14 @@ impl<'a> Rules<'a> {
 
     /// Opens a call.
     #[inline]
-    fn open(&mut self, index: u64, to: CodeSite, tag: EntryKind, returns_to: u32, signal: Option<Signal>) {
+    fn open(
+        &mut self,
+        index: u64,
+        to: CodeSite,
+        tag: EntryKind,
+        returns_to: SiteIdx,
+        signal: Option<Signal>,
+    ) {
         let entry = Entry {
             to,
             tag,
@@ -312,7 +319,7 @@ impl<'a> Rules<'a> {
 
     /// Opens a root call.
     fn root(&mut self, index: u64, to: CodeSite, tag: EntryKind) {
-        self.open(index, to, tag, NONE, None);
+        self.open(index, to, tag, SiteIdx::NONE, None);
     }
 
     /// Changes the function of the innermost call.
@@ -354,9 +361,9 @@ impl<'a> Rules<'a> {
 
     /// Returns whether a jump stays in the function `inside`.
     #[inline]
-    pub fn stays(&self, inside: u32, from: &Source, to: CodeSite) -> bool {
+    pub fn stays(&self, inside: FunctionIdx, from: &Source, to: CodeSite) -> bool {
         if !to.is_known() {
-            return inside == CodeSite::UNKNOWN && !from.glue || self.sites.contains(inside, to);
+            return inside == FunctionIdx::UNKNOWN && !from.glue || self.sites.contains(inside, to);
         }
         to.function == inside || self.sites.contains(inside, to)
     }
@@ -367,7 +374,7 @@ impl<'a> Rules<'a> {
         if self.stays(inside, from, to) {
             return;
         }
-        let was_inside = inside != CodeSite::UNKNOWN;
+        let was_inside = inside != FunctionIdx::UNKNOWN;
         if from.glue {
             // A jump out of a linkage stub or the resolver: this is the intended call.
             return self.rename(to);
@@ -406,7 +413,7 @@ impl<'a> Rules<'a> {
         if let Some(at) = self.stack.running_from(base, to) {
             self.stack.truncate(at.max(base + 1), index, Left::TailCall);
         }
-        let returns_to = self.stack.top().map_or(NONE, |top| top.returns_to);
+        let returns_to = self.stack.top().map_or(SiteIdx::NONE, |top| top.returns_to);
         self.open(index, to, EntryKind::TailCall, returns_to, None);
     }
 
@@ -414,7 +421,10 @@ impl<'a> Rules<'a> {
     #[inline]
     fn returned(&mut self, from: &Source, to: CodeSite, index: u64) {
         let base = self.stack.base();
-        let expected = self.stack.frame(base).map_or(NONE, |frame| frame.returns_to);
+        let expected = self
+            .stack
+            .frame(base)
+            .map_or(SiteIdx::NONE, |frame| frame.returns_to);
         if expected == to.id {
             return self.leave(base, index, Left::Return);
         }
@@ -426,7 +436,11 @@ impl<'a> Rules<'a> {
     fn returned_elsewhere(&mut self, base: usize, from: &Source, to: CodeSite, index: u64) {
         if let Some(at) = self.stack.expecting(to.id) {
             // The calls above were left without a trace, or suspended by a stack switch.
-            if let Some(left) = self.stack.frame(base).filter(|left| left.returns_to != NONE) {
+            if let Some(left) = self
+                .stack
+                .frame(base)
+                .filter(|left| left.returns_to != SiteIdx::NONE)
+            {
                 self.suspended.insert(left.returns_to);
             }
             self.stack.truncate(at + 1, index, Left::Unwound);
@@ -474,7 +488,7 @@ impl<'a> Rules<'a> {
         if self.stack.is_resumed(base) {
             self.leave(base, index, Left::Return);
         }
-        self.open(index, to, EntryKind::Resumed, NONE, None);
+        self.open(index, to, EntryKind::Resumed, SiteIdx::NONE, None);
     }
 
     /// Ends all calls as unknown, and opens a root at `to`.
@@ -550,13 +564,13 @@ impl<'a> Rules<'a> {
                 let inside = self
                     .stack
                     .top()
-                    .is_some_and(|top| top.function == CodeSite::UNKNOWN);
+                    .is_some_and(|top| top.function == FunctionIdx::UNKNOWN);
                 return match inside && !to.is_known() {
                     true => (),
                     false => self.unexplained(to, index),
                 };
             }
-            // Another signal was pending: it interrupts the same place.
+            // Another signal was pending: it interrupts the same site.
             (interrupted, restarts) = (signal.interrupted, signal.restarts);
         }
         if to.is_known() && !self.sites.is_start(to) {
@@ -568,7 +582,7 @@ impl<'a> Rules<'a> {
             restarts,
             returned: false,
         });
-        self.open(index, to, EntryKind::Signal, NONE, signal);
+        self.open(index, to, EntryKind::Signal, SiteIdx::NONE, signal);
     }
 
     /// Handles an unexplained transfer to `to`.

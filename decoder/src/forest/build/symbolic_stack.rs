@@ -2,18 +2,18 @@
 
 use super::rules::{Rules, Source, TransferKind};
 use super::transfers::Transfer;
-use crate::forest::code_sites::CodeSite;
+use crate::forest::code_sites::{CodeSite, FunctionIdx, SiteIdx};
 use crate::forest::effects::Op;
 use crate::forest::stack::{EnclosingCall, Frame, FrameKey, NONE, Stack, TailJump};
 
 /// Open calls for a symbolic run: a placeholder for any call, and above it the calls of the path.
-/// If the path returns from the placeholder, another one takes its place.
+/// If the path returns from the placeholder, another one takes its site.
 #[derive(Default)]
 pub(super) struct SymbolicStack {
     stack: Stack,
     levels: Vec<EnclosingCall>,
     /// The sites that no open call may return to.
-    unexpected: Vec<u32>,
+    unexpected: Vec<SiteIdx>,
     /// The tail jumps, each once; at most one more than [`SymbolicStack::TAILS`].
     tails: Vec<TailJump>,
     renamed_to: Option<CodeSite>,
@@ -23,7 +23,7 @@ pub(super) struct SymbolicStack {
 enum SymbolicOutcome {
     Done,
     /// It jumps to this function out of the placeholder.
-    Jumps(u32),
+    Jumps(FunctionIdx),
     /// It returns from the placeholder.
     Returns,
     /// It shows that the placeholder is a call of the function that starts at the target.
@@ -40,7 +40,12 @@ impl SymbolicStack {
 
     /// Runs all transfers of a path that starts in the function `function_of_path`. Returns whether
     /// their effects depend only on a few open calls below.
-    pub fn apply(&mut self, function_of_path: u32, transfers: &[Transfer], rules: &mut Rules<'_>) -> bool {
+    pub fn apply(
+        &mut self,
+        function_of_path: FunctionIdx,
+        transfers: &[Transfer],
+        rules: &mut Rules<'_>,
+    ) -> bool {
         self.stack.begin();
         self.levels.clear();
         self.unexpected.clear();
@@ -52,7 +57,12 @@ impl SymbolicStack {
         done.is_some()
     }
 
-    fn run_on(&mut self, function_of_path: u32, transfers: &[Transfer], rules: &mut Rules<'_>) -> Option<()> {
+    fn run_on(
+        &mut self,
+        function_of_path: FunctionIdx,
+        transfers: &[Transfer],
+        rules: &mut Rules<'_>,
+    ) -> Option<()> {
         let mut function = function_of_path;
         self.begin_level(function, rules);
         // Each transfer makes at most one call.
@@ -95,7 +105,7 @@ impl SymbolicStack {
     }
 
     /// Opens a placeholder for a call of a function.
-    fn begin_level(&mut self, function: u32, rules: &mut Rules<'_>) {
+    fn begin_level(&mut self, function: FunctionIdx, rules: &mut Rules<'_>) {
         rules.stand_in(function);
         self.levels.push(EnclosingCall {
             key: FrameKey::NONE,
@@ -114,7 +124,7 @@ impl SymbolicStack {
     }
 
     /// Returns the sites that no open call may return to, in no order and with duplicates.
-    pub fn unexpected(&mut self) -> &mut Vec<u32> {
+    pub fn unexpected(&mut self) -> &mut Vec<SiteIdx> {
         &mut self.unexpected
     }
 
@@ -151,8 +161,8 @@ fn try_transfer(
     transfer: &Transfer,
     rules: &mut Rules<'_>,
     level: &mut EnclosingCall,
-    function: u32,
-    unexpected: &mut Vec<u32>,
+    function: FunctionIdx,
+    unexpected: &mut Vec<SiteIdx>,
 ) -> SymbolicOutcome {
     let (from, to) = (&transfer.from, transfer.to);
     let mut outcome = SymbolicOutcome::Done;
@@ -199,5 +209,5 @@ fn try_transfer(
 /// Returns whether a direct jump leads into the middle of a function without an open call, so that
 /// it does not go back.
 fn leaves_for_good(from: &Source, to: CodeSite, rules: &mut Rules<'_>) -> bool {
-    from.kind != TransferKind::IndirectJump && rules.inside() != CodeSite::UNKNOWN && !rules.is_running(to)
+    from.kind != TransferKind::IndirectJump && rules.inside() != FunctionIdx::UNKNOWN && !rules.is_running(to)
 }

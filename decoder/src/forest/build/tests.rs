@@ -5,7 +5,7 @@ use crate::block::Code;
 use crate::forest::Forest;
 use crate::forest::nodes::Nodes;
 use crate::history::Flow;
-use crate::{Call, Functions, Gap, GapCause, Mark, MarkKind, Resumed, Watch};
+use crate::{BlockId, Call, Functions, Gap, GapCause, Mark, MarkKind, PathIdx, Resumed, Watch};
 use backtrail_pt::{Avma, Cofi};
 use proptest::prelude::*;
 use std::ops::Range;
@@ -48,7 +48,7 @@ struct Machine {
 
 impl Machine {
     /// Returns the next block and moves to its target.
-    fn step(&mut self, flow: &mut Flow, made: &mut [Option<u32>]) -> u32 {
+    fn step(&mut self, flow: &mut Flow, made: &mut [Option<BlockId>]) -> BlockId {
         let at = self.at;
         let target = Avma(0);
         let known = made.get(at as usize / 8).copied().flatten();
@@ -142,7 +142,7 @@ fn same(seed: u64, functions: &dyn Functions) {
     };
     for _ in 0..12 {
         let len = 1 + machine.dice.below(30);
-        let parts: Vec<u32> = (0..len).map(|_| machine.step(&mut flow, &mut made)).collect();
+        let parts: Vec<BlockId> = (0..len).map(|_| machine.step(&mut flow, &mut made)).collect();
         let path = flow.paths.push(&parts, &flow.blocks).unwrap();
         flow.execute(path);
     }
@@ -150,7 +150,9 @@ fn same(seed: u64, functions: &dyn Functions) {
     // Repeat the same paths on arbitrary open calls, some several times in a row.
     for _ in 0..12 {
         let dice = &mut machine.dice;
-        let paths: Vec<u32> = (0..1 + dice.below(6)).map(|_| dice.below(12) as u32).collect();
+        let count = 1 + dice.below(6);
+        let path = |_| PathIdx(dice.below(12) as u32);
+        let paths: Vec<PathIdx> = (0..count).map(path).collect();
         for _ in 0..1 + dice.below(12) {
             paths.iter().for_each(|&path| flow.execute(path));
         }

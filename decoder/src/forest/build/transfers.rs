@@ -2,8 +2,8 @@
 
 use super::block_ends::{BlockEndTable, BlockEnds};
 use super::rules::{Rules, Source};
-use crate::PathTable;
 use crate::forest::code_sites::CodeSite;
+use crate::{PathIdx, PathTable};
 
 /// A transfer from one block of a path to the next.
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ impl Transfer {
 
 /// Lists the transfers of a path.
 pub(super) fn list(
-    path: u32,
+    path: PathIdx,
     table: PathTable<'_>,
     rules: &mut Rules<'_>,
     ends: &mut BlockEndTable,

@@ -4,7 +4,7 @@ use super::path_summary::{
     EnclosingCall, FrameKey, InlineSummary, OpenTransition, PathSummary, SpilledParts, TailJump,
 };
 use super::{Frame, NONE, Stack};
-use crate::forest::code_sites::{CodeSite, CodeSites};
+use crate::forest::code_sites::{CodeSites, FunctionIdx};
 use crate::forest::effects::EffectStore;
 
 /// The most frames of a chain of tail calls to search. This bounds the work of each application.
@@ -94,12 +94,12 @@ impl Stack {
     /// Returns whether the innermost of the outermost `len` calls is of this function, or shares
     /// its return with one that is.
     #[cold]
-    fn shares_with(&self, len: usize, function: u32) -> bool {
+    fn shares_with(&self, len: usize, function: FunctionIdx) -> bool {
         let Some(frame) = len.checked_sub(1).and_then(|at| self.frames.get(at)) else {
             return true;
         };
         let sharing = self.frames.get(frame.base as usize..len).unwrap_or(&[]);
-        function != CodeSite::UNKNOWN
+        function != FunctionIdx::UNKNOWN
             && (sharing.len() > MOST_SHARING || sharing.iter().any(|frame| frame.function == function))
     }
 
@@ -172,7 +172,7 @@ impl Stack {
                 ctx.effects.tail_call(ctx.execution);
             }
             (OpenTransition::Resolves, Some(top)) if opened => top.function = next.inside,
-            (OpenTransition::Resolves, _) => self.rename(next.place()),
+            (OpenTransition::Resolves, _) => self.rename(next.site()),
             (OpenTransition::TailCalls, None) => {}
         }
     }

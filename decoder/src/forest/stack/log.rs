@@ -1,6 +1,7 @@
 //! The log of a stack's changes, from which the index of a forest is built.
 
 use super::{Frame, NONE};
+use crate::forest::code_sites::SiteIdx;
 use crate::forest::effects::Op;
 use backtrail_pt::Avma;
 
@@ -20,7 +21,7 @@ pub(in crate::forest) struct CallTree {
 /// A root that was added around the open calls.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::forest) struct SyntheticRoot {
-    pub function: u32,
+    pub function: SiteIdx,
     /// The execution in which it was found.
     pub execution: u64,
 }
@@ -38,14 +39,14 @@ pub(in crate::forest) struct StackLog {
     /// The synthetic roots of all trees, in the order in which they were found.
     pub synthetic: Vec<SyntheticRoot>,
     /// The later functions of recorded calls.
-    pub renamed: Vec<(u32, u32)>,
+    pub renamed: Vec<(u32, SiteIdx)>,
     /// The interrupted addresses of signal handlers, by recorded call.
     pub interrupted: Vec<(u32, Avma)>,
 }
 
 impl StackLog {
     /// Changes the function of a call.
-    pub fn rename(&mut self, call: u32, to: u32) {
+    pub fn rename(&mut self, call: u32, to: SiteIdx) {
         match call {
             // Only the last function is kept for a call of this execution.
             NONE => self.renamed.push((call, to)),

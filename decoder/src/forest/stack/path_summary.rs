@@ -1,17 +1,17 @@
 //! The summary of a path's effects on the open calls.
 
 use super::{Frame, NONE};
-use crate::forest::code_sites::{CodeSite, CodeSites};
+use crate::forest::code_sites::{CodeSite, CodeSites, FunctionIdx, SiteIdx};
 
 /// The effects of a path on the open calls, and its exit. It fits a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(in crate::forest) struct PathSummary {
     /// Its first site, and the function of that site.
-    pub first: u32,
-    pub inside: u32,
+    pub first: SiteIdx,
+    pub inside: FunctionIdx,
     /// The site after its last instruction.
-    pub return_site: u32,
+    pub return_site: SiteIdx,
     /// The number of instructions.
     pub count: u32,
     /// The number of calls that start in it.
@@ -73,17 +73,17 @@ pub(in crate::forest) struct SpilledSummary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::forest) struct FrameKey {
     /// The site it returns to.
-    pub returns_to: u32,
+    pub returns_to: SiteIdx,
     /// Its function; [`FrameKey::ANY`].
-    pub function: u32,
+    pub function: FunctionIdx,
 }
 
 impl FrameKey {
     /// Matches any function.
-    pub const ANY: u32 = CodeSite::UNKNOWN - 1;
+    pub const ANY: FunctionIdx = FunctionIdx(FunctionIdx::UNKNOWN.0 - 1);
     /// The key of no call.
     pub const NONE: Self = Self {
-        returns_to: NONE,
+        returns_to: SiteIdx::NONE,
         function: Self::ANY,
     };
 
@@ -218,7 +218,7 @@ impl EnclosingCall {
 pub(in crate::forest) struct TailJump {
     /// The number of that call, the innermost first.
     pub level: usize,
-    pub function: u32,
+    pub function: FunctionIdx,
 }
 
 /// The effect of a transition that the path's exit alone does not determine.
@@ -233,9 +233,9 @@ pub(super) enum OpenTransition {
 impl PathSummary {
     /// The summary of a path not seen yet.
     pub const UNKNOWN: Self = Self {
-        first: NONE,
-        inside: CodeSite::UNKNOWN,
-        return_site: NONE,
+        first: SiteIdx::NONE,
+        inside: FunctionIdx::UNKNOWN,
+        return_site: SiteIdx::NONE,
         count: 0,
         begin: 0,
         end: PathExit::OTHER,
@@ -249,7 +249,7 @@ impl PathSummary {
     }
 
     /// Returns its first site.
-    pub fn place(&self) -> CodeSite {
+    pub fn site(&self) -> CodeSite {
         CodeSite {
             id: self.first,
             function: self.inside,
@@ -272,14 +272,14 @@ impl PathSummary {
     pub(super) fn open_transition(
         &self,
         next: &Self,
-        function: u32,
+        function: FunctionIdx,
         sites: &CodeSites<'_>,
-        in_chain: impl FnOnce(u32) -> bool,
+        in_chain: impl FnOnce(FunctionIdx) -> bool,
     ) -> Option<OpenTransition> {
         if self.end.is_indirect() && sites.may_be_returned_to(next.first) {
             return None;
         }
-        let to = next.place();
+        let to = next.site();
         if self.end.is_glue() {
             let stays = to.is_known() && to.function == function || sites.contains(function, to);
             return (!stays).then_some(OpenTransition::Resolves);
@@ -290,8 +290,8 @@ impl PathSummary {
 
     /// Returns whether a jump out of a function is a tail call, unless a call of the target's
     /// function shares the return.
-    fn tail_calls(&self, to: CodeSite, function: u32, sites: &CodeSites<'_>) -> bool {
-        let was_inside = function != CodeSite::UNKNOWN;
+    fn tail_calls(&self, to: CodeSite, function: FunctionIdx, sites: &CodeSites<'_>) -> bool {
+        let was_inside = function != FunctionIdx::UNKNOWN;
         if sites.contains(function, to) {
             return false;
         }

@@ -3,7 +3,7 @@
 use super::blocks_by_start::BlocksByStart;
 use crate::block::{Code, MAX_INSTRUCTIONS};
 use crate::history::Flow;
-use crate::{Instruction, PathTable, Version};
+use crate::{BlockId, Instruction, PathIdx, PathTable, Version};
 use backtrail_pt::{Avma, Cofi};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::hash::BuildHasher;
@@ -20,9 +20,9 @@ pub(super) struct Interner {
     /// The last instruction, if it was pushed individually.
     pushed: Option<Instruction>,
     /// A buffer for the blocks of a new path.
-    parts: Vec<u32>,
+    parts: Vec<BlockId>,
     /// Paths of several blocks by hash, if there are several engines: they have equal ones.
-    paths: FxHashMap<u64, u32>,
+    paths: FxHashMap<u64, PathIdx>,
     /// The ids of the current engine, and of the others by engine.
     ids: IdMap,
     engine: usize,
@@ -35,12 +35,9 @@ pub(super) struct Interner {
 #[derive(Debug, Default)]
 struct IdMap {
     /// The path, and its number of instructions.
-    paths: Vec<(u32, u32)>,
-    blocks: Vec<u32>,
+    paths: Vec<(PathIdx, u32)>,
+    blocks: Vec<BlockId>,
 }
-
-/// The entry of [`IdMap`] for an id that was not seen yet.
-const UNSEEN: u32 = u32::MAX;
 
 /// The block that is not complete yet.
 #[derive(Debug)]
@@ -54,7 +51,7 @@ struct OpenBlock {
 #[derive(Debug)]
 enum OpenBody {
     /// The first `done` instructions of a known block.
-    Known { block: u32, done: usize },
+    Known { block: BlockId, done: usize },
     /// Instructions of a new block.
     New(Vec<Code>),
 }
@@ -137,7 +134,7 @@ impl Interner {
     }
 
     /// Appends executed paths.
-    pub fn paths(&mut self, table: PathTable<'_>, executed: &[u32]) {
+    pub fn paths(&mut self, table: PathTable<'_>, executed: &[PathIdx]) {
         self.cut();
         if !executed.is_empty() {
             self.pushed = None;
@@ -147,8 +144,8 @@ impl Interner {
             // Append known paths up to the first unknown one.
             let Self { flow, ids, .. } = &mut *self;
             let done = flow.execute_all(rest.iter().map_while(|&path| {
-                let known = ids.paths.get(path as usize).copied();
-                known.filter(|&(path, _)| path != UNSEEN)
+                let known = ids.paths.get(path.index()).copied();
+                known.filter(|&(path, _)| path != PathIdx::NONE)
             }));
             if done > 0 {
                 rest = rest.get(done..).unwrap_or(&[]);
@@ -163,8 +160,8 @@ impl Interner {
 
     /// Returns our path for a path seen for the first time.
     #[cold]
-    fn define_path(&mut self, table: PathTable<'_>, theirs: u32) -> Option<u32> {
-        let shared = (theirs as usize) < self.shared;
+    fn define_path(&mut self, table: PathTable<'_>, theirs: PathIdx) -> Option<PathIdx> {
+        let shared = (theirs.index()) < self.shared;
         if shared && let Some(known) = self.path_of_other_engine(theirs) {
             self.set_path(theirs, known)?;
             return Some(known.0);
@@ -172,9 +169,14 @@ impl Interner {
         let mut parts = std::mem::take(&mut self.parts);
         parts.clear();
         for &block in table.paths.blocks(theirs) {
-            let known = self.ids.blocks.get(block as usize).copied().unwrap_or(UNSEEN);
+            let known = self
+                .ids
+                .blocks
+                .get(block.index())
+                .copied()
+                .unwrap_or(BlockId::NONE);
             parts.push(match known {
-                UNSEEN => self.define_block(table, block)?,
+                BlockId::NONE => self.define_block(table, block)?,
                 known => known,
             });
         }
@@ -192,23 +194,23 @@ impl Interner {
     }
 
     /// Returns our path for another engine's path of this number.
-    fn path_of_other_engine(&self, theirs: u32) -> Option<(u32, u32)> {
-        let known = |ids: &IdMap| ids.paths.get(theirs as usize).copied();
+    fn path_of_other_engine(&self, theirs: PathIdx) -> Option<(PathIdx, u32)> {
+        let known = |ids: &IdMap| ids.paths.get(theirs.index()).copied();
         let mut others = self.other_ids.iter().filter_map(known);
-        others.find(|&(path, _)| path != UNSEEN)
+        others.find(|&(path, _)| path != PathIdx::NONE)
     }
 
-    fn set_path(&mut self, theirs: u32, own: (u32, u32)) -> Option<()> {
-        let at = theirs as usize;
+    fn set_path(&mut self, theirs: PathIdx, own: (PathIdx, u32)) -> Option<()> {
+        let at = theirs.index();
         if self.ids.paths.len() <= at {
-            self.ids.paths.resize(at + 1, (UNSEEN, 0));
+            self.ids.paths.resize(at + 1, (PathIdx::NONE, 0));
         }
         *self.ids.paths.get_mut(at)? = own;
         Some(())
     }
 
     /// Returns a path of these blocks, which another engine may have defined.
-    fn path(&mut self, parts: &[u32], count: u32) -> Option<u32> {
+    fn path(&mut self, parts: &[BlockId], count: u32) -> Option<PathIdx> {
         let paths = &mut self.flow.paths;
         let hash = FxBuildHasher.hash_one(parts);
         if let Some(&path) = self.paths.get(&hash)
@@ -222,12 +224,12 @@ impl Interner {
     }
 
     /// Returns our block for a block seen for the first time.
-    fn define_block(&mut self, table: PathTable<'_>, theirs: u32) -> Option<u32> {
+    fn define_block(&mut self, table: PathTable<'_>, theirs: BlockId) -> Option<BlockId> {
         let start = table.blocks.get(theirs)?.start;
         let block = self.intern(start, table.blocks.code(theirs))?;
-        let at = theirs as usize;
+        let at = theirs.index();
         if self.ids.blocks.len() <= at {
-            self.ids.blocks.resize(at + 1, UNSEEN);
+            self.ids.blocks.resize(at + 1, BlockId::NONE);
         }
         *self.ids.blocks.get_mut(at)? = block;
         Some(block)
@@ -260,7 +262,7 @@ impl Interner {
         }
     }
 
-    fn intern(&mut self, start: Avma, code: &[Code]) -> Option<u32> {
+    fn intern(&mut self, start: Avma, code: &[Code]) -> Option<BlockId> {
         if code.is_empty() {
             return None;
         }
@@ -314,7 +316,7 @@ mod tests {
             cofi: Cofi::Sequential,
         };
         let block = |&start| blocks.push(Avma(start), &[code]).unwrap();
-        let parts: Vec<u32> = starts.iter().map(block).collect();
+        let parts: Vec<BlockId> = starts.iter().map(block).collect();
         paths.push(&parts, &blocks).unwrap();
         (blocks, paths)
     }
@@ -325,12 +327,12 @@ mod tests {
         let mut interner = Interner::default();
         for (number, (blocks, paths)) in engines.iter().enumerate() {
             interner.select_engine(number);
-            interner.paths(PathTable { blocks, paths }, &[0, 0]);
+            interner.paths(PathTable { blocks, paths }, &[PathIdx(0); 2]);
         }
         let flow = interner.finish();
-        assert_eq!(flow.executions(), [0, 0, 0, 0, 1, 1]);
+        assert_eq!(flow.executions(), [0, 0, 0, 0, 1, 1].map(PathIdx));
         assert_eq!((flow.paths.len(), flow.blocks.len(), flow.len()), (2, 3, 18));
-        assert_eq!(flow.paths.blocks(1), [0, 2, 1]);
+        assert_eq!(flow.paths.blocks(PathIdx(1)), [0, 2, 1].map(BlockId));
     }
 
     #[test]
@@ -340,11 +342,11 @@ mod tests {
         interner.share(1);
         for (number, (blocks, paths)) in engines.iter().enumerate() {
             interner.select_engine(number);
-            interner.paths(PathTable { blocks, paths }, &[0, 0]);
+            interner.paths(PathTable { blocks, paths }, &[PathIdx(0); 2]);
         }
         // The other engine's path of the same number is ignored.
         let flow = interner.finish();
-        assert_eq!(flow.executions(), [0; 4]);
+        assert_eq!(flow.executions(), [PathIdx(0); 4]);
         assert_eq!((flow.paths.len(), flow.blocks.len(), flow.len()), (1, 3, 12));
     }
 }

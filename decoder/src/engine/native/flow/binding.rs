@@ -202,7 +202,7 @@ impl FlowDecoder<'_, '_> {
         self.cache
             .code
             .blocks
-            .get(id as usize)
+            .get(id.index())
             .copied()
             .ok_or(Error::NoCode)
     }

@@ -140,7 +140,7 @@ impl FlowDecoder<'_, '_> {
             let Ok(id) = self.find_block(self.ip) else {
                 return false;
             };
-            let Some(&block) = self.cache.code.blocks.get(id as usize) else {
+            let Some(&block) = self.cache.code.blocks.get(id.index()) else {
                 return false;
             };
             let is_there = |&within: &u32| {

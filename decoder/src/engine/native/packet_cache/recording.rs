@@ -1,9 +1,10 @@
 //! Records a path for the packet cache.
 
 use super::{BlockEpoch, CacheEntry, CacheKey, CachedPath, IpChange, PacketEffects, PathTarget};
-use crate::engine::native::code::CodeCache;
+use crate::engine::native::code::{BlockIdx, CodeCache};
 use crate::engine::native::packed_step::{PackedStep, StepKind};
 use crate::engine::native::packets::{BranchPackets, IpBytes};
+use crate::{BlockId, PathIdx};
 
 #[derive(Clone, Default)]
 pub(super) struct Recording {
@@ -12,11 +13,11 @@ pub(super) struct Recording {
     /// The bits of the last IP that the first target replaced; `None`: no target was read.
     replaced: Option<IpBytes>,
     max_depth: usize,
-    paths: Vec<u32>,
+    paths: Vec<PathIdx>,
     /// The calls left open, the innermost last; and the calls returned from, the innermost first.
-    opened: Vec<u32>,
-    returned: Vec<u32>,
-    blocks: Vec<u32>,
+    opened: Vec<BlockIdx>,
+    returned: Vec<BlockIdx>,
+    blocks: Vec<BlockId>,
 }
 
 #[derive(Clone)]
@@ -54,7 +55,7 @@ impl Recording {
     }
 
     #[inline]
-    pub fn record_step(&mut self, path: u32, opened: &[u32], max_depth: u8) {
+    pub fn record_step(&mut self, path: PathIdx, opened: &[BlockIdx], max_depth: u8) {
         if self.is_on() {
             self.paths.push(path);
             self.deepen(max_depth);
@@ -70,7 +71,7 @@ impl Recording {
     }
 
     #[inline]
-    pub fn record_return(&mut self, call: u32) {
+    pub fn record_return(&mut self, call: BlockIdx) {
         if self.is_on() && self.opened.pop().is_none() {
             self.returned.push(call);
         }
@@ -108,7 +109,7 @@ impl Recording {
     pub fn end<const WINDOW: usize>(
         &mut self,
         packets: &BranchPackets<'_>,
-        next: u32,
+        next: BlockIdx,
         code: &mut CodeCache,
         effects: &mut PacketEffects,
     ) -> Option<CacheEntry<WINDOW>> {

@@ -230,6 +230,8 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PathIdx;
+    use crate::engine::native::code::BlockIdx;
     use crate::engine::native::packed_step::PackedStep;
     use crate::engine::native::packet_cache::PathTarget;
 
@@ -237,10 +239,13 @@ mod tests {
         CacheEntry {
             start: CacheKey {
                 window: u64::from(block).to_le_bytes(),
-                block_epoch: BlockEpoch::new(block, 1),
+                block_epoch: BlockEpoch::new(BlockIdx(block), 1),
             },
             path: CachedPath {
-                target: PathTarget { path: 0, next: 0 },
+                target: PathTarget {
+                    path: PathIdx::NONE,
+                    next: BlockIdx(0),
+                },
                 packed: PackedStep::NO_EFFECT,
                 len: 0,
             },
@@ -258,7 +263,7 @@ mod tests {
         assert!(table.find(&window, block_epoch, hash).is_none());
         table.insert(entry(7));
         assert!(table.find(&window, block_epoch, hash).is_some());
-        let later = BlockEpoch::new(7, 2);
+        let later = BlockEpoch::new(BlockIdx(7), 2);
         assert!(
             table
                 .find(&window, later, CacheKey::hash(&window, later))

@@ -1,7 +1,7 @@
 //! Follows the flow block by block.
 
 use crate::UncompressedReturns;
-use crate::engine::native::code::{BasicBlock, Exit};
+use crate::engine::native::code::{BasicBlock, BlockIdx, Exit};
 use crate::engine::native::decode_cache::DecodeCache;
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{EventKind, TraceItem};
@@ -41,7 +41,7 @@ impl FlowDecoder<'_, '_> {
     }
 
     /// Returns the index of the block at an address.
-    pub(in crate::engine::native::flow) fn find_block(&mut self, at: u64) -> Result<u32, Error> {
+    pub(in crate::engine::native::flow) fn find_block(&mut self, at: u64) -> Result<BlockIdx, Error> {
         if self.mode.is_none() {
             let there = self.memory.read(Avma(at), &mut [0]) > 0;
             return Err(if there { Error::NoMode } else { Error::NoCode });
@@ -51,25 +51,25 @@ impl FlowDecoder<'_, '_> {
 
     /// Runs whole blocks until an event is next.
     fn run_blocks(&mut self) -> Result<(), Stop> {
-        let mut id = BasicBlock::NONE;
+        let mut id = BlockIdx::NONE;
         loop {
-            if id == BasicBlock::NONE {
+            if id == BlockIdx::NONE {
                 id = self
                     .find_block(self.ip)
                     .map_err(|error| Stop::Error(error, Some(self.ip)))?;
             }
-            let Some(&block) = self.cache.code.blocks.get(id as usize) else {
+            let Some(&block) = self.cache.code.blocks.get(id.index()) else {
                 return Err(Error::NoCode.into());
             };
             if block.exit == Exit::Invalidated {
-                id = BasicBlock::NONE;
+                id = BlockIdx::NONE;
                 continue;
             }
             if let Some(next) = self.follow_fast(id)? {
                 id = next;
                 if self.errata.bdm64 {
                     self.bdm64()?;
-                    id = BasicBlock::NONE;
+                    id = BlockIdx::NONE;
                 }
                 if !self.branches_are_next() {
                     return Ok(());
@@ -77,7 +77,7 @@ impl FlowDecoder<'_, '_> {
                 continue;
             }
             if self.runaway.is_long(block.exit) && self.follow_straight_line(id) {
-                id = BasicBlock::NONE;
+                id = BlockIdx::NONE;
                 self.report_progress()?;
                 continue;
             }
@@ -92,21 +92,21 @@ impl FlowDecoder<'_, '_> {
             id = match self.leave(id, &block) {
                 Ok(Successor::FallThrough) => block.next,
                 Ok(Successor::Taken) => block.taken,
-                Ok(Successor::Indirect) => BasicBlock::NONE,
+                Ok(Successor::Indirect) => BlockIdx::NONE,
                 Err(error) => return Err(self.stop_at(error, &block)),
             };
             if self.errata.bdm64 && block.exit != Exit::FallThrough {
                 let ip = self.ip;
                 self.bdm64()?;
                 if self.ip != ip {
-                    id = BasicBlock::NONE;
+                    id = BlockIdx::NONE;
                 }
             }
             self.report_progress()?;
             if !self.branches_are_next() {
                 return Ok(());
             }
-            if id == BasicBlock::NONE {
+            if id == BlockIdx::NONE {
                 self.link(from, &block)?;
             }
         }
@@ -115,7 +115,7 @@ impl FlowDecoder<'_, '_> {
     /// Follows a straight-line path from this block at once, if there is one. Returns whether it
     /// did.
     #[cold]
-    fn follow_straight_line(&mut self, id: u32) -> bool {
+    fn follow_straight_line(&mut self, id: BlockIdx) -> bool {
         // Under the erratum, each of the blocks may continue at the abort's address.
         if self.errata.bdm64 {
             return false;
@@ -156,7 +156,7 @@ impl FlowDecoder<'_, '_> {
     }
 
     /// Stores which block follows another, if it is always the same one.
-    fn link(&mut self, from: u32, block: &BasicBlock) -> Result<(), Stop> {
+    fn link(&mut self, from: BlockIdx, block: &BasicBlock) -> Result<(), Stop> {
         let next = self.ip;
         let direct = match block.exit {
             Exit::Conditional { target } | Exit::Jump { target } | Exit::Call { target }
@@ -171,7 +171,7 @@ impl FlowDecoder<'_, '_> {
         let Ok(to) = self.find_block(next) else {
             return Ok(());
         };
-        if let Some(block) = self.cache.code.blocks.get_mut(from as usize) {
+        if let Some(block) = self.cache.code.blocks.get_mut(from.index()) {
             *(if taken { &mut block.taken } else { &mut block.next }) = to;
         }
         Ok(())
@@ -232,7 +232,7 @@ impl FlowDecoder<'_, '_> {
             .cache
             .code
             .blocks
-            .get(id as usize)
+            .get(id.index())
             .ok_or(stop_at(Error::NoCode))?;
         if self.runaway.is_overlong(&block, || self.events.offset()) {
             return Err(Stop::Overlong(block.start));
@@ -309,7 +309,7 @@ impl FlowDecoder<'_, '_> {
 
     /// Goes from the last instruction of a block to the next block.
     #[inline]
-    fn leave(&mut self, id: u32, block: &BasicBlock) -> Result<Successor, Error> {
+    fn leave(&mut self, id: BlockIdx, block: &BasicBlock) -> Result<Successor, Error> {
         match block.exit {
             Exit::FallThrough | Exit::Invalidated => {
                 self.ip = block.end;
@@ -372,7 +372,7 @@ impl FlowDecoder<'_, '_> {
         let call = self
             .returns
             .pop()
-            .and_then(|call| self.cache.code.blocks.get(call as usize));
+            .and_then(|call| self.cache.code.blocks.get(call.index()));
         Ok(call.ok_or(Error::NoCall)?.end)
     }
 

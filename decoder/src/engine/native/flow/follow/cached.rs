@@ -1,16 +1,16 @@
 //! Follows the flow by paths of the packet cache.
 
-use crate::engine::native::code::BasicBlock;
+use crate::engine::native::code::BlockIdx;
 use crate::engine::native::flow::FlowDecoder;
 use crate::engine::native::packets::BranchPackets;
 
 impl<'b> FlowDecoder<'_, 'b> {
     /// Follows cached paths from block `at` as long as there are any. Returns the next block, or
-    /// [`BasicBlock::NONE`].
+    /// [`BlockIdx::NONE`].
     #[inline(never)]
-    pub(super) fn follow_cached(&mut self, mut at: u32, packets: &mut BranchPackets<'b>) -> u32 {
+    pub(super) fn follow_cached(&mut self, mut at: BlockIdx, packets: &mut BranchPackets<'b>) -> BlockIdx {
         let mut cursor = *packets;
-        while at != BasicBlock::NONE && self.until_progress > 1 {
+        while at != BlockIdx::NONE && self.until_progress > 1 {
             let offset = cursor.offset;
             let Some(applied) = self.cache.packets.follow(at, &mut cursor, &mut self.returns) else {
                 break;

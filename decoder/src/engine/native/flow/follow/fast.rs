@@ -1,14 +1,14 @@
 //! Follows the flow by branch packets, without events between them.
 
-use crate::Event;
 use crate::engine::native::branch_cache::{BranchInput, BranchStep, OUTCOMES, StepEnd};
-use crate::engine::native::code::{BasicBlock, Exit};
+use crate::engine::native::code::{BasicBlock, BlockIdx, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::TraceItem;
 use crate::engine::native::flow::{FlowDecoder, Stop};
 use crate::engine::native::packed_step::{PackedStep, StepKind};
 use crate::engine::native::packets::{BranchPacket, BranchPackets};
 use crate::engine::native::return_stack::ANY;
+use crate::{Event, PathIdx};
 use backtrail_pt::Avma;
 
 /// The state of following branch packets.
@@ -28,9 +28,12 @@ struct FastCursor<'b> {
 
 impl<'b> FlowDecoder<'_, 'b> {
     /// Follows branch packets from block `at`, until another packet is next or the slow way is
-    /// needed. Returns the next block, or [`BasicBlock::NONE`] if it must be found by its address.
+    /// needed. Returns the next block, or [`BlockIdx::NONE`] if it must be found by its address.
     /// `None`: nothing was followed.
-    pub(in crate::engine::native::flow) fn follow_fast(&mut self, mut at: u32) -> Result<Option<u32>, Stop> {
+    pub(in crate::engine::native::flow) fn follow_fast(
+        &mut self,
+        mut at: BlockIdx,
+    ) -> Result<Option<BlockIdx>, Stop> {
         let branch = matches!(self.ahead, Ok(TraceItem::Tnt(_) | TraceItem::Tip(_)));
         if !branch || self.outcomes_len != 0 || self.time_is_new() {
             return Ok(None);
@@ -46,7 +49,7 @@ impl<'b> FlowDecoder<'_, 'b> {
             moved: false,
             time_pending: false,
         };
-        while at != BasicBlock::NONE && self.until_progress > 1 {
+        while at != BlockIdx::NONE && self.until_progress > 1 {
             let followed = match cursor.len {
                 0 => self.read_fast(&mut cursor, &mut at),
                 _ => self.use_outcomes(&mut cursor, &mut at)?,
@@ -65,8 +68,9 @@ impl<'b> FlowDecoder<'_, 'b> {
         let FastCursor {
             packets, bits, len, ..
         } = cursor;
-        self.steps.push(packets.offset, at, 0, PackedStep::NOT_REPLAYABLE);
-        if let Some(block) = self.cache.code.blocks.get(at as usize) {
+        self.steps
+            .push(packets.offset, at, PathIdx::NONE, PackedStep::NOT_REPLAYABLE);
+        if let Some(block) = self.cache.code.blocks.get(at.index()) {
             self.ip = block.start;
         }
         self.runaway.branched();
@@ -77,7 +81,7 @@ impl<'b> FlowDecoder<'_, 'b> {
     /// Reads the next packet after all outcomes are used, or follows cached paths over several.
     /// Returns `false` if the slow way is needed.
     #[inline(always)]
-    fn read_fast(&mut self, cursor: &mut FastCursor<'b>, at: &mut u32) -> bool {
+    fn read_fast(&mut self, cursor: &mut FastCursor<'b>, at: &mut BlockIdx) -> bool {
         let packets = &mut cursor.packets;
         self.cache
             .packets
@@ -93,13 +97,15 @@ impl<'b> FlowDecoder<'_, 'b> {
         let before = *packets;
         match packets.next() {
             None if cursor.moved && self.events.apply_time_packet(packets) => {
-                self.steps.push(before.offset, *at, 0, PackedStep::NOT_REPLAYABLE);
+                self.steps
+                    .push(before.offset, *at, PathIdx::NONE, PackedStep::NOT_REPLAYABLE);
                 // A recorded path must not contain a timing packet, which may come after padding.
                 self.cache.packets.abandon();
                 cursor.time_pending = self.time_is_new();
             }
             None if cursor.moved && !cursor.time_pending && self.pass_header(packets, at) => {
-                self.steps.push(before.offset, *at, 0, PackedStep::NOT_REPLAYABLE);
+                self.steps
+                    .push(before.offset, *at, PathIdx::NONE, PackedStep::NOT_REPLAYABLE);
             }
             None => return false,
             Some(BranchPacket::Outcomes(outcomes, count)) => {
@@ -126,7 +132,7 @@ impl<'b> FlowDecoder<'_, 'b> {
                 self.ip = ip;
                 *at = match !cursor.time_pending || self.emit_late_time(&mut cursor.time_pending) {
                     true => self.target_block(ip),
-                    false => BasicBlock::NONE,
+                    false => BlockIdx::NONE,
                 };
             }
         }
@@ -135,7 +141,7 @@ impl<'b> FlowDecoder<'_, 'b> {
 
     /// Follows the next outcomes of the last packet. Returns `false` if the slow way is needed.
     #[inline(always)]
-    fn use_outcomes(&mut self, cursor: &mut FastCursor<'b>, at: &mut u32) -> Result<bool, Stop> {
+    fn use_outcomes(&mut self, cursor: &mut FastCursor<'b>, at: &mut BlockIdx) -> Result<bool, Stop> {
         let (bits, len) = (cursor.bits, cursor.len);
         let count = if cursor.time_pending { 1 } else { len.min(OUTCOMES) };
         let chosen = bits >> (len - count) & ((1 << count) - 1);
@@ -163,8 +169,12 @@ impl<'b> FlowDecoder<'_, 'b> {
         if step.end() == StepEnd::Return {
             let Some(call) = self.returns.pop() else {
                 self.cache.packets.abandon();
-                self.steps
-                    .push(cursor.packets.offset, *at, 0, PackedStep::NOT_REPLAYABLE);
+                self.steps.push(
+                    cursor.packets.offset,
+                    *at,
+                    PathIdx::NONE,
+                    PackedStep::NOT_REPLAYABLE,
+                );
                 self.leave_fast(cursor.packets, bits, cursor.len);
                 let last = self.cache.code.last_address(step.path);
                 return Err(Stop::Error(Error::NoCall, last));
@@ -173,19 +183,19 @@ impl<'b> FlowDecoder<'_, 'b> {
             *at = self.return_block(call);
         }
         if cursor.time_pending {
-            if let Some(block) = self.cache.code.blocks.get(*at as usize) {
+            if let Some(block) = self.cache.code.blocks.get(at.index()) {
                 self.ip = block.start;
             }
             if !self.emit_late_time(&mut cursor.time_pending) {
-                *at = BasicBlock::NONE;
+                *at = BlockIdx::NONE;
             }
         }
         Ok(true)
     }
 
     /// Skips a PSB+ before block `at`, if only its time is new. Returns whether it did.
-    fn pass_header(&mut self, packets: &mut BranchPackets<'b>, at: &mut u32) -> bool {
-        let Some(&BasicBlock { start, .. }) = self.cache.code.blocks.get(*at as usize) else {
+    fn pass_header(&mut self, packets: &mut BranchPackets<'b>, at: &mut BlockIdx) -> bool {
+        let Some(&BasicBlock { start, .. }) = self.cache.code.blocks.get(at.index()) else {
             return false;
         };
         let psb = packets.offset;
@@ -208,7 +218,7 @@ impl<'b> FlowDecoder<'_, 'b> {
             status: true,
         });
         if self.changes != changes {
-            *at = BasicBlock::NONE;
+            *at = BlockIdx::NONE;
         }
         true
     }
@@ -237,7 +247,7 @@ impl<'b> FlowDecoder<'_, 'b> {
     }
 
     #[inline]
-    pub(in crate::engine::native::flow) fn push_path(&mut self, path: u32) {
+    pub(in crate::engine::native::flow) fn push_path(&mut self, path: PathIdx) {
         self.batch.push(path);
         self.until_progress -= 1;
     }
@@ -251,20 +261,20 @@ impl<'b> FlowDecoder<'_, 'b> {
 
     /// Returns the block that a call returns to; the call is given by the block that ends in it.
     #[inline]
-    fn return_block(&mut self, call: u32) -> u32 {
-        let Some(from) = self.cache.code.blocks.get(call as usize) else {
-            return BasicBlock::NONE;
+    fn return_block(&mut self, call: BlockIdx) -> BlockIdx {
+        let Some(from) = self.cache.code.blocks.get(call.index()) else {
+            return BlockIdx::NONE;
         };
         self.ip = from.end;
-        if let Some(next) = self.cache.code.blocks.get(from.next as usize)
+        if let Some(next) = self.cache.code.blocks.get(from.next.index())
             && next.exit != Exit::Invalidated
         {
             return from.next;
         }
         let Ok(next) = self.find_block(self.ip) else {
-            return BasicBlock::NONE;
+            return BlockIdx::NONE;
         };
-        if let Some(from) = self.cache.code.blocks.get_mut(call as usize) {
+        if let Some(from) = self.cache.code.blocks.get_mut(call.index()) {
             from.next = next;
         }
         next
@@ -272,10 +282,10 @@ impl<'b> FlowDecoder<'_, 'b> {
 
     /// Returns the block at a branch target.
     #[inline]
-    fn target_block(&mut self, ip: u64) -> u32 {
+    fn target_block(&mut self, ip: u64) -> BlockIdx {
         self.cache
             .code
             .at_target(ip, self.memory)
-            .unwrap_or(BasicBlock::NONE)
+            .unwrap_or(BlockIdx::NONE)
     }
 }

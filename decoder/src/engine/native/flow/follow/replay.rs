@@ -1,6 +1,7 @@
 //! Replay: after a cache hit, repeat the steps that followed last time while the packet bytes
 //! match.
 
+use crate::engine::native::code::BlockIdx;
 use crate::engine::native::flow::FlowDecoder;
 use crate::engine::native::packed_step::StepKind;
 use crate::engine::native::packets::{BranchPacket, BranchPackets};
@@ -13,7 +14,7 @@ const MIN_BYTES_PER_STEP: usize = 12;
 impl<'b> FlowDecoder<'_, 'b> {
     /// Replays steps while the packet bytes match. Returns the next block.
     #[inline(never)]
-    pub(super) fn replay(&mut self, mut matched: ReplayMatch, packets: &mut BranchPackets<'b>) -> u32 {
+    pub(super) fn replay(&mut self, mut matched: ReplayMatch, packets: &mut BranchPackets<'b>) -> BlockIdx {
         let begin = packets.offset;
         let most = (self.until_progress - 1) as usize;
         let (mut same, mut steps) = (0, 0);
@@ -63,7 +64,7 @@ impl<'b> FlowDecoder<'_, 'b> {
             StepKind::Target { effect } => {
                 let mut after = *packets;
                 let block = self.steps.block_after(matched);
-                let there = self.cache.code.blocks.get(block as usize);
+                let there = self.cache.code.blocks.get(block.index());
                 match after.next() {
                     Some(BranchPacket::Target(ip, _)) if there.is_some_and(|block| block.start == ip) => {}
                     _ => return false,
