@@ -317,7 +317,7 @@ impl Forest {
     fn node(&self, id: CallId) -> Option<Node> {
         match self.known() {
             Some(nodes) => nodes.get(id.0),
-            None => self.index.node(self.index.which(id.0)?, &self.flow),
+            None => self.index.node(self.index.call_ref(id.0)?, &self.flow),
         }
     }
 
@@ -342,7 +342,7 @@ impl Forest {
     /// Returns the number of enclosing calls.
     #[must_use]
     pub fn depth(&self, id: CallId) -> u32 {
-        let call = self.index.which(id.0);
+        let call = self.index.call_ref(id.0);
         call.map_or(0, |call| self.index.depth(call, &self.flow))
     }
 
@@ -408,7 +408,7 @@ impl Forest {
     fn parent(&self, id: CallId) -> Option<CallId> {
         let parent = match self.known() {
             Some(nodes) => nodes.get(id.0)?.parent,
-            None => self.index.parent(self.index.which(id.0)?, &self.flow),
+            None => self.index.parent(self.index.call_ref(id.0)?, &self.flow),
         };
         parent.map(CallId)
     }

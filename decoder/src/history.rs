@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 /// The execution of one thread: its instructions in order, the marks between them, and their times.
 ///
-/// It consists of a table of distinct blocks (24 bytes per distinct instruction), a table of
-/// distinct paths over them, and a `u32` for each execution of a path, plus 1/8 byte of index. The
+/// It consists of a table of distinct blocks (24 bytes per distinct instruction) and a table of
+/// distinct paths over them. Each execution of a path is a `u32`, plus 1/8 byte of index. The
 /// engine chooses how many blocks a path has; `cargo xtask bench decode` shows the resulting bytes
 /// per instruction. The first search for addresses adds an index of the executions of each block.
 #[derive(Clone, Debug)]

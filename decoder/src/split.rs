@@ -1,10 +1,10 @@
 //! Splits a processor's trace into threads by context switches and timestamps.
 //!
 //! The trace of a processor is decoded once, and cut into pieces wherever another thread could have
-//! started: where tracing was disabled, and where the flow was lost. A piece is attributed to a
-//! thread only if that is certain. Either a timestamp in it lies in an execution of the thread, or
-//! all executions between the stamps around it are of that thread. The idle task runs no user code,
-//! and is skipped. Other pieces are counted and reported with a reason.
+//! started. These are the places where tracing was disabled, or the flow was lost. A piece is
+//! attributed to a thread only if that is certain. Either a timestamp in it lies in an execution of
+//! the thread, or all executions between the stamps around it are of that thread. The idle task
+//! runs no user code, and is skipped. Other pieces are counted and reported with a reason.
 
 mod merge;
 mod owner;

@@ -245,8 +245,9 @@ fn lldb_cores_split_into_threads() {
     };
     let decoded = decode_agreed(&inputs, &images, &config);
 
-    // LLDB 22's "thread trace dump info" reports 153 continuous executions and 5 PSB blocks: one
-    // and one of thread 3497496, two and two of thread 3497497, none of thread 3497234.
+    // LLDB 22's "thread trace dump info" reports 153 continuous executions and 5 PSB blocks. One
+    // execution and one block are of thread 3497496, two and two of thread 3497497, none of thread
+    // 3497234.
     assert_eq!(decoded.cpus.iter().map(CpuReport::executions).sum::<usize>(), 153);
     assert_eq!(decoded.cpus.iter().map(|cpu| cpu.psb_blocks).sum::<usize>(), 5);
     let of = |tid: Tid| {

@@ -330,8 +330,8 @@ enum Differs {
     LastIp,
 }
 
-/// Returns a long, regular loop that two places enter alternately: by a call and a return; or by a
-/// jump, and a jump out whose packet has the lower half of the target.
+/// Returns a long, regular loop that two places enter alternately. They enter it by a call and a
+/// return, or by a jump. The packet of the jump out of it has the lower half of the target.
 fn two_callers(differs: Differs) -> Vec<Block> {
     let block = |at, plain, end| Block { at, plain, end };
     let targets = |one, other| End::IndirectJump {
@@ -391,7 +391,7 @@ fn run_two_callers(
         } else {
             0x7f4a_7c15u64
         };
-        let (caller, behind, leaves) = if second { (3, 4, 10) } else { (1, 2, 9) };
+        let (caller, after, leaves) = if second { (3, 4, 10) } else { (1, 2, 9) };
         execute(0, &mut encoder);
         encoder.indirect(Avma(blocks[caller].at));
         execute(caller, &mut encoder);
@@ -410,13 +410,13 @@ fn run_two_callers(
         }
         execute(8, &mut encoder);
         match differs {
-            Differs::Caller => encoder.near_return(Avma(blocks[behind].at)),
+            Differs::Caller => encoder.near_return(Avma(blocks[after].at)),
             Differs::LastIp => {
                 encoder.indirect(Avma(blocks[leaves].at));
                 execute(leaves, &mut encoder);
             }
         }
-        execute(behind, &mut encoder);
+        execute(after, &mut encoder);
         encoder.conditional(true);
         for turn in 0..TURNS {
             execute(11, &mut encoder);

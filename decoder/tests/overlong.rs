@@ -147,8 +147,8 @@ fn segment_bounds_do_not_depend_on_threads() {
         let one = history(&input, 1, Plan::SEGMENT as u64);
         for (jobs, segment) in [(2, 64), (3, 200)] {
             let other = history(&input, jobs, segment);
-            let told = |history: &History| (history.len(), history.digest(), history.marks().to_vec());
-            assert_eq!(told(&other), told(&one), "{jobs} {segment}");
+            let summary = |history: &History| (history.len(), history.digest(), history.marks().to_vec());
+            assert_eq!(summary(&other), summary(&one), "{jobs} {segment}");
         }
     }
 }

@@ -1,7 +1,10 @@
-//! Models return compression as a processor does it. It counts the calls since the last PSB that
-//! have not returned, and decrements the count with each return. While the count is above 0, it
-//! compresses a return to the predicted target (SDM volume 3, "Indirect Transfer Compression for
-//! Returns (RET)"; US patent 9442729, claims 1, 3 and 4).
+//! Models return compression as a processor does it.
+//!
+//! It counts the calls since the last PSB that have not returned, and decrements the count with
+//! each return. While the count is above 0, it compresses a return to the predicted target.
+//!
+//! Source: SDM volume 3, "Indirect Transfer Compression for Returns (RET)"; US patent 9442729,
+//! claims 1, 3 and 4.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 use backtrail_decoder::{Config, EngineKind, GapCause, History, Image, Input, Section, Watch, decode};

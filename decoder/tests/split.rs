@@ -459,7 +459,7 @@ proptest! {
         let mut now = 1024;
         let mut on = Vec::new();
         for stretch in &stretches {
-            let [before, inside, behind] = stretch.ticks;
+            let [before, inside, after] = stretch.ticks;
             let begin = now;
             let mut go = |trace: &mut Encoder, ticks: u64| {
                 pass(trace, now..now + ticks);
@@ -475,7 +475,7 @@ proptest! {
             }
             go(&mut trace, inside);
             trace.disable_async(Avma(0x1000 + 2 * stretch.outcomes.len() as u64));
-            go(&mut trace, behind);
+            go(&mut trace, after);
             let (pid, tid) = if stretch.ours { (OURS, 1) } else { (FOREIGN, 2) };
             // There is no execution between two switches at the same time.
             on.push((begin + 1, now.max(begin + 2), pid, tid));

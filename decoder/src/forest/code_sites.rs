@@ -135,7 +135,7 @@ impl<'a> CodeSites<'a> {
     }
 
     /// Records that calls return to a site.
-    pub fn is_returned_to(&mut self, id: SiteIdx) {
+    pub fn mark_returned_to(&mut self, id: SiteIdx) {
         let at = id.index() / 64;
         if self.returned_to.len() <= at {
             self.returned_to.resize(at + 1, 0);

@@ -70,8 +70,8 @@ struct ExecutionEffects {
     len: usize,
 }
 
-/// A detail of an execution with its path's effects: the number of calls that end by an
-/// [`Op::Leave`] or the final return, if it is not one; or a tail call to the next path.
+/// A detail of an execution with its path's effects. It is the number of calls that end by an
+/// [`Op::Leave`] or the final return, if it is not one; or a tail call.
 #[derive(Clone, Copy, Debug)]
 struct ExecutionNote {
     execution: u64,

@@ -164,7 +164,7 @@ impl Index {
     }
 
     /// Returns the call of a number.
-    pub fn which(&self, number: u32) -> Option<CallRef> {
+    pub fn call_ref(&self, number: u32) -> Option<CallRef> {
         if number as usize >= self.len() {
             return None;
         }
@@ -225,7 +225,7 @@ impl Index {
 
     /// Returns the address that a signal interrupted, by the number of its handler's call.
     pub fn interrupted(&self, number: u32) -> Option<Avma> {
-        let CallRef::Recorded(call) = self.which(number)? else {
+        let CallRef::Recorded(call) = self.call_ref(number)? else {
             return None;
         };
         let found = self.interrupted.binary_search_by_key(&call, |&(call, _)| call);
@@ -357,8 +357,8 @@ impl Index {
         last
     }
 
-    /// Returns the call that is open at a position of a tree, in or before a span; `last` started
-    /// there in the visited part of the span.
+    /// Returns the call that is open at a position of a tree, in or before a span. `last` is the
+    /// call that started there in the visited part of the span.
     fn open_at(
         &self,
         position: i32,

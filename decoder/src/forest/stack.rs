@@ -27,8 +27,8 @@ pub(super) struct Frame {
     pub function: FunctionIdx,
     /// The position of the frame whose return it shares as a tail call; else its own.
     pub base: u32,
-    /// The number of the recorded call; [`Frame::SYNTHETIC`] plus that of a synthetic root; [`NONE`]:
-    /// a placeholder.
+    /// The number of the recorded call; [`Frame::SYNTHETIC`] plus that of a synthetic root;
+    /// [`NONE`]: a placeholder.
     pub call: u32,
 }
 
@@ -215,7 +215,7 @@ impl Stack {
     }
 
     /// Opens a placeholder for any call of a function.
-    pub fn stand_in(&mut self, function: FunctionIdx) {
+    pub fn push_placeholder(&mut self, function: FunctionIdx) {
         self.frames.push(Frame {
             returns_to: SiteIdx::NONE,
             function,
@@ -290,7 +290,7 @@ impl Stack {
 
     /// Clears the stack and the log.
     pub fn begin(&mut self) {
-        while self.shut().is_some() {}
+        while self.remove_top().is_some() {}
         self.began = 0;
         self.log.trees.clear();
         self.log.renamed.clear();
@@ -304,7 +304,7 @@ impl Stack {
 
     /// Removes the innermost frame, which is the first in each of its lists.
     #[inline]
-    fn shut(&mut self) -> Option<Frame> {
+    fn remove_top(&mut self) -> Option<Frame> {
         let frame = self.frames.pop()?;
         let at = self.frames.len();
         self.unlink(&frame, at);
@@ -328,7 +328,7 @@ impl Stack {
     ///
     /// A call without an instruction (something happened before its first) is dropped.
     pub fn pop(&mut self, index: u64, left: Left) -> bool {
-        let Some(frame) = self.shut() else {
+        let Some(frame) = self.remove_top() else {
             return false;
         };
         let offset = self.offset(index);

@@ -35,7 +35,7 @@ impl HistoryBuilder {
     }
 
     /// Reserves memory for a trace of `bytes` bytes.
-    pub(crate) fn expect(&mut self, bytes: usize) {
+    pub(crate) fn reserve(&mut self, bytes: usize) {
         self.interner.reserve(bytes / Self::BYTES_EACH);
     }
 

@@ -1,6 +1,6 @@
-//! The versions of code that changes while it is traced.
+//! Versions of code that changes while it is traced.
 //!
-//! Where the code of a process changes, the trace of each of its threads has a boundary: tracing is
+//! Where the code of a process changes, the trace of each of its threads has a boundary. Tracing is
 //! disabled before it and enabled after it. So a boundary never falls into a stretch of flow, and
 //! all flow between two boundaries is of one version.
 

@@ -20,7 +20,7 @@ pub(super) struct Piece {
     pub time: PieceTime,
     /// The process whose code it was decoded with.
     pub code: Option<Pid>,
-    /// The flow is lost after it; such a piece has no instructions. The flag tells whether libipt
+    /// The flow is lost after it; such a piece has no instructions. The flag is set if libipt
     /// reports an error.
     pub gap: Option<(Gap, bool)>,
 }

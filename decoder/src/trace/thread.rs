@@ -34,7 +34,7 @@ pub(super) fn decode(
     {
         let functions = (plan.functions)(tid);
         let mut builder = HistoryBuilder::new(tid);
-        builder.expect(buffer.trace.bytes.len());
+        builder.reserve(buffer.trace.bytes.len());
         match parallel_decoder.decode(builder, functions, caches, plan.jobs, plan.segment) {
             Ok(decoded) => return Ok(decoded),
             Err(ParallelError::Canceled) => return Err(Canceled),
@@ -43,7 +43,7 @@ pub(super) fn decode(
         }
     }
     let mut builder = HistoryBuilder::new(tid);
-    builder.expect(buffers.iter().map(|buffer| buffer.trace.bytes.len()).sum());
+    builder.reserve(buffers.iter().map(|buffer| buffer.trace.bytes.len()).sum());
     for (number, buffer) in buffers.iter().enumerate() {
         if number > 0 {
             // The execution between the buffers is unknown.

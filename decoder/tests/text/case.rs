@@ -107,7 +107,7 @@ impl Case {
             "libipt:" => {
                 let reason = rest
                     .strip_prefix("differs, ")
-                    .ok_or("libipt differs, or is not told of")?;
+                    .ok_or("`libipt:` needs `differs, REASON`")?;
                 self.differs = Some(reason.to_owned());
             }
             "ignored:" if !rest.is_empty() => self.ignored = Some(rest.to_owned()),
@@ -140,8 +140,8 @@ impl Case {
             Section::Packets => parts.packets.push(line),
             Section::Expect => {
                 let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
-                let told = line.split_once(" * ").map_or(&*line, |(_, told)| told);
-                let word = told.split(' ').next().unwrap_or_default();
+                let event = line.split_once(" * ").map_or(&*line, |(_, event)| event);
+                let word = event.split(' ').next().unwrap_or_default();
                 if !WORDS.contains(&word) {
                     return Err(format!("unknown keyword `{word}`"));
                 }
@@ -275,7 +275,7 @@ fn differ(engine: &str, expected: &[String], found: &[String]) -> String {
             .collect::<String>()
     };
     format!(
-        "{engine}: behind {same} lines expected{}\n  found{}",
+        "{engine}: after {same} equal lines, expected{}\n  found{}",
         rest(expected),
         rest(found)
     )

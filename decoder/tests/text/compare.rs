@@ -5,7 +5,7 @@ pub fn shared(lines: &[String]) -> Vec<String> {
     let lines = unfold(lines);
     let hidden = before_errors(&lines);
     let mut shared: Vec<String> = Vec::new();
-    let mut told = None;
+    let mut last = None;
     for (line, hidden) in lines.into_iter().zip(hidden) {
         if hidden {
             continue;
@@ -13,10 +13,10 @@ pub fn shared(lines: &[String]) -> Vec<String> {
         if line.starts_with("time ") {
             // A repetition adds nothing, and of two events without anything between, the later
             // counts.
-            if told.as_ref() == Some(&line) {
+            if last.as_ref() == Some(&line) {
                 continue;
             }
-            told = Some(line.clone());
+            last = Some(line.clone());
             shared.pop_if(|last| last.starts_with("time "));
         }
         let known = ["lost trace", "overflow"]
@@ -47,8 +47,8 @@ fn unfold(lines: &[String]) -> Vec<String> {
     single
 }
 
-/// Returns for each line whether it is an event between the last instruction and a decode error.
-/// libipt drops such an event if it fails to decode the next instruction.
+/// Returns which lines are events between the last instruction and a decode error. If libipt fails
+/// to decode the next instruction, it drops such an event.
 fn before_errors(lines: &[String]) -> Vec<bool> {
     let mut before = false;
     let tell = |line: &String| {

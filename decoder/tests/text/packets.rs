@@ -7,16 +7,16 @@ use backtrail_pt::Packet;
 /// Appends the packets of a line to the trace. Defines a label on it in `offsets`.
 pub fn push(line: &str, addresses: &Labels, offsets: &mut Labels, trace: &mut Vec<u8>) -> Result<(), String> {
     let mut rest = line.trim();
-    if let Some((name, behind)) = rest.split_once(": ")
+    if let Some((name, after)) = rest.split_once(": ")
         && !name.contains(' ')
     {
         offsets.define(name, trace.len() as u64)?;
-        rest = behind.trim();
+        rest = after.trim();
     }
     let mut times = 1;
-    if let Some((count, behind)) = rest.split_once(" * ") {
+    if let Some((count, after)) = rest.split_once(" * ") {
         times = number(count)?;
-        rest = behind.trim();
+        rest = after.trim();
     }
     let mut bytes = Vec::new();
     if let Some(words) = rest.strip_prefix("bytes ") {

@@ -1,9 +1,9 @@
 //! Determines the packet with which a stretch of flow starts.
 //!
 //! libipt does not report it. At an event it has read ahead by one event of the packet layer and
-//! one of the query layer, and may have passed several places where tracing was disabled. But each
-//! "enabled" event belongs to a TIP.PGE, and each "overflow" to an OVF, in their order from the PSB
-//! on. So these packets are counted with our own parser.
+//! one of the query layer. So it may have passed several places where tracing was disabled. But
+//! each "enabled" event belongs to a TIP.PGE, and each "overflow" to an OVF, in their order from
+//! the PSB on. So these packets are counted with our own parser.
 
 use backtrail_pt::packet::Packet;
 use backtrail_pt::parser::Parser;

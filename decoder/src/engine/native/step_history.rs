@@ -283,7 +283,7 @@ mod tests {
         let offset = go(&mut history, offset, &[3, 4, 1, 2]);
         assert!(
             history.find_match(5, offset, BlockIdx(3)).is_some(),
-            "from behind it"
+            "from after it"
         );
     }
 }

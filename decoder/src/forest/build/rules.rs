@@ -92,7 +92,7 @@ impl<'a> Rules<'a> {
         };
         let return_site = self.sites.of(last.next()).id;
         if matches!(kind, TransferKind::Call | TransferKind::IndirectCall) {
-            self.sites.is_returned_to(return_site);
+            self.sites.mark_returned_to(return_site);
         }
         let jumps = !matches!(
             kind,
@@ -116,8 +116,8 @@ impl<'a> Rules<'a> {
         Avma(self.next(from).0.wrapping_sub(u64::from(from.len)))
     }
 
-    /// Returns whether the innermost call is of this function; [`FunctionIdx::UNKNOWN`] stands for
-    /// unknown functions.
+    /// Returns whether the innermost call is of this function, or of an unknown one for
+    /// [`FunctionIdx::UNKNOWN`].
     #[inline]
     pub fn is_innermost(&self, function: FunctionIdx) -> bool {
         self.stack.top().is_some_and(|top| top.function == function)
@@ -177,8 +177,8 @@ impl<'a> Rules<'a> {
     }
 
     /// Opens a placeholder for any call of a function.
-    pub fn stand_in(&mut self, function: FunctionIdx) {
-        self.stack.stand_in(function);
+    pub fn push_placeholder(&mut self, function: FunctionIdx) {
+        self.stack.push_placeholder(function);
     }
 
     /// Returns the function of the innermost call.

@@ -106,7 +106,7 @@ impl SymbolicStack {
 
     /// Opens a placeholder for a call of a function.
     fn begin_level(&mut self, function: FunctionIdx, rules: &mut Rules<'_>) {
-        rules.stand_in(function);
+        rules.push_placeholder(function);
         self.levels.push(EnclosingCall {
             key: FrameKey::NONE,
             unshared: false,

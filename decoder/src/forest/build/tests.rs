@@ -123,7 +123,7 @@ fn check(forest: &Forest) {
     index.check(flow);
     let nodes = Nodes::new(index, flow, &Watch::none()).unwrap();
     for number in (0..forest.len() as u32).step_by(forest.len() / 100 + 1) {
-        let call = index.which(number).unwrap();
+        let call = index.call_ref(number).unwrap();
         assert_eq!(index.number(call), number);
         assert_eq!(
             index.node(call, flow),

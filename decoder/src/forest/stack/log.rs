@@ -13,8 +13,8 @@ pub(in crate::forest) struct CallTree {
     /// The recorded root and its position.
     pub root: u32,
     pub position: i32,
-    /// The first synthetic root of the tree, see [`StackLog::synthetic`]. They extend to those of the
-    /// next tree, the innermost first.
+    /// The first synthetic root of the tree, see [`StackLog::synthetic`]. They extend to those of
+    /// the next tree, the innermost first.
     pub synthetic: u32,
 }
 

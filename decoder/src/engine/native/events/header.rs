@@ -19,7 +19,7 @@ impl<'a> Events<'a> {
         self.ip = None;
         self.enabled = false;
         self.time.psb(self.offset);
-        // The first event tells whether tracing is enabled. It is set last.
+        // The first event reports whether tracing is enabled, which is known last.
         let packet = self.offset;
         self.queue
             .push(Binding::PSBEND, TraceEvent::status(EventKind::Disabled))?;
