@@ -473,7 +473,7 @@ fn missed_return_is_repaired_by_the_next() {
 }
 
 #[test]
-fn a_switch_of_stacks_starts_anew() {
+fn switch_to_an_unknown_stack_starts_a_root() {
     expect(
         &[
             Call(0x1000, 0x1100),

@@ -278,7 +278,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_comes_again_is_decoded_again(
+    fn repeated_packets_decode_the_same(
         seed in 1u64..,
         count in 8usize..200,
         compress_returns: bool,

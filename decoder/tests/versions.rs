@@ -335,7 +335,7 @@ fn a_thread_without_boundaries_sees_the_first_version() {
 }
 
 #[test]
-fn version_after_an_error_is_that_of_the_next_psb() {
+fn psb_after_an_error_sets_the_version() {
     for hidden in [0, 1, 3] {
         let mut run = Run::new();
         run.turn(true);
@@ -416,7 +416,7 @@ proptest! {
 
     /// Boundaries of any origin may be wrong: then the result may be wrong, but nothing worse.
     #[test]
-    fn boundaries_that_lie_do_no_harm(
+    fn wrong_boundaries_do_no_harm(
         lies in prop::collection::vec((0u64..400, 0u32..9), 0..8),
         steps in 1usize..20,
     ) {
