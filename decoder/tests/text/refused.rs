@@ -66,5 +66,5 @@ fn per_engine_expectations_are_checked() {
         assert!(wrong.contains("does not differ"));
     }
     assert!(changed("code 64", "ignored: it is wrong\ncode 64").contains("as expected"));
-    assert!(changed("code 64", "libipt: is wrong\ncode 64").contains("libipt differs"));
+    assert!(changed("code 64", "libipt: is wrong\ncode 64").contains("needs `differs, REASON`"));
 }
