@@ -6,8 +6,8 @@ use crate::report::{joined, memory, seconds, timed};
 use crate::stream::Stream;
 use backtrail_debugger::session::SymbolFunctions;
 use backtrail_decoder::{
-    Config, Decoded, EngineKind, Forest, Functions, History, Image, Input, Instruction, Knowledge, Plan,
-    Watch, decode_by,
+    Config, DecodeCachePool, Decoded, EngineKind, Forest, Functions, History, Image, Input, Instruction,
+    Plan, Watch, decode_by,
 };
 use backtrail_pt::{Cofi, Pid};
 use serde_json::{Value, json};
@@ -48,13 +48,13 @@ impl<'a> Work<'a> {
         &self,
         jobs: usize,
         functions: Option<&SymbolFunctions>,
-        knowledge: &Knowledge,
+        knowledge: &DecodeCachePool,
     ) -> Result<Decoded, Failure> {
         let functions = functions.map(|functions| functions as &dyn Functions);
         let plan = Plan {
             jobs: NonZeroUsize::new(jobs).ok_or("no thread decodes nothing")?,
             functions: &|_| functions,
-            knowledge: Some(knowledge),
+            caches: Some(knowledge),
             ..Plan::new(self.config, self.engine.engine())
         };
         decode_by(&plan, &self.input, self.images, &Watch::none()).map_err(|error| error.to_string())
@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let (mut flows, mut forests, mut sums) = (Vec::new(), Vec::new(), Vec::new());
     let mut of_first = None;
     // What is learnt of the code stays from run to run.
-    let (knowledge, of_both) = (Knowledge::default(), Knowledge::default());
+    let (knowledge, of_both) = (DecodeCachePool::default(), DecodeCachePool::default());
     for _ in 0..arguments.runs.max(1) {
         let (decoded, seconds) = timed(|| work.decode(arguments.jobs, None, &knowledge));
         flows.push(seconds);

@@ -5,7 +5,7 @@ use crate::arguments::Arguments;
 use crate::ours::{self, Work};
 use crate::report::timed;
 use crate::stream::Stream;
-use backtrail_decoder::{Functions, History, Knowledge, PcSet};
+use backtrail_decoder::{DecodeCachePool, Functions, History, PcSet};
 use backtrail_pt::Avma;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,7 +16,8 @@ const PLACES: u64 = 2000;
 /// Decodes, and searches for entries of functions.
 pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let stream = Stream::open(&arguments.bundle, arguments.bytes)?;
-    let decoded = Work::new(&stream, arguments.engine).decode(arguments.jobs, None, &Knowledge::default())?;
+    let decoded =
+        Work::new(&stream, arguments.engine).decode(arguments.jobs, None, &DecodeCachePool::default())?;
     let history = decoded.threads.first().ok_or("the stream decodes to no thread")?;
     let calls = entries(&stream, history);
     let all: Vec<Avma> = calls.keys().copied().collect();

@@ -6,7 +6,7 @@ use crate::arguments::Arguments;
 use crate::ours::{self, Work};
 use crate::report::{Seconds, timed};
 use crate::stream::Stream;
-use backtrail_decoder::Knowledge;
+use backtrail_decoder::DecodeCachePool;
 use serde_json::{Value, json};
 use std::hint::black_box;
 use std::thread;
@@ -19,12 +19,12 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let stream = Stream::open_cold(&arguments.bundle, arguments.bytes)?;
     let functions = ours::functions(&stream);
     let work = Work::new(&stream, arguments.engine);
-    let decode = |jobs: usize, knowledge: &Knowledge| -> Result<Seconds, Failure> {
+    let decode = |jobs: usize, knowledge: &DecodeCachePool| -> Result<Seconds, Failure> {
         let (decoded, seconds) = timed(|| work.decode(jobs, Some(&functions), knowledge));
         decoded.map(|_| seconds)
     };
-    let of_all = Knowledge::default();
-    let of_each: Vec<Knowledge> = (0..arguments.jobs).map(|_| Knowledge::default()).collect();
+    let of_all = DecodeCachePool::default();
+    let of_each: Vec<DecodeCachePool> = (0..arguments.jobs).map(|_| DecodeCachePool::default()).collect();
     let first = of_each.first().ok_or("no thread decodes nothing")?;
     let apart = || -> Result<Seconds, Failure> {
         let (ended, seconds) = timed(|| at_once(&of_each, |knowledge| decode(1, knowledge)));

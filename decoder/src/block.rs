@@ -1,8 +1,7 @@
-//! The table of distinct blocks of a history: straight runs of instructions.
+//! The table of distinct blocks of a history.
 
 use crate::Version;
-use crate::path::Paths;
-use crate::table::{News, Seen, Table};
+use crate::table::{SyncCursor, Table, TableDelta};
 use backtrail_pt::{Avma, Cofi};
 
 /// One instruction of a history.
@@ -12,68 +11,53 @@ pub struct Instruction {
     pub pc: Avma,
     /// Its length in bytes, 1–15.
     pub len: u8,
-    /// Its change of flow.
+    /// Its control-flow class.
     pub cofi: Cofi,
 }
 
 impl Instruction {
-    /// The address behind it.
+    /// Returns the address after it.
     #[must_use]
     pub fn next(&self) -> Avma {
         self.pc + u64::from(self.len)
     }
 }
 
-/// A block of one history's table.
+/// The index of a block in a history's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub(crate) u32);
 
-/// What an engine says was executed, by number: straight runs of instructions, one or several in a row.
-#[derive(Clone, Copy, Debug)]
-pub struct Runs<'a> {
-    pub(crate) blocks: &'a Blocks,
-    pub(crate) paths: &'a Paths,
-}
+impl BlockId {
+    /// The index of no block.
+    pub(crate) const NONE: Self = Self(u32::MAX);
 
-impl<'a> Runs<'a> {
-    /// The instructions of a run, in the order of their execution; none for a number that no run has.
-    pub fn instructions(self, run: u32) -> impl Iterator<Item = Instruction> + 'a {
-        let Self { blocks, paths } = self;
-        let of_block = move |&block: &u32| {
-            (0..blocks.code(block).len()).filter_map(move |at| blocks.instruction(block, at))
-        };
-        paths.parts(run).iter().flat_map(of_block)
-    }
-
-    /// The last instruction of a run.
-    pub(crate) fn last(self, run: u32) -> Option<Instruction> {
-        let &block = self.paths.parts(run).last()?;
-        self.blocks
-            .instruction(block, self.blocks.code(block).len().checked_sub(1)?)
+    /// Returns it as an index into a list by block.
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
     }
 }
 
-/// The most instructions in a block: bounds both the table's offsets and the way inside a block.
+/// The most instructions of a block. This bounds the table's offsets and the scan within a block.
 pub(crate) const MAX_INSTRUCTIONS: usize = 1024;
 
-/// An instruction inside a block.
+/// An instruction of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code {
-    /// From the start of the block; 1024 instructions of 15 bytes are below 2^16.
+    /// The offset from the start of the block; 1024 instructions of 15 bytes are below 2^16.
     pub offset: u16,
     pub len: u8,
     pub cofi: Cofi,
 }
 
-/// A run of instructions that follow one another in memory, all executed.
+/// A run of executed instructions that are contiguous in memory.
 ///
-/// It ends at a change of flow, or where something came in between (a gap, a signal). The same
-/// addresses with other bytes, as of self-modifying code, are another block, even if the instructions
-/// look alike.
+/// It ends at a change of flow, or where something happened between (a gap, a signal). After
+/// self-modification, the same addresses are another block, even if the instructions are equal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub start: Avma,
-    /// Where its instructions begin among the table's parts.
+    /// The start of its instructions in the table's parts.
     first: u32,
     /// 1 to [`MAX_INSTRUCTIONS`].
     pub count: u16,
@@ -83,8 +67,8 @@ pub(crate) struct Block {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocks {
     table: Table<Block, Code>,
-    /// From which id on blocks are of which version of the code; ascending.
-    versions: Vec<(u32, Version)>,
+    /// The first block id of each version of the code; ascending.
+    versions: Vec<(BlockId, Version)>,
 }
 
 impl Blocks {
@@ -92,33 +76,33 @@ impl Blocks {
         self.table.rows.len()
     }
 
-    pub fn get(&self, id: u32) -> Option<&Block> {
-        self.table.rows.get(id)
+    pub fn get(&self, block: BlockId) -> Option<&Block> {
+        self.table.rows.get(block.0)
     }
 
-    /// How many instructions the block has; 0 for a block that is none.
-    pub fn count(&self, id: u32) -> u64 {
-        self.get(id).map_or(0, |block| u64::from(block.count))
+    /// Returns the number of instructions; 0 if there is no such block.
+    pub fn count(&self, block: BlockId) -> u64 {
+        self.get(block).map_or(0, |block| u64::from(block.count))
     }
 
-    /// The instructions of a block; empty for a block that is none.
-    pub fn code(&self, id: u32) -> &[Code] {
-        let block = self.get(id);
-        block.map_or(&[], |block| {
-            self.table.parts.slice(block.first, usize::from(block.count))
+    /// Returns the instructions; empty if there is no such block.
+    pub fn code(&self, block: BlockId) -> &[Code] {
+        let row = self.get(block);
+        row.map_or(&[], |row| {
+            self.table.parts.slice(row.first, usize::from(row.count))
         })
     }
 
-    /// How many bytes the block has.
-    pub fn size(&self, id: u32) -> u64 {
-        let last = self.code(id).last();
+    /// Returns the size in bytes.
+    pub fn size(&self, block: BlockId) -> u64 {
+        let last = self.code(block).last();
         last.map_or(0, |code| u64::from(code.offset) + u64::from(code.len))
     }
 
-    /// Instruction `within` of a block.
-    pub fn instruction(&self, id: u32, within: usize) -> Option<Instruction> {
-        let start = self.get(id)?.start;
-        let code = self.code(id).get(within)?;
+    /// Returns instruction `within` of a block.
+    pub fn instruction(&self, block: BlockId, within: usize) -> Option<Instruction> {
+        let start = self.get(block)?.start;
+        let code = self.code(block).get(within)?;
         Some(Instruction {
             pc: start + u64::from(code.offset),
             len: code.len,
@@ -126,37 +110,37 @@ impl Blocks {
         })
     }
 
-    /// Appends a block and gives its id; `None` when ids have run out.
-    pub fn push(&mut self, start: Avma, code: &[Code]) -> Option<u32> {
+    /// Appends a block and returns its id; `None` if ids have run out.
+    pub fn push(&mut self, start: Avma, code: &[Code]) -> Option<BlockId> {
         let count = u16::try_from(code.len()).ok()?;
         let first = self.table.parts.push_all(code)?;
-        self.table.rows.push(Block { start, first, count })
+        self.table.rows.push(Block { start, first, count }).map(BlockId)
     }
 
-    /// What another that has `seen` so much lacks; then it has seen that, too.
-    pub fn news(&self, seen: &mut Seen) -> News<Block, Code> {
-        self.table.news(seen)
+    /// Returns what is new since `cursor`, and updates `cursor`.
+    pub fn delta(&self, cursor: &mut SyncCursor) -> TableDelta<Block, Code> {
+        self.table.delta(cursor)
     }
 
-    /// What came to the table that this one is like, but for the versions.
-    pub fn learn(&mut self, news: News<Block, Code>) {
-        self.table.learn(news);
+    /// Applies a delta of the table that this one copies. Versions are not copied.
+    pub fn apply(&mut self, delta: TableDelta<Block, Code>) {
+        self.table.apply(delta);
     }
 
-    /// Blocks that are appended from now on are of this version.
+    /// Starts a version: blocks appended from now on belong to it.
     pub fn begin_version(&mut self, version: Version) {
-        let from = self.table.rows.len() as u32;
+        let from = BlockId(self.table.rows.len() as u32);
         self.versions.push((from, version));
     }
 
-    /// The version of the code that the block was appended in.
-    pub fn version(&self, id: u32) -> Version {
-        let after = self.versions.partition_point(|&(from, _)| from <= id);
+    /// Returns the version in which the block was appended.
+    pub fn version(&self, block: BlockId) -> Version {
+        let after = self.versions.partition_point(|&(from, _)| from <= block);
         let last = after.checked_sub(1).and_then(|last| self.versions.get(last));
         last.map_or(Version::default(), |&(_, version)| version)
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes in use.
     pub fn memory(&self) -> usize {
         self.table.memory()
     }

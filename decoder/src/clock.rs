@@ -1,41 +1,41 @@
-//! When the instructions of a history ran: sampled time stamps.
+//! The times of a history's instructions: sampled timestamps.
 
 use crate::Stamp;
 use backtrail_pt::Tsc;
 
-/// When an instruction ran, as far as the time packets tell.
+/// The time of an instruction, as far as timing packets determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeEstimate {
-    /// Not before this.
+    /// The earliest time.
     pub tsc: Tsc,
-    /// Not later than this many ticks after `tsc`; [`TimeEstimate::UNBOUNDED`] when no later stamp
-    /// bounds it.
+    /// The latest time is this many ticks after `tsc`; [`TimeEstimate::UNBOUNDED`] if no later
+    /// stamp bounds it.
     pub uncertainty: u64,
 }
 
 impl TimeEstimate {
-    /// The uncertainty of a time after which no stamp follows.
+    /// The uncertainty of a time that no stamp follows.
     pub const UNBOUNDED: u64 = u64::MAX;
 
-    /// The latest it can have been; `None` when no later stamp bounds it.
+    /// Returns the latest possible time; `None` if no later stamp bounds it.
     #[must_use]
     pub fn latest(&self) -> Option<Tsc> {
         (self.uncertainty != Self::UNBOUNDED).then(|| Tsc(self.tsc.0.saturating_add(self.uncertainty)))
     }
 }
 
-/// Time stamps by instruction index.
+/// Timestamps by instruction index.
 ///
-/// A stamp at index *i* was taken when *i* instructions had run. Stamps are thinned to one in
-/// [`Clock::STRIDE`] instructions, or when [`Clock::LEAP`] ticks have passed; thinning widens the
-/// uncertainty and makes no estimate wrong.
+/// A stamp at index *i* was taken when *i* instructions had run. One stamp is kept for each
+/// [`Clock::STRIDE`] instructions, or when [`Clock::LEAP`] ticks have passed. Thinning widens the
+/// uncertainty, but makes no estimate wrong.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
-    /// Ascending in both.
+    /// Ascending in index and time.
     samples: Vec<Sample>,
-    /// The newest stamp, though it may have been thinned out.
+    /// The newest stamp, even if it was thinned out.
     last: Option<Sample>,
-    /// MTC and CYC packets the engine could not use, over all.
+    /// The number of MTC and CYC packets that the engine could not use.
     lost: u64,
 }
 
@@ -55,13 +55,13 @@ impl Sample {
 }
 
 impl Clock {
-    /// Instructions between two kept stamps, when time goes on slowly.
+    /// Instructions between two kept stamps, while time passes slowly.
     const STRIDE: u64 = 64;
-    /// Ticks after which a stamp is kept however few instructions it is after the last one.
+    /// Ticks after which a stamp is kept even if few instructions ran.
     const LEAP: u64 = 4096;
 
-    /// Takes a stamp. One that repeats the last says nothing new (an engine gives each event the
-    /// last time it knows), and one that goes back in time is not believed.
+    /// Adds a stamp. Ignores one that repeats the last (an engine reports the last known time with
+    /// each event), or that goes back in time.
     pub fn push(&mut self, index: u64, stamp: Stamp) {
         if self.last.is_some_and(|last| stamp.tsc <= last.tsc) {
             return;
@@ -79,13 +79,13 @@ impl Clock {
             instructions == 0 || instructions >= Self::STRIDE || ticks >= Self::LEAP
         });
         if far {
-            // What came in at this place after that one began after it, such as a wait.
+            // What happened here after the earlier stamp, such as a wait, started after it.
             before.into_iter().for_each(|before| self.keep(before));
             self.keep(stamp);
         }
     }
 
-    /// Keeps the newest stamp: something begins or ends here.
+    /// Keeps the newest stamp: something starts or ends here.
     pub fn pin(&mut self) {
         if let Some(last) = self.last {
             self.keep(last);
@@ -101,17 +101,17 @@ impl Clock {
         }
     }
 
-    /// The oldest stamp.
+    /// Returns the oldest stamp.
     pub fn first(&self) -> Option<Tsc> {
         self.samples.first().map(|first| first.tsc)
     }
 
-    /// The newest stamp.
+    /// Returns the newest stamp.
     pub fn last(&self) -> Option<Tsc> {
         self.last.map(|last| last.tsc)
     }
 
-    /// When the instruction at `index` ran.
+    /// Returns the time of the instruction at `index`.
     pub fn at(&self, index: u64) -> Option<TimeEstimate> {
         let after = self.samples.partition_point(|sample| sample.index <= index);
         let before = self.samples.get(after.checked_sub(1)?)?;
@@ -125,7 +125,7 @@ impl Clock {
         })
     }
 
-    /// When `index` instructions had run, and nothing after them.
+    /// Returns the time when `index` instructions had run, before anything that followed.
     pub fn arrival(&self, index: u64) -> Option<TimeEstimate> {
         let next = self.samples.partition_point(|sample| sample.index < index);
         match self.samples.get(next) {
@@ -134,7 +134,7 @@ impl Clock {
         }
     }
 
-    /// When instruction `index` was about to run, and all that came in before it was over.
+    /// Returns the time when instruction `index` was about to run, after anything that preceded it.
     pub fn departure(&self, index: u64) -> Option<TimeEstimate> {
         let after = self.samples.partition_point(|sample| sample.index <= index);
         match self.samples.get(after.checked_sub(1)?) {
@@ -143,19 +143,20 @@ impl Clock {
         }
     }
 
-    /// A guess at [`Clock::departure`]: all instructions between two stamps took equally long.
+    /// Returns a guess at [`Clock::departure`]: all instructions between two stamps took equally
+    /// long.
     pub fn interpolated_departure(&self, index: u64) -> Option<Tsc> {
         let after = self.samples.partition_point(|sample| sample.index <= index);
         self.interpolate(after, index)
     }
 
-    /// The same at [`Clock::arrival`].
+    /// Returns a guess at [`Clock::arrival`].
     pub fn interpolated_arrival(&self, index: u64) -> Option<Tsc> {
         let after = self.samples.partition_point(|sample| sample.index < index);
         self.interpolate(after, index)
     }
 
-    /// `after`: the number of the first sample that is not before.
+    /// Interpolates; `after` is the number of the first sample that is not before.
     fn interpolate(&self, after: usize, index: u64) -> Option<Tsc> {
         let before = self.samples.get(after.checked_sub(1)?)?;
         let Some(next) = self.samples.get(after) else {
@@ -167,13 +168,13 @@ impl Clock {
         Some(Tsc(before.tsc.0.saturating_add(ticks as u64)))
     }
 
-    /// The first index that cannot have run before `tsc`, for a search by time.
+    /// Returns the first index that cannot have run before `tsc`.
     pub fn index_at(&self, tsc: Tsc) -> Option<u64> {
         let after = self.samples.partition_point(|sample| sample.tsc <= tsc);
         self.samples.get(after.checked_sub(1)?).map(|sample| sample.index)
     }
 
-    /// The samples with an index in `from..to`, as (index, stamp).
+    /// Returns the samples with an index in `from..to`, as (index, stamp).
     pub fn between(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, Tsc)> + '_ {
         let first = self.samples.partition_point(|sample| sample.index < from);
         let rest = self.samples.get(first..).unwrap_or(&[]);
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_is_between_the_stamps_and_on_its_side_of_a_wait() {
+    fn interpolation_stays_on_its_side_of_a_wait() {
         let clock = clock(&[(0, 1000), (100, 2000), (100, 50_000), (200, 51_000)]);
         let at = |index| clock.interpolated_departure(index).map(|tsc| tsc.0);
         let before = |index| clock.interpolated_arrival(index).map(|tsc| tsc.0);
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stamp_before_a_wait_is_kept_however_near_the_last_one_is() {
+    fn stamp_before_a_wait_is_kept() {
         let clock = clock(&[(95, 2000), (100, 2001), (100, 90_000), (101, 90_001)]);
         let bounds = |time: Option<TimeEstimate>| time.map(|time| (time.tsc.0, time.uncertainty));
         assert_eq!(bounds(clock.arrival(100)), Some((2001, 0)));
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_is_the_moment_between_two_instructions() {
+    fn stamp_bounds_arrival_and_departure() {
         // Off the processor between 2000 and 3000, before instruction 100.
         let clock = clock(&[(5, 1000), (100, 2000), (100, 3000), (200, 3100)]);
         let bounds = |time: Option<TimeEstimate>| time.map(|time| (time.tsc.0, time.uncertainty));
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_runs_backward_is_not_believed() {
+    fn backward_time_is_ignored() {
         let clock = clock(&[(0, 1000), (100, 500), (200, 1500)]);
         assert_eq!(
             clock.at(150),

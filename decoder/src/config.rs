@@ -1,43 +1,44 @@
-//! What a decoder must be told of the machine and the settings that made the trace.
+//! The machine and the settings with which a trace was made.
 
 use backtrail_pt::{Avma, CpuModel, TimingParams};
 use std::ops::Range;
 
-/// How the trace was made. The default knows nothing, which decodes, without time refinement.
+/// The configuration of a trace. The default decodes without errata and without refined times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// The processor, for its errata; `None`: none are worked around.
+    /// The processor, for its errata; `None`: no workarounds.
     pub cpu: Option<CpuModel>,
-    /// Its clocks.
+    /// Its clock parameters.
     pub timing: TimingParams,
-    /// The IP filters the trace was made with (SDM volume 3, `IA32_RTIT_ADDRn_A/B`); at most
-    /// [`Config::MAX_FILTERS`], as many as the hardware's interface has.
+    /// The IP filters of the trace (SDM volume 3, `IA32_RTIT_ADDRn_A/B`); at most
+    /// [`Config::MAX_FILTERS`], the limit of the hardware interface.
     pub filters: Vec<AddressFilter>,
-    /// What a return does to the calls when its packet tells where it goes.
-    pub told_returns: ToldReturns,
+    /// The effect of an uncompressed return on the return stack.
+    pub uncompressed_returns: UncompressedReturns,
 }
 
-/// What a near return that is not compressed, so that TIP tells its target, does to the calls that compressed ones return from.
+/// The effect of an uncompressed near return, whose target is in a TIP packet, on the return stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ToldReturns {
-    /// It takes the innermost away, as each near return does (SDM volume 3, "Indirect Transfer Compression for Returns (RET)"; so does perf).
+pub enum UncompressedReturns {
+    /// It pops the innermost call, as every near return does (SDM volume 3, "Indirect Transfer
+    /// Compression for Returns (RET)"; so does perf).
     #[default]
     Pop,
-    /// It leaves all, as in libipt: to compare with that.
+    /// It keeps all calls, as in libipt; for comparisons with libipt.
     Keep,
 }
 
 impl Config {
-    /// The most address filters there can be: `IA32_RTIT_CTL` has fields for four.
+    /// The most address filters: `IA32_RTIT_CTL` has fields for four.
     pub const MAX_FILTERS: usize = 4;
 }
 
 /// One IP filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressFilter {
-    /// The addresses it is about.
+    /// The addresses of the filter.
     pub range: Range<Avma>,
-    /// What happens there.
+    /// The effect of the filter.
     pub kind: FilterKind,
 }
 

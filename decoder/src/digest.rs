@@ -1,11 +1,11 @@
-//! One number for a whole history, to compare decoders by.
+//! A digest of a history, to compare decoders.
 
 use backtrail_pt::Avma;
 
 /// FNV-1a, 64 bit, over instruction pointers, each as 8 little-endian bytes.
 ///
-/// The start value is 1469598103934665603, that of the reference digests this is compared with. It
-/// is FNV's published offset basis, 14695981039346656037, without its last digit.
+/// The start value is 1469598103934665603, that of the reference digests. It is FNV's published
+/// offset basis, 14695981039346656037, without its last digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(u64);
 
@@ -19,14 +19,14 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Takes the next instruction pointer.
+    /// Adds the next instruction pointer.
     pub fn push(&mut self, pc: Avma) {
         for byte in pc.0.to_le_bytes() {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(PRIME);
         }
     }
 
-    /// The number.
+    /// Returns the digest.
     #[must_use]
     pub fn value(self) -> u64 {
         self.0

@@ -1,10 +1,10 @@
-//! The seam between a decode engine and everything that is made of what it decodes.
+//! The interface between a decode engine and the consumers of its output.
 
 #[cfg(feature = "libipt")]
 pub mod libipt;
 pub mod native;
 
-use crate::{Canceled, Config, GapCause, Memory, Runs};
+use crate::{Canceled, Config, GapCause, Memory, PathIdx, PathTable};
 use backtrail_pt::{Avma, Cofi, Cpu, Tsc};
 use std::fmt;
 use std::ops::ControlFlow;
@@ -12,12 +12,13 @@ use std::str::FromStr;
 
 /// Turns PT bytes into instructions and events.
 ///
-/// The contract, which makes engines comparable: instructions are pushed in order; an event comes
-/// before the instruction it is before; where decoding is stuck it pushes [`Event::Lost`] and goes
-/// on at the next PSB. In code that is nobody's ([`Memory::is_nobodys`]) it may go on before it, where tracing comes on again: it
-/// tells times meanwhile, and where tracing went off.
+/// All engines keep the same contract, so that they compare. Instructions are pushed in order. An
+/// event is pushed before the instruction that it precedes. Where decoding fails, the engine pushes
+/// [`Event::Lost`] and resumes at the next PSB. In foreign code ([`Memory::has_unknown_processes`])
+/// an engine may resume earlier, at the next TIP.PGE. Until then it still reports times and where
+/// tracing was disabled.
 pub trait Engine: Sync {
-    /// As it is called on the command line.
+    /// Returns the engine's name on the command line.
     fn name(&self) -> &'static str;
 
     /// Decodes all of `trace`.
@@ -29,113 +30,116 @@ pub trait Engine: Sync {
         sink: &mut dyn Sink,
     ) -> Result<(), Canceled>;
 
-    /// The engine that can decode a trace in segments, if it is this.
+    /// Returns the native engine, which can decode a trace in segments, if this is it.
     fn native(&self) -> Option<&native::Native> {
         None
     }
 }
 
-/// Takes what an engine decodes: instructions one by one, or runs of them.
+/// Receives the output of an engine: single instructions, or paths of blocks.
 pub trait Sink {
-    /// A decode begins: runs are numbered anew.
+    /// A decode begins. The engine numbers its paths from 0 again.
     fn begin(&mut self) {}
 
-    /// The next instruction executed.
+    /// Receives the next executed instruction.
     fn instruction(&mut self, at: Avma, len: u8, cofi: Cofi);
 
-    /// The next runs executed, by their numbers in `runs`, which only grows in a decode.
-    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
-        for &run in executed {
-            for found in runs.instructions(run) {
+    /// Receives the next executed paths, by their numbers in `table`. The table only grows during a
+    /// decode.
+    fn paths(&mut self, table: &PathTable<'_>, executed: &[PathIdx]) {
+        for &path in executed {
+            for found in table.instructions(path) {
                 self.instruction(found.pc, found.len, found.cofi);
             }
         }
     }
 
-    /// Something that happened before the next instruction.
+    /// Receives an event that precedes the next instruction.
     fn event(&mut self, event: Event);
 
-    /// What follows happened when so many of the notes were taken that an engine takes of a segment, whose time is worked out later.
-    fn noted(&mut self, _notes: usize) {}
+    /// Everything after this call happened after the first `n` timing packets of the segment. Their
+    /// timestamps are resolved later.
+    fn deferred_time(&mut self, _records: usize) {}
 
-    /// Called now and then with how many trace bytes are done; `Break` ends the decode.
+    /// Receives the number of trace bytes done, at intervals. `Break` ends the decode.
     fn progress(&mut self, offset: u64) -> ControlFlow<()>;
 }
 
-/// A time stamp out of the trace.
+/// A timestamp of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The time-stamp counter, refined by MTC and CYC packets where the engine can.
+    /// The time-stamp counter, refined by MTC and CYC packets where the engine supports it.
     pub tsc: Tsc,
-    /// MTC packets dropped since the last TSC packet: the estimate is that much worse.
+    /// MTC packets dropped since the last TSC packet; each makes the estimate less precise.
     pub lost_mtc: u32,
     /// CYC packets dropped since the last TSC packet.
     pub lost_cyc: u32,
 }
 
-/// Something in the flow that is no instruction.
+/// An event in the flow that is not an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The engine found a PSB and starts there, at the beginning and after [`Event::Lost`].
+    /// The engine found a PSB and starts there: at the beginning and after [`Event::Lost`].
     Sync {
-        /// Of the PSB in the trace bytes.
+        /// The offset of the PSB in the trace bytes.
         offset: u64,
     },
-    /// The flow that follows begins with the packet at this offset of the trace bytes: a TIP.PGE, or
-    /// the OVF that it comes back from. After [`Event::Sync`], it begins with the PSB.
+    /// The flow that follows begins with the packet at this offset: a TIP.PGE, or the OVF that it
+    /// resumes from. After [`Event::Sync`] it begins with the PSB.
     ///
-    /// What is read of the code from now on is as it was then.
+    /// From now on the engine reads the code of that time.
     FlowBegins {
-        /// In the trace bytes.
+        /// The offset in the trace bytes.
         offset: u64,
     },
-    /// What follows happened at this time or later.
+    /// Everything that follows happened at this time or later.
     Time(Stamp),
-    /// Tracing is on from here.
+    /// Tracing is enabled from here on.
     Enabled {
         /// The next instruction.
         at: Avma,
-        /// It was on already, said again after a PSB.
+        /// Tracing was enabled before; a PSB+ repeats it.
         status: bool,
     },
-    /// Tracing is off: a system call, an interrupt, a fault, or the flow left a filter.
+    /// Tracing is disabled: by a system call, an interrupt or a fault, or because the flow left a
+    /// filter.
     Disabled {
-        /// For an asynchronous one, the instruction that did not run any more; `None`: the last
-        /// instruction pushed left by itself.
+        /// If it was asynchronous, the instruction that did not run. `None`: the last instruction
+        /// pushed disabled tracing itself.
         from: Option<Avma>,
-        /// Where the flow went, when the trace says so.
+        /// The target of the flow, if the trace reports it.
         to: Option<Avma>,
     },
-    /// The flow was taken elsewhere asynchronously while traced: an interrupt in a kernel trace.
+    /// The flow branched asynchronously while tracing was enabled: an interrupt in a kernel trace.
     Branched {
         /// The instruction that did not run.
         from: Avma,
     },
-    /// Packets were dropped by the trace source.
+    /// The trace source dropped packets.
     Overflow {
-        /// In the trace bytes.
+        /// The offset of the OVF in the trace bytes.
         offset: u64,
     },
-    /// A `PTWRITE` instruction.
+    /// A `PTWRITE` instruction ran.
     Ptwrite {
         /// Its operand.
         value: u64,
     },
-    /// The following ran on this processor.
+    /// The instructions that follow ran on this processor.
     Cpu(Cpu),
     /// The flow is lost.
     Lost {
-        /// Why.
+        /// The cause.
         cause: GapCause,
-        /// Where in the trace bytes.
+        /// The offset in the trace bytes.
         offset: u64,
-        /// libipt returns a decode error here.
+        /// libipt reports a decode error here.
         error: bool,
     },
 }
 
 impl Event {
-    /// The event, with the offsets of a trace in front of which there are so many bytes more.
+    /// Returns the event with its trace offsets increased by `by`.
     pub(crate) fn moved(mut self, by: u64) -> Self {
         if let Self::Sync { offset }
         | Self::FlowBegins { offset }
@@ -148,26 +152,26 @@ impl Event {
     }
 }
 
-/// The engines there are.
+/// The engines that exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// Our own.
+    /// The engine of this crate.
     #[default]
     Native,
-    /// Intel's library, by its instruction flow layer: feature `libipt`.
+    /// Intel's libipt, by its instruction flow layer; needs the feature `libipt`.
     #[cfg(feature = "libipt")]
     Libipt,
 }
 
 impl EngineKind {
-    /// All that this build has, the default first.
+    /// The engines of this build, the default first.
     pub const ALL: &[Self] = &[
         Self::Native,
         #[cfg(feature = "libipt")]
         Self::Libipt,
     ];
 
-    /// The engine.
+    /// Returns the engine.
     #[must_use]
     pub fn engine(self) -> &'static dyn Engine {
         match self {
@@ -184,14 +188,14 @@ impl fmt::Display for EngineKind {
     }
 }
 
-/// The text named no engine that there is.
+/// Returned when a text names no engine of this build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseEngineError {
-    /// No build has it.
-    #[error("there is no such decode engine: there are native and libipt")]
+    /// No build has an engine of this name.
+    #[error("unknown decode engine; use native or libipt")]
     Unknown,
-    /// This build does not have it.
-    #[error("this build has no libipt engine: build with --features libipt, or use the engine native")]
+    /// This build was made without it.
+    #[error("this build has no libipt engine; use native, or build with --features libipt")]
     NotBuilt,
 }
 

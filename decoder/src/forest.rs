@@ -1,11 +1,11 @@
-//! The call forest: which calls the instructions of a history belong to.
+//! The call forest: the calls that the instructions of a history belong to.
 
 mod build;
 mod by_function;
+mod code_sites;
 mod effects;
 mod index;
 mod nodes;
-mod places;
 mod spans;
 mod stack;
 
@@ -20,66 +20,68 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Where functions lie: told to the decoder, which knows no symbols.
+/// The functions of the code, provided by the caller: the decoder knows no symbols.
 pub trait Functions: Sync {
-    /// The addresses of the function that `pc` is in; `None`: unknown.
+    /// Returns the address range of the function at `pc`; `None`: unknown.
     fn range_of(&self, pc: Avma) -> Option<Range<Avma>>;
 
-    /// Where that function is entered; not in its range when `pc` is in a part that lies apart.
+    /// Returns the entry of that function. It is outside of the range if `pc` is in a separate
+    /// (cold) part.
     fn entry_of(&self, pc: Avma) -> Option<Avma> {
         self.range_of(pc).map(|range| range.start)
     }
 
-    /// `pc` is in a procedure linkage stub: its jump is no call of its own.
+    /// Returns whether `pc` is in a procedure linkage stub, whose jump is no call of its own.
     fn is_plt(&self, _pc: Avma) -> bool {
         false
     }
 
-    /// `pc` is in the dynamic linker's lazy resolver, which ends in a jump to the function resolved.
+    /// Returns whether `pc` is in the dynamic linker's lazy resolver, which ends in a jump to the
+    /// resolved function.
     fn is_resolver(&self, _pc: Avma) -> bool {
         false
     }
 }
 
-/// No function is known: only calls and returns shape the forest.
+/// No functions are known: only calls and returns form the forest.
 impl Functions for () {
     fn range_of(&self, _pc: Avma) -> Option<Range<Avma>> {
         None
     }
 }
 
-/// A call of one [`Forest`]; ids ascend with [`Call::first`], parents before children.
+/// The id of a call in a [`Forest`]. Ids ascend with [`Call::first`], parents before children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub(crate) u32);
 
 impl CallId {
-    /// Its number in its forest, counted from 0 in the order of [`Forest::ids`].
+    /// Returns its number, counted from 0 in the order of [`Forest::ids`].
     #[must_use]
     pub fn number(self) -> u32 {
         self.0
     }
 }
 
-/// One execution of a function, as far as history has it.
+/// One execution of a function, as far as the history has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The call it is inside of; `None`: a root.
+    /// The enclosing call; `None`: a root.
     pub parent: Option<CallId>,
-    /// Its first instruction.
+    /// The index of its first instruction.
     pub first: u64,
-    /// One past the last instruction of it and of its callees.
+    /// The index after the last instruction of it and its callees.
     pub end: u64,
-    /// Its entry address when its beginning is in the history, else any address in it.
+    /// Its entry address if the history has its start, else any address in it.
     pub function: Avma,
-    /// How it began.
+    /// How it started.
     pub entered: Entered,
     /// How it ended.
     pub left: Left,
 }
 
 impl Call {
-    /// It may be the rest of an earlier call: it was running behind a gap or resumed, or flow came to it in a way that no rule
-    /// explains.
+    /// Returns whether it may continue an earlier call: after a gap, after a stack switch, or after
+    /// an unexplained transfer.
     #[must_use]
     pub fn may_be_rest(&self) -> bool {
         matches!(
@@ -88,88 +90,86 @@ impl Call {
         )
     }
 
-    /// Nothing that it is inside of has called it.
+    /// Returns whether no enclosing call has called it.
     #[must_use]
     pub fn is_outermost(&self) -> bool {
         self.parent.is_none() || self.entered == Entered::Resumed
     }
 }
 
-/// How a call began.
+/// How a call started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
-    /// Called by the instruction at this index.
+    /// A call by the instruction at this index.
     Call {
-        /// The call instruction.
+        /// The index of the call instruction.
         site: u64,
     },
-    /// Jumped to by the instruction at this index, at the end of the calling function, whose return
-    /// it shares.
+    /// A jump by the instruction at this index, at the end of the calling function. The call shares
+    /// its return.
     TailCall {
-        /// The jump.
+        /// The index of the jump.
         site: u64,
     },
-    /// A signal was delivered.
+    /// The delivery of a signal.
     Signal {
-        /// The instruction that runs when the handler returns.
+        /// The instruction that runs after the handler returns.
         interrupted: Avma,
     },
-    /// It was running when its callee, which is in the history from its middle or its beginning on,
-    /// was called: seen by the return into it.
+    /// It was running when its callee was called; shown by the return into it.
     Adopted,
-    /// It was running when history began.
+    /// It was running when the history started.
     HistoryStart,
     /// It was running after a gap.
     AfterGap,
-    /// It was running before, and went on here when another function switched to its stack: a coroutine. Its callers are not
-    /// those that it is inside of.
+    /// It was suspended, and resumed when another function switched to its stack: a coroutine. Its
+    /// callers are not the enclosing calls.
     Resumed,
-    /// Flow came here in a way no rule explains.
+    /// An unexplained transfer.
     Unknown,
 }
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// By a return instruction.
+    /// A return instruction.
     Return,
-    /// By a jump to another function, which shared its return, or out of a part of a function that
-    /// lies apart.
+    /// A jump to another function that shares its return, or out of a separate part of a function.
     TailCall,
-    /// Unwound: `longjmp`, or an exception.
+    /// Unwinding: `longjmp`, or an exception.
     Unwound,
-    /// A signal handler, by `rt_sigreturn`.
+    /// The return of a signal handler by `rt_sigreturn`.
     SignalReturn,
-    /// Flow went elsewhere in a way no rule explains.
+    /// An unexplained transfer.
     Unknown,
-    /// It had not ended when history ended.
+    /// It had not ended when the history ended.
     HistoryEnd,
     /// It had not ended at a gap.
     Gap,
 }
 
-/// All calls of a history, in the order of their beginnings, callers before callees.
+/// All calls of a history in order of their starts, callers before callees.
 ///
-/// It is an index over the history: what each path does to the open calls, and how deep they are from place to place. A question
-/// about a call looks at some hundreds of executions. After questions about many, all calls are told one by one, which
-/// takes 24 bytes each, and 4 more once [`Forest::by_function`] was asked for.
+/// It is an index over the history: the effect of each path on the open calls, and the call depth
+/// along the history. A query of one call visits some hundreds of executions. After many queries,
+/// all calls are stored explicitly, at 24 bytes each, and 4 more after [`Forest::by_function`].
 #[derive(Debug, Default)]
 pub struct Forest {
     flow: Arc<Flow>,
     index: Index,
-    /// The functions that calls name by number.
+    /// The functions that calls refer to by number.
     functions: Vec<Avma>,
-    /// Questions about calls so far, as long as they are few.
+    /// The number of queries so far, up to the limit.
     asked: AtomicUsize,
-    /// Made when many were asked for.
+    /// All calls, stored after many queries.
     nodes: OnceLock<Nodes>,
-    /// Made when it is first asked for.
+    /// The calls by function, built on first use.
     by_function: OnceLock<ByFunction>,
 }
 
-/// [`Entered`] without its values: a site is the instruction before the first one.
+/// [`Entered`] without its values. A call site is the instruction before the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tag {
+enum EntryKind {
     Call,
     TailCall,
     Signal,
@@ -180,7 +180,7 @@ enum Tag {
     Resumed,
 }
 
-impl Tag {
+impl EntryKind {
     const ALL: [Self; 8] = [
         Self::Call,
         Self::TailCall,
@@ -192,7 +192,7 @@ impl Tag {
         Self::Resumed,
     ];
 
-    /// Its number, below 8.
+    /// Returns its number, below 8.
     fn code(self) -> u32 {
         self as u32
     }
@@ -213,7 +213,7 @@ impl Left {
         Self::Gap,
     ];
 
-    /// Its number, below 8.
+    /// Returns its number, below 8.
     fn code(self) -> u32 {
         self as u32
     }
@@ -224,7 +224,7 @@ impl Left {
 }
 
 impl Forest {
-    /// Finds the calls of a history.
+    /// Builds the call forest of a history.
     pub fn build(history: &History, functions: &dyn Functions, watch: &Watch<'_>) -> Result<Self, Canceled> {
         build::build(history, functions, watch)
     }
@@ -238,31 +238,32 @@ impl Forest {
         }
     }
 
-    /// How many calls there are.
+    /// Returns the number of calls.
     #[must_use]
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// There is none: the history is empty.
+    /// Returns whether there is no call: the history is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The call with this [`CallId::number`].
+    /// Returns the id with this [`CallId::number`].
     #[must_use]
     pub fn id(&self, number: u32) -> Option<CallId> {
         ((number as usize) < self.len()).then_some(CallId(number))
     }
 
-    /// All calls, by their first instruction.
+    /// Returns all calls by their first instruction.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = CallId> + use<> {
         (0..self.len() as u32).map(CallId)
     }
 
-    /// The innermost call that executes instruction `index`; at the end of history, the one of the
-    /// last instruction, or the one a signal handler that ended there went back to. `None` when the history is empty.
+    /// Returns the innermost call at instruction `index`. At the end of the history this is the
+    /// call of the last instruction, or the one that an ended signal handler returned to. `None`:
+    /// the history is empty.
     #[must_use]
     pub fn call_at(&self, index: u64) -> Option<CallId> {
         let last = self.flow.len().checked_sub(1)?;
@@ -274,29 +275,29 @@ impl Forest {
         found.map(CallId)
     }
 
-    /// The last call that began before instruction `index`.
+    /// Returns the last call that started before instruction `index`.
     #[must_use]
     pub fn last_begun(&self, index: u64) -> Option<CallId> {
-        let begun = self.index.begun(index, &self.flow);
-        begun.checked_sub(1).map(CallId)
+        let before = self.index.calls_before(index, &self.flow);
+        before.checked_sub(1).map(CallId)
     }
 
-    /// A call; for an id of another forest that this one has not, one without instructions.
+    /// Returns a call; one without instructions if the id is of another forest and out of range.
     #[must_use]
     pub fn call(&self, id: CallId) -> Call {
         let node = self.node(id).unwrap_or(Node::NONE);
         let site = node.first.wrapping_sub(1);
         let entered = match node.entered {
-            Tag::Call => Entered::Call { site },
-            Tag::TailCall => Entered::TailCall { site },
-            Tag::Signal => Entered::Signal {
+            EntryKind::Call => Entered::Call { site },
+            EntryKind::TailCall => Entered::TailCall { site },
+            EntryKind::Signal => Entered::Signal {
                 interrupted: self.interrupted(id.0),
             },
-            Tag::Adopted => Entered::Adopted,
-            Tag::HistoryStart => Entered::HistoryStart,
-            Tag::AfterGap => Entered::AfterGap,
-            Tag::Unknown => Entered::Unknown,
-            Tag::Resumed => Entered::Resumed,
+            EntryKind::Adopted => Entered::Adopted,
+            EntryKind::HistoryStart => Entered::HistoryStart,
+            EntryKind::AfterGap => Entered::AfterGap,
+            EntryKind::Unknown => Entered::Unknown,
+            EntryKind::Resumed => Entered::Resumed,
         };
         Call {
             parent: node.parent.map(CallId),
@@ -304,7 +305,7 @@ impl Forest {
             end: node.end,
             function: self
                 .functions
-                .get(node.function as usize)
+                .get(node.function.index())
                 .copied()
                 .unwrap_or_default(),
             entered,
@@ -312,15 +313,15 @@ impl Forest {
         }
     }
 
-    /// A call, looked up.
+    /// Looks up a call.
     fn node(&self, id: CallId) -> Option<Node> {
         match self.known() {
             Some(nodes) => nodes.get(id.0),
-            None => self.index.node(self.index.which(id.0)?, &self.flow),
+            None => self.index.node(self.index.call_ref(id.0)?, &self.flow),
         }
     }
 
-    /// All calls, told one by one, when many questions were asked.
+    /// Returns all calls, once there were many queries.
     fn known(&self) -> Option<&Nodes> {
         if let Some(known) = self.nodes.get() {
             return Some(known);
@@ -333,21 +334,23 @@ impl Forest {
         })
     }
 
-    /// So many questions, and one for so many calls, are few: telling all calls takes about as long as these.
+    /// The limit of queries: this many, and one per [`Self::SHARE`] calls. Storing all calls takes
+    /// about as long.
     const FEW: usize = 1 << 10;
     const SHARE: usize = 1 << 6;
 
-    /// How many calls a call is inside of.
+    /// Returns the number of enclosing calls.
     #[must_use]
     pub fn depth(&self, id: CallId) -> u32 {
-        let call = self.index.which(id.0);
+        let call = self.index.call_ref(id.0);
         call.map_or(0, |call| self.index.depth(call, &self.flow))
     }
 
-    /// The functions that were called, in no order, each with its calls in theirs: [`Call::function`] is the same in all of
-    /// them. The first time it goes through all calls.
+    /// Returns the called functions in no order, each with its calls in order. [`Call::function`]
+    /// is the same in all of them. The first use goes through all calls.
     ///
     /// # Errors
+    ///
     /// When canceled.
     pub fn by_function(
         &self,
@@ -376,28 +379,28 @@ impl Forest {
         self.index.interrupted(number).unwrap_or_default()
     }
 
-    /// The calls that are inside no other, in order.
+    /// Returns the calls without enclosing call, in order.
     pub fn roots(&self) -> impl Iterator<Item = CallId> + '_ {
         self.siblings(0, u64::MAX)
     }
 
-    /// The calls made directly by a call, in order.
+    /// Returns the direct callees of a call, in order.
     pub fn children(&self, id: CallId) -> impl Iterator<Item = CallId> + '_ {
         self.siblings(id.0 + 1, self.node(id).map_or(0, |node| node.end))
     }
 
-    /// From the node at `from` on, those on its level that begin before `end`.
+    /// Returns the call `from` and the later ones on its level that start before `end`.
     fn siblings(&self, from: u32, end: u64) -> impl Iterator<Item = CallId> + '_ {
         let mut next = from;
         std::iter::from_fn(move || {
             let id = CallId(next);
             let node = self.node(id).filter(|node| node.first < end)?;
-            next = self.index.begun(node.end, &self.flow).max(next + 1);
+            next = self.index.calls_before(node.end, &self.flow).max(next + 1);
             Some(id)
         })
     }
 
-    /// The call itself, then what it is inside of, innermost first.
+    /// Returns the call itself, then the enclosing calls, innermost first.
     pub fn ancestors(&self, id: CallId) -> impl Iterator<Item = CallId> + '_ {
         std::iter::successors(Some(id), |&at| self.parent(at))
     }
@@ -405,12 +408,12 @@ impl Forest {
     fn parent(&self, id: CallId) -> Option<CallId> {
         let parent = match self.known() {
             Some(nodes) => nodes.get(id.0)?.parent,
-            None => self.index.parent(self.index.which(id.0)?, &self.flow),
+            None => self.index.parent(self.index.call_ref(id.0)?, &self.flow),
         };
         parent.map(CallId)
     }
 
-    /// Bytes of memory in use, beside the history's.
+    /// Returns the bytes in use, without the history's.
     #[must_use]
     pub fn memory(&self) -> usize {
         let nodes = self.nodes.get().map_or(0, Nodes::memory);

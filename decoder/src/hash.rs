@@ -1,6 +1,6 @@
-//! Hashes of a few words, of which no attack is feared: what they find is compared.
+//! A hash of a few words. It need not resist attacks, because keys are compared.
 
-/// Both halves of a product, one over the other.
+/// Returns both halves of the product, combined by XOR.
 #[inline]
 pub(crate) fn folded(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);

@@ -1,4 +1,4 @@
-//! What one thread executed, compactly.
+//! The compact history of one thread.
 
 mod build;
 mod flow;
@@ -10,60 +10,60 @@ pub use build::HistoryBuilder;
 use crate::clock::Clock;
 use crate::{BlockId, Digest, Gap, Instruction, Mark, MarkKind, TimeEstimate, Version, Walker};
 use backtrail_pt::{Avma, Cpu, Tid, Tsc};
-pub(crate) use flow::{Flow, Place};
+pub(crate) use flow::{Flow, FlowPosition};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What one thread executed: its instructions in order, the marks between them, and when they ran.
+/// The execution of one thread: its instructions in order, the marks between them, and their times.
 ///
-/// Kept as a table of distinct blocks (24 bytes a distinct instruction), one of distinct paths over them,
-/// and a `u32` for each execution of a path, with its eighth of a byte of index. How many blocks a path
-/// has is the engine's choice: `cargo xtask bench decode` shows the bytes an instruction that come of it.
-/// The first search for addresses adds an index of which blocks were executed where.
+/// It consists of a table of distinct blocks (24 bytes per distinct instruction) and a table of
+/// distinct paths over them. Each execution of a path is a `u32`, plus 1/8 byte of index. The
+/// engine chooses how many blocks a path has; `cargo xtask bench decode` shows the resulting bytes
+/// per instruction. The first search for addresses adds an index of the executions of each block.
 #[derive(Clone, Debug)]
 pub struct History {
     pub(crate) tid: Tid,
     pub(crate) flow: Arc<Flow>,
     pub(crate) marks: Vec<Mark>,
     pub(crate) clock: Clock,
-    /// From which index on, on which processor; ascending.
+    /// The first index on each processor; ascending.
     pub(crate) cpus: Vec<(u64, Cpu)>,
-    /// From which index on, in which version of the code; ascending in the index.
+    /// The first index in each version of the code; ascending by index.
     pub(crate) versions: Vec<(u64, Version)>,
     pub(crate) errors: u64,
     pub(crate) end: Option<Avma>,
 }
 
-/// A value the program put into its trace.
+/// A value that the program wrote into its trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ptwrite {
-    /// The instruction before which it came.
+    /// The instruction after it.
     pub index: u64,
     /// The operand of `PTWRITE`.
     pub value: u64,
 }
 
 impl History {
-    /// The thread.
+    /// Returns the thread.
     #[must_use]
     pub fn tid(&self) -> Tid {
         self.tid
     }
 
-    /// How many instructions it has.
+    /// Returns the number of instructions.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.flow.len()
     }
 
-    /// It has no instruction.
+    /// Returns whether it has no instruction.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The address of instruction `index`; for `index == len`, where the trace says the thread stood
-    /// at its end, if it does.
+    /// Returns the address of instruction `index`. For `index == len` it is the thread's address at
+    /// the end, if the trace has it.
     #[must_use]
     pub fn pc(&self, index: u64) -> Option<Avma> {
         if index == self.len() {
@@ -72,25 +72,25 @@ impl History {
         self.instruction(index).map(|instruction| instruction.pc)
     }
 
-    /// Instruction `index`.
+    /// Returns instruction `index`.
     #[must_use]
     pub fn instruction(&self, index: u64) -> Option<Instruction> {
-        self.flow.instruction(self.flow.place(index)?)
+        self.flow.instruction(self.flow.position(index)?)
     }
 
-    /// A cursor over the instructions, standing before `from` (or at the end).
+    /// Returns a cursor before instruction `from`, or at the end.
     #[must_use]
     pub fn walk(&self, from: u64) -> Walker<'_> {
         Walker::new(&self.flow, from)
     }
 
-    /// All marks, by index.
+    /// Returns all marks, by index.
     #[must_use]
     pub fn marks(&self) -> &[Mark] {
         &self.marks
     }
 
-    /// The marks with an index in the range.
+    /// Returns the marks with an index in the range.
     #[must_use]
     pub fn marks_in(&self, range: Range<u64>) -> &[Mark] {
         let first = self.marks.partition_point(|mark| mark.index < range.start);
@@ -98,7 +98,7 @@ impl History {
         self.marks.get(first..end).unwrap_or(&[])
     }
 
-    /// All gaps, each with the index it is before.
+    /// Returns all gaps, each with the index of the next instruction.
     pub fn gaps(&self) -> impl Iterator<Item = (u64, &Gap)> + '_ {
         self.marks.iter().filter_map(|mark| match &mark.kind {
             MarkKind::Gap(gap) => Some((mark.index, gap)),
@@ -106,68 +106,68 @@ impl History {
         })
     }
 
-    /// The first gap passed on the way from before `from` to before `to`, in either direction.
+    /// Returns the first gap between the positions `from` and `to`, in either direction.
     #[must_use]
     pub fn gap_between(&self, from: u64, to: u64) -> Option<(u64, &Gap)> {
-        // A gap at the lower end is before it, one at the upper end is crossed.
+        // A gap at the lower end is before it; one at the upper end is crossed.
         let (low, high) = (from.min(to), from.max(to));
         self.gaps().find(|(index, _)| (low + 1..=high).contains(index))
     }
 
-    /// When instruction `index` ran; `None`: the trace does not say.
+    /// Returns the time of instruction `index`; `None`: the trace has none.
     #[must_use]
     pub fn time(&self, index: u64) -> Option<TimeEstimate> {
         self.clock.at(index)
     }
 
-    /// When `index` instructions had run; what came in before the next one, such as a time off the processor, was still to
-    /// come. `None`: the trace does not say.
+    /// Returns the time when `index` instructions had run, before anything that followed, such as a
+    /// time off the processor. `None`: the trace has none.
     #[must_use]
     pub fn arrival(&self, index: u64) -> Option<TimeEstimate> {
         self.clock.arrival(index)
     }
 
-    /// When instruction `index` was about to run: what came in before it was over. `None`: the trace does not say.
+    /// Returns the time when instruction `index` was about to run, after anything that preceded it.
+    /// `None`: the trace has none.
     #[must_use]
     pub fn departure(&self, index: u64) -> Option<TimeEstimate> {
         self.clock.departure(index)
     }
 
-    /// A guess for drawings, within the bounds of [`History::departure`]: all instructions between two stamps took equally
-    /// long. `None`: no stamp comes before.
+    /// Returns a guess for drawings, within [`History::departure`]: all instructions between two
+    /// stamps took equally long. `None`: there is no earlier stamp.
     #[must_use]
     pub fn interpolated_departure(&self, index: u64) -> Option<Tsc> {
         self.clock.interpolated_departure(index)
     }
 
-    /// The same within those of [`History::arrival`].
+    /// Returns a guess for drawings, within [`History::arrival`].
     #[must_use]
     pub fn interpolated_arrival(&self, index: u64) -> Option<Tsc> {
         self.clock.interpolated_arrival(index)
     }
 
-    /// The oldest time stamp of all; `None`: the trace has no times.
+    /// Returns the oldest timestamp; `None`: the trace has no times.
     #[must_use]
     pub fn first_stamp(&self) -> Option<Tsc> {
         self.clock.first()
     }
 
-    /// The last index that is known to have been reached by `tsc`; `None` when all of the history
-    /// with known times is later.
+    /// Returns the last index known to be reached by `tsc`; `None` if all known times are later.
     #[must_use]
     pub fn index_at(&self, tsc: Tsc) -> Option<u64> {
         self.clock.index_at(tsc)
     }
 
-    /// The processor that ran instruction `index`; `None`: the trace does not say.
+    /// Returns the processor that ran instruction `index`; `None`: the trace does not tell.
     #[must_use]
     pub fn cpu(&self, index: u64) -> Option<Cpu> {
         let after = self.cpus.partition_point(|&(from, _)| from <= index);
         self.cpus.get(after.checked_sub(1)?).map(|&(_, cpu)| cpu)
     }
 
-    /// The version of its process's code that instruction `index` is of; for `index == len`, that at
-    /// the end. [`Image::read_version`](crate::Image::read_version) has its bytes.
+    /// Returns the version of the process's code of instruction `index`; for `index == len`, the
+    /// version at the end. [`Image::read_version`](crate::Image::read_version) returns its bytes.
     #[must_use]
     pub fn version(&self, index: u64) -> Version {
         let after = self.versions.partition_point(|&(from, _)| from <= index);
@@ -175,20 +175,22 @@ impl History {
         last.map_or(Version::default(), |&(_, version)| version)
     }
 
-    /// How many decode errors libipt returns for this trace. Overflow and switched-off tracing are
-    /// gaps or marks, and no errors.
+    /// Returns the number of decode errors as libipt counts them. Overflows and disabled tracing
+    /// are gaps or marks, not errors.
     #[must_use]
     pub fn errors(&self) -> u64 {
         self.errors
     }
 
-    /// MTC and CYC packets that did not help the time, for want of timing parameters or calibration.
+    /// Returns the number of MTC and CYC packets that could not be used, because timing parameters
+    /// or calibration were missing.
     #[must_use]
     pub fn lost_time_packets(&self) -> u64 {
         self.clock.lost()
     }
 
-    /// FNV-1a-64 over every instruction pointer as 8 little-endian bytes. Walks all of the history.
+    /// Returns FNV-1a-64 over every instruction pointer as 8 little-endian bytes. Walks all of the
+    /// history.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut digest = Digest::default();
@@ -198,7 +200,7 @@ impl History {
         digest.value()
     }
 
-    /// What the program wrote into its trace, in order.
+    /// Returns the values that the program wrote into its trace, in order.
     pub fn ptwrites(&self) -> impl Iterator<Item = Ptwrite> + '_ {
         self.marks.iter().filter_map(|mark| match mark.kind {
             MarkKind::Ptwrite(value) => Some(Ptwrite {
@@ -209,7 +211,7 @@ impl History {
         })
     }
 
-    /// The distinct blocks, each with how often it was executed. Counts all executions.
+    /// Returns the distinct blocks, each with its number of executions. Counts all executions.
     pub fn blocks(&self) -> impl Iterator<Item = (BlockId, u64)> + '_ {
         self.flow
             .counts()
@@ -218,19 +220,19 @@ impl History {
             .map(|(id, count)| (BlockId(id as u32), count))
     }
 
-    /// The instructions of a block of this history.
+    /// Returns the instructions of a block of this history.
     pub fn block(&self, id: BlockId) -> impl Iterator<Item = Instruction> + '_ {
-        (0..self.flow.blocks.code(id.0).len()).filter_map(move |at| self.flow.blocks.instruction(id.0, at))
+        (0..self.flow.blocks.code(id).len()).filter_map(move |at| self.flow.blocks.instruction(id, at))
     }
 
-    /// A version of the code that has the bytes of a block of this history. Whenever the block was
-    /// executed, it was of these bytes.
+    /// Returns a version of the code that has the bytes of a block. Every execution of the block
+    /// had these bytes.
     #[must_use]
     pub fn block_version(&self, id: BlockId) -> Version {
-        self.flow.blocks.version(id.0)
+        self.flow.blocks.version(id)
     }
 
-    /// The distinct addresses executed, ascending.
+    /// Returns the distinct addresses executed, ascending.
     #[must_use]
     pub fn executed_pcs(&self) -> Vec<Avma> {
         let blocks = (0..self.flow.blocks.len()).map(|id| BlockId(id as u32));
@@ -242,7 +244,8 @@ impl History {
         pcs
     }
 
-    /// The last instructions are those of another history of the thread, which has fewer: looks at some thousands of them.
+    /// Returns whether the last instructions equal those of a shorter history of the thread.
+    /// Compares some thousands of them.
     #[must_use]
     pub fn ends_with(&self, shorter: &Self) -> bool {
         const LOOKED_AT: u64 = 4096;
@@ -255,7 +258,7 @@ impl History {
             .all(|index| self.pc(more + index) == shorter.pc(index))
     }
 
-    /// Bytes of memory in use; with the index of searches, once there is one.
+    /// Returns the bytes in use, including the search index once there is one.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.flow.memory() + self.clock.memory() + size_of_val(&*self.marks)

@@ -1,33 +1,33 @@
-//! The code bytes of one process, assembled from sections of files and of memory, and their versions.
+//! The code of one process, assembled from sections of files and memory, and its versions.
 
-mod passing;
-mod pieces;
+mod section_map;
+mod versioned;
 mod versions;
 
-pub(crate) use passing::Passing;
+pub(crate) use versioned::VersionedImage;
 pub use versions::{Boundary, Change, Version};
 
 use backtrail_pt::{Avma, Tid};
-use pieces::Pieces;
+use section_map::SectionMap;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use versions::Versions;
 
-/// Shared bytes, however they are kept: a mapped file, a vector.
+/// Shared bytes of any kind: a mapped file, a vector.
 pub type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Bytes that were in a process from `start` on.
+/// Bytes at an address of a process.
 #[derive(Clone)]
 pub struct Section {
-    /// Where the first byte was.
+    /// The address of the first byte.
     pub start: Avma,
-    /// The bytes; what would lie beyond 2^64 is not used.
+    /// The bytes; those beyond 2^64 are ignored.
     pub bytes: Bytes,
 }
 
 impl Section {
-    /// The first and the last address, when it has any.
+    /// Returns the first and the last address, if there are any.
     fn range(&self) -> Option<(Avma, Avma)> {
         let reach = ((*self.bytes).as_ref().len() as u64).checked_sub(1)?;
         Some((self.start, Avma(self.start.0.saturating_add(reach))))
@@ -45,57 +45,57 @@ impl fmt::Debug for Section {
     }
 }
 
-/// What an engine reads code from. It stays the same, but for what happens while a sink takes an event.
+/// The memory that an engine reads code from. It changes only while a sink handles an event.
 pub trait Memory {
-    /// Copies bytes from `at` on into `out`, as many as there are without a hole, and says how many.
+    /// Copies bytes from `at` on into `out`, up to the first hole, and returns how many.
     fn read(&self, at: Avma, out: &mut [u8]) -> usize;
 
-    /// What is other code since this was asked last. An engine that keeps what it read asks after each
-    /// event.
+    /// Returns the changes of the code since the last call. An engine that caches code calls it
+    /// after each event.
     fn change(&self) -> CodeChange {
         CodeChange::default()
     }
 
-    /// What runs now is of a process of which nothing is known: an engine that can, goes on where it leaves off, and not only
-    /// at the next PSB.
-    fn is_nobodys(&self) -> bool {
+    /// Returns whether the code that runs now belongs to a process that is not known. There an
+    /// engine may resume before the next PSB.
+    fn has_unknown_processes(&self) -> bool {
         false
     }
 }
 
-/// How code changed.
+/// A change of the code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CodeChange {
-    /// The process whose code is read now, by any number.
+    /// The address space whose code is read now; any number.
     pub space: u32,
-    /// The addresses that have other bytes now, (first, last) inclusive.
+    /// The addresses with changed bytes, as (first, last) inclusive ranges.
     pub ranges: Vec<(Avma, Avma)>,
 }
 
-/// The code of one process: sections, of which a later one covers what it overlaps of an earlier, and
-/// the changes made to them while the process ran.
+/// The code of one process: sections, of which later ones cover earlier ones, and the changes made
+/// while the process ran.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
-    pieces: Pieces,
+    sections: SectionMap,
     versions: Versions,
 }
 
 impl Image {
-    /// An image without code.
+    /// Returns an image without code.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts a section over what is there from the beginning.
+    /// Puts a section over the initial code.
     pub fn add(&mut self, section: Section) {
-        self.pieces.add(section);
+        self.sections.add(section);
     }
 
-    /// Says how the code changed, and where each thread comes to see that.
+    /// Sets the changes of the code, and where each thread comes to see them.
     ///
-    /// Of two changes that overlap, the one of the later version covers the other, and of one
-    /// version, the later in the list. Those of the first version are put over what is there.
+    /// If two changes overlap, the one of the later version covers the other. Within one version,
+    /// the later in the list does. Changes of the first version are put over the initial code.
     pub fn set_versions(&mut self, changes: Vec<Change>, boundaries: BTreeMap<Tid, Vec<Boundary>>) {
         let (first, later) = changes
             .into_iter()
@@ -104,25 +104,25 @@ impl Image {
         self.versions = Versions::new(later, boundaries);
     }
 
-    /// The stretches of addresses that have bytes from the beginning, ascending, as (first, last)
+    /// Returns the address ranges with bytes in the first version, ascending, as (first, last)
     /// inclusive.
     pub fn ranges(&self) -> impl Iterator<Item = (Avma, Avma)> + '_ {
-        self.pieces.ranges()
+        self.sections.ranges()
     }
 
-    /// No byte is in it from the beginning.
+    /// Returns whether the first version has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.sections.is_empty()
     }
 
-    /// Copies bytes from `at` on into `out`, as many as there are without a hole, and says how many;
-    /// those of the first version.
+    /// Copies bytes of the first version from `at` on into `out`, up to the first hole, and returns
+    /// how many.
     pub fn read(&self, at: Avma, out: &mut [u8]) -> usize {
-        self.pieces.read(at, out)
+        self.sections.read(at, out)
     }
 
-    /// As [`Self::read`], the bytes that were there in a version ([`History::version`]).
+    /// Like [`Self::read`], for the bytes of a version ([`History::version`]).
     ///
     /// [`History::version`]: crate::History::version
     pub fn read_version(&self, version: Version, at: Avma, out: &mut [u8]) -> usize {
@@ -132,13 +132,13 @@ impl Image {
         let last = Avma(at.0.saturating_add(reach));
         let changes = self.versions.around(at, last, version);
         if changes.is_empty() {
-            return self.pieces.read(at, out);
+            return self.sections.read(at, out);
         }
-        let mut pieces = self.pieces.around(at, last);
+        let mut sections = self.sections.around(at, last);
         for change in changes {
-            pieces.add(Section::clone(&change.section));
+            sections.add(Section::clone(&change.section));
         }
-        pieces.read(at, out)
+        sections.read(at, out)
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Bytes of 0x1000..0x1008 in a version, read from each address on.
+    /// Returns the bytes of 0x1000..0x1008 in a version, read from each address on.
     fn seen(image: &Image, version: u32) -> Vec<Vec<u8>> {
         let read = |skip: u64| {
             let mut out = vec![0; 8];
@@ -213,7 +213,7 @@ mod tests {
     fn a_version_has_the_changes_up_to_it() {
         let mut image = Image::new();
         image.add(section(0x1000, &[1, 2, 3, 4]));
-        // Version 3 stands first, though it covers the others; version 1 has two that overlap.
+        // Version 3 comes first, although it covers the others; version 1 has two that overlap.
         let changes = vec![
             change(3, 0x1001, &[30, 31]),
             change(1, 0x1002, &[10, 11, 12]),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn passing_through_versions_reads_what_each_has_and_tells_what_changed() {
+    fn versions_give_their_bytes_and_report_changes() {
         let mut image = Image::new();
         image.add(section(0x1000, &[1, 2, 3, 4]));
         let changes = vec![
@@ -248,15 +248,15 @@ mod tests {
             version: Version(version),
         });
         image.set_versions(changes, [(Tid(1), boundaries.to_vec())].into());
-        assert!(Passing::new(&image, Tid(2)).is_none());
-        let passing = Passing::new(&image, Tid(1)).unwrap();
-        let versions = [0, 9, 10, 19, 20, 99].map(|offset| passing.version_at(offset).0);
+        assert!(VersionedImage::new(&image, Tid(2)).is_none());
+        let versioned = VersionedImage::new(&image, Tid(1)).unwrap();
+        let versions = [0, 9, 10, 19, 20, 99].map(|offset| versioned.version_at(offset).0);
         assert_eq!(versions, [0, 0, 1, 1, 3, 3]);
         let changed = [0, 1, 2, 3, 3, 1].map(|version| {
-            let changed = passing.go_to(Version(version));
+            let changed = versioned.go_to(Version(version));
             for (skip, expected) in seen(&image, version).into_iter().enumerate() {
                 let mut out = vec![0; 8];
-                let got = passing.read(Avma(0x1000 + skip as u64), &mut out);
+                let got = versioned.read(Avma(0x1000 + skip as u64), &mut out);
                 assert_eq!(out[..got], expected, "version {version}, {skip}");
             }
             changed.map(|list| {

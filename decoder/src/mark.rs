@@ -1,16 +1,16 @@
-//! What lies between two instructions of a history: gaps, system calls, signals.
+//! Marks between the instructions of a history: gaps, system calls, signals.
 
 use backtrail_pt::{Avma, Tsc};
 use std::fmt;
 
-/// Something between instruction `index - 1` and instruction `index`.
+/// A mark between instruction `index - 1` and instruction `index`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The instruction before which it is; the history's length when nothing comes after.
+    /// The instruction after it; the history's length if there is none.
     pub index: u64,
-    /// What it is.
+    /// The kind.
     pub kind: MarkKind,
-    /// The last time stamp before it, if any.
+    /// The last timestamp before it, if any.
     pub tsc: Option<Tsc>,
 }
 
@@ -20,88 +20,89 @@ pub enum MarkKind {
     /// History is missing here.
     Gap(Gap),
     /// The thread left the traced code by its own instruction and came back: a system call, or code
-    /// outside of a filter. Nothing of the traced code is missing.
+    /// outside of a filter. No traced code is missing.
     LeftUser {
-        /// Where it came back.
+        /// Where the thread came back.
         resumed: Resumed,
-        /// The last time stamp when it was back.
+        /// The last timestamp when it was back.
         back: Option<Tsc>,
     },
-    /// The flow was taken away asynchronously before the instruction at `from`: an interrupt or
-    /// a fault, when what follows is at the same address, or a signal (or what a handler left, such
-    /// as a changed context), when it is at another.
+    /// The flow was diverted asynchronously before the instruction at `from`. If it continues at
+    /// the same address, it was an interrupt or a fault. If not, it was a signal, or a handler
+    /// changed the context.
     Interrupted {
         /// The instruction that did not run.
         from: Avma,
-        /// The last time stamp when it was back.
+        /// The last timestamp when it was back.
         back: Option<Tsc>,
     },
-    /// The thread was off the processor, between two of its executions. Nothing is missing.
+    /// The thread was off the processor between two of its executions. Nothing is missing.
     Descheduled {
-        /// The time stamp of the switch back in.
+        /// The timestamp of the switch back in.
         back: Option<Tsc>,
     },
-    /// `PTWRITE` gave this value.
+    /// A value written by `PTWRITE`.
     Ptwrite(u64),
 }
 
-/// Where flow came back after it had left the traced code.
+/// Where the flow came back after it left the traced code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resumed {
-    /// At the instruction after the one that left: a system call returned.
+    /// After the instruction that left: a system call returned.
     After,
     /// At the instruction that left: it runs again.
     Again,
-    /// At another address: a signal handler, the context `rt_sigreturn` restored, or the way back
+    /// At another address: a signal handler, the context that `rt_sigreturn` restored, or an entry
     /// into a filter's range.
     Elsewhere(Avma),
 }
 
-/// Missing history.
+/// A gap: missing history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Why.
+    /// The cause.
     pub cause: GapCause,
-    /// Where in the thread's (or processor's) trace bytes flow was lost.
+    /// The offset in the trace bytes of the thread (or processor) at which the flow was lost.
     pub trace_offset: u64,
-    /// Where in the trace bytes flow was found again; `None`: never.
+    /// The offset in the trace bytes at which the flow resumed; `None`: it did not.
     pub resumed_offset: Option<u64>,
 }
 
-/// Why history is missing.
+/// The cause of a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GapCause {
-    /// The history begins here, in the middle of the run: the trace buffer is a ring, or it was
+    /// The history starts in the middle of the run: the trace buffer is a ring, or the recorder
     /// attached to a running thread.
     Start,
     /// The processor (or the software recorder) could not keep up and dropped packets.
     Overflow,
-    /// There are no code bytes for this address.
+    /// There are no code bytes at this address.
     LostCode {
-        /// Where the thread was.
+        /// The address of the thread.
         at: Avma,
     },
-    /// The trace does not fit the code, or is no valid trace.
+    /// The trace does not match the code, or is invalid.
     Corrupt {
-        /// What the engine says.
+        /// The error message of the engine.
         error: String,
-        /// Where the thread was, if that is known.
+        /// The address of the thread, if it is known.
         at: Option<Avma>,
     },
-    /// The code would loop here for ever without a packet, so it is not what ran.
+    /// The code would run too long without a packet, so it is not the code that ran.
     RunAway {
-        /// Where the engine was stopped.
+        /// The address at which the engine stopped.
         at: Avma,
     },
-    /// So many instructions would have run without a packet since the last PSB that the trace cannot stand for them.
+    /// More instructions would have run without a packet since the last PSB than the trace can
+    /// represent.
     Overlong {
-        /// Where the engine was stopped.
+        /// The address at which the engine stopped.
         at: Avma,
     },
-    /// Instructions of a per-CPU trace that may be this thread's, or another's: a context switch
-    /// happened between two time stamps.
+    /// Instructions of a per-CPU trace that belong to this thread or another: a context switch
+    /// happened between two timestamps.
     UnattributedSwitch,
-    /// The thread has several trace buffers, and what happened between two of them is not known.
+    /// The thread has several trace buffers, and its execution between two of them is unknown.
     NoTrace,
 }
 
@@ -113,15 +114,15 @@ impl fmt::Display for GapCause {
             Self::LostCode { at } => write!(f, "no code bytes for {at}"),
             Self::Corrupt { error, at: Some(at) } => write!(f, "{error} at {at}"),
             Self::Corrupt { error, at: None } => write!(f, "{error}"),
-            Self::RunAway { at } => write!(f, "the code loops without a packet at {at}"),
+            Self::RunAway { at } => write!(f, "the code runs too long without a packet at {at}"),
             Self::Overlong { at } => write!(
                 f,
-                "more instructions without a packet than a trace of this size can stand for, at {at}"
+                "more instructions without a packet than a trace of this size can represent, at {at}"
             ),
             Self::UnattributedSwitch => {
                 write!(
                     f,
-                    "a context switch between time stamps: it is unknown which thread ran"
+                    "a context switch between timestamps; the thread that ran is unknown"
                 )
             }
             Self::NoTrace => write!(f, "no trace between two buffers of the thread"),

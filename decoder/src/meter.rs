@@ -1,18 +1,18 @@
-//! How far the decode of several traces is, told by whoever decodes.
+//! Measures the progress of the decode of several traces.
 
 use crate::watch::Stage;
-use crate::{Canceled, Event, Runs, Sink, Watch};
+use crate::{Canceled, Event, PathIdx, PathTable, Sink, Watch};
 use backtrail_pt::{Avma, Cofi};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What one of several traces adds to the bytes that are done.
+/// The progress of one of several traces.
 pub(crate) struct Meter<'a> {
     watch: &'a Watch<'a>,
-    /// Bytes done of all, and how many there are.
+    /// Bytes done and total bytes, over all traces.
     done: &'a AtomicU64,
     total: u64,
-    /// Bytes of this trace that are in `done`.
+    /// Bytes of this trace included in `done`.
     here: AtomicU64,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// This trace is decoded up to an offset.
+    /// Reports that this trace is decoded up to an offset.
     pub fn report(&self, offset: u64) -> Result<(), Canceled> {
         let more = offset.saturating_sub(self.here.fetch_max(offset, Ordering::Relaxed));
         let before = self.done.fetch_add(more, Ordering::Relaxed);
@@ -38,10 +38,10 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// A sink for the tail of a trace, whose work is metered.
+/// A sink for the tail of a trace that reports progress.
 pub(crate) struct Metered<'a, S> {
     pub sink: &'a mut S,
-    /// Where in the trace the tail begins.
+    /// The offset of the tail in the trace.
     pub offset: u64,
     pub meter: &'a Meter<'a>,
 }
@@ -51,8 +51,8 @@ impl<S: Sink> Sink for Metered<'_, S> {
         self.sink.begin();
     }
 
-    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
-        self.sink.runs(runs, executed);
+    fn paths(&mut self, table: &PathTable<'_>, executed: &[PathIdx]) {
+        self.sink.paths(table, executed);
     }
 
     fn instruction(&mut self, at: Avma, len: u8, cofi: Cofi) {

@@ -1,20 +1,22 @@
-//! One trace decoded by several threads: each decodes segments of it, and what they tell is put together in
-//! order.
+//! Decodes one trace on several threads: each decodes segments, which are merged in order.
 //!
-//! [`tape`] keeps what an engine tells of a segment, [`join`] tells it to the history, [`plant`] makes the forest of what the history
-//! got, and [`desk`] hands the work of the [`crew`] out. The history is the one that a single thread would have made; where a segment turns out not to
-//! continue the one before it, all is given up, and decoded by a single thread.
+//! [`segment_output`] buffers the output of one segment. [`merge`] adds it to the history.
+//! [`forest_worker`] extends the call forest. [`scheduler`] assigns these jobs to the threads of
+//! the [`decoder`]. The result equals that of one thread. If a segment does not continue the one
+//! before it, the trace is decoded by one thread instead.
 
-mod crew;
-mod desk;
-mod join;
-mod news;
-mod plant;
+mod decoder;
+mod error;
+mod forest_worker;
+mod history_delta;
+mod merge;
 pub(crate) mod pool;
-mod tape;
+mod scheduler;
+mod segment_output;
+mod table_delta;
 
-pub(crate) use crew::Crew;
-pub(crate) use desk::Failed;
+pub(crate) use decoder::ParallelDecoder;
+pub(crate) use error::ParallelError;
 
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,16 @@
-//! A set of instruction addresses to search a history for.
+//! A set of instruction addresses, for searches in a history.
 
 use backtrail_pt::Avma;
 use std::ops::Range;
 
-/// Addresses, kept as sorted ranges that do not touch.
+/// Addresses as sorted ranges that do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PcSet {
     ranges: Vec<Range<Avma>>,
 }
 
 impl PcSet {
-    /// The addresses of all the ranges.
+    /// Returns the set of all addresses in the ranges.
     pub fn from_ranges(ranges: impl IntoIterator<Item = Range<Avma>>) -> Self {
         let mut sorted: Vec<_> = ranges
             .into_iter()
@@ -27,7 +27,7 @@ impl PcSet {
         Self { ranges: merged }
     }
 
-    /// Whether the address is in the set.
+    /// Returns whether the address is in the set.
     #[must_use]
     pub fn contains(&self, pc: Avma) -> bool {
         let after = self.ranges.partition_point(|range| range.start <= pc);
@@ -37,7 +37,7 @@ impl PcSet {
             .is_some_and(|range| pc < range.end)
     }
 
-    /// Those of the addresses that are in a range.
+    /// Returns the addresses that are in a range.
     #[must_use]
     pub fn within(&self, range: Range<Avma>) -> Self {
         let first = self.ranges.partition_point(|own| own.end <= range.start);
@@ -46,18 +46,18 @@ impl PcSet {
         Self::from_ranges(inside.map(|own| own.start.max(range.start)..own.end.min(range.end)))
     }
 
-    /// The lowest address.
+    /// Returns the lowest address.
     #[must_use]
     pub fn first(&self) -> Option<Avma> {
         self.ranges.first().map(|range| range.start)
     }
 
-    /// The ranges, ascending.
+    /// Returns the ranges, ascending.
     pub(crate) fn ranges(&self) -> &[Range<Avma>] {
         &self.ranges
     }
 
-    /// No address is in the set.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
@@ -66,7 +66,7 @@ impl PcSet {
 
 impl FromIterator<Avma> for PcSet {
     fn from_iter<I: IntoIterator<Item = Avma>>(pcs: I) -> Self {
-        // The last address there is has no exclusive end: it holds no instruction.
+        // The highest address has no exclusive end, and holds no instruction.
         Self::from_ranges(pcs.into_iter().filter(|pc| pc.0 != u64::MAX).map(|pc| pc..pc + 1))
     }
 }

@@ -1,16 +1,17 @@
-//! A place in a trace, as a value that can be kept, printed and parsed.
+//! A position in a trace, as a value that can be stored, printed and parsed.
 
 use backtrail_pt::Tid;
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// Before an instruction of a thread, which is counted from the start of its history or from its end.
+/// The position before an instruction of a thread, counted from the start or the end of its
+/// history.
 ///
-/// Where a trace is not decoded from its start on, only the end is known: `t7#-120` is before the 120th instruction
-/// from the end, however much of the trace was decoded to find it, and `t7#-0` is the end. Positions order only
-/// within a thread, and when they are counted from the same end; those of two threads compare by time, if at
-/// all.
+/// If a trace is not decoded from its start on, only its end is known. `t7#-120` is before the
+/// 120th instruction from the end, however much of the trace was decoded; `t7#-0` is the end.
+/// Positions are ordered within a thread if both are counted from the same end. Those of two
+/// threads compare only by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
     tid: Tid,
@@ -19,14 +20,14 @@ pub struct Position {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Count {
-    /// So many instructions come before.
+    /// The number of instructions before.
     FromStart(u64),
-    /// So many come after: the position's own too.
+    /// The number of instructions after, including the position's own.
     FromEnd(u64),
 }
 
 impl Position {
-    /// Before instruction `index`, counted from 0, of thread `tid`.
+    /// Returns the position before instruction `index`, counted from 0, of thread `tid`.
     #[must_use]
     pub fn new(tid: Tid, index: u64) -> Self {
         Self {
@@ -35,7 +36,7 @@ impl Position {
         }
     }
 
-    /// Before the last `count` instructions of thread `tid`.
+    /// Returns the position before the last `count` instructions of thread `tid`.
     #[must_use]
     pub fn from_end(tid: Tid, count: u64) -> Self {
         Self {
@@ -44,19 +45,19 @@ impl Position {
         }
     }
 
-    /// The thread.
+    /// Returns the thread.
     #[must_use]
     pub fn tid(self) -> Tid {
         self.tid
     }
 
-    /// It is counted from the start.
+    /// Returns whether it is counted from the start.
     #[must_use]
     pub fn is_from_start(self) -> bool {
         matches!(self.count, Count::FromStart(_))
     }
 
-    /// How many instructions come before in a history of `len`; `None`: it has not that many.
+    /// Returns the instruction index in a history of `len` instructions; `None`: it has fewer.
     #[must_use]
     pub fn index(self, len: u64) -> Option<u64> {
         match self.count {
@@ -88,7 +89,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// The text was no position.
+/// Returned when a text is no position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a position is tTHREAD#INDEX, or tTHREAD#-INDEX from the end, for example t3497496#18220")]
 pub struct ParsePositionError;
@@ -115,7 +116,7 @@ impl FromStr for Position {
     }
 }
 
-/// Digits and nothing else: Rust's parser would take a sign.
+/// Returns whether the text has only digits: Rust's parser accepts a sign.
 fn digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_round_trips_and_rubbish_is_refused() {
+    fn text_round_trips_and_invalid_text_is_refused() {
         for (position, text) in [
             (Position::new(Tid(3_497_496), 18_220), "t3497496#18220"),
             (Position::from_end(Tid(7), 120), "t7#-120"),

@@ -1,105 +1,105 @@
-//! A processor's trace split into threads, by context switches and time stamps.
+//! Splits a processor's trace into threads by context switches and timestamps.
 //!
 //! The trace of a processor is decoded once, and cut into pieces wherever another thread could have
-//! come: where tracing was off, and where flow was lost. A piece belongs to a thread when that is
-//! certain: a time stamp in it lies in an execution of the thread, or all executions between the
-//! stamps around it are of that one thread. The idle task runs no user code, and is passed over.
-//! What is not certain is given to nobody, counted, and reported with its reason.
+//! started. These are the places where tracing was disabled, or the flow was lost. A piece is
+//! attributed to a thread only if that is certain. Either a timestamp in it lies in an execution of
+//! the thread, or all executions between the stamps around it are of that thread. The idle task
+//! runs no user code, and is skipped. Other pieces are counted and reported with a reason.
 
-mod join;
+mod merge;
 mod owner;
 mod pieces;
 mod psb;
 
-pub(crate) use join::join;
+pub(crate) use merge::merge;
 
+use crate::decode_cache_pool::CacheScope;
 use crate::engine::native::Native;
-use crate::knowledge::Scope;
 use crate::meter::{Meter, Metered};
 use crate::switches::executions;
-use crate::trace::Tail;
-use crate::{Canceled, Execution, Gap, History, Image, Knowledge, Plan, Switch};
+use crate::trace_tail::TraceTail;
+use crate::{Canceled, DecodeCachePool, Execution, Gap, History, Image, Plan, Switch};
 use backtrail_pt::{Cpu, Pid, Tid};
 use owner::Owners;
-use pieces::{Cutter, Piece, Selected};
+use pieces::{Cutter, Piece, SelectedImage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What became of one processor's trace.
+/// The result for one processor's trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuReport {
     /// The processor.
     pub cpu: Cpu,
-    /// Instructions decoded of it.
+    /// The number of instructions decoded.
     pub instructions: u64,
-    /// Those that a thread's history has.
+    /// The number of instructions attributed to a thread's history.
     pub attributed: u64,
-    /// Decode errors as libipt counts them.
+    /// The number of decode errors as libipt counts them.
     pub errors: u64,
-    /// PSB packets at which decoding could begin.
+    /// The number of PSB packets at which decoding could start.
     pub psb_blocks: usize,
-    /// Of those, how many were made while a thread ran, by thread.
+    /// The number of these made while a thread ran, by thread.
     pub psb_blocks_of: BTreeMap<Tid, usize>,
-    /// Continuous executions by thread, the idle task (thread 0) included.
+    /// The number of continuous executions by thread, including the idle task (thread 0).
     pub executions_of: BTreeMap<Tid, usize>,
-    /// What no history has, by reason.
+    /// The flow that is in no history, by reason.
     pub unattributed: BTreeMap<UnattributedReason, Unattributed>,
-    /// Where flow was lost that was no thread's of the trace, or not certainly: no history has these.
+    /// Losses of flow that are in no history, because no thread of the trace certainly ran.
     pub lost: Vec<Gap>,
 }
 
 impl CpuReport {
-    /// Continuous executions of all threads.
+    /// Returns the number of executions of all threads.
     #[must_use]
     pub fn executions(&self) -> usize {
         self.executions_of.values().sum()
     }
 }
 
-/// Flow that could not be given to a thread of the trace.
+/// Flow that could not be attributed to a thread of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unattributed {
-    /// Instructions.
+    /// The number of instructions.
     pub instructions: u64,
-    /// Stretches of flow without interruption.
+    /// The number of uninterrupted stretches of flow.
     pub pieces: u64,
 }
 
-/// Why flow could not be given to a thread of the trace.
+/// The reason why flow could not be attributed to a thread of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnattributedReason {
-    /// The trace has no time stamp before it.
+    /// The trace has no timestamp before it.
     NoTime,
-    /// A context switch happened between the time stamps around it.
+    /// A context switch happened between the timestamps around it.
     SwitchBetweenStamps,
-    /// No switch record says who ran.
+    /// No switch record covers it.
     NoSwitch,
-    /// A process that is not of this trace ran.
+    /// A process that is not part of this trace ran.
     ForeignProcess(Pid),
-    /// The time stamps in it are of two threads' executions.
+    /// The timestamps in it belong to executions of two threads.
     Contradiction,
-    /// It was decoded with the code of another process before a stamp told whose it is.
+    /// It was decoded with the code of another process before a stamp determined its process.
     OtherCode,
 }
 
 /// A processor's trace, decoded and cut.
 pub(crate) struct CpuTrace {
     cpu: Cpu,
-    /// All of it, as if it were one thread's.
+    /// The whole trace as one history.
     history: History,
     pieces: Vec<Piece>,
     executions: Vec<Execution>,
     report: CpuReport,
 }
 
-/// Decodes a processor's trace, with the code of the process that runs.
+/// Decodes a processor's trace with the code of the processes that ran.
 pub(crate) fn run(
     cpu: Cpu,
-    trace: Tail<'_>,
+    trace: TraceTail<'_>,
     switches: &[Switch],
     images: &BTreeMap<Pid, Arc<Image>>,
     plan: &Plan<'_>,
-    knowledge: &Knowledge,
+    caches: &DecodeCachePool,
     meter: &Meter<'_>,
 ) -> Result<CpuTrace, Canceled> {
     let executions = executions(switches);
@@ -111,17 +111,17 @@ pub(crate) fn run(
         *report.executions_of.entry(execution.tid).or_default() += 1;
     }
     let owners = Owners::new(&executions);
-    let memory = Selected::new(images);
-    let pauses = Native::pauses(trace.bytes, plan.config);
-    let mut cutter = Cutter::new(&owners, &memory, &pauses);
+    let memory = SelectedImage::new(images);
+    let disabled = Native::disabled_intervals(trace.bytes, plan.config);
+    let mut cutter = Cutter::new(&owners, &memory, &disabled);
     let mut sink = Metered {
         sink: &mut cutter,
         offset: trace.offset as u64,
         meter,
     };
     match plan.engine.native() {
-        Some(native) => knowledge.with(Scope::of_all(images, plan.config), |learnt| {
-            native.decode_knowing(trace.bytes, &memory, plan.config, &mut sink, learnt)
+        Some(native) => caches.with_cache(CacheScope::of_all(images, plan.config), |cache| {
+            native.decode_with_cache(trace.bytes, &memory, plan.config, &mut sink, cache)
         }),
         None => plan.engine.decode(trace.bytes, &memory, plan.config, &mut sink),
     }?;

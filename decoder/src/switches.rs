@@ -1,45 +1,46 @@
-//! Context switches of one processor, and the continuous executions between them.
+//! Context switches of one processor, and the executions between them.
 
 use backtrail_pt::{Pid, Tid, Tsc};
 
 /// A context switch of one processor (`PERF_RECORD_SWITCH_CPU_WIDE`, `linux/perf_event.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
-    /// When.
+    /// The time.
     pub at: Tsc,
     /// The process switched in or out; 0: the idle task.
     pub pid: Pid,
     /// The thread switched in or out.
     pub tid: Tid,
-    /// Out of the processor, or onto it.
+    /// The switch is out of the processor; else onto it.
     pub out: bool,
 }
 
-/// What the kernel calls a thread that leaves a processor for the last time and has no number any more: −1 (`perf_event_pid` in
-/// `kernel/events/core.c`). It is the one that came.
-const GONE: Tid = Tid(u32::MAX);
+/// The kernel's id of an exiting thread in its last switch out, when it has none any more: −1
+/// (`perf_event_pid` in `kernel/events/core.c`). It is the thread that was switched in.
+const EXITED: Tid = Tid(u32::MAX);
 
-/// A stretch of time in which one thread had a processor.
+/// An interval in which one thread ran on a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execution {
     /// The process.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
-    /// From this time on (inclusive).
+    /// Its start (inclusive).
     pub start: Tsc,
-    /// Up to this time (inclusive).
+    /// Its end (inclusive).
     pub end: Tsc,
-    /// The switch onto the processor is recorded; otherwise `start` is only the earliest it can be.
+    /// The switch onto the processor is recorded; otherwise `start` is a lower bound.
     pub start_known: bool,
-    /// The switch out is recorded; otherwise `end` is only the latest it can be.
+    /// The switch out is recorded; otherwise `end` is an upper bound.
     pub end_known: bool,
 }
 
-/// The continuous executions that the switches of a processor tell, in order of time.
+/// Returns the executions between the switches of a processor, in order of time.
 ///
-/// The rules are LLDB's, so that the numbers compare, but for threads that are gone: two switches in without one out between mean
-/// that the out is missing, and so on. A switch that goes back in time is not believed.
+/// The rules are LLDB's, so that numbers compare, except for exited threads. For example, two
+/// switches in without one out between mean that the switch out is missing. A switch that goes back
+/// in time is ignored.
 #[must_use]
 pub fn executions(switches: &[Switch]) -> Vec<Execution> {
     let mut found = Vec::new();
@@ -51,31 +52,33 @@ pub fn executions(switches: &[Switch]) -> Vec<Execution> {
         match (before, switch.out) {
             (None, true) => found.push(ended(switch, Tsc(0))),
             (None, false) => {}
-            (Some(last), false) if !last.out => found.push(begun(last, Tsc(switch.at.0 - 1))),
+            (Some(last), false) if !last.out => found.push(open_ended(last, Tsc(switch.at.0 - 1))),
             (Some(_), false) => {}
             (Some(last), true) if last.out => found.push(ended(switch, Tsc(last.at.0 + 1))),
-            (Some(last), true) if (last.pid, last.tid) == (switch.pid, switch.tid) || switch.tid == GONE => {
+            (Some(last), true)
+                if (last.pid, last.tid) == (switch.pid, switch.tid) || switch.tid == EXITED =>
+            {
                 found.push(Execution {
                     end_known: true,
-                    ..begun(last, switch.at)
+                    ..open_ended(last, switch.at)
                 });
             }
             (Some(last), true) => {
-                // Both are cut off at an unknown time between the two switches.
-                found.push(begun(last, Tsc(switch.at.0 - 1)));
+                // Both are cut at an unknown time between the two switches.
+                found.push(open_ended(last, Tsc(switch.at.0 - 1)));
                 found.push(ended(switch, Tsc(last.at.0 + 1)));
             }
         }
         before = Some(switch);
     }
     if let Some(last) = before.filter(|last| !last.out) {
-        found.push(begun(last, Tsc(u64::MAX)));
+        found.push(open_ended(last, Tsc(u64::MAX)));
     }
     found
 }
 
-/// Switched in and not seen going out, which was at `end` at the latest.
-fn begun(switch: Switch, end: Tsc) -> Execution {
+/// Returns an execution without a switch out, which ended at `end` at the latest.
+fn open_ended(switch: Switch, end: Tsc) -> Execution {
     Execution {
         pid: switch.pid,
         tid: switch.tid,
@@ -86,7 +89,7 @@ fn begun(switch: Switch, end: Tsc) -> Execution {
     }
 }
 
-/// Switched out and not seen coming in, which was at `start` at the earliest.
+/// Returns an execution without a switch in, which started at `start` at the earliest.
 fn ended(switch: Switch, start: Tsc) -> Execution {
     Execution {
         pid: switch.pid,
@@ -111,7 +114,7 @@ mod tests {
         }
     }
 
-    /// Thread, start, whether known, end, whether known.
+    /// Thread, start, whether it is known, end, whether it is known.
     fn found(switches: &[Switch]) -> Vec<(u32, u64, bool, u64, bool)> {
         let row = |one: &Execution| (one.tid.0, one.start.0, one.start_known, one.end.0, one.end_known);
         executions(switches).iter().map(row).collect()
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_gone_ends_as_itself() {
+    fn exited_thread_ends_its_own_execution() {
         let switches = [
             switch(10, 1, false),
             switch(20, u32::MAX, true),

@@ -1,24 +1,25 @@
-//! A table whose rows have parts, and what comes to it can be handed to another thread without a copy.
+//! An append-only table whose rows have parts, and whose additions can be sent to another thread
+//! without a copy.
 
-use crate::shelf::{Boards, Shelf};
+use crate::append_vec::{AppendVec, AppendVecDelta};
 
-/// Rows that only become more, and the parts that they have, each row's together.
+/// Append-only rows and their parts; the parts of a row are contiguous.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<R, P> {
-    pub rows: Shelf<R>,
-    pub parts: Shelf<P>,
+    pub rows: AppendVec<R>,
+    pub parts: AppendVec<P>,
 }
 
-/// What is new in a table, for another that has what was before.
+/// The additions to a table, for a copy of its earlier state.
 #[derive(Debug)]
-pub(crate) struct News<R, P> {
-    rows: Boards<R>,
-    parts: Boards<P>,
+pub(crate) struct TableDelta<R, P> {
+    rows: AppendVecDelta<R>,
+    parts: AppendVecDelta<P>,
 }
 
-/// How much of a table another has.
+/// The state of a copy of a table.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SyncCursor {
     rows: usize,
     parts: usize,
 }
@@ -26,28 +27,28 @@ pub(crate) struct Seen {
 impl<R, P> Default for Table<R, P> {
     fn default() -> Self {
         Self {
-            rows: Shelf::default(),
-            parts: Shelf::default(),
+            rows: AppendVec::default(),
+            parts: AppendVec::default(),
         }
     }
 }
 
 impl<R: Clone, P: Clone> Table<R, P> {
-    /// What another that has `seen` so much lacks; then it has seen that, too.
-    pub fn news(&self, seen: &mut Seen) -> News<R, P> {
-        News {
-            rows: self.rows.news(&mut seen.rows),
-            parts: self.parts.news(&mut seen.parts),
+    /// Returns what is new since `cursor`, and updates `cursor`.
+    pub fn delta(&self, cursor: &mut SyncCursor) -> TableDelta<R, P> {
+        TableDelta {
+            rows: self.rows.delta(&mut cursor.rows),
+            parts: self.parts.delta(&mut cursor.parts),
         }
     }
 
-    /// What came to the table that this one is like.
-    pub fn learn(&mut self, news: News<R, P>) {
-        self.rows.learn(news.rows);
-        self.parts.learn(news.parts);
+    /// Applies a delta of the table that this one copies.
+    pub fn apply(&mut self, delta: TableDelta<R, P>) {
+        self.rows.apply(delta.rows);
+        self.parts.apply(delta.parts);
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes in use.
     pub fn memory(&self) -> usize {
         self.rows.memory() + self.parts.memory()
     }

@@ -1,18 +1,18 @@
 //! A cursor over the instructions of a history, in both directions.
 
-use crate::Instruction;
 use crate::history::Flow;
+use crate::{BlockId, Instruction};
 
-/// Stands between two instructions; each step is constant time.
+/// A cursor between two instructions; each step takes constant time.
 ///
-/// As an [`Iterator`] it goes forward; [`Walker::prev`] goes backward.
+/// [`Iterator::next`] moves forward, [`Walker::prev`] backward.
 #[derive(Clone, Debug)]
 pub struct Walker<'a> {
     flow: &'a Flow,
-    /// The execution of a path that the instruction ahead is in; their number at the end.
+    /// The path execution of the next instruction; the number of executions at the end.
     execution: usize,
-    /// Which of the path's blocks it is in, and which of the block's instructions it is.
-    part: usize,
+    /// The block in the path, and the instruction in the block.
+    block: usize,
     within: usize,
     index: u64,
 }
@@ -22,69 +22,69 @@ impl<'a> Walker<'a> {
         let mut walker = Self {
             flow,
             execution: flow.executions().len(),
-            part: 0,
+            block: 0,
             within: 0,
             index: from.min(flow.len()),
         };
-        if let Some(place) = flow.place(from) {
-            (walker.execution, walker.within) = (place.execution, place.within);
-            while let Some(block) = walker.block()
+        if let Some(position) = flow.position(from) {
+            (walker.execution, walker.within) = (position.execution, position.within);
+            while let Some(block) = walker.block_id()
                 && let count = walker.len_of(block)
                 && walker.within >= count
             {
                 walker.within -= count;
-                walker.part += 1;
+                walker.block += 1;
             }
         }
         walker
     }
 
-    /// The index of the instruction that [`Iterator::next`] gives.
+    /// Returns the index of the instruction that [`Iterator::next`] returns.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// The instruction ahead, without a step.
+    /// Returns the next instruction without moving.
     #[must_use]
     pub fn peek(&self) -> Option<Instruction> {
-        self.flow.blocks.instruction(self.block()?, self.within)
+        self.flow.blocks.instruction(self.block_id()?, self.within)
     }
 
-    /// Steps backward over an instruction.
+    /// Moves back by an instruction and returns it.
     pub fn prev(&mut self) -> Option<Instruction> {
-        let before = (self.execution, self.part, self.within);
+        let before = (self.execution, self.block, self.within);
         if self.within > 0 {
             self.within -= 1;
         } else {
-            if self.part > 0 {
-                self.part -= 1;
+            if self.block > 0 {
+                self.block -= 1;
             } else {
                 self.execution = self.execution.checked_sub(1)?;
-                self.part = self.parts().len().saturating_sub(1);
+                self.block = self.blocks().len().saturating_sub(1);
             }
-            let count = self.block().map_or(0, |block| self.len_of(block));
+            let count = self.block_id().map_or(0, |block| self.len_of(block));
             self.within = count.saturating_sub(1);
         }
         let Some(instruction) = self.peek() else {
-            (self.execution, self.part, self.within) = before;
+            (self.execution, self.block, self.within) = before;
             return None;
         };
         self.index -= 1;
         Some(instruction)
     }
 
-    /// The blocks of the path that the instruction ahead is in.
-    fn parts(&self) -> &'a [u32] {
+    /// Returns the blocks of the current path.
+    fn blocks(&self) -> &'a [BlockId] {
         let path = self.flow.executions().get(self.execution);
-        path.map_or(&[], |&path| self.flow.paths.parts(path))
+        path.map_or(&[], |&path| self.flow.paths.blocks(path))
     }
 
-    fn block(&self) -> Option<u32> {
-        self.parts().get(self.part).copied()
+    fn block_id(&self) -> Option<BlockId> {
+        self.blocks().get(self.block).copied()
     }
 
-    fn len_of(&self, block: u32) -> usize {
+    fn len_of(&self, block: BlockId) -> usize {
         self.flow.blocks.count(block) as usize
     }
 }
@@ -93,14 +93,14 @@ impl Iterator for Walker<'_> {
     type Item = Instruction;
 
     fn next(&mut self) -> Option<Instruction> {
-        let block = self.block()?;
+        let block = self.block_id()?;
         let instruction = self.flow.blocks.instruction(block, self.within)?;
         self.index += 1;
         self.within += 1;
         if self.within >= self.len_of(block) {
-            (self.part, self.within) = (self.part + 1, 0);
-            if self.part >= self.parts().len() {
-                (self.execution, self.part) = (self.execution + 1, 0);
+            (self.block, self.within) = (self.block + 1, 0);
+            if self.block >= self.blocks().len() {
+                (self.execution, self.block) = (self.execution + 1, 0);
             }
         }
         Some(instruction)

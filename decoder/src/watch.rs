@@ -1,41 +1,41 @@
-//! Cancellation and progress, handed into everything that may take long.
+//! Cancellation and progress of long work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How far long work is.
+/// The progress of long work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
+    /// The current stage.
     pub stage: Stage,
-    /// Done so far, in the stage's unit.
+    /// The work done, in the stage's unit.
     pub done: u64,
-    /// All there is to do, in the stage's unit.
+    /// The total work, in the stage's unit.
     pub total: u64,
 }
 
 /// The kinds of long work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Fetching the trace from elsewhere; the unit is a byte.
+    /// Downloading the trace; the unit is a byte.
     Fetch,
     /// Decoding; the unit is a byte of trace.
     Decode,
     /// Building call forests; the unit is an instruction.
     Forest,
-    /// Making the index for searches; the unit is an execution of a path.
+    /// Building the search index; the unit is an execution of a path.
     Index,
     /// Searching a history; the unit is an instruction.
     Search,
-    /// Finding out which calls each function has; the unit is a call.
+    /// Sorting calls by function; the unit is a call.
     Calls,
     /// Measuring calls; the unit is a call.
     Measure,
-    /// Writing histories out in another format; the unit is a call.
+    /// Writing histories in another format; the unit is a call.
     Export,
 }
 
 impl Stage {
-    /// In a word or some, for a person who waits.
+    /// Returns a description in a few words, for a user.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
@@ -51,19 +51,19 @@ impl Stage {
     }
 }
 
-/// Lets the caller stop long work and see how far it is.
+/// A handle to cancel long work and to observe its progress.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
-    /// Set from anywhere, for example a Ctrl-C handler: the work ends with [`Canceled`].
+    /// If set, for example by a Ctrl-C handler, the work ends with [`Canceled`].
     pub cancel: &'a AtomicBool,
-    /// Called now and then, many times a second, by any of the threads that work.
+    /// Receives progress, many times a second, from any working thread.
     pub progress: &'a (dyn Fn(Progress) + Sync),
 }
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 impl Watch<'static> {
-    /// Nobody watches.
+    /// Returns a handle without observer.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -74,13 +74,13 @@ impl Watch<'static> {
 }
 
 impl Watch<'_> {
-    /// The work shall stop.
+    /// Returns whether the work is canceled.
     #[must_use]
     pub fn is_canceled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
     }
 
-    /// Reports progress; an error when the work shall stop.
+    /// Reports progress; returns an error if the work is canceled.
     pub fn report(&self, stage: Stage, done: u64, total: u64) -> Result<(), Canceled> {
         if self.is_canceled() {
             return Err(Canceled);
@@ -89,7 +89,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Reports that the work has ended, wherever it was.
+    /// Reports the end of the work.
     pub fn end(&self, stage: Stage) {
         (self.progress)(Progress {
             stage,
@@ -99,7 +99,7 @@ impl Watch<'_> {
     }
 }
 
-/// The caller asked to stop.
+/// Returned when the caller canceled the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("canceled")]
 pub struct Canceled;

@@ -1,4 +1,5 @@
-//! Every capture decodes to the known number of instructions and errors, and to the known digest.
+//! Checks that each capture decodes to the known number of instructions and errors, and to the
+//! known digest.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 mod common;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 struct Case {
     trace: &'static str,
-    /// ELF files beside the trace, each with its load address.
+    /// ELF files with their load addresses.
     elves: &'static [(&'static str, Option<u64>)],
     cpu: &'static str,
     timing: TimingParams,
@@ -69,7 +70,7 @@ fn history(case: &Case) -> Option<History> {
     decoded.threads.into_iter().next()
 }
 
-/// The case's history, found as expected.
+/// Returns the history of a case, after checking it.
 fn check(case: &Case) -> Option<History> {
     let history = history(case)?;
     let digest = format!("{:016x}", history.digest());
@@ -168,7 +169,7 @@ fn hase_loopy() {
         filter: None,
         expected: (57, 0, "574bf011aedda8f4"),
     });
-    // The core dump's rip is behind the system call that raised the signal.
+    // The core dump's rip is after the system call that raised the signal.
     if let Some(history) = history {
         assert_eq!(history.pc(history.len()), Some(Avma(0x40_0135)));
         assert_eq!(history.pc(history.len() - 1), Some(Avma(0x40_0133)));
@@ -188,14 +189,14 @@ fn hase_control_flow() {
     if let Some(history) = history {
         assert_eq!(history.pc(history.len()), Some(Avma(0x40_0a07)));
         assert_eq!(history.pc(history.len() - 1), Some(Avma(0x40_0a05)));
-        // TSC, MTC and TMA are in it: each instruction has its time.
+        // The trace has TSC, MTC and TMA, so each instruction has a time.
         assert!(history.time(0).is_some() && history.time(history.len()).is_some());
         let forest = Forest::build(&history, &(), &Watch::none()).unwrap();
         assert!(forest.len() > 10);
     }
 }
 
-/// The `PERF_RECORD_SWITCH_CPU_WIDE` records of a file that holds nothing else: header (type, misc,
+/// Reads the `PERF_RECORD_SWITCH_CPU_WIDE` records of a file with nothing else: header (type, misc,
 /// size), the other thread's pid and tid, then pid, tid and time.
 fn switches(records: &[u8], conversion: TscConversion) -> Vec<Switch> {
     const SWITCH_OUT: u16 = 1 << 13;
@@ -244,8 +245,9 @@ fn lldb_cores_split_into_threads() {
     };
     let decoded = decode_agreed(&inputs, &images, &config);
 
-    // As LLDB 22 has it: "thread trace dump info" says 153 continuous executions, 5 PSB blocks; one
-    // and one of thread 3497496, two and two of thread 3497497, none of thread 3497234.
+    // LLDB 22's "thread trace dump info" reports 153 continuous executions and 5 PSB blocks. One
+    // execution and one block are of thread 3497496, two and two of thread 3497497, none of thread
+    // 3497234.
     assert_eq!(decoded.cpus.iter().map(CpuReport::executions).sum::<usize>(), 153);
     assert_eq!(decoded.cpus.iter().map(|cpu| cpu.psb_blocks).sum::<usize>(), 5);
     let of = |tid: Tid| {
@@ -278,7 +280,7 @@ fn lldb_cores_split_into_threads() {
         foo.time(0).map(|time| time.tsc),
         Some(Tsc(40_450_075_477_657_246))
     );
-    // Both threads fill their processor's whole capture.
+    // Each thread fills its processor's whole capture.
     assert_eq!(
         (foo.digest(), bar.digest()),
         (0x703a_e443_b15e_f89d, 0x3fe4_d1c4_bfa5_3614)

@@ -1,11 +1,11 @@
-//! The engines on streams made for them, and on damaged ones.
+//! Tests the engines on synthetic and damaged traces.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 mod common;
 
 use backtrail_decoder::{
-    Canceled, Config, EngineKind, GapCause, History, Image, Input, MarkKind, Resumed, Section, ToldReturns,
-    Watch, decode,
+    Canceled, Config, EngineKind, GapCause, History, Image, Input, MarkKind, Resumed, Section,
+    UncompressedReturns, Watch, decode,
 };
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid, TimingParams, Tsc};
@@ -54,7 +54,7 @@ fn causes(history: &History) -> Vec<&GapCause> {
 const SYSCALL: [u8; 5] = [0x90, 0x0f, 0x05, 0x90, 0x90];
 
 #[test]
-fn a_system_call_is_no_gap_and_the_end_is_known() {
+fn system_call_is_no_gap() {
     let trace = stream(|encoder| {
         encoder.disable();
         encoder.enable(Avma(0x1003));
@@ -113,12 +113,12 @@ fn an_overflow_is_a_gap_and_no_error() {
 }
 
 #[test]
-fn lost_code_is_a_gap_with_its_place_and_decoding_goes_on_at_the_next_psb() {
-    // The jump leads out of the image; after the PSB flow is in it again.
+fn lost_code_is_a_gap_and_decoding_resumes_at_the_next_psb() {
+    // The jump leaves the image; after the PSB the flow is in it again.
     let code = [0x90, 0xe9, 0xfa, 0x0f, 0, 0];
     let trace = stream(|encoder| {
         encoder.conditional(true);
-        // libipt has read on to the first one when it finds no code, and syncs at the second.
+        // libipt has read up to the first PSB when it finds no code, and syncs at the second.
         encoder.psb(Avma(0x1000));
         encoder.psb(Avma(0x1000));
         encoder.disable_async(Avma(0x1001));
@@ -134,7 +134,7 @@ fn lost_code_is_a_gap_with_its_place_and_decoding_goes_on_at_the_next_psb() {
 
 #[test]
 fn a_loop_without_packets_ends() {
-    // jmp . for ever, then flow elsewhere after the PSB.
+    // An endless `jmp .`, then flow at another address after the PSB.
     let trace = stream(|encoder| {
         encoder.conditional(true);
         encoder.psb(Avma(0x1002));
@@ -194,7 +194,7 @@ fn time_bounds_each_instruction() {
 }
 
 #[test]
-fn between_two_buffers_of_a_thread_is_a_gap() {
+fn buffers_of_a_thread_have_a_gap_between() {
     let input = || {
         let trace = Arc::new(stream(|encoder| encoder.disable_async(Avma(0x1001))));
         Input::Thread {
@@ -270,7 +270,7 @@ fn damaged_traces_never_panic_or_hang() {
         let mut code = Image::new();
         add_elf(&mut code, &capture(elf).unwrap(), None);
         let code = Arc::new(code);
-        // A small generator is enough, and the same in each run.
+        // A simple generator, the same in each run.
         let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut random = move |below: usize| {
             state ^= state << 13;
@@ -292,9 +292,9 @@ fn damaged_traces_never_panic_or_hang() {
                 }
             }
             let len = bytes.len();
-            // What calls a broken trace leaves differs between libipt's rule and ours.
+            // After a broken trace, the return stacks of libipt's rule and ours differ.
             let config = Config {
-                told_returns: ToldReturns::Keep,
+                uncompressed_returns: UncompressedReturns::Keep,
                 ..Config::default()
             };
             let history = run(bytes, Arc::clone(&code), &config);

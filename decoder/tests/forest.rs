@@ -1,4 +1,4 @@
-//! Each rule of the call forest, on histories made by hand.
+//! Tests each rule of the call forest on synthetic histories.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 #[path = "forest/outline.rs"]
@@ -31,7 +31,7 @@ fn calls_and_returns_nest() {
 }
 
 #[test]
-fn a_return_below_the_root_adopts_a_new_root() {
+fn return_below_the_root_adds_a_root() {
     expect(
         &[
             Run(0x1250, 0x1250),
@@ -70,7 +70,7 @@ fn a_tail_call_shares_the_return() {
 }
 
 #[test]
-fn functions_that_tail_call_each_other_do_not_pile_up() {
+fn mutual_tail_calls_do_not_pile_up() {
     let mut steps = vec![Call(0x1000, 0x1100), Jump(0x1100, 0x1200)];
     for _ in 0..3 {
         steps.extend([Jump(0x1200, 0x1300), Jump(0x1300, 0x1200)]);
@@ -85,8 +85,8 @@ fn functions_that_tail_call_each_other_do_not_pile_up() {
 }
 
 #[test]
-fn a_part_of_a_function_that_lies_apart_comes_back() {
-    // 0x1200 is the cold part of 0x1100: jumped to, and back into the middle.
+fn cold_part_of_a_function_returns_to_it() {
+    // 0x1200 is the cold part of 0x1100: a jump to it, and one back into the middle.
     expect(
         &[
             Call(0x1000, 0x1100),
@@ -104,7 +104,7 @@ fn a_part_of_a_function_that_lies_apart_comes_back() {
 }
 
 #[test]
-fn a_part_that_is_known_as_such_is_no_call() {
+fn known_cold_part_is_no_call() {
     // 0x8200 is the cold part of 0x2200, which calls itself from there.
     let cold = [Jump(0x2200, 0x8210), Call(0x8210, 0x2200)];
     let back = [Ret(0x2210), Jump(0x8211, 0x2210)];
@@ -131,7 +131,7 @@ fn a_part_that_is_known_as_such_is_no_call() {
 
 #[test]
 fn a_direct_jump_ends_no_caller() {
-    // 0x1200 is a part of 0x1100 that nobody knows as such; the outer call of 0x1100 is in it.
+    // 0x1200 is a part of 0x1100 without that information; the outer call of 0x1100 is in it.
     expect(
         &[
             Call(0x1000, 0x1100),
@@ -156,7 +156,7 @@ fn a_direct_jump_ends_no_caller() {
 }
 
 #[test]
-fn linkage_stubs_are_the_function_they_lead_to() {
+fn linkage_stubs_become_the_function_they_jump_to() {
     expect(
         &[
             Call(0x1000, 0xf10),
@@ -174,7 +174,7 @@ fn linkage_stubs_are_the_function_they_lead_to() {
 }
 
 #[test]
-fn the_lazy_resolver_is_the_function_it_leads_to() {
+fn lazy_resolver_becomes_the_resolved_function() {
     let resolve = [
         Call(0x1000, 0xf10),
         JumpIndirect(0xf10),
@@ -199,7 +199,8 @@ fn the_lazy_resolver_is_the_function_it_leads_to() {
 
 #[test]
 fn a_signal_handler_is_a_call_of_the_kernel() {
-    // Before 0x1001; the handler returns into the restorer, which calls rt_sigreturn.
+    // The signal comes before 0x1001. The handler returns into the restorer, which calls
+    // rt_sigreturn.
     expect(
         &[
             Run(0x1000, 0x1000),
@@ -222,7 +223,7 @@ fn a_signal_handler_is_a_call_of_the_kernel() {
 }
 
 #[test]
-fn a_signal_in_a_system_call_goes_back_behind_it_or_onto_it() {
+fn signal_in_a_system_call_returns_after_or_onto_it() {
     for back in [0x1001, 0x1000] {
         expect(
             &[
@@ -242,7 +243,7 @@ fn a_signal_in_a_system_call_goes_back_behind_it_or_onto_it() {
 }
 
 #[test]
-fn an_interrupt_that_resumes_is_nothing() {
+fn resumed_interrupt_is_no_call() {
     expect(
         &[
             Call(0x1000, 0x1100),
@@ -261,7 +262,7 @@ fn an_interrupt_that_resumes_is_nothing() {
 }
 
 #[test]
-fn a_signal_handler_that_is_interrupted_at_once_is_seen() {
+fn immediately_interrupted_handler_is_seen() {
     expect(
         &[
             Run(0x1000, 0x1000),
@@ -282,8 +283,9 @@ fn a_signal_handler_that_is_interrupted_at_once_is_seen() {
 }
 
 #[test]
-fn history_that_begins_where_a_handler_does_returns_from_it() {
-    // Nothing tells that a handler runs; what it goes back to is the middle of a function, where no handler begins.
+fn history_starting_in_a_handler_returns_from_it() {
+    // The handler itself is not in the history. It returns to the middle of a function, where no
+    // handler starts.
     expect(
         &[
             Run(0x1700, 0x1700),
@@ -304,7 +306,7 @@ fn history_that_begins_where_a_handler_does_returns_from_it() {
 }
 
 #[test]
-fn a_handler_that_returns_to_what_faults_again_has_ended() {
+fn handler_returning_to_a_fault_has_ended() {
     let steps = [
         Call(0x1000, 0x1100),
         Interrupt(0x1100),
@@ -353,7 +355,7 @@ fn longjmp_unwinds_to_the_frame_of_its_target() {
 
 #[test]
 fn an_exception_unwinds_to_the_frame_of_its_landing_pad() {
-    // The unwinder goes to the landing pad by a return.
+    // The unwinder reaches the landing pad by a return.
     expect(
         &[
             Call(0x1000, 0x1100),
@@ -415,7 +417,7 @@ fn reading_the_own_address_is_no_call() {
 }
 
 #[test]
-fn a_retpoline_is_the_call_it_stands_for() {
+fn retpoline_is_the_intended_call() {
     // 0x1400: call 0x1402; (capture); 0x1402: overwrite the return address; ret to 0x1100.
     expect(
         &[
@@ -453,7 +455,7 @@ fn a_return_by_hand_is_a_return() {
 }
 
 #[test]
-fn a_missed_return_is_found_again_by_the_next() {
+fn missed_return_is_repaired_by_the_next() {
     expect(
         &[
             Call(0x1000, 0x1100),
@@ -471,7 +473,7 @@ fn a_missed_return_is_found_again_by_the_next() {
 }
 
 #[test]
-fn a_switch_of_stacks_starts_anew() {
+fn switch_to_an_unknown_stack_starts_a_root() {
     expect(
         &[
             Call(0x1000, 0x1100),

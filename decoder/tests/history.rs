@@ -1,4 +1,4 @@
-//! Properties of histories and forests made of any instructions and events.
+//! Property tests of histories and forests of arbitrary instructions and events.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 use backtrail_decoder::{
@@ -81,7 +81,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let instruction = (pc(), 1u8..4, cofi()).prop_map(|(pc, len, cofi)| Step::Instruction(pc, len, cofi));
     let step = prop_oneof![8 => instruction, 1 => event().prop_map(Step::Event)];
     proptest::collection::vec(step, 0..400).prop_map(|mut steps| {
-        // Half of the time flow goes on behind an instruction, so that there are blocks.
+        // Half of the time, the flow falls through, so that there are blocks.
         let mut next = Avma(0);
         for (number, step) in steps.iter_mut().enumerate() {
             if let Step::Instruction(pc, len, _) = step {
@@ -95,8 +95,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// Loops one after the other, each with how often it goes round: thousands of executions, so that there is
-/// more than one span of the index of searches, and not the same in all.
+/// Generates consecutive loops with their iteration counts. They have thousands of executions, so
+/// that the search index has several different spans.
 fn loops() -> impl Strategy<Value = Vec<Step>> {
     let instruction = (pc(), 1u8..4, cofi()).prop_map(|(pc, len, cofi)| Step::Instruction(pc, len, cofi));
     let body = proptest::collection::vec(instruction, 1..12);
@@ -165,7 +165,7 @@ fn check(forest: &Forest, len: u64) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A history gives back what was put in, by index, forward and backward.
+    /// A history returns what was pushed, by index, forward and backward.
     #[test]
     fn history_is_what_was_pushed(steps in steps()) {
         let (history, pcs) = history(&steps);
@@ -191,7 +191,7 @@ proptest! {
         }
     }
 
-    /// A search finds what a walk finds.
+    /// A search agrees with a walk.
     #[test]
     fn search_agrees_with_a_walk(steps in steps(), wanted in proptest::collection::vec(0u64..0x100, 0..6), from in 0u64..420) {
         let (history, pcs) = history(&steps);
@@ -205,7 +205,7 @@ proptest! {
         prop_assert_eq!(history.count_at(range, &set), inside);
     }
 
-    /// A search that passes over spans finds what a walk finds.
+    /// A search over several spans agrees with a walk.
     #[test]
     fn search_in_long_histories_agrees_with_a_walk(
         steps in loops(),
@@ -217,7 +217,7 @@ proptest! {
         let hits: Vec<u64> =
             (0..history.len()).filter(|&index| wanted.contains(&pcs[index as usize].0)).collect();
         let mut places: Vec<u64> = places.iter().map(|place| (history.len() as f64 * place) as u64).collect();
-        // Around every hit that has none beside it, too.
+        // Also around every isolated hit.
         let far = hits.windows(2).filter(|near| near[1] - near[0] > 1000).flatten();
         places.extend(far.take(8).flat_map(|&hit| [hit, hit + 1]));
         let before = |index: u64| hits.partition_point(|&hit| hit < index);
@@ -232,7 +232,7 @@ proptest! {
         }
     }
 
-    /// Whatever happens, the forest is one.
+    /// The forest is valid for any input.
     #[test]
     fn forests_hold_together(steps in steps()) {
         let (history, _) = history(&steps);

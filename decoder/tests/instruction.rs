@@ -1,7 +1,6 @@
-//! The opcode tables of `backtrail_pt::instruction` against libipt's length decoder.
+//! Compares the opcode tables of `backtrail_pt::instruction` with libipt's length decoder.
 //!
-//! libipt walks one instruction of a stream that names an address and says nothing else; its image
-//! gives the bytes there.
+//! libipt decodes one instruction of a trace that only has its address; its image has the bytes.
 #![cfg(feature = "libipt")]
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
@@ -17,16 +16,17 @@ use std::ptr::NonNull;
 const AT: Avma = Avma(0x10_0000);
 const MODES: [Mode; 3] = [Mode::Bits64, Mode::Bits32, Mode::Bits16];
 
-/// What libipt makes of bytes.
+/// libipt's result for an instruction.
 #[derive(Debug)]
 struct Theirs {
     len: u8,
     class: sys::pt_insn_class,
-    /// Where it goes on, a conditional branch being taken. `None`: packets would have to tell.
+    /// The next address, if a conditional branch is taken. `None`: a packet would be needed.
     next: Option<Avma>,
 }
 
-/// libipt's view of the instruction at [`AT`], where `code` is all there is. `None`: it is none.
+/// Returns libipt's result for the instruction at [`AT`], where `code` is all code. `None`: it is
+/// invalid.
 fn libipt(code: &[u8], trace: &[u8]) -> Option<Theirs> {
     let config = engine::libipt::configuration(trace, &Config::default()).unwrap();
     // SAFETY: the configuration is complete, and its buffer outlives the decoder.
@@ -40,15 +40,15 @@ fn libipt(code: &[u8], trace: &[u8]) -> Option<Theirs> {
 fn step(decoder: NonNull<sys::pt_insn_decoder>, code: &&[u8]) -> Option<Theirs> {
     let raw = decoder.as_ptr();
     let context = std::ptr::from_ref(code).cast_mut().cast::<c_void>();
-    // SAFETY: the decoder is valid; its default image lives as long as it does, and the context is what
-    // `read_memory` takes it for.
+    // SAFETY: the decoder is valid; its default image lives as long as it does, and the context has
+    // the type that `read_memory` expects.
     let mut status =
         unsafe { sys::pt_image_set_callback(sys::pt_insn_get_image(raw), Some(read_memory), context) };
     assert!(status >= 0);
     // SAFETY: the decoder is valid.
     status = unsafe { sys::pt_insn_sync_forward(raw) };
     while status >= 0 && status.unsigned_abs() & sys::pt_status_flag_pts_event_pending != 0 {
-        // SAFETY: a C struct of numbers: all zeros is a value of it.
+        // SAFETY: a C struct of numbers: all zeros is a valid value.
         let mut event: sys::pt_event = unsafe { std::mem::zeroed() };
         // SAFETY: both pointers are valid, and the size is the struct's.
         status = unsafe { sys::pt_insn_event(raw, &raw mut event, size_of::<sys::pt_event>()) };
@@ -68,7 +68,7 @@ fn step(decoder: NonNull<sys::pt_insn_decoder>, code: &&[u8]) -> Option<Theirs> 
 }
 
 fn next(decoder: NonNull<sys::pt_insn_decoder>) -> (sys::pt_insn, c_int) {
-    // SAFETY: a C struct of numbers: all zeros is a value of it.
+    // SAFETY: a C struct of numbers: all zeros is a valid value.
     let mut instruction: sys::pt_insn = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are valid, and the size is the struct's.
     let status =
@@ -76,7 +76,7 @@ fn next(decoder: NonNull<sys::pt_insn_decoder>) -> (sys::pt_insn, c_int) {
     (instruction, status)
 }
 
-/// libipt's `read_memory_callback_t`: the number of bytes read, or a negative error code.
+/// libipt's `read_memory_callback_t`: returns the number of bytes read, or a negative error code.
 unsafe extern "C" fn read_memory(
     buffer: *mut u8,
     size: usize,
@@ -84,13 +84,13 @@ unsafe extern "C" fn read_memory(
     ip: u64,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: `step` put a pointer to a slice there, which outlives the decoder's use.
+    // SAFETY: `step` stored a pointer to a slice, which outlives the decoder's use.
     let code = unsafe { *context.cast_const().cast::<&[u8]>() };
     let from = ip.wrapping_sub(AT.0);
     let rest = usize::try_from(from).ok().and_then(|from| code.get(from..));
     let rest = rest.unwrap_or_default();
     let len = rest.len().min(size);
-    // SAFETY: libipt gives a buffer of `size` bytes, and nobody else has it meanwhile.
+    // SAFETY: libipt passes a buffer of `size` bytes, which nothing else uses.
     unsafe { std::ptr::copy_nonoverlapping(rest.as_ptr(), buffer, len) };
     match len {
         0 => -(sys::pt_error_code_pte_nomap as c_int),
@@ -98,7 +98,7 @@ unsafe extern "C" fn read_memory(
     }
 }
 
-/// A stream that stands at [`AT`] in `mode`; the branch there, if it is a conditional one, is taken.
+/// Returns a trace at [`AT`] in `mode`. A conditional branch there is taken.
 fn stream(mode: Mode) -> Vec<u8> {
     let mut trace = Vec::new();
     let packets = [
@@ -118,7 +118,7 @@ fn stream(mode: Mode) -> Vec<u8> {
     trace
 }
 
-/// Compares, and says how the two differ.
+/// Compares the two results, and returns their difference.
 fn difference(code: &[u8], mode: Mode, trace: &[u8]) -> Option<String> {
     let ours = decode(code, AT, mode);
     let theirs = libipt(code, trace);
@@ -151,7 +151,7 @@ fn difference(code: &[u8], mode: Mode, trace: &[u8]) -> Option<String> {
             None,
         ),
     };
-    // libipt's targets do not wrap; that ours do so rightly is compared with iced-x86's.
+    // libipt's targets do not wrap; ours are compared with iced-x86's.
     let same_place = next == theirs.next
         || mode != Mode::Bits64
             && [0xffff, 0xffff_ffff]
@@ -161,7 +161,7 @@ fn difference(code: &[u8], mode: Mode, trace: &[u8]) -> Option<String> {
     (!same).then(|| format!("{ours:?}, libipt {theirs:?}"))
 }
 
-/// Xorshift: the same strings every time.
+/// Xorshift, with the same sequence in each run.
 struct Random(u64);
 
 impl Random {
@@ -176,7 +176,7 @@ impl Random {
         (self.next() >> 20) as usize % end
     }
 
-    /// Bytes such as instructions are made of, or any; one in four ends early.
+    /// Returns instruction-like or arbitrary bytes; one string in four is truncated.
     fn string(&mut self) -> Vec<u8> {
         const PREFIXES: &[u8] = &[
             0x66, 0x67, 0xf2, 0xf3, 0xf0, 0x2e, 0x64, 0x65, 0x41, 0x44, 0x48, 0x4f,
@@ -201,7 +201,7 @@ impl Random {
             let map = MAPS[self.below(MAPS.len())];
             code.extend_from_slice(map);
             if matches!(map, [0xc4 | 0x62]) {
-                // The map number: a low one more often than chance.
+                // The map number: more often a low one.
                 code.push(self.next() as u8 & if self.below(2) == 0 { 0xe7 } else { 0xff });
             }
         }

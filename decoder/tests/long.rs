@@ -1,5 +1,5 @@
-//! Long runs of random programs, in which the same packets come again and again at the same places: what an
-//! engine remembers of them must not change what it decodes.
+//! Long runs of random programs that repeat the same packets at the same places: caches must not
+//! change the result.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 #[path = "common/agreed.rs"]
@@ -31,7 +31,7 @@ const fn timing(mtc: bool, cyc: bool) -> Option<TimingOptions> {
     })
 }
 
-/// No time, TSC at each PSB alone, MTC, and CYC too.
+/// No time, only TSC at each PSB, MTC, and CYC too.
 const TIMINGS: [Option<TimingOptions>; 4] = [
     None,
     timing(false, false),
@@ -76,11 +76,11 @@ impl Block {
     }
 }
 
-/// Numbers that repeat: each is one of few for a while.
+/// Numbers that repeat: for a while, each is one of a few.
 struct Choices {
     state: u64,
     again: u64,
-    /// One in so many follows no pattern.
+    /// One in `noise` follows no pattern.
     noise: u64,
 }
 
@@ -93,7 +93,7 @@ impl Choices {
     }
 
     fn below(&mut self, bound: u64) -> u64 {
-        // Most follow a pattern, so that loops come round in the same way, but not always.
+        // Most follow a pattern, so that loops mostly repeat.
         if self.next().is_multiple_of(self.noise) {
             return self.next() % bound;
         }
@@ -102,12 +102,13 @@ impl Choices {
     }
 }
 
-/// Blocks one behind the other, in two halves 5 GiB apart, so that targets take packets of all lengths.
+/// Returns consecutive blocks in two halves 5 GiB apart, so that targets need packets of all
+/// lengths.
 fn program(choices: &mut Choices, count: usize, indirect: u64) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut at = 0x40_0000;
     for number in 0..count {
-        // What gives no packet goes forward, so that nothing goes round without one.
+        // Branches without packets go forward, so that no loop runs without packets.
         let ahead = (count - number - 1).max(1) as u64;
         let forward = (number + 1 + (choices.next() % ahead) as usize).min(count - 1);
         let target = choices.next() as usize % count;
@@ -132,7 +133,7 @@ fn program(choices: &mut Choices, count: usize, indirect: u64) -> Vec<Block> {
         if number + 1 == count / 2 {
             at += 0x1_4000_0000;
         } else if matches!(end, End::Jump { .. } | End::IndirectJump { .. } | End::Return) {
-            // Nothing goes on behind it: into other 64 KiB.
+            // Nothing falls through here, so the next block may be in other 64 KiB.
             at += choices.next() % 3 * 0x1_2345;
         }
         blocks.push(block);
@@ -171,7 +172,7 @@ fn image(blocks: &[Block]) -> Image {
     image
 }
 
-/// Runs the program for some blocks; a return without a call goes to the first block.
+/// Runs the program for some blocks. A return without a call goes to the first block.
 fn run(blocks: &[Block], choices: &mut Choices, steps: u32, options: EncoderOptions) -> (Vec<u8>, u64, u64) {
     let mut encoder = Encoder::new(options);
     encoder.start();
@@ -220,7 +221,7 @@ fn run(blocks: &[Block], choices: &mut Choices, steps: u32, options: EncoderOpti
             }
             End::Return => {
                 let called = stack.pop().unwrap_or(0);
-                // Some go elsewhere: jumps that are made as returns.
+                // Some go to other addresses: jumps by returns.
                 let target = if choices.below(4) == 3 {
                     (at * 7 + 3) % blocks.len()
                 } else {
@@ -230,7 +231,7 @@ fn run(blocks: &[Block], choices: &mut Choices, steps: u32, options: EncoderOpti
                 target
             }
         };
-        // Deeper than any return stack: the oldest are forgotten.
+        // Deeper than any return stack: the oldest calls are dropped.
         if stack.len() > 300 {
             stack.drain(..100);
         }
@@ -239,7 +240,7 @@ fn run(blocks: &[Block], choices: &mut Choices, steps: u32, options: EncoderOpti
     (encoder.take(), count, digest.value())
 }
 
-/// Each few blocks are a function.
+/// Every few blocks are a function.
 struct Few<'a>(&'a [Block]);
 
 impl Functions for Few<'_> {
@@ -249,7 +250,7 @@ impl Functions for Few<'_> {
             .chunks(5)
             .find(|blocks| blocks.iter().any(|block| block.at <= pc.0 && pc.0 < block.next()))?;
         let [first, .., last] = function else { return None };
-        // Code with gaps is known as far as its first block.
+        // Code with gaps is known up to the end of its first block.
         let end = if last.at.abs_diff(first.at) < 0x1000 {
             last
         } else {
@@ -260,7 +261,8 @@ impl Functions for Few<'_> {
     }
 }
 
-/// The calls of a history, and those of the same instructions given one by one, without paths.
+/// Returns the calls of a history, and those of the same instructions pushed one by one, without
+/// paths.
 fn forests(history: &History, functions: &dyn Functions) -> [Vec<Call>; 2] {
     let mut single = HistoryBuilder::new(Tid(1));
     for instruction in history.walk(0) {
@@ -276,7 +278,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_comes_again_is_decoded_again(
+    fn repeated_packets_decode_the_same(
         seed in 1u64..,
         count in 8usize..200,
         compress_returns: bool,
@@ -288,7 +290,7 @@ proptest! {
     ) {
         let mut choices = Choices { state: seed, again: seed.rotate_left(17), noise };
         let mut blocks = program(&mut choices, count, indirect);
-        // What cannot reach its target goes on to the next block.
+        // A branch that cannot reach its target falls through to the next block.
         for at in 0..blocks.len() {
             let block = blocks[at];
             let far = |target: usize| block.next().abs_diff(blocks[target].at) >= 1 << 31;
@@ -321,15 +323,15 @@ proptest! {
     }
 }
 
-/// What differs where a row of packets comes again.
+/// The difference between repeated packet sequences.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Differs {
     Caller,
     LastIp,
 }
 
-/// A function that loops for long in the same way is come to from two places by turns. It is called and returns; or it is jumped to, and
-/// leaves by a jump of which the packet tells the lower half.
+/// Returns a long, regular loop that two places enter alternately. They enter it by a call and a
+/// return, or by a jump. The packet of the jump out of it has the lower half of the target.
 fn two_callers(differs: Differs) -> Vec<Block> {
     let block = |at, plain, end| Block { at, plain, end };
     let targets = |one, other| End::IndirectJump {
@@ -341,7 +343,7 @@ fn two_callers(differs: Differs) -> Vec<Block> {
     };
     vec![
         block(0x40_0000, 1, targets(1, 3)),
-        // The callers, and what comes behind their calls.
+        // The callers, and the code after their calls.
         block(0x41_0000, 2, come),
         block(0x41_0007, 1, End::Conditional { target: 11 }),
         block(0x42_0000, 2, come),
@@ -351,16 +353,16 @@ fn two_callers(differs: Differs) -> Vec<Block> {
         block(0x40_0107, 2, End::Through),
         block(0x40_0109, 1, End::Conditional { target: 5 }),
         block(0x40_0110, 1, leave),
-        // Where the jump leaves to.
+        // The target of the jump out.
         block(0x41_0800, 1, End::Jump { target: 2 }),
         block(0x42_0800, 2, End::Jump { target: 4 }),
-        // Another loop, so that what differs is told before packets of targets come.
+        // Another loop, so that the difference comes before packets of targets.
         block(0x40_0200, 1, End::Conditional { target: 11 }),
         block(0x40_0207, 1, End::Jump { target: 0 }),
     ]
 }
 
-/// Runs [`two_callers`]: so many times the one or the other comes.
+/// Runs [`two_callers`] a number of times.
 fn run_two_callers(
     differs: Differs,
     blocks: &[Block],
@@ -382,14 +384,14 @@ fn run_two_callers(
         count += last - block.at;
     };
     for time in 0..times {
-        // Which of them comes, and in which of two ways the loop goes round.
+        // Selects the caller, and one of two patterns of the loop.
         let second = (time ^ time >> 3) & 1 == 1;
         let way = if time >> 5 & 1 == 0 {
             0x9e37_79b9
         } else {
             0x7f4a_7c15u64
         };
-        let (caller, behind, leaves) = if second { (3, 4, 10) } else { (1, 2, 9) };
+        let (caller, after, leaves) = if second { (3, 4, 10) } else { (1, 2, 9) };
         execute(0, &mut encoder);
         encoder.indirect(Avma(blocks[caller].at));
         execute(caller, &mut encoder);
@@ -408,13 +410,13 @@ fn run_two_callers(
         }
         execute(8, &mut encoder);
         match differs {
-            Differs::Caller => encoder.near_return(Avma(blocks[behind].at)),
+            Differs::Caller => encoder.near_return(Avma(blocks[after].at)),
             Differs::LastIp => {
                 encoder.indirect(Avma(blocks[leaves].at));
                 execute(leaves, &mut encoder);
             }
         }
-        execute(behind, &mut encoder);
+        execute(after, &mut encoder);
         encoder.conditional(true);
         for turn in 0..TURNS {
             execute(11, &mut encoder);
@@ -427,7 +429,7 @@ fn run_two_callers(
 }
 
 #[test]
-fn rows_that_come_again_go_where_they_go_this_time() {
+fn replayed_steps_follow_the_current_targets() {
     for differs in [Differs::Caller, Differs::LastIp] {
         let blocks = two_callers(differs);
         for (compress_returns, psb_period) in [(true, 1 << 20), (false, 1 << 20), (true, 2048), (false, 2048)]

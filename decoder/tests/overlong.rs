@@ -1,4 +1,5 @@
-//! Long code without packets: all of it while the trace is long enough, and a gap beyond that.
+//! Tests long code without packets: it is followed while the trace is long enough, and becomes a
+//! gap beyond that.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 #[path = "common/agreed.rs"]
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const AT: u64 = 0x1000;
 
-/// `body`, and a `jne` back to its start.
+/// Returns `body` with a `jne` back to its start.
 fn looped(mut body: Vec<u8>) -> Vec<u8> {
     let back = -(body.len() as i32 + 6);
     body.extend([0x0f, 0x85]);
@@ -24,12 +25,12 @@ fn looped(mut body: Vec<u8>) -> Vec<u8> {
     body
 }
 
-/// `inc rax`, so often.
+/// Returns a number of `inc rax`.
 fn straight(instructions: usize) -> Vec<u8> {
     looped([0x48, 0xff, 0xc0].repeat(instructions))
 }
 
-/// Direct jumps, each to the next, so many.
+/// Returns direct jumps, each to the next.
 fn jumps(count: usize) -> Vec<u8> {
     looped([0xeb, 0x00].repeat(count))
 }
@@ -59,7 +60,7 @@ fn history(input: &Input, jobs: usize, segment: u64) -> History {
     decoded.threads.into_iter().next().unwrap()
 }
 
-/// A PSB+ that says that the loop begins, then short TNT packets of taken branches, again and again.
+/// Returns a PSB+ at the start of the loop, then short TNT packets of taken branches, repeatedly.
 fn branches(headers: usize, packets: usize) -> Vec<u8> {
     let mut trace = Vec::new();
     for _ in 0..headers {
@@ -78,7 +79,7 @@ fn overlong(history: &History) -> usize {
 
 #[test]
 fn long_code_without_packets_is_followed_as_libipt_follows_it() {
-    // Calls that do not return are among the blocks, and a target in the middle of the way.
+    // The blocks include calls that do not return, and a target in the middle.
     let mut body = Vec::new();
     for number in 0..120 {
         match number % 4 {
@@ -121,14 +122,15 @@ fn loops_of_thousands_of_instructions_are_never_cut() {
 }
 
 #[test]
-fn even_the_longest_code_is_not_cut_for_a_while() {
+fn longest_code_is_not_cut_early() {
     let history = history(&input(straight(65_000), branches(1, 10)), 1, Plan::SEGMENT as u64);
     assert_eq!((overlong(&history), history.len()), (0, 61 * 65_001));
 }
 
-/// There was no answer within 40 seconds, and a gigabyte of memory for each 80 KiB of the trace.
+/// Without the bound, there was no result within 40 seconds, and a gigabyte of memory was used per
+/// 80 KiB of trace.
 #[test]
-fn a_trace_that_stands_for_too_much_is_cut_in_time() {
+fn overlong_trace_is_cut_in_time() {
     for code in [straight(30_000), jumps(4000)] {
         let began = Instant::now();
         let history = history(&input(code, branches(1, 1 << 20)), 1, Plan::SEGMENT as u64);
@@ -139,14 +141,14 @@ fn a_trace_that_stands_for_too_much_is_cut_in_time() {
 }
 
 #[test]
-fn where_it_is_cut_does_not_depend_on_the_threads() {
+fn segment_bounds_do_not_depend_on_threads() {
     for code in [straight(30_000), jumps(4000), jumps(40), straight(2040)] {
         let input = input(code, branches(6, 60));
         let one = history(&input, 1, Plan::SEGMENT as u64);
         for (jobs, segment) in [(2, 64), (3, 200)] {
             let other = history(&input, jobs, segment);
-            let told = |history: &History| (history.len(), history.digest(), history.marks().to_vec());
-            assert_eq!(told(&other), told(&one), "{jobs} {segment}");
+            let summary = |history: &History| (history.len(), history.digest(), history.marks().to_vec());
+            assert_eq!(summary(&other), summary(&one), "{jobs} {segment}");
         }
     }
 }

@@ -1,6 +1,10 @@
-//! Calls and returns as a processor traces them: it counts the calls that it has seen and that have not returned, one less with
-//! each return, and compresses a return that went where it was predicted to go while there is one (SDM volume 3, "Indirect
-//! Transfer Compression for Returns (RET)"; US patent 9442729, claims 1, 3 and 4).
+//! Models return compression as a processor does it.
+//!
+//! It counts the calls since the last PSB that have not returned, and decrements the count with
+//! each return. While the count is above 0, it compresses a return to the predicted target.
+//!
+//! Source: SDM volume 3, "Indirect Transfer Compression for Returns (RET)"; US patent 9442729,
+//! claims 1, 3 and 4.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 use backtrail_decoder::{Config, EngineKind, GapCause, History, Image, Input, Section, Watch, decode};
@@ -11,7 +15,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// `call *%rax`, and behind it `jmp *%rax`; the same, and behind it `ret`.
+/// `call *%rax` followed by `jmp *%rax`; and `call *%rax` followed by `ret`.
 const CALL: u64 = 0x1000;
 const CALL_AND_RETURN: u64 = 0x1010;
 const RETURN: u64 = 0x1020;
@@ -36,9 +40,9 @@ fn image() -> Arc<Image> {
 /// A processor that executes and traces.
 struct Processor {
     pc: u64,
-    /// Where returns are predicted to go to: as many as decoders keep.
+    /// The predicted targets of returns: as many as decoders keep.
     predicted: Vec<u64>,
-    /// Calls seen that have not returned.
+    /// The number of calls that have not returned.
     depth: usize,
     trace: Vec<u8>,
     last_ip: LastIp,
@@ -63,7 +67,7 @@ impl Processor {
         processor
     }
 
-    /// From here on no call has been seen.
+    /// Drops all calls.
     fn psb(&mut self) {
         self.depth = 0;
         self.flush();
@@ -93,7 +97,8 @@ impl Processor {
         Packet::Tip(ip).write_to(&mut self.trace);
     }
 
-    /// Executes the next instruction, which goes to `to`, or, if it is a return and `returns` is told, where it is predicted to go.
+    /// Executes the next instruction, which goes to `to`. If it is a return and `returns` is set,
+    /// it goes to the predicted target.
     fn step(&mut self, to: u64, returns: bool) {
         self.executed.push(Avma(self.pc));
         let mut to = to;
@@ -150,7 +155,7 @@ fn decoded(trace: Vec<u8>) -> History {
     decoded.unwrap().threads.into_iter().next().unwrap()
 }
 
-/// Where to go, whether a return returns, and whether a PSB comes before.
+/// A target, whether a return uses the prediction, and whether a PSB comes before.
 fn step() -> impl Strategy<Value = (u64, bool, bool)> {
     let to = prop::sample::select(vec![CALL, CALL_AND_RETURN, RETURN, JUMP]);
     (to, prop::bool::weighted(0.8), prop::bool::weighted(0.02))
@@ -159,7 +164,8 @@ fn step() -> impl Strategy<Value = (u64, bool, bool)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Returns are found to go where they went, whatever other returns did, the first time and the hundredth.
+    /// Returns go to their recorded targets, whatever other returns did, the first time and the
+    /// hundredth.
     #[test]
     fn returns_go_where_they_went(steps in vec(step(), 1..60), times in 1usize..100) {
         let mut processor = Processor::new();

@@ -1,4 +1,4 @@
-//! Splitting a processor's trace: what is proven is given out, the rest is counted.
+//! Tests the split of a processor's trace: certain flow is attributed, the rest is counted.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 #[path = "common/agreed.rs"]
@@ -36,13 +36,13 @@ fn encoder() -> Encoder {
     encoder
 }
 
-/// Runs `count` instructions at 0x1000, off and on again around them.
+/// Runs `count` instructions at 0x1000, with tracing disabled around them.
 fn burst(encoder: &mut Encoder, count: u64) {
     encoder.enable(Avma(0x1000));
     encoder.disable_async(Avma(0x1000 + count));
 }
 
-/// The same, with a PSB and so a stamp in it.
+/// Like [`burst`], with a PSB and its stamp inside.
 fn stamped_burst(encoder: &mut Encoder, time: u64, count: u64) {
     encoder.set_time(Tsc(time));
     encoder.enable(Avma(0x1000));
@@ -50,7 +50,7 @@ fn stamped_burst(encoder: &mut Encoder, time: u64, count: u64) {
     encoder.disable_async(Avma(0x1000 + count));
 }
 
-/// Runs code that is not known.
+/// Runs code that is not in the image.
 fn unknown_burst(encoder: &mut Encoder, time: u64) {
     encoder.set_time(Tsc(time));
     encoder.enable(Avma(0x9000));
@@ -58,7 +58,7 @@ fn unknown_burst(encoder: &mut Encoder, time: u64) {
     encoder.disable_async(Avma(0x9001));
 }
 
-/// From, to, process, thread.
+/// Start, end, process, thread.
 fn switches(executions: &[(u64, u64, Pid, u32)]) -> Vec<Switch> {
     let both = |&(from, to, pid, tid): &(u64, u64, Pid, u32)| {
         [(from, false), (to, true)].map(|(at, out)| Switch {
@@ -114,7 +114,7 @@ fn unattributed(report: &CpuReport) -> Vec<(UnattributedReason, u64)> {
 }
 
 #[test]
-fn a_stamp_in_an_execution_proves_whose_it_is() {
+fn stamp_in_an_execution_attributes_flow() {
     let mut trace = encoder();
     stamped_burst(&mut trace, 1200, 3);
     stamped_burst(&mut trace, 1700, 5);
@@ -140,7 +140,7 @@ fn a_stamp_in_an_execution_proves_whose_it_is() {
 }
 
 #[test]
-fn between_two_stamps_of_one_execution_all_is_its() {
+fn flow_between_stamps_of_one_execution_is_attributed() {
     let mut trace = encoder();
     stamped_burst(&mut trace, 1200, 3);
     burst(&mut trace, 4);
@@ -157,7 +157,7 @@ fn between_two_stamps_of_one_execution_all_is_its() {
 }
 
 #[test]
-fn a_switch_between_stamps_leaves_flow_to_nobody() {
+fn flow_with_a_switch_between_stamps_is_unattributed() {
     let mut trace = encoder();
     stamped_burst(&mut trace, 1200, 3);
     burst(&mut trace, 4);
@@ -178,7 +178,7 @@ fn a_switch_between_stamps_leaves_flow_to_nobody() {
     assert_eq!(gap.map(|(index, _)| index), Some(3));
 }
 
-/// With MTC packets, one in every 64 ticks of the TSC.
+/// Returns an encoder with an MTC packet every 64 ticks of the TSC.
 fn ticking() -> (Encoder, Config) {
     let params = TimingParams {
         mtc_freq: 3,
@@ -203,15 +203,16 @@ fn ticking() -> (Encoder, Config) {
     (encoder, config)
 }
 
-/// Time goes by, a few ticks at a time.
+/// Lets time pass, a few ticks at a time.
 fn pass(encoder: &mut Encoder, ticks: Range<u64>) {
     ticks.step_by(16).for_each(|tick| encoder.set_time(Tsc(tick)));
 }
 
 #[test]
-fn time_told_while_tracing_is_off_proves_whose_code_ran_before() {
+fn timing_packets_while_disabled_attribute_earlier_flow() {
     let (mut trace, config) = ticking();
-    // It ran for the last 40 ticks before the next stamp; then thread 2 comes, and several stamps before its code.
+    // It ran for the last 40 ticks before the next stamp. Thread 2 follows, with several stamps
+    // before its code.
     pass(&mut trace, 1024..1300);
     burst(&mut trace, 4);
     pass(&mut trace, 1360..1600);
@@ -233,7 +234,7 @@ fn time_told_while_tracing_is_off_proves_whose_code_ran_before() {
 }
 
 #[test]
-fn a_switch_before_the_first_time_of_a_pause_leaves_the_flow_before_it_to_nobody() {
+fn switch_before_disabled_stamp_leaves_flow_unattributed() {
     let (mut trace, config) = ticking();
     pass(&mut trace, 1024..1300);
     burst(&mut trace, 4);
@@ -277,14 +278,14 @@ fn a_foreign_process_is_counted() {
         switches(&[(1100, 1500, OURS, 1), (1600, 2000, FOREIGN, 2)]),
     )]);
     assert_eq!(lens(&decoded), [(1, 3)]);
-    // Its code is not there: nothing of it decodes.
+    // Its code is not in the image, so nothing of it decodes.
     assert_eq!((decoded.cpus[0].instructions, decoded.cpus[0].errors), (3, 1));
     assert_eq!(decoded.threads[0].errors(), 0);
 }
 
 #[test]
-fn what_only_a_thread_can_have_lost_is_missing_in_it() {
-    // Thread 3 has nothing else, and thread 1 has it before its first instruction, and behind.
+fn loss_of_a_certain_thread_is_a_gap_in_it() {
+    // Thread 3 has only the loss; thread 1 has it before its first instruction, and after.
     let mut encoder = encoder();
     unknown_burst(&mut encoder, 1010);
     stamped_burst(&mut encoder, 1020, 5);
@@ -313,7 +314,7 @@ fn what_only_a_thread_can_have_lost_is_missing_in_it() {
 }
 
 #[test]
-fn what_no_thread_is_known_to_have_lost_is_told_of_the_processor() {
+fn loss_of_no_certain_thread_is_reported_by_cpu() {
     let mut encoder = encoder();
     stamped_burst(&mut encoder, 1010, 5);
     unknown_burst(&mut encoder, 1050);
@@ -327,7 +328,8 @@ fn what_no_thread_is_known_to_have_lost_is_told_of_the_processor() {
     assert!(!decoded.cpus[0].lost.is_empty());
 }
 
-/// Three turns of ours and of somebody else on one processor, and no PSB but the first. The other's code is not there.
+/// Two processes alternate three times on one processor, with only one PSB. The code of the second
+/// is not in the image.
 fn taking_turns(engine: EngineKind) -> Decoded {
     let (mut trace, config) = ticking();
     let mut ran = Vec::new();
@@ -341,14 +343,14 @@ fn taking_turns(engine: EngineKind) -> Decoded {
             trace.conditional(pid == OURS);
             pass(&mut trace, from + 400..from + 600);
             trace.disable_async(Avma(0x1004));
-            // A system call: it comes back to another address.
+            // A system call, which returns to another address.
             pass(&mut trace, from + 600..from + 800);
             trace.enable(Avma(0x1005));
             trace.disable_async(Avma(0x1008));
             pass(&mut trace, from + 800..from + 1024);
         }
     }
-    // Two branches over nothing: each outcome is used up.
+    // Two branches over nothing: each uses an outcome.
     let mut image = Image::new();
     image.add(Section {
         start: Avma(0x1000),
@@ -364,38 +366,38 @@ fn taking_turns(engine: EngineKind) -> Decoded {
 }
 
 #[test]
-fn what_runs_behind_code_that_is_nobodys_is_found_before_the_next_psb() {
+fn flow_after_foreign_code_resumes_before_the_next_psb() {
     let decoded = taking_turns(EngineKind::Native);
     let [history] = &*decoded.threads else {
         panic!("{:?}", lens(&decoded))
     };
-    // Two branches, and behind the system call three instructions; of each turn.
+    // In each turn: two branches, and three instructions after the system call.
     assert_eq!((history.tid(), history.len()), (Tid(1), 3 * 5));
     let turn = [0x1000, 0x1002, 0x1005, 0x1006, 0x1007].map(Avma);
     let all: Vec<Avma> = (0..15).filter_map(|index| history.pc(index)).collect();
     assert_eq!(all, turn.repeat(3));
-    // Nothing of it is missing, and that is known.
+    // Nothing of it is missing, and that is certain.
     let gaps: Vec<&GapCause> = history.gaps().map(|(_, gap)| &gap.cause).collect();
     assert_eq!((gaps, history.errors()), (vec![&GapCause::Start], 0));
     let away = |mark: &&backtrail_decoder::Mark| matches!(mark.kind, MarkKind::Descheduled { .. });
     assert_eq!(history.marks().iter().filter(away).count(), 2);
-    // The other's executions are lost, each once.
+    // Each execution of the other process is lost once.
     let [report] = &*decoded.cpus else {
         panic!("one processor")
     };
     assert_eq!((report.attributed, report.lost.len(), report.errors), (15, 3, 3));
 }
 
-/// libipt finds the flow again at a PSB only.
+/// libipt resumes only at a PSB.
 #[cfg(feature = "libipt")]
 #[test]
-fn libipt_loses_what_runs_behind_code_that_is_nobodys() {
+fn libipt_loses_flow_after_foreign_code() {
     let decoded = taking_turns(EngineKind::Libipt);
     assert_eq!(lens(&decoded), [(1, 5)]);
 }
 
 #[test]
-fn a_thread_that_moves_is_put_together_in_order_of_time() {
+fn migrating_thread_is_merged_in_time_order() {
     let (mut one, mut other) = (encoder(), encoder());
     stamped_burst(&mut one, 1200, 3);
     stamped_burst(&mut one, 3200, 7);
@@ -410,7 +412,7 @@ fn a_thread_that_moves_is_put_together_in_order_of_time() {
 }
 
 #[test]
-fn without_switches_nothing_is_anyones() {
+fn without_switches_flow_is_unattributed() {
     let mut trace = encoder();
     stamped_burst(&mut trace, 1200, 3);
     let decoded = split(vec![(trace, vec![])]);
@@ -418,15 +420,15 @@ fn without_switches_nothing_is_anyones() {
     assert_eq!(decoded.cpus[0].attributed, 0);
 }
 
-/// A stretch of somebody's flow.
+/// A stretch of flow of one process.
 #[derive(Clone, Debug)]
 struct Stretch {
     ours: bool,
-    /// What each branch does.
+    /// The outcome of each branch.
     outcomes: Vec<bool>,
-    /// A PSB stands in it, behind its first branch.
+    /// It has a PSB after its first branch.
     psb: bool,
-    /// Ticks before it, in it, and behind it.
+    /// Ticks before, in and after it.
     ticks: [u64; 3],
 }
 
@@ -450,14 +452,14 @@ fn stretch() -> impl Strategy<Value = Stretch> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whether the code of others is there or not, what ran of ours is the same.
+    /// Our flow is the same with and without the code of the others.
     #[test]
     fn the_code_of_others_is_not_needed(stretches in vec(stretch(), 1..12)) {
         let (mut trace, config) = ticking();
         let mut now = 1024;
         let mut on = Vec::new();
         for stretch in &stretches {
-            let [before, inside, behind] = stretch.ticks;
+            let [before, inside, after] = stretch.ticks;
             let begin = now;
             let mut go = |trace: &mut Encoder, ticks: u64| {
                 pass(trace, now..now + ticks);
@@ -473,9 +475,9 @@ proptest! {
             }
             go(&mut trace, inside);
             trace.disable_async(Avma(0x1000 + 2 * stretch.outcomes.len() as u64));
-            go(&mut trace, behind);
+            go(&mut trace, after);
             let (pid, tid) = if stretch.ours { (OURS, 1) } else { (FOREIGN, 2) };
-            // Stretches that take no time have no execution between two switches.
+            // There is no execution between two switches at the same time.
             on.push((begin + 1, now.max(begin + 2), pid, tid));
         }
         let bytes = trace.take();

@@ -1,4 +1,4 @@
-//! Of a trace only the newest part decoded.
+//! Tests the decode of only the last part of a trace.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 use backtrail_decoder::{
@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 const AT: Avma = Avma(0x1000);
-/// A conditional jump to itself, and one back to it.
+/// A conditional jump to itself, and a jump back to it.
 const CODE: [u8; 4] = [0x75, 0xfe, 0xeb, 0xfc];
 
 fn packets() -> Vec<u8> {
@@ -53,7 +53,7 @@ fn history(last: Option<u64>, engine: EngineKind, jobs: usize) -> History {
 }
 
 #[test]
-fn the_last_bytes_are_the_end_of_the_history() {
+fn tail_of_a_trace_gives_the_end_of_the_history() {
     let whole = history(None, EngineKind::Native, 1);
     let bytes = packets().len() as u64;
     let mut ways: Vec<(EngineKind, usize)> = EngineKind::ALL.iter().map(|&engine| (engine, 1)).collect();
@@ -71,7 +71,7 @@ fn the_last_bytes_are_the_end_of_the_history() {
             panic!("{:?}", last.marks());
         };
         assert_eq!((last.marks()[0].index, &gap.cause), (0, &GapCause::Start));
-        // The PSB stands where the trace as a whole has it.
+        // The offset is relative to the whole trace.
         let resumed = gap.resumed_offset.unwrap();
         assert!((bytes - 3000..bytes - 2000).contains(&resumed), "{resumed}");
     }

@@ -1,4 +1,4 @@
-//! Code that changes while it is traced: every flow is decoded with the bytes that it ran.
+//! Tests code that changes while it is traced: each flow is decoded with the bytes that ran.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
 #[path = "common/agreed.rs"]
@@ -20,22 +20,23 @@ const STAYING: [u8; 6] = [0xff, 0xe0, 0x0f, 0x05, 0xff, 0xe0];
 const SYSCALL: Avma = Avma(0x100a);
 const BACK: Avma = Avma(0x100c);
 
-/// What stands at [`START`] in a version: it leads to [`STAYS`] each time, by other instructions.
+/// Returns the code at [`START`] in a version. It always leads to [`STAYS`], by different
+/// instructions.
 fn code(version: u32) -> [u8; 8] {
     match version % 4 {
         // nop; jmp STAYS
         0 => [0x90, 0xeb, 0x05, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc],
         // nopl (%rax); jz STAYS; nop; nop; nop
         1 => [0x0f, 0x1f, 0x00, 0x74, 0x03, 0x90, 0x90, 0x90],
-        // xor %rax,%rax; jz STAYS; nop; nop; nop: looks alike.
+        // xor %rax,%rax; jz STAYS; nop; nop; nop: instructions of equal lengths.
         2 => [0x48, 0x31, 0xc0, 0x74, 0x03, 0x90, 0x90, 0x90],
         // jnz STAYS; nopl 0(%rax,%rax); nop
         _ => [0x75, 0x06, 0x0f, 0x1f, 0x44, 0x00, 0x00, 0x90],
     }
 }
 
-/// The addresses that run in a version from [`START`] to before [`STAYS`], and whether there is a
-/// conditional branch.
+/// Returns the addresses that run in a version from [`START`] up to [`STAYS`], and whether there is
+/// a conditional branch.
 fn way(version: u32, taken: bool) -> (&'static [u64], bool) {
     match (version % 4, taken) {
         (0, _) => (&[0x1000, 0x1001], false),
@@ -46,14 +47,14 @@ fn way(version: u32, taken: bool) -> (&'static [u64], bool) {
     }
 }
 
-/// A thread that runs its code, as a recorder writes it down. It always stands at [`START`].
+/// A thread that runs its code, as a recorder writes it. Between calls it is at [`START`].
 struct Run {
     encoder: Encoder,
     version: u32,
     boundaries: Vec<Boundary>,
-    /// Every instruction: its address and the version it was of.
+    /// The address and version of every instruction.
     expected: Vec<(u64, u32)>,
-    /// Where a reader can begin: offset of a PSB, and how many instructions are before.
+    /// PSBs to start at: the offset, and the number of instructions before.
     psbs: Vec<(u64, usize)>,
 }
 
@@ -76,7 +77,7 @@ impl Run {
         self.expected.extend(pcs.iter().map(|&pc| (pc, version)));
     }
 
-    /// From [`START`] to `target`.
+    /// Runs from [`START`] to `target`.
     fn go(&mut self, taken: bool, target: Avma) {
         let (pcs, conditional) = way(self.version, taken);
         self.runs(pcs);
@@ -91,8 +92,8 @@ impl Run {
         self.go(taken, START);
     }
 
-    /// While tracing is off; the offset noted is `late` bytes behind the TIP.PGD, of which MODE.Exec
-    /// has two.
+    /// Changes the version while tracing is disabled. The recorded offset is `late` bytes after the
+    /// TIP.PGD, in which MODE.Exec takes two.
     fn note(&mut self, late: u64) {
         self.version += 1;
         self.boundaries.push(Boundary {
@@ -107,7 +108,7 @@ impl Run {
         self.encoder.enable(START);
     }
 
-    /// One instruction alone, then a signal whose handler is at [`START`].
+    /// Runs one instruction, then a signal whose handler is at [`START`].
     fn interrupted(&mut self, late: u64) {
         let (pcs, _) = way(self.version, false);
         match *pcs {
@@ -142,7 +143,7 @@ impl Run {
         self.encoder.psb(START);
     }
 
-    /// The history as decoded, from a PSB on.
+    /// Returns the decoded history from a PSB on.
     fn decode(mut self, from: usize) -> (History, Image, Vec<(u64, u32)>) {
         self.encoder.disable_async(START);
         let (offset, before) = self.psbs[from];
@@ -164,7 +165,7 @@ fn section(start: Avma, bytes: &[u8]) -> Section {
     }
 }
 
-/// The code in versions 0 to `last`.
+/// Returns the code in versions 0 to `last`.
 fn image(last: u32, boundaries: Vec<Boundary>) -> Image {
     let mut image = Image::new();
     image.add(section(START, &code(0)));
@@ -190,14 +191,15 @@ fn history(trace: Vec<u8>, image: &Image, tid: Tid) -> History {
     decoded.threads.into_iter().next().unwrap()
 }
 
-/// What was executed, each instruction with its version.
+/// Returns the executed instructions with their versions.
 fn executed(history: &History) -> Vec<(u64, u32)> {
     (0..history.len())
         .map(|index| (history.pc(index).unwrap().0, history.version(index).0))
         .collect()
 }
 
-/// The history is what ran, and says of each instruction and block whose bytes they are.
+/// Checks that the history has the instructions that ran, with the right versions for instructions
+/// and blocks.
 fn assert_ran(history: &History, image: &Image, expected: &[(u64, u32)]) {
     assert_eq!(executed(history), expected);
     assert_eq!(history.errors(), 0);
@@ -238,7 +240,7 @@ fn assert_ran(history: &History, image: &Image, expected: &[(u64, u32)]) {
 }
 
 #[test]
-fn each_version_is_decoded_with_its_own_bytes() {
+fn each_version_is_decoded_with_its_bytes() {
     let mut run = Run::new();
     for taken in [true, false, true] {
         for _ in 0..5 {
@@ -253,8 +255,8 @@ fn each_version_is_decoded_with_its_own_bytes() {
 }
 
 #[test]
-fn boundaries_with_little_or_nothing_between_them_are_told_apart() {
-    // The decoder has read beyond the next of them when it tells of one.
+fn adjacent_boundaries_are_distinguished() {
+    // The decoder has read beyond the next boundary when it reports one.
     for (between, late) in [(1, 0), (2, 0), (3, 2), (7, 2)] {
         let mut run = Run::new();
         run.turn(true);
@@ -271,8 +273,8 @@ fn boundaries_with_little_or_nothing_between_them_are_told_apart() {
 }
 
 #[test]
-fn a_boundary_right_behind_a_system_call_waits_for_its_return() {
-    // Only the TIP.PGD is between the TIP.PGE of one version and the boundary of the next.
+fn boundary_after_a_system_call_waits_for_its_return() {
+    // Only the TIP.PGD lies between the TIP.PGE of one version and the boundary of the next.
     let mut encoder = Encoder::new(EncoderOptions::default());
     encoder.start();
     encoder.enable(Avma(0x1000));
@@ -297,7 +299,7 @@ fn a_boundary_right_behind_a_system_call_waits_for_its_return() {
 }
 
 #[test]
-fn a_history_may_begin_behind_a_boundary() {
+fn history_may_start_after_a_boundary() {
     let whole = || {
         let mut run = Run::new();
         run.turn(true);
@@ -333,12 +335,12 @@ fn a_thread_without_boundaries_sees_the_first_version() {
 }
 
 #[test]
-fn behind_an_error_the_version_is_that_of_the_next_psb() {
+fn psb_after_an_error_sets_the_version() {
     for hidden in [0, 1, 3] {
         let mut run = Run::new();
         run.turn(true);
         run.boundary(0);
-        // Where there is no code; what runs until the next PSB is lost, boundaries as well.
+        // There is no code here. The flow up to the next PSB is lost, with its boundaries.
         run.go(true, Avma(0x9000));
         let before = run.expected.clone();
         run.encoder.indirect(START);
@@ -394,7 +396,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever a thread does, from whichever PSB on it is read.
+    /// Any run decodes correctly from any PSB on.
     #[test]
     fn any_run_is_decoded_as_it_ran(steps in steps(), from: prop::sample::Index) {
         let mut run = Run::new();
@@ -412,9 +414,9 @@ proptest! {
         assert_ran(&history, &image, &expected);
     }
 
-    /// Boundaries from elsewhere may be anywhere: what is decoded may be wrong then, no more.
+    /// Boundaries of any origin may be wrong: then the result may be wrong, but nothing worse.
     #[test]
-    fn boundaries_that_lie_do_no_harm(
+    fn wrong_boundaries_do_no_harm(
         lies in prop::collection::vec((0u64..400, 0u32..9), 0..8),
         steps in 1usize..20,
     ) {

@@ -6,8 +6,8 @@
 mod program;
 
 use backtrail_decoder::{
-    Bytes, Config, Decoded, EngineKind, Event, Forest, Functions, Image, Input, Runs, Section, Sink, Watch,
-    decode,
+    Bytes, Config, Decoded, EngineKind, Event, Forest, Functions, Image, Input, PathIdx, PathTable, Section,
+    Sink, Watch, decode,
 };
 use backtrail_pt::{Avma, Cofi, Tid};
 use program::{Program, Run};
@@ -107,29 +107,29 @@ fn history(program: &Program, run: &Run) -> Result<Decoded, String> {
 struct Counter {
     instructions: u64,
     /// How many a run has, by its number.
-    of_runs: Vec<u64>,
+    path_lens: Vec<u64>,
 }
 
 impl Sink for Counter {
     fn begin(&mut self) {
-        self.of_runs.clear();
+        self.path_lens.clear();
     }
 
     fn instruction(&mut self, _at: Avma, _len: u8, _cofi: Cofi) {
         self.instructions += 1;
     }
 
-    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
-        for &run in executed {
-            let at = run as usize;
-            if self.of_runs.len() <= at {
-                self.of_runs.resize(at + 1, 0);
+    fn paths(&mut self, table: &PathTable<'_>, executed: &[PathIdx]) {
+        for &path in executed {
+            let at = path.index();
+            if self.path_lens.len() <= at {
+                self.path_lens.resize(at + 1, 0);
             }
-            let Some(known) = self.of_runs.get_mut(at) else {
+            let Some(known) = self.path_lens.get_mut(at) else {
                 continue;
             };
             if *known == 0 {
-                *known = runs.instructions(run).count() as u64;
+                *known = table.instructions(path).count() as u64;
             }
             self.instructions += *known;
         }

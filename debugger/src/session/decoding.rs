@@ -2,8 +2,8 @@
 
 use super::SymbolFunctions;
 use backtrail_decoder::{
-    Canceled, Config, Decoded, EngineKind, Functions, Image, Input, Knowledge, Plan, Progress, Stage, Watch,
-    decode_by,
+    Canceled, Config, DecodeCachePool, Decoded, EngineKind, Functions, Image, Input, Plan, Progress, Stage,
+    Watch, decode_by,
 };
 use backtrail_pt::{Pid, Tid};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(super) struct Source {
     pub engine: EngineKind,
     pub jobs: Option<NonZeroUsize>,
     /// What decoding has learnt of the code so far.
-    pub knowledge: Knowledge,
+    pub knowledge: DecodeCachePool,
     /// The thread whose calls are found meanwhile.
     pub calls_of: Option<(Tid, SymbolFunctions)>,
 }
@@ -38,7 +38,7 @@ impl Source {
             jobs: self.jobs.unwrap_or_else(processors),
             last,
             functions: &functions,
-            knowledge: Some(&self.knowledge),
+            caches: Some(&self.knowledge),
             ..Plan::new(&self.config, self.engine.engine())
         };
         decode_by(&plan, &self.inputs, &self.images, watch)

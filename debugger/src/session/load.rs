@@ -12,10 +12,10 @@ use backtrail_bundle::manifest::{Crash, Manifest, is_crash};
 use backtrail_bundle::switch::Direction;
 use backtrail_bundle::versions::{self, Fragment};
 use backtrail_bundle::{Bundle, CodeVersions, SharedBytes};
-use backtrail_decoder::engine::native::knows_errata_of;
+use backtrail_decoder::engine::native::has_errata_table;
 use backtrail_decoder::{
-    AddressFilter, Boundary, Change, Config, Decoded, FilterKind, HistoryBuilder, Image, Input, Knowledge,
-    Section, Switch, Version, Watch,
+    AddressFilter, Boundary, Change, Config, DecodeCachePool, Decoded, FilterKind, HistoryBuilder, Image,
+    Input, Section, Switch, Version, Watch,
 };
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, Pid, Tid};
@@ -76,7 +76,7 @@ impl Prepared {
         let manifest = bundle.manifest();
         let mut notes = manifest.meta.notes.clone();
         let cpu = Some(manifest.cpu).filter(|cpu| cpu.vendor == Vendor::Intel);
-        if let Some(cpu) = cpu.filter(|cpu| !knows_errata_of(*cpu)) {
+        if let Some(cpu) = cpu.filter(|cpu| !has_errata_table(*cpu)) {
             notes.push(format!(
                 "of processor {}/{}/{} it is not known what is wrong with its packets: they are taken as they are",
                 cpu.family, cpu.model, cpu.stepping
@@ -139,7 +139,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         config,
         engine: options.engine,
         jobs: options.jobs,
-        knowledge: Knowledge::default(),
+        knowledge: DecodeCachePool::default(),
         calls_of,
     });
     let first = options.first.filter(|&first| pays(&source, first, options.last));

@@ -1,4 +1,4 @@
-//! The engine of Intel's library, libipt, by its instruction flow layer.
+//! The oracle engine: Intel's libipt, by its instruction flow layer.
 
 mod cache;
 mod events;
@@ -9,18 +9,19 @@ use super::{Engine, Event, Sink};
 use crate::{Canceled, Config, GapCause, Memory};
 use backtrail_pt::{Avma, Cofi};
 use cache::CofiCache;
-use ffi::{Decoder, Error, Kind, RawEvent, Step};
+use ffi::{InsnDecoder, InsnStep, PtError, RawEvent, RawEventKind};
 use starts::FlowStarts;
 
 /// libipt's `pt_insn` decoder.
 ///
-/// The raw bindings are used, because an instruction that comes together with an error counts, and
-/// the wrapper crate drops it.
+/// It uses the raw bindings: an instruction that is returned together with an error counts, but the
+/// wrapper crate drops it.
 pub struct Libipt;
 
-/// What libipt is told of a trace, no flags set: for others of its decoders. It names the trace's bytes.
+/// Returns libipt's configuration for a trace, without flags, for its other decoders. It refers to
+/// the trace's bytes.
 ///
-/// `None`: libipt does not know the processor, or there are more filters than it has, or bad ones.
+/// `None`: libipt does not know the processor, or the filters are too many or invalid.
 #[must_use]
 pub fn configuration(trace: &[u8], config: &Config) -> Option<libipt_sys::pt_config> {
     ffi::configuration(trace, config).ok()
@@ -41,7 +42,7 @@ impl Engine for Libipt {
         config: &Config,
         sink: &mut dyn Sink,
     ) -> Result<(), Canceled> {
-        let mut decoder = match Decoder::new(trace, &memory, config) {
+        let mut decoder = match InsnDecoder::new(trace, &memory, config) {
             Ok(decoder) => decoder,
             Err(error) => {
                 if !trace.is_empty() {
@@ -58,38 +59,38 @@ impl Engine for Libipt {
                 return Ok(());
             }
         };
-        Flow {
+        InsnFlow {
             decoder: &mut decoder,
             starts: FlowStarts::new(trace),
             sink,
             cofis: CofiCache::default(),
-            quiet: Quiet::default(),
+            runaway: InsnRunawayGuard::default(),
             ticks: 0,
         }
         .run()
     }
 }
 
-/// One decode.
-struct Flow<'a, 'b> {
-    decoder: &'a mut Decoder<'b>,
+/// The state of one decode.
+struct InsnFlow<'a, 'b> {
+    decoder: &'a mut InsnDecoder<'b>,
     starts: FlowStarts<'b>,
     sink: &'a mut dyn Sink,
     cofis: CofiCache,
-    quiet: Quiet,
-    /// Instructions since the last progress.
+    runaway: InsnRunawayGuard,
+    /// Instructions since the last progress report.
     ticks: u32,
 }
 
-/// Why a stretch of flow ended.
-enum Stop {
+/// The reason why a stretch of flow ended.
+enum InsnStop {
     EndOfTrace,
-    Error(Error, Option<Avma>),
+    PtError(PtError, Option<Avma>),
     RunAway(Avma),
     Canceled,
 }
 
-impl Flow<'_, '_> {
+impl InsnFlow<'_, '_> {
     fn run(&mut self) -> Result<(), Canceled> {
         let mut before = None;
         loop {
@@ -104,7 +105,7 @@ impl Flow<'_, '_> {
                         at: None,
                     };
                     self.lost(cause, true);
-                    // As long as it finds other PSBs there is hope.
+                    // Continue as long as new PSBs are found.
                     if sync.is_none() || sync <= before {
                         return Ok(());
                     }
@@ -116,12 +117,12 @@ impl Flow<'_, '_> {
             let offset = sync.unwrap_or(0);
             self.starts.sync(offset);
             self.sink.event(Event::Sync { offset });
-            self.quiet = Quiet::default();
+            self.runaway = InsnRunawayGuard::default();
             match self.follow(status) {
-                Stop::EndOfTrace => return Ok(()),
-                Stop::Canceled => return Err(Canceled),
-                Stop::RunAway(at) => self.lost(GapCause::RunAway { at }, false),
-                Stop::Error(error, at) => {
+                InsnStop::EndOfTrace => return Ok(()),
+                InsnStop::Canceled => return Err(Canceled),
+                InsnStop::RunAway(at) => self.lost(GapCause::RunAway { at }, false),
+                InsnStop::PtError(error, at) => {
                     let cause = match at {
                         Some(at) if error.is_no_map() => GapCause::LostCode { at },
                         at => GapCause::Corrupt {
@@ -140,37 +141,37 @@ impl Flow<'_, '_> {
         self.sink.event(Event::Lost { cause, offset, error });
     }
 
-    /// Pushes events and instructions until flow ends.
-    fn follow(&mut self, mut status: ffi::Status) -> Stop {
+    /// Pushes events and instructions until the flow ends.
+    fn follow(&mut self, mut status: ffi::Status) -> InsnStop {
         loop {
             while status.event_pending() {
                 let (event, next) = self.decoder.event();
                 if let Some(event) = event {
                     self.event(&event);
-                    self.quiet = Quiet::default();
+                    self.runaway = InsnRunawayGuard::default();
                 }
                 status = match next {
                     Ok(next) => next,
-                    Err(error) if error.is_end() => return Stop::EndOfTrace,
-                    Err(error) => return Stop::Error(error, None),
+                    Err(error) if error.is_end() => return InsnStop::EndOfTrace,
+                    Err(error) => return InsnStop::PtError(error, None),
                 };
                 if let Some(stop) = self.tick() {
                     return stop;
                 }
             }
-            let Step { instruction, result } = self.decoder.next();
-            if let Some(found) = instruction.filter(ffi::Instruction::is_complete) {
+            let InsnStep { instruction, result } = self.decoder.next();
+            if let Some(found) = instruction.filter(ffi::PtInsn::is_complete) {
                 let (at, len) = (found.pc(), found.len());
                 let cofi = self.cofis.of(&found);
                 self.sink.instruction(at, len, cofi);
-                if self.quiet.runs_away(cofi) {
-                    return Stop::RunAway(at);
+                if self.runaway.runs_away(cofi) {
+                    return InsnStop::RunAway(at);
                 }
             }
             status = match result {
                 Ok(status) => status,
-                Err(error) if error.is_end() => return Stop::EndOfTrace,
-                Err(error) => return Stop::Error(error, instruction.map(|found| found.pc())),
+                Err(error) if error.is_end() => return InsnStop::EndOfTrace,
+                Err(error) => return InsnStop::PtError(error, instruction.map(|found| found.pc())),
             };
             if let Some(stop) = self.tick() {
                 return stop;
@@ -180,10 +181,10 @@ impl Flow<'_, '_> {
 
     fn event(&mut self, event: &RawEvent) {
         let read = self.decoder.offset().unwrap_or(0);
-        // How far is read says little: the next events are fetched already, with their packets.
+        // The read offset is not exact: the next events are fetched already, with their packets.
         let start = match event.kind {
-            Kind::Enabled { status: false, .. } => self.starts.enabled(),
-            Kind::Overflow => self.starts.overflow(),
+            RawEventKind::Enabled { status: false, .. } => self.starts.enabled(),
+            RawEventKind::Overflow => self.starts.overflow(),
             _ => None,
         };
         if let Some(offset) = start {
@@ -192,7 +193,7 @@ impl Flow<'_, '_> {
         events::push(event, read, self.sink);
     }
 
-    fn tick(&mut self) -> Option<Stop> {
+    fn tick(&mut self) -> Option<InsnStop> {
         self.ticks += 1;
         if self.ticks < PROGRESS_EVERY {
             return None;
@@ -201,24 +202,25 @@ impl Flow<'_, '_> {
         self.sink
             .progress(self.decoder.offset().unwrap_or(0))
             .is_break()
-            .then_some(Stop::Canceled)
+            .then_some(InsnStop::Canceled)
     }
 }
 
-/// How long nothing was taken out of the trace.
+/// Limits the instructions without a packet.
 ///
-/// libipt follows `jmp .` for ever: it takes no packet. A program that ran cannot repeat itself
-/// between two packets, so far beyond what real code does without one, the code is not what ran.
+/// libipt follows `jmp .` for ever, because it needs no packet. A program cannot repeat its state
+/// between two packets. Code far beyond what real programs run without a packet is not the code
+/// that ran.
 #[derive(Default)]
-struct Quiet {
+struct InsnRunawayGuard {
     instructions: u32,
     direct: u32,
 }
 
-impl Quiet {
-    /// Straight code this long without any branch that gives a packet (a quarter of a megabyte).
+impl InsnRunawayGuard {
+    /// The most instructions without a branch that produces a packet (a quarter of a megabyte).
     const MAX_INSTRUCTIONS: u32 = 1 << 16;
-    /// Direct jumps and calls one after the other, with nothing between that gives a packet.
+    /// The most direct jumps and calls in a row without a packet.
     const MAX_DIRECT: u32 = 1 << 12;
 
     fn runs_away(&mut self, cofi: Cofi) -> bool {

@@ -1,47 +1,41 @@
-//! Our own engine: packets, events, and the flow through blocks that are decoded once.
+//! The native engine: it decodes each block of code once and follows the flow through the blocks.
 //!
-//! [`packets`] reads the bytes; [`events`] finds which packets belong together, and [`time`] their time, which of a segment is
-//! noted ([`notes`]) and worked out later ([`reckoner`]); [`flow`] goes through the code that [`code`] has as blocks, by outcomes and targets, and applies
-//! events at their places.
+//! [`packets`] reads packets. [`events`] binds packets to events and [`time`] keeps their
+//! time. [`flow`] follows the blocks of [`code`] by branch outcomes and targets, and applies events
+//! where they are due. [`branch_cache`], [`packet_cache`] and [`step_history`] make frequent paths
+//! fast.
 
-mod calibration;
-mod chunk;
+mod branch_cache;
 mod code;
-mod did;
+mod decode_cache;
+mod disabled_intervals;
 mod errata;
 mod error;
 mod event;
+mod event_queue;
 mod events;
 mod flow;
-mod learnt;
-mod memo;
-mod notes;
+mod packed_step;
+mod packet_cache;
 mod packets;
-mod pauses;
-mod queue;
-mod raw;
-mod reckoner;
-mod returns;
-mod scout;
-mod straight;
+mod return_stack;
+mod step_history;
+mod straight_line;
 mod time;
-mod timekeeper;
-mod trail;
 
 use super::{Engine, Event, Sink};
-use crate::{Canceled, Config, GapCause, Memory, Runs};
+use crate::{Canceled, Config, GapCause, Memory, PathTable};
 use backtrail_pt::CpuModel;
+pub(crate) use decode_cache::DecodeCache;
+pub(crate) use disabled_intervals::DisabledIntervals;
 use errata::Errata;
-use flow::Flow;
-pub(crate) use flow::{Ended, Segment};
-pub(crate) use learnt::Learnt;
-pub(crate) use notes::Notes;
-pub(crate) use pauses::Pauses;
-pub(crate) use reckoner::{Reckoner, Stamps};
-pub(crate) use scout::Scout;
-use time::Time;
+use flow::FlowDecoder;
+pub(crate) use flow::{Segment, SegmentResult};
+pub(crate) use packets::PsbSplitter;
+use time::TscEstimator;
+pub(crate) use time::{ResolvedTimestamps, TimestampResolver, TimingLog};
 
-/// The engine.
+/// The native engine.
 pub struct Native;
 
 impl Engine for Native {
@@ -56,7 +50,8 @@ impl Engine for Native {
         config: &Config,
         sink: &mut dyn Sink,
     ) -> Result<(), Canceled> {
-        self.decode_knowing(trace, memory, config, sink, Learnt::new()).0
+        self.decode_with_cache(trace, memory, config, sink, DecodeCache::new())
+            .0
     }
 
     fn native(&self) -> Option<&Self> {
@@ -64,17 +59,18 @@ impl Engine for Native {
     }
 }
 
-/// Whether it is known what is wrong with a processor's packets; of one where it is not, they are taken as they are.
+/// Returns whether the errata table covers this CPU. Packets of other CPUs are decoded without
+/// workarounds.
 #[must_use]
-pub fn knows_errata_of(cpu: CpuModel) -> bool {
+pub fn has_errata_table(cpu: CpuModel) -> bool {
     Errata::of(cpu).is_some()
 }
 
-/// The errata to decode with, when the configuration can be decoded with.
+/// Returns the errata to work around, or why the configuration is invalid.
 fn errata_of(config: &Config) -> Result<Errata, &'static str> {
     let errata = match config.cpu {
         None => Errata::default(),
-        // Of one that nobody knows yet, nothing is known to be wrong.
+        // No errata are known for a CPU outside the table.
         Some(cpu) => Errata::of(cpu).unwrap_or_default(),
     };
     let filters = config.filters.len() <= Config::MAX_FILTERS
@@ -86,19 +82,20 @@ fn errata_of(config: &Config) -> Result<Errata, &'static str> {
 }
 
 impl Native {
-    /// Decodes all of a trace, with what was learnt of its code before. Gives all that is known of it then.
-    pub(crate) fn decode_knowing(
+    /// Decodes all of a trace with the caches of earlier decodes of the same code. Returns the
+    /// caches for the next decode.
+    pub(crate) fn decode_with_cache(
         &self,
         trace: &[u8],
         memory: &dyn Memory,
         config: &Config,
         sink: &mut dyn Sink,
-        learnt: Learnt,
-    ) -> (Result<(), Canceled>, Learnt) {
+        cache: DecodeCache,
+    ) -> (Result<(), Canceled>, DecodeCache) {
         match errata_of(config) {
             Ok(errata) => {
-                let mut flow = Flow::new(trace, memory, config, errata, sink, learnt);
-                (flow.run(), flow.into_learnt())
+                let mut flow = FlowDecoder::new(trace, memory, config, errata, sink, cache);
+                (flow.run(), flow.into_cache())
             }
             Err(error) => {
                 if !trace.is_empty() {
@@ -111,61 +108,78 @@ impl Native {
                         error: true,
                     });
                 }
-                (Ok(()), learnt)
+                (Ok(()), cache)
             }
         }
     }
 
-    /// The pauses of a trace.
-    pub(crate) fn pauses(trace: &[u8], config: &Config) -> Pauses {
-        errata_of(config).map_or_else(|_| Pauses::default(), |errata| Pauses::of(trace, errata, config))
+    /// Returns the intervals of a trace in which tracing was disabled.
+    pub(crate) fn disabled_intervals(trace: &[u8], config: &Config) -> DisabledIntervals {
+        errata_of(config).map_or_else(
+            |_| DisabledIntervals::default(),
+            |errata| DisabledIntervals::of(trace, errata, config),
+        )
     }
 
-    /// What cuts a trace into segments, of so many bytes at least, which can be decoded one before the other;
-    /// `None`: it cannot be decoded at all.
-    pub(crate) fn scout<'a>(&self, trace: &'a [u8], config: &Config, least: usize) -> Option<Scout<'a>> {
+    /// Returns a splitter that cuts a trace into independent segments of at least `min_len` bytes.
+    /// `None`: the trace cannot be decoded.
+    pub(crate) fn psb_splitter<'a>(
+        &self,
+        trace: &'a [u8],
+        config: &Config,
+        min_len: usize,
+    ) -> Option<PsbSplitter<'a>> {
         let errata = errata_of(config).ok()?;
-        Some(Scout::new(trace, errata, least)).filter(Scout::may_begin)
+        Some(PsbSplitter::new(trace, errata, min_len)).filter(PsbSplitter::has_psb)
     }
 
-    /// What works out the time of the segments, in their order; `None`: the trace cannot be decoded at all.
-    pub(crate) fn reckoner(&self, config: &Config) -> Option<Reckoner> {
+    /// Returns a resolver for the times of the segments in order. `None`: the trace cannot be
+    /// decoded.
+    pub(crate) fn timestamp_resolver(&self, config: &Config) -> Option<TimestampResolver> {
         let errata = errata_of(config).ok()?;
-        Some(Reckoner::new(Time::new(config.timing, errata.skl168)))
+        Some(TimestampResolver::new(TscEstimator::new(
+            config.timing,
+            errata.skl168,
+        )))
     }
 
-    /// What decodes segments of a trace, one after the other; `None`: it cannot be decoded at all. The code must not change.
-    pub(crate) fn decoder<'a>(
+    /// Returns a decoder for segments of a trace. `None`: the trace cannot be decoded. The code
+    /// must not change.
+    pub(crate) fn segment_decoder<'a>(
         &self,
         trace: &'a [u8],
         memory: &'a dyn Memory,
         config: &'a Config,
         sink: &'a mut dyn Sink,
-        learnt: Learnt,
+        cache: DecodeCache,
     ) -> Option<SegmentDecoder<'a>> {
         let errata = errata_of(config).ok()?;
-        Some(SegmentDecoder(Flow::new(
-            trace, memory, config, errata, sink, learnt,
+        Some(SegmentDecoder(FlowDecoder::new(
+            trace, memory, config, errata, sink, cache,
         )))
     }
 }
 
-/// Decodes segments of a trace.
-pub(crate) struct SegmentDecoder<'a>(Flow<'a, 'a>);
+/// Decodes segments of a trace, one after another.
+pub(crate) struct SegmentDecoder<'a>(FlowDecoder<'a, 'a>);
 
 impl SegmentDecoder<'_> {
-    /// Decodes the next, and writes what tells its time over these notes.
-    pub fn decode(&mut self, segment: &Segment, notes: Notes) -> Result<(Ended, Notes), Canceled> {
-        self.0.segment(segment, notes)
+    /// Decodes a segment. Its timing packets are recorded in `log`, whose old content is dropped.
+    pub fn decode(
+        &mut self,
+        segment: &Segment,
+        log: TimingLog,
+    ) -> Result<(SegmentResult, TimingLog), Canceled> {
+        self.0.segment(segment, log)
     }
 
-    /// The runs that it tells by number, as far as it knows them now.
-    pub fn runs(&self) -> Runs<'_> {
-        self.0.runs()
+    /// Returns the paths that the segments refer to by number.
+    pub fn paths(&self) -> PathTable<'_> {
+        self.0.paths()
     }
 
-    /// What it knows of the code.
-    pub fn into_learnt(self) -> Learnt {
-        self.0.into_learnt()
+    /// Returns the decode caches.
+    pub fn into_cache(self) -> DecodeCache {
+        self.0.into_cache()
     }
 }

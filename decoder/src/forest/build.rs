@@ -1,27 +1,27 @@
-//! Walks a history, path by path, and tells what happens on the way by the forest's rules.
+//! Builds a call forest: walks a history path by path, and applies the forest's rules.
 
-mod ends;
+mod block_ends;
+mod jump_watch;
+mod path_summaries;
 mod rules;
-mod script;
+mod symbolic_stack;
 #[cfg(test)]
 mod tests;
-mod trial;
-mod turns;
-mod unexpected;
+mod transfers;
 
-use super::effects::Effects;
+use super::code_sites::CodeSite;
+use super::effects::EffectStore;
 use super::index::Index;
-use super::places::Place;
 use super::spans::{SPAN, Span};
 use super::{Forest, Functions};
 use crate::history::Flow;
 use crate::watch::Stage;
-use crate::{Canceled, History, Mark, Runs, Watch};
+use crate::{Canceled, History, Mark, PathIdx, PathTable, Watch};
+use path_summaries::PathSummaries;
 use rules::{Rules, Source};
-use script::Scripts;
 use std::sync::Arc;
 
-/// Paths between two reports; a multiple of [`SPAN`].
+/// Paths between two progress reports; a multiple of [`SPAN`].
 const REPORT_EVERY: usize = 1 << 16;
 
 pub(super) fn build(
@@ -31,19 +31,19 @@ pub(super) fn build(
 ) -> Result<Forest, Canceled> {
     let mut builder = Builder::new(functions);
     let (flow, marks) = (&history.flow, history.marks());
-    let met = builder.feed(flow.executions(), flow.runs(), marks, flow.len(), watch)?;
-    Ok(builder.finish(Arc::clone(flow), marks.get(met..).unwrap_or(&[])))
+    let consumed = builder.feed(flow.executions(), flow.table(), marks, flow.len(), watch)?;
+    Ok(builder.finish(Arc::clone(flow), marks.get(consumed..).unwrap_or(&[])))
 }
 
-/// A forest in the making, of a history that may still grow.
+/// A forest under construction, of a history that may still grow.
 pub(crate) struct Builder<'a> {
     rules: Rules<'a>,
-    scripts: Scripts,
-    effects: Effects,
+    summaries: PathSummaries,
+    effects: EffectStore,
     spans: Vec<Span>,
-    /// The path that was executed last, what it goes on to is not known yet.
-    last: Option<u32>,
-    /// Executions before it, and the number of its first instruction.
+    /// The last path executed; its successor is not known yet.
+    last: Option<PathIdx>,
+    /// The number of executions before it, and the index of its first instruction.
     execution: u64,
     index: u64,
 }
@@ -52,8 +52,8 @@ impl<'a> Builder<'a> {
     pub fn new(functions: &'a dyn Functions) -> Self {
         Self {
             rules: Rules::new(functions),
-            scripts: Scripts::default(),
-            effects: Effects::default(),
+            summaries: PathSummaries::default(),
+            effects: EffectStore::default(),
             spans: Vec::new(),
             last: None,
             execution: 0,
@@ -61,12 +61,12 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Goes on: `executed` are the paths of `runs` that follow, of a history of `total` instructions; `marks` are those that were
-    /// not met yet, in order. Says how many of them were met.
+    /// Continues with the `executed` paths of `table`, of a history of `total` instructions so far.
+    /// `marks` are the marks not consumed yet, in order. Returns how many were consumed.
     pub fn feed(
         &mut self,
-        executed: &[u32],
-        runs: Runs<'_>,
+        executed: &[PathIdx],
+        table: PathTable<'_>,
         marks: &[Mark],
         total: u64,
         watch: &Watch<'_>,
@@ -74,41 +74,42 @@ impl<'a> Builder<'a> {
         let mut rest = marks;
         for part in executed.chunks(REPORT_EVERY) {
             watch.report(Stage::Forest, self.index, total)?;
-            rest = self.execute(part, runs, rest);
+            rest = self.execute(part, table, rest);
         }
         Ok(marks.len() - rest.len())
     }
 
-    /// Paths were executed; gives the marks that are still to come.
-    fn execute<'m>(&mut self, paths: &[u32], runs: Runs<'_>, mut marks: &'m [Mark]) -> &'m [Mark] {
+    /// Handles executed paths. Returns the remaining marks.
+    fn execute<'m>(&mut self, paths: &[PathIdx], table: PathTable<'_>, mut marks: &'m [Mark]) -> &'m [Mark] {
         let mut rest = paths;
-        while let Some((&next, behind)) = rest.split_first() {
-            if self.scripts.of(next).is_unknown() {
-                self.scripts.meet(next, runs, &mut self.effects, &mut self.rules);
+        while let Some((&next, after)) = rest.split_first() {
+            if self.summaries.of(next).is_unknown() {
+                self.summaries
+                    .define(next, table, &mut self.effects, &mut self.rules);
             }
             let Some(last) = self.last else {
-                // History begins.
-                (self.last, rest) = (Some(next), behind);
+                // The history starts.
+                (self.last, rest) = (Some(next), after);
                 continue;
             };
             let done = match self.execution {
                 0 => 0,
-                _ => self.execute_known(last, rest, next_mark(marks)),
+                _ => self.execute_summarized(last, rest, next_mark(marks)),
             };
             if done > 0 {
                 self.last = rest.get(done - 1).copied();
                 rest = rest.get(done..).unwrap_or(&[]);
                 continue;
             }
-            marks = self.execute_slowly(last, Some(next), runs, marks);
-            (self.last, rest) = (Some(next), behind);
+            marks = self.execute_by_rules(last, Some(next), table, marks);
+            (self.last, rest) = (Some(next), after);
         }
         marks
     }
 
-    /// The path `last` and the `paths` behind it, as long as they were met, do what is known of them, and no mark comes. Gives how
-    /// many did.
-    fn execute_known(&mut self, last: u32, paths: &[u32], mark: u64) -> usize {
+    /// Applies the summaries of the path `last` and the `paths` after it, as long as they apply and
+    /// no mark follows. Returns how many were applied.
+    fn execute_summarized(&mut self, last: PathIdx, paths: &[PathIdx], mark: u64) -> usize {
         let (mut path, mut done) = (last, 0);
         while !self.rules.is_full() {
             if self.execution.is_multiple_of(SPAN as u64) {
@@ -127,48 +128,48 @@ impl<'a> Builder<'a> {
         done
     }
 
-    /// The same, to the end of a span at most.
+    /// Like [`Self::execute_summarized`], up to the end of a span.
     #[inline(never)]
-    fn execute_span(&mut self, last: u32, paths: &[u32], mark: u64) -> usize {
+    fn execute_span(&mut self, last: PathIdx, paths: &[PathIdx], mark: u64) -> usize {
         let Self {
             rules,
-            scripts,
+            summaries,
             effects,
             index,
             ..
         } = self;
         let (mut path, mut done, before) = (last, 0, self.execution);
         for &next in paths {
-            let (act, onward) = (scripts.of(path), scripts.of(next));
-            let behind = *index + u64::from(act.count);
-            if behind >= mark || onward.is_unknown() {
+            let (summary, next_summary) = (summaries.of(path), summaries.of(next));
+            let next_index = *index + u64::from(summary.count);
+            if next_index >= mark || next_summary.is_unknown() {
                 break;
             }
-            let ran = scripts.run(act, onward, before + done as u64, effects, rules);
+            let ran = summaries.apply(summary, next_summary, before + done as u64, effects, rules);
             if !ran {
                 break;
             }
             done += 1;
-            *index = behind;
+            *index = next_index;
             path = next;
         }
         self.execution += done as u64;
         done
     }
 
-    /// The execution of a path, transfer by transfer, with what stands between it and the next; gives the marks that are
-    /// still to come.
+    /// Executes a path transfer by transfer by the rules, with the marks before the next. Returns
+    /// the remaining marks.
     #[cold]
-    fn execute_slowly<'m>(
+    fn execute_by_rules<'m>(
         &mut self,
-        path: u32,
-        next: Option<u32>,
-        runs: Runs<'_>,
+        path: PathIdx,
+        next: Option<PathIdx>,
+        table: PathTable<'_>,
         mut marks: &'m [Mark],
     ) -> &'m [Mark] {
         let Self {
             rules,
-            scripts,
+            summaries,
             effects,
             spans,
             ..
@@ -178,28 +179,28 @@ impl<'a> Builder<'a> {
         }
         rules.begin_log(self.execution, self.index);
         if self.execution == 0 {
-            marks = meet(rules, None, scripts.first(path), self.index, marks);
+            marks = pass_marks(rules, None, summaries.first(path), self.index, marks);
         }
-        let end = scripts.follow(path, runs, self.index, rules);
-        self.index += runs.paths.count(path);
+        let end = summaries.follow(path, table, self.index, rules);
+        self.index += table.paths.count(path);
         if let Some((end, next)) = end.as_ref().zip(next) {
-            let to = scripts.first(next);
+            let to = summaries.first(next);
             match next_mark(marks) > self.index {
                 true => rules.transfer(end, to, self.index),
-                false => marks = meet(rules, Some(end), to, self.index, marks),
+                false => marks = pass_marks(rules, Some(end), to, self.index, marks),
             }
         } else {
-            rules.behind(end.as_ref(), marks, self.index);
+            rules.end_history(end.as_ref(), marks, self.index);
         }
-        effects.keep(self.execution, path, rules.end_log());
+        effects.push_execution(self.execution, path, rules.end_log());
         self.execution += 1;
         marks
     }
 
-    /// All of the history was consumed, but for these marks.
+    /// Completes the forest; `marks` are the last marks.
     pub fn finish(mut self, flow: Arc<Flow>, marks: &[Mark]) -> Forest {
         if let Some(last) = self.last {
-            self.execute_slowly(last, None, flow.runs(), marks);
+            self.execute_by_rules(last, None, flow.table(), marks);
         }
         end_span(&mut self.spans, &mut self.rules);
         let (functions, began, log) = self.rules.finish();
@@ -208,21 +209,22 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Marks stand before the instruction at `to`, which has number `index`, or history begins there. Gives those behind.
-fn meet<'m>(
+/// Handles the marks before instruction `index` at `to`, or the start of the history. Returns the
+/// remaining marks.
+fn pass_marks<'m>(
     rules: &mut Rules<'_>,
     last: Option<&Source>,
-    to: Place,
+    to: CodeSite,
     index: u64,
     marks: &'m [Mark],
 ) -> &'m [Mark] {
     let before = marks.partition_point(|mark| mark.index <= index);
-    let (met, rest) = marks.split_at(before);
-    rules.between(last, met.iter(), to, index);
+    let (passed, rest) = marks.split_at(before);
+    rules.between(last, passed.iter(), to, index);
     rest
 }
 
-/// The execution that comes next is the first of a span, which may have begun already.
+/// Starts a span with the next execution, unless it has started.
 fn begin_span(spans: &mut Vec<Span>, execution: u64, rules: &mut Rules<'_>) {
     if spans.len() as u64 * SPAN as u64 > execution {
         return;
@@ -236,14 +238,14 @@ fn begin_span(spans: &mut Vec<Span>, execution: u64, rules: &mut Rules<'_>) {
     });
 }
 
-/// The last span is over.
+/// Ends the last span.
 fn end_span(spans: &mut [Span], rules: &mut Rules<'_>) {
     if let Some(last) = spans.last_mut() {
         last.lowest = rules.take_lowest();
     }
 }
 
-/// The instruction that the next mark stands before.
+/// Returns the index of the instruction after the next mark.
 fn next_mark(marks: &[Mark]) -> u64 {
     marks.first().map_or(u64::MAX, |mark| mark.index)
 }

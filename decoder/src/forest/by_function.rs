@@ -1,23 +1,23 @@
-//! Which calls each function has: what questions about one function are answered from.
+//! The calls of each function, for queries of one function.
 
 use super::CallId;
 use super::nodes::Nodes;
 use crate::Canceled;
 use crate::watch::{Stage, Watch};
 
-/// The calls of each function, in order; 4 bytes a call.
+/// The calls of each function, in order; 4 bytes per call.
 #[derive(Debug, Default)]
 pub(super) struct ByFunction {
-    /// Where the calls of each function begin in `calls`, and where the last ones end.
+    /// The start of each function's calls in `calls`, and the end of the last.
     starts: Vec<usize>,
     calls: Vec<CallId>,
 }
 
-/// Calls between two reports.
+/// Calls between two progress reports.
 const REPORT_EVERY: u32 = 1 << 20;
 
 impl ByFunction {
-    /// Goes through all calls twice. `functions`: how many numbers of functions there are.
+    /// Sorts all calls in two passes; `functions` is the number of functions.
     pub fn new(nodes: &Nodes, functions: usize, watch: &Watch<'_>) -> Result<Self, Canceled> {
         let len = nodes.len() as u32;
         let report = |id: u32, pass: u64| match id.is_multiple_of(REPORT_EVERY) {
@@ -60,7 +60,7 @@ impl ByFunction {
         Ok(Self { starts, calls })
     }
 
-    /// Those of the function of this number.
+    /// Returns the calls of a function.
     pub fn of(&self, function: usize) -> &[CallId] {
         match self.starts.get(function..) {
             Some(&[start, end, ..]) => self.calls.get(start..end).unwrap_or(&[]),
@@ -68,7 +68,7 @@ impl ByFunction {
         }
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes in use.
     pub fn memory(&self) -> usize {
         size_of_val(&*self.starts) + size_of_val(&*self.calls)
     }

@@ -1,123 +1,129 @@
-//! What each execution of a path does to the open calls, in order.
+//! The effects of path executions on the open calls, in order.
 //!
-//! A path does the same each time, as long as the open calls are such as it is meant for. So that is kept once, by path, and
-//! only what an execution does otherwise is kept with it.
+//! A path has the same effects each time, as long as its summary applies. So the effects are stored
+//! by path, and only deviations by execution.
 
-use super::{Left, Tag};
+use super::{EntryKind, Left};
+use crate::PathIdx;
+use crate::forest::code_sites::SiteIdx;
 use crate::history::Flow;
 use rustc_hash::FxHashMap;
 
-/// What happens to the open calls, before instruction `offset` of the execution; the one behind its last is that of the next.
+/// A change of the open calls before instruction `offset` of the execution. The offset after its
+/// last instruction is the first of the next execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// A call of the function of this number begins inside of the innermost one.
+    /// A call of this function starts inside the innermost one.
     Begin {
         offset: u32,
-        function: u32,
-        entered: Tag,
+        function: SiteIdx,
+        entered: EntryKind,
     },
     /// The innermost call ends.
     End { offset: u32, left: Left },
-    /// The innermost call ends, which was open before the execution, and with it all that share its return.
+    /// The innermost call ends, and all calls that share its return. It was open before the
+    /// execution.
     Leave { offset: u32, left: Left },
 }
 
-/// What comes of the way from the last instruction of a path to the first of the next.
+/// The effect of the transition from a path to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Behind {
+pub(super) enum Transition {
     Nothing,
-    /// The function that the next path begins in is called.
+    /// It calls the function at the start of the next path.
     Calls,
-    /// The innermost call returns.
+    /// It returns from the innermost call.
     Returns,
-    /// The function that the next path begins in may be jumped to, which is noted then.
+    /// It may be a tail call to the function at the start of the next path; an [`ExecutionNote`]
+    /// records that.
     MayTailCall,
-    /// The call of this number, of those that begin in the path, is one of the function that the next begins in.
+    /// It shows that this call, by its number in the path, is of the function at the start of the
+    /// next path.
     Resolves(u32),
 }
 
-/// What a path does.
+/// The effects of a path.
 #[derive(Clone, Copy, Debug)]
-struct OfPath {
-    /// The number of the function that begins with its first instruction, if it is called.
-    function: u32,
+struct PathEffects {
+    /// The function that starts at its first instruction, if it is called.
+    function: SiteIdx,
     first: u32,
     len: u32,
-    behind: Behind,
+    transition: Transition,
 }
 
-impl OfPath {
+impl PathEffects {
     const NONE: Self = Self {
-        function: 0,
+        function: SiteIdx(0),
         first: 0,
         len: 0,
-        behind: Behind::Nothing,
+        transition: Transition::Nothing,
     };
 }
 
-/// What an execution does for itself, all of it.
+/// All effects of an execution, if they differ from its path's.
 #[derive(Clone, Copy, Debug)]
-struct Own {
+struct ExecutionEffects {
     execution: u64,
-    /// Its operations, which may be those of others too.
+    /// Its operations, which equal executions share.
     first: usize,
     len: usize,
 }
 
-/// What is noted of an execution that does as its path does: how many calls end by one [`Op::Leave`], or by the return at the end,
-/// where it is more than one; and that the function is jumped to which the next path begins in.
+/// A detail of an execution with its path's effects. It is the number of calls that end by an
+/// [`Op::Leave`] or the final return, if it is not one; or a tail call.
 #[derive(Clone, Copy, Debug)]
-struct Note {
+struct ExecutionNote {
     execution: u64,
-    /// Which leave of the execution; [`Note::TAIL_CALL`].
+    /// The number of the leave in the execution; [`ExecutionNote::TAIL_CALL`].
     leave: u32,
     calls: u32,
 }
 
-impl Note {
+impl ExecutionNote {
     const TAIL_CALL: u32 = u32::MAX;
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Effects {
-    of_paths: Vec<OfPath>,
+pub(super) struct EffectStore {
+    of_paths: Vec<PathEffects>,
     ops: Vec<Op>,
-    own: Vec<Own>,
-    own_ops: Vec<Op>,
-    /// The last of `own` that is of a path.
-    latest: FxHashMap<u32, usize>,
-    notes: Vec<Note>,
+    of_executions: Vec<ExecutionEffects>,
+    execution_ops: Vec<Op>,
+    /// The last entry of `of_executions` for each path.
+    latest: FxHashMap<PathIdx, usize>,
+    notes: Vec<ExecutionNote>,
 }
 
-/// Where a pass over the executions is: before this one.
+/// A cursor over the executions.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct At {
+pub(super) struct EffectCursor {
     pub execution: usize,
-    /// How many calls began before.
+    /// The number of calls started before.
     pub began: u32,
-    /// The position of the call that begins next; that of the outermost one may be below 0.
+    /// The position of the next call; that of the outermost may be below 0.
     pub depth: i32,
-    own: usize,
+    of_executions: usize,
     note: usize,
 }
 
-/// What is met on a pass, before instruction `offset` of the execution.
+/// The start or end of a call, before instruction `offset` of the execution.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Event {
+pub(super) enum CallEvent {
     Begin {
-        /// Counted from the first of all.
+        /// The number of the call, counted from the first of all.
         call: u32,
         position: i32,
         offset: u32,
-        function: u32,
-        entered: Tag,
+        function: SiteIdx,
+        entered: EntryKind,
     },
     /// The call at a position ends.
     End { position: i32, offset: u32, left: Left },
 }
 
-impl Event {
-    /// How deep it is behind it.
+impl CallEvent {
+    /// Returns the depth after it.
     pub fn depth(self) -> i32 {
         match self {
             Self::Begin { position, .. } => position + 1,
@@ -126,100 +132,114 @@ impl Event {
     }
 }
 
-impl Effects {
-    /// A path does this; `function` is the number of the one that begins with its first instruction. What is found out again is kept once.
-    pub fn learn(&mut self, path: u32, function: u32, ops: &[Op], behind: Behind) -> Option<()> {
-        let at = path as usize;
+impl EffectStore {
+    /// Sets the effects of a path; `function` starts at its first instruction. Equal effects are
+    /// stored once.
+    pub fn set_path(
+        &mut self,
+        path: PathIdx,
+        function: SiteIdx,
+        ops: &[Op],
+        transition: Transition,
+    ) -> Option<()> {
+        let at = path.index();
         if self.of_paths.len() <= at {
-            self.of_paths.resize(at + 1, OfPath::NONE);
+            self.of_paths.resize(at + 1, PathEffects::NONE);
         }
         let known = self.of_path(path);
-        if (known.function, known.behind) == (function, behind) && self.ops_of(known) == ops {
+        if (known.function, known.transition) == (function, transition) && self.ops_of(known) == ops {
             return Some(());
         }
-        *self.of_paths.get_mut(at)? = OfPath {
+        *self.of_paths.get_mut(at)? = PathEffects {
             function,
             first: u32::try_from(self.ops.len()).ok()?,
             len: u32::try_from(ops.len()).ok()?,
-            behind,
+            transition,
         };
         self.ops.extend_from_slice(ops);
         Some(())
     }
 
-    /// An execution of a path does this, whatever the path does. They come in order.
-    pub fn keep(&mut self, execution: u64, path: u32, ops: &[Op]) {
-        // As a rule that is what the last one of the path did.
+    /// Adds an execution with effects of its own. Executions come in order.
+    pub fn push_execution(&mut self, execution: u64, path: PathIdx, ops: &[Op]) {
+        // Usually they equal those of the path's last such execution.
         let known = self
-            .own
+            .of_executions
             .get(self.latest.get(&path).copied().unwrap_or(usize::MAX));
-        let (first, len) = match known.filter(|&&known| self.own_ops_of(known) == ops) {
+        let (first, len) = match known.filter(|&&known| self.execution_ops_of(known) == ops) {
             Some(known) => (known.first, known.len),
             None => {
-                self.own_ops.extend_from_slice(ops);
-                (self.own_ops.len() - ops.len(), ops.len())
+                self.execution_ops.extend_from_slice(ops);
+                (self.execution_ops.len() - ops.len(), ops.len())
             }
         };
-        self.latest.insert(path, self.own.len());
-        self.own.push(Own {
+        self.latest.insert(path, self.of_executions.len());
+        self.of_executions.push(ExecutionEffects {
             execution,
             first,
             len,
         });
     }
 
-    /// So many calls end by the [`Op::Leave`] of this number of an execution. They come in order.
+    /// Records how many calls end by a leave of an execution. Records come in order.
     #[inline]
     pub fn leave(&mut self, execution: u64, leave: u32, calls: u32) {
-        self.notes.push(Note {
+        self.notes.push(ExecutionNote {
             execution,
             leave,
             calls,
         });
     }
 
-    /// The function is jumped to that the path behind an execution begins in. They come in order.
+    /// Records a tail call to the path after an execution. Records come in order.
     #[inline]
     pub fn tail_call(&mut self, execution: u64) {
-        self.leave(execution, Note::TAIL_CALL, 0);
+        self.leave(execution, ExecutionNote::TAIL_CALL, 0);
     }
 
-    /// Before an execution.
-    pub fn at(&self, execution: usize, began: u32, depth: i32) -> At {
+    /// Returns a cursor before an execution.
+    pub fn at(&self, execution: usize, began: u32, depth: i32) -> EffectCursor {
         let number = execution as u64;
-        At {
+        EffectCursor {
             execution,
             began,
             depth,
-            own: self.own.partition_point(|own| own.execution < number),
+            of_executions: self
+                .of_executions
+                .partition_point(|of_executions| of_executions.execution < number),
             note: self.notes.partition_point(|note| note.execution < number),
         }
     }
 
-    /// Passes an execution.
+    /// Visits the effects of the next execution.
     #[inline]
-    pub fn pass(&self, at: &mut At, flow: &Flow, mut visit: impl FnMut(Event)) {
+    pub fn pass(&self, at: &mut EffectCursor, flow: &Flow, mut visit: impl FnMut(CallEvent)) {
         let executions = flow.executions();
         let Some(&path) = executions.get(at.execution) else {
             return;
         };
-        let own = self.own.get(at.own);
-        let (ops, behind) = match own.filter(|own| own.execution == at.execution as u64) {
-            Some(own) => {
-                at.own += 1;
-                (self.own_ops_of(*own), Behind::Nothing)
-            }
-            None => {
-                let known = self.of_path(path);
-                (self.ops_of(known), known.behind)
-            }
-        };
+        let of_executions = self.of_executions.get(at.of_executions);
+        let (ops, transition) =
+            match of_executions.filter(|of_executions| of_executions.execution == at.execution as u64) {
+                Some(of_executions) => {
+                    at.of_executions += 1;
+                    (self.execution_ops_of(*of_executions), Transition::Nothing)
+                }
+                None => {
+                    let known = self.of_path(path);
+                    (self.ops_of(known), known.transition)
+                }
+            };
         let next = executions.get(at.execution + 1);
-        let next = next.map_or(OfPath::NONE, |&next| self.of_path(next)).function;
+        let next = next
+            .map_or(PathEffects::NONE, |&next| self.of_path(next))
+            .function;
         let (mut leaves, began) = (0, at.began);
         for &op in ops {
-            let op = match (op, behind) {
-                (Op::Begin { offset, entered, .. }, Behind::Resolves(call)) if began + call == at.began => {
+            let op = match (op, transition) {
+                (Op::Begin { offset, entered, .. }, Transition::Resolves(call))
+                    if began + call == at.began =>
+                {
                     Op::Begin {
                         offset,
                         entered,
@@ -230,7 +250,7 @@ impl Effects {
             };
             self.perform(op, &mut leaves, at, &mut visit);
         }
-        if behind != Behind::Nothing {
+        if transition != Transition::Nothing {
             let offset = flow.paths.count(path) as u32;
             let begins = |entered| Op::Begin {
                 offset,
@@ -238,12 +258,12 @@ impl Effects {
                 entered,
             };
             let left = Left::Return;
-            let op = match behind {
-                Behind::Returns => Some(Op::Leave { offset, left }),
-                Behind::Calls => Some(begins(Tag::Call)),
-                Behind::MayTailCall if self.noted(at, Note::TAIL_CALL).is_some() => {
+            let op = match transition {
+                Transition::Returns => Some(Op::Leave { offset, left }),
+                Transition::Calls => Some(begins(EntryKind::Call)),
+                Transition::MayTailCall if self.noted(at, ExecutionNote::TAIL_CALL).is_some() => {
                     at.note += 1;
-                    Some(begins(Tag::TailCall))
+                    Some(begins(EntryKind::TailCall))
                 }
                 _ => None,
             };
@@ -255,14 +275,14 @@ impl Effects {
     }
 
     #[inline]
-    fn perform(&self, op: Op, leaves: &mut u32, at: &mut At, visit: &mut impl FnMut(Event)) {
+    fn perform(&self, op: Op, leaves: &mut u32, at: &mut EffectCursor, visit: &mut impl FnMut(CallEvent)) {
         match op {
             Op::Begin {
                 offset,
                 function,
                 entered,
             } => {
-                visit(Event::Begin {
+                visit(CallEvent::Begin {
                     call: at.began,
                     position: at.depth,
                     offset,
@@ -274,7 +294,7 @@ impl Effects {
             }
             Op::End { offset, left } => {
                 at.depth -= 1;
-                visit(Event::End {
+                visit(CallEvent::End {
                     position: at.depth,
                     offset,
                     left,
@@ -283,7 +303,7 @@ impl Effects {
             Op::Leave { offset, mut left } => {
                 for _ in 0..self.leaving(at, *leaves) {
                     at.depth -= 1;
-                    visit(Event::End {
+                    visit(CallEvent::End {
                         position: at.depth,
                         offset,
                         left,
@@ -295,9 +315,9 @@ impl Effects {
         }
     }
 
-    /// How many calls end by a leave of the execution that is passed.
+    /// Returns how many calls end by a leave of the current execution.
     #[inline]
-    fn leaving(&self, at: &mut At, leave: u32) -> u32 {
+    fn leaving(&self, at: &mut EffectCursor, leave: u32) -> u32 {
         match self.noted(at, leave) {
             Some(note) => {
                 at.note += 1;
@@ -307,40 +327,45 @@ impl Effects {
         }
     }
 
-    /// What comes next is noted of a leave of the execution that is passed.
+    /// Returns the next note, if it is of a leave of the current execution.
     #[inline]
-    fn noted(&self, at: &At, leave: u32) -> Option<Note> {
+    fn noted(&self, at: &EffectCursor, leave: u32) -> Option<ExecutionNote> {
         let note = self.notes.get(at.note).copied();
         note.filter(|note| (note.execution, note.leave) == (at.execution as u64, leave))
     }
 
-    fn own_ops_of(&self, own: Own) -> &[Op] {
-        self.own_ops.get(own.first..own.first + own.len).unwrap_or(&[])
+    fn execution_ops_of(&self, of_executions: ExecutionEffects) -> &[Op] {
+        self.execution_ops
+            .get(of_executions.first..of_executions.first + of_executions.len)
+            .unwrap_or(&[])
     }
 
-    fn ops_of(&self, path: OfPath) -> &[Op] {
+    fn ops_of(&self, path: PathEffects) -> &[Op] {
         let first = path.first as usize;
         self.ops.get(first..first + path.len as usize).unwrap_or(&[])
     }
 
-    fn of_path(&self, path: u32) -> OfPath {
-        self.of_paths.get(path as usize).copied().unwrap_or(OfPath::NONE)
+    fn of_path(&self, path: PathIdx) -> PathEffects {
+        self.of_paths
+            .get(path.index())
+            .copied()
+            .unwrap_or(PathEffects::NONE)
     }
 
-    /// No more will come.
+    /// Releases spare memory; nothing is added later.
     pub fn shrink(&mut self) {
         self.latest = FxHashMap::default();
-        self.own.shrink_to_fit();
-        self.own_ops.shrink_to_fit();
+        self.of_executions.shrink_to_fit();
+        self.execution_ops.shrink_to_fit();
         self.notes.shrink_to_fit();
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes in use.
     pub fn memory(&self) -> usize {
         size_of_val(&*self.of_paths)
             + size_of_val(&*self.ops)
-            + size_of_val(&*self.own)
-            + size_of_val(&*self.own_ops)
+            + size_of_val(&*self.of_executions)
+            + size_of_val(&*self.execution_ops)
             + size_of_val(&*self.notes)
     }
 }

@@ -1,40 +1,41 @@
-//! All calls of a history, told one by one: for questions about many of them.
+//! All calls of a history, stored explicitly, for many queries.
 
-use super::effects::Event;
-use super::index::{Index, Node, Which};
-use super::{Left, Tag};
+use super::effects::CallEvent;
+use super::index::{CallRef, Index, Node};
+use super::{EntryKind, Left};
 use crate::Canceled;
+use crate::forest::code_sites::SiteIdx;
 use crate::history::Flow;
 use crate::watch::{Stage, Watch};
 
 /// The number of no call.
 const NO_PARENT: u32 = u32::MAX;
 
-/// A call, in 24 bytes.
+/// A call in 24 bytes.
 #[derive(Clone, Copy, Debug)]
-struct Packed {
+struct PackedNode {
     first: u64,
     end: u64,
     parent: u32,
     /// The function, and in the low six bits how it was entered and left.
-    what: u32,
+    packed: u32,
 }
 
-/// Calls by number.
+/// The calls by number.
 #[derive(Debug, Default)]
-pub(super) struct Nodes(Vec<Packed>);
+pub(super) struct Nodes(Vec<PackedNode>);
 
-/// Executions between two reports.
+/// Executions between two progress reports.
 const REPORT_EVERY: usize = 1 << 20;
 
 impl Nodes {
-    /// Goes through all of a history.
+    /// Stores all calls of a history.
     pub fn new(index: &Index, flow: &Flow, watch: &Watch<'_>) -> Result<Self, Canceled> {
-        let blank = Packed {
+        let blank = PackedNode {
             first: 0,
             end: flow.len(),
             parent: NO_PARENT,
-            what: Left::HistoryEnd.code(),
+            packed: Left::HistoryEnd.code(),
         };
         let mut nodes = Self(vec![blank; index.len()]);
         // The open calls, outermost first.
@@ -46,7 +47,7 @@ impl Nodes {
                 watch.report(Stage::Calls, execution as u64, flow.executions().len() as u64)?;
             }
             index.effects.pass(&mut at, flow, |event| match event {
-                Event::Begin {
+                CallEvent::Begin {
                     call,
                     offset,
                     function,
@@ -56,23 +57,23 @@ impl Nodes {
                     let first = start + u64::from(offset);
                     if index.trees.get(tree).is_some_and(|tree| tree.root == call) {
                         open.clear();
-                        for (adopted, function) in index.adopted_of(tree) {
-                            let number = index.number(Which::Adopted(adopted, tree));
-                            nodes.begin(number, first, open.last(), function, Tag::Adopted);
+                        for (adopted, function) in index.synthetic_of(tree) {
+                            let number = index.number(CallRef::Synthetic(adopted, tree));
+                            nodes.begin(number, first, open.last(), function, EntryKind::Adopted);
                             open.push(number);
                         }
                         tree += 1;
-                        shift = index.adopted_before(tree);
+                        shift = index.synthetic_before(tree);
                     }
-                    let function = index.function(Which::Begun(call), function);
+                    let function = index.function(CallRef::Recorded(call), function);
                     nodes.begin(call + shift, first, open.last(), function, entered);
                     open.push(call + shift);
                 }
-                Event::End { offset, left, .. } => {
+                CallEvent::End { offset, left, .. } => {
                     let ended = open.pop().and_then(|number| nodes.0.get_mut(number as usize));
                     if let Some(node) = ended {
                         node.end = start + u64::from(offset);
-                        node.what = node.what & !7 | left.code();
+                        node.packed = node.packed & !7 | left.code();
                     }
                 }
             });
@@ -81,11 +82,18 @@ impl Nodes {
         Ok(nodes)
     }
 
-    fn begin(&mut self, number: u32, first: u64, parent: Option<&u32>, function: u32, entered: Tag) {
+    fn begin(
+        &mut self,
+        number: u32,
+        first: u64,
+        parent: Option<&u32>,
+        function: SiteIdx,
+        entered: EntryKind,
+    ) {
         if let Some(node) = self.0.get_mut(number as usize) {
             node.first = first;
             node.parent = parent.copied().unwrap_or(NO_PARENT);
-            node.what |= function << 6 | entered.code() << 3;
+            node.packed |= function.0 << 6 | entered.code() << 3;
         }
     }
 
@@ -95,22 +103,22 @@ impl Nodes {
             first: node.first,
             end: node.end,
             parent: (node.parent != NO_PARENT).then_some(node.parent),
-            function: node.what >> 6,
-            entered: Tag::of(node.what >> 3 & 7),
-            left: Left::of(node.what & 7),
+            function: SiteIdx(node.packed >> 6),
+            entered: EntryKind::of(node.packed >> 3 & 7),
+            left: Left::of(node.packed & 7),
         })
     }
 
-    /// The number of a call's function.
+    /// Returns the number of a call's function.
     pub fn function(&self, number: u32) -> Option<u32> {
-        Some(self.0.get(number as usize)?.what >> 6)
+        Some(self.0.get(number as usize)?.packed >> 6)
     }
 
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes in use.
     pub fn memory(&self) -> usize {
         size_of_val(&*self.0)
     }

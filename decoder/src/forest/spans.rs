@@ -1,25 +1,25 @@
-//! How deep the open calls are along a history, and where they are as low as some depth.
+//! The call depth along a history, and the search for low depths.
 
-/// Executions of a span.
+/// Executions per span.
 pub(super) const SPAN: usize = 64;
 
-/// Spans, or groups of groups of them, of which the lowest depth is kept.
+/// Spans per group, and groups per larger group.
 const FAN: usize = 32;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
-    /// How many calls began before it.
+    /// The number of calls started before it.
     pub began: u32,
-    /// The depth before it, and the lowest from there on to its end.
+    /// The depth before it, and the lowest depth in it.
     pub depth: i32,
     pub lowest: i32,
 }
 
-/// All of a history, in order.
+/// The spans of a history in order.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     all: Vec<Span>,
-    /// The lowest depths of [`FAN`] spans each, of [`FAN`] such groups each, and so on.
+    /// The lowest depths of groups of [`FAN`] spans, of [`FAN`] such groups, and so on.
     lows: Vec<Vec<i32>>,
 }
 
@@ -45,7 +45,7 @@ impl Spans {
         self.all.iter()
     }
 
-    /// The span that a call began in, by its number of those that began.
+    /// Returns the span in which a recorded call started.
     pub fn of_call(&self, call: u32) -> Option<usize> {
         self.all.partition_point(|span| span.began <= call).checked_sub(1)
     }
@@ -57,7 +57,7 @@ impl Spans {
         }
     }
 
-    /// The first span, from one on, in which the depth is as low as this.
+    /// Returns the first span, from one on, whose lowest depth is at most `depth`.
     pub fn next_low(&self, from: usize, depth: i32) -> Option<usize> {
         let (mut level, mut at) = (0, from);
         loop {
@@ -72,7 +72,7 @@ impl Spans {
         }
     }
 
-    /// The last span before one in which the depth is as low as this.
+    /// Returns the last span before one whose lowest depth is at most `depth`.
     pub fn last_low(&self, before: usize, depth: i32) -> Option<usize> {
         let (mut level, mut end) = (0, before);
         loop {
@@ -87,7 +87,7 @@ impl Spans {
         }
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes in use.
     pub fn memory(&self) -> usize {
         let lows: usize = self.lows.iter().map(|lows| size_of_val(&**lows)).sum();
         size_of_val(&*self.all) + lows
@@ -98,9 +98,9 @@ impl Spans {
 mod tests {
     use super::*;
 
-    /// Depths that go up and down by chance, in as many spans as need three levels.
+    /// Uses pseudo-random depths, in enough spans for three levels.
     #[test]
-    fn the_nearest_span_as_low_is_found_from_anywhere() {
+    fn nearest_low_span_is_found_from_anywhere() {
         let mut chance = 7_u32;
         let mut depth = 0;
         let all: Vec<_> = (0..40_000)

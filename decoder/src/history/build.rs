@@ -1,105 +1,107 @@
-//! Makes a history of what an engine pushes.
+//! Builds a history from the output of an engine.
 
+mod blocks_by_start;
 mod interner;
 mod marks;
-mod starts;
 
 use super::{Flow, History};
-use crate::{Event, Mark, MarkKind, Runs, Sink, Version};
+use crate::{Event, Mark, MarkKind, PathIdx, PathTable, Sink, Version};
 use backtrail_pt::{Avma, Cofi, Tid, Tsc};
 use interner::Interner;
-use marks::Marker;
+use marks::MarkBuilder;
 use std::ops::ControlFlow;
 
-/// The [`Sink`] that makes a [`History`].
+/// The [`Sink`] that builds a [`History`].
 #[derive(Debug)]
 pub struct HistoryBuilder {
     tid: Tid,
     interner: Interner,
-    marker: Marker,
+    marks: MarkBuilder,
 }
 
 impl HistoryBuilder {
-    /// Bytes of packets for each path that is executed, at least: gzip, where they are short, has some seven, others fifteen and more.
+    /// The least packet bytes per executed path. gzip, with short paths, has about seven; others
+    /// have fifteen and more.
     const BYTES_EACH: usize = 4;
 
-    /// Begins the history of a thread.
+    /// Starts the history of a thread.
     #[must_use]
     pub fn new(tid: Tid) -> Self {
         Self {
             tid,
             interner: Interner::default(),
-            marker: Marker::default(),
+            marks: MarkBuilder::default(),
         }
     }
 
-    /// A trace of so many bytes is to come in: room for what most have in it.
-    pub(crate) fn expect(&mut self, bytes: usize) {
+    /// Reserves memory for a trace of `bytes` bytes.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
         self.interner.reserve(bytes / Self::BYTES_EACH);
     }
 
-    /// How many instructions it has so far.
+    /// Returns the number of instructions so far.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.interner.len()
     }
 
-    /// It has no instruction so far.
+    /// Returns whether there is no instruction so far.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// So many runs, the first of each, are the same of all engines by the same numbers.
-    pub(crate) fn share(&mut self, runs: usize) {
-        self.interner.share(runs);
+    /// Sets how many paths all engines share by the same numbers.
+    pub(crate) fn share(&mut self, paths: usize) {
+        self.interner.share(paths);
     }
 
-    /// What is told next, another engine of several tells, which numbers its runs for itself.
-    pub(crate) fn of_engine(&mut self, engine: usize) {
-        self.interner.of_engine(engine);
+    /// Selects the engine that produces the next output. Each engine numbers its paths
+    /// independently.
+    pub(crate) fn select_engine(&mut self, engine: usize) {
+        self.interner.select_engine(engine);
     }
 
-    /// The flow so far, when the last that came in were runs, and the marks in it.
+    /// Returns the flow so far, which must end with paths, and its marks.
     pub(crate) fn so_far(&self) -> (&Flow, &[Mark]) {
-        (self.interner.flow(), self.marker.marks())
+        (self.interner.flow(), self.marks.marks())
     }
 
-    /// Adds a mark as it is, when a history is made of parts of others.
+    /// Adds a mark unchanged, when a history is made of parts of others.
     pub(crate) fn mark(&mut self, kind: MarkKind, tsc: Option<Tsc>) {
         self.interner.cut();
-        self.marker.push(Mark {
+        self.marks.push(Mark {
             index: self.interner.len(),
             kind,
             tsc,
         });
     }
 
-    /// The newest time stamp.
+    /// Returns the newest timestamp.
     pub(crate) fn last_stamp(&self) -> Option<Tsc> {
-        self.marker.last_stamp()
+        self.marks.last_stamp()
     }
 
-    /// Keeps the newest time stamp: something ends here.
+    /// Keeps the newest timestamp: something ends here.
     pub(crate) fn pin(&mut self) {
-        self.marker.pin();
+        self.marks.pin();
     }
 
-    /// From here on the code is of another version, in which the bytes at these addresses, (first,
-    /// last) inclusive, are others.
+    /// Starts a version of the code, in which the bytes in these (first, last) inclusive ranges
+    /// have changed.
     pub(crate) fn change_code(&mut self, version: Version, changed: &[(Avma, Avma)]) {
         self.interner.change(version, changed);
-        self.marker.version(self.interner.len(), version);
+        self.marks.version(self.interner.len(), version);
     }
 
     pub(crate) fn add_errors(&mut self, errors: u64) {
-        self.marker.add_errors(errors);
+        self.marks.add_errors(errors);
     }
 
-    /// Ends the history.
+    /// Returns the history.
     #[must_use]
     pub fn finish(self) -> History {
-        self.marker.finish(self.tid, self.interner.finish())
+        self.marks.finish(self.tid, self.interner.finish())
     }
 }
 
@@ -108,8 +110,8 @@ impl Sink for HistoryBuilder {
         self.interner.begin();
     }
 
-    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
-        self.interner.runs(*runs, executed);
+    fn paths(&mut self, table: &PathTable<'_>, executed: &[PathIdx]) {
+        self.interner.paths(*table, executed);
     }
 
     fn instruction(&mut self, at: Avma, len: u8, cofi: Cofi) {
@@ -117,8 +119,8 @@ impl Sink for HistoryBuilder {
     }
 
     fn event(&mut self, event: Event) {
-        let Self { interner, marker, .. } = self;
-        if marker.event(event, interner.len(), || interner.last()) {
+        let Self { interner, marks, .. } = self;
+        if marks.event(event, interner.len(), || interner.last()) {
             interner.cut();
         }
     }

@@ -1,41 +1,39 @@
-//! The instruction flow alone: tables of blocks and paths, path executions, and the way from an index to a
-//! place.
+//! The instruction flow of a history: the tables of blocks and paths, the path executions, and the
+//! search for an instruction index.
 
 use super::postings::Postings;
 use crate::block::Blocks;
 use crate::path::Paths;
-use crate::{Canceled, Instruction, Runs, Watch};
+use crate::{BlockId, Canceled, Instruction, PathIdx, PathTable, Watch};
 use std::sync::OnceLock;
 
-/// Instructions in order.
+/// The executed instructions in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flow {
     pub blocks: Blocks,
     pub paths: Paths,
     /// The path of each execution.
-    executions: Vec<u32>,
-    /// `sampled[i]`: instructions before execution `i * SAMPLE`.
+    executions: Vec<PathIdx>,
+    /// `sampled[i]`: the number of instructions before execution `i * SAMPLE`.
     sampled: Vec<u64>,
     len: u64,
-    /// The path that is one block alone, by block; [`NONE`] until it is asked for.
-    alone: Vec<u32>,
-    /// Made by the first search: nothing is executed any more then.
+    /// The path of a block alone, by block; [`PathIdx::NONE`] until it is needed.
+    singles: Vec<PathIdx>,
+    /// The search index, built by the first search, after the flow is complete.
     postings: OnceLock<Postings>,
 }
 
-const NONE: u32 = u32::MAX;
-
-/// Where an instruction is.
+/// The position of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// The execution it is in; their number at the end.
+pub(crate) struct FlowPosition {
+    /// The path execution; the number of executions at the end.
     pub execution: usize,
-    /// Which of the path's instructions it is.
+    /// The instruction's number in the path.
     pub within: usize,
 }
 
-/// Executions for each entry of the prefix index: an eighth of a byte an execution, and at most this
-/// many steps after the binary search.
+/// Executions per entry of the prefix index: 1/8 byte per execution, and at most this many steps
+/// after the binary search.
 const SAMPLE: usize = 64;
 
 impl Flow {
@@ -43,22 +41,22 @@ impl Flow {
         self.len
     }
 
-    /// The blocks and the paths.
-    pub fn runs(&self) -> Runs<'_> {
-        Runs {
+    /// Returns the tables of blocks and paths.
+    pub fn table(&self) -> PathTable<'_> {
+        PathTable {
             blocks: &self.blocks,
             paths: &self.paths,
         }
     }
 
-    /// The paths, in the order of their execution.
-    pub fn executions(&self) -> &[u32] {
+    /// Returns the paths in execution order.
+    pub fn executions(&self) -> &[PathIdx] {
         &self.executions
     }
 
-    /// Appends the execution of a path of the table.
+    /// Appends an execution of a path of the table.
     #[inline]
-    pub fn execute(&mut self, path: u32) {
+    pub fn execute(&mut self, path: PathIdx) {
         if self.executions.len().is_multiple_of(SAMPLE) {
             self.sampled.push(self.len);
         }
@@ -66,8 +64,8 @@ impl Flow {
         self.len += self.paths.count(path);
     }
 
-    /// Appends executions of paths of the table, each with its number of instructions. Says how many.
-    pub fn execute_all(&mut self, paths: impl Iterator<Item = (u32, u32)>) -> usize {
+    /// Appends executions of paths, each with its number of instructions. Returns how many.
+    pub fn execute_all(&mut self, paths: impl Iterator<Item = (PathIdx, u32)>) -> usize {
         let before = self.executions.len();
         let mut until_sample = before.next_multiple_of(SAMPLE) - before;
         let (executions, sampled, mut len) = (&mut self.executions, &mut self.sampled, self.len);
@@ -84,35 +82,35 @@ impl Flow {
         self.executions.len() - before
     }
 
-    /// The path that is a block of the table alone.
-    pub fn alone(&mut self, block: u32) -> Option<u32> {
-        let at = block as usize;
-        if self.alone.len() <= at {
-            self.alone.resize(at + 1, NONE);
+    /// Returns the path of a block alone.
+    pub fn single(&mut self, block: BlockId) -> Option<PathIdx> {
+        let at = block.index();
+        if self.singles.len() <= at {
+            self.singles.resize(at + 1, PathIdx::NONE);
         }
-        let known = self.alone.get_mut(at)?;
-        if *known == NONE {
+        let known = self.singles.get_mut(at)?;
+        if *known == PathIdx::NONE {
             *known = self.paths.push(&[block], &self.blocks)?;
         }
         Some(*known)
     }
 
-    /// Gets memory for so many more executions at once, if there is as much. What is not used is not touched; what has to be moved
-    /// as it grows is touched several times.
+    /// Reserves memory for further executions, if it is available. Unused memory is not touched;
+    /// growth would touch memory several times.
     pub fn reserve(&mut self, executions: usize) {
-        // Without it, it just grows.
+        // On failure, the vector grows as needed.
         let _ = self.executions.try_reserve(executions);
     }
 
-    /// Gives back memory that was kept for more.
+    /// Releases spare memory.
     pub fn shrink(&mut self) {
         self.executions.shrink_to_fit();
         self.sampled.shrink_to_fit();
-        self.alone = Vec::new();
+        self.singles = Vec::new();
     }
 
-    /// Where instruction `index` is; `None` at the end and beyond.
-    pub fn place(&self, index: u64) -> Option<Place> {
+    /// Returns the position of instruction `index`; `None` at the end and beyond.
+    pub fn position(&self, index: u64) -> Option<FlowPosition> {
         if index >= self.len {
             return None;
         }
@@ -124,7 +122,7 @@ impl Flow {
         for (step, &id) in self.executions.get(sample * SAMPLE..)?.iter().enumerate() {
             let count = self.paths.count(id);
             if index < before + count {
-                return Some(Place {
+                return Some(FlowPosition {
                     execution: sample * SAMPLE + step,
                     within: (index - before) as usize,
                 });
@@ -134,52 +132,56 @@ impl Flow {
         None
     }
 
-    /// The index of the instruction at a place, where there is one.
-    pub fn index_of(&self, place: Place) -> Option<u64> {
-        let sample = place.execution / SAMPLE;
+    /// Returns the index of the instruction at a position, if there is one.
+    pub fn index_of(&self, position: FlowPosition) -> Option<u64> {
+        let sample = position.execution / SAMPLE;
         let before = *self.sampled.get(sample)?;
-        let counts = self.executions.get(sample * SAMPLE..place.execution)?;
+        let counts = self.executions.get(sample * SAMPLE..position.execution)?;
         let counts = counts.iter().map(|&path| self.paths.count(path));
-        Some(before + counts.sum::<u64>() + place.within as u64)
+        Some(before + counts.sum::<u64>() + position.within as u64)
     }
 
-    /// The index for searches.
+    /// Returns the search index.
     pub fn postings(&self) -> &Postings {
-        let make = || Postings::new(self, &Watch::none()).unwrap_or_default();
+        let make = || self.build_postings(&Watch::none()).unwrap_or_default();
         self.postings.get_or_init(make)
     }
 
-    /// Makes the index for searches.
+    fn build_postings(&self, watch: &Watch<'_>) -> Result<Postings, Canceled> {
+        Postings::new(&self.blocks, &self.paths, &self.executions, watch)
+    }
+
+    /// Builds the search index.
     pub fn index(&self, watch: &Watch<'_>) -> Result<(), Canceled> {
         if self.postings.get().is_none() {
-            let made = Postings::new(self, watch)?;
+            let made = self.build_postings(watch)?;
             self.postings.get_or_init(|| made);
         }
         Ok(())
     }
 
-    pub fn instruction(&self, place: Place) -> Option<Instruction> {
-        self.of_path(*self.executions.get(place.execution)?, place.within)
+    pub fn instruction(&self, position: FlowPosition) -> Option<Instruction> {
+        self.of_path(*self.executions.get(position.execution)?, position.within)
     }
 
-    /// Instruction `within` of a path.
-    pub fn of_path(&self, path: u32, within: usize) -> Option<Instruction> {
-        let (block, within) = self.paths.part_at(path, within, &self.blocks)?;
+    /// Returns instruction `within` of a path.
+    pub fn of_path(&self, path: PathIdx, within: usize) -> Option<Instruction> {
+        let (block, within) = self.paths.block_at(path, within, &self.blocks)?;
         self.blocks.instruction(block, within)
     }
 
-    /// How often each block was executed, by id.
+    /// Returns the number of executions of each block, by id.
     pub fn counts(&self) -> Vec<u64> {
         let mut of_paths = vec![0u64; self.paths.len()];
         for &id in &self.executions {
-            if let Some(count) = of_paths.get_mut(id as usize) {
+            if let Some(count) = of_paths.get_mut(id.index()) {
                 *count += 1;
             }
         }
         let mut counts = vec![0; self.blocks.len()];
         for (path, executed) in of_paths.into_iter().enumerate() {
-            for &block in self.paths.parts(path as u32) {
-                if let Some(count) = counts.get_mut(block as usize) {
+            for &block in self.paths.blocks(PathIdx(path as u32)) {
+                if let Some(count) = counts.get_mut(block.index()) {
                     *count += executed;
                 }
             }

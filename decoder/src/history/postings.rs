@@ -1,36 +1,36 @@
-//! In which spans of a history each block was executed, and how often: what a search skips by.
+//! The search index: the spans of a history in which each block was executed, and how often.
 
-use super::Flow;
 use crate::block::Blocks;
+use crate::path::Paths;
 use crate::watch::Stage;
-use crate::{Canceled, PcSet, Watch};
+use crate::{BlockId, Canceled, PathIdx, PcSet, Watch};
 
-/// Executions of paths in a span, of which the last may have fewer. More make the lists shorter, and what is
-/// to be gone through one by one longer.
+/// Path executions per span; the last span may have fewer. Longer spans make lists shorter, but a
+/// search within a span longer.
 pub(crate) const SPAN: usize = 4096;
 
-/// Spans between two reports.
+/// Spans between two progress reports.
 const REPORT_EVERY: usize = 64;
 
-/// For each block of a history the spans that it was executed in.
+/// The spans in which each block was executed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Postings {
-    /// Where the list of each block begins in `lists`, and where the last ends.
+    /// The start of each block's list in `lists`, and the end of the last.
     starts: Vec<usize>,
-    /// For each span, ascending, two numbers: what it is more than the one before, and how often the block
-    /// was executed in it; seven bits a byte, the lowest first, the highest bit where more follow.
+    /// For each span, ascending: the difference to the previous span, and the number of executions.
+    /// Numbers are LEB128: seven bits per byte, the lowest first.
     lists: Vec<u8>,
-    /// The blocks by their first addresses.
-    by_start: Vec<u32>,
-    /// The most bytes that a block has.
+    /// The blocks by start address.
+    by_start: Vec<BlockId>,
+    /// The longest block in bytes.
     longest: u64,
 }
 
-/// A list under way.
+/// A list under construction.
 #[derive(Clone, Default)]
 struct List {
     bytes: Vec<u8>,
-    /// The span that was appended last.
+    /// The last span appended.
     last: usize,
 }
 
@@ -43,25 +43,31 @@ impl List {
 }
 
 impl Postings {
-    /// Goes through all executions.
+    /// Builds the index from all executions.
     ///
     /// # Errors
+    ///
     /// When canceled.
-    pub fn new(flow: &Flow, watch: &Watch<'_>) -> Result<Self, Canceled> {
-        let (blocks, paths) = (&flow.blocks, &flow.paths);
+    pub fn new(
+        blocks: &Blocks,
+        paths: &Paths,
+        executions: &[PathIdx],
+        watch: &Watch<'_>,
+    ) -> Result<Self, Canceled> {
+        let total = executions.len() as u64;
         let mut lists = vec![List::default(); blocks.len()];
         let mut of_paths = Counts::new(paths.len());
         let mut of_blocks = Counts::new(blocks.len());
-        for (span, executions) in flow.executions().chunks(SPAN).enumerate() {
+        for (span, executed) in executions.chunks(SPAN).enumerate() {
             if span.is_multiple_of(REPORT_EVERY) {
-                watch.report(Stage::Index, (span * SPAN) as u64, flow.executions().len() as u64)?;
+                watch.report(Stage::Index, (span * SPAN) as u64, total)?;
             }
-            for &path in executions {
-                of_paths.add(path, 1);
+            for &path in executed {
+                of_paths.add(path.0, 1);
             }
             of_paths.drain(|path, executions| {
-                for &block in paths.parts(path) {
-                    of_blocks.add(block, executions);
+                for &block in paths.blocks(PathIdx(path)) {
+                    of_blocks.add(block.0, executions);
                 }
             });
             of_blocks.drain(|block, executions| {
@@ -70,8 +76,8 @@ impl Postings {
                 }
             });
         }
-        let ids = 0..blocks.len() as u32;
-        let mut by_start: Vec<u32> = ids.clone().collect();
+        let ids = (0..blocks.len() as u32).map(BlockId);
+        let mut by_start: Vec<BlockId> = ids.clone().collect();
         by_start.sort_unstable_by_key(|&id| start(blocks, id));
         let mut postings = Self {
             starts: Vec::with_capacity(lists.len() + 1),
@@ -87,9 +93,9 @@ impl Postings {
         Ok(postings)
     }
 
-    /// The spans that a block was executed in, ascending, each with how often.
-    pub fn of(&self, block: u32) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let bounds = self.starts.get(block as usize..).unwrap_or(&[]);
+    /// Returns the spans of a block, ascending, each with the number of executions.
+    pub fn of(&self, block: BlockId) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let bounds = self.starts.get(block.index()..).unwrap_or(&[]);
         let list = match *bounds {
             [start, end, ..] => self.lists.get(start..end).unwrap_or(&[]),
             _ => &[],
@@ -102,49 +108,49 @@ impl Postings {
         })
     }
 
-    /// The blocks that may have an instruction in a set; some may come twice.
-    pub fn near<'a>(&'a self, blocks: &'a Blocks, pcs: &'a PcSet) -> impl Iterator<Item = u32> + 'a {
+    /// Returns the blocks that may have an instruction in a set; some may appear twice.
+    pub fn near<'a>(&'a self, blocks: &'a Blocks, pcs: &'a PcSet) -> impl Iterator<Item = BlockId> + 'a {
         let of_ranges = pcs.ranges().iter().flat_map(move |range| {
             let first = self.below(blocks, range.start.0.saturating_sub(self.longest));
             let close = self
                 .by_start
                 .get(first..self.below(blocks, range.end.0))
                 .unwrap_or(&[]);
-            let reaches = |&id: &u32| range.start.0.saturating_sub(start(blocks, id)) < blocks.size(id);
+            let reaches = |&id: &BlockId| range.start.0.saturating_sub(start(blocks, id)) < blocks.size(id);
             close.iter().copied().filter(reaches)
         });
-        // Addresses wrap, and these blocks may.
+        // Blocks at the end of the address space may wrap.
         let last = self.below(blocks, u64::MAX - self.longest);
         of_ranges.chain(self.by_start.get(last..).unwrap_or(&[]).iter().copied())
     }
 
-    /// How many blocks start before an address.
+    /// Returns the number of blocks that start before an address.
     fn below(&self, blocks: &Blocks, end: u64) -> usize {
         self.by_start.partition_point(|&id| start(blocks, id) < end)
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes in use.
     pub fn memory(&self) -> usize {
         size_of_val(&*self.starts) + size_of_val(&*self.lists) + size_of_val(&*self.by_start)
     }
 }
 
-fn start(blocks: &Blocks, id: u32) -> u64 {
-    blocks.get(id).map_or(u64::MAX, |block| block.start.0)
+fn start(blocks: &Blocks, block: BlockId) -> u64 {
+    blocks.get(block).map_or(u64::MAX, |block| block.start.0)
 }
 
-/// Numbers by id, of which few are above 0 at a time.
+/// Counts by id, of which few are above 0 at a time.
 struct Counts {
     counts: Vec<u64>,
-    /// Which are.
-    met: Vec<u32>,
+    /// The ids with a count above 0.
+    nonzero: Vec<u32>,
 }
 
 impl Counts {
     fn new(ids: usize) -> Self {
         Self {
             counts: vec![0; ids],
-            met: Vec::new(),
+            nonzero: Vec::new(),
         }
     }
 
@@ -152,15 +158,15 @@ impl Counts {
     fn add(&mut self, id: u32, number: u64) {
         if let Some(count) = self.counts.get_mut(id as usize) {
             if *count == 0 {
-                self.met.push(id);
+                self.nonzero.push(id);
             }
             *count += number;
         }
     }
 
-    /// Hands over all that are above 0, and sets them to 0.
+    /// Visits all counts above 0, and resets them.
     fn drain(&mut self, mut each: impl FnMut(u32, u64)) {
-        for id in self.met.drain(..) {
+        for id in self.nonzero.drain(..) {
             if let Some(count) = self.counts.get_mut(id as usize) {
                 each(id, std::mem::take(count));
             }

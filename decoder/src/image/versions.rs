@@ -1,8 +1,8 @@
-//! Code that changes while it is traced.
+//! Versions of code that changes while it is traced.
 //!
-//! Where code of a process changes, there is a boundary in the trace of each of its threads: tracing is
-//! switched off before it and on behind it. So a boundary never falls into a flow, and all code
-//! between two of them is of one version.
+//! Where the code of a process changes, the trace of each of its threads has a boundary. Tracing is
+//! disabled before it and enabled after it. So a boundary never falls into a stretch of flow, and
+//! all flow between two boundaries is of one version.
 
 use super::Section;
 use backtrail_pt::{Avma, Tid};
@@ -12,20 +12,20 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u32);
 
-/// Code that was not there, or other code, before a version.
+/// Code that is new in a version.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The version from which on it is there.
+    /// The version in which it appears.
     pub since: Version,
     /// The code.
     pub section: Section,
 }
 
-/// Where the flow of a thread comes to a version.
+/// The start of a version in a thread's trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boundary {
-    /// Flow that begins at this offset of the thread's trace or behind it is of the version, up to
-    /// the next boundary.
+    /// Flow that starts at or after this offset of the thread's trace has the version, up to the
+    /// next boundary.
     pub offset: u64,
     /// The version.
     pub version: Version,
@@ -34,11 +34,11 @@ pub struct Boundary {
 /// The changes of a process's code.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Versions {
-    /// By version, none of the first; of one version, the later over the earlier.
+    /// By version, without the first; within a version, later ones cover earlier ones.
     changes: Vec<Change>,
     /// (first address, number of the change), ascending.
     by_start: Vec<(u64, u32)>,
-    /// Bytes of the longest change.
+    /// The longest change in bytes.
     longest: u64,
     /// By offset.
     boundaries: BTreeMap<Tid, Vec<Boundary>>,
@@ -70,19 +70,19 @@ impl Versions {
         self.changes.is_empty()
     }
 
-    /// The boundaries that a thread passes.
+    /// Returns the boundaries of a thread.
     pub fn boundaries(&self, tid: Tid) -> &[Boundary] {
         self.boundaries.get(&tid).map_or(&[], Vec::as_slice)
     }
 
-    /// The changes from number `from` on that are there in a version.
+    /// Returns the changes of a version, from number `from` on.
     pub fn from(&self, from: usize, version: Version) -> &[Change] {
         let end = self.changes.partition_point(|change| change.since <= version);
         self.changes.get(from..end).unwrap_or(&[])
     }
 
-    /// The changes that are there in a version and have an address of `first..=last`, in order; without
-    /// those under one that has all of these addresses.
+    /// Returns the changes of a version with an address in `first..=last`, in order. Omits those
+    /// below a change that covers the whole range.
     pub fn around(&self, first: Avma, last: Avma, version: Version) -> Vec<&Change> {
         let lowest = (first.0).saturating_sub(self.longest);
         let begin = self.by_start.partition_point(|&(start, _)| start < lowest);

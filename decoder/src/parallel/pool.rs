@@ -1,10 +1,10 @@
-//! Work that falls into pieces which need nothing of each other.
+//! Runs independent pieces of work on several threads.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Does each piece, by so many threads at most; the answers are in the order of the pieces.
+/// Runs each piece on at most `jobs` threads. The answers are in the order of the pieces.
 pub(crate) fn map<I: Send, O: Send>(
     jobs: NonZeroUsize,
     pieces: Vec<I>,

@@ -1,10 +1,10 @@
-//! A crew over made traces: whole, and one that cannot be cut.
+//! A parallel decoder on synthetic traces, some of which cannot be split.
 
-use super::{Crew, Failed};
+use super::{ParallelDecoder, ParallelError};
 use crate::engine::native::Native;
 use crate::meter::Meter;
-use crate::trace::Tail;
-use crate::{Config, Engine, History, HistoryBuilder, Image, Knowledge, Section, Watch};
+use crate::trace_tail::TraceTail;
+use crate::{Config, DecodeCachePool, Engine, History, HistoryBuilder, Image, Section, Watch};
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Parser, Tid, TimingParams, Tsc};
 use std::num::NonZeroUsize;
@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 
 const AT: Avma = Avma(0x1000);
 
-/// A conditional jump to itself, and then to itself again.
+/// A conditional jump to itself, and a jump back to it.
 const CODE: [u8; 4] = [0x75, 0xfe, 0xeb, 0xfc];
 
 const TIMING: TimingParams = TimingParams {
@@ -23,12 +23,12 @@ const TIMING: TimingParams = TimingParams {
     cpuid_15h_ebx: 64,
 };
 
-/// So many rounds, with PSBs that tell the place `place`.
+/// Returns a trace of `rounds` branches, with PSBs that report the address `place`.
 fn packets(rounds: u64, place: Avma) -> Vec<u8> {
     packets_with_time(rounds, place, None)
 }
 
-/// The same with time.
+/// Like [`packets`], with timing packets.
 fn packets_with_time(rounds: u64, place: Avma, timing: Option<TimingOptions>) -> Vec<u8> {
     let mut encoder = Encoder::new(EncoderOptions {
         psb_period: 256,
@@ -58,43 +58,43 @@ fn image() -> Image {
     image
 }
 
-fn decode(trace: &[u8], jobs: usize) -> Result<History, Failed> {
+fn decode(trace: &[u8], jobs: usize) -> Result<History, ParallelError> {
     decode_as(trace, &Config::default(), jobs, 1000)
 }
 
-fn decode_as(trace: &[u8], config: &Config, jobs: usize, least: usize) -> Result<History, Failed> {
-    decode_knowing(
+fn decode_as(trace: &[u8], config: &Config, jobs: usize, min_len: usize) -> Result<History, ParallelError> {
+    decode_with_pool(
         trace,
         &Arc::new(image()),
         config,
         jobs,
-        least,
-        &Knowledge::default(),
+        min_len,
+        &DecodeCachePool::default(),
     )
 }
 
-fn decode_knowing(
+fn decode_with_pool(
     trace: &[u8],
     image: &Arc<Image>,
     config: &Config,
     jobs: usize,
-    least: usize,
-    knowledge: &Knowledge,
-) -> Result<History, Failed> {
+    min_len: usize,
+    pool: &DecodeCachePool,
+) -> Result<History, ParallelError> {
     let (watch, done) = (Watch::none(), AtomicU64::new(0));
-    let crew = Crew {
+    let decoder = ParallelDecoder {
         native: &Native,
-        trace: Tail::new(trace, None),
+        trace: TraceTail::new(trace, None),
         image,
         config,
         meter: &Meter::new(&watch, &done, trace.len() as u64),
     };
-    let (history, _) = crew.decode(
+    let (history, _) = decoder.decode(
         HistoryBuilder::new(Tid(1)),
         None,
-        knowledge,
+        pool,
         NonZeroUsize::new(jobs).unwrap(),
-        least,
+        min_len,
     )?;
     Ok(history)
 }
@@ -112,8 +112,8 @@ fn segments_are_put_together_in_order() {
 }
 
 #[test]
-fn what_was_learnt_by_some_is_good_for_more_and_for_other_traces() {
-    let (image, knowledge) = (Arc::new(image()), Knowledge::default());
+fn caches_serve_more_threads_and_other_traces() {
+    let (image, pool) = (Arc::new(image()), DecodeCachePool::default());
     let config = Config {
         timing: TIMING,
         ..Config::default()
@@ -124,11 +124,11 @@ fn what_was_learnt_by_some_is_good_for_more_and_for_other_traces() {
         (5, 100_000, false),
         (3, 70_000, true),
     ] {
-        // With cycles, the same flow is other packets, of which each engine learns some.
+        // With CYC packets, the same flow has other packets, which each engine caches.
         let trace = packets_with_time(rounds, AT, Some(timing(true, cyc)));
         let wanted = decode_as(&trace, &config, 1, 5000).unwrap().digest();
         for _ in 0..3 {
-            let history = decode_knowing(&trace, &image, &config, jobs, 2000, &knowledge).unwrap();
+            let history = decode_with_pool(&trace, &image, &config, jobs, 2000, &pool).unwrap();
             assert_eq!(history.digest(), wanted, "{jobs} {rounds}");
         }
     }
@@ -143,7 +143,7 @@ fn timing(mtc: bool, cyc: bool) -> TimingOptions {
 }
 
 #[test]
-fn segments_begin_with_the_time_that_the_one_before_ends_with() {
+fn segments_start_with_the_end_time_of_the_previous() {
     let config = Config {
         timing: TIMING,
         ..Config::default()
@@ -169,7 +169,7 @@ fn segments_begin_with_the_time_that_the_one_before_ends_with() {
 }
 
 #[test]
-fn packets_of_the_time_that_cannot_be_are_left_to_a_decode_in_order() {
+fn impossible_timing_packets_force_sequential_decode() {
     let config = Config {
         timing: TIMING,
         ..Config::default()
@@ -183,19 +183,19 @@ fn packets_of_the_time_that_cannot_be_are_left_to_a_decode_in_order() {
     };
     let (padding, tma) = ([0; 7], [0x02, 0x73, 0, 0, 0, 0, 0]);
     assert_eq!(with(&padding), None);
-    // The PSB+ before it had one.
-    assert_eq!(with(&tma), Some(Failed::Apart));
+    // The preceding PSB+ had a TMA.
+    assert_eq!(with(&tma), Some(ParallelError::Discontinuous));
 }
 
 #[test]
-fn a_place_that_the_flow_does_not_come_to_is_no_seam() {
+fn psb_off_the_flow_is_no_boundary() {
     let trace = packets(100_000, AT + 2);
-    assert_eq!(decode(&trace, 2).err(), Some(Failed::Apart));
+    assert_eq!(decode(&trace, 2).err(), Some(ParallelError::Discontinuous));
 }
 
 #[test]
-fn flow_that_is_lost_at_a_seam_is_found_at_it_again() {
-    // Each PSB tells a place in the middle of an instruction, and the code is lost behind it.
+fn flow_lost_at_a_boundary_resumes_there() {
+    // Each PSB reports an address inside an instruction, and the code is lost after it.
     let trace = packets(100_000, AT + 1);
     let mut builder = HistoryBuilder::new(Tid(1));
     Native

@@ -1,4 +1,4 @@
-//! Which thread had a processor at a time, or between two times.
+//! Determines which thread ran on a processor at a time, or between two times.
 
 use super::UnattributedReason;
 use crate::Execution;
@@ -8,15 +8,15 @@ use std::ops::RangeInclusive;
 /// The idle task.
 const IDLE: Tid = Tid(0);
 
-/// The executions of a processor, to be asked by time.
+/// The executions of a processor, searchable by time.
 pub(super) struct Owners<'a> {
-    /// In order of time; they do not overlap, except where their bounds are not known.
+    /// In order of time. They overlap only where their bounds are unknown.
     executions: &'a [Execution],
 }
 
-/// A stretch of flow in time.
+/// The times of a stretch of flow.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct When {
+pub(super) struct PieceTime {
     /// The last stamp before it.
     pub after: Option<Tsc>,
     /// The first and last stamp in it.
@@ -25,8 +25,8 @@ pub(super) struct When {
     pub before: Option<Tsc>,
 }
 
-impl When {
-    /// By which pieces are ordered.
+impl PieceTime {
+    /// Returns the time by which pieces are ordered.
     pub fn key(&self) -> Tsc {
         self.inside
             .map(|(first, _)| first)
@@ -40,12 +40,12 @@ impl<'a> Owners<'a> {
         Self { executions }
     }
 
-    /// Who ran at a time.
+    /// Returns the execution at a time.
     pub fn at(&self, at: Tsc) -> Option<&'a Execution> {
         self.between(at..=at).next()
     }
 
-    /// All that ran in a stretch of time, the idle task aside.
+    /// Returns the executions in a time range, without the idle task.
     pub fn between(&self, times: RangeInclusive<Tsc>) -> impl Iterator<Item = &'a Execution> + use<'a> {
         let first = self
             .executions
@@ -57,16 +57,16 @@ impl<'a> Owners<'a> {
             .filter(|found| found.tid != IDLE)
     }
 
-    /// Whose code to try for flow that begins after a stamp. When it is certain whose it is, it is
-    /// this one: the first that runs from then on.
+    /// Returns the first execution after a stamp: its code is used for flow that starts there. If
+    /// the owner is certain, it is this one.
     pub fn likely(&self, after: Option<Tsc>) -> Option<&'a Execution> {
         let all = after?..=Tsc(u64::MAX);
         self.between(all).next()
     }
 
-    /// Whose flow it certainly is.
-    pub fn certain(&self, when: &When) -> Result<&'a Execution, UnattributedReason> {
-        if let Some((first, last)) = when.inside {
+    /// Returns the execution that certainly owns the flow.
+    pub fn certain(&self, time: &PieceTime) -> Result<&'a Execution, UnattributedReason> {
+        if let Some((first, last)) = time.inside {
             let owner = self.at(first).ok_or(UnattributedReason::NoSwitch)?;
             let same = self.between(first..=last).all(|other| same_thread(other, owner));
             return if same {
@@ -75,8 +75,8 @@ impl<'a> Owners<'a> {
                 Err(UnattributedReason::Contradiction)
             };
         }
-        let after = when.after.ok_or(UnattributedReason::NoTime)?;
-        let mut candidates = self.between(after..=when.before.unwrap_or(Tsc(u64::MAX)));
+        let after = time.after.ok_or(UnattributedReason::NoTime)?;
+        let mut candidates = self.between(after..=time.before.unwrap_or(Tsc(u64::MAX)));
         let owner = candidates.next().ok_or(UnattributedReason::NoSwitch)?;
         if candidates.all(|other| same_thread(other, owner)) {
             Ok(owner)
@@ -85,11 +85,11 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// All whose flow it may be.
-    pub fn possible(&self, when: &When) -> impl Iterator<Item = &'a Execution> + use<'a> {
-        let (first, last) = when.inside.unwrap_or((
-            when.after.unwrap_or_default(),
-            when.before.unwrap_or(Tsc(u64::MAX)),
+    /// Returns all executions that may own the flow.
+    pub fn possible(&self, time: &PieceTime) -> impl Iterator<Item = &'a Execution> + use<'a> {
+        let (first, last) = time.inside.unwrap_or((
+            time.after.unwrap_or_default(),
+            time.before.unwrap_or(Tsc(u64::MAX)),
         ));
         self.between(first..=last)
     }

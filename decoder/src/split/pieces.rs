@@ -1,9 +1,10 @@
-//! Cuts a processor's flow where another thread could come, and picks the code to decode with.
+//! Cuts a processor's flow where another thread could start, and selects the code to decode with.
 
-use super::owner::{Owners, When};
-use crate::engine::native::Pauses;
+use super::owner::{Owners, PieceTime};
+use crate::engine::native::DisabledIntervals;
 use crate::{
-    CodeChange, Event, Execution, Gap, GapCause, History, HistoryBuilder, Image, Memory, Runs, Sink,
+    CodeChange, Event, Execution, Gap, GapCause, History, HistoryBuilder, Image, Memory, PathIdx, PathTable,
+    Sink,
 };
 use backtrail_pt::{Avma, Cofi, Pid, Tid, Tsc};
 use std::cell::Cell;
@@ -11,26 +12,27 @@ use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// A stretch of a processor's trace that is of one thread.
+/// A stretch of a processor's trace that belongs to one thread.
 #[derive(Debug)]
 pub(super) struct Piece {
     /// Its instructions in the processor's history.
     pub range: Range<u64>,
-    pub when: When,
+    pub time: PieceTime,
     /// The process whose code it was decoded with.
     pub code: Option<Pid>,
-    /// Flow is lost after it (and it has no instructions itself).
+    /// The flow is lost after it; such a piece has no instructions. The flag is set if libipt
+    /// reports an error.
     pub gap: Option<(Gap, bool)>,
 }
 
-/// The code of whichever process is chosen.
-pub(super) struct Selected<'a> {
+/// The code of the selected process.
+pub(super) struct SelectedImage<'a> {
     images: &'a BTreeMap<Pid, Arc<Image>>,
-    /// The image, and its process.
+    /// The image and its process.
     current: Cell<Option<(&'a Image, Pid)>>,
 }
 
-impl<'a> Selected<'a> {
+impl<'a> SelectedImage<'a> {
     pub fn new(images: &'a BTreeMap<Pid, Arc<Image>>) -> Self {
         Self {
             images,
@@ -38,19 +40,19 @@ impl<'a> Selected<'a> {
         }
     }
 
-    /// `None` and a process that is not known have no code.
+    /// Selects the code of a process; no code for `None` and for an unknown process.
     fn select(&self, pid: Option<Pid>) {
         let found = pid.and_then(|pid| Some((&**self.images.get(&pid)?, pid)));
         self.current.set(found);
     }
 }
 
-impl Memory for Selected<'_> {
+impl Memory for SelectedImage<'_> {
     fn read(&self, at: Avma, out: &mut [u8]) -> usize {
         self.current.get().map_or(0, |(image, _)| image.read(at, out))
     }
 
-    fn is_nobodys(&self) -> bool {
+    fn has_unknown_processes(&self) -> bool {
         self.current.get().is_none()
     }
 
@@ -62,45 +64,49 @@ impl Memory for Selected<'_> {
     }
 }
 
-/// The last loss of flow through code that is nobody's. All losses of one execution are one.
-struct Nobodys {
+/// The last loss of flow in foreign code. All losses of one execution are merged.
+struct ForeignLoss {
     /// Its number among the pieces.
     piece: usize,
-    /// When the execution began; `None`: it is not known whose it is.
+    /// The start of the execution; `None`: unknown.
     execution: Option<Tsc>,
-    /// It goes on: stamps are in it.
+    /// The loss continues: following stamps belong to it.
     on: bool,
 }
 
-/// The sink that cuts.
+/// The sink that cuts the flow into pieces.
 pub(super) struct Cutter<'a> {
     owners: &'a Owners<'a>,
-    memory: &'a Selected<'a>,
-    pauses: &'a Pauses,
+    memory: &'a SelectedImage<'a>,
+    disabled: &'a DisabledIntervals,
     builder: HistoryBuilder,
     pieces: Vec<Piece>,
-    /// Pieces before this one have all their stamps.
+    /// The number of pieces whose time is complete.
     settled: usize,
-    /// The first stamp since decoding began at a PSB: the PSB's.
+    /// The first stamp since decoding started at a PSB.
     psb: Option<Tsc>,
     last: Option<Tsc>,
-    /// The first stamp since tracing went off, which is not told before it is on again.
+    /// The first stamp since tracing was disabled, which events do not carry.
     paused: Option<Tsc>,
-    open: Option<When>,
+    open: Option<PieceTime>,
     first: u64,
-    /// Who probably runs, and with whose code it is decoded.
-    runs: Option<&'a Execution>,
-    nobodys: Option<Nobodys>,
-    /// The next instruction is behind a far transfer that was traced on: kernel code.
+    /// The execution that probably runs, with whose code the flow is decoded.
+    running: Option<&'a Execution>,
+    foreign: Option<ForeignLoss>,
+    /// The next instruction follows a far transfer with tracing enabled: kernel code.
     far: bool,
 }
 
 impl<'a> Cutter<'a> {
-    pub fn new(owners: &'a Owners<'a>, memory: &'a Selected<'a>, pauses: &'a Pauses) -> Self {
+    pub fn new(
+        owners: &'a Owners<'a>,
+        memory: &'a SelectedImage<'a>,
+        disabled: &'a DisabledIntervals,
+    ) -> Self {
         Self {
             owners,
             memory,
-            pauses,
+            disabled,
             builder: HistoryBuilder::new(Tid(0)),
             pieces: Vec::new(),
             settled: 0,
@@ -109,24 +115,24 @@ impl<'a> Cutter<'a> {
             paused: None,
             open: None,
             first: 0,
-            runs: None,
-            nobodys: None,
+            running: None,
+            foreign: None,
             far: false,
         }
     }
 
-    /// The history as if of one thread, and its pieces.
+    /// Returns the history of the processor, and its pieces.
     pub fn finish(mut self) -> (History, Vec<Piece>) {
         self.close();
         (self.builder.finish(), self.pieces)
     }
 
-    /// Begins a piece; `stamped` when the stamp of the last PSB was taken in it.
+    /// Starts a piece; `stamped`: the stamp of the last PSB lies in it.
     fn open(&mut self, stamped: bool) {
         self.close();
         self.first = self.builder.len();
         let inside = self.psb.filter(|_| stamped).map(|stamp| (stamp, stamp));
-        self.open = Some(When {
+        self.open = Some(PieceTime {
             after: self.last,
             inside,
             before: None,
@@ -134,95 +140,95 @@ impl<'a> Cutter<'a> {
         self.choose(self.last);
     }
 
-    /// Chooses whose code is decoded, of flow that begins after a stamp.
+    /// Selects the code for flow that starts after a stamp.
     fn choose(&mut self, after: Option<Tsc>) {
-        self.runs = self.owners.likely(after);
-        self.memory.select(self.runs.map(|execution| execution.pid));
+        self.running = self.owners.likely(after);
+        self.memory.select(self.running.map(|execution| execution.pid));
     }
 
     fn close(&mut self) {
         self.far = false;
-        let Some(when) = self.open.take() else { return };
+        let Some(time) = self.open.take() else { return };
         let range = self.first..self.builder.len();
         if !range.is_empty() {
             self.pieces.push(Piece {
                 range,
-                when,
-                code: self.runs.map(|execution| execution.pid),
+                time,
+                code: self.running.map(|execution| execution.pid),
                 gap: None,
             });
         }
     }
 
-    /// Tracing is off: what ran before has its time at the first that is told meanwhile, not at that which comes when it
-    /// is on again.
+    /// Tracing is disabled. The flow before it is bounded by the first stamp in the interval, not
+    /// by the last.
     fn pause(&mut self) {
-        self.paused = self.last.and_then(|last| self.pauses.first_after(last));
+        self.paused = self.last.and_then(|last| self.disabled.first_after(last));
     }
 
-    /// Flow is lost. Says whether that is news.
+    /// Handles a loss of flow. Returns whether to report it.
     fn lost(&mut self, gap: Gap, error: bool) -> bool {
         self.close();
-        let nobodys = self.memory.is_nobodys() && matches!(gap.cause, GapCause::LostCode { .. });
-        let execution = self.runs.map(|execution| execution.start);
+        let foreign = self.memory.has_unknown_processes() && matches!(gap.cause, GapCause::LostCode { .. });
+        let execution = self.running.map(|execution| execution.start);
         let next = self.pieces.len();
-        if let Some(known) = self.nobodys.as_mut().filter(|_| nobodys)
+        if let Some(known) = self.foreign.as_mut().filter(|_| foreign)
             && (known.piece + 1, known.execution) == (next, execution)
         {
             known.on = true;
             self.settled = self.settled.min(known.piece);
             return false;
         }
-        self.nobodys = nobodys.then_some(Nobodys {
+        self.foreign = foreign.then_some(ForeignLoss {
             piece: next,
             execution,
             on: true,
         });
-        let here = self.builder.len();
-        let when = When {
+        let at = self.builder.len();
+        let time = PieceTime {
             after: self.last,
-            ..When::default()
+            ..PieceTime::default()
         };
         self.pieces.push(Piece {
-            range: here..here,
-            when,
+            range: at..at,
+            time,
             code: None,
             gap: Some((gap, error)),
         });
         true
     }
 
-    /// The flow is there again, or tracing is off. Says whether it was lost in code that is nobody's.
+    /// The flow resumes, or tracing is disabled. Returns whether a foreign loss ends by this.
     fn found(&mut self) -> bool {
-        let nobodys = self.nobodys.as_mut();
-        nobodys.is_some_and(|nobodys| std::mem::take(&mut nobodys.on))
+        let foreign = self.foreign.as_mut();
+        foreign.is_some_and(|foreign| std::mem::take(&mut foreign.on))
     }
 
     fn stamp(&mut self, tsc: Tsc) {
         self.psb.get_or_insert(tsc);
-        // An event repeats the last stamp when there is no newer one: that says nothing new.
+        // An event repeats the last stamp if there is no newer one.
         if self.last.is_some_and(|last| tsc <= last) {
             return;
         }
         self.last = Some(tsc);
-        // Where this pause tells only one time, the other is of a later one.
+        // If this interval has only one stamp, the searched one is of a later interval.
         let first = self.paused.take().map_or(tsc, |paused| paused.min(tsc));
         for piece in self.pieces.get_mut(self.settled..).unwrap_or(&mut []) {
-            piece.when.before = Some(first);
+            piece.time.before = Some(first);
         }
         self.settled = self.pieces.len();
     }
 
-    /// A stamp of a packet that came while flow was on.
+    /// Handles a stamp of a packet within the flow.
     fn stamp_inside(&mut self) {
-        let lost = self.nobodys.as_ref().filter(|nobodys| nobodys.on);
-        let lost = lost.and_then(|nobodys| self.pieces.get_mut(nobodys.piece));
-        let inside = lost.map(|piece| &mut piece.when).or(self.open.as_mut());
-        if let (Some(when), Some(tsc)) = (inside, self.last) {
-            let (first, _) = *when.inside.get_or_insert((tsc, tsc));
-            when.inside = Some((first, tsc));
+        let lost = self.foreign.as_ref().filter(|foreign| foreign.on);
+        let lost = lost.and_then(|foreign| self.pieces.get_mut(foreign.piece));
+        let inside = lost.map(|piece| &mut piece.time).or(self.open.as_mut());
+        if let (Some(time), Some(tsc)) = (inside, self.last) {
+            let (first, _) = *time.inside.get_or_insert((tsc, tsc));
+            time.inside = Some((first, tsc));
             if self.open.is_some() && self.first == self.builder.len() {
-                // Now it is known; what is decoded stays as it is.
+                // The owner is known now; instructions decoded before keep their code.
                 self.choose(Some(tsc));
             }
         }
@@ -242,19 +248,19 @@ impl Sink for Cutter<'_> {
         self.builder.begin();
     }
 
-    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
-        for run in executed {
+    fn paths(&mut self, table: &PathTable<'_>, executed: &[PathIdx]) {
+        for path in executed {
             if self.far {
                 self.open(false);
             }
-            self.builder.runs(runs, std::slice::from_ref(run));
-            let last = runs.last(*run);
+            self.builder.paths(table, std::slice::from_ref(path));
+            let last = table.last(*path);
             self.far = last.is_some_and(|last| last.cofi == Cofi::FarTransfer);
         }
     }
 
     fn event(&mut self, event: Event) {
-        let mut news = true;
+        let mut is_new = true;
         match &event {
             Event::Time(stamp) => {
                 let is_later = self.last.is_none_or(|last| stamp.tsc > last);
@@ -267,11 +273,11 @@ impl Sink for Cutter<'_> {
                 self.found();
                 self.psb = None;
             }
-            // A PSB in the flow says again that it is on.
+            // A PSB in the flow repeats that tracing is enabled.
             Event::Enabled { status: true, .. } if self.open.is_some() => {}
             Event::Enabled { status, .. } => self.open(*status),
             Event::Disabled { .. } => {
-                news = !self.found();
+                is_new = !self.found();
                 self.close();
                 self.pause();
             }
@@ -294,15 +300,15 @@ impl Sink for Cutter<'_> {
                     trace_offset: *offset,
                     resumed_offset: None,
                 };
-                news = self.lost(gap, *error);
+                is_new = self.lost(gap, *error);
             }
             Event::FlowBegins { .. } => {
                 self.found();
             }
             Event::Ptwrite { .. } | Event::Cpu(_) => {}
         }
-        // What code that is nobody's does is not told again and again.
-        if news {
+        // Repeated losses in foreign code are not reported.
+        if is_new {
             self.builder.event(event);
         }
     }

@@ -1,17 +1,17 @@
-//! Where a trace can be entered: its PSB packets and their time stamps.
+//! The PSB packets at which decoding can start, and their timestamps.
 
 use backtrail_pt::Tsc;
 use backtrail_pt::packet::Packet;
 use backtrail_pt::parser::Parser;
 
-/// The stamp of each PSB+ of a trace, `None` for one without. One that is broken is not counted, for
-/// decoding cannot begin there.
+/// Returns the stamp of each PSB+ of a trace, `None` for one without. Skips broken ones, at which
+/// decoding cannot start.
 pub(super) fn stamps(trace: &[u8]) -> Vec<Option<Tsc>> {
     let mut parser = Parser::new(trace);
     let mut found = Vec::new();
     while parser.sync_forward().is_some() {
         let mut stamp = None;
-        // The packets of a PSB+ are few; one that does not end is none.
+        // A PSB+ has few packets; one that does not end is not counted.
         for packet in parser.by_ref().take(MAX_PACKETS) {
             match packet {
                 Ok((_, Packet::Tsc(tsc))) => stamp = Some(Tsc(tsc)),

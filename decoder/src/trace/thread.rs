@@ -1,66 +1,73 @@
-//! The history of one thread out of its buffers.
+//! Decodes the buffers of one thread to its history.
 
-use super::{Plan, Tail};
-use crate::image::Passing;
-use crate::knowledge::Scope;
+use crate::decode_cache_pool::CacheScope;
+use crate::image::VersionedImage;
 use crate::meter::{Meter, Metered};
-use crate::parallel::{Crew, Failed};
-use crate::{Canceled, Event, Forest, GapCause, History, HistoryBuilder, Image, Knowledge, Runs, Sink};
+use crate::parallel::{ParallelDecoder, ParallelError};
+use crate::trace_tail::TraceTail;
+use crate::{
+    Canceled, DecodeCachePool, Event, Forest, GapCause, History, HistoryBuilder, Image, PathIdx, PathTable,
+    Plan, Sink,
+};
 use backtrail_pt::{Avma, Cofi, Tid};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A buffer of a thread.
 pub(super) struct Buffer<'a> {
-    pub trace: Tail<'a>,
+    pub trace: TraceTail<'a>,
     /// The code of its process.
     pub image: &'a Arc<Image>,
     pub meter: Meter<'a>,
 }
 
-/// Decodes a thread's buffers, with a gap between each two. With its history comes the forest, where that
-/// was made on the way.
+/// Decodes the buffers of a thread, with gaps between them. Also returns the forest, if it was
+/// built with the history.
 pub(super) fn decode(
     plan: &Plan<'_>,
-    knowledge: &Knowledge,
+    caches: &DecodeCachePool,
     tid: Tid,
     buffers: &[Buffer<'_>],
 ) -> Result<(History, Option<Forest>), Canceled> {
     if let [buffer] = buffers
-        && let Some(crew) = crew(plan, tid, buffer)
+        && let Some(parallel_decoder) = parallel_decoder(plan, tid, buffer)
     {
         let functions = (plan.functions)(tid);
         let mut builder = HistoryBuilder::new(tid);
-        builder.expect(buffer.trace.bytes.len());
-        match crew.decode(builder, functions, knowledge, plan.jobs, plan.segment) {
+        builder.reserve(buffer.trace.bytes.len());
+        match parallel_decoder.decode(builder, functions, caches, plan.jobs, plan.segment) {
             Ok(decoded) => return Ok(decoded),
-            Err(Failed::Canceled) => return Err(Canceled),
-            // What the flow is behind a PSB shows only when it is decoded in order.
-            Err(Failed::Apart) => {}
+            Err(ParallelError::Canceled) => return Err(Canceled),
+            // Only a sequential decode determines the flow after this PSB.
+            Err(ParallelError::Discontinuous) => {}
         }
     }
     let mut builder = HistoryBuilder::new(tid);
-    builder.expect(buffers.iter().map(|buffer| buffer.trace.bytes.len()).sum());
+    builder.reserve(buffers.iter().map(|buffer| buffer.trace.bytes.len()).sum());
     for (number, buffer) in buffers.iter().enumerate() {
         if number > 0 {
-            // What happened between is not known.
+            // The execution between the buffers is unknown.
             builder.event(Event::Lost {
                 cause: GapCause::NoTrace,
                 offset: 0,
                 error: false,
             });
         }
-        add(plan, knowledge, &mut builder, tid, buffer)?;
+        add(plan, caches, &mut builder, tid, buffer)?;
     }
     Ok((builder.finish(), None))
 }
 
-/// Who decodes a buffer in segments; `None`: it is to be decoded in order.
-pub(super) fn crew<'a>(plan: &'a Plan<'_>, tid: Tid, buffer: &'a Buffer<'_>) -> Option<Crew<'a>> {
+/// Returns a parallel decoder for a buffer; `None`: it must be decoded sequentially.
+pub(super) fn parallel_decoder<'a>(
+    plan: &'a Plan<'_>,
+    tid: Tid,
+    buffer: &'a Buffer<'_>,
+) -> Option<ParallelDecoder<'a>> {
     let native = plan.engine.native()?;
     let pays = plan.jobs.get() > 1 && buffer.trace.bytes.len() / 2 >= plan.segment;
-    let changes = || Passing::is_needed(buffer.image, tid);
-    (pays && !changes()).then_some(Crew {
+    let changes = || VersionedImage::is_needed(buffer.image, tid);
+    (pays && !changes()).then_some(ParallelDecoder {
         native,
         trace: buffer.trace,
         image: buffer.image,
@@ -69,17 +76,17 @@ pub(super) fn crew<'a>(plan: &'a Plan<'_>, tid: Tid, buffer: &'a Buffer<'_>) -> 
     })
 }
 
-/// Adds to a history what a buffer tells, decoded in order.
+/// Decodes a buffer sequentially and adds it to a history.
 fn add(
     plan: &Plan<'_>,
-    knowledge: &Knowledge,
+    caches: &DecodeCachePool,
     builder: &mut HistoryBuilder,
     tid: Tid,
     buffer: &Buffer<'_>,
 ) -> Result<(), Canceled> {
-    let code = Passing::new(buffer.image, tid);
+    let code = VersionedImage::new(buffer.image, tid);
     let mut sink = Metered {
-        sink: &mut Versioned {
+        sink: &mut VersionedSink {
             builder,
             code: code.as_ref(),
         },
@@ -90,28 +97,28 @@ fn add(
     match (&code, plan.engine.native()) {
         (Some(code), _) => plan.engine.decode(trace, code, config, &mut sink),
         (None, Some(native)) => {
-            let scope = Scope::of_process(buffer.image, config);
-            knowledge.with(scope, |learnt| {
-                native.decode_knowing(trace, &**buffer.image, config, &mut sink, learnt)
+            let scope = CacheScope::of_process(buffer.image, config);
+            caches.with_cache(scope, |cache| {
+                native.decode_with_cache(trace, &**buffer.image, config, &mut sink, cache)
             })
         }
         (None, None) => plan.engine.decode(trace, &**buffer.image, config, &mut sink),
     }
 }
 
-/// A thread's history in the making. Where its code changes, the version is chosen wherever flow begins.
-struct Versioned<'a> {
+/// A sink for a thread's history. If the code changes, it selects the version where flow starts.
+struct VersionedSink<'a> {
     builder: &'a mut HistoryBuilder,
-    code: Option<&'a Passing<'a>>,
+    code: Option<&'a VersionedImage<'a>>,
 }
 
-impl Sink for Versioned<'_> {
+impl Sink for VersionedSink<'_> {
     fn begin(&mut self) {
         self.builder.begin();
     }
 
-    fn runs(&mut self, runs: &Runs<'_>, executed: &[u32]) {
-        self.builder.runs(runs, executed);
+    fn paths(&mut self, table: &PathTable<'_>, executed: &[PathIdx]) {
+        self.builder.paths(table, executed);
     }
 
     fn instruction(&mut self, at: Avma, len: u8, cofi: Cofi) {

@@ -1,8 +1,8 @@
-//! Decoding with all engines that there are, which must find the same.
+//! Decodes with all engines, which must agree.
 
 use backtrail_decoder::{
-    Call, Config, CpuReport, Decoded, EngineKind, Forest, Functions, Gap, History, Image, Input, Knowledge,
-    MarkKind, Plan, Watch, decode, decode_by,
+    Call, Config, CpuReport, DecodeCachePool, Decoded, EngineKind, Forest, Functions, Gap, History, Image,
+    Input, MarkKind, Plan, Watch, decode, decode_by,
 };
 use backtrail_pt::{Avma, Pid};
 use std::collections::BTreeMap;
@@ -10,7 +10,8 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What the default engine decodes, and every other too, and several threads together.
+/// Decodes with the default engine. Checks that the other engines, and several threads, give the
+/// same.
 pub fn decode_agreed(inputs: &[Input], images: &BTreeMap<Pid, Arc<Image>>, config: &Config) -> Decoded {
     let by = |kind: &EngineKind| decode(inputs, images, config, kind.engine(), &Watch::none()).unwrap();
     let mut all = EngineKind::ALL.iter().map(|kind| (kind, by(kind)));
@@ -25,14 +26,14 @@ pub fn decode_agreed(inputs: &[Input], images: &BTreeMap<Pid, Arc<Image>>, confi
             assert_eq!(of_processor(theirs), of_processor(ours), "{kind}");
         }
     }
-    // What the one before has learnt of the code changes nothing.
-    let knowledge = Knowledge::default();
+    // Caches of an earlier decode change nothing.
+    let knowledge = DecodeCachePool::default();
     for (jobs, segment) in [(3, 64), (3, 1 << 12), (1, Plan::SEGMENT), (3, 64)] {
         let plan = Plan {
             jobs: NonZeroUsize::new(jobs).unwrap(),
             segment,
             functions: &|_| Some(&Regular),
-            knowledge: Some(&knowledge),
+            caches: Some(&knowledge),
             ..Plan::new(config, EngineKind::default().engine())
         };
         let parts = decode_by(&plan, inputs, images, &Watch::none()).unwrap();
@@ -49,7 +50,7 @@ pub fn decode_agreed(inputs: &[Input], images: &BTreeMap<Pid, Arc<Image>>, confi
     first
 }
 
-/// Code in which a function begins every 32 bytes.
+/// Code with a function every 32 bytes.
 struct Regular;
 
 impl Functions for Regular {
@@ -63,7 +64,7 @@ fn calls(forest: &Forest) -> Vec<Call> {
     forest.ids().map(|id| forest.call(id)).collect()
 }
 
-/// Two histories of a thread are the same, whatever their blocks.
+/// Checks that two histories of a thread are the same, apart from their blocks.
 fn assert_same(one: &History, other: &History) {
     assert_eq!(one.tid(), other.tid());
     assert_eq!(one.marks(), other.marks());
@@ -84,7 +85,7 @@ fn assert_same(one: &History, other: &History) {
     assert_eq!(one.pc(one.len()), other.pc(other.len()));
 }
 
-/// What must be the same of a history. The wording of errors, and where in the bytes they are noticed, is
+/// Returns what engines must agree on in a history. Error messages, and the offsets of errors, are
 /// an engine's own.
 fn of(history: &History) -> (u64, u64, u64, Vec<(u64, String)>) {
     let mark = |mark: &backtrail_decoder::Mark| {
@@ -101,7 +102,7 @@ fn of(history: &History) -> (u64, u64, u64, Vec<(u64, String)>) {
     (history.len(), history.digest(), history.errors(), marks)
 }
 
-/// What must be the same of a processor.
+/// Returns what engines must agree on in a processor's report.
 fn of_processor(report: &CpuReport) -> (CpuReport, Vec<String>) {
     let mut others = report.clone();
     let lost = std::mem::take(&mut others.lost);

@@ -1,4 +1,4 @@
-//! Captures of real processors, and a minimal loader for the ELF files beside them.
+//! Captures of real processors, and a minimal loader for their ELF files.
 
 pub mod agreed;
 
@@ -9,7 +9,7 @@ use object::{Endianness, elf};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A file of the captures; `None`, said so, where the captures are not there.
+/// Reads a file of the captures; `None`, with a message, if there are no captures.
 pub fn capture(path: &str) -> Option<Vec<u8>> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data"));
     if !root.is_dir() {
@@ -19,7 +19,7 @@ pub fn capture(path: &str) -> Option<Vec<u8>> {
     Some(std::fs::read(root.join(path)).unwrap())
 }
 
-/// Adds the loadable segments of an ELF file, moved so that the lowest page is at `base`, if given.
+/// Adds the loadable segments of an ELF file. If `base` is given, the lowest page is moved there.
 pub fn add_elf(image: &mut Image, bytes: &[u8], base: Option<u64>) {
     let header = elf::FileHeader64::<Endianness>::parse(bytes).unwrap();
     let endian = header.endian().unwrap();

@@ -1,4 +1,4 @@
-//! Histories made by hand, and their call forests as text.
+//! Synthetic histories, and their call forests as text.
 
 use backtrail_decoder::{
     CallId, Entered, Event, Forest, Functions, GapCause, History, HistoryBuilder, Sink, Watch,
@@ -6,8 +6,8 @@ use backtrail_decoder::{
 use backtrail_pt::{Avma, Cofi, Tid};
 use std::ops::Range;
 
-/// One function each 0x100 bytes from 0x1000 on; linkage stubs at 0xf00, the resolver at 0xe00.
-/// What lies from 0x8000 on are parts of those 0x6000 before.
+/// A function every 0x100 bytes from 0x1000 on, linkage stubs at 0xf00, the resolver at 0xe00.
+/// Addresses from 0x8000 on are cold parts of the functions 0x6000 before.
 pub struct Layout;
 
 impl Functions for Layout {
@@ -34,10 +34,10 @@ impl Functions for Layout {
     }
 }
 
-/// What happens, one by one. Every instruction is one byte.
+/// A step of a history. Every instruction is one byte.
 #[derive(Clone, Copy)]
 pub enum Do {
-    /// Ordinary instructions from here to there (inclusive).
+    /// Runs sequential instructions (first, last) inclusive.
     Run(u64, u64),
     Call(u64, u64),
     CallIndirect(u64),
@@ -45,15 +45,15 @@ pub enum Do {
     Jump(u64, u64),
     JumpIndirect(u64),
     Syscall(u64),
-    /// The last system call returns to here.
+    /// Returns from the last system call to this address.
     Back(u64),
-    /// Taken away before this instruction.
+    /// Interrupts the flow before this instruction.
     Interrupt(u64),
     Gap,
 }
 pub use Do::*;
 
-/// What happened, as a history.
+/// Returns the history of these steps.
 pub fn history(steps: &[Do]) -> History {
     let mut builder = HistoryBuilder::new(Tid(1));
     for &step in steps {
@@ -86,7 +86,7 @@ pub fn history(steps: &[Do]) -> History {
     builder.finish()
 }
 
-/// One line a call: indent, function, interval, how entered, how left.
+/// Returns a line per call: indentation by depth, function, interval, entry, exit.
 pub fn outline(steps: &[Do]) -> String {
     let history = history(steps);
     let forest = Forest::build(&history, &Layout, &Watch::none()).unwrap();
@@ -117,7 +117,7 @@ pub fn outline(steps: &[Do]) -> String {
     text
 }
 
-/// The invariants of every forest.
+/// Checks the invariants of every forest.
 pub fn check(forest: &Forest, len: u64) {
     let mut covered = 0;
     for root in forest.roots() {
@@ -153,7 +153,7 @@ pub fn check(forest: &Forest, len: u64) {
     }
 }
 
-/// The calls are these.
+/// Checks the calls of a history.
 pub fn expect(steps: &[Do], lines: &[&str]) {
     let text = outline(steps);
     assert_eq!(text.lines().collect::<Vec<_>>(), lines, "\n{text}");

@@ -1,10 +1,11 @@
-//! Coroutines: functions that switch to other stacks, and those that go on there.
+//! Tests coroutines: functions that switch to other stacks, and functions that resume there.
 
 use crate::outline::{Call, JumpIndirect, Ret, Run, expect};
 
 #[test]
-fn a_switch_to_another_stack_leaves_open_what_it_will_come_back_to() {
-    // 0x1200 is swapcontext: to the beginning of the function at 0x1300, and back into that at 0x1100.
+fn stack_switch_keeps_suspended_calls_open() {
+    // 0x1200 is swapcontext: it switches to the start of the function at 0x1300, and back to the
+    // one at 0x1100.
     expect(
         &[
             Call(0x1000, 0x1100),
@@ -27,9 +28,9 @@ fn a_switch_to_another_stack_leaves_open_what_it_will_come_back_to() {
 }
 
 #[test]
-fn a_function_that_was_left_for_another_stack_is_resumed_inside_of_what_switched() {
-    // 0x1200 switches, at first to the coroutine at 0x1300, which calls 0x1400, which switches back, and later on to there.
-    // Resumed, 0x1400 returns to 0x1300; that calls 0x1500 and switches back.
+fn suspended_function_resumes_inside_the_switching_call() {
+    // 0x1200 switches: first to the coroutine at 0x1300, which calls 0x1400, which switches back;
+    // later to 0x1400. Resumed, 0x1400 returns to 0x1300, which calls 0x1500 and switches back.
     expect(
         &[
             Call(0x1000, 0x1200),
@@ -62,8 +63,8 @@ fn a_function_that_was_left_for_another_stack_is_resumed_inside_of_what_switched
 }
 
 #[test]
-fn a_stack_may_be_switched_to_by_a_jump() {
-    // 0x1200 takes the address from the other stack and jumps there.
+fn stack_can_be_switched_by_a_jump() {
+    // 0x1200 loads the address from the other stack and jumps to it.
     expect(
         &[
             Call(0x1000, 0x1200),
@@ -86,7 +87,7 @@ fn a_stack_may_be_switched_to_by_a_jump() {
 }
 
 #[test]
-fn what_was_not_left_for_another_stack_is_not_resumed() {
+fn only_suspended_functions_are_resumed() {
     expect(
         &[
             Call(0x1000, 0x1200),

@@ -1,9 +1,9 @@
-//! Names of addresses, and of offsets of the trace.
+//! Names of addresses and of trace offsets.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Labels, and which of them are used.
+/// Labels, and the set of those used.
 #[derive(Default)]
 pub struct Labels {
     values: BTreeMap<String, u64>,
@@ -11,7 +11,7 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Gives an address a name; no two are the same.
+    /// Defines a label; duplicates are errors.
     pub fn define(&mut self, name: &str, value: u64) -> Result<(), String> {
         let mut letters = name.chars();
         let good = letters.next().is_some_and(|first| first.is_ascii_lowercase())
@@ -25,7 +25,7 @@ impl Labels {
         }
     }
 
-    /// The address that a text means: a number, a label, or a label and a distance.
+    /// Parses a number, a label, or a label with an offset.
     pub fn value(&self, text: &str) -> Result<u64, String> {
         if text.starts_with(|first: char| first.is_ascii_digit()) {
             return number(text);
@@ -39,9 +39,9 @@ impl Labels {
         Ok(value.wrapping_add(distance))
     }
 
-    /// The text that means an address: by the label there, or by the one close before.
+    /// Names an address by the label at or shortly before it.
     pub fn name(&self, value: u64) -> String {
-        /// So far from a label an address is named after it.
+        /// The largest offset from a label.
         const NEAR: u64 = 0x100;
         let near = |(_, of): &(&String, &u64)| value >= **of && value - **of < NEAR;
         match self.values.iter().filter(near).max_by_key(|(_, of)| **of) {
@@ -51,20 +51,20 @@ impl Labels {
         }
     }
 
-    /// The label at exactly this value, or its number.
+    /// Returns the label at this value, or the number.
     pub fn exact(&self, value: u64) -> String {
         let found = self.values.iter().find(|(_, of)| **of == value);
         found.map_or(format!("{value:#x}"), |(name, _)| name.clone())
     }
 
-    /// Labels in a text of what is expected are used.
+    /// Marks the labels in an expected text as used.
     pub fn use_in(&self, text: &str) {
         let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
         let known = words.filter(|word| self.values.contains_key(*word));
         self.used.borrow_mut().extend(known.map(str::to_owned));
     }
 
-    /// A label that nothing uses.
+    /// Returns an unused label.
     pub fn unused(&self) -> Option<&str> {
         let used = self.used.borrow();
         let found = self.values.keys().find(|name| !used.contains(*name));
@@ -72,7 +72,7 @@ impl Labels {
     }
 }
 
-/// Hexadecimal with `0x`, else decimal.
+/// Parses hexadecimal with `0x`, else decimal.
 pub fn number(text: &str) -> Result<u64, String> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),

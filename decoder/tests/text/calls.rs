@@ -1,4 +1,4 @@
-//! The call forest of a trace, as text.
+//! The call forest of a trace as text.
 
 use crate::address::Labels;
 use backtrail_decoder::{Config, Engine, Entered, Forest, Image, Input, Left, Watch, decode};
@@ -6,7 +6,7 @@ use backtrail_pt::Tid;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// One call a line, indented by its depth: its function, its instructions by number, how it began and ended.
+/// Returns a line per call, indented by its depth: function, instruction numbers, entry, exit.
 pub fn calls(
     engine: &dyn Engine,
     trace: &[u8],

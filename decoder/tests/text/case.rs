@@ -1,4 +1,4 @@
-//! A file: a trace, and what a decode of it gives.
+//! A test file: a trace, and the expected result of its decode.
 
 use crate::address::{Labels, number};
 use crate::code::Stretch;
@@ -8,23 +8,23 @@ use crate::{calls, packets};
 use backtrail_decoder::{AddressFilter, Config, EngineKind, FilterKind, Image};
 use backtrail_pt::Avma;
 
-/// A file that was read.
+/// A parsed file.
 pub struct Case {
     config: Config,
     image: Image,
     trace: Vec<u8>,
     addresses: Labels,
     offsets: Labels,
-    /// Why libipt gives something else.
+    /// Why libipt differs.
     differs: Option<String>,
-    /// Why the native engine does.
+    /// Why the native engine differs.
     pub ignored: Option<String>,
     expected: Option<Vec<String>>,
-    /// With the indents that are depths.
+    /// The calls, indented by depth.
     calls: Option<Vec<String>>,
 }
 
-/// The keyword that lines belong to.
+/// The keyword of the current section.
 enum Section {
     None,
     Code,
@@ -33,7 +33,7 @@ enum Section {
     Calls,
 }
 
-/// What goes to the parts of a file.
+/// The parts of a file under construction.
 #[derive(Default)]
 struct Parts<'a> {
     code: Vec<Stretch<'a>>,
@@ -42,7 +42,7 @@ struct Parts<'a> {
 }
 
 impl Case {
-    /// Reads a file.
+    /// Parses a file.
     pub fn parse(text: &str) -> Result<Self, String> {
         if !text.starts_with("# ") {
             return Err("the first line does not say what it shows".to_owned());
@@ -107,7 +107,7 @@ impl Case {
             "libipt:" => {
                 let reason = rest
                     .strip_prefix("differs, ")
-                    .ok_or("libipt differs, or is not told of")?;
+                    .ok_or("`libipt:` needs `differs, REASON`")?;
                 self.differs = Some(reason.to_owned());
             }
             "ignored:" if !rest.is_empty() => self.ignored = Some(rest.to_owned()),
@@ -140,8 +140,8 @@ impl Case {
             Section::Packets => parts.packets.push(line),
             Section::Expect => {
                 let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
-                let told = line.split_once(" * ").map_or(&*line, |(_, told)| told);
-                let word = told.split(' ').next().unwrap_or_default();
+                let event = line.split_once(" * ").map_or(&*line, |(_, event)| event);
+                let word = event.split(' ').next().unwrap_or_default();
                 if !WORDS.contains(&word) {
                     return Err(format!("unknown keyword `{word}`"));
                 }
@@ -194,7 +194,7 @@ impl Case {
         calls::calls(engine.engine(), trace, image, config, &self.addresses)
     }
 
-    /// Decodes by all engines; says what is not as expected.
+    /// Decodes with all engines, and returns differences.
     pub fn check(&self) -> Result<(), String> {
         let expected = self.expected.as_ref().filter(|lines| !lines.is_empty());
         let expected = expected.ok_or("nothing is expected")?;
@@ -213,7 +213,7 @@ impl Case {
             (Some(_), true) => return Err("ignored, but it is as expected".to_owned()),
             _ => self.check_calls(EngineKind::Native, &self.ignored)?,
         }
-        // A build may be without it.
+        // A build may be without libipt.
         let Ok(libipt) = "libipt".parse() else {
             return Ok(());
         };
@@ -225,7 +225,7 @@ impl Case {
         }
     }
 
-    /// The call forest is as expected, unless there is a reason.
+    /// Compares the call forest, unless a difference is declared.
     fn check_calls(&self, engine: EngineKind, reason: &Option<String>) -> Result<(), String> {
         let (Some(calls), None) = (&self.calls, reason) else {
             return Ok(());
@@ -237,7 +237,7 @@ impl Case {
         Err(differ(&format!("{engine}, calls"), calls, &found))
     }
 
-    /// The text with what the native engine gives as what is expected.
+    /// Returns the text with the native engine's result as the expected one.
     pub fn blessed(&self, text: &str) -> String {
         let of = |line: &&str| *line != "expect" && *line != "calls";
         let mut blessed: String = text
@@ -275,7 +275,7 @@ fn differ(engine: &str, expected: &[String], found: &[String]) -> String {
             .collect::<String>()
     };
     format!(
-        "{engine}: behind {same} lines expected{}\n  found{}",
+        "{engine}: after {same} equal lines, expected{}\n  found{}",
         rest(expected),
         rest(found)
     )

@@ -6,7 +6,7 @@ use backtrail_pt::Avma;
 use backtrail_pt::instruction::{self, Mode};
 use std::sync::Arc;
 
-/// A stretch of code as it is written.
+/// A stretch of code in the source.
 pub struct Stretch<'a> {
     mode: Mode,
     start: u64,
@@ -14,19 +14,19 @@ pub struct Stretch<'a> {
 }
 
 struct Line<'a> {
-    /// Its bytes are one instruction.
+    /// The bytes are one instruction.
     instruction: bool,
     fields: Vec<Field<'a>>,
 }
 
 enum Field<'a> {
     Byte(u8),
-    /// So many bytes: the distance from the line's end to a label.
+    /// A number of bytes: the distance from the line's end to a label.
     Distance(usize, &'a str),
 }
 
 impl<'a> Stretch<'a> {
-    /// Of the words behind `code`: `64 at 0x1000`.
+    /// Parses the words after `code`: `64 at 0x1000`.
     pub fn new(words: &str) -> Result<Self, String> {
         let (mode, start) = words.split_once(" at ").ok_or("`code` needs ` at `")?;
         let mode = match mode.trim() {
@@ -40,7 +40,7 @@ impl<'a> Stretch<'a> {
         Ok(Self { mode, start, lines })
     }
 
-    /// Takes a line; a label on it is defined.
+    /// Adds a line, and defines a label on it.
     pub fn push(&mut self, line: &'a str, labels: &mut Labels) -> Result<(), String> {
         let mut words = line
             .split(';')
@@ -65,7 +65,7 @@ impl<'a> Stretch<'a> {
         self.start.wrapping_add(len as u64)
     }
 
-    /// Puts the bytes into an image.
+    /// Adds the bytes to an image.
     pub fn add_to(&self, image: &mut Image, labels: &Labels) -> Result<(), String> {
         let mut all = Vec::new();
         for line in &self.lines {
@@ -129,7 +129,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Two hexadecimal digits.
+/// Parses two hexadecimal digits.
 pub fn byte(word: &str) -> Result<u8, String> {
     let two = word.len() == 2;
     let byte = u8::from_str_radix(word, 16).ok().filter(|_| two);

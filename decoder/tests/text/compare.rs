@@ -1,21 +1,22 @@
-//! What two engines must share of a decode.
+//! The parts of a decode that two engines must share.
 
-/// Takes from lines what engines need not share; one instruction a line.
+/// Removes from lines what engines need not share; splits runs into one instruction per line.
 pub fn shared(lines: &[String]) -> Vec<String> {
     let lines = unfold(lines);
     let hidden = before_errors(&lines);
     let mut shared: Vec<String> = Vec::new();
-    let mut told = None;
+    let mut last = None;
     for (line, hidden) in lines.into_iter().zip(hidden) {
         if hidden {
             continue;
         }
         if line.starts_with("time ") {
-            // Told again it says nothing, and the later of two with nothing between says all.
-            if told.as_ref() == Some(&line) {
+            // A repetition adds nothing, and of two events without anything between, the later
+            // counts.
+            if last.as_ref() == Some(&line) {
                 continue;
             }
-            told = Some(line.clone());
+            last = Some(line.clone());
             shared.pop_if(|last| last.starts_with("time "));
         }
         let known = ["lost trace", "overflow"]
@@ -46,8 +47,8 @@ fn unfold(lines: &[String]) -> Vec<String> {
     single
 }
 
-/// For each line, whether it is an event between the last instruction and a decode error: libipt drops
-/// one that it has when it fails to get the next.
+/// Returns which lines are events between the last instruction and a decode error. If libipt fails
+/// to decode the next instruction, it drops such an event.
 fn before_errors(lines: &[String]) -> Vec<bool> {
     let mut before = false;
     let tell = |line: &String| {

@@ -1,31 +1,34 @@
-//! Traces written as text, each with what a decode of it gives; all engines of the build are held to that.
+//! Traces written as text, each with the expected result of its decode, which all engines of the
+//! build must give.
 //!
-//! One file is one case, in the folder of its group. Its first comment says what it shows, and where that
-//! is written. `#` begins a comment, `;` in code too. A line that is not indented is a keyword:
+//! A file is a case, in the folder of its group. Its first comment says what it shows, and which
+//! source specifies it. `#` starts a comment; in code `;` does too. A line without indentation is a
+//! keyword:
 //!
 //! ```text
 //! cpu 6/94/3                            the processor, for its errata
-//! timing mtc:3 nom:24 eax:2 ebx:168     its clocks (`TimingParams`); each is 0 if left out
+//! timing mtc:3 nom:24 eax:2 ebx:168     its clocks (`TimingParams`); each defaults to 0
 //! filter FIRST..END, stop FIRST..END    address filters
 //! label NAME ADDRESS                    an address without code
-//! libipt: differs, REASON               libipt gives something else; that it does is checked
-//! ignored: REASON                       the native engine gives something else; that it does is checked
-//! code 64 at 0x1000                     code of 64, 32 or 16 bit: `name: 74 rel8:there ; je there`
+//! libipt: differs, REASON               libipt must give another result
+//! ignored: REASON                       the native engine must give another result
+//! code 64 at 0x1000                     64, 32 or 16 bit code: `name: 74 rel8:there ; je there`
 //! packets                               `name: tip sext48:there`, `3 * tnt.short T`, `bytes d9 00`
-//! expect                                what is decoded
-//! calls                                 the call forest; may be left out
+//! expect                                the decoded output
+//! calls                                 the call forest; optional
 //! ```
 //!
-//! Code has one instruction a line, or `data` and any bytes; `rel8`, `rel16` and `rel32` are distances.
-//! Packets are as `backtrail dump packets` prints them. An address is a number, a label, or `label+0x10`;
-//! labels of packets name offsets of the trace. Each label is used, if only by what is expected.
+//! Code has one instruction per line, or `data` and any bytes; `rel8`, `rel16` and `rel32` are
+//! distances. Packets are written as `backtrail dump packets` prints them. An address is a number,
+//! a label, or `label+0x10`; labels of packets name trace offsets. Each label must be used, if only
+//! in the expected output.
 //!
-//! Expected is one event a line, and instructions that follow one another in memory as `at a b c`, where
-//! `3 * at a / c` is three times two such lines. Of libipt, what two engines need not share is not compared: the words
-//! of a decode error, and which events they have told when there is one, how far the trace was read at
-//! an overflow, and times that are no news.
+//! Expected output has one event per line. Instructions contiguous in memory are written as
+//! `at a b c`; `3 * at a / c` is three times two such lines. Engines need not agree on everything:
+//! the message of a decode error, the events reported before it, the read offset at an overflow,
+//! and repeated times are not compared with libipt.
 //!
-//! `BACKTRAIL_BLESS=1` writes what is expected anew, to be read by a human.
+//! `BACKTRAIL_BLESS=1` rewrites the expected output, for review.
 #![cfg(test)]
 
 mod address;
@@ -62,7 +65,7 @@ fn times() {
     run("times");
 }
 
-/// Tries all files of a group.
+/// Runs all files of a group.
 fn run(group: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/text")

@@ -4,19 +4,19 @@ use crate::address::{Labels, number};
 use crate::code::byte;
 use backtrail_pt::Packet;
 
-/// Takes a line of packets to the bytes of the trace; a label on it is defined in `offsets`.
+/// Appends the packets of a line to the trace. Defines a label on it in `offsets`.
 pub fn push(line: &str, addresses: &Labels, offsets: &mut Labels, trace: &mut Vec<u8>) -> Result<(), String> {
     let mut rest = line.trim();
-    if let Some((name, behind)) = rest.split_once(": ")
+    if let Some((name, after)) = rest.split_once(": ")
         && !name.contains(' ')
     {
         offsets.define(name, trace.len() as u64)?;
-        rest = behind.trim();
+        rest = after.trim();
     }
     let mut times = 1;
-    if let Some((count, behind)) = rest.split_once(" * ") {
+    if let Some((count, after)) = rest.split_once(" * ") {
         times = number(count)?;
-        rest = behind.trim();
+        rest = after.trim();
     }
     let mut bytes = Vec::new();
     if let Some(words) = rest.strip_prefix("bytes ") {
@@ -35,7 +35,7 @@ pub fn push(line: &str, addresses: &Labels, offsets: &mut Labels, trace: &mut Ve
     Ok(())
 }
 
-/// A label in a field of an address, as the number of so many bits.
+/// Resolves a label in an address field to a number of the field's width.
 fn resolve(word: &str, addresses: &Labels) -> Result<String, String> {
     let Some((kind, text)) = word.split_once(':') else {
         return Ok(word.to_owned());

@@ -1,4 +1,4 @@
-//! What an engine tells of a trace, as text.
+//! Records an engine's output as text.
 
 use crate::address::Labels;
 use backtrail_decoder::{Config, Engine, Event, GapCause, Image, Sink, Stamp};
@@ -6,12 +6,12 @@ use backtrail_pt::{Avma, Cofi};
 use std::fmt::Write;
 use std::ops::ControlFlow;
 
-/// The first words of lines of what is expected.
+/// The first words of expected lines.
 pub const WORDS: [&str; 10] = [
     "at", "sync", "begins", "time", "enabled", "disabled", "branched", "overflow", "ptwrite", "lost",
 ];
 
-/// Decodes a trace: one line an event, or a row of instructions.
+/// Decodes a trace to a line per event or run of instructions.
 pub fn record(
     engine: &dyn Engine,
     trace: &[u8],
@@ -26,7 +26,7 @@ pub fn record(
         lines: Vec::new(),
         row: None,
     };
-    // It is canceled by its sink only.
+    // Only its sink could cancel it.
     let _ = engine.decode(trace, image, config, &mut recording);
     recording.end_row();
     fold(recording.lines)
@@ -36,7 +36,7 @@ struct Recording<'a> {
     addresses: &'a Labels,
     offsets: &'a Labels,
     lines: Vec<String>,
-    /// Instructions that follow one another, and the address behind them.
+    /// Contiguous instructions, and the address after them.
     row: Option<(String, Avma)>,
 }
 
@@ -122,7 +122,7 @@ impl Sink for Recording<'_> {
     }
 }
 
-/// Rows that come again and again become one line, with how often: `5 * at a b` or `3 * at a b / c`.
+/// Folds repeated runs into one line with a count: `5 * at a b` or `3 * at a b / c`.
 fn fold(lines: Vec<String>) -> Vec<String> {
     let mut folded = Vec::new();
     let mut rest = &lines[..];
@@ -141,7 +141,7 @@ fn fold(lines: Vec<String>) -> Vec<String> {
 
 const ROW: &str = "at ";
 
-/// How many rows at the beginning come again and again, and how often; the most rows that it can be.
+/// Returns how many runs at the start repeat, and how often; the largest such number of runs.
 fn repeated(lines: &[String]) -> (usize, usize) {
     const MAX_PERIOD: usize = 8;
     let rows = lines.iter().take_while(|line| line.starts_with(ROW)).count();
@@ -151,7 +151,7 @@ fn repeated(lines: &[String]) -> (usize, usize) {
             .chunks_exact(period)
             .take_while(|chunk| *chunk == &lines[..period]);
         let count = again.count();
-        // Twice a single row reads well, twice several do not.
+        // A single run is folded from two on, several from three on.
         let enough = if period == 1 { 2 } else { 3 };
         if count >= enough && period * count > best.0 * best.1 {
             best = (period, count);

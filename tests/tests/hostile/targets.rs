@@ -5,8 +5,8 @@ use crate::{mutate, seeds};
 use backtrail_bundle::import::{self, PerfImport};
 use backtrail_bundle::{Bundle, Overwrite, SharedBytes, Stop, check, core::Core, pack, unpack};
 use backtrail_decoder::{
-    Config, EngineKind, Forest, Functions, History, Image, Input, Knowledge, Plan, Section, Switch, Watch,
-    decode, decode_by,
+    Config, DecodeCachePool, EngineKind, Forest, Functions, History, Image, Input, Plan, Section, Switch,
+    Watch, decode, decode_by,
 };
 use backtrail_pt::{Avma, Cpu, Packet, Parser, Pid, Tid, Tsc};
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ fn decoder() {
             start: Avma(seeds::CODE_AT),
             bytes: Arc::new(code.to_vec()),
         });
-        let (image, knowledge) = (Arc::new(image), Knowledge::default());
+        let (image, knowledge) = (Arc::new(image), DecodeCachePool::default());
         let decode = |packets: &[u8]| {
             let input = Input::Thread {
                 tid: Tid(1),
@@ -67,7 +67,7 @@ fn decoder() {
             };
             let config = Config::default();
             let plan = Plan {
-                knowledge: Some(&knowledge),
+                caches: Some(&knowledge),
                 ..Plan::new(&config, EngineKind::default().engine())
             };
             let decoded = decode_by(&plan, &[input], &BTreeMap::new(), &Watch::none());

@@ -1,19 +1,19 @@
-//! Remembers the change of flow of instructions, which libipt tells only roughly.
+//! Caches the control-flow class of instructions, which libipt reports only roughly.
 
-use super::ffi::Instruction;
+use super::ffi::PtInsn;
 use backtrail_pt::instruction::{self, Mode};
 use backtrail_pt::{Avma, Cofi};
 
 /// Slots by address; a power of two.
 const SLOTS: usize = 1 << 14;
 
-/// A direct-mapped cache from an address and the bytes there to a [`Cofi`].
+/// A direct-mapped cache from an address and its bytes to a [`Cofi`].
 #[derive(Default)]
 pub(super) struct CofiCache {
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<CofiSlot>>,
 }
 
-struct Slot {
+struct CofiSlot {
     pc: Avma,
     bytes: [u8; 15],
     mode: Option<Mode>,
@@ -21,7 +21,7 @@ struct Slot {
 }
 
 impl CofiCache {
-    pub fn of(&mut self, instruction: &Instruction) -> Cofi {
+    pub fn of(&mut self, instruction: &PtInsn) -> Cofi {
         if self.slots.is_empty() {
             self.slots.resize_with(SLOTS, || None);
         }
@@ -33,7 +33,7 @@ impl CofiCache {
             Some(slot) if slot.pc == pc && slot.bytes == bytes && slot.mode == mode => slot.cofi,
             _ => {
                 let cofi = classify(instruction);
-                *slot = Some(Slot {
+                *slot = Some(CofiSlot {
                     pc,
                     bytes,
                     mode,
@@ -45,9 +45,9 @@ impl CofiCache {
     }
 }
 
-/// Reads the instruction itself; where the two decoders see different instructions, libipt's coarse class
-/// decides, for it is what the flow follows.
-fn classify(instruction: &Instruction) -> Cofi {
+/// Decodes the instruction. If the two decoders disagree, libipt's coarse class is used, because
+/// its flow follows it.
+fn classify(instruction: &PtInsn) -> Cofi {
     let bytes = instruction.bytes();
     let code = bytes.get(..usize::from(instruction.len())).unwrap_or(&bytes);
     let read = instruction

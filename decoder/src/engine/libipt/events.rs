@@ -1,29 +1,29 @@
-//! libipt's events in the engine-neutral form.
+//! Converts libipt's events to engine-neutral ones.
 
-use super::ffi::{Kind, RawEvent};
+use super::ffi::{RawEvent, RawEventKind};
 use crate::{Event, Sink};
 use backtrail_pt::Avma;
 
-/// Pushes what an event means; `offset` is how far the trace is read.
+/// Pushes an event; `offset` is the read position in the trace.
 pub(super) fn push(event: &RawEvent, offset: u64, sink: &mut dyn Sink) {
-    // A time with an event is that of the event: it comes first.
+    // The time belongs to the event, and comes first.
     if let Some(stamp) = event.stamp {
         sink.event(Event::Time(stamp));
     }
     let event = match event.kind {
-        Kind::Enabled { at, status } => Event::Enabled { at: Avma(at), status },
-        Kind::Disabled { to } => Event::Disabled {
+        RawEventKind::Enabled { at, status } => Event::Enabled { at: Avma(at), status },
+        RawEventKind::Disabled { to } => Event::Disabled {
             from: None,
             to: to.map(Avma),
         },
-        Kind::AsyncDisabled { at, to } => Event::Disabled {
+        RawEventKind::AsyncDisabled { at, to } => Event::Disabled {
             from: Some(Avma(at)),
             to: to.map(Avma),
         },
-        Kind::AsyncBranch { from } => Event::Branched { from: Avma(from) },
-        Kind::Overflow => Event::Overflow { offset },
-        Kind::Ptwrite { value } => Event::Ptwrite { value },
-        Kind::Other => return,
+        RawEventKind::AsyncBranch { from } => Event::Branched { from: Avma(from) },
+        RawEventKind::Overflow => Event::Overflow { offset },
+        RawEventKind::Ptwrite { value } => Event::Ptwrite { value },
+        RawEventKind::Other => return,
     };
     sink.event(event);
 }

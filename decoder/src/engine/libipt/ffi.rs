@@ -1,4 +1,5 @@
-//! A safe face on the C functions of libipt that the engine uses. All `unsafe` of the crate is here.
+//! A safe interface to the C functions of libipt that the engine uses. It has all `unsafe` of the
+//! crate.
 
 use crate::{Config, FilterKind, Memory, Stamp};
 use backtrail_pt::cpu::Vendor;
@@ -11,7 +12,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 /// `struct pt_insn_decoder`, over bytes and memory that live for `'a`.
-pub(super) struct Decoder<'a> {
+pub(super) struct InsnDecoder<'a> {
     raw: NonNull<sys::pt_insn_decoder>,
     borrowed: PhantomData<(&'a [u8], &'a dyn Memory)>,
 }
@@ -21,7 +22,7 @@ pub(super) struct Decoder<'a> {
 pub(super) struct Status(c_int);
 
 impl Status {
-    /// An event is to be fetched before the next instruction.
+    /// Returns whether an event must be fetched before the next instruction.
     pub fn event_pending(self) -> bool {
         self.0 & sys::pt_status_flag_pts_event_pending as c_int != 0
     }
@@ -29,15 +30,15 @@ impl Status {
 
 /// A `pt_error_code`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Error(sys::pt_error_code);
+pub(super) struct PtError(sys::pt_error_code);
 
-impl Error {
-    /// The trace is at its end.
+impl PtError {
+    /// Returns whether the trace ends.
     pub fn is_end(self) -> bool {
         self.0 == sys::pt_error_code_pte_eos
     }
 
-    /// There is no memory at the address.
+    /// Returns whether there is no memory at the address.
     pub fn is_no_map(self) -> bool {
         self.0 == sys::pt_error_code_pte_nomap
     }
@@ -51,9 +52,9 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for PtError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: takes any code; gives a static C string or null.
+        // SAFETY: accepts any code; returns a static C string or null.
         let text = unsafe { sys::pt_errstr(self.0) };
         if text.is_null() {
             return write!(f, "libipt error {}", self.0);
@@ -63,19 +64,19 @@ impl fmt::Display for Error {
     }
 }
 
-/// What one `pt_insn_next` gave.
-pub(super) struct Step {
-    /// `None`: it did not get as far as an address.
-    pub instruction: Option<Instruction>,
-    pub result: Result<Status, Error>,
+/// The result of one `pt_insn_next`.
+pub(super) struct InsnStep {
+    /// `None`: it failed before it had an address.
+    pub instruction: Option<PtInsn>,
+    pub result: Result<Status, PtError>,
 }
 
 /// `struct pt_insn`.
 #[derive(Clone, Copy)]
-pub(super) struct Instruction(sys::pt_insn);
+pub(super) struct PtInsn(sys::pt_insn);
 
-impl Instruction {
-    /// It was read and executed, even if an error followed.
+impl PtInsn {
+    /// Returns whether it was decoded and executed, even if an error followed.
     pub fn is_complete(&self) -> bool {
         self.0.iclass != sys::pt_insn_class_ptic_error
     }
@@ -88,12 +89,12 @@ impl Instruction {
         self.0.size
     }
 
-    /// The instruction's bytes, zero behind it.
+    /// Returns the instruction's bytes, padded with zeros.
     pub fn bytes(&self) -> [u8; 15] {
         self.0.raw
     }
 
-    /// `None`: the trace has not told.
+    /// Returns the execution mode; `None`: not reported.
     pub fn mode(&self) -> Option<Mode> {
         match self.0.mode {
             sys::pt_exec_mode_ptem_64bit => Some(Mode::Bits64),
@@ -103,8 +104,8 @@ impl Instruction {
         }
     }
 
-    /// The change of flow as far as libipt's class tells it, which does not know direct branches
-    /// from indirect ones, nor targets: it takes them for indirect.
+    /// Returns the control-flow class as far as libipt's class determines it. That class does not
+    /// distinguish direct from indirect branches, and has no targets: all count as indirect.
     pub fn coarse(&self) -> Cofi {
         match self.0.iclass {
             sys::pt_insn_class_ptic_call => Cofi::IndirectCall,
@@ -120,14 +121,14 @@ impl Instruction {
     }
 }
 
-/// `struct pt_event`, as far as the engine looks at it.
+/// `struct pt_event`, as far as the engine uses it.
 pub(super) struct RawEvent {
-    pub kind: Kind,
+    pub kind: RawEventKind,
     pub stamp: Option<Stamp>,
 }
 
-/// `enum pt_event_type` with the payloads that matter.
-pub(super) enum Kind {
+/// `enum pt_event_type` with the payloads that the engine uses.
+pub(super) enum RawEventKind {
     Enabled {
         at: u64,
         status: bool,
@@ -146,19 +147,21 @@ pub(super) enum Kind {
     Ptwrite {
         value: u64,
     },
-    /// Anything else, of this version of libipt or a later one.
+    /// Any other type, of this version of libipt or a later one.
     Other,
 }
 
-impl<'a> Decoder<'a> {
-    /// Reads packets from `trace` and code from `memory`.
-    pub fn new(trace: &'a [u8], memory: &'a &'a dyn Memory, config: &Config) -> Result<Self, Error> {
+impl<'a> InsnDecoder<'a> {
+    /// Returns a decoder of packets from `trace` and code from `memory`.
+    pub fn new(trace: &'a [u8], memory: &'a &'a dyn Memory, config: &Config) -> Result<Self, PtError> {
         let mut config = configuration(trace, config)?;
-        // SAFETY: every member of the union is plain bits, and `insn` is the one this decoder reads.
+        // SAFETY: every member of the union is plain bits, and `insn` is the one this decoder
+        // reads.
         unsafe { config.flags.variant.insn.set_enable_tick_events(1) };
-        // SAFETY: the configuration is complete; its buffer lives for 'a, and the decoder only reads it.
+        // SAFETY: the configuration is complete; its buffer lives for 'a, and the decoder only
+        // reads it.
         let raw = NonNull::new(unsafe { sys::pt_insn_alloc_decoder(&raw const config) })
-            .ok_or(Error(sys::pt_error_code_pte_bad_config))?;
+            .ok_or(PtError(sys::pt_error_code_pte_bad_config))?;
         let decoder = Self {
             raw,
             borrowed: PhantomData,
@@ -166,75 +169,74 @@ impl<'a> Decoder<'a> {
         // SAFETY: the decoder is valid; its default image lives as long as it does.
         let image = unsafe { sys::pt_insn_get_image(decoder.raw.as_ptr()) };
         let context = std::ptr::from_ref(memory).cast_mut().cast::<c_void>();
-        // SAFETY: the context is what `read_memory` takes it for, and outlives the decoder.
-        Error::of(unsafe { sys::pt_image_set_callback(image, Some(read_memory), context) })?;
+        // SAFETY: the context has the type that `read_memory` expects, and outlives the decoder.
+        PtError::of(unsafe { sys::pt_image_set_callback(image, Some(read_memory), context) })?;
         Ok(decoder)
     }
 
-    /// Goes to the next PSB.
-    pub fn sync_forward(&mut self) -> Result<Status, Error> {
+    /// Moves to the next PSB.
+    pub fn sync_forward(&mut self) -> Result<Status, PtError> {
         // SAFETY: the decoder is valid.
-        Error::of(unsafe { sys::pt_insn_sync_forward(self.raw.as_ptr()) })
+        PtError::of(unsafe { sys::pt_insn_sync_forward(self.raw.as_ptr()) })
     }
 
-    /// Where the last PSB is in the trace.
+    /// Returns the offset of the last PSB.
     pub fn sync_offset(&self) -> Option<u64> {
         let mut offset = 0;
         // SAFETY: both pointers are valid.
         let status = unsafe { sys::pt_insn_get_sync_offset(self.raw.as_ptr(), &raw mut offset) };
-        Error::of(status).is_ok().then_some(offset)
+        PtError::of(status).is_ok().then_some(offset)
     }
 
-    /// How far the decoder has read the trace.
+    /// Returns the read position in the trace.
     pub fn offset(&self) -> Option<u64> {
         let mut offset = 0;
         // SAFETY: both pointers are valid.
         let status = unsafe { sys::pt_insn_get_offset(self.raw.as_ptr(), &raw mut offset) };
-        Error::of(status).is_ok().then_some(offset)
+        PtError::of(status).is_ok().then_some(offset)
     }
 
-    /// Fetches an event that is pending. It may come together with an error, which is of what follows.
-    pub fn event(&mut self) -> (Option<RawEvent>, Result<Status, Error>) {
-        // SAFETY: a C struct of numbers: all zeros is a value of it.
+    /// Fetches a pending event. An error returned with it concerns what follows.
+    pub fn event(&mut self) -> (Option<RawEvent>, Result<Status, PtError>) {
+        // SAFETY: a C struct of numbers: all zeros is a valid value.
         let mut event: sys::pt_event = unsafe { std::mem::zeroed() };
-        // No event is of this type: whether there is one is seen by it.
+        // No event has this type, so it shows whether one was filled in.
         event.type_ = sys::pt_event_type::MAX;
         // SAFETY: both pointers are valid, and the size is the struct's.
         let status =
             unsafe { sys::pt_insn_event(self.raw.as_ptr(), &raw mut event, size_of::<sys::pt_event>()) };
         let filled = event.type_ != sys::pt_event_type::MAX;
-        (filled.then(|| raw_event(&event)), Error::of(status))
+        (filled.then(|| raw_event(&event)), PtError::of(status))
     }
 
-    /// Goes over the next instruction.
-    pub fn next(&mut self) -> Step {
-        // SAFETY: a C struct of numbers: all zeros is a value of it.
+    /// Decodes the next instruction.
+    pub fn next(&mut self) -> InsnStep {
+        // SAFETY: a C struct of numbers: all zeros is a valid value.
         let mut instruction: sys::pt_insn = unsafe { std::mem::zeroed() };
         // SAFETY: both pointers are valid, and the size is the struct's.
         let status =
             unsafe { sys::pt_insn_next(self.raw.as_ptr(), &raw mut instruction, size_of::<sys::pt_insn>()) };
-        // libipt has filled in where it is before anything else can fail, but for the mode it does not know.
-        let filled =
-            instruction.ip != 0 || instruction.size != 0 || Instruction(instruction).mode().is_some();
-        Step {
-            instruction: filled.then_some(Instruction(instruction)),
-            result: Error::of(status),
+        // libipt fills in the address before anything else can fail, except for an unknown mode.
+        let filled = instruction.ip != 0 || instruction.size != 0 || PtInsn(instruction).mode().is_some();
+        InsnStep {
+            instruction: filled.then_some(PtInsn(instruction)),
+            result: PtError::of(status),
         }
     }
 }
 
-impl Drop for Decoder<'_> {
+impl Drop for InsnDecoder<'_> {
     fn drop(&mut self) {
         // SAFETY: the decoder is valid and not used again.
         unsafe { sys::pt_insn_free_decoder(self.raw.as_ptr()) }
     }
 }
 
-/// What libipt is told of a trace; no flags.
-pub(super) fn configuration(trace: &[u8], config: &Config) -> Result<sys::pt_config, Error> {
-    let bad = Error(sys::pt_error_code_pte_bad_config);
-    // SAFETY: a C struct of numbers, pointers and an optional function: all zeros is a value of it,
-    // and what libipt's own `pt_config_init` makes.
+/// Returns libipt's configuration for a trace, without flags.
+pub(super) fn configuration(trace: &[u8], config: &Config) -> Result<sys::pt_config, PtError> {
+    let bad = PtError(sys::pt_error_code_pte_bad_config);
+    // SAFETY: a C struct of numbers, pointers and an optional function: all zeros is a valid value,
+    // the same that libipt's `pt_config_init` makes.
     let mut raw: sys::pt_config = unsafe { std::mem::zeroed() };
     raw.size = size_of::<sys::pt_config>();
     let bytes = trace.as_ptr_range();
@@ -242,7 +244,7 @@ pub(super) fn configuration(trace: &[u8], config: &Config) -> Result<sys::pt_con
     if let Some(cpu) = config.cpu.filter(|cpu| cpu.vendor == Vendor::Intel) {
         raw.cpu.vendor = sys::pt_cpu_vendor_pcv_intel;
         (raw.cpu.family, raw.cpu.model, raw.cpu.stepping) = (cpu.family, cpu.model, cpu.stepping);
-        // SAFETY: both pointers are valid. What it does not know has no errata then.
+        // SAFETY: both pointers are valid. An unknown CPU has no errata.
         let _ = unsafe { sys::pt_cpu_errata(&raw mut raw.errata, &raw const raw.cpu) };
     }
     raw.mtc_freq = config.timing.mtc_freq;
@@ -275,7 +277,7 @@ pub(super) fn configuration(trace: &[u8], config: &Config) -> Result<sys::pt_con
     Ok(raw)
 }
 
-/// libipt's `read_memory_callback_t`: the number of bytes read, or a negative error code.
+/// libipt's `read_memory_callback_t`: returns the number of bytes read, or a negative error code.
 unsafe extern "C" fn read_memory(
     buffer: *mut u8,
     size: usize,
@@ -283,10 +285,10 @@ unsafe extern "C" fn read_memory(
     ip: u64,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: `Decoder::new` put a pointer to a `&dyn Memory` there, which outlives the decoder.
+    // SAFETY: `InsnDecoder::new` stored a pointer to a `&dyn Memory`, which outlives the decoder.
     let memory = unsafe { &*context.cast_const().cast::<&dyn Memory>() };
-    // SAFETY: libipt gives a buffer of that size, and nobody else has it meanwhile. It is zeroed
-    // first, for C does not promise that it is initialised.
+    // SAFETY: libipt passes a buffer of that size, which nothing else uses. It is zeroed first,
+    // because C does not guarantee that it is initialized.
     let out = unsafe {
         buffer.write_bytes(0, size);
         std::slice::from_raw_parts_mut(buffer, size)
@@ -298,25 +300,25 @@ unsafe extern "C" fn read_memory(
 }
 
 fn raw_event(event: &sys::pt_event) -> RawEvent {
-    // A PSB says again what holds; of that, only where flow is matters.
+    // A PSB+ repeats the state; only the address matters.
     let status = event.status_update() != 0;
     let to = |ip: u64| (event.ip_suppressed() == 0).then_some(ip);
     let variant = &event.variant;
     let kind = match event.type_ {
-        sys::pt_event_type_ptev_enabled => Kind::Enabled {
-            // SAFETY: the type says which member is set; all are plain numbers.
+        sys::pt_event_type_ptev_enabled => RawEventKind::Enabled {
+            // SAFETY: the type tells which member is set; all are plain numbers.
             at: unsafe { variant.enabled.ip },
             status,
         },
-        _ if status => Kind::Other,
-        sys::pt_event_type_ptev_disabled => Kind::Disabled {
+        _ if status => RawEventKind::Other,
+        sys::pt_event_type_ptev_disabled => RawEventKind::Disabled {
             // SAFETY: as above.
             to: to(unsafe { variant.disabled.ip }),
         },
         sys::pt_event_type_ptev_async_disabled => {
             // SAFETY: as above.
             let payload = unsafe { variant.async_disabled };
-            Kind::AsyncDisabled {
+            RawEventKind::AsyncDisabled {
                 at: payload.at,
                 to: to(payload.ip),
             }
@@ -324,14 +326,14 @@ fn raw_event(event: &sys::pt_event) -> RawEvent {
         sys::pt_event_type_ptev_async_branch => {
             // SAFETY: as above.
             let payload = unsafe { variant.async_branch };
-            Kind::AsyncBranch { from: payload.from }
+            RawEventKind::AsyncBranch { from: payload.from }
         }
-        sys::pt_event_type_ptev_overflow => Kind::Overflow,
-        sys::pt_event_type_ptev_ptwrite => Kind::Ptwrite {
+        sys::pt_event_type_ptev_overflow => RawEventKind::Overflow,
+        sys::pt_event_type_ptev_ptwrite => RawEventKind::Ptwrite {
             // SAFETY: as above.
             value: unsafe { variant.ptwrite.payload },
         },
-        _ => Kind::Other,
+        _ => RawEventKind::Other,
     };
     let stamp = (event.has_tsc() != 0).then_some(Stamp {
         tsc: Tsc(event.tsc),

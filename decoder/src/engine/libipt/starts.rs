@@ -1,17 +1,17 @@
-//! Which packet of the trace a flow begins with.
+//! Determines the packet with which a stretch of flow starts.
 //!
-//! libipt does not tell: at an event it has read on by one event of the packet layer and one of the
-//! query layer, which may be beyond several places where tracing was off and on. But each of its
-//! "enabled" events is of a TIP.PGE, and each "overflow" of an OVF, in their order from the PSB on where
-//! decoding began. So they are counted, with our own parser.
+//! libipt does not report it. At an event it has read ahead by one event of the packet layer and
+//! one of the query layer. So it may have passed several places where tracing was disabled. But
+//! each "enabled" event belongs to a TIP.PGE, and each "overflow" to an OVF, in their order from
+//! the PSB on. So these packets are counted with our own parser.
 
 use backtrail_pt::packet::Packet;
 use backtrail_pt::parser::Parser;
 
-/// Finds the packets with which flows begin, in their order.
+/// Finds the packets with which stretches of flow start, in order.
 pub(super) struct FlowStarts<'a> {
     trace: &'a [u8],
-    /// Over the packets from `base` on.
+    /// Reads the packets from `base` on.
     packets: Parser<'a>,
     base: u64,
 }
@@ -25,7 +25,7 @@ impl<'a> FlowStarts<'a> {
         }
     }
 
-    /// Decoding begins at the PSB at `offset`.
+    /// Decoding starts at the PSB at `offset`.
     pub fn sync(&mut self, offset: u64) {
         let rest = usize::try_from(offset)
             .ok()
@@ -34,12 +34,12 @@ impl<'a> FlowStarts<'a> {
         self.base = offset;
     }
 
-    /// Where the packet of the next "enabled" event is.
+    /// Returns the offset of the packet of the next "enabled" event.
     pub fn enabled(&mut self) -> Option<u64> {
         self.find(|packet| matches!(packet, Packet::TipPge(_)))
     }
 
-    /// Where the packet of the next "overflow" event is.
+    /// Returns the offset of the packet of the next "overflow" event.
     pub fn overflow(&mut self) -> Option<u64> {
         self.find(|packet| matches!(packet, Packet::Ovf))
     }

@@ -1,48 +1,57 @@
-//! The code of a process as blocks, each decoded once.
+//! The code of a process as basic blocks, each decoded once.
 
 use super::error::Error;
 use crate::block::{Blocks, Code};
 use crate::path::Paths;
-use crate::{Memory, Runs};
+use crate::{BlockId, Memory, PathIdx, PathTable};
 use backtrail_pt::instruction::{self, Mode, Role};
 use backtrail_pt::{Avma, Cofi};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// The most bytes of an instruction.
+/// The longest instruction in bytes.
 const MAX_LEN: usize = 15;
 
-/// The most instructions of a block: what a target may cost that is jumped to once, in a run of code where
-/// each byte is one.
+/// The most instructions of a block. This bounds the cost of a jump into a long run of one-byte
+/// instructions.
 const MAX_INSTRUCTIONS: usize = 64;
 
-/// A straight run of instructions up to one that may go elsewhere.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
-    pub start: u64,
-    /// The address behind it.
-    pub end: u64,
-    /// How many instructions it has; 0 for [`Exit::Gone`] alone.
-    pub count: u32,
-    /// Its number in the table of blocks, and that of the run that it is alone.
-    code: u32,
-    pub run: u32,
-    pub exit: Exit,
-    /// The block behind it, and the one that its branch goes to, once known; else [`Block::NONE`].
-    pub next: u32,
-    pub taken: u32,
+/// The index of a basic block in a [`CodeCache`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct BlockIdx(pub u32);
+
+impl BlockIdx {
+    /// The index of no block.
+    pub const NONE: Self = Self(u32::MAX);
+
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
-impl Block {
-    /// The number of no block.
-    pub const NONE: u32 = u32::MAX;
+/// A run of instructions up to one that may change the flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BasicBlock {
+    pub start: u64,
+    /// The address after the block.
+    pub end: u64,
+    /// The number of instructions; 0 only for [`Exit::Invalidated`].
+    pub count: u32,
+    /// Its index in the block table, and the path of this block alone.
+    code: BlockId,
+    pub path: PathIdx,
+    pub exit: Exit,
+    /// The block after it and the block its branch goes to, once known; else [`BlockIdx::NONE`].
+    pub next: BlockIdx,
+    pub taken: BlockIdx,
 }
 
 /// How a block ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
-    /// The instruction behind it is next.
-    Through,
+    /// The next instruction follows in memory.
+    FallThrough,
     Conditional {
         target: u64,
     },
@@ -56,14 +65,14 @@ pub(super) enum Exit {
     IndirectCall,
     Return,
     Far,
-    /// The bytes there have changed since: it is to be decoded anew.
-    Gone,
+    /// The bytes have changed since: the block must be decoded again.
+    Invalidated,
 }
 
 impl Exit {
     fn of(cofi: Cofi) -> Self {
         match cofi {
-            Cofi::Sequential => Self::Through,
+            Cofi::Sequential => Self::FallThrough,
             Cofi::Conditional { target } => Self::Conditional { target: target.0 },
             Cofi::Jump { target } => Self::Jump { target: target.0 },
             Cofi::Call { target } => Self::Call { target: target.0 },
@@ -75,61 +84,61 @@ impl Exit {
     }
 }
 
-/// The blocks found so far, of all processes and modes, and the runs that they execute.
+/// The blocks decoded so far, of all processes and modes, and the paths over them.
 #[derive(Clone, Default)]
 pub(super) struct CodeCache {
     table: Blocks,
     paths: Paths,
-    pub blocks: Vec<Block>,
-    /// Of the process and mode that are current.
-    found: FxHashMap<u64, u32>,
+    pub blocks: Vec<BasicBlock>,
+    /// The blocks of the current process and mode, by address.
+    found: FxHashMap<u64, BlockIdx>,
     current: (u32, Mode),
-    /// Of the others.
-    others: FxHashMap<(u32, Mode), FxHashMap<u64, u32>>,
-    /// Parts of blocks, by first address and number of instructions.
-    parts: FxHashMap<(u64, u32), u32>,
+    /// The blocks of the other processes and modes.
+    inactive: FxHashMap<(u32, Mode), FxHashMap<u64, BlockIdx>>,
+    /// The paths of parts of blocks, by first address and number of instructions.
+    partial_paths: FxHashMap<(u64, u32), PathIdx>,
     scratch: Vec<Code>,
-    /// The blocks of targets met lately, by their addresses' low bits.
-    recent: Vec<(u64, u32)>,
+    /// The blocks of recent branch targets, by low address bits.
+    recent: Vec<(u64, BlockIdx)>,
 }
 
-/// Targets remembered; a power of two.
+/// The number of recent targets; a power of two.
 const RECENT: usize = 1 << 12;
 
 impl CodeCache {
-    /// Goes to the code of another process, or of another mode.
+    /// Selects the code of a process and mode.
     pub fn select(&mut self, space: u32, mode: Mode) {
         let wanted = (space, mode);
         if self.current != wanted {
-            let found = self.others.remove(&wanted).unwrap_or_default();
+            let found = self.inactive.remove(&wanted).unwrap_or_default();
             let last = std::mem::replace(&mut self.found, found);
-            self.others.insert(self.current, last);
+            self.inactive.insert(self.current, last);
             self.current = wanted;
-            self.parts.clear();
+            self.partial_paths.clear();
             self.recent.clear();
         }
     }
 
-    /// The block that begins at a target, as [`Self::at`] has it.
+    /// Returns the block at a branch target, like [`Self::at`].
     #[inline]
-    pub fn at_target(&mut self, address: u64, memory: &dyn Memory) -> Result<u32, Error> {
+    pub fn at_target(&mut self, address: u64, memory: &dyn Memory) -> Result<BlockIdx, Error> {
         let slot = (address ^ address >> 12) as usize % RECENT;
         if let Some(&(known, block)) = self.recent.get(slot)
             && known == address
-            && block != Block::NONE
+            && block != BlockIdx::NONE
         {
             return Ok(block);
         }
         let block = self.at(address, memory)?;
-        self.recent.resize(RECENT, (0, Block::NONE));
+        self.recent.resize(RECENT, (0, BlockIdx::NONE));
         if let Some(slot) = self.recent.get_mut(slot) {
             *slot = (address, block);
         }
         Ok(block)
     }
 
-    /// The block that begins at an address.
-    pub fn at(&mut self, address: u64, memory: &dyn Memory) -> Result<u32, Error> {
+    /// Returns the block at an address, and decodes it if needed.
+    pub fn at(&mut self, address: u64, memory: &dyn Memory) -> Result<BlockIdx, Error> {
         match self.found.get(&address) {
             Some(&block) => Ok(block),
             None => self.decode(address, memory),
@@ -137,7 +146,7 @@ impl CodeCache {
     }
 
     #[cold]
-    fn decode(&mut self, address: u64, memory: &dyn Memory) -> Result<u32, Error> {
+    fn decode(&mut self, address: u64, memory: &dyn Memory) -> Result<BlockIdx, Error> {
         let mode = self.current.1;
         let mut bytes = [0; 256];
         let (mut begin, mut have) = (address, 0);
@@ -145,7 +154,7 @@ impl CodeCache {
         self.scratch.clear();
         let exit = loop {
             if self.scratch.len() == MAX_INSTRUCTIONS {
-                break Exit::Through;
+                break Exit::FallThrough;
             }
             let mut rest = bytes.get((at - begin) as usize..have).unwrap_or(&[]);
             if rest.len() < MAX_LEN {
@@ -160,7 +169,7 @@ impl CodeCache {
                 if self.scratch.is_empty() {
                     return Err(Error::BadInstruction);
                 }
-                break Exit::Through;
+                break Exit::FallThrough;
             };
             self.scratch.push(Code {
                 offset: (at - address) as u16,
@@ -175,63 +184,69 @@ impl CodeCache {
                 break Exit::of(found.cofi);
             }
         };
-        let Some((code, run)) = Self::define(&mut self.table, &mut self.paths, address, &self.scratch) else {
+        let Some((code, path)) = Self::define(&mut self.table, &mut self.paths, address, &self.scratch)
+        else {
             return Err(Error::BadInstruction);
         };
-        let block = self.blocks.len() as u32;
-        self.blocks.push(Block {
+        let block = BlockIdx(self.blocks.len() as u32);
+        self.blocks.push(BasicBlock {
             start: address,
             end: at,
             count: self.scratch.len() as u32,
             code,
-            run,
+            path,
             exit,
-            next: Block::NONE,
-            taken: Block::NONE,
+            next: BlockIdx::NONE,
+            taken: BlockIdx::NONE,
         });
         self.found.insert(address, block);
         Ok(block)
     }
 
-    /// All runs.
-    pub fn runs(&self) -> Runs<'_> {
-        Runs {
+    /// Returns all paths.
+    pub fn paths(&self) -> PathTable<'_> {
+        PathTable {
             blocks: &self.table,
             paths: &self.paths,
         }
     }
 
-    fn define(table: &mut Blocks, paths: &mut Paths, start: u64, code: &[Code]) -> Option<(u32, u32)> {
+    fn define(
+        table: &mut Blocks,
+        paths: &mut Paths,
+        start: u64,
+        code: &[Code],
+    ) -> Option<(BlockId, PathIdx)> {
         let block = table.push(Avma(start), code)?;
         Some((block, paths.push(&[block], table)?))
     }
 
-    /// The run of blocks one after the other.
-    pub fn path(&mut self, blocks: &[u32]) -> Option<u32> {
-        let code = |&id: &u32| Some(self.blocks.get(id as usize)?.code);
-        let parts: Option<Vec<u32>> = blocks.iter().map(code).collect();
-        match (blocks, parts?) {
-            (&[block], _) => Some(self.blocks.get(block as usize)?.run),
-            (_, parts) => self.paths.push(&parts, &self.table),
+    /// Returns a path of these blocks in order.
+    pub fn path_of(&mut self, blocks: &[BlockIdx]) -> Option<PathIdx> {
+        let code = |&id: &BlockIdx| Some(self.blocks.get(id.index())?.code);
+        let codes: Option<Vec<BlockId>> = blocks.iter().map(code).collect();
+        match (blocks, codes?) {
+            (&[block], _) => Some(self.blocks.get(block.index())?.path),
+            (_, codes) => self.paths.push(&codes, &self.table),
         }
     }
 
-    /// The run of blocks by their numbers in the table, one after the other.
-    pub fn run_of(&mut self, parts: &[u32]) -> Option<u32> {
-        self.paths.push(parts, &self.table)
+    /// Returns a path of blocks given by their indexes in the block table.
+    pub fn path_of_codes(&mut self, codes: &[BlockId]) -> Option<PathIdx> {
+        self.paths.push(codes, &self.table)
     }
 
-    /// The run of the instructions `from..to` of a block.
-    pub fn part(&mut self, block: &Block, from: u32, to: u32) -> Option<u32> {
+    /// Returns a path of the instructions `from..to` of a block.
+    pub fn partial_path(&mut self, block: &BasicBlock, from: u32, to: u32) -> Option<PathIdx> {
         if (from, to) == (0, block.count) {
-            return Some(block.run);
+            return Some(block.path);
         }
         let code = self.table.code(block.code).get(from as usize..to as usize)?;
         let first = code.first()?.offset;
         let start = block.start + u64::from(first);
         let key = (start, to - from);
-        if let Some(&run) = self.parts.get(&key) {
-            return Some(run);
+        if let Some(&path) = self.partial_paths.get(&key) {
+            return Some(path);
         }
         let moved: Vec<Code> = code
             .iter()
@@ -240,23 +255,23 @@ impl CodeCache {
                 ..*code
             })
             .collect();
-        let (_, run) = Self::define(&mut self.table, &mut self.paths, start, &moved)?;
-        self.parts.insert(key, run);
-        Some(run)
+        let (_, path) = Self::define(&mut self.table, &mut self.paths, start, &moved)?;
+        self.partial_paths.insert(key, path);
+        Some(path)
     }
 
-    /// The address of the last instruction of a run.
-    pub fn last_of(&self, run: u32) -> Option<u64> {
-        self.runs().last(run).map(|last| last.pc.0)
+    /// Returns the address of the last instruction of a path.
+    pub fn last_address(&self, path: PathIdx) -> Option<u64> {
+        self.paths().last(path).map(|last| last.pc.0)
     }
 
-    /// Instruction `within` of a block: its address and length.
-    pub fn instruction(&self, block: &Block, within: u32) -> Option<(u64, Code)> {
+    /// Returns the address and length of instruction `within` of a block.
+    pub fn instruction(&self, block: &BasicBlock, within: u32) -> Option<(u64, Code)> {
         let code = self.table.code(block.code).get(within as usize)?;
         Some((block.start + u64::from(code.offset), *code))
     }
 
-    /// What packets may bind to at an address.
+    /// Returns which packets may bind to the instruction at an address.
     pub fn role(&self, address: u64, memory: &dyn Memory) -> Role {
         let mut bytes = [0; MAX_LEN];
         let have = memory.read(Avma(address), &mut bytes);
@@ -264,8 +279,8 @@ impl CodeCache {
         instruction::decode(code, Avma(address), self.current.1).map_or(Role::Plain, |found| found.role)
     }
 
-    /// The bytes at these addresses, (first, last) inclusive, are others from now on. Says whether blocks
-    /// were there.
+    /// Invalidates the blocks with bytes in these (first, last) inclusive ranges. Returns whether
+    /// there were any.
     pub fn forget(&mut self, changed: &[(Avma, Avma)]) -> bool {
         let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
         for &(first, last) in changed {
@@ -273,29 +288,29 @@ impl CodeCache {
             *end = (*end).max(last.0);
         }
         let longest = ends.iter().map(|(first, last)| last - first).max().unwrap_or(0);
-        let hit = |block: &Block| {
+        let hit = |block: &BasicBlock| {
             let last = block.end.wrapping_sub(1);
             let near = ends.range(block.start.saturating_sub(longest)..=last);
             near.into_iter().any(|(_, &end)| end >= block.start)
         };
         let blocks = &mut self.blocks;
-        let mut gone = false;
-        let maps = std::iter::once(&mut self.found).chain(self.others.values_mut());
+        let mut forgotten = false;
+        let maps = std::iter::once(&mut self.found).chain(self.inactive.values_mut());
         for map in maps {
             map.retain(|_, id| {
-                let Some(block) = blocks.get_mut(*id as usize) else {
+                let Some(block) = blocks.get_mut(id.index()) else {
                     return false;
                 };
                 if !hit(block) {
                     return true;
                 }
-                (block.exit, block.count) = (Exit::Gone, 0);
-                gone = true;
+                (block.exit, block.count) = (Exit::Invalidated, 0);
+                forgotten = true;
                 false
             });
         }
-        self.parts.clear();
+        self.partial_paths.clear();
         self.recent.clear();
-        gone
+        forgotten
     }
 }

@@ -1,25 +1,25 @@
-//! Which errata a processor has that a decoder can work around.
+//! The errata of processors that the decoder works around.
 //!
-//! Source: Intel's specification updates of the processors named, by the erratum's number there; which
-//! models have which follows libipt's `pt_cpu_errata`.
+//! Source: Intel's specification updates of the processors named, by the erratum's number. The list
+//! of models follows libipt's `pt_cpu_errata`.
 
 use backtrail_pt::CpuModel;
 use backtrail_pt::cpu::Vendor;
 
-/// Errata, each by its number.
+/// A set of errata, by their numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Errata {
-    /// A transaction's abort right after a branch: the branch's packet may be wrong.
+    /// The packet of a branch right before an aborted transaction may be wrong.
     pub bdm64: bool,
-    /// PSB+ may have a FUP although tracing is off, right before TIP.PGE.
+    /// A PSB+ right before TIP.PGE may have a FUP although tracing is disabled.
     pub bdm70: bool,
-    /// The second byte of a CYC before OVF may be lost: what is left reads as two CYC.
+    /// The second byte of a CYC before OVF may be lost: the rest reads as two CYC.
     pub skd007: bool,
     /// The FUP or TIP.PGE that an OVF binds to may be dropped.
     pub skd010: bool,
-    /// A VMLAUNCH or VMRESUME may end tracing as if it had been interrupted.
+    /// VMLAUNCH and VMRESUME may disable tracing as if they had been interrupted.
     pub skd022: bool,
-    /// TIP.PGD without address where a direct branch leaves the filter's range.
+    /// TIP.PGD has no address where a direct branch leaves the filter's range.
     pub skl014: bool,
     /// CYC right before PSB may be dropped.
     pub skl168: bool,
@@ -27,7 +27,7 @@ pub(super) struct Errata {
     pub skz84: bool,
     /// An extra TIP.PGD may follow OVF.
     pub apl11: bool,
-    /// An OVF that resolves while tracing is off may have a FUP.
+    /// An OVF that resolves while tracing is disabled may have a FUP.
     pub apl12: bool,
 }
 
@@ -45,7 +45,7 @@ impl Errata {
         apl12: false,
     };
 
-    /// Those of a processor; `None`: it is none that is known, of Intel's.
+    /// Returns the errata of a processor; `None` for an Intel processor outside the table.
     pub fn of(cpu: CpuModel) -> Option<Self> {
         if cpu.vendor != Vendor::Intel {
             return Some(Self::NONE);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_has_its_errata_and_an_unknown_one_is_told() {
+    fn models_have_their_errata_and_unknown_ones_none() {
         assert!(of("6/79/1").unwrap().bdm64);
         assert!(of("6/94/3").unwrap().skd010);
         assert!(of("6/85/4").unwrap().skz84 && !of("6/85/4").unwrap().skd010);

@@ -1,40 +1,40 @@
-//! Why a decode cannot go on.
+//! The errors of the native engine.
 
 use std::fmt;
 
-/// What a trace, or its fit to the code, lacks. The kinds are those that libipt tells apart, so that the
-/// engines compare (its `pt_error_code`, without those that say "used wrongly").
+/// An error in a trace, or a mismatch of trace and code. The kinds are those of libipt's
+/// `pt_error_code`, without its usage errors, so that engines compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Error {
-    /// The trace is at its end.
+    /// The trace ends.
     End,
-    /// No packet starts so.
+    /// No packet starts with these bytes.
     UnknownPacket,
-    /// A packet holds what none may hold.
+    /// A packet has an invalid payload.
     BadPacket,
-    /// A packet stands where it may not.
+    /// A packet is not allowed here.
     BadContext,
-    /// The code asks for another packet than the trace has next.
+    /// The code requires another packet than the next one.
     BadQuery,
-    /// There are no code bytes.
+    /// There are no code bytes at this address.
     NoCode,
-    /// The code bytes are no instruction.
+    /// The code bytes are no valid instruction.
     BadInstruction,
-    /// The trace has not told which code it is, of 64, 32 or 16 bits.
+    /// The trace has not reported the execution mode (64, 32 or 16 bits).
     NoMode,
-    /// An address is needed, and the packet does not tell it.
+    /// The packet has no address, but one is required.
     NoIp,
-    /// A return is compressed as "not taken".
+    /// A compressed return has the outcome "not taken".
     BadReturn,
-    /// A return is compressed, and no call is known that it returns from.
+    /// A compressed return has no matching call on the return stack.
     NoCall,
-    /// A PSB+ says another state than the flow is in.
+    /// A PSB+ contradicts the current state.
     BadStatus,
-    /// Instructions are due and tracing is off.
+    /// Instructions are due, but tracing is disabled.
     NotEnabled,
-    /// More events wait for a packet than may.
+    /// Too many events wait for a packet.
     TooManyEvents,
-    /// More outcomes wait for branches than may.
+    /// Too many outcomes wait for branches.
     TooManyOutcomes,
 }
 
@@ -43,17 +43,17 @@ impl fmt::Display for Error {
         f.write_str(match self {
             Self::End => "the trace ends",
             Self::UnknownPacket => "unknown packet",
-            Self::BadPacket => "bad packet",
-            Self::BadContext => "packet where it may not be",
-            Self::BadQuery => "trace does not fit the code",
+            Self::BadPacket => "invalid packet",
+            Self::BadContext => "unexpected packet",
+            Self::BadQuery => "trace does not match the code",
             Self::NoCode => "no code bytes",
-            Self::BadInstruction => "no instruction",
-            Self::NoMode => "code of unknown mode",
-            Self::NoIp => "address not told",
-            Self::BadReturn => "bad compressed return",
+            Self::BadInstruction => "invalid instruction",
+            Self::NoMode => "unknown execution mode",
+            Self::NoIp => "packet without address",
+            Self::BadReturn => "compressed return not taken",
             Self::NoCall => "compressed return without a call",
             Self::BadStatus => "PSB+ contradicts the flow",
-            Self::NotEnabled => "tracing is off",
+            Self::NotEnabled => "tracing is disabled",
             Self::TooManyEvents => "too many events for a packet",
             Self::TooManyOutcomes => "too many outcomes before a target",
         })

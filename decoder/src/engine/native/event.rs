@@ -1,31 +1,31 @@
-//! What packets tell besides outcomes and targets of branches.
+//! The events of packets other than branch outcomes and targets.
 
-use super::timekeeper::When;
+use super::time::EventTime;
 use backtrail_pt::packet::{ExecMode, Tnt};
 
-/// Something that happened at a place in the flow.
+/// An event at a place in the flow.
 #[derive(Clone, Debug)]
-pub(super) struct Event {
-    pub kind: Kind,
-    /// Its address; what it means depends on the kind. `None`: not told.
+pub(super) struct TraceEvent {
+    pub kind: EventKind,
+    /// The event's address, whose meaning depends on the kind. `None`: the packet has none.
     pub ip: Option<u64>,
-    /// A PSB+ says it again.
+    /// A PSB+ repeats it.
     pub status: bool,
-    /// When.
-    pub when: Option<When>,
+    /// The event's time.
+    pub time: Option<EventTime>,
 }
 
-impl Event {
-    pub fn new(kind: Kind) -> Self {
+impl TraceEvent {
+    pub fn new(kind: EventKind) -> Self {
         Self {
             kind,
             ip: None,
             status: false,
-            when: None,
+            time: None,
         }
     }
 
-    pub fn status(kind: Kind) -> Self {
+    pub fn status(kind: EventKind) -> Self {
         Self {
             status: true,
             ..Self::new(kind)
@@ -35,14 +35,14 @@ impl Event {
 
 /// The kinds of events (libipt's `pt_event_type`, without interrupt flags).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Tracing is on from the event's address on; the TIP.PGE stands at `packet`.
+pub(super) enum EventKind {
+    /// Tracing is enabled from the event's address on; the offset of the TIP.PGE is `packet`.
     Enabled {
         packet: usize,
     },
-    /// Tracing is off; the event's address is where the flow went.
+    /// Tracing is disabled; the flow went to the event's address.
     Disabled,
-    /// The same, before the instruction at `at` ran.
+    /// Tracing is disabled before the instruction at `at` ran.
     AsyncDisabled {
         at: u64,
     },
@@ -50,11 +50,12 @@ pub(super) enum Kind {
     AsyncBranch {
         from: u64,
     },
-    /// Packets were lost; the flow goes on at the event's address. The OVF stands at `packet`.
+    /// Packets were lost. The flow resumes at the event's address; the offset of the OVF is
+    /// `packet`.
     Overflow {
         packet: usize,
     },
-    /// Another mode.
+    /// The execution mode changed.
     ExecMode(ExecMode),
     /// A transaction began, ended or was aborted.
     Tsx {
@@ -62,11 +63,11 @@ pub(super) enum Kind {
     },
     /// CR3 was written.
     Paging,
-    /// The same, as part of an asynchronous branch.
+    /// CR3 was written as part of an asynchronous branch.
     AsyncPaging,
     /// A VMCS was loaded.
     Vmcs,
-    /// The same, as part of an asynchronous branch.
+    /// A VMCS was loaded as part of an asynchronous branch.
     AsyncVmcs,
     /// TraceStop.
     Stop,
@@ -76,7 +77,7 @@ pub(super) enum Kind {
         value: u64,
     },
     Interrupt,
-    /// IRET and its kin.
+    /// IRET and similar instructions.
     Iret,
     Smi,
     Init,
@@ -85,25 +86,25 @@ pub(super) enum Kind {
     Shutdown,
     UserInterrupt,
     UserIret,
-    /// CBR, MNT, PWRE, PWRX, RSM, SIPI: of no place.
+    /// CBR, MNT, PWRE, PWRX, RSM, SIPI: not bound to an address.
     AtOnce,
-    /// Only here to take the packet that belongs to it.
+    /// No effect; consumes the packet that it binds to.
     Ignore,
 }
 
-/// Which data of a VM exit were there.
+/// The data that preceded a VM exit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct VmExit {
     pub qualification: bool,
     pub reason: bool,
 }
 
-/// What comes next in a trace.
+/// The next item of a trace.
 #[derive(Clone, Debug)]
-pub(super) enum Item {
+pub(super) enum TraceItem {
     /// Outcomes of conditional branches.
     Tnt(Tnt),
-    /// The target of a branch; `None`: not told.
+    /// The target of a branch; `None`: suppressed.
     Tip(Option<u64>),
-    Event(Event),
+    Event(TraceEvent),
 }

@@ -1,7 +1,8 @@
-//! Packets to events: which packets belong together (SDM volume 3, "Packet Binding", "Packet Sequences").
+//! Converts packets to events: binds packets that belong together (SDM volume 3, "Packet Binding",
+//! "Packet Sequences").
 //!
-//! It reads one packet further than what it has told, as libipt does: where it stands when the flow is
-//! lost decides which PSB is next.
+//! It reads one packet ahead of the returned items, as libipt does. The read position at an error
+//! decides which PSB is next.
 
 mod addresses;
 mod event_trace;
@@ -10,13 +11,13 @@ mod overflow;
 
 use super::errata::Errata;
 use super::error::Error;
-use super::event::{Event, Item, Kind};
-use super::notes::{Notes, Writer};
-use super::packets::Packets;
-use super::queue::{Binding, Queue};
-use super::raw::Raw;
-use super::time::Time;
-use super::timekeeper::{Timekeeper, When};
+use super::event::{EventKind, TraceEvent, TraceItem};
+use super::event_queue::{Binding, EventQueue};
+use super::packets::BranchPackets;
+use super::packets::PacketCursor;
+use super::time::TscEstimator;
+use super::time::{EventTime, TimeTracker};
+use super::time::{LogWriter, TimingLog};
 use crate::Config;
 use backtrail_pt::packet::{ExecMode, IpPayload, Packet, Payload};
 use backtrail_pt::{LastIp, Parser};
@@ -24,47 +25,47 @@ use backtrail_pt::{LastIp, Parser};
 /// Reads a trace as events.
 #[derive(Clone)]
 pub(super) struct Events<'a> {
-    packets: Packets<'a>,
+    packets: PacketCursor<'a>,
     errata: Errata,
-    time: Timekeeper,
-    queue: Queue,
-    /// The packet that is next, or why there is none.
+    time: TimeTracker,
+    queue: EventQueue,
+    /// The next packet, or the error in place of it.
     packet: Result<Packet, Error>,
-    /// Where it begins.
+    /// The offset of `packet`.
     offset: usize,
     last_ip: LastIp,
-    /// Where the packet of the last item told begins, and the last IP before it.
-    told: (usize, LastIp),
+    /// The offset of the packet of the last returned item, and the last IP before it.
+    last_item: (usize, LastIp),
     /// The address of the last packet that has one.
     ip: Option<u64>,
-    /// Tracing is on.
+    /// Tracing is enabled.
     enabled: bool,
-    /// The packet has been told of, and stays for the events that bind to it.
+    /// The packet's own item was returned; it stays for the events that bind to it.
     bound: bool,
     mode: Option<ExecMode>,
 }
 
-/// What a packet gave.
-enum Told {
-    /// An item, and the packet is done with.
-    Done(Item),
-    /// An item, and there may be more in it.
-    More(Item),
-    /// Nothing, or nothing more.
+/// The result of processing a packet.
+enum PacketResult {
+    /// An item; the packet is done.
+    Complete(TraceItem),
+    /// An item; the packet may give more.
+    Partial(TraceItem),
+    /// No item, or no further one.
     Nothing,
 }
 
 impl<'a> Events<'a> {
     pub fn new(trace: &'a [u8], errata: Errata, config: &Config) -> Self {
         Self {
-            packets: Packets::new(trace, errata),
+            packets: PacketCursor::new(trace, errata),
             errata,
-            time: Timekeeper::Now(Time::new(config.timing, errata.skl168)),
-            queue: Queue::default(),
+            time: TimeTracker::Live(TscEstimator::new(config.timing, errata.skl168)),
+            queue: EventQueue::default(),
             packet: Err(Error::End),
             offset: 0,
             last_ip: LastIp::default(),
-            told: (0, LastIp::default()),
+            last_item: (0, LastIp::default()),
             ip: None,
             enabled: false,
             bound: false,
@@ -72,40 +73,40 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// The mode that it knows.
+    /// Returns the current execution mode.
     pub fn mode(&self) -> Option<ExecMode> {
         self.mode
     }
 
-    /// The time where it stands.
-    pub fn when(&self) -> Option<When> {
-        self.time.when()
+    /// Returns the current time.
+    pub fn time(&self) -> Option<EventTime> {
+        self.time.now()
     }
 
-    /// From here on what tells the time is written down, over these notes.
-    pub fn write_over(&mut self, notes: Notes) {
-        self.time = Timekeeper::Later(Writer::new(notes));
+    /// From here on, records timing packets instead of computing the time. Overwrites `log`.
+    pub fn defer_time(&mut self, log: TimingLog) {
+        self.time = TimeTracker::Deferred(LogWriter::new(log));
     }
 
-    /// What was written since.
-    pub fn take_notes(&mut self) -> Notes {
-        match std::mem::replace(&mut self.time, Timekeeper::Later(Writer::default())) {
-            Timekeeper::Later(writer) => writer.finish(),
-            Timekeeper::Now(_) => Notes::default(),
+    /// Returns the timing packets recorded so far.
+    pub fn take_timing_log(&mut self) -> TimingLog {
+        match std::mem::replace(&mut self.time, TimeTracker::Deferred(LogWriter::default())) {
+            TimeTracker::Deferred(writer) => writer.finish(),
+            TimeTracker::Live(_) => TimingLog::default(),
         }
     }
 
-    /// Offset behind the last packet read.
+    /// Returns the offset after the last packet read.
     pub fn offset(&self) -> usize {
         self.packets.offset()
     }
 
-    /// Where decoding began last.
+    /// Returns the offset of the PSB at which decoding last started.
     pub fn sync_offset(&self) -> Option<usize> {
         self.packets.sync_offset()
     }
 
-    /// Forgets everything but the time's parameters.
+    /// Resets the state, except for the time.
     fn reset(&mut self) {
         self.queue.clear();
         (self.packet, self.enabled, self.bound, self.mode) = (Err(Error::End), false, false, None);
@@ -113,21 +114,22 @@ impl<'a> Events<'a> {
         self.ip = None;
     }
 
-    /// Begins at the next PSB, of which the PSB+ is read.
+    /// Starts at the next PSB and reads its PSB+.
     pub fn sync_forward(&mut self) -> Result<(), Error> {
         self.time.reset();
         self.sync()
     }
 
-    /// Begins at the PSB at `offset`, or at the next where none is.
+    /// Starts at the PSB at `offset`, or at the next one if there is none.
     pub fn sync_at(&mut self, offset: usize) -> Result<(), Error> {
         self.packets.begin_at(offset);
         self.sync()
     }
 
-    /// Has the PSB at `psb` be the next to begin at, when it is not in front of what was `read`.
-    pub fn back_to(&mut self, psb: usize, read: usize) -> bool {
-        self.packets.back_to(psb, read)
+    /// Makes the PSB at `psb` the next to start at, unless it lies before `read`. Returns whether
+    /// it does.
+    pub fn rewind_to(&mut self, psb: usize, read: usize) -> bool {
+        self.packets.rewind_to(psb, read)
     }
 
     fn sync(&mut self) -> Result<(), Error> {
@@ -140,17 +142,17 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// The next item.
-    pub fn next(&mut self) -> Result<Item, Error> {
+    /// Returns the next item.
+    pub fn next(&mut self) -> Result<TraceItem, Error> {
         loop {
-            self.told = (self.offset, self.last_ip);
-            match self.tell()? {
-                Told::Done(item) => {
+            self.last_item = (self.offset, self.last_ip);
+            match self.process_packet()? {
+                PacketResult::Complete(item) => {
                     self.fetch();
                     return Ok(item);
                 }
-                Told::More(item) => return Ok(item),
-                Told::Nothing => {
+                PacketResult::Partial(item) => return Ok(item),
+                PacketResult::Nothing => {
                     self.bound = false;
                     self.fetch();
                 }
@@ -158,36 +160,39 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// From the last item on, when that is of a branch and nothing waits for a packet behind it.
-    pub fn raw(&self) -> Option<Raw<'a>> {
-        let (offset, last_ip) = self.told;
-        (self.queue.is_empty() && self.enabled).then(|| Raw::new(self.packets.trace(), offset, last_ip))
+    /// Returns a reader from the last item on, if it is a branch and no event waits for a later
+    /// packet.
+    pub fn branch_packets(&self) -> Option<BranchPackets<'a>> {
+        let (offset, last_ip) = self.last_item;
+        (self.queue.is_empty() && self.enabled)
+            .then(|| BranchPackets::new(self.packets.trace(), offset, last_ip))
     }
 
-    /// Reads a packet of the time raw; says whether one was next that needs no closer look.
-    pub fn take_time(&mut self, raw: &mut Raw<'a>) -> bool {
-        let mut parser = Parser::at(self.packets.trace(), raw.offset);
+    /// Applies a timing packet that is next in `branches`. Returns whether one was next that needs
+    /// no binding.
+    pub fn apply_time_packet(&mut self, branches: &mut BranchPackets<'a>) -> bool {
+        let mut parser = Parser::at(self.packets.trace(), branches.offset);
         let Some(Ok((_, packet @ (Packet::Mtc(_) | Packet::Cyc(_) | Packet::Tsc(_))))) = parser.next() else {
             return false;
         };
-        // The second byte of a CYC may be an OVF's.
+        // The second byte of a CYC may belong to an OVF.
         if self.errata.skd007 && matches!(packet, Packet::Cyc(_)) {
             return false;
         }
         let mut time = self.time.clone();
-        if time.take(&packet, false).is_err() {
+        if time.apply_packet(&packet, false).is_err() {
             return false;
         }
         self.time = time;
-        raw.offset = parser.offset();
+        branches.offset = parser.offset();
         true
     }
 
-    /// Goes on behind what was read raw.
-    pub fn resume(&mut self, raw: Raw<'a>) {
-        self.last_ip = raw.last_ip();
+    /// Resumes after the packets read by `branches`.
+    pub fn resume(&mut self, branches: BranchPackets<'a>) {
+        self.last_ip = branches.last_ip();
         self.bound = false;
-        self.packets.seek(raw.offset);
+        self.packets.seek(branches.offset);
         self.fetch();
     }
 
@@ -196,13 +201,13 @@ impl<'a> Events<'a> {
         self.offset = self.packets.begin();
     }
 
-    /// What the packet tells.
-    fn tell(&mut self) -> Result<Told, Error> {
+    /// Processes the next packet.
+    fn process_packet(&mut self) -> Result<PacketResult, Error> {
         let packet = self.packet?;
-        if self.time.take(&packet, false)? {
+        if self.time.apply_packet(&packet, false)? {
             return Ok(match packet {
-                Packet::Cbr(_) => self.done(Event::new(Kind::AtOnce)),
-                _ => Told::Nothing,
+                Packet::Cbr(_) => self.event_now(TraceEvent::new(EventKind::AtOnce)),
+                _ => PacketResult::Nothing,
             });
         }
         match packet {
@@ -210,7 +215,7 @@ impl<'a> Events<'a> {
                 if !self.enabled {
                     return Err(Error::BadContext);
                 }
-                Ok(Told::Done(Item::Tnt(tnt)))
+                Ok(PacketResult::Complete(TraceItem::Tnt(tnt)))
             }
             Packet::Fup(ip) => self.fup(ip),
             Packet::Tip(ip) => self.tip(ip),
@@ -218,7 +223,7 @@ impl<'a> Events<'a> {
             Packet::TipPgd(ip) => self.tip_pgd(ip),
             Packet::Psb => {
                 self.header()?;
-                self.tell()
+                self.process_packet()
             }
             Packet::PsbEnd => self.header_event(),
             Packet::Ovf => self.overflow(),
@@ -226,116 +231,120 @@ impl<'a> Events<'a> {
             Packet::ModeTsx { in_tx: _, abort } => self.transaction(abort),
             Packet::Pip { .. } => self.paging(),
             Packet::Vmcs(_) => self.vmcs(),
-            Packet::TraceStop => Ok(self.done(Event::new(Kind::Stop))),
+            Packet::TraceStop => Ok(self.event_now(TraceEvent::new(EventKind::Stop))),
             Packet::Mnt(_) | Packet::Pwre { .. } | Packet::Pwrx { .. } => {
-                Ok(self.done(Event::new(Kind::AtOnce)))
+                Ok(self.event_now(TraceEvent::new(EventKind::AtOnce)))
             }
             Packet::Ptw { value, ip } => {
                 let value = match value {
                     Payload::Four(value) => u64::from(value),
                     Payload::Eight(value) => value,
                 };
-                self.with_own_fup(ip, Kind::Ptwrite { value })
+                self.with_own_fup(ip, EventKind::Ptwrite { value })
             }
-            Packet::Mwait { .. } => self.wait(Binding::EXSTOP, Kind::Mwait),
+            Packet::Mwait { .. } => self.wait(Binding::EXSTOP, EventKind::Mwait),
             Packet::Exstop { ip } => self.exstop(ip),
             Packet::Cfe { ip, kind, .. } => self.control_flow_event(ip, kind),
             Packet::Evd { kind, .. } => self.event_data(kind),
-            // Blocks of data tell nothing of the flow; the FUP at their end belongs to them.
-            Packet::Bep { ip: true } => self.wait(Binding::OWN_FUP, Kind::Ignore),
-            _ => Ok(Told::Nothing),
+            // Data of a block does not concern the flow. The FUP at its end belongs to it.
+            Packet::Bep { ip: true } => self.wait(Binding::OWN_FUP, EventKind::Ignore),
+            _ => Ok(PacketResult::Nothing),
         }
     }
 
-    /// An event by itself, with the time now.
-    fn done(&self, event: Event) -> Told {
-        Told::Done(Item::Event(self.stamped(event)))
+    /// Returns an unbound event with the current time.
+    fn event_now(&self, event: TraceEvent) -> PacketResult {
+        PacketResult::Complete(TraceItem::Event(self.with_time(event)))
     }
 
-    fn stamped(&self, event: Event) -> Event {
-        Event {
-            when: self.time.when(),
+    fn with_time(&self, event: TraceEvent) -> TraceEvent {
+        TraceEvent {
+            time: self.time.now(),
             ..event
         }
     }
 
-    /// An event that binds to a later packet.
-    fn wait(&mut self, binding: Binding, kind: Kind) -> Result<Told, Error> {
-        self.queue.push(binding, Event::new(kind))?;
-        Ok(Told::Nothing)
+    /// Queues an event that binds to a later packet.
+    fn wait(&mut self, binding: Binding, kind: EventKind) -> Result<PacketResult, Error> {
+        self.queue.push(binding, TraceEvent::new(kind))?;
+        Ok(PacketResult::Nothing)
     }
 
-    /// An event that binds to the FUP behind it, if it says that there is one.
-    fn with_own_fup(&mut self, ip: bool, kind: Kind) -> Result<Told, Error> {
+    /// Queues an event for its own FUP if `ip` is set; else returns the event now.
+    fn with_own_fup(&mut self, ip: bool, kind: EventKind) -> Result<PacketResult, Error> {
         if ip {
             self.wait(Binding::OWN_FUP, kind)
         } else {
-            Ok(self.done(Event::new(kind)))
+            Ok(self.event_now(TraceEvent::new(kind)))
         }
     }
 
-    fn exec_mode(&mut self, mode: ExecMode) -> Result<Told, Error> {
+    fn exec_mode(&mut self, mode: ExecMode) -> Result<PacketResult, Error> {
         let same = self.mode.is_some_and(|known| same_mode(known, mode));
         self.mode = Some(mode);
-        // Where nothing changes, it takes its packet all the same.
-        let kind = if same { Kind::Ignore } else { Kind::ExecMode(mode) };
+        // An unchanged mode still consumes its packet.
+        let kind = if same {
+            EventKind::Ignore
+        } else {
+            EventKind::ExecMode(mode)
+        };
         self.wait(Binding::TIP.or(Binding::OWN_FUP), kind)
     }
 
-    fn transaction(&mut self, aborted: bool) -> Result<Told, Error> {
-        let kind = Kind::Tsx { aborted };
+    fn transaction(&mut self, aborted: bool) -> Result<PacketResult, Error> {
+        let kind = EventKind::Tsx { aborted };
         match (self.enabled, aborted) {
             (true, true) => self.wait(Binding::FUP, kind),
             (true, false) => self.wait(Binding::OWN_FUP, kind),
-            (false, _) => Ok(self.done(Event::new(kind))),
+            (false, _) => Ok(self.event_now(TraceEvent::new(kind))),
         }
     }
 
-    /// PIP is of the instruction that writes CR3, or of the asynchronous branch that is under way.
-    fn paging(&mut self) -> Result<Told, Error> {
+    /// A PIP belongs to the instruction that writes CR3, or to the pending asynchronous branch.
+    fn paging(&mut self) -> Result<PacketResult, Error> {
         if self.branch_waits() {
-            return self.wait(Binding::TIP, Kind::AsyncPaging);
+            return self.wait(Binding::TIP, EventKind::AsyncPaging);
         }
-        Ok(self.done(Event::new(Kind::Paging)))
+        Ok(self.event_now(TraceEvent::new(EventKind::Paging)))
     }
 
-    /// VMCS comes before the PIP of the same branch, whatever the order of the packets.
-    fn vmcs(&mut self) -> Result<Told, Error> {
-        let paging = |kind: &Kind| *kind == Kind::AsyncPaging;
+    /// A VMCS precedes the PIP of the same branch, whatever the order of the packets.
+    fn vmcs(&mut self) -> Result<PacketResult, Error> {
+        let paging = |kind: &EventKind| *kind == EventKind::AsyncPaging;
         if let Some(event) = self.queue.find(Binding::TIP, paging) {
-            let moved = std::mem::replace(event, Event::new(Kind::AsyncVmcs));
+            let moved = std::mem::replace(event, TraceEvent::new(EventKind::AsyncVmcs));
             self.queue.push(Binding::TIP, moved)?;
-            return Ok(Told::Nothing);
+            return Ok(PacketResult::Nothing);
         }
         if self.branch_waits() {
-            return self.wait(Binding::TIP, Kind::AsyncVmcs);
+            return self.wait(Binding::TIP, EventKind::AsyncVmcs);
         }
-        Ok(self.done(Event::new(Kind::Vmcs)))
+        Ok(self.event_now(TraceEvent::new(EventKind::Vmcs)))
     }
 
     fn branch_waits(&mut self) -> bool {
-        let branch = |kind: &Kind| matches!(kind, Kind::AsyncBranch { .. });
+        let branch = |kind: &EventKind| matches!(kind, EventKind::AsyncBranch { .. });
         self.queue.find(Binding::TIP, branch).is_some()
     }
 
     /// MWAIT and EXSTOP bind to the same FUP, or both to none.
-    fn exstop(&mut self, ip: bool) -> Result<Told, Error> {
+    fn exstop(&mut self, ip: bool) -> Result<PacketResult, Error> {
         if let Some(mwait) = self.queue.take(Binding::EXSTOP) {
             if !ip {
-                return Ok(Told::More(Item::Event(self.stamped(mwait))));
+                return Ok(PacketResult::Partial(TraceItem::Event(self.with_time(mwait))));
             }
             self.queue.push(Binding::OWN_FUP, mwait)?;
         }
-        self.with_own_fup(ip, Kind::Exstop)
+        self.with_own_fup(ip, EventKind::Exstop)
     }
 
-    /// Takes an address from a packet.
+    /// Updates the last IP from a packet.
     fn read_ip(&mut self, payload: IpPayload) {
         self.ip = self.last_ip.decode(payload).map(|ip| ip.0);
     }
 }
 
-/// Same code, whatever the interrupt flag.
+/// Returns whether the modes are equal apart from the interrupt flag.
 fn same_mode(one: ExecMode, other: ExecMode) -> bool {
     (one.long, one.default_32) == (other.long, other.default_32)
 }

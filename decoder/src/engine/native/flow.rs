@@ -1,84 +1,82 @@
-//! The way of a program through its code: branches by outcomes and targets, and events at their places.
+//! Follows a program through its code: by branch outcomes and targets, with events applied where
+//! they are due.
 //!
-//! Source: SDM volume 3, "Intel Processor Trace", and for what a broken trace means libipt's instruction
-//! decoder, so that both engines lose the flow at the same place and find it again at the same PSB, but behind code that is
-//! nobody's (`elsewhere.rs`).
+//! Source: SDM volume 3, "Intel Processor Trace". Broken traces are treated as in libipt's
+//! instruction decoder: both engines lose the flow at the same place and resume at the same PSB.
+//! Only after foreign code this engine resumes earlier ([`foreign_code`]).
 
 mod apply;
 mod binding;
-mod elsewhere;
-mod leap;
-mod paths;
-mod quiet;
-mod repeat;
-mod seam;
-mod walk;
+mod follow;
+mod foreign_code;
+mod runaway;
+mod segment;
 
+use super::decode_cache::DecodeCache;
 use super::errata::Errata;
 use super::error::Error;
-use super::event::{Event, Item, Kind};
+use super::event::{EventKind, TraceEvent, TraceItem};
 use super::events::Events;
-use super::learnt::Learnt;
-use super::notes::Notes;
-use super::returns::Returns;
-use super::timekeeper::When;
-use super::trail::Trail;
-use crate::{Canceled, Config, Event as Told, GapCause, Memory, Runs, Sink};
+use super::return_stack::ReturnStack;
+use super::step_history::StepHistory;
+use super::time::EventTime;
+use super::time::TimingLog;
+use crate::{Canceled, Config, Event, GapCause, Memory, PathIdx, PathTable, Sink};
 use backtrail_pt::Avma;
 use backtrail_pt::instruction::Mode;
-use quiet::Quiet;
-use seam::Bounds;
-pub(crate) use seam::{Ended, Segment};
+use runaway::RunawayGuard;
+use segment::SegmentProgress;
+pub(crate) use segment::{Segment, SegmentResult};
 
-/// Blocks or paths between two calls of [`Sink::progress`], before which it gets their runs.
+/// Blocks or paths between two calls of [`Sink::progress`]. The sink gets the pending paths first.
 const PROGRESS_EVERY: u32 = 1 << 11;
 
-/// One decode of a trace.
-pub(super) struct Flow<'a, 'b> {
+/// The decoder of one trace.
+pub(super) struct FlowDecoder<'a, 'b> {
     memory: &'a dyn Memory,
     sink: &'a mut dyn Sink,
     config: &'a Config,
     errata: Errata,
     events: Events<'b>,
-    /// What is next in the trace.
-    ahead: Result<Item, Error>,
-    /// Outcomes not used yet: the oldest in the highest of `outcomes_len` low bits.
+    /// The next item of the trace.
+    ahead: Result<TraceItem, Error>,
+    /// Outcomes not used yet: the oldest in the highest of the low `outcomes_len` bits.
     outcomes: u64,
     outcomes_len: u32,
-    /// The event that is next, whose place the flow has not come to.
-    pending: Option<Event>,
+    /// The next event, which is not due yet.
+    pending: Option<TraceEvent>,
     ip: u64,
     enabled: bool,
-    /// `None`: the trace has not told, or tells what there is not.
+    /// The execution mode; `None`: not reported, or invalid.
     mode: Option<Mode>,
-    /// The process whose code is read.
+    /// The address space whose code is read.
     space: u32,
-    returns: Returns,
-    trail: Trail,
-    learnt: Learnt,
-    /// How often the code has become other code.
+    returns: ReturnStack,
+    steps: StepHistory,
+    cache: DecodeCache,
+    /// The number of times the code changed.
     changes: u32,
-    /// Runs that the sink gets next.
-    batch: Vec<u32>,
-    quiet: Quiet,
-    /// The last time told.
-    last: Option<When>,
-    /// Blocks until the sink is told how far it is.
+    /// The paths to push to the sink next.
+    batch: Vec<PathIdx>,
+    runaway: RunawayGuard,
+    /// The last time reported.
+    last: Option<EventTime>,
+    /// Blocks until the next progress report.
     until_progress: u32,
-    bounds: Bounds,
+    progress: SegmentProgress,
 }
 
-/// Why a stretch of flow ended.
+/// The reason why a stretch of flow ended.
 enum Stop {
     End,
     Error(Error, Option<u64>),
     RunAway(u64),
-    /// The trace is too short for all that would have run.
+    /// The trace is too short for the blocks that would run.
     Overlong(u64),
-    /// It came to the PSB where the segment ends.
+    /// The PSB at which the segment ends is reached.
     Reached,
-    /// It was told that the flow is lost, and it goes on at the next PSB.
-    Elsewhere,
+    /// The loss of the flow was reported; decoding resumes at the next PSB.
+    AtNextPsb,
     Canceled,
 }
 
@@ -91,16 +89,16 @@ impl From<Error> for Stop {
     }
 }
 
-impl<'a, 'b> Flow<'a, 'b> {
+impl<'a, 'b> FlowDecoder<'a, 'b> {
     pub fn new(
         trace: &'b [u8],
         memory: &'a dyn Memory,
         config: &'a Config,
         errata: Errata,
         sink: &'a mut dyn Sink,
-        mut learnt: Learnt,
+        mut cache: DecodeCache,
     ) -> Self {
-        learnt.begin(trace.len(), config);
+        cache.begin_trace(trace.len(), config);
         Self {
             memory,
             sink,
@@ -115,15 +113,15 @@ impl<'a, 'b> Flow<'a, 'b> {
             enabled: false,
             mode: None,
             space: 0,
-            returns: Returns::new(),
-            trail: Trail::new(),
-            learnt,
+            returns: ReturnStack::new(),
+            steps: StepHistory::new(),
+            cache,
             changes: 0,
             batch: Vec::with_capacity(PROGRESS_EVERY as usize),
-            quiet: Quiet::default(),
+            runaway: RunawayGuard::default(),
             last: None,
             until_progress: PROGRESS_EVERY,
-            bounds: Bounds::new(&Segment::default()),
+            progress: SegmentProgress::new(&Segment::default()),
         }
     }
 
@@ -133,22 +131,27 @@ impl<'a, 'b> Flow<'a, 'b> {
         self.follow_all(&Segment::default())
     }
 
-    /// The runs that it tells by number.
-    pub fn runs(&self) -> Runs<'_> {
-        self.learnt.code.runs()
+    /// Returns the paths that the output refers to by number.
+    pub fn paths(&self) -> PathTable<'_> {
+        self.cache.code.paths()
     }
 
-    /// What it knows of the code.
-    pub fn into_learnt(self) -> Learnt {
-        self.learnt
+    /// Returns the decode caches.
+    pub fn into_cache(self) -> DecodeCache {
+        self.cache
     }
 
-    /// Decodes a segment of it, from PSB to PSB, and writes what tells the time over these notes.
-    pub fn segment(&mut self, segment: &Segment, notes: Notes) -> Result<(Ended, Notes), Canceled> {
-        self.bounds = Bounds::new(segment);
-        self.events.write_over(notes);
+    /// Decodes a segment, from PSB to PSB. Records its timing packets in `log`, whose old content
+    /// is dropped.
+    pub fn segment(
+        &mut self,
+        segment: &Segment,
+        log: TimingLog,
+    ) -> Result<(SegmentResult, TimingLog), Canceled> {
+        self.progress = SegmentProgress::new(segment);
+        self.events.defer_time(log);
         self.follow_all(segment)?;
-        Ok((self.bounds.ended(), self.events.take_notes()))
+        Ok((self.progress.take_result(), self.events.take_timing_log()))
     }
 
     fn follow_all(&mut self, segment: &Segment) -> Result<(), Canceled> {
@@ -157,46 +160,46 @@ impl<'a, 'b> Flow<'a, 'b> {
             let status = self.sync(segment, before.is_none());
             let sync = self.events.sync_offset();
             if let Err(error) = status {
-                if error == Error::End || self.bounds.is_muted() {
+                if error == Error::End || self.progress.is_before_start() {
                     return Ok(());
                 }
-                self.lost(cause(error, None), true);
-                // As long as it finds other PSBs there is hope.
+                self.emit_lost(cause(error, None), true);
+                // Continue as long as new PSBs are found.
                 if sync.is_none() || sync <= before {
                     return Ok(());
                 }
                 before = sync;
                 continue;
             }
-            if self.bounds.are_passed(sync) {
+            if self.progress.is_past(sync) {
                 return Ok(());
             }
             before = sync;
             self.last = None;
-            self.tell(Told::Sync {
+            self.emit_event(Event::Sync {
                 offset: sync.unwrap_or(0) as u64,
             });
-            self.quiet.pass_psb(sync.unwrap_or(0));
+            self.runaway.pass_psb(sync.unwrap_or(0));
             let stop = self.follow();
             self.flush();
-            let stop = self.get_through(stop);
+            let stop = self.resume_after_foreign_code(stop);
             match stop {
                 Stop::End | Stop::Reached => return Ok(()),
-                Stop::Error(..) if self.bounds.is_muted() => return Ok(()),
-                Stop::Error(Error::NoCall, _) if self.bounds.may_lack_calls(sync) => {
-                    self.bounds.lack_calls();
+                Stop::Error(..) if self.progress.is_before_start() => return Ok(()),
+                Stop::Error(Error::NoCall, _) if self.progress.may_lack_calls(sync) => {
+                    self.progress.note_missing_call();
                     return Ok(());
                 }
-                Stop::Elsewhere => {}
+                Stop::AtNextPsb => {}
                 Stop::Canceled => return Err(Canceled),
-                Stop::Overlong(at) => self.lost(GapCause::Overlong { at: Avma(at) }, false),
-                Stop::RunAway(at) => self.lost(GapCause::RunAway { at: Avma(at) }, false),
-                Stop::Error(error, at) => self.lost(cause(error, at), true),
+                Stop::Overlong(at) => self.emit_lost(GapCause::Overlong { at: Avma(at) }, false),
+                Stop::RunAway(at) => self.emit_lost(GapCause::RunAway { at: Avma(at) }, false),
+                Stop::Error(error, at) => self.emit_lost(cause(error, at), true),
             }
         }
     }
 
-    /// Begins at the PSB of a segment, or at the next.
+    /// Starts at the PSB of the segment, or at the next one.
     fn sync(&mut self, segment: &Segment, first: bool) -> Result<(), Error> {
         (self.ip, self.enabled, self.mode) = (0, false, None);
         (self.outcomes, self.outcomes_len) = (0, 0);
@@ -213,7 +216,7 @@ impl<'a, 'b> Flow<'a, 'b> {
         Ok(())
     }
 
-    /// Where the PSB+ says that the flow is.
+    /// Returns the address of the flow in the PSB+.
     fn start(&self) -> Result<Option<u64>, Error> {
         let mut events = self.events.clone();
         let offset = events.offset();
@@ -221,8 +224,8 @@ impl<'a, 'b> Flow<'a, 'b> {
             match events.next() {
                 Err(Error::End) => break,
                 Err(error) => return Err(error),
-                Ok(Item::Event(event)) if event.status => {
-                    if let Kind::Enabled { .. } = event.kind {
+                Ok(TraceItem::Event(event)) if event.status => {
+                    if let EventKind::Enabled { .. } = event.kind {
                         return Ok(Some(event.ip.unwrap_or(0)));
                     }
                 }
@@ -232,63 +235,63 @@ impl<'a, 'b> Flow<'a, 'b> {
         Ok(None)
     }
 
-    /// Tells the sink of an event, after the runs before it. The code may be other code then.
-    fn tell(&mut self, event: Told) {
+    /// Pushes the pending paths and an event to the sink. The code may change by this.
+    fn emit_event(&mut self, event: Event) {
         self.flush();
-        if !self.bounds.is_muted() {
+        if !self.progress.is_before_start() {
             self.sink.event(event);
         }
-        self.look_at_code();
+        self.refresh_code();
     }
 
-    /// Forgets what is other code now.
-    fn look_at_code(&mut self) {
+    /// Drops cached code that has changed.
+    fn refresh_code(&mut self) {
         let change = self.memory.change();
-        let changed = !change.ranges.is_empty() && self.learnt.forget(&change.ranges);
+        let changed = !change.ranges.is_empty() && self.cache.forget(&change.ranges);
         if changed {
-            self.trail.clear();
+            self.steps.clear();
         }
         let moved = std::mem::replace(&mut self.space, change.space) != change.space;
-        self.select();
+        self.select_code();
         self.changes = self.changes.wrapping_add(u32::from(changed || moved));
     }
 
-    /// The time of what is told next, if it is another than the last.
-    fn tell_time(&mut self, when: Option<When>) {
-        let Some(when) = when else { return };
-        if self.last.is_some_and(|last| !when.differs_from(last)) {
+    /// Reports the time of the next output, if it differs from the last one.
+    fn emit_time(&mut self, time: Option<EventTime>) {
+        let Some(time) = time else { return };
+        if self.last.is_some_and(|last| !time.differs_from(last)) {
             return;
         }
-        self.last = Some(when);
-        match when {
-            When::Known(stamp) => self.tell(Told::Time(stamp)),
-            When::Noted(notes) => {
+        self.last = Some(time);
+        match time {
+            EventTime::Resolved(stamp) => self.emit_event(Event::Time(stamp)),
+            EventTime::Logged(log) => {
                 self.flush();
-                if !self.bounds.is_muted() {
-                    self.sink.noted(notes);
+                if !self.progress.is_before_start() {
+                    self.sink.deferred_time(log);
                 }
             }
         }
     }
 
-    /// Gives the sink the runs gathered.
+    /// Pushes the pending paths to the sink.
     fn flush(&mut self) {
         if !self.batch.is_empty() {
-            self.sink.runs(&self.learnt.code.runs(), &self.batch);
+            self.sink.paths(&self.cache.code.paths(), &self.batch);
             self.batch.clear();
         }
     }
 
-    /// Reads code of the process and the mode that are current.
-    fn select(&mut self) {
+    /// Selects the code of the current process and mode.
+    fn select_code(&mut self) {
         if let Some(mode) = self.mode {
-            self.learnt.code.select(self.space, mode);
+            self.cache.code.select(self.space, mode);
         }
     }
 
-    fn lost(&mut self, cause: GapCause, error: bool) {
+    fn emit_lost(&mut self, cause: GapCause, error: bool) {
         let offset = self.events.offset() as u64;
-        self.tell(Told::Lost { cause, offset, error });
+        self.emit_event(Event::Lost { cause, offset, error });
     }
 }
 

@@ -1,37 +1,37 @@
 //! The rules by which instructions become calls.
 //!
-//! Where a history begins, after a gap, and in code without symbols, not all is known; each rule
-//! says what then holds, and the next return that matches an open call puts the rest right.
+//! The start of a history, the instructions after a gap, and code without symbols leave some calls
+//! unknown. Each rule states a fallback, which the next return to an open call corrects.
 
+use crate::forest::code_sites::{CodeSite, CodeSites, FunctionIdx, SiteIdx};
 use crate::forest::effects::Op;
-use crate::forest::places::{Place, Places};
-use crate::forest::stack::{Entry, Log, NONE, Signal, Stack};
-use crate::forest::{Functions, Left, Tag};
+use crate::forest::stack::{Entry, Signal, Stack, StackLog};
+use crate::forest::{EntryKind, Functions, Left};
 use crate::{Instruction, Mark, MarkKind, Resumed};
 use backtrail_pt::{Avma, Cofi};
 use rustc_hash::FxHashSet;
 
 pub(super) struct Rules<'a> {
-    pub places: Places<'a>,
+    pub sites: CodeSites<'a>,
     stack: Stack,
-    /// The places where functions go on that were left for another stack, by their numbers.
-    suspended: FxHashSet<u32>,
+    /// The return sites of functions that were suspended by a stack switch.
+    suspended: FxHashSet<SiteIdx>,
 }
 
-/// An instruction that flow goes on from.
+/// The last instruction before a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
-    /// The number of the place behind it, where a call returns to.
-    behind: u32,
+    /// The site after it, which a call returns to.
+    return_site: SiteIdx,
     len: u8,
-    pub way: Way,
-    /// It lies between a call and the function meant.
+    pub kind: TransferKind,
+    /// It lies between a call and the intended function (a linkage stub or the resolver).
     pub glue: bool,
 }
 
 /// A [`Cofi`] without its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum TransferKind {
     Sequential,
     Conditional,
     Jump,
@@ -43,105 +43,112 @@ pub(super) enum Way {
 }
 
 impl Source {
-    /// The number of the place behind it.
-    pub fn behind(&self) -> u32 {
-        self.behind
+    /// Returns the site after it.
+    pub fn return_site(&self) -> SiteIdx {
+        self.return_site
     }
 
-    /// It goes on at the next instruction: nothing is called, nor left.
+    /// Returns whether the flow falls through: nothing is called or left.
     #[inline]
-    pub fn falls(&self, to: Place) -> bool {
+    pub fn falls(&self, to: CodeSite) -> bool {
         self.falls_to() == Some(to.id)
     }
 
-    /// The number of the place where it may go on so.
+    /// Returns the site that the flow may fall through to.
     #[inline]
-    pub fn falls_to(&self) -> Option<u32> {
-        // `call next`: how position-independent code reads its own address; nothing returns.
+    pub fn falls_to(&self) -> Option<SiteIdx> {
+        // `call next` only reads its own address in position-independent code; nothing returns.
         let may = matches!(
-            self.way,
-            Way::Sequential | Way::Conditional | Way::Call | Way::IndirectCall
+            self.kind,
+            TransferKind::Sequential
+                | TransferKind::Conditional
+                | TransferKind::Call
+                | TransferKind::IndirectCall
         );
-        may.then_some(self.behind)
+        may.then_some(self.return_site)
     }
 }
 
 impl<'a> Rules<'a> {
     pub fn new(functions: &'a dyn Functions) -> Self {
         Self {
-            places: Places::new(functions),
+            sites: CodeSites::new(functions),
             stack: Stack::default(),
             suspended: FxHashSet::default(),
         }
     }
 
-    /// An instruction that flow goes on from, looked up.
+    /// Looks up the last instruction before a transfer.
     pub fn source(&mut self, last: Instruction) -> Source {
-        let way = match last.cofi {
-            Cofi::Sequential => Way::Sequential,
-            Cofi::Conditional { .. } => Way::Conditional,
-            Cofi::Jump { .. } => Way::Jump,
-            Cofi::Call { .. } => Way::Call,
-            Cofi::IndirectJump => Way::IndirectJump,
-            Cofi::IndirectCall => Way::IndirectCall,
-            Cofi::Return => Way::Return,
-            Cofi::FarTransfer => Way::Far,
+        let kind = match last.cofi {
+            Cofi::Sequential => TransferKind::Sequential,
+            Cofi::Conditional { .. } => TransferKind::Conditional,
+            Cofi::Jump { .. } => TransferKind::Jump,
+            Cofi::Call { .. } => TransferKind::Call,
+            Cofi::IndirectJump => TransferKind::IndirectJump,
+            Cofi::IndirectCall => TransferKind::IndirectCall,
+            Cofi::Return => TransferKind::Return,
+            Cofi::FarTransfer => TransferKind::Far,
         };
-        let behind = self.places.of(last.next()).id;
-        if matches!(way, Way::Call | Way::IndirectCall) {
-            self.places.is_returned_to(behind);
+        let return_site = self.sites.of(last.next()).id;
+        if matches!(kind, TransferKind::Call | TransferKind::IndirectCall) {
+            self.sites.mark_returned_to(return_site);
         }
-        let jumps = !matches!(way, Way::Sequential | Way::Call | Way::IndirectCall | Way::Far);
+        let jumps = !matches!(
+            kind,
+            TransferKind::Sequential | TransferKind::Call | TransferKind::IndirectCall | TransferKind::Far
+        );
         Source {
-            behind,
+            return_site,
             len: last.len,
-            way,
-            glue: jumps && self.places.is_glue(last.pc),
+            kind,
+            glue: jumps && self.sites.is_glue(last.pc),
         }
     }
 
-    /// The address behind an instruction.
+    /// Returns the address after an instruction.
     fn next(&self, from: &Source) -> Avma {
-        self.places.address(from.behind)
+        self.sites.address(from.return_site)
     }
 
-    /// The address of an instruction.
+    /// Returns the address of an instruction.
     fn pc(&self, from: &Source) -> Avma {
         Avma(self.next(from).0.wrapping_sub(u64::from(from.len)))
     }
 
-    /// The innermost open call is one of this function; [`Place::UNKNOWN`]: of one that is not known.
+    /// Returns whether the innermost call is of this function, or of an unknown one for
+    /// [`FunctionIdx::UNKNOWN`].
     #[inline]
-    pub fn runs(&self, function: u32) -> bool {
+    pub fn is_innermost(&self, function: FunctionIdx) -> bool {
         self.stack.top().is_some_and(|top| top.function == function)
     }
 
-    /// The innermost call returns to a place.
-    pub fn returns(&self, to: Place) -> bool {
+    /// Returns whether the innermost call returns to a site.
+    pub fn returns(&self, to: CodeSite) -> bool {
         let base = self.stack.frame(self.stack.base());
         base.is_some_and(|frame| frame.returns_to == to.id)
     }
 
-    /// An open call returns to the place of this number.
+    /// Returns whether an open call returns to a site.
     #[inline]
-    pub fn expects(&mut self, place: u32) -> bool {
-        self.places.may_be_returned_to(place) && self.stack.expecting(place).is_some()
+    pub fn expects(&mut self, site: SiteIdx) -> bool {
+        self.sites.may_be_returned_to(site) && self.stack.expecting(site).is_some()
     }
 
-    /// How many calls are open.
+    /// Returns the number of open calls.
     pub fn depth(&self) -> usize {
         self.stack.len()
     }
 
-    /// Exchanges the open calls for others.
+    /// Swaps the open calls with another stack.
     pub fn exchange(&mut self, stack: &mut Stack) {
         std::mem::swap(&mut self.stack, stack);
     }
 
-    /// The open calls, and the places.
+    /// Returns the stack and the sites.
     #[inline]
-    pub fn parts(&mut self) -> (&mut Stack, &Places<'a>) {
-        (&mut self.stack, &self.places)
+    pub fn parts(&mut self) -> (&mut Stack, &CodeSites<'a>) {
+        (&mut self.stack, &self.sites)
     }
 
     /// See [`Stack::begin_log`].
@@ -164,74 +171,75 @@ impl<'a> Rules<'a> {
         self.stack.is_full()
     }
 
-    /// How many calls began.
+    /// Returns the number of calls started.
     pub fn began(&self) -> u32 {
         self.stack.began()
     }
 
-    /// Opens a call that stands for any of a function.
-    pub fn stand_in(&mut self, function: u32) {
-        self.stack.stand_in(function);
+    /// Opens a placeholder for any call of a function.
+    pub fn push_placeholder(&mut self, function: FunctionIdx) {
+        self.stack.push_placeholder(function);
     }
 
-    /// The function of the innermost call.
+    /// Returns the function of the innermost call.
     #[inline]
-    pub fn inside(&self) -> u32 {
-        self.stack.top().map_or(Place::UNKNOWN, |top| top.function)
+    pub fn inside(&self) -> FunctionIdx {
+        self.stack.top().map_or(FunctionIdx::UNKNOWN, |top| top.function)
     }
 
-    /// The position of the call whose return the innermost one shares.
+    /// Returns the position of the call whose return the innermost one shares.
     pub fn base(&self) -> usize {
         self.stack.base()
     }
 
-    /// A call of the function that a place is in is open.
-    pub fn is_running(&mut self, place: Place) -> bool {
-        self.stack.running(place).is_some()
+    /// Returns whether a call of the site's function is open.
+    pub fn is_running(&mut self, site: CodeSite) -> bool {
+        self.stack.running(site).is_some()
     }
 
-    /// All open calls end by one return.
+    /// Ends all open calls by one return.
     pub fn leave_all(&mut self, index: u64) {
         self.leave(0, index, Left::Return);
     }
 
-    /// Goes from the instruction `last` over `marks` to the one at `to`, which has number `index`.
+    /// Handles the marks between the instruction `last` and the one at `to`, which has number
+    /// `index`.
     pub fn between<'m>(
         &mut self,
         last: Option<&Source>,
         mut marks: impl Iterator<Item = &'m Mark>,
-        to: Place,
+        to: CodeSite,
         index: u64,
     ) {
         let Some(last) = last.filter(|_| !self.stack.is_empty()) else {
             marks.by_ref().for_each(drop);
-            return self.root(index, to, Tag::HistoryStart);
+            return self.root(index, to, EntryKind::HistoryStart);
         };
         let mut gap = false;
-        // Where the thread stood when it was taken away, and has not been since.
-        let mut stood = None;
+        // The address at which the thread was interrupted, and has not moved since.
+        let mut stopped_at = None;
         let mut moved = false;
         for mark in marks {
             match mark.kind {
                 MarkKind::Gap(_) => gap = true,
                 _ if gap => {}
                 MarkKind::Interrupted { from, .. } => {
-                    match stood {
-                        Some(stood) => {
-                            let from = self.places.of(from);
-                            self.taken_away(index, from, stood, None);
+                    match stopped_at {
+                        Some(stopped_at) => {
+                            let from = self.sites.of(from);
+                            self.interrupted_to(index, from, stopped_at, None);
                         }
                         None if !moved => {
-                            let from = self.places.of(from);
+                            let from = self.sites.of(from);
                             self.transfer(last, from, index);
                         }
                         None => {}
                     }
-                    (stood, moved) = (Some(from), true);
+                    (stopped_at, moved) = (Some(from), true);
                 }
                 MarkKind::LeftUser { resumed, .. } => {
                     if let Resumed::Elsewhere(at) = resumed {
-                        let at = self.places.of(at);
+                        let at = self.sites.of(at);
                         self.back(last, at, index);
                     }
                     moved = true;
@@ -239,25 +247,26 @@ impl<'a> Rules<'a> {
                 MarkKind::Descheduled { .. } | MarkKind::Ptwrite(_) => {}
             }
         }
-        match stood {
+        match stopped_at {
             _ if gap => {
                 self.stack.truncate(0, index, Left::Gap);
-                self.root(index, to, Tag::AfterGap);
+                self.root(index, to, EntryKind::AfterGap);
             }
-            Some(stood) => self.taken_away(index, to, stood, None),
+            Some(stopped_at) => self.interrupted_to(index, to, stopped_at, None),
             None if moved => {}
             None => self.transfer(last, to, index),
         }
     }
 
-    /// History ends with these marks, behind the instruction `last`. Calls end by them, but none begins: it would have no
-    /// instruction.
-    pub fn behind(&mut self, last: Option<&Source>, marks: &[Mark], index: u64) {
+    /// Ends the history with these marks after the instruction `last`. They end calls, but start
+    /// none, because it would have no instruction.
+    pub fn end_history(&mut self, last: Option<&Source>, marks: &[Mark], index: u64) {
         if marks.iter().any(|mark| matches!(mark.kind, MarkKind::Gap(_))) {
             return self.stack.truncate(0, index, Left::Gap);
         }
-        // The last instruction may be the `rt_sigreturn` of a handler, and what it went back to fault at once.
-        let mut places = marks.iter().filter_map(|mark| match mark.kind {
+        // The last instruction may be the `rt_sigreturn` of a handler, after which the interrupted
+        // code faulted at once.
+        let mut sites = marks.iter().filter_map(|mark| match mark.kind {
             MarkKind::Interrupted { from, .. } => Some(from),
             MarkKind::LeftUser {
                 resumed: Resumed::Elsewhere(at),
@@ -265,14 +274,15 @@ impl<'a> Rules<'a> {
             } => Some(at),
             _ => None,
         });
-        if last.is_some_and(|last| last.way == Way::Far)
-            && let Some(to) = places.next()
+        if last.is_some_and(|last| last.kind == TransferKind::Far)
+            && let Some(to) = sites.next()
         {
             self.handled(to, index);
         }
     }
 
-    /// The innermost handler that interrupted the thread at `to` went back there; gives whether there is one.
+    /// Ends the innermost handler that interrupted the thread at `to`. Returns whether there is
+    /// one.
     fn handled(&mut self, to: Avma, index: u64) -> bool {
         let Some(at) = self.stack.interrupted_at(to) else {
             return false;
@@ -282,15 +292,22 @@ impl<'a> Rules<'a> {
         true
     }
 
-    /// The places by number, how many calls began, and what else has happened.
-    pub fn finish(self) -> (Vec<Avma>, u32, Log) {
+    /// Returns the sites' addresses, the number of calls started, and the log.
+    pub fn finish(self) -> (Vec<Avma>, u32, StackLog) {
         let (began, log) = self.stack.finish();
-        (self.places.into_addresses(), began, log)
+        (self.sites.into_addresses(), began, log)
     }
 
     /// Opens a call.
     #[inline]
-    fn open(&mut self, index: u64, to: Place, tag: Tag, returns_to: u32, signal: Option<Signal>) {
+    fn open(
+        &mut self,
+        index: u64,
+        to: CodeSite,
+        tag: EntryKind,
+        returns_to: SiteIdx,
+        signal: Option<Signal>,
+    ) {
         let entry = Entry {
             to,
             tag,
@@ -300,62 +317,66 @@ impl<'a> Rules<'a> {
         self.stack.push(index, entry);
     }
 
-    /// Opens a call that is inside of no other.
-    fn root(&mut self, index: u64, to: Place, tag: Tag) {
-        self.open(index, to, tag, NONE, None);
+    /// Opens a root call.
+    fn root(&mut self, index: u64, to: CodeSite, tag: EntryKind) {
+        self.open(index, to, tag, SiteIdx::NONE, None);
     }
 
-    /// The innermost call turns out to be one of another function.
-    fn rename(&mut self, to: Place) {
+    /// Changes the function of the innermost call.
+    fn rename(&mut self, to: CodeSite) {
         self.stack.rename(to);
     }
 
-    /// An instruction and what follows it, nothing between.
+    /// Handles a transfer from an instruction to the next one executed.
     #[inline]
-    pub fn transfer(&mut self, from: &Source, to: Place, index: u64) {
-        // Most are jumps inside of a function.
-        let jumps = matches!(from.way, Way::Conditional | Way::Jump);
-        if !(jumps && self.runs(to.function) && (to.is_known() || !from.glue)) {
+    pub fn transfer(&mut self, from: &Source, to: CodeSite, index: u64) {
+        // Most transfers are jumps within a function.
+        let jumps = matches!(from.kind, TransferKind::Conditional | TransferKind::Jump);
+        if !(jumps && self.is_innermost(to.function) && (to.is_known() || !from.glue)) {
             self.pass(from, to, index);
         }
     }
 
-    /// The same, where it may be more than a jump inside of a function.
-    fn pass(&mut self, from: &Source, to: Place, index: u64) {
+    /// Handles a transfer that may be more than a jump within a function.
+    fn pass(&mut self, from: &Source, to: CodeSite, index: u64) {
         if from.falls(to) {
             return;
         }
-        match from.way {
-            Way::Return if self.stack.pop_called(to.id, index) => {}
-            Way::Call | Way::IndirectCall => self.open(index, to, Tag::Call, from.behind, None),
-            Way::Return => self.returned(from, to, index),
-            // A return made by hand: `pop %rcx; jmp *%rcx`.
-            Way::IndirectJump if self.expects(to.id) => self.returned(from, to, index),
-            Way::Conditional | Way::Jump | Way::IndirectJump => self.jump(from, to, index),
-            // Only where the kernel is traced too: a system call begins, or one ends.
-            Way::Far => self.taken_away(index, to, self.next(from), Some(self.pc(from))),
-            Way::Sequential => self.elsewhere(to, index),
+        match from.kind {
+            TransferKind::Return if self.stack.pop_called(to.id, index) => {}
+            TransferKind::Call | TransferKind::IndirectCall => {
+                self.open(index, to, EntryKind::Call, from.return_site, None)
+            }
+            TransferKind::Return => self.returned(from, to, index),
+            // A manual return: `pop %rcx; jmp *%rcx`.
+            TransferKind::IndirectJump if self.expects(to.id) => self.returned(from, to, index),
+            TransferKind::Conditional | TransferKind::Jump | TransferKind::IndirectJump => {
+                self.jump(from, to, index)
+            }
+            // Only if the kernel is traced too: a system call starts or ends.
+            TransferKind::Far => self.interrupted_to(index, to, self.next(from), Some(self.pc(from))),
+            TransferKind::Sequential => self.unexplained(to, index),
         }
     }
 
-    /// A jump stays in the function that it is `inside` of.
+    /// Returns whether a jump stays in the function `inside`.
     #[inline]
-    pub fn stays(&self, inside: u32, from: &Source, to: Place) -> bool {
+    pub fn stays(&self, inside: FunctionIdx, from: &Source, to: CodeSite) -> bool {
         if !to.is_known() {
-            return inside == Place::UNKNOWN && !from.glue || self.places.contains(inside, to);
+            return inside == FunctionIdx::UNKNOWN && !from.glue || self.sites.contains(inside, to);
         }
-        to.function == inside || self.places.contains(inside, to)
+        to.function == inside || self.sites.contains(inside, to)
     }
 
-    /// A jump is a call when it leaves its function for another.
-    fn jump(&mut self, from: &Source, to: Place, index: u64) {
+    /// Handles a jump. It is a call if it leaves its function for another.
+    fn jump(&mut self, from: &Source, to: CodeSite, index: u64) {
         let inside = self.inside();
         if self.stays(inside, from, to) {
             return;
         }
-        let was_inside = inside != Place::UNKNOWN;
+        let was_inside = inside != FunctionIdx::UNKNOWN;
         if from.glue {
-            // Out of a linkage stub, or of the resolver behind it: this is the call that was meant.
+            // A jump out of a linkage stub or the resolver: this is the intended call.
             return self.rename(to);
         }
         if !to.is_known() {
@@ -364,60 +385,69 @@ impl<'a> Rules<'a> {
             }
             return;
         }
-        if self.places.is_start(to) {
+        if self.sites.is_start(to) {
             return self.tail_call(to, index);
         }
-        // Only an indirect jump ends calls on its way: a direct one stays among the parts of one function.
+        // Only an indirect jump ends calls; a direct one stays among the parts of one function.
         let base = self.stack.base();
-        let ends_calls = from.way == Way::IndirectJump;
+        let ends_calls = from.kind == TransferKind::IndirectJump;
         match self.stack.running(to).filter(|&at| ends_calls || at >= base) {
             Some(at) => self.unwind(at, index),
-            // From code without symbols into the middle of a function: that is where we were.
+            // From code without symbols into the middle of a function: the call was of that
+            // function.
             None if !was_inside => self.rename(to),
-            None if from.way == Way::IndirectJump && self.suspended.contains(&to.id) => {
+            None if from.kind == TransferKind::IndirectJump && self.suspended.contains(&to.id) => {
                 self.resume(base, to, index);
             }
-            // An exception's landing pad or another stack, in a call that history does not have.
-            None if from.way == Way::IndirectJump => self.lose(to, index),
+            // An exception's landing pad or another stack, in a call that the history does not
+            // have.
+            None if from.kind == TransferKind::IndirectJump => self.lose(to, index),
             None => self.tail_call(to, index),
         }
     }
 
-    /// The call that jumps stays open under the one it jumps to. Functions that jump to each other
-    /// in turn do not pile up: one that is in the chain already takes its former place.
-    fn tail_call(&mut self, to: Place, index: u64) {
+    /// Opens a tail call above the jumping call, which stays open. Functions that jump to each
+    /// other do not pile up: one already in the chain is replaced.
+    fn tail_call(&mut self, to: CodeSite, index: u64) {
         let base = self.stack.base();
         if let Some(at) = self.stack.running_from(base, to) {
             self.stack.truncate(at.max(base + 1), index, Left::TailCall);
         }
-        let returns_to = self.stack.top().map_or(NONE, |top| top.returns_to);
-        self.open(index, to, Tag::TailCall, returns_to, None);
+        let returns_to = self.stack.top().map_or(SiteIdx::NONE, |top| top.returns_to);
+        self.open(index, to, EntryKind::TailCall, returns_to, None);
     }
 
-    /// A near return.
+    /// Handles a near return.
     #[inline]
-    fn returned(&mut self, from: &Source, to: Place, index: u64) {
+    fn returned(&mut self, from: &Source, to: CodeSite, index: u64) {
         let base = self.stack.base();
-        let expected = self.stack.frame(base).map_or(NONE, |frame| frame.returns_to);
+        let expected = self
+            .stack
+            .frame(base)
+            .map_or(SiteIdx::NONE, |frame| frame.returns_to);
         if expected == to.id {
             return self.leave(base, index, Left::Return);
         }
         self.returned_elsewhere(base, from, to, index);
     }
 
-    /// A near return, not to where the innermost call, whose frame is at `base`, returns.
+    /// Handles a near return that does not match the innermost call, whose frame is at `base`.
     #[cold]
-    fn returned_elsewhere(&mut self, base: usize, from: &Source, to: Place, index: u64) {
+    fn returned_elsewhere(&mut self, base: usize, from: &Source, to: CodeSite, index: u64) {
         if let Some(at) = self.stack.expecting(to.id) {
-            // What lies above was left in a way that was not seen, or for another stack.
-            if let Some(left) = self.stack.frame(base).filter(|left| left.returns_to != NONE) {
+            // The calls above were left without a trace, or suspended by a stack switch.
+            if let Some(left) = self
+                .stack
+                .frame(base)
+                .filter(|left| left.returns_to != SiteIdx::NONE)
+            {
                 self.suspended.insert(left.returns_to);
             }
             self.stack.truncate(at + 1, index, Left::Unwound);
             return self.leave(at, index, Left::Return);
         }
         if self.stack.signal(base).is_some() {
-            // Into the code that calls `rt_sigreturn`; the handler's call ends there.
+            // A return into the code that calls `rt_sigreturn`, which ends the handler's call.
             self.stack.truncate(base + 1, index, Left::Return);
             return self.stack.handler_returned();
         }
@@ -425,13 +455,13 @@ impl<'a> Rules<'a> {
             return self.rename(to);
         }
         if base == 0 {
-            // Below all that is known: into the caller of the outermost call.
+            // A return into the unknown caller of the outermost call.
             return self.adopt(to, index);
         }
-        if self.places.is_start(to) {
-            // A return that is a jump to a function, which shares the return of the one that made it.
+        if self.sites.is_start(to) {
+            // A return used as a jump to a function, which shares the return of the current call.
             if self.is_inside_caller(base) {
-                // A retpoline: what it called of itself, to put that return address there, ends.
+                // A retpoline: the call that it used to push its return address ends.
                 self.leave(base, index, Left::Return);
             }
             return self.tail_call(to, index);
@@ -440,34 +470,34 @@ impl<'a> Rules<'a> {
             return self.resume(base, to, index);
         }
         if let Some(at) = self.stack.running(to).filter(|&at| at < base) {
-            // An exception's landing pad, or `longjmp` done by a return.
+            // An exception's landing pad, or `longjmp` by a return.
             return self.stack.truncate(at + 1, index, Left::Unwound);
         }
         self.lose(to, index);
     }
 
-    /// The frame at `base` is of a call that a function made of code in itself.
+    /// Returns whether the frame at `base` is a call of a function by itself.
     fn is_inside_caller(&self, base: usize) -> bool {
         let function = |at: usize| self.stack.frame(at).map(|frame| frame.function);
         function(base) == base.checked_sub(1).and_then(function)
     }
 
-    /// The stack was switched to one on which the function at `to` goes on; or one goes on that the resumed one at `base`
-    /// returned to.
-    fn resume(&mut self, base: usize, to: Place, index: u64) {
+    /// Opens a resumed call at `to` after a stack switch. If the call at `base` was resumed itself,
+    /// it ends by this.
+    fn resume(&mut self, base: usize, to: CodeSite, index: u64) {
         if self.stack.is_resumed(base) {
             self.leave(base, index, Left::Return);
         }
-        self.open(index, to, Tag::Resumed, NONE, None);
+        self.open(index, to, EntryKind::Resumed, SiteIdx::NONE, None);
     }
 
-    /// Nothing is known of what was open when flow came to `to`.
-    fn lose(&mut self, to: Place, index: u64) {
+    /// Ends all calls as unknown, and opens a root at `to`.
+    fn lose(&mut self, to: CodeSite, index: u64) {
         self.stack.truncate(0, index, Left::Unknown);
-        self.root(index, to, Tag::Unknown);
+        self.root(index, to, EntryKind::Unknown);
     }
 
-    /// Ends the call at `base` and those it ended with jumps to.
+    /// Ends the call at `base` and the tail calls that share its return.
     #[inline]
     fn leave(&mut self, base: usize, index: u64, left: Left) {
         let chain = self.stack.len() > base + 1;
@@ -479,8 +509,8 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Opens a root around the one there is, which returned into it.
-    fn adopt(&mut self, to: Place, index: u64) {
+    /// Adds a root around the outermost call, which returned into it.
+    fn adopt(&mut self, to: CodeSite, index: u64) {
         let mut left = Left::Return;
         if self.stack.len() > 1 {
             self.stack.pop(index, left);
@@ -492,8 +522,8 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Goes back into the open call at `at`: by a jump out of a part of it that lies elsewhere, or
-    /// over calls that never return.
+    /// Ends the calls above `at`, by a jump out of a separate part of it, or over calls that never
+    /// return.
     fn unwind(&mut self, at: usize, index: u64) {
         let left = if at >= self.stack.base() {
             Left::TailCall
@@ -503,22 +533,23 @@ impl<'a> Rules<'a> {
         self.stack.truncate(at + 1, index, left);
     }
 
-    /// Tracing went off after an instruction and on again at `to`.
-    fn back(&mut self, from: &Source, to: Place, index: u64) {
-        match from.way {
-            Way::Far => self.taken_away(index, to, self.next(from), Some(self.pc(from))),
-            Way::Return => {
-                // Out of a filter's range, and back in.
+    /// Tracing was disabled after an instruction and enabled again at `to`.
+    fn back(&mut self, from: &Source, to: CodeSite, index: u64) {
+        match from.kind {
+            TransferKind::Far => self.interrupted_to(index, to, self.next(from), Some(self.pc(from))),
+            TransferKind::Return => {
+                // A return out of a filter's range, and an entry into it.
                 self.leave(self.stack.base(), index, Left::Return);
-                self.elsewhere(to, index);
+                self.unexplained(to, index);
             }
-            _ => self.elsewhere(to, index),
+            _ => self.unexplained(to, index),
         }
     }
 
-    /// The kernel took the thread from where it was to `to`: into a signal handler, or out of one.
-    fn taken_away(&mut self, index: u64, to: Place, interrupted: Avma, restarts: Option<Avma>) {
-        let at = self.places.address(to.id);
+    /// Handles an asynchronous transfer of the thread to `to`: into a signal handler, or out of
+    /// one.
+    fn interrupted_to(&mut self, index: u64, to: CodeSite, interrupted: Avma, restarts: Option<Avma>) {
+        let at = self.sites.address(to.id);
         if self.handled(at, index) || at == interrupted {
             return;
         }
@@ -527,20 +558,23 @@ impl<'a> Rules<'a> {
         let (mut interrupted, mut restarts) = (interrupted, restarts);
         if let Some(signal) = returned {
             self.stack.pop(index, Left::SignalReturn);
-            if !self.places.is_start(to) {
-                // The handler changed where the thread goes on: within code of no known function that is still the call that
-                // was interrupted, as a jump there would be.
-                let inside = self.stack.top().is_some_and(|top| top.function == Place::UNKNOWN);
+            if !self.sites.is_start(to) {
+                // The handler changed where the thread continues. In code of unknown functions it
+                // is still the interrupted call, as after a jump there.
+                let inside = self
+                    .stack
+                    .top()
+                    .is_some_and(|top| top.function == FunctionIdx::UNKNOWN);
                 return match inside && !to.is_known() {
                     true => (),
-                    false => self.elsewhere(to, index),
+                    false => self.unexplained(to, index),
                 };
             }
-            // Another signal was waiting: it interrupts the same place.
+            // Another signal was pending: it interrupts the same site.
             (interrupted, restarts) = (signal.interrupted, signal.restarts);
         }
-        if to.is_known() && !self.places.is_start(to) {
-            // No handler begins there: one that began before history has returned.
+        if to.is_known() && !self.sites.is_start(to) {
+            // No handler starts there: a handler from before the history has returned.
             return self.lose(to, index);
         }
         let signal = Some(Signal {
@@ -548,21 +582,21 @@ impl<'a> Rules<'a> {
             restarts,
             returned: false,
         });
-        self.open(index, to, Tag::Signal, NONE, signal);
+        self.open(index, to, EntryKind::Signal, SiteIdx::NONE, signal);
     }
 
-    /// Flow goes on at `to`, and it is not known how it came there.
-    fn elsewhere(&mut self, to: Place, index: u64) {
+    /// Handles an unexplained transfer to `to`.
+    fn unexplained(&mut self, to: CodeSite, index: u64) {
         if let Some(at) = self.stack.expecting(to.id) {
             self.stack.truncate(at + 1, index, Left::Unwound);
             return self.leave(at, index, Left::Return);
         }
-        let inside = to.is_known() && !self.places.is_start(to);
+        let inside = to.is_known() && !self.sites.is_start(to);
         match self.stack.running(to).filter(|_| inside) {
             Some(at) => self.stack.truncate(at + 1, index, Left::Unwound),
             None => {
                 self.stack.truncate(0, index, Left::Unknown);
-                self.root(index, to, Tag::Unknown);
+                self.root(index, to, EntryKind::Unknown);
             }
         }
     }

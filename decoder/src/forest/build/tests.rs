@@ -1,21 +1,21 @@
-//! Paths make the calls that their blocks make one by one.
+//! Tests that paths give the same calls as their blocks one by one.
 
 use super::Builder;
 use crate::block::Code;
 use crate::forest::Forest;
 use crate::forest::nodes::Nodes;
 use crate::history::Flow;
-use crate::{Call, Functions, Gap, GapCause, Mark, MarkKind, Resumed, Watch};
+use crate::{BlockId, Call, Functions, Gap, GapCause, Mark, MarkKind, PathIdx, Resumed, Watch};
 use backtrail_pt::{Avma, Cofi};
 use proptest::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A function each 0x20 bytes, the first two linkage stubs; none is known from [`KNOWN`] on.
+/// A function every 0x20 bytes, the first two linkage stubs; none is known from [`KNOWN`] on.
 struct Layout;
 
 const KNOWN: u64 = 0xe0;
-/// Where code ends.
+/// The end of the code.
 const END: u64 = 0x100;
 
 impl Functions for Layout {
@@ -29,7 +29,7 @@ impl Functions for Layout {
     }
 }
 
-/// Numbers that look like chance.
+/// Pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -39,7 +39,7 @@ impl Dice {
     }
 }
 
-/// What runs: mostly what a processor would do, now and then anything.
+/// A machine that mostly does what a processor would do, and sometimes anything.
 struct Machine {
     dice: Dice,
     at: u64,
@@ -47,8 +47,8 @@ struct Machine {
 }
 
 impl Machine {
-    /// The block that runs next, and goes to where the machine is then.
-    fn step(&mut self, flow: &mut Flow, made: &mut [Option<u32>]) -> u32 {
+    /// Returns the next block and moves to its target.
+    fn step(&mut self, flow: &mut Flow, made: &mut [Option<BlockId>]) -> BlockId {
         let at = self.at;
         let target = Avma(0);
         let known = made.get(at as usize / 8).copied().flatten();
@@ -90,21 +90,22 @@ impl Machine {
     }
 }
 
-/// The calls of a flow with these marks, each with its depth; so many executions are consumed at once.
+/// Returns the calls of a flow with these marks, each with its depth. Feeds `at_once` executions at
+/// a time.
 fn calls(flow: &Flow, marks: &[Mark], at_once: usize, functions: &dyn Functions) -> Vec<(Call, u32)> {
     let mut builder = Builder::new(functions);
     let (executed, total) = (flow.executions(), flow.len());
-    let mut met = 0;
+    let mut consumed = 0;
     for part in executed.chunks(at_once) {
-        met += builder
-            .feed(part, flow.runs(), &marks[met..], total, &Watch::none())
+        consumed += builder
+            .feed(part, flow.table(), &marks[consumed..], total, &Watch::none())
             .unwrap();
     }
-    let forest = builder.finish(Arc::new(flow.clone()), &marks[met..]);
+    let forest = builder.finish(Arc::new(flow.clone()), &marks[consumed..]);
     check(&forest);
     let calls = forest.ids().map(|id| (forest.call(id), forest.depth(id)));
     let calls: Vec<_> = calls.collect();
-    // Deep ones take long.
+    // Deep calls are slow to check.
     let step = calls.len() / 200 + 1;
     for (id, (call, depth)) in forest.ids().zip(&calls).step_by(step) {
         assert_eq!(*depth as usize, forest.ancestors(id).count() - 1);
@@ -116,13 +117,13 @@ fn calls(flow: &Flow, marks: &[Mark], at_once: usize, functions: &dyn Functions)
     calls
 }
 
-/// What is found of some calls one by one is what is told of all.
+/// Checks that calls looked up one by one equal the stored ones.
 fn check(forest: &Forest) {
     let Forest { index, flow, .. } = forest;
     index.check(flow);
     let nodes = Nodes::new(index, flow, &Watch::none()).unwrap();
     for number in (0..forest.len() as u32).step_by(forest.len() / 100 + 1) {
-        let call = index.which(number).unwrap();
+        let call = index.call_ref(number).unwrap();
         assert_eq!(index.number(call), number);
         assert_eq!(
             index.node(call, flow),
@@ -141,15 +142,17 @@ fn same(seed: u64, functions: &dyn Functions) {
     };
     for _ in 0..12 {
         let len = 1 + machine.dice.below(30);
-        let parts: Vec<u32> = (0..len).map(|_| machine.step(&mut flow, &mut made)).collect();
+        let parts: Vec<BlockId> = (0..len).map(|_| machine.step(&mut flow, &mut made)).collect();
         let path = flow.paths.push(&parts, &flow.blocks).unwrap();
         flow.execute(path);
     }
     let mut marks = Vec::new();
-    // The same paths again, on whatever is open then, and some several times one after the other.
+    // Repeat the same paths on arbitrary open calls, some several times in a row.
     for _ in 0..12 {
         let dice = &mut machine.dice;
-        let paths: Vec<u32> = (0..1 + dice.below(6)).map(|_| dice.below(12) as u32).collect();
+        let count = 1 + dice.below(6);
+        let path = |_| PathIdx(dice.below(12) as u32);
+        let paths: Vec<PathIdx> = (0..count).map(path).collect();
         for _ in 0..1 + dice.below(12) {
             paths.iter().for_each(|&path| flow.execute(path));
         }
@@ -167,7 +170,7 @@ fn same(seed: u64, functions: &dyn Functions) {
     compare(&flow, &[], functions);
 }
 
-/// Something between two paths.
+/// Returns a mark.
 fn mark(dice: &mut Dice) -> MarkKind {
     let at = Avma(dice.below(END / 8) * 8);
     match dice.below(4) {
@@ -185,18 +188,18 @@ fn mark(dice: &mut Dice) -> MarkKind {
     }
 }
 
-/// The calls of a flow are those of its blocks one by one.
+/// Checks that the calls of a flow equal those of its blocks one by one.
 fn compare(flow: &Flow, marks: &[Mark], functions: &dyn Functions) {
     let mut single = Flow::default();
     single.blocks = flow.blocks.clone();
     for &path in flow.executions() {
-        for &block in flow.paths.parts(path) {
-            let alone = single.alone(block).unwrap();
-            single.execute(alone);
+        for &block in flow.paths.blocks(path) {
+            let path = single.single(block).unwrap();
+            single.execute(path);
         }
     }
     assert_eq!(single.len(), flow.len());
-    // What comes alone goes by the rules: it is not known what it goes on to.
+    // Single blocks use the rules: their successor is unknown.
     let wanted = calls(&single, marks, 1, functions);
     for at_once in [usize::MAX, 23, 7] {
         assert!(calls(flow, marks, at_once, functions) == wanted);
@@ -227,17 +230,17 @@ fn long_paths_make_the_calls_of_their_blocks() {
     let back = [returns].repeat(900);
     for parts in [&deep, &loops, &back, &[&*deep, &loops, &back].concat(), &loops] {
         let path = flow.paths.push(parts, &flow.blocks).unwrap();
-        // The first times are not by its script.
+        // The first executions use the rules, not the summary.
         (0..4).for_each(|_| flow.execute(path));
     }
     compare(&flow, &[], &Layout);
     compare(&flow, &[], &());
 }
 
-/// A path that returned over calls was tried on calls that were never open then, and the rules remembered a place of it. In the others a
-/// call that turned out to be one of another function was jumped to again, at the end of the path, and in it.
+/// In the first seed, a path returned over calls in the symbolic run, and the rules recorded a site
+/// of it. In the others, a renamed call was jumped to again, at the end of the path and in it.
 #[test]
-fn what_is_tried_is_what_happens() {
+fn symbolic_run_agrees_with_execution() {
     for seed in [
         2_149_404_718_918_554_713,
         8_053_047_183_113_036_803,

@@ -1,71 +1,68 @@
-//! Finds the blocks in a stream of instructions and gives equal ones the same id.
+//! Interns the blocks in a stream of instructions: equal blocks get the same id.
 
-use super::starts::Starts;
+use super::blocks_by_start::BlocksByStart;
 use crate::block::{Code, MAX_INSTRUCTIONS};
 use crate::history::Flow;
-use crate::{Instruction, Runs, Version};
+use crate::{BlockId, Instruction, PathIdx, PathTable, Version};
 use backtrail_pt::{Avma, Cofi};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::hash::BuildHasher;
 
-/// Instructions come in one by one; a flow of blocks goes out.
+/// Converts instructions to a flow of blocks.
 ///
-/// While the instructions are those of a block seen before, nothing is copied: only how far along
-/// that block they are is kept.
+/// While the instructions match a known block, nothing is copied: only the position in that block
+/// is kept.
 #[derive(Debug, Default)]
 pub(super) struct Interner {
     flow: Flow,
-    starts: Starts,
-    open: Option<Open>,
-    /// The last instruction, when it came in by itself.
-    alone: Option<Instruction>,
-    /// Those of the path that came in last for the first time.
-    parts: Vec<u32>,
-    /// Paths of several blocks, by a hash of these, when there are several engines: they have equal ones.
-    paths: FxHashMap<u64, u32>,
-    /// Ours for what the engine tells now, and by engine for what the others told.
-    names: Names,
+    by_start: BlocksByStart,
+    open: Option<OpenBlock>,
+    /// The last instruction, if it was pushed individually.
+    pushed: Option<Instruction>,
+    /// A buffer for the blocks of a new path.
+    parts: Vec<BlockId>,
+    /// Paths of several blocks by hash, if there are several engines: they have equal ones.
+    paths: FxHashMap<u64, PathIdx>,
+    /// The ids of the current engine, and of the others by engine.
+    ids: IdMap,
     engine: usize,
-    of_others: Vec<Names>,
-    /// So many runs, the first of each, are the same of all engines.
+    other_ids: Vec<IdMap>,
+    /// The number of paths that all engines share by number.
     shared: usize,
 }
 
-/// Our numbers for those of an engine.
+/// Our ids for the ids of an engine.
 #[derive(Debug, Default)]
-struct Names {
-    /// The path that is a run, and how many instructions it has.
-    runs: Vec<(u32, u32)>,
-    blocks: Vec<u32>,
+struct IdMap {
+    /// The path, and its number of instructions.
+    paths: Vec<(PathIdx, u32)>,
+    blocks: Vec<BlockId>,
 }
-
-/// The entry of [`Names`] for what has not come in yet.
-const UNSEEN: u32 = u32::MAX;
 
 /// The block that is not complete yet.
 #[derive(Debug)]
-struct Open {
+struct OpenBlock {
     start: Avma,
-    /// Where the next instruction must be to belong to it.
+    /// The address that continues the block.
     next: Avma,
-    body: Body,
+    body: OpenBody,
 }
 
 #[derive(Debug)]
-enum Body {
+enum OpenBody {
     /// The first `done` instructions of a known block.
-    Known { block: u32, done: usize },
-    /// Instructions of no known block.
+    Known { block: BlockId, done: usize },
+    /// Instructions of a new block.
     New(Vec<Code>),
 }
 
 impl Interner {
-    /// What is complete of it.
+    /// Returns the completed flow.
     pub fn flow(&self) -> &Flow {
         &self.flow
     }
 
-    /// How many instructions came in.
+    /// Returns the number of instructions so far.
     pub fn len(&self) -> u64 {
         self.flow.len() + self.open.as_ref().map_or(0, |open| open.len() as u64)
     }
@@ -75,16 +72,16 @@ impl Interner {
         self.flow.reserve(executions);
     }
 
-    /// The last instruction that came in.
+    /// Returns the last instruction.
     pub fn last(&self) -> Option<Instruction> {
-        self.alone.or_else(|| {
+        self.pushed.or_else(|| {
             let &path = self.flow.executions().last()?;
-            self.flow.runs().last(path)
+            self.flow.table().last(path)
         })
     }
 
     pub fn push(&mut self, pc: Avma, len: u8, cofi: Cofi) {
-        self.alone = Some(Instruction { pc, len, cofi });
+        self.pushed = Some(Instruction { pc, len, cofi });
         if self
             .open
             .as_ref()
@@ -92,12 +89,12 @@ impl Interner {
         {
             self.cut();
         }
-        let open = self.open.get_or_insert_with(|| Open {
+        let open = self.open.get_or_insert_with(|| OpenBlock {
             start: pc,
             next: pc,
-            body: match self.starts.latest(pc) {
-                Some(block) => Body::Known { block, done: 0 },
-                None => Body::New(Vec::new()),
+            body: match self.by_start.latest(pc) {
+                Some(block) => OpenBody::Known { block, done: 0 },
+                None => OpenBody::New(Vec::new()),
             },
         });
         let code = Code {
@@ -112,107 +109,112 @@ impl Interner {
         }
     }
 
-    /// The engine numbers its runs anew.
+    /// The engine numbers its paths from 0 again.
     pub fn begin(&mut self) {
-        self.names = Names::default();
+        self.ids = IdMap::default();
     }
 
-    /// So many runs, the first of each, are the same of all engines by the same numbers.
-    pub fn share(&mut self, runs: usize) {
-        self.shared = runs;
+    /// Sets how many paths all engines share by the same numbers.
+    pub fn share(&mut self, paths: usize) {
+        self.shared = paths;
     }
 
-    /// The runs that come in are another engine's.
-    pub fn of_engine(&mut self, engine: usize) {
+    /// Selects the engine of the next paths.
+    pub fn select_engine(&mut self, engine: usize) {
         let most = engine.max(self.engine) + 1;
-        if self.of_others.len() < most {
-            self.of_others.resize_with(most, Names::default);
+        if self.other_ids.len() < most {
+            self.other_ids.resize_with(most, IdMap::default);
         }
         for at in [self.engine, engine] {
-            if let Some(other) = self.of_others.get_mut(at) {
-                std::mem::swap(&mut self.names, other);
+            if let Some(other) = self.other_ids.get_mut(at) {
+                std::mem::swap(&mut self.ids, other);
             }
         }
         self.engine = engine;
     }
 
-    /// Whole runs of instructions come in.
-    pub fn runs(&mut self, runs: Runs<'_>, executed: &[u32]) {
+    /// Appends executed paths.
+    pub fn paths(&mut self, table: PathTable<'_>, executed: &[PathIdx]) {
         self.cut();
         if !executed.is_empty() {
-            self.alone = None;
+            self.pushed = None;
         }
         let mut rest = executed;
-        while let Some((&run, behind)) = rest.split_first() {
-            // Those that are known go in one after the other, until one is not.
-            let Self { flow, names, .. } = &mut *self;
-            let done = flow.execute_all(rest.iter().map_while(|&run| {
-                let known = names.runs.get(run as usize).copied();
-                known.filter(|&(path, _)| path != UNSEEN)
+        while let Some((&path, after)) = rest.split_first() {
+            // Append known paths up to the first unknown one.
+            let Self { flow, ids, .. } = &mut *self;
+            let done = flow.execute_all(rest.iter().map_while(|&path| {
+                let known = ids.paths.get(path.index()).copied();
+                known.filter(|&(path, _)| path != PathIdx::NONE)
             }));
             if done > 0 {
                 rest = rest.get(done..).unwrap_or(&[]);
                 continue;
             }
-            if let Some(path) = self.meet(runs, run) {
-                self.flow.execute(path);
+            if let Some(own) = self.define_path(table, path) {
+                self.flow.execute(own);
             }
-            rest = behind;
+            rest = after;
         }
     }
 
-    /// A run comes in for the first time: the path that we have for it.
+    /// Returns our path for a path seen for the first time.
     #[cold]
-    fn meet(&mut self, runs: Runs<'_>, run: u32) -> Option<u32> {
-        let shared = (run as usize) < self.shared;
-        if shared && let Some(known) = self.known_of_another(run) {
-            self.name(run, known)?;
+    fn define_path(&mut self, table: PathTable<'_>, theirs: PathIdx) -> Option<PathIdx> {
+        let shared = (theirs.index()) < self.shared;
+        if shared && let Some(known) = self.path_of_other_engine(theirs) {
+            self.set_path(theirs, known)?;
             return Some(known.0);
         }
         let mut parts = std::mem::take(&mut self.parts);
         parts.clear();
-        for &part in runs.paths.parts(run) {
-            let known = self.names.blocks.get(part as usize).copied().unwrap_or(UNSEEN);
+        for &block in table.paths.blocks(theirs) {
+            let known = self
+                .ids
+                .blocks
+                .get(block.index())
+                .copied()
+                .unwrap_or(BlockId::NONE);
             parts.push(match known {
-                UNSEEN => self.meet_block(runs, part)?,
+                BlockId::NONE => self.define_block(table, block)?,
                 known => known,
             });
         }
-        // A block that is met has the instructions of that which it is met as.
-        let count = u32::try_from(runs.paths.count(run)).ok()?;
+        // Interned blocks have equal instructions, so the count is the same.
+        let count = u32::try_from(table.paths.count(theirs)).ok()?;
         let path = match *parts {
-            [block] => self.flow.alone(block)?,
-            // Another engine has it by this number, or there is no other.
-            _ if shared || self.of_others.is_empty() => self.flow.paths.push_counted(&parts, count)?,
+            [block] => self.flow.single(block)?,
+            // Another engine has this path by the same number, or there is no other engine.
+            _ if shared || self.other_ids.is_empty() => self.flow.paths.push_counted(&parts, count)?,
             _ => self.path(&parts, count)?,
         };
         self.parts = parts;
-        self.name(run, (path, count))?;
+        self.set_path(theirs, (path, count))?;
         Some(path)
     }
 
-    /// What another engine's run of this number came in as.
-    fn known_of_another(&self, run: u32) -> Option<(u32, u32)> {
-        let known = |names: &Names| names.runs.get(run as usize).copied();
-        let mut others = self.of_others.iter().filter_map(known);
-        others.find(|&(path, _)| path != UNSEEN)
+    /// Returns our path for another engine's path of this number.
+    fn path_of_other_engine(&self, theirs: PathIdx) -> Option<(PathIdx, u32)> {
+        let known = |ids: &IdMap| ids.paths.get(theirs.index()).copied();
+        let mut others = self.other_ids.iter().filter_map(known);
+        others.find(|&(path, _)| path != PathIdx::NONE)
     }
 
-    fn name(&mut self, run: u32, path: (u32, u32)) -> Option<()> {
-        let at = run as usize;
-        if self.names.runs.len() <= at {
-            self.names.runs.resize(at + 1, (UNSEEN, 0));
+    fn set_path(&mut self, theirs: PathIdx, own: (PathIdx, u32)) -> Option<()> {
+        let at = theirs.index();
+        if self.ids.paths.len() <= at {
+            self.ids.paths.resize(at + 1, (PathIdx::NONE, 0));
         }
-        *self.names.runs.get_mut(at)? = path;
+        *self.ids.paths.get_mut(at)? = own;
         Some(())
     }
 
-    /// The path of several blocks with so many instructions, which another engine may have told.
-    fn path(&mut self, parts: &[u32], count: u32) -> Option<u32> {
+    /// Returns a path of these blocks, which another engine may have defined.
+    fn path(&mut self, parts: &[BlockId], count: u32) -> Option<PathIdx> {
         let paths = &mut self.flow.paths;
         let hash = FxBuildHasher.hash_one(parts);
         if let Some(&path) = self.paths.get(&hash)
-            && paths.parts(path) == parts
+            && paths.blocks(path) == parts
         {
             return Some(path);
         }
@@ -221,50 +223,50 @@ impl Interner {
         Some(new)
     }
 
-    /// A block comes in for the first time: the one that we have for it.
-    fn meet_block(&mut self, runs: Runs<'_>, part: u32) -> Option<u32> {
-        let start = runs.blocks.get(part)?.start;
-        let block = self.intern(start, runs.blocks.code(part))?;
-        let at = part as usize;
-        if self.names.blocks.len() <= at {
-            self.names.blocks.resize(at + 1, UNSEEN);
+    /// Returns our block for a block seen for the first time.
+    fn define_block(&mut self, table: PathTable<'_>, theirs: BlockId) -> Option<BlockId> {
+        let start = table.blocks.get(theirs)?.start;
+        let block = self.intern(start, table.blocks.code(theirs))?;
+        let at = theirs.index();
+        if self.ids.blocks.len() <= at {
+            self.ids.blocks.resize(at + 1, BlockId::NONE);
         }
-        *self.names.blocks.get_mut(at)? = block;
+        *self.ids.blocks.get_mut(at)? = block;
         Some(block)
     }
 
-    /// Ends the open block: something comes between it and the next instruction.
+    /// Ends the open block: something lies before the next instruction.
     pub fn cut(&mut self) {
         let Some(open) = self.open.take() else { return };
         let block = match open.body {
-            Body::Known { block, done } if self.flow.blocks.code(block).len() == done => Some(block),
-            Body::Known { block, done } => {
+            OpenBody::Known { block, done } if self.flow.blocks.code(block).len() == done => Some(block),
+            OpenBody::Known { block, done } => {
                 let code = self.flow.blocks.code(block).get(..done).unwrap_or(&[]).to_vec();
                 self.intern(open.start, &code)
             }
-            Body::New(code) => self.intern(open.start, &code),
+            OpenBody::New(code) => self.intern(open.start, &code),
         };
-        if let Some(path) = block.and_then(|block| self.flow.alone(block)) {
+        if let Some(path) = block.and_then(|block| self.flow.single(block)) {
             self.flow.execute(path);
         }
     }
 
-    /// The bytes at these addresses, (first, last) inclusive, are others from now on: what is executed
-    /// there is another block than before, even if it looks alike.
+    /// Starts a version with changed bytes in these (first, last) inclusive ranges. Code there gets
+    /// new blocks, even if the instructions are equal.
     pub fn change(&mut self, version: Version, changed: &[(Avma, Avma)]) {
         self.cut();
-        self.names.blocks.clear();
+        self.ids.blocks.clear();
         self.flow.blocks.begin_version(version);
         for &(first, last) in changed {
-            self.starts.forget(first, last, &self.flow.blocks);
+            self.by_start.forget(first, last, &self.flow.blocks);
         }
     }
 
-    fn intern(&mut self, start: Avma, code: &[Code]) -> Option<u32> {
+    fn intern(&mut self, start: Avma, code: &[Code]) -> Option<BlockId> {
         if code.is_empty() {
             return None;
         }
-        self.starts.find(start, code, &mut self.flow.blocks)
+        self.by_start.find(start, code, &mut self.flow.blocks)
     }
 
     pub fn finish(mut self) -> Flow {
@@ -274,17 +276,17 @@ impl Interner {
     }
 }
 
-impl Open {
+impl OpenBlock {
     fn len(&self) -> usize {
         match &self.body {
-            Body::Known { done, .. } => *done,
-            Body::New(code) => code.len(),
+            OpenBody::Known { done, .. } => *done,
+            OpenBody::New(code) => code.len(),
         }
     }
 
     fn push(&mut self, code: Code, flow: &Flow) {
         match &mut self.body {
-            Body::Known { block, done } => {
+            OpenBody::Known { block, done } => {
                 let known = flow.blocks.code(*block);
                 if known.get(*done) == Some(&code) {
                     *done += 1;
@@ -292,9 +294,9 @@ impl Open {
                 }
                 let mut own = known.get(..*done).unwrap_or(&[]).to_vec();
                 own.push(code);
-                self.body = Body::New(own);
+                self.body = OpenBody::New(own);
             }
-            Body::New(own) => own.push(code),
+            OpenBody::New(own) => own.push(code),
         }
     }
 }
@@ -305,7 +307,7 @@ mod tests {
     use crate::block::Blocks;
     use crate::path::Paths;
 
-    /// Blocks of one instruction each at these addresses, and the path of all of them.
+    /// Returns blocks of one instruction each, and the path of all of them.
     fn engine(starts: &[u64]) -> (Blocks, Paths) {
         let (mut blocks, mut paths) = (Blocks::default(), Paths::default());
         let code = Code {
@@ -314,37 +316,37 @@ mod tests {
             cofi: Cofi::Sequential,
         };
         let block = |&start| blocks.push(Avma(start), &[code]).unwrap();
-        let parts: Vec<u32> = starts.iter().map(block).collect();
+        let parts: Vec<BlockId> = starts.iter().map(block).collect();
         paths.push(&parts, &blocks).unwrap();
         (blocks, paths)
     }
 
     #[test]
-    fn equal_paths_of_several_engines_are_one() {
+    fn equal_paths_of_engines_are_merged() {
         let engines = [[16, 32, 64], [16, 32, 64], [16, 64, 32]].map(|starts| engine(&starts));
         let mut interner = Interner::default();
         for (number, (blocks, paths)) in engines.iter().enumerate() {
-            interner.of_engine(number);
-            interner.runs(Runs { blocks, paths }, &[0, 0]);
+            interner.select_engine(number);
+            interner.paths(PathTable { blocks, paths }, &[PathIdx(0); 2]);
         }
         let flow = interner.finish();
-        assert_eq!(flow.executions(), [0, 0, 0, 0, 1, 1]);
+        assert_eq!(flow.executions(), [0, 0, 0, 0, 1, 1].map(PathIdx));
         assert_eq!((flow.paths.len(), flow.blocks.len(), flow.len()), (2, 3, 18));
-        assert_eq!(flow.paths.parts(1), [0, 2, 1]);
+        assert_eq!(flow.paths.blocks(PathIdx(1)), [0, 2, 1].map(BlockId));
     }
 
     #[test]
-    fn runs_that_engines_share_are_met_once() {
+    fn shared_paths_are_defined_once() {
         let engines = [[16, 32, 64], [16, 64, 32]].map(|starts| engine(&starts));
         let mut interner = Interner::default();
         interner.share(1);
         for (number, (blocks, paths)) in engines.iter().enumerate() {
-            interner.of_engine(number);
-            interner.runs(Runs { blocks, paths }, &[0, 0]);
+            interner.select_engine(number);
+            interner.paths(PathTable { blocks, paths }, &[PathIdx(0); 2]);
         }
-        // What the other tells by the same number is not looked at.
+        // The other engine's path of the same number is ignored.
         let flow = interner.finish();
-        assert_eq!(flow.executions(), [0; 4]);
+        assert_eq!(flow.executions(), [PathIdx(0); 4]);
         assert_eq!((flow.paths.len(), flow.blocks.len(), flow.len()), (1, 3, 12));
     }
 }

@@ -1,4 +1,4 @@
-//! Makes marks, times and processors of the events between instructions.
+//! Builds marks, times and processors from the events between instructions.
 
 use crate::clock::Clock;
 use crate::history::{Flow, History};
@@ -6,35 +6,35 @@ use crate::{Event, Gap, GapCause, Instruction, Mark, MarkKind, Resumed, Version}
 use backtrail_pt::{Avma, Cpu, Tid, Tsc};
 use std::sync::Arc;
 
-/// Takes the events of a thread in order, each with the index it is before.
+/// Collects the events of a thread in order, each with the index of the next instruction.
 #[derive(Debug, Default)]
-pub(super) struct Marker {
+pub(super) struct MarkBuilder {
     marks: Vec<Mark>,
     clock: Clock,
     cpus: Vec<(u64, Cpu)>,
     versions: Vec<(u64, Version)>,
     errors: u64,
-    state: State,
-    /// Flow was seen, or that it begins in the middle.
-    begun: bool,
-    /// Where the trace says the thread stands.
+    state: FlowState,
+    /// The history has flow, or a mark that it starts in the middle.
+    started: bool,
+    /// The thread's address by the last event.
     end: Option<Avma>,
 }
 
-/// Whether instructions can come now.
+/// Whether instructions can follow.
 #[derive(Debug, Default)]
-enum State {
+enum FlowState {
     #[default]
     Flowing,
-    /// Tracing is off since the thread left; what that is called is known when it is back.
+    /// Tracing is disabled since the thread left. The kind of mark is known when it is back.
     Off { from: Option<Avma>, tsc: Option<Tsc> },
-    /// Flow is lost; the mark with this number is the gap.
+    /// The flow is lost; `gap` is the number of the gap's mark.
     Lost { gap: usize },
 }
 
-impl Marker {
-    /// Takes an event before instruction `index`; `last` is the instruction before. Says whether the
-    /// flow is broken here.
+impl MarkBuilder {
+    /// Handles an event before instruction `index`; `last` is the instruction before. Returns
+    /// whether the flow is interrupted.
     pub fn event(&mut self, event: Event, index: u64, last: impl FnOnce() -> Option<Instruction>) -> bool {
         match event {
             Event::Time(stamp) => {
@@ -57,7 +57,7 @@ impl Marker {
                 return true;
             }
             Event::Enabled { status: true, at } => {
-                if !self.begun {
+                if !self.started {
                     self.start(index, 0);
                 }
                 self.end = Some(at);
@@ -71,14 +71,14 @@ impl Marker {
                 self.mark(index, MarkKind::Interrupted { from, back });
             }
             Event::Overflow { offset } => {
-                // The flow is found again at once, where the engine says "enabled" next.
+                // The flow resumes at once, at the next "enabled" event.
                 let gap = Gap {
                     cause: GapCause::Overflow,
                     trace_offset: offset,
                     resumed_offset: Some(offset),
                 };
                 self.gap(gap, index);
-                self.state = State::Flowing;
+                self.state = FlowState::Flowing;
             }
             Event::Lost { cause, offset, error } => {
                 self.errors += u64::from(error);
@@ -96,13 +96,13 @@ impl Marker {
                 );
             }
         }
-        self.begun = true;
+        self.started = true;
         true
     }
 
     fn sync(&mut self, offset: u64, index: u64) {
         match self.state {
-            State::Lost { gap } => {
+            FlowState::Lost { gap } => {
                 if let Some(Mark {
                     kind: MarkKind::Gap(gap),
                     ..
@@ -111,26 +111,26 @@ impl Marker {
                     gap.resumed_offset = Some(offset);
                 }
             }
-            _ if !self.begun && offset > 0 => self.start(index, offset),
+            _ if !self.started && offset > 0 => self.start(index, offset),
             _ => {}
         }
-        self.state = State::Flowing;
+        self.state = FlowState::Flowing;
     }
 
-    /// The history begins in the middle of the thread's life.
+    /// Marks that the history starts in the middle of the run.
     fn start(&mut self, index: u64, offset: u64) {
         let gap = Gap {
             cause: GapCause::Start,
             trace_offset: 0,
             resumed_offset: Some(offset),
         };
-        self.begun = true;
+        self.started = true;
         self.mark(index, MarkKind::Gap(gap));
     }
 
     fn enabled(&mut self, at: Avma, index: u64, last: Option<Instruction>) {
         self.end = Some(at);
-        let State::Off { from, tsc } = std::mem::take(&mut self.state) else {
+        let FlowState::Off { from, tsc } = std::mem::take(&mut self.state) else {
             return;
         };
         self.clock.pin();
@@ -156,7 +156,7 @@ impl Marker {
     fn disabled(&mut self, from: Option<Avma>, to: Option<Avma>, last: Option<Instruction>) {
         self.clock.pin();
         self.end = from.or(to).or_else(|| last.map(|last| last.next()));
-        self.state = State::Off {
+        self.state = FlowState::Off {
             from,
             tsc: self.clock.last(),
         };
@@ -164,18 +164,18 @@ impl Marker {
 
     fn gap(&mut self, gap: Gap, index: u64) {
         self.clock.pin();
-        self.state = State::Lost {
+        self.state = FlowState::Lost {
             gap: self.marks.len(),
         };
         self.mark(index, MarkKind::Gap(gap));
     }
 
-    /// The marks so far.
+    /// Returns the marks so far.
     pub fn marks(&self) -> &[Mark] {
         &self.marks
     }
 
-    /// From instruction `index` on, the code is of this version.
+    /// Starts a version of the code at instruction `index`.
     pub fn version(&mut self, index: u64, version: Version) {
         match self.versions.last_mut() {
             Some(last) if last.0 == index => last.1 = version,
@@ -183,13 +183,13 @@ impl Marker {
         }
     }
 
-    /// Adds a mark as it is; a time is fixed at it.
+    /// Adds a mark unchanged, and keeps the time at it.
     pub fn push(&mut self, mark: Mark) {
         self.clock.pin();
         self.marks.push(mark);
     }
 
-    /// Keeps the newest time stamp.
+    /// Keeps the newest timestamp.
     pub fn pin(&mut self) {
         self.clock.pin();
     }
@@ -212,10 +212,10 @@ impl Marker {
 
     pub fn finish(mut self, tid: Tid, flow: Flow) -> History {
         self.clock.pin();
-        // An address said before the last instructions says nothing of the end.
+        // An address before the last instructions is not the end.
         let end = match self.state {
-            State::Flowing => None,
-            State::Off { .. } | State::Lost { .. } => self.end,
+            FlowState::Flowing => None,
+            FlowState::Off { .. } | FlowState::Lost { .. } => self.end,
         };
         History {
             tid,

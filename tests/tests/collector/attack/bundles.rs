@@ -252,6 +252,6 @@ fn a_trace_that_stands_for_too_many_instructions_has_a_gap() {
     ]);
     let _ = bounded(1 << 30, import).exited(0);
     let run = debug(&bundle, 1 << 30, &["info gaps"]).exited(0);
-    let gap = "more instructions without a packet than a trace of this size can stand for";
+    let gap = "more instructions without a packet than a trace of this size can represent";
     assert!(run.stdout.contains(gap), "{}", run.stdout);
 }

@@ -12,7 +12,7 @@ pub use extras::any_packet;
 
 use crate::engines::assembler::Segment;
 use crate::engines::run::{Run, Step};
-use backtrail_decoder::{AddressFilter, Config, FilterKind, ToldReturns};
+use backtrail_decoder::{AddressFilter, Config, FilterKind, UncompressedReturns};
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::packet::{Packet, Payload};
 use backtrail_pt::{Avma, Cofi, EncoderOptions, TimingParams, Tsc};
@@ -134,7 +134,7 @@ pub fn encode(run: &Run, style: Style, random: &mut Random) -> Trace {
             .timing
             .map_or(TimingParams::default(), |timing| timing.params),
         // Engines are compared by libipt's rule; what was executed is found by the SDM's too (`unexpected`).
-        told_returns: ToldReturns::Keep,
+        uncompressed_returns: UncompressedReturns::Keep,
         ..Config::default()
     };
     let mut code = run.code.clone();

@@ -5,7 +5,7 @@ use crate::engines::encode::{self, Expected, Trace};
 use crate::engines::watch::Watch;
 use crate::engines::{mutate, report, run, units};
 use backtrail_decoder::engine::libipt::Libipt;
-use backtrail_decoder::{Config, Engine, EngineKind, ToldReturns};
+use backtrail_decoder::{Config, Engine, EngineKind, UncompressedReturns};
 use backtrail_pt::Packet;
 use backtrail_tests::backtrail::binary;
 use backtrail_tests::random::Random;
@@ -160,7 +160,7 @@ fn is_beyond_libipt(trace: &Trace) -> bool {
 /// "PT Packets from a PacketEn transition"), which libipt does not take for one.
 fn is_excused(word: &str, trace: &Trace) -> bool {
     word.starts_with("\"internal error\" for")
-        || word.contains("code of unknown mode")
+        || word.contains("unknown execution mode")
         || word == "the end for Disabled" && !trace.config.filters.is_empty()
 }
 
@@ -171,7 +171,7 @@ pub fn unexpected(engine: &dyn Engine, trace: &Trace) -> Option<String> {
     }
     // By the rule of the SDM: to the encoder, which forgets all calls where it and libipt's differ, both are the same.
     let config = Config {
-        told_returns: ToldReturns::Pop,
+        uncompressed_returns: UncompressedReturns::Pop,
         ..trace.config.clone()
     };
     let recording = Recording::of_parts(engine, &trace.bytes, &image(&trace.code), &config);

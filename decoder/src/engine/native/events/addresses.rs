@@ -1,14 +1,14 @@
-//! The packets with an address: FUP, TIP, TIP.PGE, TIP.PGD, and what binds to them.
+//! The packets with an address (FUP, TIP, TIP.PGE, TIP.PGD) and the events that bind to them.
 
-use super::{Events, Told};
+use super::{Events, PacketResult};
 use crate::engine::native::error::Error;
-use crate::engine::native::event::{Event, Item, Kind};
-use crate::engine::native::queue::Binding;
+use crate::engine::native::event::{EventKind, TraceEvent, TraceItem};
+use crate::engine::native::event_queue::Binding;
 use backtrail_pt::packet::IpPayload;
 
 impl Events<'_> {
-    /// FUP: the address of an event before it, or the source of an asynchronous branch.
-    pub(super) fn fup(&mut self, payload: IpPayload) -> Result<Told, Error> {
+    /// FUP: the address of an earlier event, or the source of an asynchronous branch.
+    pub(super) fn fup(&mut self, payload: IpPayload) -> Result<PacketResult, Error> {
         self.read_ip(payload);
         loop {
             if self.queue.waits(Binding::OWN_FUP) {
@@ -17,44 +17,44 @@ impl Events<'_> {
             let Some(mut event) = self.queue.take(Binding::FUP.or(Binding::OWN_FUP)) else {
                 if !self.bound {
                     let from = self.ip.ok_or(Error::NoIp)?;
-                    let branch = Event::new(Kind::AsyncBranch { from });
+                    let branch = TraceEvent::new(EventKind::AsyncBranch { from });
                     self.queue.push(Binding::TIP, branch)?;
                 }
-                return Ok(Told::Nothing);
+                return Ok(PacketResult::Nothing);
             };
             match event.kind {
-                Kind::Ignore => continue,
-                // Its time is that of the OVF.
-                Kind::Overflow { .. } => {
+                EventKind::Ignore => continue,
+                // Its time is the time of the OVF.
+                EventKind::Overflow { .. } => {
                     self.enabled = true;
                     event.ip = self.ip;
                 }
-                Kind::AtOnce => event.when = self.time.when(),
-                Kind::Tsx { .. }
-                | Kind::Exstop
-                | Kind::Mwait
-                | Kind::Ptwrite { .. }
-                | Kind::ExecMode(_)
-                | Kind::Interrupt
-                | Kind::Iret
-                | Kind::Smi
-                | Kind::Init
-                | Kind::VmEntry
-                | Kind::VmExit(_)
-                | Kind::Shutdown
-                | Kind::UserInterrupt
-                | Kind::UserIret => {
-                    event.when = self.time.when();
+                EventKind::AtOnce => event.time = self.time.now(),
+                EventKind::Tsx { .. }
+                | EventKind::Exstop
+                | EventKind::Mwait
+                | EventKind::Ptwrite { .. }
+                | EventKind::ExecMode(_)
+                | EventKind::Interrupt
+                | EventKind::Iret
+                | EventKind::Smi
+                | EventKind::Init
+                | EventKind::VmEntry
+                | EventKind::VmExit(_)
+                | EventKind::Shutdown
+                | EventKind::UserInterrupt
+                | EventKind::UserIret => {
+                    event.time = self.time.now();
                     event.ip = self.ip;
                 }
                 _ => return Err(Error::BadContext),
             }
-            return Ok(Told::More(Item::Event(event)));
+            return Ok(PacketResult::Partial(TraceItem::Event(event)));
         }
     }
 
-    /// TIP: where a branch went, then the events that bind to it.
-    pub(super) fn tip(&mut self, payload: IpPayload) -> Result<Told, Error> {
+    /// TIP: a branch target, then the events that bind to it.
+    pub(super) fn tip(&mut self, payload: IpPayload) -> Result<PacketResult, Error> {
         if !self.enabled {
             return Err(Error::BadContext);
         }
@@ -62,69 +62,76 @@ impl Events<'_> {
         if !self.bound {
             self.bound = true;
             let ip = self.ip;
-            return Ok(Told::More(match self.queue.take_branch() {
-                Some(branch) => Item::Event(self.stamped(Event { ip, ..branch })),
-                None => Item::Tip(ip),
+            return Ok(PacketResult::Partial(match self.queue.take_branch() {
+                Some(branch) => TraceItem::Event(self.with_time(TraceEvent { ip, ..branch })),
+                None => TraceItem::Tip(ip),
             }));
         }
-        self.bound_to_tip(|kind| matches!(kind, Kind::ExecMode(_) | Kind::AsyncPaging | Kind::AsyncVmcs))
+        self.bound_to_tip(|kind| {
+            matches!(
+                kind,
+                EventKind::ExecMode(_) | EventKind::AsyncPaging | EventKind::AsyncVmcs
+            )
+        })
     }
 
-    /// TIP.PGE: tracing is on, then the events that bind to it.
-    pub(super) fn tip_pge(&mut self, payload: IpPayload) -> Result<Told, Error> {
+    /// TIP.PGE: tracing is enabled, then the events that bind to it.
+    pub(super) fn tip_pge(&mut self, payload: IpPayload) -> Result<PacketResult, Error> {
         self.read_ip(payload);
         if !self.bound {
             (self.bound, self.enabled) = (true, true);
             let packet = self.offset;
-            let event = Event {
+            let event = TraceEvent {
                 ip: self.ip,
-                ..Event::new(Kind::Enabled { packet })
+                ..TraceEvent::new(EventKind::Enabled { packet })
             };
-            return Ok(Told::More(Item::Event(self.stamped(event))));
+            return Ok(PacketResult::Partial(TraceItem::Event(self.with_time(event))));
         }
-        self.bound_to_tip(|kind| matches!(kind, Kind::ExecMode(_)))
+        self.bound_to_tip(|kind| matches!(kind, EventKind::ExecMode(_)))
     }
 
-    /// The next event that waits for a TIP, of the kinds that may.
-    fn bound_to_tip(&mut self, may: impl Fn(&Kind) -> bool) -> Result<Told, Error> {
+    /// Returns the next event that waits for a TIP, if its kind is allowed.
+    fn bound_to_tip(&mut self, may: impl Fn(&EventKind) -> bool) -> Result<PacketResult, Error> {
         while let Some(event) = self.queue.take(Binding::TIP) {
             let ip = self.ip;
             match event.kind {
-                Kind::Ignore => {}
+                EventKind::Ignore => {}
                 ref kind if may(kind) => {
-                    return Ok(Told::More(Item::Event(self.stamped(Event { ip, ..event }))));
+                    return Ok(PacketResult::Partial(TraceItem::Event(
+                        self.with_time(TraceEvent { ip, ..event }),
+                    )));
                 }
                 _ => return Err(Error::BadContext),
             }
         }
-        Ok(Told::Nothing)
+        Ok(PacketResult::Nothing)
     }
 
-    /// TIP.PGD: tracing is off.
-    pub(super) fn tip_pgd(&mut self, payload: IpPayload) -> Result<Told, Error> {
+    /// TIP.PGD: tracing is disabled.
+    pub(super) fn tip_pgd(&mut self, payload: IpPayload) -> Result<PacketResult, Error> {
         self.read_ip(payload);
         let Some(mut event) = self.queue.take(Binding::TIP) else {
             if self.bound {
-                return Ok(Told::Nothing);
+                return Ok(PacketResult::Nothing);
             }
             self.enabled = false;
             let ip = self.ip;
-            return Ok(self.done(Event {
+            return Ok(self.event_now(TraceEvent {
                 ip,
-                ..Event::new(Kind::Disabled)
+                ..TraceEvent::new(EventKind::Disabled)
             }));
         };
         match event.kind {
-            Kind::AsyncBranch { from } => {
-                event.kind = Kind::AsyncDisabled { at: from };
+            EventKind::AsyncBranch { from } => {
+                event.kind = EventKind::AsyncDisabled { at: from };
                 event.ip = self.ip;
                 (self.enabled, self.bound) = (false, true);
             }
-            Kind::AsyncPaging | Kind::AsyncVmcs if !self.bound => return Err(Error::BadContext),
-            // They are of no address: tracing is off when they come.
-            Kind::AsyncPaging | Kind::AsyncVmcs | Kind::ExecMode(_) => {}
+            EventKind::AsyncPaging | EventKind::AsyncVmcs if !self.bound => return Err(Error::BadContext),
+            // They have no address, because tracing is disabled.
+            EventKind::AsyncPaging | EventKind::AsyncVmcs | EventKind::ExecMode(_) => {}
             _ => return Err(Error::BadContext),
         }
-        Ok(Told::More(Item::Event(self.stamped(event))))
+        Ok(PacketResult::Partial(TraceItem::Event(self.with_time(event))))
     }
 }

@@ -1,16 +1,16 @@
-//! PSB+: the packets that say again what holds (SDM volume 3, "PSB+").
+//! PSB+: the packets that repeat the current state (SDM volume 3, "PSB+").
 
-use super::{Events, Told, same_mode};
+use super::{Events, PacketResult, same_mode};
 use crate::engine::native::error::Error;
-use crate::engine::native::event::{Event, Item, Kind};
-use crate::engine::native::packets::Packets;
-use crate::engine::native::queue::Binding;
-use crate::engine::native::raw::Raw;
+use crate::engine::native::event::{EventKind, TraceEvent, TraceItem};
+use crate::engine::native::event_queue::Binding;
+use crate::engine::native::packets::BranchPackets;
+use crate::engine::native::packets::PacketCursor;
 use backtrail_pt::LastIp;
 use backtrail_pt::packet::{ExecMode, IpPayload, Packet};
 
 impl<'a> Events<'a> {
-    /// Reads a PSB+ up to its end, whose packet is then the next one. What it says waits there.
+    /// Reads a PSB+ up to its last packet, which is then the next one. Its events are queued there.
     pub(super) fn header(&mut self) -> Result<(), Error> {
         if !self.queue.is_empty() {
             return Err(Error::BadContext);
@@ -19,32 +19,35 @@ impl<'a> Events<'a> {
         self.ip = None;
         self.enabled = false;
         self.time.psb(self.offset);
-        // Whether tracing is on is told first, and known last.
+        // The first event reports whether tracing is enabled, which is known last.
         let packet = self.offset;
-        self.queue.push(Binding::PSBEND, Event::status(Kind::Disabled))?;
-        let enabled = Kind::Enabled { packet };
+        self.queue
+            .push(Binding::PSBEND, TraceEvent::status(EventKind::Disabled))?;
+        let enabled = EventKind::Enabled { packet };
         loop {
             self.fetch();
             let packet = self.packet?;
-            if self.time.take(&packet, true)? {
+            if self.time.apply_packet(&packet, true)? {
                 if let Packet::Cbr(_) = packet {
-                    self.say(Kind::AtOnce)?;
+                    self.push_status(EventKind::AtOnce)?;
                 }
                 continue;
             }
             match packet {
                 Packet::Fup(payload) => self.header_fup(payload)?,
                 Packet::ModeExec(mode) => self.header_mode(mode)?,
-                Packet::ModeTsx { abort, .. } => self.say(Kind::Tsx { aborted: abort })?,
-                Packet::Pip { .. } => self.say(Kind::AsyncPaging)?,
-                Packet::Vmcs(_) => self.say(Kind::AsyncVmcs)?,
-                Packet::Mnt(_) => self.queue.push(Binding::PSBEND, Event::new(Kind::AtOnce))?,
+                Packet::ModeTsx { abort, .. } => self.push_status(EventKind::Tsx { aborted: abort })?,
+                Packet::Pip { .. } => self.push_status(EventKind::AsyncPaging)?,
+                Packet::Vmcs(_) => self.push_status(EventKind::AsyncVmcs)?,
+                Packet::Mnt(_) => self
+                    .queue
+                    .push(Binding::PSBEND, TraceEvent::new(EventKind::AtOnce))?,
                 Packet::PsbEnd | Packet::Ovf => {
                     let ended = packet == Packet::PsbEnd;
                     match self.queue.first(Binding::PSBEND) {
                         Some(event) if self.enabled => event.kind = enabled,
                         Some(_) if ended => {}
-                        // The FUP may be among what was lost: it is not known whether tracing is on.
+                        // The FUP may have been lost: it is unknown whether tracing is enabled.
                         _ => drop(self.queue.take(Binding::PSBEND)),
                     }
                     return Ok(());
@@ -54,14 +57,19 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// Passes a PSB+ that is next and says nothing but the time and what is known: that tracing is on, at the address `here`, in
-    /// the same mode; and where it stands is not `held`. `None`: something else is next.
-    pub fn pass_header(&mut self, raw: &mut Raw<'a>, here: u64, held: impl Fn(usize) -> bool) -> Option<()> {
-        if raw.window() != Some(&[0x02, 0x82]) {
+    /// Skips a PSB+ that is next and repeats only known state: tracing is enabled at address `here`
+    /// in the same mode. Its offset must not be `held`. `None`: something else is next.
+    pub fn pass_header(
+        &mut self,
+        branches: &mut BranchPackets<'a>,
+        here: u64,
+        held: impl Fn(usize) -> bool,
+    ) -> Option<()> {
+        if branches.window() != Some(&[0x02, 0x82]) {
             return None;
         }
         let mut packets = self.packets.clone();
-        packets.seek(raw.offset);
+        packets.seek(branches.offset);
         let Ok(Packet::Psb) = packets.next() else {
             return None;
         };
@@ -73,7 +81,7 @@ impl<'a> Events<'a> {
         let (mut last_ip, mut ip) = (LastIp::default(), None);
         loop {
             let packet = packets.next().ok()?;
-            if time.take(&packet, true).ok()? {
+            if time.apply_packet(&packet, true).ok()? {
                 continue;
             }
             match packet {
@@ -83,18 +91,18 @@ impl<'a> Events<'a> {
                 _ => return None,
             }
         }
-        let behind = Raw::new(packets.trace(), packets.offset(), last_ip);
-        // Erratum BDM70: behind a FUP that is wrong comes no packet of a branch.
-        if ip != Some(here) || self.errata.bdm70 && !behind.is_at_branch() {
+        let after = BranchPackets::new(packets.trace(), packets.offset(), last_ip);
+        // Erratum BDM70: no branch packet follows a wrong FUP.
+        if ip != Some(here) || self.errata.bdm70 && !after.is_at_branch() {
             return None;
         }
         (self.time, self.ip) = (time, ip);
-        *raw = behind;
+        *branches = after;
         Some(())
     }
 
-    fn say(&mut self, kind: Kind) -> Result<(), Error> {
-        self.queue.push(Binding::PSBEND, Event::status(kind))
+    fn push_status(&mut self, kind: EventKind) -> Result<(), Error> {
+        self.queue.push(Binding::PSBEND, TraceEvent::status(kind))
     }
 
     fn header_fup(&mut self, payload: IpPayload) -> Result<(), Error> {
@@ -110,10 +118,10 @@ impl<'a> Events<'a> {
             return Err(Error::BadStatus);
         }
         self.mode.get_or_insert(mode);
-        self.say(Kind::ExecMode(mode))
+        self.push_status(EventKind::ExecMode(mode))
     }
 
-    /// Erratum BDM70: the FUP is wrong where TIP.PGE follows.
+    /// Erratum BDM70: the FUP is wrong if TIP.PGE follows.
     fn bdm70(&self) -> Result<bool, Error> {
         if !self.errata.bdm70 {
             return Ok(false);
@@ -142,21 +150,23 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// The next thing that a PSB+ said, at its end.
-    pub(super) fn header_event(&mut self) -> Result<Told, Error> {
+    /// Returns the next event of a PSB+, at its last packet.
+    pub(super) fn header_event(&mut self) -> Result<PacketResult, Error> {
         let Some(event) = self.queue.take(Binding::PSBEND) else {
-            return Ok(Told::Nothing);
+            return Ok(PacketResult::Nothing);
         };
         let ip = match event.kind {
-            Kind::Disabled | Kind::AtOnce => None,
+            EventKind::Disabled | EventKind::AtOnce => None,
             _ => self.ip,
         };
-        Ok(Told::More(Item::Event(self.stamped(Event { ip, ..event }))))
+        Ok(PacketResult::Partial(TraceItem::Event(
+            self.with_time(TraceEvent { ip, ..event }),
+        )))
     }
 }
 
-/// The FUP of the PSB+ that `packets` stands in; `None`: it has none.
-pub(super) fn find_fup(packets: &Packets<'_>) -> Result<Option<IpPayload>, Error> {
+/// Returns the FUP of the PSB+ that `packets` is in; `None`: it has none.
+pub(super) fn find_fup(packets: &PacketCursor<'_>) -> Result<Option<IpPayload>, Error> {
     let mut ahead = packets.clone();
     loop {
         match ahead.next()? {

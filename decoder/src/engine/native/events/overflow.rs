@@ -1,95 +1,110 @@
-//! OVF: where the flow goes on behind lost packets (SDM volume 3, "Overflow Packet"; errata SKD010, APL11,
-//! APL12).
+//! OVF: where the flow resumes after lost packets (SDM volume 3, "Overflow Packet"; errata SKD010,
+//! APL11, APL12).
 
-use super::{Events, Told, header};
+use super::{Events, PacketResult, header};
 use crate::engine::native::error::Error;
-use crate::engine::native::event::{Event, Item, Kind};
-use crate::engine::native::packets::Packets;
-use crate::engine::native::queue::Binding;
-use crate::engine::native::timekeeper::Timekeeper;
+use crate::engine::native::event::{EventKind, TraceEvent, TraceItem};
+use crate::engine::native::event_queue::Binding;
+use crate::engine::native::packets::PacketCursor;
+use crate::engine::native::time::TimeTracker;
 use backtrail_pt::packet::{IpPayload, Packet};
 
-/// How the packets behind an OVF were read.
-enum Found {
-    /// The event is this, and the packet that is next now is not to be left out.
-    Here(Event),
-    /// The event is this, and the packet that is next is done with.
-    Behind(Event),
+/// The outcome of an erratum's workaround.
+enum OverflowResolution {
+    /// The event; the next packet must still be processed.
+    PacketKept(TraceEvent),
+    /// The event; the next packet is done.
+    PacketDone(TraceEvent),
     /// The erratum does not apply.
-    Nothing,
+    NotApplicable,
 }
 
 impl Events<'_> {
-    pub(super) fn overflow(&mut self) -> Result<Told, Error> {
-        // It ends a PSB+ as PSBEND does.
-        if let told @ (Told::Done(_) | Told::More(_)) = self.header_event()? {
-            return Ok(told);
+    pub(super) fn overflow(&mut self) -> Result<PacketResult, Error> {
+        // An OVF ends a PSB+ like PSBEND.
+        if let last_item @ (PacketResult::Complete(_) | PacketResult::Partial(_)) = self.header_event()? {
+            return Ok(last_item);
         }
         let packet = self.offset;
         self.reset();
         self.time.overflow();
-        let event = self.stamped(Event::new(Kind::Overflow { packet }));
+        let event = self.with_time(TraceEvent::new(EventKind::Overflow { packet }));
         let found = match find_fup(&self.packets) {
-            Ok(Some(behind)) => {
+            Ok(Some(after)) => {
                 if self.errata.apl12
-                    && let Found::Behind(event) = self.apl12(behind, &event)?
+                    && let OverflowResolution::PacketDone(event) = self.apl12(after, &event)?
                 {
-                    return Ok(Told::Done(Item::Event(event)));
+                    return Ok(PacketResult::Complete(TraceItem::Event(event)));
                 }
                 self.queue.push(Binding::OWN_FUP, event)?;
-                return Ok(Told::Nothing);
+                return Ok(PacketResult::Nothing);
             }
             other => other.map(drop),
         };
         if self.errata.skd010 {
             match self.skd010(&event)? {
-                Found::Here(event) => return Ok(Told::More(Item::Event(event))),
-                Found::Behind(event) => return Ok(Told::Done(Item::Event(event))),
-                Found::Nothing => {}
+                OverflowResolution::PacketKept(event) => {
+                    return Ok(PacketResult::Partial(TraceItem::Event(event)));
+                }
+                OverflowResolution::PacketDone(event) => {
+                    return Ok(PacketResult::Complete(TraceItem::Event(event)));
+                }
+                OverflowResolution::NotApplicable => {}
             }
         }
         if self.errata.apl11
             && found == Err(Error::BadContext)
-            && let Found::Behind(event) = self.apl11(&event)?
+            && let OverflowResolution::PacketDone(event) = self.apl11(&event)?
         {
-            return Ok(Told::Done(Item::Event(event)));
+            return Ok(PacketResult::Complete(TraceItem::Event(event)));
         }
         match found {
             Err(error) if error != Error::End => Err(error),
-            _ => Ok(Told::Done(Item::Event(event))),
+            _ => Ok(PacketResult::Complete(TraceItem::Event(event))),
         }
     }
 
-    /// Erratum SKD010: the FUP is missing. What comes tells whether tracing is on, and where.
-    fn skd010(&mut self, event: &Event) -> Result<Found, Error> {
+    /// Erratum SKD010: the FUP is missing. Later packets show whether tracing is enabled, and
+    /// where.
+    fn skd010(&mut self, event: &TraceEvent) -> Result<OverflowResolution, Error> {
         let mut ahead = self.packets.clone();
         let mut time = self.time.clone();
         let mut transaction: Option<bool> = None;
         loop {
             let packet = match ahead.next() {
-                Err(Error::End) => return Ok(Found::Nothing),
+                Err(Error::End) => return Ok(OverflowResolution::NotApplicable),
                 other => other?,
             };
-            if time.take(&packet, false)? {
+            if time.apply_packet(&packet, false)? {
                 continue;
             }
             match packet {
                 Packet::TipPgd(_) => return Ok(self.off(event, ahead, packet, time)),
-                Packet::ModeTsx { .. } if transaction.is_some() => return Ok(Found::Nothing),
+                Packet::ModeTsx { .. } if transaction.is_some() => {
+                    return Ok(OverflowResolution::NotApplicable);
+                }
                 Packet::ModeTsx { abort, .. } => transaction = Some(abort),
                 Packet::Fup(ip) => {
                     if let Some(aborted) = transaction {
-                        let transaction = Event::new(Kind::Tsx { aborted });
+                        let transaction = TraceEvent::new(EventKind::Tsx { aborted });
                         self.queue.push(Binding::OWN_FUP, transaction)?;
                     }
-                    return Ok(Found::Here(self.on(event, ahead, packet, ip, time)));
+                    return Ok(OverflowResolution::PacketKept(
+                        self.on(event, ahead, packet, ip, time),
+                    ));
                 }
-                Packet::Tip(ip) => return Ok(Found::Behind(self.on(event, ahead, packet, ip, time))),
+                Packet::Tip(ip) => {
+                    return Ok(OverflowResolution::PacketDone(
+                        self.on(event, ahead, packet, ip, time),
+                    ));
+                }
                 Packet::Psb => {
                     return match header::find_fup(&ahead) {
-                        Err(Error::End) | Ok(None) => Ok(Found::Nothing),
+                        Err(Error::End) | Ok(None) => Ok(OverflowResolution::NotApplicable),
                         Err(error) => Err(error),
-                        Ok(Some(ip)) => Ok(Found::Here(self.on(event, ahead, packet, ip, time))),
+                        Ok(Some(ip)) => Ok(OverflowResolution::PacketKept(
+                            self.on(event, ahead, packet, ip, time),
+                        )),
                     };
                 }
                 Packet::PsbEnd => return Err(Error::BadContext),
@@ -103,32 +118,32 @@ impl Events<'_> {
                 | Packet::Exstop { ip: false }
                 | Packet::Ptw { ip: false, .. }
                 | Packet::Cfe { ip: false, .. } => {}
-                _ => return Ok(Found::Nothing),
+                _ => return Ok(OverflowResolution::NotApplicable),
             }
         }
     }
 
-    /// Erratum APL11: an extra TIP.PGD, behind which tracing is off.
-    fn apl11(&mut self, event: &Event) -> Result<Found, Error> {
+    /// Erratum APL11: there is an extra TIP.PGD, after which tracing is disabled.
+    fn apl11(&mut self, event: &TraceEvent) -> Result<OverflowResolution, Error> {
         let mut ahead = self.packets.clone();
         let mut time = self.time.clone();
         loop {
             let packet = ahead.next()?;
-            if time.take(&packet, false)? {
+            if time.apply_packet(&packet, false)? {
                 continue;
             }
             match packet {
                 Packet::TipPgd(_) => return Ok(self.off(event, ahead, packet, time)),
                 Packet::Mnt(_) | Packet::Cfe { .. } | Packet::Evd { .. } => {}
-                _ => return Ok(Found::Nothing),
+                _ => return Ok(OverflowResolution::NotApplicable),
             }
         }
     }
 
-    /// Erratum APL12: the FUP, which ends before `behind`, is one too many: tracing is off.
-    fn apl12(&mut self, behind: usize, event: &Event) -> Result<Found, Error> {
+    /// Erratum APL12: the FUP, which ends before `after`, is superfluous: tracing is disabled.
+    fn apl12(&mut self, after: usize, event: &TraceEvent) -> Result<OverflowResolution, Error> {
         let mut ahead = self.packets.clone();
-        ahead.seek(behind);
+        ahead.seek(after);
         loop {
             let off = match ahead.next() {
                 Err(Error::End) => false,
@@ -150,48 +165,54 @@ impl Events<'_> {
                 Ok(_) => continue,
             };
             if !off {
-                return Ok(Found::Nothing);
+                return Ok(OverflowResolution::NotApplicable);
             }
-            while self.packets.offset() < behind {
+            while self.packets.offset() < after {
                 let packet = self.packets.next()?;
-                self.time.take(&packet, false)?;
+                self.time.apply_packet(&packet, false)?;
             }
-            return Ok(Found::Behind(Event {
-                when: self.time.when(),
+            return Ok(OverflowResolution::PacketDone(TraceEvent {
+                time: self.time.now(),
                 ..event.clone()
             }));
         }
     }
 
-    /// Tracing is off behind `packet`.
-    fn off(&mut self, event: &Event, at: Packets<'_>, packet: Packet, time: Timekeeper) -> Found {
+    /// Continues after `packet` with tracing disabled.
+    fn off(
+        &mut self,
+        event: &TraceEvent,
+        at: PacketCursor<'_>,
+        packet: Packet,
+        time: TimeTracker,
+    ) -> OverflowResolution {
         self.packets.seek(at.offset());
         (self.packet, self.time) = (Ok(packet), time);
-        Found::Behind(event.clone())
+        OverflowResolution::PacketDone(event.clone())
     }
 
-    /// Tracing is on at an address.
+    /// Continues at an address with tracing enabled.
     fn on(
         &mut self,
-        event: &Event,
-        at: Packets<'_>,
+        event: &TraceEvent,
+        at: PacketCursor<'_>,
         packet: Packet,
         ip: IpPayload,
-        time: Timekeeper,
-    ) -> Event {
+        time: TimeTracker,
+    ) -> TraceEvent {
         self.read_ip(ip);
         self.packets.seek(at.offset());
         (self.packet, self.time, self.enabled) = (Ok(packet), time, true);
-        Event {
+        TraceEvent {
             ip: self.ip,
             ..event.clone()
         }
     }
 }
 
-/// Looks for the FUP that an OVF binds to while tracing is on: the offset behind it. `None`: other packets
-/// tell that tracing was off.
-fn find_fup(packets: &Packets<'_>) -> Result<Option<usize>, Error> {
+/// Finds the FUP that an OVF binds to while tracing is enabled, and returns the offset after it.
+/// `None`: other packets show that tracing was disabled.
+fn find_fup(packets: &PacketCursor<'_>) -> Result<Option<usize>, Error> {
     let mut ahead = packets.clone();
     loop {
         match ahead.next()? {

@@ -1,65 +1,65 @@
-//! What events do to the flow, and what the sink is told of them.
+//! Applies events to the flow, and reports them to the sink.
 
-use super::Flow;
-use crate::Event as Told;
+use super::FlowDecoder;
+use crate::Event;
 use crate::engine::native::error::Error;
-use crate::engine::native::event::{Event, Kind};
+use crate::engine::native::event::{EventKind, TraceEvent};
 use backtrail_pt::Avma;
 use backtrail_pt::instruction::Mode;
 use backtrail_pt::packet::ExecMode;
 
-impl Flow<'_, '_> {
-    /// Applies the event that is pending, which is due.
+impl FlowDecoder<'_, '_> {
+    /// Applies the pending event, which is due.
     pub(super) fn apply(&mut self) -> Result<(), Error> {
         let Some(event) = self.pending.take() else {
             return Ok(());
         };
-        self.quiet.reset();
+        self.runaway.reset();
         let to = event.ip.map(Avma);
         match event.kind {
-            Kind::Enabled { packet } => self.enable(&event, packet)?,
-            Kind::AsyncDisabled { at } => {
+            EventKind::Enabled { packet } => self.enable(&event, packet)?,
+            EventKind::AsyncDisabled { at } => {
                 self.disable(&event, Some(Avma(at)))?;
             }
-            Kind::Disabled => self.disable(&event, None)?,
-            Kind::AsyncBranch { from } => {
+            EventKind::Disabled => self.disable(&event, None)?,
+            EventKind::AsyncBranch { from } => {
                 if !self.enabled {
                     return Err(Error::BadContext);
                 }
                 self.ip = to.unwrap_or_default().0;
-                self.tell_event(&event, Told::Branched { from: Avma(from) });
+                self.emit_timed(&event, Event::Branched { from: Avma(from) });
             }
-            Kind::Overflow { packet } => {
+            EventKind::Overflow { packet } => {
                 self.ip = to.unwrap_or_default().0;
                 self.enabled = to.is_some();
                 let offset = packet as u64;
-                self.tell(Told::FlowBegins { offset });
-                self.tell_event(&event, Told::Overflow { offset });
+                self.emit_event(Event::FlowBegins { offset });
+                self.emit_timed(&event, Event::Overflow { offset });
             }
-            Kind::ExecMode(mode) => self.change_mode(&event, mode)?,
-            Kind::Stop if self.enabled => return Err(Error::BadContext),
-            Kind::Ptwrite { value } => self.tell_event(&event, Told::Ptwrite { value }),
-            _ => self.tell_time(event.when),
+            EventKind::ExecMode(mode) => self.change_mode(&event, mode)?,
+            EventKind::Stop if self.enabled => return Err(Error::BadContext),
+            EventKind::Ptwrite { value } => self.emit_timed(&event, Event::Ptwrite { value }),
+            _ => self.emit_time(event.time),
         }
         Ok(())
     }
 
-    /// The time of an event is told before it.
-    fn tell_event(&mut self, event: &Event, told: Told) {
-        self.tell_time(event.when);
-        self.tell(told);
+    /// Reports an event after its time.
+    fn emit_timed(&mut self, event: &TraceEvent, output: Event) {
+        self.emit_time(event.time);
+        self.emit_event(output);
     }
 
-    fn enable(&mut self, event: &Event, packet: usize) -> Result<(), Error> {
+    fn enable(&mut self, event: &TraceEvent, packet: usize) -> Result<(), Error> {
         let at = Avma(event.ip.unwrap_or(0));
         let status = event.status;
         if status {
             if !self.enabled {
                 return Err(Error::BadStatus);
             }
-            self.tell_event(event, Told::Enabled { at, status });
-            self.quiet.pass_psb(packet);
-            self.pass(packet, at.0);
+            self.emit_timed(event, Event::Enabled { at, status });
+            self.runaway.pass_psb(packet);
+            self.pass_boundary(packet, at.0);
             return Ok(());
         }
         self.ip = event.ip.ok_or(Error::NoIp)?;
@@ -68,17 +68,17 @@ impl Flow<'_, '_> {
         }
         self.enabled = true;
         let offset = packet as u64;
-        self.tell(Told::FlowBegins { offset });
-        self.tell_event(event, Told::Enabled { at, status });
+        self.emit_event(Event::FlowBegins { offset });
+        self.emit_timed(event, Event::Enabled { at, status });
         Ok(())
     }
 
-    fn disable(&mut self, event: &Event, from: Option<Avma>) -> Result<(), Error> {
+    fn disable(&mut self, event: &TraceEvent, from: Option<Avma>) -> Result<(), Error> {
         if event.status {
             if self.enabled {
                 return Err(Error::BadStatus);
             }
-            self.tell_time(event.when);
+            self.emit_time(event.time);
             return Ok(());
         }
         if !self.enabled {
@@ -86,11 +86,11 @@ impl Flow<'_, '_> {
         }
         self.enabled = false;
         let to = event.ip.map(Avma);
-        self.tell_event(event, Told::Disabled { from, to });
+        self.emit_timed(event, Event::Disabled { from, to });
         Ok(())
     }
 
-    pub(super) fn change_mode(&mut self, event: &Event, mode: ExecMode) -> Result<(), Error> {
+    pub(super) fn change_mode(&mut self, event: &TraceEvent, mode: ExecMode) -> Result<(), Error> {
         let mode = match mode {
             ExecMode {
                 long: true,
@@ -105,8 +105,8 @@ impl Flow<'_, '_> {
             return Err(Error::BadStatus);
         }
         self.mode = mode;
-        self.select();
-        self.tell_time(event.when);
+        self.select_code();
+        self.emit_time(event.time);
         Ok(())
     }
 }

@@ -1,16 +1,17 @@
-//! Which events are due at a place: at an address, or with an instruction (SDM volume 3, "Packet Binding").
+//! Determines which events are due at an address or with an instruction (SDM volume 3, "Packet
+//! Binding").
 
-use super::Flow;
-use crate::engine::native::code::{Block, Exit};
+use super::FlowDecoder;
+use crate::engine::native::code::{BasicBlock, Exit};
 use crate::engine::native::error::Error;
-use crate::engine::native::event::{Event, Item, Kind};
+use crate::engine::native::event::{EventKind, TraceEvent, TraceItem};
 use crate::{AddressFilter, FilterKind};
 use backtrail_pt::Cofi;
 use backtrail_pt::instruction::Role;
 
-/// The kinds of events that an instruction has had; it has one of each at most.
+/// The kinds of events that an instruction has had. It has at most one of each.
 #[derive(Default)]
-pub(super) struct Had {
+pub(super) struct SeenKinds {
     paging: bool,
     vmcs: bool,
     ptwrite: bool,
@@ -21,15 +22,15 @@ pub(super) struct Had {
 
 /// An instruction that events may bind to.
 #[derive(Clone, Copy)]
-pub(super) struct At {
+pub(super) struct RetiredInstruction {
     pub pc: u64,
     pub len: u8,
     pub cofi: Cofi,
 }
 
-impl Flow<'_, '_> {
-    /// Takes the next event out of the trace, when all outcomes before it are used. Says whether there is
-    /// one; an error of the trace shows here too.
+impl FlowDecoder<'_, '_> {
+    /// Fetches the next event, if all outcomes before it are used. Returns whether there is one.
+    /// Errors of the trace are returned here too.
     #[inline]
     pub(super) fn fetch_event(&mut self) -> Result<bool, Error> {
         if self.pending.is_some() {
@@ -39,11 +40,11 @@ impl Flow<'_, '_> {
             return Ok(false);
         }
         match &self.ahead {
-            Ok(Item::Tnt(_) | Item::Tip(_)) | Err(Error::End) => Ok(false),
+            Ok(TraceItem::Tnt(_) | TraceItem::Tip(_)) | Err(Error::End) => Ok(false),
             Err(error) => Err(*error),
-            Ok(Item::Event(_)) => {
+            Ok(TraceItem::Event(_)) => {
                 let next = self.events.next();
-                if let Ok(Item::Event(event)) = std::mem::replace(&mut self.ahead, next) {
+                if let Ok(TraceItem::Event(event)) = std::mem::replace(&mut self.ahead, next) {
                     self.pending = Some(event);
                 }
                 Ok(true)
@@ -51,8 +52,8 @@ impl Flow<'_, '_> {
         }
     }
 
-    /// An event is due before the instruction at the current address.
-    pub(super) fn due_here(&mut self) -> Result<bool, Error> {
+    /// Returns whether an event is due before the instruction at the current address.
+    pub(super) fn is_due_before(&mut self) -> Result<bool, Error> {
         if !self.fetch_event()? {
             return Ok(false);
         }
@@ -60,103 +61,108 @@ impl Flow<'_, '_> {
         let Some(event) = &mut self.pending else {
             return Ok(false);
         };
-        let elsewhere = event.ip.is_some_and(|ip| ip != here);
+        let other_address = event.ip.is_some_and(|ip| ip != here);
         Ok(match event.kind {
-            Kind::Enabled { .. } | Kind::Overflow { .. } | Kind::Stop | Kind::AtOnce | Kind::Ignore => true,
-            Kind::Disabled => event.status,
-            Kind::AsyncDisabled { at } if at != here => false,
-            Kind::AsyncDisabled { .. } => {
-                if self.errata.skd022 && self.learnt.code.role(here, self.memory) == Role::EntersVm {
-                    // Erratum SKD022: the instruction ran, and left by itself.
-                    event.kind = Kind::Disabled;
+            EventKind::Enabled { .. }
+            | EventKind::Overflow { .. }
+            | EventKind::Stop
+            | EventKind::AtOnce
+            | EventKind::Ignore => true,
+            EventKind::Disabled => event.status,
+            EventKind::AsyncDisabled { at } if at != here => false,
+            EventKind::AsyncDisabled { .. } => {
+                if self.errata.skd022 && self.cache.code.role(here, self.memory) == Role::EntersVm {
+                    // Erratum SKD022: the instruction ran and disabled tracing itself.
+                    event.kind = EventKind::Disabled;
                     return Ok(false);
                 }
                 true
             }
-            Kind::AsyncBranch { from } => from == here,
-            Kind::Tsx { .. } | Kind::AsyncPaging | Kind::AsyncVmcs => !elsewhere,
-            Kind::ExecMode(_)
-            | Kind::Exstop
-            | Kind::Mwait
-            | Kind::Interrupt
-            | Kind::Smi
-            | Kind::Init
-            | Kind::VmExit(_)
-            | Kind::Shutdown
-            | Kind::UserInterrupt => !(enabled && elsewhere),
-            // They are of an instruction, when there is one.
-            Kind::Paging
-            | Kind::Vmcs
-            | Kind::Ptwrite { .. }
-            | Kind::Iret
-            | Kind::VmEntry
-            | Kind::UserIret => !enabled,
+            EventKind::AsyncBranch { from } => from == here,
+            EventKind::Tsx { .. } | EventKind::AsyncPaging | EventKind::AsyncVmcs => !other_address,
+            EventKind::ExecMode(_)
+            | EventKind::Exstop
+            | EventKind::Mwait
+            | EventKind::Interrupt
+            | EventKind::Smi
+            | EventKind::Init
+            | EventKind::VmExit(_)
+            | EventKind::Shutdown
+            | EventKind::UserInterrupt => !(enabled && other_address),
+            // They bind to an instruction while tracing is enabled.
+            EventKind::Paging
+            | EventKind::Vmcs
+            | EventKind::Ptwrite { .. }
+            | EventKind::Iret
+            | EventKind::VmEntry
+            | EventKind::UserIret => !enabled,
         })
     }
 
-    /// The event that is pending is due with an instruction, which has run.
-    pub(super) fn due_with(&self, at: At, had: &mut Had) -> bool {
+    /// Returns whether the pending event is due with an instruction that has run.
+    pub(super) fn is_due_at(&self, at: RetiredInstruction, seen: &mut SeenKinds) -> bool {
         let Some(event) = &self.pending else {
             return false;
         };
-        let role = || self.learnt.code.role(at.pc, self.memory);
+        let role = || self.cache.code.role(at.pc, self.memory);
         let far = at.cofi == Cofi::FarTransfer;
-        // The event's address is the instruction's, where it is told.
+        // The event's address, if it has one, is the instruction's.
         let here = |wanted: Role| match event.ip {
             Some(ip) => ip == at.pc,
             None => role() == wanted,
         };
-        let (had, due) = match event.kind {
-            Kind::Disabled if event.status => return false,
-            Kind::Disabled => return self.leaves(event, at),
-            Kind::Paging => (
-                &mut had.paging,
+        let (seen, due) = match event.kind {
+            EventKind::Disabled if event.status => return false,
+            EventKind::Disabled => return self.leaves(event, at),
+            EventKind::Paging => (
+                &mut seen.paging,
                 far || matches!(role(), Role::WritesCr3 | Role::EntersVm),
             ),
-            Kind::Vmcs => (
-                &mut had.vmcs,
+            EventKind::Vmcs => (
+                &mut seen.vmcs,
                 far || matches!(role(), Role::LoadsVmcs | Role::EntersVm),
             ),
-            Kind::Ptwrite { .. } => (&mut had.ptwrite, here(Role::Ptwrite)),
-            Kind::Iret => (&mut had.iret, here(Role::ReturnsFromInterrupt)),
-            Kind::VmEntry => (&mut had.vm_entry, here(Role::EntersVm)),
-            Kind::UserIret => (&mut had.user_iret, here(Role::ReturnsFromUserInterrupt)),
+            EventKind::Ptwrite { .. } => (&mut seen.ptwrite, here(Role::Ptwrite)),
+            EventKind::Iret => (&mut seen.iret, here(Role::ReturnsFromInterrupt)),
+            EventKind::VmEntry => (&mut seen.vm_entry, here(Role::EntersVm)),
+            EventKind::UserIret => (&mut seen.user_iret, here(Role::ReturnsFromUserInterrupt)),
             _ => return false,
         };
-        due && !std::mem::replace(had, true)
+        due && !std::mem::replace(seen, true)
     }
 
-    /// Tracing went off with this instruction.
-    fn leaves(&self, event: &Event, at: At) -> bool {
+    /// Returns whether tracing was disabled by this instruction.
+    fn leaves(&self, event: &TraceEvent, at: RetiredInstruction) -> bool {
         match (event.ip, at.cofi) {
             (None, Cofi::FarTransfer) => true,
-            // Erratum SKL014: a direct branch out of the filter's range does not tell its target.
+            // Erratum SKL014: a direct branch out of the filter's range has no target in its
+            // packet.
             (None, Cofi::Jump { target } | Cofi::Call { target })
                 if self.errata.skl014 && !self.config.filters.is_empty() =>
             {
                 !traced(&self.config.filters, target.0)
             }
-            // A conditional branch out of the filter's range tells neither outcome nor target.
+            // A conditional branch out of the filter's range has neither outcome nor target.
             (None, Cofi::Conditional { target }) if !self.config.filters.is_empty() => {
                 !traced(&self.config.filters, target.0)
             }
-            (None, _) => self.learnt.code.role(at.pc, self.memory) == Role::WritesCr3,
+            (None, _) => self.cache.code.role(at.pc, self.memory) == Role::WritesCr3,
             (Some(_), Cofi::Sequential) => false,
             (Some(ip), Cofi::Jump { target } | Cofi::Call { target }) => target.0 == ip,
             (Some(_), _) => true,
         }
     }
 
-    /// Erratum BDM64: the packet of a branch right before an aborted transaction may be wrong. Where the
-    /// abort's address cannot be reached, the branch went there.
+    /// Erratum BDM64: the packet of a branch right before an aborted transaction may be wrong. If
+    /// the code does not reach the abort's address, the branch went there.
     pub(super) fn bdm64(&mut self) -> Result<(), Error> {
-        /// So many instructions are looked at.
+        /// The most instructions to search.
         const MAX_STEPS: u32 = 0x100;
         if !self.fetch_event()? {
             return Ok(());
         }
-        let Some(Event {
-            kind: Kind::Tsx { aborted: true },
+        let Some(TraceEvent {
+            kind: EventKind::Tsx { aborted: true },
             ip: Some(abort),
             ..
         }) = self.pending
@@ -169,14 +175,14 @@ impl Flow<'_, '_> {
                 break false;
             };
             let inside = (0..block.count)
-                .filter_map(|within| self.learnt.code.instruction(&block, within))
+                .filter_map(|within| self.cache.code.instruction(&block, within))
                 .position(|(pc, _)| pc == abort);
             if let Some(within) = inside {
                 break steps + within as u32 <= MAX_STEPS;
             }
             steps += block.count;
             at = match block.exit {
-                Exit::Through => block.end,
+                Exit::FallThrough => block.end,
                 Exit::Jump { target } | Exit::Call { target } => target,
                 _ => break false,
             };
@@ -190,19 +196,19 @@ impl Flow<'_, '_> {
         Ok(())
     }
 
-    /// The block at an address, without its number.
-    pub(super) fn block_at(&mut self, at: u64) -> Result<Block, Error> {
-        let id = self.find(at)?;
-        self.learnt
+    /// Returns a copy of the block at an address.
+    pub(super) fn block_at(&mut self, at: u64) -> Result<BasicBlock, Error> {
+        let id = self.find_block(at)?;
+        self.cache
             .code
             .blocks
-            .get(id as usize)
+            .get(id.index())
             .copied()
             .ok_or(Error::NoCode)
     }
 }
 
-/// An address is traced under these filters.
+/// Returns whether an address is traced under these filters.
 fn traced(filters: &[AddressFilter], address: u64) -> bool {
     let inside = |filter: &&AddressFilter| (filter.range.start.0..filter.range.end.0).contains(&address);
     let of = |kind: FilterKind| filters.iter().filter(move |filter| filter.kind == kind);
