@@ -1,4 +1,4 @@
-//! What is kept of processes and threads until the bundle is written.
+//! What the session stores of processes and threads until it writes the bundle.
 
 use crate::ptrace::RawTid;
 use backtrail_bundle::BundlePath;
@@ -8,56 +8,57 @@ use backtrail_process::module_file::ModuleFiles;
 use backtrail_process::status;
 use backtrail_pt::Avma;
 
-/// Packets of a thread.
+/// The packets of a thread.
 #[derive(Debug)]
 pub(crate) enum Packets {
-    Kept(Vec<u8>),
-    /// So many bytes, in the file that was made for them.
-    Filed(u64),
+    InMemory(Vec<u8>),
+    /// This number of bytes, in the file of the thread.
+    InFile(u64),
 }
 
 impl Packets {
     pub(crate) fn len(&self) -> u64 {
         match self {
-            Self::Kept(packets) => packets.len() as u64,
-            Self::Filed(len) => *len,
+            Self::InMemory(packets) => packets.len() as u64,
+            Self::InFile(len) => *len,
         }
     }
 }
 
-/// A thread whose stream has ended.
+/// A thread whose packet stream has ended.
 #[derive(Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedThread {
     pub(crate) tid: RawTid,
     pub(crate) name: Option<String>,
-    /// Where the packets are in the bundle.
+    /// The path of the packets in the bundle.
     pub(crate) file: BundlePath,
     pub(crate) packets: Packets,
     pub(crate) dropped: u64,
-    /// Places where control went in a way that no packet tells.
+    /// Control transfers that no packet describes.
     pub(crate) gaps: u64,
     pub(crate) golden: Vec<Avma>,
-    /// Where code has changed, in the packets.
+    /// Positions in the packets where code changed.
     pub(crate) boundaries: Vec<Boundary>,
 }
 
 /// A recorded process.
 #[derive(Debug, Default)]
-pub(crate) struct Process {
+pub(crate) struct RecordedProcess {
     pub(crate) image: CodeImage,
-    pub(crate) recorded: Vec<Recorded>,
-    /// Code that was executed where code has changed.
+    pub(crate) recorded: Vec<RecordedThread>,
+    /// Old code from pages whose code has changed.
     pub(crate) fragments: Vec<Fragment>,
     pub(crate) program: Option<String>,
     pub(crate) command_line: Vec<String>,
-    /// It has executed another program since recording began.
+    /// The process has executed another program since recording began.
     pub(crate) replaced: bool,
-    /// Threads of it that have ended, and of which nothing is kept any more.
+    /// The number of ended threads whose packets were dropped.
     pub(crate) left_out: u64,
 }
 
-impl Process {
-    /// What a process is now; `added` is what the recorder has added to its memory already, `files` are those open.
+impl RecordedProcess {
+    /// Reads the current state of a process. `added` is the memory that the recorder added; `files`
+    /// are the open module files.
     pub(crate) fn new(pid: RawTid, added: Vec<(u64, u64)>, files: &ModuleFiles) -> Self {
         let mut process = Self {
             program: status::program(pid),

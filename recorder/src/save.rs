@@ -1,11 +1,11 @@
-//! A finished session as a bundle.
+//! Writes a finished session as a bundle.
 
 use crate::Golden;
 use crate::crash_sink::SavedCrash;
 use crate::error::Result;
-use crate::names::Names;
-use crate::recorded::{Packets, Process};
-use crate::session::{Destination, Draft, Session};
+use crate::recorded::{Packets, RecordedProcess};
+use crate::session::{Destination, PendingCrash, Session};
+use crate::unique_names::UniqueNames;
 use backtrail_bundle::manifest::{self, Collected, Manifest, Meta, Overhead, Source};
 use backtrail_bundle::{CodeVersions, Writer};
 use backtrail_process::machine;
@@ -13,29 +13,29 @@ use backtrail_pt::{Pid, Tid, TimingParams, TscConversion};
 use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What saving adds up.
+/// Totals over all saved threads.
 #[derive(Debug, Default)]
-pub(crate) struct Saved {
-    /// Threads whose packets are kept.
+pub(crate) struct SaveTotals {
+    /// The number of threads whose packets are stored.
     pub(crate) threads: usize,
     pub(crate) bytes: u64,
     pub(crate) dropped: u64,
     pub(crate) golden: Vec<Golden>,
 }
 
-/// Adds everything to the bundle but the core, which is there already, and finishes it. Crashes have been saved
-/// one by one: nothing is left to do.
+/// Adds everything except the core, which is already there, and finishes the bundle. If crashes
+/// were saved separately, only the totals are returned.
 pub(crate) fn save(
     session: Session<'_>,
     timing: TimingParams,
     tsc: Option<TscConversion>,
     overhead: Overhead,
-) -> Result<Saved> {
+) -> Result<SaveTotals> {
     let writer = match session.destination {
         Destination::Bundle(writer) => writer,
         Destination::Crashes(crashes) => return Ok(crashes.saved),
     };
-    let mut saved = Saved::default();
+    let mut saved = SaveTotals::default();
     let mut meta = Meta {
         source: Source::Software,
         created_by: Some(format!("record --engine {}", session.settings.engine)),
@@ -71,7 +71,7 @@ pub(crate) fn save(
         )?);
     }
     note_dropped(saved.dropped, &mut meta.notes);
-    // Of processes that are left out, modules were copied when they ended.
+    // The modules of processes that are left out were copied when these ended.
     let modules = processes.iter().flat_map(|process| &process.modules);
     let wanted: HashSet<_> = modules.filter_map(|module| module.file.clone()).collect();
     writer.retain_modules(&wanted);
@@ -89,30 +89,30 @@ pub(crate) fn save(
     Ok(saved)
 }
 
-/// The bundle of one process, which has crashed: everything but the core, and the descriptions.
+/// Builds the bundle of one crashed process, without the core and the manifest.
 pub(crate) fn save_crash(
-    draft: Draft,
-    process: Process,
+    draft: PendingCrash,
+    process: RecordedProcess,
     timing: TimingParams,
     tsc: Option<TscConversion>,
     mut notes: Vec<String>,
-) -> Result<(SavedCrash, Saved)> {
-    let Draft {
+) -> Result<(SavedCrash, SaveTotals)> {
+    let PendingCrash {
         writer,
         crash,
         core,
         missing,
         at,
     } = draft;
-    let mut saved = Saved::default();
+    let mut saved = SaveTotals::default();
     let (program, command_line) = (process.program.clone(), process.command_line.clone());
     note_left_out(process.left_out, &mut notes);
     note_gaps(
         process.recorded.iter().map(|thread| thread.gaps).sum(),
         &mut notes,
     );
-    // The names of traces are the session's; none of the others begins so.
-    let mut names = Names::default();
+    // Trace names come from the session, and no other file name begins with the same folder.
+    let mut names = UniqueNames::default();
     let process = add_process(crash.pid, process, &writer, &mut names, &mut notes, &mut saved)?;
     note_dropped(saved.dropped, &mut notes);
     let manifest = Manifest {
@@ -152,7 +152,7 @@ pub(crate) fn save_crash(
 fn note_gaps(gaps: u64, notes: &mut Vec<String>) {
     if gaps != 0 {
         notes.push(format!(
-            "control went where no instruction leads in {gaps} places; each is an overflow in the trace"
+            "{gaps} control transfers do not match the code; each is an overflow (OVF) in the trace"
         ));
     }
 }
@@ -160,26 +160,24 @@ fn note_gaps(gaps: u64, notes: &mut Vec<String>) {
 fn note_left_out(threads: u64, notes: &mut Vec<String>) {
     if threads != 0 {
         notes.push(format!(
-            "{threads} threads that ended early are left out, for more would not have fitted in memory (--ring)"
+            "the packets of {threads} ended threads were dropped to bound memory use (--ring)"
         ));
     }
 }
 
 fn note_dropped(bytes: u64, notes: &mut Vec<String>) {
     if bytes != 0 {
-        notes.push(format!(
-            "the ring kept the newest packets; {bytes} bytes of older ones were dropped"
-        ));
+        notes.push(format!("the ring dropped {bytes} bytes of older packets"));
     }
 }
 
 fn add_process(
     pid: Pid,
-    process: Process,
+    process: RecordedProcess,
     writer: &Writer,
-    names: &mut Names,
+    names: &mut UniqueNames,
     notes: &mut Vec<String>,
-    saved: &mut Saved,
+    saved: &mut SaveTotals,
 ) -> Result<manifest::Process> {
     let mut out = manifest::Process {
         pid,
@@ -201,7 +199,7 @@ fn add_process(
         let rewritable = process.image.raw.iter().filter(|raw| raw.writable);
         notes.extend(rewritable.map(|raw| {
             format!(
-                "process {pid} could rewrite its code at {}; it is kept as it was last",
+                "process {pid} could rewrite its code at {}; the bundle has the last version",
                 raw.start
             )
         }));
@@ -218,7 +216,7 @@ fn add_process(
         let file = thread.file;
         saved.threads += 1;
         saved.bytes += thread.packets.len();
-        if let Packets::Kept(packets) = &thread.packets {
+        if let Packets::InMemory(packets) = &thread.packets {
             writer.add_bytes(&file, packets)?;
         }
         saved.dropped += thread.dropped;
