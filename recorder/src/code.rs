@@ -82,7 +82,7 @@ pub(crate) fn read_code(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
         return read;
     }
     // Through /proc/PID/mem, a tracer may also read memory that has no read permission.
-    File::open(format!("/proc/{}/mem", status::with_memory(pid)))
+    File::open(format!("/proc/{}/mem", status::thread_with_memory(pid)))
         .and_then(|memory| memory.read_at(out, address))
         .unwrap_or(0)
 }
@@ -93,7 +93,7 @@ pub(crate) fn hide_pushed_trap_flag(pid: RawTid, stack: u64) {
     let at = stack.wrapping_add(1);
     let mut byte = [0];
     if memory::read(pid, at, &mut byte) == 1 && byte[0] & 1 != 0 {
-        let path = format!("/proc/{}/mem", status::with_memory(pid));
+        let path = format!("/proc/{}/mem", status::thread_with_memory(pid));
         let memory = File::options().write(true).open(path);
         // If the write fails, the program may see the trap flag, which programs rarely check.
         let _ = memory.and_then(|memory| memory.write_at(&[byte[0] & !1], at));

@@ -45,8 +45,8 @@ pub(crate) fn save(
             .map(|time| time.as_secs()),
         crash: session.crash,
         ending: session.ending.of_program(),
-        host: machine::says("hostname"),
-        kernel: machine::says("osrelease"),
+        host: machine::kernel_setting("hostname"),
+        kernel: machine::kernel_setting("osrelease"),
         overhead: Some(overhead),
         notes: session.notes,
         ..Meta::default()
@@ -130,8 +130,8 @@ pub(crate) fn save_crash(
             program,
             command_line,
             crash: Some(crash),
-            host: machine::says("hostname"),
-            kernel: machine::says("osrelease"),
+            host: machine::kernel_setting("hostname"),
+            kernel: machine::kernel_setting("osrelease"),
             collected: Some(Collected {
                 trigger: "crash".to_owned(),
                 time: at

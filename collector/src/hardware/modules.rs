@@ -103,7 +103,7 @@ pub fn is_file(path: &str) -> bool {
 pub fn find_by_path(procfs: &Path, pid: Pid, mapped: &RecordedMapping) -> Option<File> {
     let path = Path::new(&mapped.path);
     let below = |root: PathBuf| {
-        let root = beneath::place(File::open("/").ok()?.as_fd(), &root, 0).ok()?;
+        let root = beneath::open_path(File::open("/").ok()?.as_fd(), &root, 0).ok()?;
         beneath::reopen(beneath::in_root(root.as_fd(), path).ok()?).ok()
     };
     below(procfs.join(format!("{pid}/root"))).or_else(|| {

@@ -9,7 +9,7 @@ use super::task::{SHARED, Work};
 use crate::error::{Error, Result};
 use crate::hardware::{Recorded, find_by_path};
 use crate::wire::Connection;
-use backtrail_process::beneath::{self, FileId, Status};
+use backtrail_process::beneath::{self, FileId, FileStatus};
 use backtrail_process::maps::{self, Map};
 use backtrail_process::{RawTid, machine, status};
 use backtrail_pt::{CpuModel, Pid, Tid};
@@ -80,8 +80,8 @@ impl Machine {
     pub(super) fn read() -> Self {
         Self {
             cpu: machine::cpu_model(),
-            host: machine::says("hostname"),
-            kernel: machine::says("osrelease"),
+            host: machine::kernel_setting("hostname"),
+            kernel: machine::kernel_setting("osrelease"),
             local: local_devices(),
         }
     }
@@ -233,7 +233,7 @@ impl Links<'_> {
     }
 
     /// The name of a link in the draft directory to the shared copy of a file, if there is one.
-    fn link(&self, status: &Status) -> Option<PathBuf> {
+    fn link(&self, status: &FileStatus) -> Option<PathBuf> {
         let name = PathBuf::from(format!("{SHARED}{}", self.count));
         let flags = nix::unistd::LinkatFlags::empty();
         let key = super::drafts::key(status);
@@ -244,7 +244,7 @@ impl Links<'_> {
 
 fn process(machine: &Machine, pid: u32, witness: u32, links: &mut Links<'_>) -> OpenProcess {
     let (raw, tid) = (pid as RawTid, witness as RawTid);
-    let tid = status::with_memory(tid);
+    let tid = status::thread_with_memory(tid);
     let maps = maps::maps(tid);
     let local = machine.local.clone();
     let mut opened = OpenProcess {
@@ -300,7 +300,7 @@ impl OpenProcess {
     /// This, if its process is kept by the kernel while its core is dumped (`CoreDumping` of
     /// proc_pid_status(5)) and is of `user`; else nothing of it: another process may have its number.
     fn if_kept(self, witness: u32, user: Option<u32>) -> Self {
-        let tid = status::with_memory(witness as RawTid);
+        let tid = status::thread_with_memory(witness as RawTid);
         let is_its = user.is_none_or(|user| status::user_ids(tid).contains(&user));
         if is_its && status::is_dumping_core(tid) {
             return self;
@@ -342,12 +342,12 @@ fn threads(pid: RawTid) -> Vec<OpenThread> {
 
 /// The mapped file itself: by its mapping, or by its name below the process's root where that still
 /// is the same file.
-fn place(tid: RawTid, map: &Map) -> std::result::Result<(OwnedFd, Status), String> {
+fn place(tid: RawTid, map: &Map) -> std::result::Result<(OwnedFd, FileStatus), String> {
     let host = File::open("/").map_err(|error| error.to_string())?;
     let by_mapping = format!("/proc/{tid}/map_files/{:x}-{:x}", map.start, map.end);
-    let by_mapping = beneath::place(host.as_fd(), Path::new(&by_mapping), 0);
+    let by_mapping = beneath::open_path(host.as_fd(), Path::new(&by_mapping), 0);
     let by_name = || {
-        let root = beneath::place(host.as_fd(), Path::new(&format!("/proc/{tid}/root")), 0)?;
+        let root = beneath::open_path(host.as_fd(), Path::new(&format!("/proc/{tid}/root")), 0)?;
         let place = beneath::in_root(root.as_fd(), Path::new(&map.path))?;
         match beneath::status(&place)?.id {
             id if (id.device, id.inode) == (map.device, map.inode) => Ok(place),
@@ -492,8 +492,8 @@ mod tests {
     fn files_opened_in_another_process_come_back() {
         let here = File::open("/").unwrap();
         let program = std::env::current_exe().unwrap();
-        let good = beneath::place(here.as_fd(), &program, 0).unwrap();
-        let bad = beneath::place(here.as_fd(), Path::new("/dev/null"), 0).unwrap();
+        let good = beneath::open_path(here.as_fd(), &program, 0).unwrap();
+        let bad = beneath::open_path(here.as_fd(), Path::new("/dev/null"), 0).unwrap();
         let id = |inode| FileId {
             device: (0, 0),
             inode,
