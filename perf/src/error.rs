@@ -1,6 +1,6 @@
 //! Errors in perf data, and errors of system calls.
 
-use crate::event::Refusal;
+use crate::refusal::Refusal;
 use std::path::PathBuf;
 
 /// The reason that data was refused, or that a system call failed.

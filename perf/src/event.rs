@@ -2,11 +2,11 @@
 
 use crate::Error;
 use crate::attr::Attr;
+pub use crate::refusal::Refusal;
 use backtrail_pt::{Cpu, Tid};
 use perf_event_open_sys as calls;
 use perf_event_open_sys::bindings as sys;
 use std::ffi::CString;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -26,67 +26,6 @@ pub enum Target<'a> {
     /// The processes in a control group, given as its open directory (version 1: of the
     /// `perf_event` controller).
     Cgroup(BorrowedFd<'a>),
-}
-
-/// The meaning of an error of `perf_event_open(2)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// `EACCES`, `EPERM`.
-    NotAllowed,
-    /// `EBUSY`: the PMU is in use.
-    Busy,
-    /// `ENODEV`, `ENXIO`: the processor is offline.
-    CpuOff,
-    /// `ENOENT`: the PMU or event does not exist.
-    NoEvent,
-    /// `EOPNOTSUPP`: the PMU does not support this.
-    Unsupported,
-    /// `ESRCH`: the thread has ended.
-    NoThread,
-    /// `EMFILE`, `ENFILE`: too many files are open.
-    TooManyFiles,
-    /// `EINVAL`, `E2BIG`: the kernel does not support a part of the attributes.
-    Unknown,
-    /// `ENOMEM`.
-    NoMemory,
-    /// Any other.
-    Other,
-}
-
-impl Refusal {
-    fn of(errno: i32) -> Self {
-        match errno {
-            libc::EACCES | libc::EPERM => Self::NotAllowed,
-            libc::EBUSY => Self::Busy,
-            libc::ENODEV | libc::ENXIO => Self::CpuOff,
-            libc::ENOENT => Self::NoEvent,
-            libc::EOPNOTSUPP => Self::Unsupported,
-            libc::ESRCH => Self::NoThread,
-            libc::EMFILE | libc::ENFILE => Self::TooManyFiles,
-            libc::EINVAL | libc::E2BIG => Self::Unknown,
-            libc::ENOMEM => Self::NoMemory,
-            _ => Self::Other,
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotAllowed => {
-                "permission denied: run as root, give CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=-1`"
-            }
-            Self::Busy => "it is in use: end other traces (perf, gdb, a hypervisor) and try again",
-            Self::CpuOff => "the processor is offline",
-            Self::NoEvent => "the kernel has no such event",
-            Self::Unsupported => "the processor or the kernel does not support it",
-            Self::NoThread => "the thread has ended",
-            Self::TooManyFiles => "too many files are open: raise the limit (`ulimit -n`)",
-            Self::Unknown => "the kernel does not support a part of the attributes",
-            Self::NoMemory => "not enough memory",
-            Self::Other => "the kernel refuses",
-        })
-    }
 }
 
 impl Event {

@@ -31,6 +31,7 @@ pub mod kernel_code;
 mod mapping;
 pub mod pmu;
 pub mod record;
+mod refusal;
 #[allow(unsafe_code)]
 pub mod ring;
 pub mod sample_id;

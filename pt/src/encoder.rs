@@ -14,10 +14,11 @@ mod returns;
 
 use crate::packet::{ExecMode, IpPayload, Packet};
 use crate::wire::opcode;
-use crate::{Avma, TimingParams, Tsc};
+use crate::{Avma, Tsc};
 use branches::BranchState;
 pub use branches::Branches;
 use clock::PacketClock;
+pub use clock::TimingOptions;
 
 /// The options of an [`Encoder`].
 #[derive(Clone, Copy, Debug)]
@@ -43,20 +44,6 @@ impl Default for EncoderOptions {
             timing: None,
         }
     }
-}
-
-/// The timing packets to write, in addition to TSC at each PSB.
-#[derive(Clone, Copy, Debug)]
-pub struct TimingOptions {
-    /// The clock parameters, which the decoder must be given too.
-    ///
-    /// The cycle counter runs at the TSC rate: CBR is `nom_freq`. The crystal clock is TSC ×
-    /// `cpuid_15h_eax` / `cpuid_15h_ebx`, a whole number of ticks ≤ 512, or 0 without `mtc`.
-    pub params: TimingParams,
-    /// Write MTC and TMA, at least every 2^`mtc_freq` crystal clock ticks.
-    pub mtc: bool,
-    /// Write CYC with every packet.
-    pub cyc: bool,
 }
 
 /// Encodes a packet stream.

@@ -27,6 +27,7 @@ mod code;
 mod core_dump;
 mod crash_sink;
 mod descriptors;
+mod destination;
 mod error;
 mod options;
 mod outcome;

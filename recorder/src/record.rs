@@ -2,12 +2,13 @@
 
 use crate::clock::{self, Calibration, CpuTimeScope};
 use crate::descriptors::RaisedLimit;
+use crate::destination::{Crashes, Destination};
 use crate::error::{Error, Result};
 use crate::options::{Engine, Output, Pin, Progress, RecordOptions, Target};
 use crate::outcome::Outcome;
 use crate::ptrace;
 use crate::save;
-use crate::session::{Crashes, Destination, ProgramStatus, Session, Settings, SharedState};
+use crate::session::{ProgramStatus, Session, Settings, SharedState};
 use crate::waker::Waker;
 use backtrail_bundle::Writer;
 use backtrail_bundle::manifest::Overhead;
@@ -187,8 +188,15 @@ impl TracingJob<'_> {
         let (ending, gaps) = (session.ending, session.gaps);
         let instructions = (self.engine == Engine::Step).then_some(session.instructions);
         let limit = session.descriptor_limit();
-        let saved = save::save(session, calibration.params(), calibration.conversion(), overhead)
-            .map_err(|error| error.explained(limit))?;
+        let (destination, recording) = session.into_recording();
+        let saved = match destination {
+            Destination::Bundle(writer) => {
+                let (timing, tsc) = (calibration.params(), calibration.conversion());
+                save::save(recording, writer, timing, tsc, overhead)
+                    .map_err(|error| error.explained(limit))?
+            }
+            Destination::Crashes(crashes) => crashes.saved,
+        };
         Ok(Outcome {
             ending,
             threads: saved.threads,

@@ -1,12 +1,16 @@
 //! What the session stores of processes and threads until it writes the bundle.
 
 use crate::ptrace::RawTid;
+use crate::unique_names::UniqueNames;
+use crate::{Ending, Engine, Golden};
 use backtrail_bundle::BundlePath;
+use backtrail_bundle::manifest::Crash;
 use backtrail_bundle::versions::{Boundary, Fragment};
 use backtrail_process::code_image::CodeImage;
 use backtrail_process::module_file::ModuleFiles;
 use backtrail_process::status;
 use backtrail_pt::Avma;
+use std::collections::BTreeMap;
 
 /// The packets of a thread.
 #[derive(Debug)]
@@ -70,4 +74,47 @@ impl RecordedProcess {
         process.image.update(pid);
         process
     }
+}
+
+/// The recorded packets of a thread, and their counters.
+#[derive(Debug)]
+pub(crate) struct FinishedStream {
+    pub(crate) packets: Packets,
+    pub(crate) dropped: u64,
+    /// The number of executed instructions, or `None` if they were not counted.
+    pub(crate) instructions: Option<u64>,
+    pub(crate) bytes: u64,
+    pub(crate) gaps: u64,
+    pub(crate) golden: Vec<Avma>,
+    /// Positions in the packets where code changed.
+    pub(crate) boundaries: Vec<Boundary>,
+    /// The reason that packets were lost, if any were.
+    pub(crate) failure: Option<std::io::Error>,
+}
+
+/// A finished recording, to be written as one bundle.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    pub(crate) engine: Engine,
+    /// The main process.
+    pub(crate) root: RawTid,
+    pub(crate) processes: BTreeMap<RawTid, RecordedProcess>,
+    pub(crate) ending: Ending,
+    pub(crate) crash: Option<Crash>,
+    pub(crate) core: Option<BundlePath>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) gaps: u64,
+    /// The number of threads whose packets were dropped.
+    pub(crate) left_out: u64,
+    pub(crate) names: UniqueNames,
+}
+
+/// Totals over all saved threads.
+#[derive(Debug, Default)]
+pub(crate) struct SaveTotals {
+    /// The number of threads whose packets are stored.
+    pub(crate) threads: usize,
+    pub(crate) bytes: u64,
+    pub(crate) dropped: u64,
+    pub(crate) golden: Vec<Golden>,
 }

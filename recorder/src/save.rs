@@ -2,9 +2,9 @@
 
 use crate::Golden;
 use crate::crash_sink::SavedCrash;
+use crate::destination::PendingCrash;
 use crate::error::Result;
-use crate::recorded::{Packets, RecordedProcess};
-use crate::session::{Destination, PendingCrash, Session};
+use crate::recorded::{Packets, RecordedProcess, Recording, SaveTotals};
 use crate::unique_names::UniqueNames;
 use backtrail_bundle::manifest::{self, Collected, Manifest, Meta, Overhead, Source};
 use backtrail_bundle::{CodeVersions, Writer};
@@ -13,53 +13,39 @@ use backtrail_pt::{Pid, Tid, TimingParams, TscConversion};
 use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Totals over all saved threads.
-#[derive(Debug, Default)]
-pub(crate) struct SaveTotals {
-    /// The number of threads whose packets are stored.
-    pub(crate) threads: usize,
-    pub(crate) bytes: u64,
-    pub(crate) dropped: u64,
-    pub(crate) golden: Vec<Golden>,
-}
-
-/// Adds everything except the core, which is already there, and finishes the bundle. If crashes
-/// were saved separately, only the totals are returned.
+/// Adds everything except the core, which is already there, and finishes the bundle.
 pub(crate) fn save(
-    session: Session<'_>,
+    recording: Recording,
+    writer: Writer,
     timing: TimingParams,
     tsc: Option<TscConversion>,
     overhead: Overhead,
 ) -> Result<SaveTotals> {
-    let writer = match session.destination {
-        Destination::Bundle(writer) => writer,
-        Destination::Crashes(crashes) => return Ok(crashes.saved),
-    };
     let mut saved = SaveTotals::default();
     let mut meta = Meta {
         source: Source::Software,
-        created_by: Some(format!("record --engine {}", session.settings.engine)),
+        created_by: Some(format!("record --engine {}", recording.engine)),
         created_at: SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .ok()
             .map(|time| time.as_secs()),
-        crash: session.crash,
-        ending: session.ending.of_program(),
+        crash: recording.crash,
+        ending: recording.ending.of_program(),
         host: machine::kernel_setting("hostname"),
         kernel: machine::kernel_setting("osrelease"),
         overhead: Some(overhead),
-        notes: session.notes,
+        notes: recording.notes,
         ..Meta::default()
     };
-    if let Some(root) = session.processes.get(&session.root) {
+    if let Some(root) = recording.processes.get(&recording.root) {
         meta.program.clone_from(&root.program);
         meta.command_line.clone_from(&root.command_line);
     }
-    note_gaps(session.gaps, &mut meta.notes);
-    note_left_out(session.left_out, &mut meta.notes);
-    let mut names = session.names;
+    note_gaps(recording.gaps, &mut meta.notes);
+    note_left_out(recording.left_out, &mut meta.notes);
+    let mut names = recording.names;
     let mut processes = Vec::new();
-    for (pid, process) in session.processes {
+    for (pid, process) in recording.processes {
         let pid = Pid(pid as u32);
         processes.push(add_process(
             pid,
@@ -82,7 +68,7 @@ pub(crate) fn save(
         filters: Vec::new(),
         processes,
         cpus: Vec::new(),
-        core: session.core,
+        core: recording.core,
         meta,
     };
     writer.finish(&manifest)?;

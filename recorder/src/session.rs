@@ -10,14 +10,16 @@ mod lifecycle;
 mod mappings;
 mod signals;
 mod start;
+mod state;
 mod translated;
 
 use crate::descriptors::{RaisedLimit, ReservedDescriptors};
+use crate::destination::Destination;
 use crate::error::Result;
 use crate::options::{Engine, Pin};
 use crate::packet_stream::PacketStream;
 use crate::ptrace::{self, CpuSet, RawTid, Stop, WaitResult};
-use crate::recorded::RecordedProcess;
+use crate::recorded::{RecordedProcess, Recording};
 use crate::spawn::Spawned;
 use crate::stepped::StepPosition;
 use crate::thread::{FollowMode, RunState, Thread};
@@ -29,9 +31,7 @@ use backtrail_bundle::manifest::Crash;
 use backtrail_process::module_file::ModuleFiles;
 use backtrail_process::status;
 use backtrail_pt::EncoderOptions;
-use clones::PendingClones;
-pub(crate) use crashes::{Crashes, Destination, PendingCrash};
-use lifecycle::EndedThread;
+use state::{EndedThread, PendingClones};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
@@ -365,6 +365,23 @@ impl<'a> Session<'a> {
     fn others(&self) -> Option<CpuSet> {
         let (cpu, free) = (self.cpu.as_ref()?, self.free.as_ref()?);
         Some(ptrace::without(free, cpu).unwrap_or(*free))
+    }
+
+    /// Returns the output of the session, and the recording to write.
+    pub(crate) fn into_recording(self) -> (Destination<'a>, Recording) {
+        let recording = Recording {
+            engine: self.settings.engine,
+            root: self.root,
+            processes: self.processes,
+            ending: self.ending,
+            crash: self.crash,
+            core: self.core,
+            notes: self.notes,
+            gaps: self.gaps,
+            left_out: self.left_out,
+            names: self.names,
+        };
+        (self.destination, recording)
     }
 
     /// Returns whether recording of at least one process has begun.

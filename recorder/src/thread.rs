@@ -1,11 +1,10 @@
 //! One traced thread, independent of the engine.
 
 use crate::ptrace::RawTid;
-use crate::recorded::Packets;
+use crate::recorded::{FinishedStream, Packets};
 use crate::stepped::{StepPosition, Stepped};
 use crate::translate::{EncoderPool, Translated};
 use backtrail_bundle::core::SigInfo;
-use backtrail_bundle::versions::Boundary;
 use backtrail_pt::Avma;
 
 /// The state of a thread, as ptrace sees it.
@@ -44,22 +43,6 @@ pub(crate) struct Thread {
     /// The signal to deliver when the thread is resumed.
     pub(crate) signal: Option<SigInfo>,
     pub(crate) mode: FollowMode,
-}
-
-/// The recorded packets of a thread, and their counters.
-#[derive(Debug)]
-pub(crate) struct FinishedStream {
-    pub(crate) packets: Packets,
-    pub(crate) dropped: u64,
-    /// The number of executed instructions, or `None` if they were not counted.
-    pub(crate) instructions: Option<u64>,
-    pub(crate) bytes: u64,
-    pub(crate) gaps: u64,
-    pub(crate) golden: Vec<Avma>,
-    /// Positions in the packets where code changed.
-    pub(crate) boundaries: Vec<Boundary>,
-    /// The reason that packets were lost, if any were.
-    pub(crate) failure: Option<std::io::Error>,
 }
 
 impl Thread {

@@ -4,9 +4,8 @@
 //! cycles of CYC are TSC ticks, which CBR expresses by the nominal ratio. A decoder that adds CYC
 //! to the last MTC, as libipt does, gets the exact TSC.
 
-use super::TimingOptions;
-use crate::Tsc;
 use crate::packet::Packet;
+use crate::{TimingParams, Tsc};
 
 /// More consecutive MTC packets than this cost more than a full TSC.
 const MAX_CATCH_UP: u64 = 4;
@@ -15,6 +14,20 @@ const MAX_CATCH_UP: u64 = 4;
 /// only timing packet that is also an event then. It tells the decoder the earlier time, at which
 /// tracing was disabled.
 const PAUSE_FRACTION: u64 = 16;
+
+/// The timing packets to write, in addition to TSC at each PSB.
+#[derive(Clone, Copy, Debug)]
+pub struct TimingOptions {
+    /// The clock parameters, which the decoder must be given too.
+    ///
+    /// The cycle counter runs at the TSC rate: CBR is `nom_freq`. The crystal clock is TSC ×
+    /// `cpuid_15h_eax` / `cpuid_15h_ebx`, a whole number of ticks ≤ 512, or 0 without `mtc`.
+    pub params: TimingParams,
+    /// Write MTC and TMA, at least every 2^`mtc_freq` crystal clock ticks.
+    pub mtc: bool,
+    /// Write CYC with every packet.
+    pub cyc: bool,
+}
 
 /// The last encoded time, and the current time.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Tests of the encoder's packets, in the text notation.
 
 use super::*;
-use crate::Parser;
+use crate::{Parser, TimingParams};
 
 fn packets(bytes: &[u8]) -> Vec<String> {
     Parser::new(bytes)

@@ -8,24 +8,11 @@ use crate::error::{Error, Result};
 use crate::ptrace::{self, RawTid, Stop};
 use crate::recorded::RecordedProcess;
 use crate::thread::{FollowMode, Thread};
-use crate::translate::{EncoderPool, ParentState, TranslateOptions, Translated};
-use backtrail_bundle::BundlePath;
+use crate::translate::{EncoderPool, TranslateOptions, Translated};
 use backtrail_bundle::core::Registers;
 use backtrail_process::status;
 use backtrail_pt::Pid;
-use std::collections::HashMap;
 use std::rc::Rc;
-
-/// New threads, matched with their parents.
-#[derive(Debug, Default)]
-pub(super) struct PendingClones {
-    /// Threads that their parents have reported, but that have not stopped yet.
-    expected: HashMap<RawTid, ParentState>,
-    /// Threads that have stopped before their parents reported them.
-    early: Vec<RawTid>,
-    /// The packet files of threads.
-    pub(super) files: HashMap<RawTid, BundlePath>,
-}
 
 impl Session<'_> {
     /// Handles a clone event: matches parent and child.

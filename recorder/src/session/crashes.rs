@@ -1,19 +1,18 @@
 //! Saves one bundle for each crash during a long recording, and nothing of processes that exit.
 
 use super::Session;
-use crate::clock::Calibration;
 use crate::core_dump;
-use crate::crash_sink::{CrashDraft, CrashSink, Memory};
+use crate::crash_sink::{CrashDraft, Memory};
+use crate::destination::{Destination, PendingCrash};
 use crate::error::{Error, Result};
 use crate::ptrace::RawTid;
 use crate::recorded::RecordedProcess;
-use crate::save::{self, SaveTotals};
+use crate::save;
 use backtrail_bundle::core::CoreContents;
 use backtrail_bundle::manifest::Crash;
 use backtrail_bundle::{BundlePath, Writer};
 use backtrail_process::status;
 use backtrail_pt::Pid;
-use std::collections::HashMap;
 use std::time::SystemTime;
 
 /// The number of newest notes kept, because a session may run for months.
@@ -21,49 +20,6 @@ const MAX_NOTES: usize = 64;
 /// The maximum distance of the stack pointer below the stack after a stack overflow. The stack is
 /// still found within it.
 const OVERRUN: u64 = 1 << 20;
-
-/// The output of a session.
-pub(crate) enum Destination<'a> {
-    /// One bundle, written at the end.
-    Bundle(Writer),
-    /// One bundle for each crash.
-    Crashes(Crashes<'a>),
-}
-
-/// The crash output of a session.
-pub(crate) struct Crashes<'a> {
-    sink: &'a mut dyn CrashSink,
-    calibration: Calibration,
-    /// Crashes whose processes have not ended yet.
-    drafts: HashMap<RawTid, PendingCrash>,
-    /// Totals of the saved crashes.
-    pub(crate) saved: SaveTotals,
-}
-
-/// A crash whose process has not ended yet. Everything that must be read before its end is in the
-/// bundle.
-#[derive(Debug)]
-pub(crate) struct PendingCrash {
-    pub(crate) writer: Writer,
-    pub(crate) crash: Crash,
-    pub(crate) core: Option<BundlePath>,
-    /// Messages about missing parts.
-    pub(crate) missing: Vec<String>,
-    /// When the process was stopped.
-    pub(crate) at: SystemTime,
-}
-
-impl<'a> Crashes<'a> {
-    /// Starts with no crashes.
-    pub(crate) fn new(sink: &'a mut dyn CrashSink, calibration: Calibration) -> Self {
-        Self {
-            sink,
-            calibration,
-            drafts: HashMap::new(),
-            saved: SaveTotals::default(),
-        }
-    }
-}
 
 impl Session<'_> {
     /// Adds a process, or replaces it after it has executed another program.

@@ -1,7 +1,8 @@
 //! Ends a recording, after a crash or on request. State is saved before the process ends.
 
-use super::{Destination, Hold, Session};
+use super::{Hold, Session};
 use crate::core_dump::{self, StoppedThread};
+use crate::destination::Destination;
 use crate::error::{Error, Result};
 use crate::options::Engine;
 use crate::ptrace::{self, RawTid, WaitResult};

@@ -1,6 +1,7 @@
 //! Files of a session: packet files, and open module files.
 
-use super::{Destination, Session};
+use super::Session;
+use crate::destination::Destination;
 use crate::error::{Error, Result};
 use crate::ptrace::RawTid;
 use crate::translate::PacketStorage;

@@ -1,15 +1,16 @@
 //! Starts, exec calls and ends of threads and processes.
 
 use super::ending::end_process_of;
-use super::{Destination, Hold, Session};
+use super::state::EndedThread;
+use super::{Hold, Session};
 use crate::Ending;
+use crate::destination::Destination;
 use crate::error::{Error, Result};
 use crate::options::Engine;
 use crate::ptrace::{self, RawTid, Stop};
-use crate::recorded::{RecordedProcess, RecordedThread};
+use crate::recorded::{FinishedStream, RecordedProcess, RecordedThread};
 use crate::stepped::{Stepped, without_trap_flag};
-use crate::thread::{FinishedStream, FollowMode, RunState, Thread};
-use backtrail_bundle::BundlePath;
+use crate::thread::{FollowMode, RunState, Thread};
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_process::status;
 use backtrail_pt::{Avma, Pid};
@@ -17,15 +18,6 @@ use std::rc::Rc;
 
 /// The code segment of 64-bit programs (`__USER_CS`).
 pub(super) const USER_CS: u64 = 0x33;
-
-/// An ended thread whose packets are stored.
-#[derive(Debug)]
-pub(super) struct EndedThread {
-    pub(super) pid: RawTid,
-    /// The packet file, which identifies the thread.
-    pub(super) file: BundlePath,
-    bytes: usize,
-}
 
 impl Session<'_> {
     /// Handles the first stop of a new or attached thread or process.

@@ -20,7 +20,6 @@ use super::event::{LogEvent, NO_OUTCOMES};
 use super::layout;
 use backtrail_pt::cofi::Cofi;
 use iced_x86::{Code, ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic, Register};
-use side_exits::SideExit;
 pub(super) use source_bytes::SourceBytes;
 use std::num::NonZeroU32;
 
@@ -182,6 +181,22 @@ impl SourceInstruction<'_> {
     fn next(&self) -> u64 {
         self.ip.wrapping_add(self.bytes.len() as u64)
     }
+}
+
+/// The unlikely direction of a conditional branch.
+#[derive(Clone, Copy)]
+struct SideExit {
+    /// The offset of the displacement of the jump to the side exit.
+    rel32: usize,
+    /// The address of the branch.
+    ip: u64,
+    /// Pending outcomes, including the one of the branch.
+    outcomes: u8,
+    /// The program address after the last logged event.
+    logged_ip: u64,
+    target: u64,
+    /// [`Translator::depth`] of the branch.
+    depth: u8,
 }
 
 struct Translator {

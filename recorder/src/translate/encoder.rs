@@ -14,11 +14,10 @@ use super::region::Region;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::ptrace::CpuSet;
-use crate::recorded::Packets;
-use backtrail_bundle::versions::Boundary;
 use backtrail_pt::{Avma, EncoderOptions, Tsc};
+pub(super) use job::StreamId;
 use job::{EncodedJob, Workers};
-use log_stream::{ChunkEnd, LogStream};
+use log_stream::{ChunkEnd, EncodedStream, LogStream};
 pub(crate) use packet_store::PacketStorage;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,23 +28,6 @@ use std::time::{Duration, Instant};
 
 /// The interval at which logs are sampled.
 const SAMPLE_PERIOD: Duration = Duration::from_micros(250);
-
-/// Identifies a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct StreamId(u64);
-
-/// The packets of an ended stream.
-#[derive(Debug)]
-pub(crate) struct EncodedStream {
-    pub(crate) packets: Packets,
-    pub(crate) dropped: u64,
-    /// Bytes encoded, including dropped ones.
-    pub(crate) bytes: u64,
-    pub(crate) gaps: u64,
-    /// The positions of code changes in the stored packets, with their versions.
-    pub(crate) boundaries: Vec<Boundary>,
-    pub(crate) failure: Option<std::io::Error>,
-}
 
 /// The messages to the coordinator, in order.
 enum Message {
@@ -87,7 +69,12 @@ impl EncoderPool {
     pub(crate) fn start(options: EncoderOptions, cpus: Option<CpuSet>) -> Result<Self> {
         let (messages, inbox) = mpsc::channel();
         let bytes = Arc::new(AtomicU64::new(0));
-        let workers = Workers::start(&messages, &bytes, cpus)?;
+        let done = messages.clone();
+        let report = move |job| {
+            // The coordinator may have ended.
+            let _ = done.send(Message::JobDone(Box::new(job)));
+        };
+        let workers = Workers::start(report, &bytes, cpus)?;
         let coordinator = std::thread::Builder::new()
             .name("pt-coordinator".to_owned())
             .spawn(move || {

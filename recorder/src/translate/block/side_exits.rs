@@ -1,6 +1,8 @@
 //! Conditional branches, and the side exits in their unlikely direction.
 
-use super::{Fetch, Flow, InstructionState, NextIp, SourceInstruction, SpilledRegisters, Translator};
+use super::{
+    Fetch, Flow, InstructionState, NextIp, SideExit, SourceInstruction, SpilledRegisters, Translator,
+};
 use crate::translate::event::{self, LogEvent, NO_OUTCOMES};
 use iced_x86::{ConditionCode, Instruction};
 
@@ -10,22 +12,6 @@ const MAX_SIDE_EXIT: usize = 16;
 const MAX_DEPTH: u8 = 3;
 /// Side exits of a block with this many instructions are not extended.
 const MAX_SUPERBLOCK: usize = 128;
-
-/// The unlikely direction of a conditional branch.
-#[derive(Clone, Copy)]
-pub(super) struct SideExit {
-    /// The offset of the displacement of the jump to the side exit.
-    rel32: usize,
-    /// The address of the branch.
-    ip: u64,
-    /// Pending outcomes, including the one of the branch.
-    outcomes: u8,
-    /// The program address after the last logged event.
-    logged_ip: u64,
-    target: u64,
-    /// [`Translator::depth`] of the branch.
-    depth: u8,
-}
 
 impl Translator {
     /// Translates a conditional branch: the likely direction follows at once, and the side exit

@@ -3,7 +3,6 @@
 //! A job that begins with a PSB does not depend on the previous one. Several workers therefore
 //! encode at once, and the coordinator puts the results in order.
 
-use super::Message;
 use super::log_encoder::{EncodedPackets, LogEncoder};
 use crate::error::{Error, Result};
 use crate::ptrace::{self, CpuSet};
@@ -17,6 +16,10 @@ use std::thread::JoinHandle;
 /// The number of log bytes read at a time, which fit in the L1 cache.
 const READ_SIZE: u64 = 16 << 10;
 
+/// Identifies a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::translate) struct StreamId(pub(super) u64);
+
 /// The position of a log at a known time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeMark {
@@ -28,7 +31,7 @@ pub(super) struct TimeMark {
 /// A chunk to encode.
 pub(super) struct EncodeJob {
     /// The stream of the job, and its number in the stream.
-    pub(super) stream: super::StreamId,
+    pub(super) stream: StreamId,
     pub(super) number: u64,
     pub(super) region: Arc<Region>,
     pub(super) chunk: u64,
@@ -43,7 +46,7 @@ pub(super) struct EncodeJob {
 
 /// An encoded chunk.
 pub(super) struct EncodedJob {
-    pub(super) stream: super::StreamId,
+    pub(super) stream: StreamId,
     pub(super) number: u64,
     pub(super) outcome: JobOutcome,
 }
@@ -99,11 +102,11 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Starts the threads. They report finished jobs to `done`, and count packet bytes in `bytes`.
+    /// Starts the threads. They pass finished jobs to `report`, and count packet bytes in `bytes`.
     ///
     /// The threads run on `cpus`, if given.
     pub(super) fn start(
-        done: &Sender<Message>,
+        report: impl Fn(EncodedJob) + Clone + Send + 'static,
         bytes: &Arc<AtomicU64>,
         cpus: Option<CpuSet>,
     ) -> Result<Self> {
@@ -115,14 +118,14 @@ impl Workers {
         let (jobs, inbox) = mpsc::channel();
         let inbox = Arc::new(Mutex::new(inbox));
         let threads = (0..count).map(|_| {
-            let (inbox, done, bytes) = (Arc::clone(&inbox), done.clone(), Arc::clone(bytes));
+            let (inbox, report, bytes) = (Arc::clone(&inbox), report.clone(), Arc::clone(bytes));
             std::thread::Builder::new()
                 .name("pt-encoder".to_owned())
                 .spawn(move || {
                     if let Some(cpus) = &cpus {
                         ptrace::set_affinity(0, cpus);
                     }
-                    work(&inbox, &done, &bytes);
+                    work(&inbox, &report, &bytes);
                 })
         });
         let threads = threads
@@ -151,7 +154,7 @@ impl Drop for Workers {
     }
 }
 
-fn work(inbox: &Mutex<Receiver<EncodeJob>>, messages: &Sender<Message>, bytes: &AtomicU64) {
+fn work(inbox: &Mutex<Receiver<EncodeJob>>, report: &impl Fn(EncodedJob), bytes: &AtomicU64) {
     loop {
         let next = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = next else { return };
@@ -160,6 +163,6 @@ fn work(inbox: &Mutex<Receiver<EncodeJob>>, messages: &Sender<Message>, bytes: &
             let len: usize = written.packets.iter().map(Vec::len).sum();
             bytes.fetch_add(len as u64, Ordering::Relaxed);
         }
-        let _ = messages.send(Message::JobDone(Box::new(done)));
+        report(done);
     }
 }

@@ -1,10 +1,10 @@
 //! The log of a thread as the coordinator sees it: chunks to encode, and encoded packets.
 
-use super::job::{EncodeJob, EncodedJob, JobOutcome, TimeMark};
+use super::job::{EncodeJob, EncodedJob, JobOutcome, StreamId, TimeMark};
 use super::log_encoder::{EncodedPackets, LogEncoder};
 use super::packet_store::{PacketStorage, PacketStore};
-use super::{EncodedStream, StreamId};
 use crate::clock;
+use crate::recorded::Packets;
 use crate::translate::layout::{CHUNK, CHUNK_COUNT};
 use crate::translate::region::Region;
 use backtrail_bundle::versions::Boundary;
@@ -22,6 +22,19 @@ pub(super) enum ChunkEnd {
     Unknown,
     /// The log ends.
     EndOfLog,
+}
+
+/// The packets of an ended stream.
+#[derive(Debug)]
+pub(crate) struct EncodedStream {
+    pub(crate) packets: Packets,
+    pub(crate) dropped: u64,
+    /// Bytes encoded, including dropped ones.
+    pub(crate) bytes: u64,
+    pub(crate) gaps: u64,
+    /// The positions of code changes in the stored packets, with their versions.
+    pub(crate) boundaries: Vec<Boundary>,
+    pub(crate) failure: Option<std::io::Error>,
 }
 
 /// A full chunk that waits for the encoder of the previous chunk.
