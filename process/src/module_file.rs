@@ -144,7 +144,7 @@ mod tests {
         assert!(shared.iter().all(|file| Arc::ptr_eq(file, &shared[0])));
         assert_eq!(files.open(), 1);
         drop(shared);
-        assert_eq!(files.open(), 0, "nobody has it any more");
+        assert_eq!(files.open(), 0, "the last user has dropped it");
     }
 
     #[test]

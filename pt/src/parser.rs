@@ -99,9 +99,9 @@ impl<'a> Parser<'a> {
         self.offset
     }
 
-    /// Moves to the next PSB at or after this position, or after an error past the first byte of
-    /// the bad packet, and returns its offset. Returns `None` if there is none, and the parser is
-    /// at its end.
+    /// Moves to the next PSB at or after this position, and returns its offset. After an error it
+    /// starts past the first byte of the bad packet. Returns `None` if there is no PSB, and the
+    /// parser is at its end.
     pub fn sync_forward(&mut self) -> Option<usize> {
         let from = self.offset + usize::from(self.failed);
         let found = find_psb(self.data, from);

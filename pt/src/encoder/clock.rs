@@ -11,8 +11,8 @@ use crate::{TimingParams, Tsc};
 const MAX_CATCH_UP: u64 = 4;
 
 /// While tracing is off, the full time is written after this fraction of the MTC period. CBR is the
-/// only timing packet that is also an event then. It tells the decoder the earlier time, at which
-/// tracing was disabled.
+/// only timing packet that is also an event then. From it the decoder learns the earlier time, at
+/// which tracing was disabled.
 const PAUSE_FRACTION: u64 = 16;
 
 /// The timing packets to write, in addition to TSC at each PSB.

@@ -67,7 +67,8 @@ impl Attributes {
         self.0 & attribute != 0
     }
 
-    /// Returns the size of ModRM, SIB and displacement, except for the part behind [`SIB_MAY_ADD`].
+    /// Returns the size of ModRM, SIB and displacement, without the part that [`SIB_MAY_ADD`]
+    /// stands for.
     pub fn address_len(self, modrm: u8) -> u8 {
         let table = if self.short_addresses() {
             &ADDRESS_16

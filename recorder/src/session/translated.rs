@@ -70,7 +70,7 @@ impl Session<'_> {
             Some(TranslatedThread { translated, .. }) => translated.original_info(info),
             None => info,
         };
-        if self.is_ours(tid, signal, &info, registers)? {
+        if self.handle_recorder_stop(tid, signal, &info, registers)? {
             return Ok(());
         }
         let Some(thread) = self.threads.get_mut(&tid) else {
@@ -107,8 +107,14 @@ impl Session<'_> {
     }
 
     /// Handles stops that the recorder caused, and returns whether this was one.
-    fn is_ours(&mut self, tid: RawTid, signal: i32, info: &SigInfo, registers: &Registers) -> Result<bool> {
-        let apart = self.shares_cache(tid);
+    fn handle_recorder_stop(
+        &mut self,
+        tid: RawTid,
+        signal: i32,
+        info: &SigInfo,
+        registers: &Registers,
+    ) -> Result<bool> {
+        let shares_cache = self.shares_cache(tid);
         let Some(TranslatedThread {
             translated, encoders, ..
         }) = translated_thread(&mut self.threads, &self.encoders, tid)
@@ -117,7 +123,7 @@ impl Session<'_> {
         };
         if signal == libc::SIGTRAP
             && let Some(next) = translated.target_without_room(registers)
-            && (apart || translated.is_full(next))
+            && (shares_cache || translated.is_full(next))
         {
             // Restore the state at the trap itself, not after it.
             let at = Registers {
@@ -125,18 +131,18 @@ impl Session<'_> {
                 ..*registers
             };
             translated.restore_program_state(&at, encoders)?;
-            if !apart {
+            if !shares_cache {
                 self.flush_cache(tid)?;
             }
             self.resume_thread(tid);
             return Ok(true);
         }
-        if apart && signal == libc::SIGSEGV && translated.is_write(info) {
+        if shares_cache && signal == libc::SIGSEGV && translated.is_write(info) {
             let registers = translated.restore_program_state(registers, encoders)?;
             self.unshare(tid, &registers)?;
-            return self.is_ours(tid, signal, info, &registers);
+            return self.handle_recorder_stop(tid, signal, info, &registers);
         }
-        let done = match signal {
+        let action = match signal {
             libc::SIGSEGV => {
                 let address = info.address().map(|address| address.0);
                 if translated.on_fault(address, registers, encoders)? {
@@ -148,32 +154,9 @@ impl Session<'_> {
             libc::SIGTRAP => translated.on_trap(registers, encoders)?,
             _ => None,
         };
-        match done {
-            None => {}
-            Some(TrapAction::InProgramState) => {
-                self.resume_thread(tid);
-                return Ok(true);
-            }
-            Some(_) if self.is_held(tid) => {
-                let registers = ptrace::registers(tid)?;
-                self.restore_program_state(tid, &registers)?;
-                return Ok(true);
-            }
-            Some(done) => {
-                let Some(thread) = self.threads.get_mut(&tid) else {
-                    return Ok(true);
-                };
-                thread.run = RunState::Running;
-                if let FollowMode::Translated(translated) = &mut thread.mode {
-                    translated.resend_held();
-                }
-                // A failure means that the thread was killed. Its end is reported later.
-                let _ = match done {
-                    TrapAction::Step => ptrace::step(tid, 0),
-                    _ => ptrace::resume(tid, 0),
-                };
-                return Ok(true);
-            }
+        if let Some(action) = action {
+            self.resume_after_trap(tid, action)?;
+            return Ok(true);
         }
         if signal != libc::SIGTRAP {
             return Ok(false);
@@ -198,6 +181,32 @@ impl Session<'_> {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Resumes a thread after a trap that the recorder caused.
+    fn resume_after_trap(&mut self, tid: RawTid, action: TrapAction) -> Result<()> {
+        if action == TrapAction::InProgramState {
+            self.resume_thread(tid);
+            return Ok(());
+        }
+        if self.is_held(tid) {
+            let registers = ptrace::registers(tid)?;
+            self.restore_program_state(tid, &registers)?;
+            return Ok(());
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return Ok(());
+        };
+        thread.run = RunState::Running;
+        if let FollowMode::Translated(translated) = &mut thread.mode {
+            translated.resend_held();
+        }
+        // A failure means that the thread was killed. Its end is reported later.
+        let _ = match action {
+            TrapAction::Step => ptrace::step(tid, 0),
+            _ => ptrace::resume(tid, 0),
+        };
+        Ok(())
     }
 
     /// Restores the program's registers in a stopped thread.
