@@ -1,12 +1,12 @@
-//! The record of a function's call in the ring, the same as in `function_event.h`.
+//! The record of a function call in the ring, as declared in `function_event.h`.
 
-/// A call of a function that a trigger is on, as the program writes it.
+/// A call of a traced function, as the eBPF program writes it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionEvent {
-    /// When the condition was met, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// The time of the event by `CLOCK_MONOTONIC`, in nanoseconds.
     pub at: u64,
-    /// How long the call took, in nanoseconds; 0: it has just begun.
+    /// The duration of the call in nanoseconds, or 0 if it has just begun.
     pub lasted: u64,
     /// The process, in the first pid namespace.
     pub pid: u32,
@@ -14,17 +14,17 @@ pub struct FunctionEvent {
     pub tid: u32,
     /// The processor.
     pub cpu: u32,
-    /// How many calls of the function were open in the thread, this one left out.
+    /// The number of other open calls of the function in the thread.
     pub depth: u32,
 }
 
 impl FunctionEvent {
-    /// The record in these bytes; `None`: they are cut short.
+    /// Parses a record, or returns `None` if it is truncated.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let head = bytes.get(..size_of::<Self>())?;
-        // SAFETY: `head` has the size of the struct, whose fields are whole numbers without padding between them: any
-        // bytes are a value of it, and the read asks for no alignment.
+        // SAFETY: `head` has the size of the struct, whose fields are integers without padding. Any
+        // bytes are a valid value, and the read needs no alignment.
         Some(unsafe { head.as_ptr().cast::<Self>().read_unaligned() })
     }
 }
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_cut_anywhere_are_none() {
+    fn truncated_record_is_none() {
         let bytes: Vec<u8> = (0..size_of::<FunctionEvent>() as u8).collect();
         assert!((0..bytes.len()).all(|end| FunctionEvent::parse(&bytes[..end]).is_none()));
         let event = FunctionEvent::parse(&bytes).unwrap();

@@ -1,67 +1,67 @@
-//! The record of a crash in the ring, the same as in `crash_event.h`.
+//! The record of a crash in the ring, as declared in `crash_event.h`.
 
-/// Words of the kernel's `struct pt_regs` on x86-64.
+/// The number of words in the kernel's `struct pt_regs` on x86-64.
 pub const REGISTERS: usize = 21;
-/// Words of the kernel's `struct kernel_siginfo`.
+/// The number of words in the kernel's `struct kernel_siginfo`.
 pub const SIGINFO_WORDS: usize = 12;
-/// The most frames that a record holds.
+/// The maximum number of frames in a record.
 pub const FRAMES: usize = 32;
 
-/// The id that stands for an unknown user: no user has it.
+/// The id of an unknown user, which no user has.
 pub const NO_USER: u32 = u32::MAX;
 
-/// How much of a signal's siginfo the record has ([`CrashEvent::told`]).
-pub mod told {
-    /// The number of the signal.
+/// The parts of a signal's siginfo that a record contains ([`CrashEvent::siginfo_parts`]).
+pub mod siginfo_parts {
+    /// The signal number.
     pub const NUMBER: u32 = 0;
-    /// The number, `si_errno` and `si_code`.
+    /// The signal number, `si_errno` and `si_code`.
     pub const CODE: u32 = 1;
-    /// All of it.
+    /// All fields.
     pub const ALL: u32 = 2;
 }
 
-/// A frame of the stack: `struct bpf_stack_build_id` of `linux/bpf.h`.
+/// A stack frame: `struct bpf_stack_build_id` of `linux/bpf.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackFrame {
     /// One of the constants of this type.
     pub status: i32,
-    /// The build id, with [`Self::VALID`]; a shorter one is filled with zeros.
+    /// The build id, if [`Self::VALID`]. A shorter id is padded with zeros.
     pub build_id: [u8; 20],
-    /// The offset in the file with [`Self::VALID`], the address with [`Self::ADDRESS`].
+    /// The file offset if [`Self::VALID`], or the address if [`Self::ADDRESS`].
     pub offset: u64,
 }
 
 impl StackFrame {
-    /// There is no such frame (`BPF_STACK_BUILD_ID_EMPTY`).
+    /// The frame does not exist (`BPF_STACK_BUILD_ID_EMPTY`).
     pub const EMPTY: i32 = 0;
-    /// Build id and offset are known (`BPF_STACK_BUILD_ID_VALID`).
+    /// The build id and the offset are known (`BPF_STACK_BUILD_ID_VALID`).
     pub const VALID: i32 = 1;
-    /// Only the address is (`BPF_STACK_BUILD_ID_IP`).
+    /// Only the address is known (`BPF_STACK_BUILD_ID_IP`).
     pub const ADDRESS: i32 = 2;
 }
 
-/// A crash, as the probe writes it; the bytes of the stack follow it.
+/// A crash, as the probe writes it. The bytes of the stack follow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrashEvent {
-    /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// The time by `CLOCK_MONOTONIC`, in nanoseconds.
     pub at: u64,
-    /// When, by `CLOCK_BOOTTIME`, in nanoseconds.
+    /// The time by `CLOCK_BOOTTIME`, in nanoseconds.
     pub at_boot: u64,
-    /// When the process began, by `CLOCK_BOOTTIME`, in nanoseconds.
+    /// The start of the process by `CLOCK_BOOTTIME`, in nanoseconds.
     pub started: u64,
-    /// The id of its cgroup (version 2).
+    /// The id of the control group (version 2).
     pub cgroup: u64,
-    /// The address of the first byte of the stack that follows.
+    /// The address of the first stack byte.
     pub stack_at: u64,
-    /// The base of `fs`, as the kernel last saved it.
+    /// The `fs` base, as last saved by the kernel.
     pub fs_base: u64,
-    /// The base of `gs`, as the kernel last saved it.
+    /// The `gs` base, as last saved by the kernel.
     pub gs_base: u64,
-    /// `thread.cr2`: the address of the last fault that became a signal.
+    /// `thread.cr2`: the address of the last fault that caused a signal.
     pub fault_address: u64,
-    /// `thread.trap_nr`: the number of the exception that last became a signal.
+    /// `thread.trap_nr`: the number of the last exception that caused a signal.
     pub fault_trap: u64,
     /// `struct pt_regs`.
     pub registers: [u64; REGISTERS],
@@ -73,9 +73,9 @@ pub struct CrashEvent {
     pub inner_pid: u32,
     /// The thread, in its own pid namespace.
     pub inner_tid: u32,
-    /// The inode of its pid namespace.
+    /// The inode of the pid namespace.
     pub pid_namespace: u32,
-    /// The inode of its mount namespace.
+    /// The inode of the mount namespace.
     pub mount_namespace: u32,
     /// The thread's real user in the first user namespace, or [`NO_USER`].
     pub user: u32,
@@ -83,21 +83,21 @@ pub struct CrashEvent {
     pub effective_user: u32,
     /// The processor.
     pub cpu: u32,
-    /// One of [`told`].
-    pub told: u32,
-    /// How many bytes of stack follow and were read.
+    /// One of the constants of [`siginfo_parts`].
+    pub siginfo_parts: u32,
+    /// The number of stack bytes that follow.
     pub stack_len: u32,
-    /// How many bytes of `frames` were written, or a negative error.
+    /// The number of bytes in `frames`, or a negative error.
     pub frames_len: i32,
-    /// The segment register `ds`, as the kernel last saved it.
+    /// The segment register `ds`, as last saved by the kernel.
     pub ds: u16,
-    /// The same of `es`.
+    /// The segment register `es`.
     pub es: u16,
-    /// The same of `fs`.
+    /// The segment register `fs`.
     pub fs: u16,
-    /// The same of `gs`.
+    /// The segment register `gs`.
     pub gs: u16,
-    /// The thread's name, ended by zeros.
+    /// The thread name, padded with zeros.
     pub comm: [u8; 16],
     /// `struct kernel_siginfo`, the first 48 bytes of a `siginfo_t`.
     pub siginfo: [i32; SIGINFO_WORDS],
@@ -106,18 +106,18 @@ pub struct CrashEvent {
 }
 
 impl CrashEvent {
-    /// The record in these bytes and the stack that follows it; `None`: they are cut short.
+    /// Parses a record and the stack that follows, or returns `None` if they are truncated.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = bytes.split_at_checked(size_of::<Self>())?;
-        // SAFETY: `head` has the size of the struct, whose fields are whole numbers without padding between
-        // them: any bytes are a value of it, and the read asks for no alignment.
+        // SAFETY: `head` has the size of the struct, whose fields are integers without padding. Any
+        // bytes are a valid value, and the read needs no alignment.
         let event = unsafe { head.as_ptr().cast::<Self>().read_unaligned() };
         let stack = rest.get(..usize::try_from(event.stack_len).ok()?)?;
         Some((event, stack))
     }
 
-    /// The frames that were written.
+    /// Returns the valid frames.
     #[must_use]
     pub fn frames(&self) -> &[StackFrame] {
         let count = usize::try_from(self.frames_len).unwrap_or(0) / size_of::<StackFrame>();
@@ -131,7 +131,7 @@ mod tests {
     use crate::{MAX_STACK_CHUNKS, STACK_CHUNK};
 
     #[test]
-    fn bytes_cut_anywhere_are_none() {
+    fn truncated_record_is_none() {
         let mut bytes = vec![0; size_of::<CrashEvent>() + 2 * STACK_CHUNK];
         let at = std::mem::offset_of!(CrashEvent, stack_len);
         bytes[at..at + 4].copy_from_slice(&(STACK_CHUNK as u32).to_le_bytes());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_those_that_were_written() {
+    fn only_written_frames_are_returned() {
         let bytes = [0; size_of::<CrashEvent>()];
         let (mut event, _) = CrashEvent::parse(&bytes).unwrap();
         for (len, count) in [(-14, 0), (0, 0), (31, 0), (64, 2), (i32::MAX, FRAMES)] {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stack_is_what_the_header_says() {
+    fn stack_constants_match_c_header() {
         let header = include_str!("crash_event.h");
         assert!(header.contains(&format!("CHUNK = {STACK_CHUNK},")));
         assert!(header.contains(&format!("MAX_CHUNKS = {MAX_STACK_CHUNKS},")));

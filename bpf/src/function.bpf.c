@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
 /*
- * The function trigger: a record for each time that a function of user space is entered (`entered`), or for each call
- * of it that took longer than a bound (`began` at its entry and `ended` at its return).
+ * The function trigger: writes a record for each entry to a user function (`entered`), or for each
+ * call that takes longer than a limit (`began` at its entry and `ended` at its return).
  */
 #include "function_event.h"
 
@@ -9,18 +9,19 @@ char permission[] SECTION("license") = "Dual MIT/GPL";
 
 /* Set before the object is loaded. */
 const volatile u64 longer_than = 0; /* ns */
-const volatile u32 only = 0;        /* the one process to look at; 0: all */
+const volatile u32 only = 0;        /* the only process to trace; 0: all */
 
 enum {
-	/* Calls of the function within itself that are measured; those further in are not. */
+	/* The maximum depth of recursive calls that are measured. */
 	DEPTH = 16,
 	THREADS = 16384,
 	NO_PREALLOC = 1,
-	/* In struct pt_regs. */
+	/* The index in struct pt_regs. */
 	REGISTER_SP = 19,
 };
 
-/* An open call: the stack pointer at the function's first instruction, where the return address is. */
+/* An open call: the stack pointer at the first instruction of the function, which points to the
+ * return address. */
 struct call {
 	u64 sp;
 	u64 began;
@@ -38,7 +39,8 @@ struct {
 	MAP_UINT(max_entries, 1 << 16);
 } functions SECTION(".maps");
 
-/* Records for which the ring had no room, and calls for which there was none among the threads. */
+/* The number of records dropped because the ring was full, and of calls dropped because `threads`
+ * was full. */
 struct {
 	MAP_UINT(type, MAP_ARRAY);
 	MAP_UINT(max_entries, 1);
@@ -62,7 +64,7 @@ INLINE void count_lost(void)
 		__sync_fetch_and_add(count, 1);
 }
 
-INLINE void tell(u64 ids, u64 now, u64 lasted, u32 depth)
+INLINE void emit(u64 ids, u64 now, u64 lasted, u32 depth)
 {
 	EMIT_TYPE(struct function_event);
 	struct function_event *event = ring_reserve(&functions, sizeof(*event), 0);
@@ -79,7 +81,7 @@ INLINE void tell(u64 ids, u64 now, u64 lasted, u32 depth)
 	ring_submit(event, 0);
 }
 
-INLINE int is_looked_at(u64 ids)
+INLINE int is_traced(u64 ids)
 {
 	return !only || ids >> 32 == only;
 }
@@ -88,15 +90,15 @@ SECTION("uprobe") int entered(void *context)
 {
 	(void)context;
 	u64 ids = current_ids();
-	if (is_looked_at(ids))
-		tell(ids, monotonic_now(), 0, 0);
+	if (is_traced(ids))
+		emit(ids, monotonic_now(), 0, 0);
 	return 0;
 }
 
 SECTION("uprobe") int began(u64 *registers)
 {
 	u64 ids = current_ids();
-	if (!is_looked_at(ids))
+	if (!is_traced(ids))
 		return 0;
 	struct calls *calls = map_lookup(&threads, &ids);
 	if (!calls) {
@@ -108,8 +110,8 @@ SECTION("uprobe") int began(u64 *registers)
 			return 0;
 		}
 	}
-	/* Calls that were left without a return (longjmp, an exception) were further in, or at this very place: stacks grow
-	 * downward. */
+	/* Calls that ended without a return (longjmp, an exception) have the same or a lower stack
+	 * pointer, because stacks grow downward. */
 	u64 sp = registers[REGISTER_SP];
 	u32 depth = 0;
 	for (u32 index = 0; index < DEPTH; index++) {
@@ -130,12 +132,12 @@ SECTION("uprobe") int began(u64 *registers)
 SECTION("uretprobe") int ended(u64 *registers)
 {
 	u64 ids = current_ids();
-	if (!is_looked_at(ids))
+	if (!is_traced(ids))
 		return 0;
 	struct calls *calls = map_lookup(&threads, &ids);
 	if (!calls)
 		return 0;
-	/* The return has taken its address off the stack. */
+	/* The return has popped its address. */
 	u64 sp = registers[REGISTER_SP] - 8;
 	u64 now = monotonic_now();
 	for (u32 index = 0; index < DEPTH; index++) {
@@ -146,7 +148,7 @@ SECTION("uretprobe") int ended(u64 *registers)
 		u64 lasted = now - calls->open[index].began;
 		calls->depth = index;
 		if (lasted > longer_than)
-			tell(ids, now, lasted, index);
+			emit(ids, now, lasted, index);
 		break;
 	}
 	if (calls->depth == 0)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
 /*
- * What our eBPF programs need of the kernel, and nothing more.
+ * The kernel declarations that our eBPF programs need.
  *
- * Structs under `preserve_access_index` name only the members that are read: a loader replaces each
- * offset by that of the running kernel's BTF (CO-RE), so neither order nor distance mean anything here.
- * They are read with helpers (READ), never through a pointer that the verifier would have to trust:
- * kernels 6.1 and 6.12 refuse dereferences that 6.18 takes.
+ * Structs under `preserve_access_index` declare only the members that are read. A loader replaces each
+ * offset by that of the running kernel's BTF (CO-RE), so order and distance have no meaning here.
+ * Members are read with helpers (READ) and never through pointers that the verifier would have to
+ * trust: kernels 6.1 and 6.12 reject dereferences that 6.18 accepts.
  *
  * Helper numbers and the fixed layouts: include/uapi/linux/bpf.h, arch/x86/include/uapi/asm/ptrace.h.
  */
@@ -22,7 +22,7 @@ typedef signed long long s64;
 #define SECTION(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
 
-/* A map, in the notation that loaders read out of BTF. */
+/* A map, in the notation that loaders read from BTF. */
 #define MAP_UINT(name, value) int (*name)[value]
 #define MAP_TYPE(name, type) type *name
 
@@ -49,7 +49,7 @@ static void (*const ring_submit)(void *record, u64 flags) = (void *)132;
 static struct task_struct *(*const current_task)(void) = (void *)158;
 static void *(*const user_registers)(struct task_struct *task) = (void *)175;
 
-/* Reads a member of a kernel struct: zero, if it cannot be read. */
+/* Reads a member of a kernel struct, or zero if it cannot be read. */
 #define READ(pointer, member)                                                                          \
 	({                                                                                             \
 		__typeof__((pointer)->member) value_;                                                  \
@@ -59,7 +59,7 @@ static void *(*const user_registers)(struct task_struct *task) = (void *)175;
 
 /* The size of a type in the running kernel. */
 #define SIZE_IN_KERNEL(type) __builtin_preserve_type_info(*(type *)0, 1)
-/* Puts a type of ours into the object's BTF, where a test finds its layout. */
+/* Adds a type to the BTF of the object, where a test reads its layout. */
 #define EMIT_TYPE(type) asm volatile("" ::"r"(__builtin_btf_type_id(*(type *)0, 0)))
 
 /* include/linux/sched.h */

@@ -1,4 +1,4 @@
-//! The structs in Rust have the layout that the compiled object's BTF gives those in C.
+//! Checks that the Rust structs have the layout of the C structs in the BTF of the compiled object.
 //!
 //! BTF: <https://docs.kernel.org/bpf/btf.html>, sections 2 (types) and 4 (the ELF section).
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
@@ -7,14 +7,14 @@ use backtrail_bpf::{CRASH, CrashEvent, FUNCTION, FunctionEvent, StackFrame};
 use object::{Object as _, ObjectSection as _};
 use std::mem::offset_of;
 
-/// A struct: its size, and name and offset of each member, in bytes.
+/// The layout of a struct: its size, and the name and offset of each member in bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Layout {
     size: usize,
     members: Vec<(String, usize)>,
 }
 
-/// The layout of a struct in Rust, whose fields are named.
+/// Returns the layout of a Rust struct with the given fields.
 macro_rules! layout_of {
     ($type:ident: $($field:ident)*) => {
         Layout {
@@ -28,7 +28,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize
 }
 
-/// The struct of this name in an object's BTF.
+/// Returns the layout of the struct with this name in an object's BTF.
 fn in_btf(object: &[u8], name: &str) -> Option<Layout> {
     const INT: usize = 1;
     const ARRAY: usize = 3;
@@ -77,26 +77,26 @@ fn in_btf(object: &[u8], name: &str) -> Option<Layout> {
 }
 
 #[test]
-fn a_crash_is_laid_out_as_in_c() {
+fn crash_event_layout_matches_c() {
     let layout = layout_of!(CrashEvent: at at_boot started cgroup stack_at fs_base gs_base fault_address fault_trap registers
-        pid tid inner_pid inner_tid pid_namespace mount_namespace user effective_user cpu told stack_len frames_len ds es fs gs comm siginfo frames);
+        pid tid inner_pid inner_tid pid_namespace mount_namespace user effective_user cpu siginfo_parts stack_len frames_len ds es fs gs comm siginfo frames);
     assert_eq!(in_btf(CRASH, "crash_event"), Some(layout));
 }
 
 #[test]
-fn a_frame_is_laid_out_as_in_c() {
+fn frame_layout_matches_c() {
     let layout = layout_of!(StackFrame: status build_id offset);
     assert_eq!(in_btf(CRASH, "frame"), Some(layout));
 }
 
 #[test]
-fn a_call_is_laid_out_as_in_c() {
+fn function_event_layout_matches_c() {
     let layout = layout_of!(FunctionEvent: at lasted pid tid cpu depth);
     assert_eq!(in_btf(FUNCTION, "function_event"), Some(layout));
 }
 
 #[test]
-fn a_difference_is_found() {
+fn layout_differences_are_detected() {
     #[repr(C)]
     struct Shifted {
         status: i32,

@@ -1,13 +1,14 @@
-//! The attributes of the events we open, as the exact bytes that `perf_event_open(2)` takes.
+//! Event attributes, as the exact bytes that `perf_event_open(2)` takes.
 //!
-//! Source: `include/uapi/linux/perf_event.h` (`struct perf_event_attr`); the settings are those perf uses
-//! for Intel PT (`tools/perf/arch/x86/util/intel-pt.c`, `tools/perf/util/evsel.c`).
+//! Source: `include/uapi/linux/perf_event.h` (`struct perf_event_attr`). The settings are those
+//! that perf uses for Intel PT (`tools/perf/arch/x86/util/intel-pt.c`, `tools/perf/util/evsel.c`).
 
-use crate::intel_pt::{IntelPt, Setting};
+use crate::intel_pt::{IntelPt, PtSetting};
 use crate::sample_id::SampleType;
 use perf_event_open_sys::bindings as sys;
 
-/// What trails every record of our events: thread, time, processor, and the event's id last.
+/// The fields at the end of every record of our events: thread, time, processor, and last the event
+/// id.
 pub const SAMPLE_TYPE: SampleType = SampleType(
     sys::PERF_SAMPLE_TID as u64
         | sys::PERF_SAMPLE_TIME as u64
@@ -15,25 +16,26 @@ pub const SAMPLE_TYPE: SampleType = SampleType(
         | sys::PERF_SAMPLE_IDENTIFIER as u64,
 );
 
-/// The size of `struct perf_event_attr` as we know it. A kernel that knows less takes it as long as the rest is 0.
+/// The size of `struct perf_event_attr`. Older kernels with a smaller struct accept it if the rest
+/// is 0.
 pub const SIZE: usize = size_of::<sys::perf_event_attr>();
 
 /// The attributes of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Attr(pub(crate) sys::perf_event_attr);
 
-/// What an event does to the AUX trace of its group's leader, each time it counts to its period (Linux 6.13).
+/// The effect of an event on the AUX trace of its group leader, at each overflow (Linux 6.13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuxAction {
-    /// The trace pauses, in the kernel, at once.
+    /// Pauses the trace in the kernel, without delay.
     Pause,
-    /// The trace goes on.
+    /// Resumes the trace.
     Resume,
 }
 
 impl Attr {
-    /// An event that is off until it is enabled, and whose records tell thread, time and processor. The clock is
-    /// perf's own, the only one that time stamps of a trace can be converted to.
+    /// Returns the attributes of a disabled event whose records include thread, time and processor.
+    /// Its clock is perf's own, the only one with a conversion from trace timestamps.
     fn new(kind: u32) -> Self {
         let mut attr = sys::perf_event_attr {
             type_: kind,
@@ -55,9 +57,9 @@ impl Attr {
         self
     }
 
-    /// Intel PT of user code, and of the kernel's if wanted.
+    /// Returns the attributes of Intel PT for user code, and optionally for the kernel.
     #[must_use]
-    pub fn intel_pt(pt: &IntelPt, setting: &Setting, kernel: bool) -> Self {
+    pub fn intel_pt(pt: &IntelPt, setting: &PtSetting, kernel: bool) -> Self {
         let mut attr = Self::new(pt.pmu.kind).period(1);
         let [config, config1, config2, config3, config4] = setting.config.0;
         attr.0.config = config;
@@ -69,22 +71,24 @@ impl Attr {
         attr
     }
 
-    /// The event goes with every thread and child of the one it is opened on.
+    /// Makes threads and children of the target inherit the event.
     #[must_use]
     pub fn inherited(mut self) -> Self {
         self.0.set_inherit(1);
         self
     }
 
-    /// What happens beside a trace: mappings with build ids, names, births and deaths of threads, context
-    /// switches, kernel code that comes and goes. It counts nothing (`PERF_COUNT_SW_DUMMY`).
+    /// Returns the attributes of the sideband: mappings with build ids, names, starts and ends of
+    /// threads, context switches, and dynamic kernel code. It counts nothing
+    /// (`PERF_COUNT_SW_DUMMY`).
     ///
-    /// The reader is woken when `watermark` bytes wait.
+    /// The reader wakes up when `watermark` bytes are available.
     #[must_use]
     pub fn sideband(watermark: u32) -> Self {
         let mut attr = Self::new(sys::PERF_TYPE_SOFTWARE).period(1);
         attr.0.config = sys::PERF_COUNT_SW_DUMMY.into();
-        // Without it the kernel gives records of its own code to the privileged only; nothing is sampled anyway.
+        // Without this, only privileged users get records of kernel code. Nothing is sampled
+        // anyway.
         attr.0.set_exclude_kernel(1);
         attr.0.set_mmap(1);
         attr.0.set_mmap2(1);
@@ -102,19 +106,20 @@ impl Attr {
         attr
     }
 
-    /// The same without what older kernels do not know: build ids came with 5.12, `ksymbol` and `bpf_event` with 5.1.
+    /// Removes settings that older kernels do not support: build ids came with 5.12, `ksymbol` and
+    /// `bpf_event` with 5.1.
     #[must_use]
-    pub fn without_newer(mut self, level: Level) -> Self {
+    pub fn without_newer(mut self, level: SidebandLevel) -> Self {
         self.0.set_build_id(0);
-        if level == Level::Linux4 {
+        if level == SidebandLevel::Linux4 {
             self.0.set_ksymbol(0);
             self.0.set_bpf_event(0);
         }
         self
     }
 
-    /// A tracepoint by its number (`events/GROUP/NAME/id` of tracefs), every occurrence, in the group of an AUX event
-    /// on whose trace it acts.
+    /// Returns the attributes of a tracepoint by its id (`events/GROUP/NAME/id` of tracefs). It
+    /// fires at every occurrence, and acts on the trace of its group leader.
     #[must_use]
     pub fn tracepoint(id: u64, action: Option<AuxAction>) -> Self {
         let mut attr = Self::new(sys::PERF_TYPE_TRACEPOINT).period(1);
@@ -122,8 +127,8 @@ impl Attr {
         attr.with_action(action)
     }
 
-    /// A timer that fires every `period` nanoseconds on its processor and acts on the trace of its group's leader: the
-    /// way for user space to end a pause.
+    /// Returns the attributes of a timer that fires every `period` nanoseconds on its processor and
+    /// acts on the trace of its group leader. It lets user space end a pause.
     #[must_use]
     pub fn timer(period: u64, action: AuxAction) -> Self {
         let mut attr = Self::new(sys::PERF_TYPE_SOFTWARE).period(period);
@@ -141,21 +146,21 @@ impl Attr {
         self
     }
 
-    /// The bytes the kernel is given.
+    /// Returns the bytes for the kernel.
     #[must_use]
     #[allow(unsafe_code)]
     pub fn to_bytes(&self) -> [u8; SIZE] {
-        // SAFETY: the struct is plain old data of exactly this size without padding: its fields' sizes add up to it,
-        // which the bindings assert by every field's offset.
+        // SAFETY: the struct is plain old data of exactly this size without padding. The sizes of
+        // its fields add up to it, and the bindings assert the offset of every field.
         unsafe { std::mem::transmute_copy(&self.0) }
     }
 }
 
-/// How much a kernel knows of the sideband.
+/// The level of sideband support in a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// All but build ids: before 5.12.
+pub enum SidebandLevel {
+    /// Everything except build ids: before 5.12.
     Linux5,
-    /// Neither code of the kernel that comes and goes: before 5.1.
+    /// Neither build ids nor dynamic kernel code: before 5.1.
     Linux4,
 }

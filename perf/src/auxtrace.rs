@@ -1,4 +1,4 @@
-//! The records `perf record` writes about AUX data, as against the kernel's own.
+//! The records about AUX data that `perf record` writes itself.
 //!
 //! Source: `tools/perf/lib/include/perf/event.h` (`struct perf_record_auxtrace`),
 //! `tools/perf/util/intel-pt.h` (the order of the private words).
@@ -10,64 +10,64 @@ use backtrail_pt::{Cpu, Tid, TscConversion};
 
 /// `PERF_RECORD_AUXTRACE_INFO`.
 pub(crate) const AUXTRACE_INFO: u32 = 70;
-/// `PERF_RECORD_AUXTRACE`, which its data follows.
+/// `PERF_RECORD_AUXTRACE`, which is followed by its data.
 pub(crate) const AUXTRACE: u32 = 71;
 /// `PERF_RECORD_TIME_CONV`.
 pub(crate) const TIME_CONV: u32 = 79;
 /// `PERF_AUXTRACE_INTEL_PT`.
 const INTEL_PT: u32 = 1;
 
-/// What `PERF_RECORD_AUXTRACE_INFO` says of Intel PT.
+/// The content of `PERF_RECORD_AUXTRACE_INFO` for Intel PT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntelPtInfo {
     /// The PMU's type number, `perf_event_attr.type` of the trace event.
     pub pmu_type: u32,
-    /// The way from TSC to perf's clock, where the kernel gave one.
+    /// The conversion from TSC to perf's clock, if the kernel has one.
     pub tsc: Option<TscConversion>,
-    /// Buffers are snapshots: they overlap, and only the last is complete.
+    /// Whether buffers are snapshots, which overlap. Only the last one is complete.
     pub snapshot: bool,
-    /// Buffers are kept by processor, not by thread.
+    /// Whether there is a buffer for each processor instead of each thread.
     pub per_cpu: bool,
-    /// The bit of `perf_event_attr.config` that asks for MTC packets.
+    /// The bit of `perf_event_attr.config` that enables MTC packets.
     pub mtc_bit: u64,
     /// The bits of `perf_event_attr.config` that hold `MTCFreq`.
     pub mtc_freq_bits: u64,
     /// CPUID leaf 15h EBX: numerator of TSC / crystal clock.
     pub tsc_ctc_numerator: u32,
-    /// CPUID leaf 15h EAX: its denominator.
+    /// CPUID leaf 15h EAX: denominator of TSC / crystal clock.
     pub tsc_ctc_denominator: u32,
     /// The maximum non-turbo ratio.
     pub max_nonturbo_ratio: u8,
-    /// The address filter as the user wrote it, or empty.
+    /// The address filter as the user wrote it, or an empty string.
     pub filter: String,
 }
 
-/// A piece of AUX data in a file.
+/// AUX data in a file.
 #[derive(Clone, Copy, Debug)]
 pub struct AuxData<'a> {
-    /// Where in the buffer's stream it starts.
+    /// The start position in the stream of the buffer.
     pub offset: u64,
-    /// Which buffer it is of.
+    /// The index of the buffer.
     pub index: u32,
-    /// The thread, of a buffer by thread.
+    /// The thread, if there is a buffer for each thread.
     pub tid: Tid,
-    /// The processor, of a buffer by processor.
+    /// The processor, if there is a buffer for each processor.
     pub cpu: Option<Cpu>,
     /// The packets.
     pub bytes: &'a [u8],
 }
 
 impl IntelPtInfo {
-    /// Reads the record.
+    /// Parses the record.
     ///
     /// # Errors
-    /// When it is cut short, or of another kind of trace.
+    /// Fails if it is truncated, or describes another kind of trace.
     pub(crate) fn parse(raw: &RawRecord<'_>) -> Result<Self, Error> {
         let mut cursor = Cursor::new(raw.body, "PERF_RECORD_AUXTRACE_INFO", raw.offset);
         let kind = cursor.u32()?;
         if kind != INTEL_PT {
             return Err(Error::Unsupported(format!(
-                "only Intel PT is read, not AUX data of type {kind}"
+                "AUX data of type {kind} is not supported, only Intel PT"
             )));
         }
         cursor.u32()?;
@@ -85,7 +85,7 @@ impl IntelPtInfo {
         if has_zero {
             info.tsc = conversion(&cursor, shift, mult, zero)?;
         }
-        // Older versions of perf end here, or after the ratios.
+        // Older versions of perf end the record here, or after the ratios.
         if cursor.rest().len() >= 40 {
             (info.mtc_bit, info.mtc_freq_bits) = (cursor.u64()?, cursor.u64()?);
             let (numerator, denominator, _cyc_bit) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
@@ -106,14 +106,14 @@ impl IntelPtInfo {
     }
 }
 
-/// `PERF_RECORD_TIME_CONV`.
+/// Parses `PERF_RECORD_TIME_CONV`.
 pub(crate) fn parse_time_conv(raw: &RawRecord<'_>) -> Result<Option<TscConversion>, Error> {
     let mut cursor = Cursor::new(raw.body, "PERF_RECORD_TIME_CONV", raw.offset);
     let (shift, mult, zero) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
     conversion(&cursor, shift, mult, zero)
 }
 
-/// `None`: a multiplier of 0, which says that there is no conversion.
+/// Builds a conversion, or returns `None` for a multiplier of 0, which means that there is none.
 fn conversion(cursor: &Cursor<'_>, shift: u64, mult: u64, zero: u64) -> Result<Option<TscConversion>, Error> {
     if mult == 0 {
         return Ok(None);
@@ -128,7 +128,7 @@ fn conversion(cursor: &Cursor<'_>, shift: u64, mult: u64, zero: u64) -> Result<O
         .ok_or_else(|| cursor.invalid("its time conversion is out of range"))
 }
 
-/// The header of AUX data and how many bytes of it follow the record.
+/// Parses the header of AUX data, and returns it with the size of the data after the record.
 pub(crate) fn parse_auxtrace(raw: &RawRecord<'_>) -> Result<(AuxData<'static>, u64), Error> {
     let mut cursor = Cursor::new(raw.body, "PERF_RECORD_AUXTRACE", raw.offset);
     let (size, offset, _reference) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);

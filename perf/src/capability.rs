@@ -1,31 +1,31 @@
-//! What this machine can do for a recorder or profiler, found out by trying.
+//! Reports the capabilities of this machine for a recorder or profiler, by trying them.
 //!
-//! Each [`Capability`] says whether a thing works here, why not, and what would make it work. A
-//! thing is said to work only when the kernel accepted it just now.
+//! Each [`Capability`] reports whether a feature works, why not, and how to enable it. A feature
+//! counts as working only if the kernel has just accepted it.
 
 mod bpf;
 mod event;
 mod system;
 
-/// One thing a machine can or cannot do.
+/// A feature of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capability {
-    /// What it is called, for people.
+    /// The name shown to users.
     pub name: &'static str,
     /// Whether it works.
-    pub state: State,
-    /// What would make it work, where something would.
+    pub state: CapabilityState,
+    /// How to enable it, if that is possible.
     pub fix: Option<String>,
 }
 
-/// Whether a thing works here.
+/// Whether a feature works.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It works; the text says what was found.
+pub enum CapabilityState {
+    /// It works. The text describes what was found.
     Works(String),
-    /// It does not; the text says why.
+    /// It does not work, for this reason.
     Missing(String),
-    /// It was not tried; the text says why not.
+    /// It was not tested, for this reason.
     Untried(String),
 }
 
@@ -33,7 +33,7 @@ impl Capability {
     fn works(name: &'static str, found: impl Into<String>) -> Self {
         Self {
             name,
-            state: State::Works(found.into()),
+            state: CapabilityState::Works(found.into()),
             fix: None,
         }
     }
@@ -41,13 +41,13 @@ impl Capability {
     fn missing(name: &'static str, why: impl Into<String>, fix: Option<&str>) -> Self {
         Self {
             name,
-            state: State::Missing(why.into()),
+            state: CapabilityState::Missing(why.into()),
             fix: fix.map(str::to_owned),
         }
     }
 }
 
-/// Asks this machine everything, hardware first. Takes some milliseconds and leaves nothing behind.
+/// Tests all features, hardware first. Takes some milliseconds and leaves nothing behind.
 #[must_use]
 pub fn all() -> Vec<Capability> {
     let mut found = vec![
@@ -66,9 +66,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_answer_has_its_reason() {
+    fn every_capability_has_a_reason() {
         for capability in all() {
-            let (State::Works(text) | State::Missing(text) | State::Untried(text)) = &capability.state;
+            let (CapabilityState::Works(text)
+            | CapabilityState::Missing(text)
+            | CapabilityState::Untried(text)) = &capability.state;
             assert!(!text.is_empty(), "{capability:?}");
         }
     }

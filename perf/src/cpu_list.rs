@@ -1,26 +1,29 @@
-//! Lists of processors as sysfs writes them: `0-3,8,10-11`.
+//! Parses processor lists in the notation of sysfs: `0-3,8,10-11`.
 //!
-//! Source: the kernel's `lib/bitmap-str.c` (`bitmap_print_to_pagebuf`), admin-guide/cputopology.rst.
+//! Source: the kernel's `lib/bitmap-str.c` (`bitmap_print_to_pagebuf`),
+//! admin-guide/cputopology.rst.
 
 use crate::Error;
 use backtrail_pt::Cpu;
 use std::fs;
 use std::path::Path;
 
-/// No kernel has more processors (`CONFIG_NR_CPUS` of x86 ends at 8192).
+/// More than the processors of any kernel (`CONFIG_NR_CPUS` of x86 ends at 8192).
 const MAX_CPUS: u32 = 1 << 16;
 
-/// Reads a list; an empty text is an empty list.
+/// Parses a list. An empty text is an empty list.
 ///
 /// # Errors
-/// A sentence about the first part that is no number and no range.
+/// A message about the first part that is neither a number nor a range.
 pub fn parse(text: &str) -> Result<Vec<Cpu>, String> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let range = first.parse::<u32>().ok().zip(last.parse::<u32>().ok());
         let Some((first, last)) = range.filter(|(first, last)| first <= last && *last < MAX_CPUS) else {
-            return Err(format!("{part:?} is no processor and no range of processors"));
+            return Err(format!(
+                "{part:?} is neither a processor nor a range of processors"
+            ));
         };
         cpus.extend((first..=last).map(Cpu));
     }
@@ -29,10 +32,10 @@ pub fn parse(text: &str) -> Result<Vec<Cpu>, String> {
     Ok(cpus)
 }
 
-/// Reads a file that holds a list.
+/// Reads a file that contains a list.
 ///
 /// # Errors
-/// When it cannot be read or is no list.
+/// Fails if it cannot be read or is not a list.
 pub fn read(path: &Path) -> Result<Vec<Cpu>, Error> {
     let problem = |problem: String| Error::File {
         path: path.to_owned(),
@@ -42,10 +45,10 @@ pub fn read(path: &Path) -> Result<Vec<Cpu>, Error> {
     parse(&text).map_err(problem)
 }
 
-/// The processors that run now, by `SYSFS/devices/system/cpu/online`.
+/// Returns the online processors, from `SYSFS/devices/system/cpu/online`.
 ///
 /// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub fn online(sysfs: &Path) -> Result<Vec<Cpu>, Error> {
     read(&sysfs.join("devices/system/cpu/online"))
 }
@@ -61,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn invalid_lists_are_refused() {
         for text in ["a", "3-1", "1-", "-1", "0-4294967295", "1;2"] {
             assert!(parse(text).is_err(), "{text}");
         }

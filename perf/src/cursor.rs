@@ -1,8 +1,8 @@
-//! Reading little-endian numbers from a byte slice without ever leaving it.
+//! Reads little-endian numbers from a byte slice, with bounds checks.
 
 use crate::Error;
 
-/// A position in a slice; every read moves it on, or fails and names the structure.
+/// A position in a slice. Every read advances it, or fails with the name of the structure.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -11,7 +11,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Reads `bytes`, which are the structure `what` and start at `offset` of the input.
+    /// Reads `bytes`, which contain the structure `what` and start at `offset` of the input.
     pub(crate) fn new(bytes: &'a [u8], what: &'static str, offset: u64) -> Self {
         Self {
             rest: bytes,
@@ -20,7 +20,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next `count` bytes.
+    /// Returns the next `count` bytes.
     pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Error> {
         let (head, tail) = self.rest.split_at_checked(count).ok_or(Error::Truncated {
             what: self.what,
@@ -52,12 +52,12 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// What is left.
+    /// Returns the remaining bytes.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The error that this structure has an impossible field.
+    /// Builds the error that a field of this structure is invalid.
     pub(crate) fn invalid(&self, problem: impl Into<String>) -> Error {
         Error::Invalid {
             what: self.what,

@@ -1,8 +1,7 @@
-//! The `perf.data` file: header, events, features, records.
+//! Parses a `perf.data` file: header, events, features, records.
 //!
-//! Read in place from its bytes. The crate `linux-perf-data` allocates by the section sizes that stand in a
-//! file, which is no way to read files that come from elsewhere; it leaves the AUX records
-//! unread, too.
+//! The file is read in place. The crate `linux-perf-data` is not used, because it allocates by the
+//! unchecked section sizes in a file, and does not read AUX records.
 
 use crate::Error;
 use crate::auxtrace::{self, AuxData, IntelPtInfo};
@@ -14,32 +13,32 @@ use std::collections::HashMap;
 
 /// `PERF_RECORD_COMPRESSED` and `PERF_RECORD_COMPRESSED2`.
 const COMPRESSED: [u32; 2] = [81, 83];
-/// Types from here on are `perf record`'s own (`PERF_RECORD_USER_TYPE_START`).
+/// The first type of `perf record`'s own records (`PERF_RECORD_USER_TYPE_START`).
 const USER_TYPE_START: u32 = 64;
-/// `sizeof(struct perf_file_header)`; a pipe's header has 16 bytes.
+/// `sizeof(struct perf_file_header)`. The header of a pipe has 16 bytes.
 const HEADER_SIZE: u64 = 104;
-/// `perf_event_attr` up to its flags, the least there is (`PERF_ATTR_SIZE_VER0`).
+/// The minimum size of `perf_event_attr`, up to its flags (`PERF_ATTR_SIZE_VER0`).
 const MIN_ATTR_SIZE: u64 = 64;
-/// No file describes more events.
+/// The maximum number of events.
 const MAX_EVENTS: u64 = 1 << 16;
 
-/// A part of the file.
+/// A section of the file.
 #[derive(Clone, Copy, Debug)]
 struct Section {
     offset: u64,
     size: u64,
 }
 
-/// An event that was recorded (`perf_event_attr`).
+/// A recorded event (`perf_event_attr`).
 #[derive(Clone, Copy, Debug)]
 pub struct EventAttr {
-    /// The PMU.
+    /// The PMU type.
     pub kind: u32,
-    /// What of it.
+    /// The configuration of the event.
     pub config: u64,
-    /// What trails its records, if anything.
+    /// The `sample_id` fields of its records, if any.
     pub sample_type: SampleType,
-    /// The kernel was left out.
+    /// Whether the kernel is excluded.
     pub exclude_kernel: bool,
 }
 
@@ -54,24 +53,25 @@ pub struct PerfData<'a> {
     features: HashMap<u32, Section>,
 }
 
-/// An item of the file's data.
+/// An item in the data section.
 #[derive(Debug)]
-pub enum Item<'a> {
+pub enum DataItem<'a> {
     /// A record of the kernel.
     Record(Record),
-    /// How Intel PT was recorded.
+    /// The settings of Intel PT.
     Info(IntelPtInfo),
-    /// A piece of AUX data.
+    /// AUX data.
     Aux(AuxData<'a>),
     /// The time conversion.
     Time(TscConversion),
 }
 
 impl<'a> PerfData<'a> {
-    /// Reads header, events and the table of features.
+    /// Parses the header, the events and the feature table.
     ///
     /// # Errors
-    /// When the file is cut short or cannot be; unsupported: pipe mode, big endian.
+    /// Fails if the file is truncated or invalid, or in pipe mode or big endian, which are not
+    /// supported.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         const WHAT: &str = "perf.data header";
         let mut cursor = Cursor::new(bytes, WHAT, 0);
@@ -79,14 +79,14 @@ impl<'a> PerfData<'a> {
             b"PERFILE2" => {}
             b"2ELIFREP" => {
                 return Err(Error::Unsupported(
-                    "a big-endian perf.data file is not read".to_owned(),
+                    "big-endian perf.data files are not supported".to_owned(),
                 ));
             }
             _ => return Err(cursor.invalid("this is not a perf.data file")),
         }
         let size = cursor.u64()?;
         if size < HEADER_SIZE {
-            let problem = "perf.data written to a pipe is not read; pass it through `perf inject -o FILE`";
+            let problem = "perf.data in pipe mode is not supported; convert it with `perf inject -o FILE`";
             return Err(Error::Unsupported(problem.to_owned()));
         }
         let attr_size = cursor.u64()?;
@@ -125,7 +125,7 @@ impl<'a> PerfData<'a> {
 
     fn read_events(&mut self, attrs: Section, attr_size: u64) -> Result<(), Error> {
         const WHAT: &str = "event attribute";
-        // An attribute, then where its ids stand.
+        // An attribute, followed by the location of its ids.
         let bad = |problem: &str| Error::Invalid {
             what: WHAT,
             offset: attrs.offset,
@@ -155,7 +155,7 @@ impl<'a> PerfData<'a> {
                 offset: cursor.u64()?,
                 size: cursor.u64()?,
             };
-            // Tables that share bytes could make any number of ids out of a small file.
+            // Overlapping tables could produce any number of ids from a small file.
             ids_left = ids_left
                 .checked_sub(ids.size)
                 .ok_or_else(|| bad("its id tables are larger than the file"))?;
@@ -172,13 +172,13 @@ impl<'a> PerfData<'a> {
             .all(|event| event.sample_type == first.sample_type);
         if !same && !self.events.iter().all(|event| event.sample_type.has_identifier()) {
             return Err(bad(
-                "its events have different sample types and no identifier to tell them apart",
+                "its events have different sample types, but no PERF_SAMPLE_IDENTIFIER",
             ));
         }
         Ok(())
     }
 
-    /// The table follows the data: a section for each feature bit that is set.
+    /// Reads the table after the data: a section for each feature bit that is set.
     fn read_feature_table(&mut self, bits: [u64; 4]) -> Result<(), Error> {
         let offset = self.data.offset.saturating_add(self.data.size);
         let start = usize::try_from(offset)
@@ -202,15 +202,15 @@ impl<'a> PerfData<'a> {
         Ok(())
     }
 
-    /// The contents of a feature, when the file has it and it is inside the file.
+    /// Returns the content of a feature, if the file has it.
     pub(crate) fn feature(&self, feature: u32) -> Option<&'a [u8]> {
         self.features
             .get(&feature)
             .and_then(|section| self.section(*section, "feature").ok())
     }
 
-    /// The items in the order they stand in the file; after an error, nothing more.
-    pub fn items(&self) -> impl Iterator<Item = Result<Item<'a>, Error>> {
+    /// Returns the items in file order. Ends after an error.
+    pub fn items(&self) -> impl Iterator<Item = Result<DataItem<'a>, Error>> {
         let data = self.section(self.data, "data section").unwrap_or_default();
         let mut rest = data;
         std::iter::from_fn(move || {
@@ -229,13 +229,13 @@ impl<'a> PerfData<'a> {
         })
     }
 
-    fn next_item(&self, rest: &mut &'a [u8], offset: u64) -> Result<Option<Item<'a>>, Error> {
+    fn next_item(&self, rest: &mut &'a [u8], offset: u64) -> Result<Option<DataItem<'a>>, Error> {
         const WHAT: &str = "record";
         let cut = Error::Truncated { what: WHAT, offset };
         let mut header = Cursor::new(rest, WHAT, offset);
         let (kind, misc, size) = (header.u32()?, header.u16()?, usize::from(header.u16()?));
         if size < 8 {
-            return Err(header.invalid(format!("it claims {size} bytes, fewer than its header has")));
+            return Err(header.invalid(format!("its size of {size} bytes is smaller than its header")));
         }
         let (record, tail) = rest.split_at_checked(size).ok_or(cut.clone())?;
         *rest = tail;
@@ -246,26 +246,27 @@ impl<'a> PerfData<'a> {
             offset,
         };
         Ok(match kind {
-            auxtrace::AUXTRACE_INFO => Some(Item::Info(IntelPtInfo::parse(&raw)?)),
-            auxtrace::TIME_CONV => auxtrace::parse_time_conv(&raw)?.map(Item::Time),
+            auxtrace::AUXTRACE_INFO => Some(DataItem::Info(IntelPtInfo::parse(&raw)?)),
+            auxtrace::TIME_CONV => auxtrace::parse_time_conv(&raw)?.map(DataItem::Time),
             auxtrace::AUXTRACE => {
                 let (data, size) = auxtrace::parse_auxtrace(&raw)?;
                 let size = usize::try_from(size).map_err(|_| cut.clone())?;
                 let (bytes, tail) = rest.split_at_checked(size).ok_or(cut)?;
                 *rest = tail;
-                Some(Item::Aux(AuxData { bytes, ..data }))
+                Some(DataItem::Aux(AuxData { bytes, ..data }))
             }
             kind if COMPRESSED.contains(&kind) => {
-                let problem = "compressed records are not read; record without -z";
+                let problem = "compressed records are not supported; record without -z";
                 return Err(Error::Unsupported(problem.to_owned()));
             }
             kind if kind >= USER_TYPE_START => None,
-            _ => Record::parse(&raw, self.sample_type(raw.body))?.map(Item::Record),
+            _ => Record::parse(&raw, self.sample_type(raw.body))?.map(DataItem::Record),
         })
     }
 
-    /// What trails a record: of several events, that of the one whose id stands at its end. Records that
-    /// perf made up itself have id 0 and look like those of the first event.
+    /// Returns the `sample_type` of a record. With several events, the id at the end of the record
+    /// selects the event. Records that perf synthesized have id 0 and the layout of the first
+    /// event.
     fn sample_type(&self, body: &[u8]) -> SampleType {
         let id = body.last_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
         let index = id.and_then(|id| self.ids.get(&id)).copied().unwrap_or(0);

@@ -1,67 +1,67 @@
-//! What can be wrong with perf's bytes, and with the kernel's answer to a call.
+//! Errors in perf data, and errors of system calls.
 
-use crate::event::Refusal;
+use crate::refusal::Refusal;
 use std::path::PathBuf;
 
-/// Why bytes were refused, or why the kernel did not do what it was asked.
+/// The reason that data was refused, or that a system call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The bytes end inside a structure.
-    #[error("the {what} at offset {offset:#x} is cut short")]
+    /// The data ends inside a structure.
+    #[error("the {what} at offset {offset:#x} is truncated")]
     Truncated {
         /// The structure.
         what: &'static str,
-        /// Where it starts.
+        /// The start of the structure.
         offset: u64,
     },
-    /// A field's value cannot be.
-    #[error("the {what} at offset {offset:#x} is not possible: {problem}")]
+    /// A field has an invalid value.
+    #[error("the {what} at offset {offset:#x} is invalid: {problem}")]
     Invalid {
         /// The structure.
         what: &'static str,
-        /// Where it starts.
+        /// The start of the structure.
         offset: u64,
-        /// What is wrong with it.
+        /// The reason that it is invalid.
         problem: String,
     },
-    /// A form of the file that is not read.
+    /// An unsupported file format.
     #[error("{0}")]
     Unsupported(String),
-    /// A file of sysfs or procfs is not there, cannot be read, or holds what it cannot hold.
+    /// A file of sysfs or procfs is missing, unreadable or invalid.
     #[error("{path}: {problem}", path = path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A setting that the PMU does not take.
+    /// A setting that the PMU does not support.
     #[error("{0}")]
     Setting(String),
-    /// `perf_event_open(2)` was refused.
-    #[error("{what} does not open: {refusal} ({error})", error = std::io::Error::from_raw_os_error(*errno))]
+    /// `perf_event_open(2)` failed.
+    #[error("cannot open {what}: {refusal} ({error})", error = std::io::Error::from_raw_os_error(*errno))]
     Open {
         /// The event.
         what: String,
-        /// What the refusal means.
+        /// The meaning of the error.
         refusal: Refusal,
-        /// The kernel's number for it.
+        /// The error number.
         errno: i32,
     },
-    /// Another call was refused.
+    /// Another system call failed.
     #[error("{call} failed: {error}{hint}", error = std::io::Error::from_raw_os_error(*errno))]
     Call {
-        /// The call, and on what.
+        /// The call, and its object.
         call: String,
-        /// The kernel's number.
+        /// The error number.
         errno: i32,
-        /// What would help, beginning with `; `, or nothing.
+        /// Advice that begins with `; `, or an empty string.
         hint: &'static str,
     },
 }
 
 impl Error {
-    /// Whether outside input was malformed, as against valid but not read by us, or a call that failed.
+    /// Returns whether input was malformed. Unsupported input and failed calls do not count.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         matches!(self, Self::Truncated { .. } | Self::Invalid { .. })

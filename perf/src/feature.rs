@@ -1,4 +1,4 @@
-//! What a `perf.data` file says of the machine and of the files on it.
+//! The machine and files that a `perf.data` file describes.
 
 use crate::cursor::Cursor;
 use crate::data::PerfData;
@@ -13,7 +13,7 @@ const CPUID: u32 = 9;
 const CMDLINE: u32 = 11;
 
 impl PerfData<'_> {
-    /// The processor, from its `VENDOR,FAMILY,MODEL,STEPPING`.
+    /// Returns the processor, from `VENDOR,FAMILY,MODEL,STEPPING`.
     #[must_use]
     pub fn cpu_model(&self) -> Option<CpuModel> {
         let text = self.string(CPUID)?;
@@ -38,19 +38,19 @@ impl PerfData<'_> {
         })
     }
 
-    /// The machine's name.
+    /// Returns the host name.
     #[must_use]
     pub fn host(&self) -> Option<String> {
         self.string(HOSTNAME)
     }
 
-    /// The release of its kernel.
+    /// Returns the kernel release.
     #[must_use]
     pub fn kernel(&self) -> Option<String> {
         self.string(OSRELEASE)
     }
 
-    /// The command line of perf itself.
+    /// Returns the command line of perf.
     #[must_use]
     pub fn command_line(&self) -> Vec<String> {
         let mut cursor = Cursor::new(self.feature(CMDLINE).unwrap_or_default(), "command line", 0);
@@ -58,10 +58,10 @@ impl PerfData<'_> {
         (0..count).map_while(|_| string(&mut cursor)).collect()
     }
 
-    /// The build ids of the files that perf saw, by path.
+    /// Returns the build ids of the recorded files, by path.
     #[must_use]
     pub fn build_ids(&self) -> Vec<(String, BuildId)> {
-        /// The length stands after the id (`PERF_RECORD_MISC_BUILD_ID_SIZE`).
+        /// The length follows the id (`PERF_RECORD_MISC_BUILD_ID_SIZE`).
         const HAS_SIZE: u16 = 1 << 15;
         const HEAD: usize = 8 + 4 + 24;
         let mut rest = self.feature(BUILD_ID).unwrap_or_default();
@@ -100,7 +100,7 @@ impl PerfData<'_> {
     }
 }
 
-/// A string with its length, padded with NULs (`do_write_string`).
+/// Reads a string with its length, padded with NULs (`do_write_string`).
 fn string(cursor: &mut Cursor<'_>) -> Option<String> {
     let len = usize::try_from(cursor.u32().ok()?).ok()?;
     let bytes = cursor.bytes(len).ok()?;

@@ -1,99 +1,102 @@
-//! The PMU `intel_pt`: what the processor can trace, and the configuration of a trace.
+//! The PMU `intel_pt`: the capabilities of the processor, and the configuration of a trace.
 //!
-//! Source: the kernel's `arch/x86/events/intel/pt.c` (`pt_caps`, `pt_event_valid`), how perf chooses
-//! (`tools/perf/arch/x86/util/intel-pt.c`, `intel_pt_default_config`), SDM volume 3, CPUID leaf 14H.
+//! Source: `arch/x86/events/intel/pt.c` in the kernel (`pt_caps`, `pt_event_valid`), perf's
+//! defaults (`tools/perf/arch/x86/util/intel-pt.c`, `intel_pt_default_config`), SDM volume 3, CPUID
+//! leaf 14H.
 
 use crate::pmu::{Config, Pmu};
 use crate::{Error, Pmu as AnyPmu};
 use backtrail_pt::TimingParams;
 use std::path::Path;
 
-/// The PMU's name.
+/// The name of the PMU.
 pub const NAME: &str = "intel_pt";
-/// perf's choice where the processor offers it: `MTC` every 2^3 ticks of the crystal clock.
+/// perf's default if available: an `MTC` every 2^3 ticks of the crystal clock.
 const MTC_PERIOD: u8 = 3;
-/// perf's choice: a `PSB` every 2^(11+3) bytes.
+/// perf's default: a `PSB` every 2^(11+3) bytes.
 const PSB_PERIOD: u8 = 3;
 
-/// What a processor can trace: CPUID leaf 14H as `caps/` tells it.
+/// The tracing capabilities of a processor: CPUID leaf 14H, as `caps/` reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caps {
     /// The highest sub-leaf.
     pub max_subleaf: u32,
-    /// Trace can be limited to an address space.
+    /// A trace can be limited to an address space.
     pub cr3_filtering: bool,
-    /// `PSB` period and `CYC` packets can be configured.
+    /// The `PSB` period and `CYC` packets can be configured.
     pub psb_cyc: bool,
-    /// Trace can be limited to address ranges.
+    /// A trace can be limited to address ranges.
     pub ip_filtering: bool,
-    /// `MTC` packets can be had.
+    /// `MTC` packets are available.
     pub mtc: bool,
     /// `PTWRITE` can be traced.
     pub ptwrite: bool,
     /// Power events can be traced.
     pub power_event_trace: bool,
-    /// Interrupts and faults can be traced by name.
+    /// Interrupts and faults can be traced as events.
     pub event_trace: bool,
-    /// `TNT` packets can be left out.
+    /// `TNT` packets can be disabled.
     pub tnt_disable: bool,
-    /// Output goes to a table of physical areas.
+    /// Output can go to a table of physical areas (ToPA).
     pub topa_output: bool,
-    /// The table may have many entries.
+    /// The table may have several entries.
     pub topa_multiple_entries: bool,
-    /// Output may go to one physical area.
+    /// Output can go to one physical area.
     pub single_range_output: bool,
-    /// Output may go to a trace subsystem.
+    /// Output can go to a trace subsystem.
     pub output_subsys: bool,
-    /// Addresses in packets are linear, with the base of their segment.
+    /// Addresses in packets are linear, including the segment base.
     pub payloads_lip: bool,
-    /// How many address ranges there are.
+    /// The number of address ranges.
     pub num_address_ranges: u32,
-    /// Bit n: an `MTC` period of n is possible.
+    /// Bit n: an `MTC` period of n is supported.
     pub mtc_periods: u32,
-    /// Bit n: a `CYC` threshold of n is possible.
+    /// Bit n: a `CYC` threshold of n is supported.
     pub cycle_thresholds: u32,
-    /// Bit n: a `PSB` period of n is possible.
+    /// Bit n: a `PSB` period of n is supported.
     pub psb_periods: u32,
 }
 
-/// The PMU with its terms and what the processor can do.
+/// The PMU with its configuration terms and capabilities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntelPt {
-    /// As any PMU.
+    /// The generic description of the PMU.
     pub pmu: Pmu,
-    /// What the processor can trace.
+    /// The tracing capabilities.
     pub caps: Caps,
 }
 
-/// What the user asks of a trace; `None`: the default.
+/// The options that a user can set for a trace; `None` selects the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
-    /// `PSB` every 2^(11+n) bytes.
+pub struct PtOptions {
+    /// A `PSB` every 2^(11+n) bytes.
     pub psb_period: Option<u8>,
-    /// `MTC` every 2^n ticks of the crystal clock.
+    /// An `MTC` every 2^n ticks of the crystal clock.
     pub mtc_period: Option<u8>,
-    /// `CYC` packets, at most one every 2^(n-1) cycles, 0: with every packet that can have one. `None`: none.
+    /// `CYC` packets, at most one every 2^(n-1) cycles; with 0, one with every packet that allows
+    /// it. `None` disables them.
     pub cyc_threshold: Option<u8>,
-    /// Leave `TIP` packets of returns out whose call is known: smaller by a third, and nothing is lost.
+    /// Compress returns whose call is known (RET compression). This saves a third of the trace and
+    /// loses nothing.
     pub compress_returns: bool,
 }
 
-/// A configuration that the processor takes, and what of it a decoder must know.
+/// A valid configuration, and the parts of it that a decoder needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setting {
-    /// For `perf_event_attr`.
+pub struct PtSetting {
+    /// The configuration for `perf_event_attr`.
     pub config: Config,
-    /// The `MTC` period, when there are `MTC` packets.
+    /// The `MTC` period, if there are `MTC` packets.
     pub mtc_period: Option<u8>,
     /// The `PSB` period in bytes.
     pub psb_bytes: u64,
 }
 
 impl IntelPt {
-    /// Reads the PMU; `None`, when the kernel shows none.
+    /// Reads the PMU, or returns `None` if the kernel has none.
     ///
     /// # Errors
-    /// As [`Pmu::read`], or a capability is no number.
+    /// The errors of [`Pmu::read`], or a capability that is not a number.
     pub fn read(sysfs: &Path) -> Result<Option<Self>, Error> {
         let Some(pmu) = AnyPmu::read(sysfs, NAME)? else {
             return Ok(None);
@@ -102,7 +105,7 @@ impl IntelPt {
             if hex(text).is_none() {
                 return Err(Error::File {
                     path: Pmu::directory(sysfs, NAME).join("caps").join(cap),
-                    problem: format!("{text:?} is no hexadecimal number"),
+                    problem: format!("{text:?} is not a hexadecimal number"),
                 });
             }
         }
@@ -110,17 +113,17 @@ impl IntelPt {
         Ok(Some(Self { pmu, caps }))
     }
 
-    /// The configuration for a wish, perf's choice where nothing is wished.
+    /// Returns the configuration for some options, with perf's defaults for the others.
     ///
     /// # Errors
-    /// When the processor cannot do what is wished: the sentence tells what it can.
-    pub fn setting(&self, wish: &Wish) -> Result<Setting, Error> {
+    /// Fails if the processor does not support an option. The error lists the supported values.
+    pub fn setting(&self, options: &PtOptions) -> Result<PtSetting, Error> {
         let (pmu, caps) = (&self.pmu, &self.caps);
         let mut config = Config::default();
-        // Without time stamps nothing can be told apart.
+        // Threads cannot be separated without timestamps.
         pmu.put(&mut config, "tsc", 1)?;
         let mtc_periods = if caps.mtc { caps.mtc_periods } else { 0 };
-        let mtc_period = match wish.mtc_period {
+        let mtc_period = match options.mtc_period {
             None => pick(mtc_periods, MTC_PERIOD),
             Some(period) => Some(allowed("MTC period", period, mtc_periods)?),
         };
@@ -129,8 +132,8 @@ impl IntelPt {
             pmu.put(&mut config, "mtc_period", period.into())?;
         }
         let psb_periods = if caps.psb_cyc { caps.psb_periods } else { 0 };
-        let psb_period = match wish.psb_period {
-            // perf asks for no period where there is no MTC.
+        let psb_period = match options.psb_period {
+            // perf sets no period without MTC.
             None if mtc_periods == 0 => None,
             None => pick(psb_periods, PSB_PERIOD),
             Some(period) => Some(allowed("PSB period", period, psb_periods)?),
@@ -138,10 +141,10 @@ impl IntelPt {
         if let Some(period) = psb_period {
             pmu.put(&mut config, "psb_period", period.into())?;
         }
-        if let Some(threshold) = wish.cyc_threshold {
+        if let Some(threshold) = options.cyc_threshold {
             if !caps.psb_cyc {
                 return Err(Error::Setting(
-                    "this processor has no CYC packets: leave the CYC threshold out".to_owned(),
+                    "this processor has no CYC packets; remove the CYC threshold".to_owned(),
                 ));
             }
             if threshold != 0 {
@@ -150,7 +153,7 @@ impl IntelPt {
             pmu.put(&mut config, "cyc", 1)?;
             pmu.put(&mut config, "cyc_thresh", threshold.into())?;
         }
-        if !wish.compress_returns {
+        if !options.compress_returns {
             pmu.put(&mut config, "noretcomp", 1)?;
         }
         if pmu.formats.contains_key("pt") && pmu.formats.contains_key("branch") {
@@ -163,16 +166,17 @@ impl IntelPt {
         } else {
             256
         };
-        Ok(Setting {
+        Ok(PtSetting {
             config,
             mtc_period,
             psb_bytes,
         })
     }
 
-    /// What a decoder needs to refine time; what the kernel does not tell is 0.
+    /// Returns the parameters that a decoder needs to refine time. Parameters that the kernel does
+    /// not report are 0.
     #[must_use]
-    pub fn timing(&self, setting: &Setting) -> TimingParams {
+    pub fn timing(&self, setting: &PtSetting) -> TimingParams {
         let text = |name: &str| self.pmu.other.get(name).map(|text| text.trim());
         let (ebx, eax) = text("tsc_art_ratio")
             .and_then(|text| text.split_once(':'))
@@ -190,7 +194,7 @@ impl IntelPt {
 }
 
 impl Caps {
-    /// A capability that the kernel does not name is one that the processor has not.
+    /// Reads the capabilities. The processor lacks those that the kernel does not list.
     fn new(pmu: &Pmu) -> Self {
         let number = |name: &str| pmu.caps.get(name).and_then(|text| hex(text)).unwrap_or(0);
         let has = |name| number(name) != 0;
@@ -221,14 +225,14 @@ fn hex(text: &str) -> Option<u32> {
     u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
 }
 
-/// The target where it is possible, else the largest possible below it, else the smallest above it: perf's
-/// `intel_pt_pick_bit`.
+/// Returns the target if supported, otherwise the largest supported value below it, otherwise the
+/// smallest above it, as perf's `intel_pt_pick_bit` does.
 fn pick(possible: u32, target: u8) -> Option<u8> {
     let bits = || (0..32u8).filter(|bit| possible >> bit & 1 != 0);
     bits().rfind(|bit| *bit <= target).or_else(|| bits().next())
 }
 
-/// `value`, when it is possible.
+/// Returns `value` if it is supported.
 fn allowed(what: &str, value: u8, possible: u32) -> Result<u8, Error> {
     if possible.checked_shr(value.into()).unwrap_or(0) & 1 != 0 {
         return Ok(value);
@@ -238,10 +242,10 @@ fn allowed(what: &str, value: u8, possible: u32) -> Result<u8, Error> {
         .map(|bit: u32| bit.to_string())
         .collect();
     Err(Error::Setting(if bits.is_empty() {
-        format!("this processor takes no {what}: leave it out")
+        format!("this processor supports no {what}; remove the option")
     } else {
         let bits = bits.join(", ");
-        format!("this processor has no {what} {value}: use one of {bits}")
+        format!("this processor does not support {what} {value}; use one of {bits}")
     }))
 }
 
@@ -250,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_choice_is_perfs() {
+    fn default_choice_matches_perf() {
         assert_eq!(pick(0x0249, 3), Some(3));
         assert_eq!(pick(0x0241, 3), Some(0));
         assert_eq!(pick(0x0240, 3), Some(6));
@@ -258,9 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_processor_cannot_do_is_said_with_what_it_can() {
+    fn unsupported_value_error_lists_supported_values() {
         let error = allowed("MTC period", 4, 0x0249).unwrap_err().to_string();
-        assert_eq!(error, "this processor has no MTC period 4: use one of 0, 3, 6, 9");
+        assert_eq!(
+            error,
+            "this processor does not support MTC period 4; use one of 0, 3, 6, 9"
+        );
         assert!(allowed("PSB period", 40, u32::MAX).is_err());
         assert_eq!(allowed("PSB period", 9, 0x0249), Ok(9));
     }

@@ -1,6 +1,7 @@
-//! Records of kernel code that comes and goes: `PERF_RECORD_KSYMBOL`, `PERF_RECORD_BPF_EVENT`.
+//! Records of dynamic kernel code: `PERF_RECORD_KSYMBOL`, `PERF_RECORD_BPF_EVENT`.
 //!
-//! Source: `include/uapi/linux/perf_event.h` (`enum perf_event_type`, `enum perf_record_ksymbol_type`).
+//! Source: `include/uapi/linux/perf_event.h` (`enum perf_event_type`, `enum
+//! perf_record_ksymbol_type`).
 
 use crate::Error;
 use crate::cursor::Cursor;
@@ -15,34 +16,34 @@ const UNREGISTER: u16 = 1;
 /// `PERF_BPF_EVENT_PROG_UNLOAD`.
 const PROG_UNLOAD: u16 = 2;
 
-/// Kernel code that came or went.
+/// Kernel code that was added or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelCode {
-    /// A piece of code outside of the kernel's image.
+    /// Code outside the kernel image.
     Symbol {
-        /// The first address.
+        /// The start address.
         start: Avma,
-        /// In bytes.
+        /// The size in bytes.
         size: u32,
-        /// Its name.
+        /// The symbol name.
         name: String,
-        /// It is gone.
-        gone: bool,
+        /// Whether it was removed.
+        removed: bool,
     },
     /// A BPF program.
     Bpf {
-        /// Its number.
+        /// The program id.
         id: u32,
-        /// It is gone.
-        gone: bool,
+        /// Whether it was removed.
+        removed: bool,
     },
 }
 
 impl KernelCode {
-    /// Reads a record; `None`: it is of another type.
+    /// Parses a record, or returns `None` for records of other types.
     ///
     /// # Errors
-    /// When it is too short for its type.
+    /// Fails if the record is too short for its type.
     pub fn parse(raw: &RawRecord<'_>, sample_type: SampleType) -> Result<Option<(Self, SampleId)>, Error> {
         let (what, is_symbol) = match raw.kind {
             KSYMBOL => ("PERF_RECORD_KSYMBOL", true),
@@ -59,13 +60,13 @@ impl KernelCode {
                 start,
                 size,
                 name: String::from_utf8_lossy(name).into_owned(),
-                gone: flags & UNREGISTER != 0,
+                removed: flags & UNREGISTER != 0,
             }
         } else {
             let (kind, _flags) = (cursor.u16()?, cursor.u16()?);
             Self::Bpf {
                 id: cursor.u32()?,
-                gone: kind == PROG_UNLOAD,
+                removed: kind == PROG_UNLOAD,
             }
         };
         Ok(Some((code, id)))
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn both_kinds_are_read_and_cut_ones_refused() {
+    fn kernel_code_records_are_parsed_and_truncated_ones_refused() {
         let mut body = 0xffff_ffff_c000_1000_u64.to_le_bytes().to_vec();
         body.extend([0x40, 0, 0, 0, 1, 0, 1, 0]);
         body.extend(b"bpf_prog_1\0\0\0\0\0\0");
@@ -96,12 +97,18 @@ mod tests {
             start: Avma(0xffff_ffff_c000_1000),
             size: 0x40,
             name: "bpf_prog_1".to_owned(),
-            gone: true,
+            removed: true,
         };
         assert_eq!(code, expected);
         assert!(parse(KSYMBOL, &body[..15]).is_err());
         let (code, _) = parse(BPF_EVENT, &[1, 0, 0, 0, 9, 0, 0, 0]).unwrap().unwrap();
-        assert_eq!(code, KernelCode::Bpf { id: 9, gone: false });
+        assert_eq!(
+            code,
+            KernelCode::Bpf {
+                id: 9,
+                removed: false
+            }
+        );
         assert!(parse(BPF_EVENT, &[1, 0, 0, 0, 9, 0, 0]).is_err());
         assert!(matches!(parse(1, &[]), Ok(None)));
     }

@@ -1,15 +1,17 @@
-//! Linux's `perf_event`: the records that the kernel and `perf record` write, and the events that make them.
+//! Linux `perf_event`: records of the kernel and of `perf record`, and the events that produce
+//! them.
 //!
-//! [`record`] parses the records of the ring buffer, [`switch`] those of context switches in the
-//! form every part of the project uses, [`data`] the `perf.data` file around them.
-//! [`pmu`] and [`intel_pt`] read what sysfs says of a PMU, [`attr`] makes the attributes of events,
-//! [`event`] opens them, [`ring`] reads what they write.
-//! The formats' source: `include/uapi/linux/perf_event.h`, and in the kernel tree
+//! [`record`] parses the records of the ring buffer, [`switch`] those of context switches, and
+//! [`data`] the `perf.data` file around them. [`pmu`] and [`intel_pt`] read PMU descriptions in
+//! sysfs. [`attr`] builds event attributes, [`event`] opens events, and [`ring`] reads their
+//! output.
+//!
+//! Source of the formats: `include/uapi/linux/perf_event.h`, and in the kernel tree
 //! `tools/perf/Documentation/perf.data-file-format.txt` and `tools/perf/util/intel-pt.c`.
 //!
-//! All input is taken as hostile: nothing is read outside the given bytes, and nothing is
-//! allocated by a number that stands in them.
-// Only those may that make system calls, or read memory that the kernel writes.
+//! All input is treated as hostile: nothing outside the given bytes is read, and no allocation is
+//! sized by an unchecked field.
+// Only the modules below that allow it may make system calls or read memory that the kernel writes.
 #![deny(unsafe_code)]
 
 pub mod attr;
@@ -29,6 +31,7 @@ pub mod kernel_code;
 mod mapping;
 pub mod pmu;
 pub mod record;
+mod refusal;
 #[allow(unsafe_code)]
 pub mod ring;
 pub mod sample_id;
@@ -37,6 +40,6 @@ pub mod switch;
 pub use data::PerfData;
 pub use error::Error;
 pub use event::Event;
-pub use mapping::Memory;
+pub use mapping::LockedMemory;
 pub use pmu::Pmu;
 pub use switch::ContextSwitch;

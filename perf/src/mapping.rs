@@ -1,20 +1,20 @@
-//! Memory we map: that of events, and plain memory that is to stay where it is.
+//! LockedMemory mappings: of events, and of anonymous memory with a fixed address.
 
 use crate::Error;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-/// A mapping of an event's memory, or of nothing.
+/// A mapping of an event's memory, or an anonymous mapping.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: a mapping is memory of the process, not of the thread that made it.
+// SAFETY: a mapping belongs to the process, not to the thread that created it.
 unsafe impl Send for Mapping {}
-// SAFETY: shared, it gives out nothing but its address and length.
+// SAFETY: shared references only expose its address and length.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -36,7 +36,7 @@ impl Mapping {
     }
 
     fn map(len: usize, protection: i32, flags: i32, fd: i32, offset: i64) -> Result<Self, Error> {
-        // SAFETY: the kernel chooses a place that is free, so that no memory of ours is replaced.
+        // SAFETY: the kernel chooses a free address, so that no memory is replaced.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
         NonNull::new(start.cast::<u8>())
             .filter(|_| start != libc::MAP_FAILED)
@@ -44,24 +44,25 @@ impl Mapping {
             .ok_or_else(|| failed(&format!("mapping {len} bytes")))
     }
 
-    /// The first byte.
+    /// Returns the start address.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// In bytes.
+    /// Returns the size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Copies the bytes from `from` on to `to`; `None`, when there are not as many.
+    /// Copies bytes from offset `from` to `to`, or returns `None` if the mapping is too short.
     ///
-    /// What the kernel writes there meanwhile comes out as old or new bytes.
+    /// Bytes that the kernel writes at the same time may be old or new.
     pub(crate) fn copy(&self, from: usize, to: &mut [u8]) -> Option<()> {
         let end = from.checked_add(to.len()).filter(|end| *end <= self.len)?;
         debug_assert!(end <= self.len);
-        // SAFETY: `from..end` is inside the mapping, which is readable as long as `self` lives; `to` is ours alone, so
-        // the two do not overlap. The kernel is no Rust thread: its stores are seen as old or new bytes.
+        // SAFETY: `from..end` is inside the mapping, which is readable as long as `self` lives.
+        // `to` is borrowed exclusively, so the two do not overlap. The kernel is not a Rust thread:
+        // its stores appear as old or new bytes.
         unsafe { std::ptr::copy_nonoverlapping(self.start().add(from), to.as_mut_ptr(), to.len()) };
         Some(())
     }
@@ -69,7 +70,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping made in `map`, and nothing of it is lent out beyond `self`'s life.
+        // SAFETY: this mapping was created in `map`, and no borrow of it outlives `self`.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -78,7 +79,7 @@ fn failed(call: &str) -> Error {
     let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
     let hint = match errno {
         libc::EPERM => {
-            "; the memory an unprivileged user may lock is used up: give CAP_IPC_LOCK or raise `kernel.perf_event_mlock_kb`"
+            "; the limit of locked memory for unprivileged users is reached: give CAP_IPC_LOCK or raise `kernel.perf_event_mlock_kb`"
         }
         libc::ENOMEM => "; use a smaller ring",
         _ => "",
@@ -90,44 +91,45 @@ fn failed(call: &str) -> Error {
     }
 }
 
-/// Plain memory in pages of its own, all of them there from the beginning.
+/// LockedMemory in its own pages, all of which are present from the start.
 #[derive(Debug)]
-pub struct Memory {
+pub struct LockedMemory {
     mapping: Mapping,
     locked: bool,
 }
 
-impl Memory {
-    /// Takes `len` bytes, zeroed and touched, so that later use faults on none. Locked, where that is wanted and allowed.
+impl LockedMemory {
+    /// Allocates `len` bytes, zeroed and touched, so that later accesses do not fault. Locks them
+    /// if requested and allowed.
     ///
     /// # Errors
-    /// When there is not as much.
+    /// Fails if memory is insufficient.
     pub fn new(len: usize, lock: bool) -> Result<Self, Error> {
         let mapping = Mapping::anonymous(len.max(1))?;
-        // SAFETY: the range is the mapping that we have just made.
+        // SAFETY: the range is the mapping created above.
         let locked = lock && unsafe { libc::mlock(mapping.start().cast(), mapping.len()) } == 0;
         let mut memory = Self { mapping, locked };
         memory.bytes_mut().fill(0);
         Ok(memory)
     }
 
-    /// Whether it cannot be paged out.
+    /// Returns whether it is locked against paging.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.locked
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: private memory of exactly this length, mapped as long as `self` lives; it changes only through
-        // `bytes_mut`, which needs `self` alone.
+        // SAFETY: private memory of exactly this length, mapped as long as `self` lives. It changes
+        // only through `bytes_mut`, which borrows `self` exclusively.
         unsafe { std::slice::from_raw_parts(self.mapping.start(), self.mapping.len()) }
     }
 
-    /// The bytes, to change.
+    /// Returns the bytes, to change.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, and `self` is borrowed alone.
+        // SAFETY: as in `bytes`, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.mapping.start(), self.mapping.len()) }
     }
 }
@@ -137,21 +139,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_zeroed_and_ours() {
-        let mut memory = Memory::new(10_000, true).unwrap();
+    fn memory_is_zeroed_and_writable() {
+        let mut memory = LockedMemory::new(10_000, true).unwrap();
         assert_eq!(memory.bytes(), vec![0; 10_000]);
         memory.bytes_mut()[9_999] = 7;
         assert_eq!(memory.bytes()[9_999], 7);
     }
 
     #[test]
-    fn more_than_there_is_is_refused_in_a_sentence() {
-        let error = Memory::new(1 << 60, false).unwrap_err().to_string();
+    fn oversized_allocation_is_refused_with_advice() {
+        let error = LockedMemory::new(1 << 60, false).unwrap_err().to_string();
         assert!(error.contains("use a smaller ring"), "{error}");
     }
 
     #[test]
-    fn a_copy_never_leaves_the_mapping() {
+    fn copy_stays_inside_the_mapping() {
         let mapping = Mapping::anonymous(8192).unwrap();
         let mut bytes = [1; 16];
         assert_eq!(mapping.copy(8192 - 16, &mut bytes), Some(()));

@@ -1,4 +1,4 @@
-//! What sysfs says of a PMU: its type, the bits of its configuration by name, what it can do.
+//! The sysfs description of a PMU: its type, its configuration terms and its capabilities.
 //!
 //! Source: Documentation/ABI/testing/sysfs-bus-event_source-devices-format and -caps, and how perf
 //! reads them (`tools/perf/util/pmu.c`).
@@ -9,25 +9,25 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files of sysfs are a page at most.
+/// The maximum size of a sysfs file.
 const MAX_FILE: usize = 4096;
 
 /// A PMU as sysfs describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pmu {
-    /// Its name, that of its directory.
+    /// The name of the PMU and its directory.
     pub name: String,
     /// `perf_event_attr.type` of its events.
     pub kind: u32,
-    /// The terms of its configuration.
+    /// The configuration terms.
     pub formats: BTreeMap<String, Format>,
-    /// What it can do, as the text that stands in `caps/NAME`.
+    /// The capabilities, as the text of `caps/NAME`.
     pub caps: BTreeMap<String, String>,
-    /// How many address filters an event may have.
+    /// The number of address filters that an event may have.
     pub address_filters: u32,
-    /// On which processors its events are to be opened; `None`: on all.
+    /// The processors to open its events on; `None` means all.
     pub cpus: Option<Vec<Cpu>>,
-    /// Every other plain file of the directory, `max_nonturbo_ratio` among them.
+    /// All other files of the directory, such as `max_nonturbo_ratio`.
     pub other: BTreeMap<String, String>,
 }
 
@@ -35,23 +35,23 @@ pub struct Pmu {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Config(pub [u64; 5]);
 
-/// Where the bits of a term stand.
+/// The bits of a configuration term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Format {
-    /// 0: `config`, 1: `config1`, and so on.
+    /// 0 for `config`, 1 for `config1`, and so on.
     word: usize,
-    /// The bits; a value's lowest bit goes to the lowest of them.
+    /// The bits. The lowest bit of a value goes to the lowest of them.
     mask: u64,
 }
 
 impl Format {
-    /// Reads `config:0-3,8`, `config1:5`.
+    /// Parses `config:0-3,8` or `config1:5`.
     ///
     /// # Errors
-    /// A sentence about what is wrong.
+    /// A message about the problem.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        let wrong = || format!("{text:?} says no bits of a configuration");
+        let wrong = || format!("{text:?} does not name bits of a configuration");
         let (word, ranges) = text.split_once(':').ok_or_else(wrong)?;
         let word = match word.strip_prefix("config").ok_or_else(wrong)? {
             "" => 0,
@@ -73,7 +73,7 @@ impl Format {
         Ok(Self { word, mask })
     }
 
-    /// The largest value that fits.
+    /// Returns the largest value that fits.
     #[must_use]
     pub fn max(&self) -> u64 {
         match self.mask.count_ones() {
@@ -82,7 +82,7 @@ impl Format {
         }
     }
 
-    /// Puts `value` into its bits; `false`, when it does not fit, and then nothing is changed.
+    /// Puts `value` into the bits. Returns `false` and changes nothing if it does not fit.
     pub fn put(&self, config: &mut Config, value: u64) -> bool {
         let Some(word) = config.0.get_mut(self.word).filter(|_| value <= self.max()) else {
             return false;
@@ -96,7 +96,7 @@ impl Format {
         true
     }
 
-    /// What stands in its bits.
+    /// Returns the value of the bits.
     #[must_use]
     pub fn get(&self, config: &Config) -> u64 {
         let word = config.0.get(self.word).copied().unwrap_or(0);
@@ -107,16 +107,16 @@ impl Format {
 }
 
 impl Pmu {
-    /// Where the PMU `name` is described under a sysfs root.
+    /// Returns the directory of the PMU `name` under a sysfs root.
     #[must_use]
     pub fn directory(sysfs: &Path, name: &str) -> PathBuf {
         sysfs.join("bus/event_source/devices").join(name)
     }
 
-    /// Reads the description of the PMU `name`; `None`, when the kernel shows none of that name.
+    /// Reads the PMU `name`, or returns `None` if it does not exist.
     ///
     /// # Errors
-    /// When a file of it cannot be read, or holds what it cannot hold.
+    /// Fails if a file cannot be read or is invalid.
     pub fn read(sysfs: &Path, name: &str) -> Result<Option<Self>, Error> {
         let directory = Self::directory(sysfs, name);
         if !directory.is_dir() {
@@ -142,7 +142,7 @@ impl Pmu {
             Some(text) => text
                 .trim()
                 .parse()
-                .map_err(|_| wrong("nr_addr_filters", format!("{text:?} is no number")))?,
+                .map_err(|_| wrong("nr_addr_filters", format!("{text:?} is not a number")))?,
         };
         let cpus = match other.remove("cpumask") {
             None => None,
@@ -159,27 +159,28 @@ impl Pmu {
         }))
     }
 
-    /// Puts a named term into a configuration.
+    /// Sets a configuration term.
     ///
     /// # Errors
-    /// When the PMU has no such term, or the value does not fit.
+    /// Fails if the PMU does not have the term, or the value does not fit.
     pub fn put(&self, config: &mut Config, term: &str, value: u64) -> Result<(), Error> {
         let name = &self.name;
-        let format = self.formats.get(term).ok_or_else(|| {
-            Error::Setting(format!("the PMU {name} of this kernel has no setting {term:?}"))
-        })?;
+        let format = self
+            .formats
+            .get(term)
+            .ok_or_else(|| Error::Setting(format!("the PMU {name} of this kernel has no term {term:?}")))?;
         if format.put(config, value) {
             return Ok(());
         }
         let max = format.max();
         Err(Error::Setting(format!(
-            "{value} is too much for the setting {term:?} of the PMU {name}: use 0 to {max}"
+            "{value} is too large for the term {term:?} of the PMU {name}; use 0 to {max}"
         )))
     }
 }
 
-/// The plain, readable text files of a directory; none, when there is no such directory. What only root may read, or only
-/// write, is passed over.
+/// Reads the text files of a directory; returns none if the directory does not exist. Files without
+/// read permission are skipped.
 fn files(directory: &Path) -> Result<BTreeMap<String, String>, Error> {
     let mut found = BTreeMap::new();
     let Ok(entries) = fs::read_dir(directory) else {
@@ -207,12 +208,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_split_range_scatters_a_value_from_its_lowest_bit() {
+    fn split_bit_range_scatters_a_value() {
         let format = Format::parse("config1:0-3,8,60-63\n").unwrap();
         let mut config = Config::default();
         assert_eq!(format.max(), 0x1ff);
         assert!(format.put(&mut config, 0b1_0101_1010));
-        // Its lowest four bits, then the one at 8, then four at the top.
+        // The lowest four bits, then the one at 8, then four at the top.
         assert_eq!(config.0, [0, 0b1010 << 60 | 1 << 8 | 0b1010, 0, 0, 0]);
         assert_eq!(format.get(&config), 0b1_0101_1010);
         assert!(!format.put(&mut config, 0x200));
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_bits_is_refused() {
+    fn format_without_bits_is_refused() {
         for text in [
             "",
             "config",
@@ -238,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn the_software_pmu_of_this_machine_is_read() {
+    fn software_pmu_of_this_machine_is_read() {
         let pmu = Pmu::read(Path::new("/sys"), "software").unwrap().unwrap();
         assert_eq!(pmu.kind, 1);
         assert_eq!(Pmu::read(Path::new("/sys"), "no-such-pmu").unwrap(), None);
     }
 
     #[test]
-    fn a_directory_with_nonsense_is_refused_with_the_files_name() {
+    fn invalid_pmu_file_is_named_in_the_error() {
         let root = tempfile::tempdir().unwrap();
         let directory = Pmu::directory(root.path(), "odd");
         fs::create_dir_all(directory.join("format")).unwrap();

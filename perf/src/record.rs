@@ -1,4 +1,4 @@
-//! The kernel's records: what a ring buffer holds.
+//! The records of the kernel in a ring buffer.
 
 use crate::Error;
 use crate::cursor::Cursor;
@@ -6,7 +6,7 @@ use crate::sample_id::{SampleId, SampleType};
 use crate::switch::{self, ContextSwitch, Direction};
 use backtrail_pt::{Avma, BuildId, FileOffset, Nanos, Pid, Tid};
 
-/// `PERF_RECORD_MISC_COMM_EXEC`, and of other records other things.
+/// `PERF_RECORD_MISC_COMM_EXEC`. The bit has other meanings in other records.
 const MISC_COMM_EXEC: u16 = 1 << 13;
 /// `PERF_RECORD_MISC_MMAP_BUILD_ID`.
 const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
@@ -16,31 +16,31 @@ const MISC_USER: u16 = 2;
 /// `PROT_EXEC`.
 const PROT_EXEC: u32 = 4;
 
-/// A record's header and body as they stand in a buffer.
+/// The header and body of a record in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct RawRecord<'a> {
     /// `perf_event_header.type`.
     pub kind: u32,
     /// `perf_event_header.misc`.
     pub misc: u16,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: &'a [u8],
-    /// Where the record starts, for messages.
+    /// The position of the record, for messages.
     pub offset: u64,
 }
 
-/// A record with the `sample_id` that trails it.
+/// A record with its `sample_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it says.
-    pub event: Event,
-    /// Who, when and where.
+    /// The content.
+    pub event: RecordEvent,
+    /// The source and time of the record.
     pub id: SampleId,
 }
 
-/// What a record says. Types that tell nothing of a trace are not read.
+/// The content of a record. Types without information about a trace are not parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum RecordEvent {
     /// `PERF_RECORD_MMAP`, `PERF_RECORD_MMAP2`: memory was mapped.
     Mmap(Mmap),
     /// `PERF_RECORD_COMM`: a thread has a new name.
@@ -51,16 +51,16 @@ pub enum Event {
         tid: Tid,
         /// Its name.
         name: String,
-        /// It comes from `execve`: all earlier mappings of the process are gone.
+        /// Whether the name comes from `execve`, which removes all earlier mappings of the process.
         exec: bool,
     },
-    /// `PERF_RECORD_FORK`: a thread or process began.
+    /// `PERF_RECORD_FORK`: a thread or process started.
     Fork {
         /// Its process.
         pid: Pid,
         /// The thread.
         tid: Tid,
-        /// The process that began it.
+        /// The parent process.
         parent: Pid,
     },
     /// `PERF_RECORD_EXIT`: a thread ended.
@@ -79,19 +79,19 @@ pub enum Event {
     },
     /// `PERF_RECORD_AUX`: data was added to the AUX buffer.
     Aux {
-        /// Where in the stream.
+        /// The position in the stream.
         offset: u64,
-        /// In bytes.
+        /// The size in bytes.
         size: u64,
-        /// What happened to it.
+        /// The state of the data.
         flags: AuxFlags,
     },
-    /// `PERF_RECORD_SWITCH`, `PERF_RECORD_SWITCH_CPU_WIDE`: a context switch. The first tells of its
-    /// own process only; then the other task's ids are 0.
+    /// `PERF_RECORD_SWITCH`, `PERF_RECORD_SWITCH_CPU_WIDE`: a context switch. The first type does
+    /// not report the other task, whose ids are then 0.
     Switch(ContextSwitch),
     /// `PERF_RECORD_LOST`: records were dropped.
     Lost {
-        /// How many.
+        /// The number of dropped records.
         count: u64,
     },
 }
@@ -101,48 +101,48 @@ pub enum Event {
 pub struct Mmap {
     /// The process.
     pub pid: Pid,
-    /// The first address.
+    /// The start address.
     pub start: Avma,
-    /// In bytes.
+    /// The size in bytes.
     pub size: u64,
     /// The file offset at `start`.
     pub offset: FileOffset,
-    /// The file, or a name in brackets.
+    /// The file path, or a name in brackets.
     pub path: String,
-    /// The file's build id, when perf was asked for it.
+    /// The build id of the file, if perf recorded it.
     pub build_id: Option<BuildId>,
     /// Major and minor number of the file's device, and its inode, where there is no build id.
     pub file: Option<(u32, u32, u64)>,
-    /// Code may run there.
+    /// Whether it may be executed.
     pub executable: bool,
-    /// It is user space, not the kernel.
+    /// Whether it is in user space.
     pub user: bool,
 }
 
-/// `PERF_AUX_FLAG_*`: what happened to a piece of AUX data.
+/// `PERF_AUX_FLAG_*`: the state of AUX data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuxFlags(pub u64);
 
 impl AuxFlags {
-    /// The buffer was full and data was lost after this piece.
+    /// Returns whether the buffer was full, so that data after this piece was lost.
     #[must_use]
     pub fn truncated(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// The buffer runs in overwrite (snapshot) mode.
+    /// Returns whether the buffer is in overwrite (snapshot) mode.
     #[must_use]
     pub fn overwrite(self) -> bool {
         self.0 & 2 != 0
     }
 
-    /// The piece has gaps: a hypervisor or another user of the hardware took turns.
+    /// Returns whether the data has gaps, because a hypervisor or another user had the hardware.
     #[must_use]
     pub fn partial(self) -> bool {
         self.0 & 4 != 0
     }
 
-    /// Two users of the hardware collided.
+    /// Returns whether two users of the hardware collided.
     #[must_use]
     pub fn collision(self) -> bool {
         self.0 & 8 != 0
@@ -150,12 +150,13 @@ impl AuxFlags {
 }
 
 impl Record {
-    /// Reads a record of an event with `sample_type`; `None`: a type that is not read.
+    /// Parses a record of an event with `sample_type`, or returns `None` for types that are not
+    /// parsed.
     ///
     /// # Errors
-    /// When the record is too short for its type.
+    /// Fails if the record is too short for its type.
     pub fn parse(raw: &RawRecord<'_>, sample_type: SampleType) -> Result<Option<Self>, Error> {
-        let (what, parse): (_, Parse) = match raw.kind {
+        let (what, parse): (_, ParseEvent) = match raw.kind {
             1 => ("PERF_RECORD_MMAP", mmap),
             2 => ("PERF_RECORD_LOST", lost),
             3 => ("PERF_RECORD_COMM", comm),
@@ -174,19 +175,20 @@ impl Record {
     }
 }
 
-type Parse = fn(&mut Cursor<'_>, u16, &SampleId) -> Result<Event, Error>;
+type ParseEvent = fn(&mut Cursor<'_>, u16, &SampleId) -> Result<RecordEvent, Error>;
 
 fn ids(cursor: &mut Cursor<'_>) -> Result<(Pid, Tid), Error> {
     Ok((Pid(cursor.u32()?), Tid(cursor.u32()?)))
 }
 
-/// A name padded with NULs to a multiple of 8 bytes.
+/// Reads a name that is padded with NULs to a multiple of 8 bytes.
 fn name(cursor: &Cursor<'_>) -> String {
     let bytes = cursor.rest().split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What both kinds of mapping begin with; the rest is as of code in a file of unknown name.
+/// Reads the common start of both mapping records. The other fields describe code in an unnamed
+/// file.
 fn mapping(cursor: &mut Cursor<'_>, misc: u16) -> Result<Mmap, Error> {
     let (pid, _) = ids(cursor)?;
     Ok(Mmap {
@@ -202,15 +204,15 @@ fn mapping(cursor: &mut Cursor<'_>, misc: u16) -> Result<Mmap, Error> {
     })
 }
 
-fn mmap(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<Event, Error> {
+fn mmap(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<RecordEvent, Error> {
     const MISC_MMAP_DATA: u16 = 1 << 13;
     let mut mmap = mapping(cursor, misc)?;
     mmap.executable = misc & MISC_MMAP_DATA == 0;
     mmap.path = name(cursor);
-    Ok(Event::Mmap(mmap))
+    Ok(RecordEvent::Mmap(mmap))
 }
 
-fn mmap2(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<Event, Error> {
+fn mmap2(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<RecordEvent, Error> {
     let mut mmap = mapping(cursor, misc)?;
     // Either the build id with its length, or device and inode.
     let (len, union) = (cursor.u8()?, cursor.bytes(23)?);
@@ -222,7 +224,7 @@ fn mmap2(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<Event, Erro
     mmap.executable = cursor.u32()? & PROT_EXEC != 0;
     let _flags = cursor.u32()?;
     mmap.path = name(cursor);
-    Ok(Event::Mmap(mmap))
+    Ok(RecordEvent::Mmap(mmap))
 }
 
 /// Device and inode of `PERF_RECORD_MMAP2`; `None`: there is no file.
@@ -233,9 +235,9 @@ fn file(first: u8, rest: &[u8]) -> Option<(u32, u32, u64)> {
     (inode != 0).then_some((word(0)?, word(4)?, inode))
 }
 
-fn comm(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<Event, Error> {
+fn comm(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<RecordEvent, Error> {
     let (pid, tid) = ids(cursor)?;
-    Ok(Event::Comm {
+    Ok(RecordEvent::Comm {
         pid,
         tid,
         name: name(cursor),
@@ -243,38 +245,38 @@ fn comm(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<Event, Error
     })
 }
 
-fn fork(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<Event, Error> {
+fn fork(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<RecordEvent, Error> {
     let (pid, parent, tid) = (Pid(cursor.u32()?), Pid(cursor.u32()?), Tid(cursor.u32()?));
-    Ok(Event::Fork { pid, tid, parent })
+    Ok(RecordEvent::Fork { pid, tid, parent })
 }
 
-fn exit(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<Event, Error> {
+fn exit(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<RecordEvent, Error> {
     let (pid, _, tid) = (Pid(cursor.u32()?), cursor.u32()?, Tid(cursor.u32()?));
-    Ok(Event::Exit { pid, tid })
+    Ok(RecordEvent::Exit { pid, tid })
 }
 
-fn itrace_start(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<Event, Error> {
-    ids(cursor).map(|(pid, tid)| Event::ItraceStart { pid, tid })
+fn itrace_start(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<RecordEvent, Error> {
+    ids(cursor).map(|(pid, tid)| RecordEvent::ItraceStart { pid, tid })
 }
 
-fn aux(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<Event, Error> {
-    Ok(Event::Aux {
+fn aux(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<RecordEvent, Error> {
+    Ok(RecordEvent::Aux {
         offset: cursor.u64()?,
         size: cursor.u64()?,
         flags: AuxFlags(cursor.u64()?),
     })
 }
 
-fn lost(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<Event, Error> {
+fn lost(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<RecordEvent, Error> {
     cursor.u64()?;
-    Ok(Event::Lost { count: cursor.u64()? })
+    Ok(RecordEvent::Lost { count: cursor.u64()? })
 }
 
-fn switch_own(cursor: &mut Cursor<'_>, misc: u16, id: &SampleId) -> Result<Event, Error> {
+fn switch_own(cursor: &mut Cursor<'_>, misc: u16, id: &SampleId) -> Result<RecordEvent, Error> {
     switch_event(cursor, switch::direction(misc), id, (Pid(0), Tid(0)))
 }
 
-fn switch_cpu_wide(cursor: &mut Cursor<'_>, misc: u16, id: &SampleId) -> Result<Event, Error> {
+fn switch_cpu_wide(cursor: &mut Cursor<'_>, misc: u16, id: &SampleId) -> Result<RecordEvent, Error> {
     let other = ids(cursor)?;
     switch_event(cursor, switch::direction(misc), id, other)
 }
@@ -284,11 +286,11 @@ fn switch_event(
     direction: Direction,
     id: &SampleId,
     (next_prev_pid, next_prev_tid): (Pid, Tid),
-) -> Result<Event, Error> {
+) -> Result<RecordEvent, Error> {
     let (Some(pid), Some(tid), Some(Nanos(time))) = (id.pid, id.tid, id.time) else {
-        return Err(cursor.invalid("it says neither thread nor time, so it tells nothing"));
+        return Err(cursor.invalid("it has neither thread nor time"));
     };
-    Ok(Event::Switch(ContextSwitch {
+    Ok(RecordEvent::Switch(ContextSwitch {
         time: Nanos(time),
         pid,
         tid,
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_with_build_id_is_read() {
+    fn mmap_with_build_id_is_parsed() {
         let id = [0x0000_0014_u64, 1, 2];
         let mut words = vec![7 | 8 << 32, 0x40_0000, 0x1000, 0x2000];
         words.extend(id);
@@ -332,7 +334,7 @@ mod tests {
         let record = parse(10, MISC_USER | MISC_MMAP_BUILD_ID, &bytes)
             .unwrap()
             .unwrap();
-        let Event::Mmap(mmap) = record.event else {
+        let RecordEvent::Mmap(mmap) = record.event else {
             unreachable!("{record:?}")
         };
         assert_eq!(
@@ -353,7 +355,7 @@ mod tests {
         let mut bytes = body(&words, "/bin/demo");
         bytes.extend(body(&[7 | 8 << 32, 99], ""));
         let record = parse(10, MISC_USER, &bytes).unwrap().unwrap();
-        let Event::Mmap(mmap) = record.event else {
+        let RecordEvent::Mmap(mmap) = record.event else {
             unreachable!("{record:?}")
         };
         let file = Some((8, 1, 0x1234_5678_9abc));
@@ -361,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_take_their_thread_from_the_sample_id() {
+    fn switch_thread_comes_from_the_sample_id() {
         let bytes = body(&[3 | 4 << 32, 1 | 2 << 32, 50], "");
         let record = parse(15, switch::MISC_SWITCH_OUT, &bytes).unwrap().unwrap();
         let expected = ContextSwitch {
@@ -372,7 +374,7 @@ mod tests {
             next_prev_pid: Pid(3),
             next_prev_tid: Tid(4),
         };
-        assert_eq!(record.event, Event::Switch(expected));
+        assert_eq!(record.event, RecordEvent::Switch(expected));
         assert!(matches!(parse(99, 0, &bytes), Ok(None)));
     }
 }

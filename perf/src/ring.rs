@@ -1,7 +1,9 @@
-//! The memory an event writes to: the ring of its records, and the AUX area of its trace.
+//! The memory that an event writes to: the ring buffer of its records, and the AUX area of its
+//! trace.
 //!
 //! Source: `perf_event_open(2)`, "MMAP layout"; `include/uapi/linux/perf_event.h`, `struct
-//! perf_event_mmap_page`; the kernel's `kernel/events/ring_buffer.c` and `arch/x86/events/intel/pt.c`.
+//! perf_event_mmap_page`; `kernel/events/ring_buffer.c` and `arch/x86/events/intel/pt.c` in the
+//! kernel.
 
 use crate::mapping::Mapping;
 use crate::record::RawRecord;
@@ -17,48 +19,50 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 const PAGE: usize = 4096;
 /// `struct perf_event_header`.
 const HEADER: usize = 8;
-/// How often the clock's parameters are read again while the kernel changes them.
-const PATIENCE: usize = 1000;
+/// The number of attempts to read the clock parameters while the kernel changes them.
+const MAX_ATTEMPTS: usize = 1000;
 
-/// The ring of an event's records.
+/// The ring buffer of an event's records.
 #[derive(Debug)]
 pub struct Ring {
     page: Page,
     size: usize,
 }
 
-/// The first page of an event's mapping, with the rest of the mapping behind it.
+/// The first page of an event's mapping, which owns the whole mapping.
 #[derive(Clone, Debug)]
 struct Page(Arc<Mapping>);
 
-/// The AUX area of an event, in overwrite mode: the kernel writes round and round, and never waits for us.
+/// The AUX area of an event in overwrite mode: the kernel wraps around and never waits for the
+/// reader.
 #[derive(Debug)]
 pub struct AuxArea {
     page: Page,
     mapping: Mapping,
 }
 
-/// What was taken out of an AUX area.
+/// A copy of an AUX area.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuxCopy {
-    /// Where in the buffer the trace stands, oldest byte first.
+    /// The range of the trace in the buffer, oldest byte first.
     pub range: Range<usize>,
-    /// The area was full: what came before is overwritten. `false`: this is all that was ever written.
+    /// Whether the area was full, so that older data was overwritten. Otherwise this is everything
+    /// that was ever written.
     pub wrapped: bool,
 }
 
 impl Ring {
-    /// Maps the ring of an event, `pages` of 4 KiB, a power of two. The kernel does not overwrite what is not
-    /// read yet: it drops and counts records that find no room.
+    /// Maps the ring buffer of an event, with `pages` of 4 KiB, a power of two. The kernel does not
+    /// overwrite unread records: it drops and counts records without room.
     ///
     /// # Errors
-    /// When `pages` is no power of two, or there is no memory for it.
+    /// Fails if `pages` is not a power of two, or memory is insufficient.
     pub fn map(event: &Event, pages: usize) -> Result<Self, Error> {
         let len = pages
             .checked_add(1)
             .and_then(|pages| pages.checked_mul(PAGE))
             .filter(|_| pages.is_power_of_two())
-            .ok_or_else(|| Error::Setting(format!("a ring of {pages} pages is no power of two")))?;
+            .ok_or_else(|| Error::Setting(format!("a ring of {pages} pages is not a power of two")))?;
         let mapping = Mapping::of_event(event.as_fd(), 0, len, true)?;
         Ok(Self {
             page: Page(Arc::new(mapping)),
@@ -66,14 +70,15 @@ impl Ring {
         })
     }
 
-    /// Maps the AUX area of an event whose ring this is, `size` bytes, a power of two of pages, to be overwritten: it is
-    /// mapped for reading only.
+    /// Maps the AUX area of the event of this ring for overwriting, so read-only. `size` in bytes
+    /// must be a power of two of pages.
     ///
     /// # Errors
-    /// When `size` is no power of two of pages, there is no memory for it, or the event has no AUX area.
+    /// Fails if `size` is not a power of two of pages, memory is insufficient, or the event has no
+    /// AUX area.
     pub fn map_aux(&self, event: &Event, size: usize) -> Result<AuxArea, Error> {
         if !size.is_power_of_two() || size < PAGE {
-            let problem = format!("an AUX area of {size} bytes is no power of two of pages of 4096 bytes");
+            let problem = format!("an AUX area of {size} bytes is not a power of two of 4096-byte pages");
             return Err(Error::Setting(problem));
         }
         let offset = self.page.0.len() as u64;
@@ -88,29 +93,31 @@ impl Ring {
         Ok(AuxArea { page, mapping })
     }
 
-    /// Appends the records that wait, in the order they were written, and gives their room back to the kernel.
-    /// Returns how many bytes they are.
+    /// Appends the unread records in the order of writing, and frees their room. Returns their
+    /// number of bytes.
     ///
     /// # Errors
-    /// When the kernel's numbers cannot be; then nothing is appended, and the ring is taken as read.
+    /// Fails if the positions from the kernel are invalid. Then nothing is appended, and the ring
+    /// counts as read.
     pub fn take(&mut self, records: &mut Vec<u8>) -> Result<usize, Error> {
         let tail_word = self.page.word(offset_of!(perf_event_mmap_page, data_tail));
         let tail = tail_word.load(Ordering::Relaxed);
-        // "User-space reading the @data_head value should issue an smp_rmb(), after reading this value."
+        // "User-space reading the @data_head value should issue an smp_rmb(), after reading this
+        // value."
         let head = self
             .page
             .word(offset_of!(perf_event_mmap_page, data_head))
             .load(Ordering::Acquire);
-        let taken = unroll(tail, head, self.size, records, |from, to| {
+        let taken = copy_ring(tail, head, self.size, records, |from, to| {
             self.page.0.copy(PAGE + from, to)
         });
-        // "... it should issue an smp_mb() before writing @data_tail": what we read must have been read by then.
+        // "... it should issue an smp_mb() before writing @data_tail": all reads must be complete.
         fence(Ordering::SeqCst);
         tail_word.store(head, Ordering::Release);
         taken
     }
 
-    /// Bytes that wait.
+    /// Returns the number of unread bytes.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         let head = self
@@ -124,13 +131,14 @@ impl Ring {
         head.wrapping_sub(tail)
     }
 
-    /// The way from TSC to perf's clock; `None`, when the kernel gives none: its clock is not the TSC.
+    /// Returns the conversion from TSC to perf's clock, or `None` if the kernel's clock is not the
+    /// TSC.
     #[must_use]
     pub fn tsc_conversion(&self) -> Option<TscConversion> {
         /// Bit `cap_user_time_zero` of `capabilities`.
         const CAP_USER_TIME_ZERO: u64 = 1 << 4;
         let lock = self.page.half(offset_of!(perf_event_mmap_page, lock));
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_ATTEMPTS {
             let before = lock.load(Ordering::Acquire);
             let capabilities = self
                 .page
@@ -161,8 +169,8 @@ impl Ring {
 impl Page {
     fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && offset + 8 <= PAGE);
-        // SAFETY: the offset is that of an aligned 8-byte field of the first page, which is mapped for reading and
-        // writing as long as `self` lives; every integer is valid.
+        // SAFETY: the offset is that of an aligned 8-byte field of the first page, which is mapped
+        // for reading and writing as long as `self` lives. Every integer is valid.
         unsafe { &*self.0.start().add(offset).cast::<AtomicU64>() }
     }
 
@@ -180,43 +188,44 @@ impl Page {
 }
 
 impl AuxArea {
-    /// In bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.mapping.len()
     }
 
-    /// Where the last AUX data ended: an offset, in overwrite mode modulo the area's size or not, as the driver likes.
+    /// Returns the end position of the last AUX data. In overwrite mode some drivers report it
+    /// modulo the size of the area.
     fn head(&self) -> u64 {
         self.page
             .word(offset_of!(perf_event_mmap_page, aux_head))
             .load(Ordering::Acquire)
     }
 
-    /// Copies what the area holds to the beginning of `buffer`, which is at least as large. The event must be
-    /// disabled, or the kernel writes on, and the place where it ended is not known.
+    /// Copies the content of the area to the start of `buffer`, which must be at least as large.
+    /// The event must be disabled; otherwise the kernel continues writing and the end is unknown.
     ///
-    /// How much was ever written follows from the bytes: the kernel gives the area zeroed, and `intel_pt` tells no more
-    /// than the place (`pt_event_stop`: the place as head, the whole area as size). Past the place, then, is either
-    /// zero, never written, or the oldest trace. Zeros are `PAD` packets: leaving those before the first other byte out
-    /// loses nothing in either case.
+    /// The amount ever written follows from the bytes, because the kernel provides a zeroed area.
+    /// `intel_pt` only reports the position (`pt_event_stop`: the position as head, and the whole
+    /// area as size). The bytes after the position are either zero, never written, or the oldest
+    /// trace. Zeros are `PAD` packets, so dropping those before the first other byte loses nothing.
     ///
     /// # Errors
-    /// When `buffer` is too small.
+    /// Fails if `buffer` is too small.
     pub fn copy(&self, buffer: &mut [u8]) -> Result<AuxCopy, Error> {
         let size = self.size();
         let len = buffer.len();
         linearize(self.head(), size, buffer, |from, to| self.mapping.copy(from, to)).ok_or_else(|| {
             Error::Setting(format!(
-                "a buffer of {len} bytes does not hold an AUX area of {size}"
+                "a buffer of {len} bytes is smaller than the AUX area of {size} bytes"
             ))
         })
     }
 }
 
-/// Appends the bytes from `tail` to `head`, both counted from the beginning of time, of a ring of `size` bytes (a power
+/// Appends the bytes from `tail` to `head`, both total counts, of a ring of `size` bytes (a power
 /// of two) that `copy` reads.
-fn unroll(
+fn copy_ring(
     tail: u64,
     head: u64,
     size: usize,
@@ -231,7 +240,7 @@ fn unroll(
     let len = usize::try_from(head.wrapping_sub(tail))
         .ok()
         .filter(|len| *len <= size)
-        .ok_or_else(|| wrong("more waits in it than it can hold"))?;
+        .ok_or_else(|| wrong("it has more unread bytes than its size"))?;
     let from = (tail % size as u64) as usize;
     let first = len.min(size - from);
     let start = records.len();
@@ -247,13 +256,13 @@ fn unroll(
         Some(()) => Ok(len),
         None => {
             records.truncate(start);
-            Err(wrong("it is not as large as it says"))
+            Err(wrong("it is smaller than its header says"))
         }
     }
 }
 
-/// Puts the bytes of an overwritten area of `size` bytes in order of age: from `head` to the end, then from the
-/// beginning to `head`.
+/// Puts the bytes of an overwritten area of `size` bytes in order of age: from `head` to the end,
+/// then from the start to `head`.
 fn linearize(
     head: u64,
     size: usize,
@@ -265,7 +274,8 @@ fn linearize(
     copy(place, old)?;
     copy(0, new)?;
     let written = old.iter().position(|byte| *byte != 0);
-    // A driver whose head runs freely may have filled the area with zeros alone: that is no trace either.
+    // A driver with a free-running head may have filled the area with zeros only, which is no trace
+    // either.
     let start = written.unwrap_or(old.len());
     Some(AuxCopy {
         range: start..size,
@@ -273,8 +283,8 @@ fn linearize(
     })
 }
 
-/// The records in bytes that [`Ring::take`] gave. Ends with an error where a record cannot be one: what follows cannot
-/// be found.
+/// Returns the records in bytes from [`Ring::take`]. Ends with an error at an invalid record,
+/// because the next record cannot be found.
 pub fn records(bytes: &[u8]) -> impl Iterator<Item = Result<RawRecord<'_>, Error>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {

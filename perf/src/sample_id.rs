@@ -1,4 +1,4 @@
-//! The `sample_id` that trails every record of an event with `sample_id_all`.
+//! The `sample_id` at the end of every record of an event with `sample_id_all`.
 
 use crate::Error;
 use crate::cursor::Cursor;
@@ -12,46 +12,46 @@ const CPU: u64 = 1 << 7;
 const STREAM_ID: u64 = 1 << 9;
 const IDENTIFIER: u64 = 1 << 16;
 
-/// Which fields trail a record: an event's `sample_type`.
+/// The fields of the `sample_id`: an event's `sample_type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SampleType(pub u64);
 
 impl SampleType {
-    /// Whether the event's id stands in the last 8 bytes, so that it is found whatever else
-    /// trails the record.
+    /// Returns whether the last 8 bytes hold the event's id, at a position that does not depend on
+    /// other fields.
     #[must_use]
     pub fn has_identifier(self) -> bool {
         self.0 & IDENTIFIER != 0
     }
 
-    /// How many bytes trail each record.
+    /// Returns the size of the `sample_id`.
     #[must_use]
     pub fn size(self) -> usize {
         8 * (self.0 & (TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER)).count_ones() as usize
     }
 }
 
-/// Who caused a record, when and where; each as far as the event was asked to say.
+/// The source and time of a record, as far as the event was configured to include them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
     /// The process.
     pub pid: Option<Pid>,
     /// The thread.
     pub tid: Option<Tid>,
-    /// The time, on perf's clock.
+    /// The time on perf's clock.
     pub time: Option<Nanos>,
     /// The processor.
     pub cpu: Option<Cpu>,
-    /// The event's id.
+    /// The id of the event.
     pub id: Option<u64>,
 }
 
 impl SampleId {
-    /// Reads the last bytes of a record's `body`, which is named `what` and starts at `offset`;
-    /// returns what stands before them, too.
+    /// Splits a record's `body` into its fields and the `sample_id` at its end. `what` and `offset`
+    /// identify the record in errors.
     ///
     /// # Errors
-    /// When the record is too short for them.
+    /// Fails if the record is too short.
     pub(crate) fn split<'a>(
         body: &'a [u8],
         sample_type: SampleType,
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_stand_in_the_kernels_order() {
+    fn sample_id_fields_are_in_kernel_order() {
         let words = [0xaau64, 2 << 32 | 1, 3, 4, 5];
         let body: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
         let sample_type = SampleType(TID | TIME | CPU | IDENTIFIER);

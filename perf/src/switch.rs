@@ -1,8 +1,8 @@
 //! Context switches of one processor: `PERF_RECORD_SWITCH_CPU_WIDE`.
 //!
-//! LLDB's `contextSwitchTrace` file is the raw ring buffer of an event with
-//! `sample_type = TID | TIME`, so each record of interest is 32 bytes: header (8), next or
-//! previous pid and tid (8), pid and tid (8), time (8). Source: `linux/perf_event.h`.
+//! LLDB's `contextSwitchTrace` file is the raw ring buffer of an event with `sample_type = TID |
+//! TIME`. Each context switch record has 32 bytes: header (8), next or previous pid and tid (8),
+//! pid and tid (8), time (8). Source: `linux/perf_event.h`.
 
 use crate::Error;
 use crate::cursor::Cursor;
@@ -16,42 +16,42 @@ pub(crate) const MISC_SWITCH_OUT: u16 = 1 << 13;
 pub(crate) const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 /// The size of a record in a switch trace: header, other task, own task, time.
 const RECORD_SIZE: u16 = 32;
-/// No record of the kernel is longer; LLDB's bound.
+/// The maximum record size of the kernel, as LLDB bounds it.
 const MAX_RECORD_SIZE: u16 = 8000;
-/// Types up to here are believed to be a record of this or a later kernel; LLDB's bound.
+/// Larger types are not accepted as records of this or a later kernel, as LLDB bounds them.
 const MAX_RECORD_TYPE: u32 = 19 + 100;
 
-/// Which way a switch goes.
+/// The direction of a context switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// The task begins to run.
+    /// The task starts running.
     In,
     /// The task stops running.
     Out {
-        /// It was still runnable: the scheduler took the processor away.
+        /// Whether the task was still runnable, and the scheduler preempted it.
         preempted: bool,
     },
 }
 
-/// One task starting or ceasing to run on a processor.
+/// One task that starts or stops running on a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContextSwitch {
-    /// When, on perf's clock.
+    /// The time on perf's clock.
     pub time: Nanos,
     /// The process that starts or stops; 0 is the idle task.
     pub pid: Pid,
-    /// Its thread.
+    /// The thread that starts or stops.
     pub tid: Tid,
-    /// Starts or stops.
+    /// Whether it starts or stops.
     pub direction: Direction,
     /// The process that ran before (`In`) or runs next (`Out`).
     pub next_prev_pid: Pid,
-    /// Its thread.
+    /// The thread of that process.
     pub next_prev_tid: Tid,
 }
 
 impl ContextSwitch {
-    /// The record as it stands in a switch trace: what [`parse`] reads.
+    /// Returns the record in a switch trace, as [`parse`] reads it.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; RECORD_SIZE as usize] {
         let misc = match self.direction {
@@ -75,7 +75,7 @@ impl ContextSwitch {
     }
 }
 
-/// The direction that a switch record's `misc` tells.
+/// Returns the direction that a switch record's `misc` encodes.
 pub(crate) fn direction(misc: u16) -> Direction {
     if misc & MISC_SWITCH_OUT == 0 {
         Direction::In
@@ -86,10 +86,10 @@ pub(crate) fn direction(misc: u16) -> Direction {
     }
 }
 
-/// Reads a switch trace; records of other types are passed over.
+/// Parses a switch trace. Records of other types are skipped.
 ///
 /// # Errors
-/// When a record is cut short, cannot be one, or is earlier than the one before it.
+/// Fails if a record is truncated, invalid, or earlier than the previous one.
 pub fn parse(bytes: &[u8]) -> Result<Vec<ContextSwitch>, Error> {
     const WHAT: &str = "context switch record";
     let mut switches: Vec<ContextSwitch> = Vec::new();
@@ -113,7 +113,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<ContextSwitch>, Error> {
         let (next_prev_pid, next_prev_tid) = (Pid(fields.u32()?), Tid(fields.u32()?));
         let (pid, tid, time) = (Pid(fields.u32()?), Tid(fields.u32()?), Nanos(fields.u64()?));
         if switches.last().is_some_and(|last| last.time > time) {
-            return Err(fields.invalid("it is earlier than the record before it"));
+            return Err(fields.invalid("it is earlier than the previous record"));
         }
         let direction = direction(misc);
         switches.push(ContextSwitch {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_cut_anywhere_is_refused() {
+    fn truncated_record_is_refused() {
         let bytes = SWITCH.to_bytes();
         for end in 1..bytes.len() {
             assert!(
@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_size_does_not_loop() {
+    fn record_without_size_does_not_loop() {
         let mut bytes = SWITCH.to_bytes();
         bytes[6..8].fill(0);
         assert!(matches!(parse(&bytes), Err(Error::Invalid { offset: 0, .. })));
     }
 
     #[test]
-    fn other_records_are_passed_over() {
+    fn other_records_are_skipped() {
         let mut bytes = SWITCH.to_bytes().to_vec();
         bytes[0] = 2;
         bytes.extend(SWITCH.to_bytes());

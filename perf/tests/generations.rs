@@ -1,14 +1,15 @@
-//! The attributes of a trace on processors of several generations, from their CPUID leaves to the bytes.
+//! Tests trace attributes on processors of several generations, from CPUID leaves to bytes.
 //!
-//! The leaves are those of public dumps: repository InstLatx64/InstLatx64, folder GenuineIntel, the files named below
-//! (for Sapphire Rapids none could be read, so it is not here). They are shown in a sysfs tree as the kernel shows them
-//! (`arch/x86/events/intel/pt.c`: `pt_caps`, `pt_formats_attr`, `pt_timing_attr_show`). `max_nonturbo_ratio` is
-//! `MSR_PLATFORM_INFO[15:8]` where the dump has it, else the nominal frequency by 100 MHz.
+//! The leaves come from public dumps: repository InstLatx64/InstLatx64, folder GenuineIntel, in the
+//! files named below. A sysfs tree presents them as the kernel does (`arch/x86/events/intel/pt.c`:
+//! `pt_caps`, `pt_formats_attr`, `pt_timing_attr_show`). `max_nonturbo_ratio` is
+//! `MSR_PLATFORM_INFO[15:8]` if the dump has it, otherwise the nominal frequency divided by 100
+//! MHz.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-use backtrail_perf::attr::{Attr, AuxAction, Level, SIZE};
-use backtrail_perf::intel_pt::{IntelPt, Wish};
+use backtrail_perf::attr::{Attr, AuxAction, SIZE, SidebandLevel};
+use backtrail_perf::intel_pt::{IntelPt, PtOptions};
 use backtrail_pt::TimingParams;
 use std::fs;
 use std::path::Path;
@@ -52,7 +53,8 @@ const ICE_LAKE: Generation = Generation {
     art: [0x4e, 2],
     ratio: 15,
 };
-/// `GenuineIntel0090672_AlderLake_02_CPUID.txt`: Core i5-12400, P cores alone, nominal 2500 MHz by leaf 16H.
+/// `GenuineIntel0090672_AlderLake_02_CPUID.txt`: Core i5-12400, P cores only, nominal 2500 MHz by
+/// leaf 16H.
 const ALDER_LAKE: Generation = Generation {
     leaf0: [1, 0x5f, 7],
     leaf1: [0x0249_0002, 0x003f_003f],
@@ -60,7 +62,8 @@ const ALDER_LAKE: Generation = Generation {
     ratio: 25,
 };
 
-/// The terms of today's kernels; the first with PT had neither `pt` nor `branch` (they came with 4.13).
+/// The terms of current kernels. The first kernels with PT lacked `pt` and `branch`, which came
+/// with 4.13.
 const FORMATS: &[(&str, &str)] = &[
     ("pt", "config:0"),
     ("cyc", "config:1"),
@@ -78,7 +81,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("psb_period", "config:24-27"),
 ];
 
-/// The type number that the kernel happened to give.
+/// An arbitrary type number.
 const KIND: u64 = 10;
 
 fn sysfs(generation: &Generation, without: &[&str]) -> TempDir {
@@ -128,7 +131,7 @@ fn read(root: &Path) -> IntelPt {
     IntelPt::read(root).unwrap().unwrap()
 }
 
-/// The attribute's words, as `struct perf_event_attr` has them one after the other.
+/// Returns the words of `struct perf_event_attr`.
 fn words(attr: &Attr) -> [u64; SIZE / 8] {
     let bytes = attr.to_bytes();
     let mut words = bytes
@@ -137,7 +140,8 @@ fn words(attr: &Attr) -> [u64; SIZE / 8] {
     std::array::from_fn(|_| words.next().unwrap())
 }
 
-/// Type and size, configuration, period, sample type, read format, flags; then nothing but zeros.
+/// Returns type and size, configuration, period, sample type, read format and flags, followed by
+/// zeros.
 fn expected(config: u64, flags: u64) -> [u64; SIZE / 8] {
     let mut words = [0; SIZE / 8];
     // TID, TIME, CPU, IDENTIFIER; the id is read with the count.
@@ -145,16 +149,17 @@ fn expected(config: u64, flags: u64) -> [u64; SIZE / 8] {
     words
 }
 
-/// Disabled, not in the kernel, not in a hypervisor, with `sample_id_all`.
+/// Disabled, without kernel and hypervisor, with `sample_id_all`.
 const USER: u64 = 0x4_0061;
 
 #[test]
-fn every_generation_gets_what_perf_would_ask_for() {
-    let compressed = Wish {
+fn every_generation_gets_perfs_configuration() {
+    let compressed = PtOptions {
         compress_returns: true,
-        ..Wish::default()
+        ..PtOptions::default()
     };
-    // tsc, pt and branch; and from Skylake on mtc with period 3 and psb_period 3: perf's well-known 0x300e601.
+    // tsc, pt and branch; from Skylake on also mtc with period 3 and psb_period 3, which is perf's
+    // well-known 0x300e601.
     let cases = [
         (&BROADWELL, 0x2401, 256),
         (&SKYLAKE, 0x0300_e601, 16384),
@@ -183,23 +188,23 @@ fn every_generation_gets_what_perf_would_ask_for() {
 }
 
 #[test]
-fn a_kernel_without_pt_and_branch_traces_branches_unasked() {
+fn old_kernel_without_branch_term_is_configured() {
     let root = sysfs(&SKYLAKE, &["pt", "branch"]);
     let pt = read(root.path());
     let setting = pt
-        .setting(&Wish {
+        .setting(&PtOptions {
             compress_returns: true,
-            ..Wish::default()
+            ..PtOptions::default()
         })
         .unwrap();
     assert_eq!(setting.config.0, [0x0300_c600, 0, 0, 0, 0]);
 }
 
 #[test]
-fn wishes_go_into_their_bits() {
+fn options_are_encoded_in_their_bits() {
     let root = sysfs(&SKYLAKE, &[]);
     let setting = read(root.path())
-        .setting(&Wish {
+        .setting(&PtOptions {
             psb_period: Some(0),
             mtc_period: Some(9),
             cyc_threshold: Some(13),
@@ -212,82 +217,82 @@ fn wishes_go_into_their_bits() {
 }
 
 #[test]
-fn what_a_generation_lacks_is_refused_with_what_it_has() {
-    let refused = |generation: &Generation, wish: Wish| {
+fn unsupported_options_are_refused_with_alternatives() {
+    let refused = |generation: &Generation, options: PtOptions| {
         let root = sysfs(generation, &[]);
-        read(root.path()).setting(&wish).unwrap_err().to_string()
+        read(root.path()).setting(&options).unwrap_err().to_string()
     };
-    let wish = Wish::default();
+    let defaults = PtOptions::default();
     let cases = [
         (
             &BROADWELL,
-            Wish {
+            PtOptions {
                 psb_period: Some(3),
-                ..wish
+                ..defaults
             },
-            "takes no PSB period",
+            "supports no PSB period",
         ),
         (
             &BROADWELL,
-            Wish {
+            PtOptions {
                 mtc_period: Some(3),
-                ..wish
+                ..defaults
             },
-            "takes no MTC period",
+            "supports no MTC period",
         ),
         (
             &BROADWELL,
-            Wish {
+            PtOptions {
                 cyc_threshold: Some(0),
-                ..wish
+                ..defaults
             },
             "no CYC packets",
         ),
         (
             &SKYLAKE,
-            Wish {
+            PtOptions {
                 mtc_period: Some(4),
-                ..wish
+                ..defaults
             },
             "use one of 0, 3, 6, 9",
         ),
         (
             &SKYLAKE,
-            Wish {
+            PtOptions {
                 psb_period: Some(6),
-                ..wish
+                ..defaults
             },
             "use one of 0, 1, 2, 3, 4, 5",
         ),
-        // Goldmont has it, Ice Lake has not, Alder Lake far less.
+        // Goldmont has it, Ice Lake does not, and Alder Lake has far fewer.
         (
             &ICE_LAKE,
-            Wish {
+            PtOptions {
                 cyc_threshold: Some(13),
-                ..wish
+                ..defaults
             },
-            "no CYC threshold 13",
+            "does not support CYC threshold 13",
         ),
         (
             &ALDER_LAKE,
-            Wish {
+            PtOptions {
                 cyc_threshold: Some(6),
-                ..wish
+                ..defaults
             },
             "use one of 0, 1, 2, 3, 4, 5",
         ),
     ];
-    for (generation, wish, text) in cases {
-        let error = refused(generation, wish);
+    for (generation, options, text) in cases {
+        let error = refused(generation, options);
         assert!(error.contains(text), "{error}");
     }
 }
 
 #[test]
-fn timing_is_what_a_decoder_wants() {
+fn timing_parameters_match_the_generation() {
     let root = sysfs(&GOLDMONT, &[]);
     let pt = read(root.path());
-    let setting = pt.setting(&Wish::default()).unwrap();
+    let setting = pt.setting(&PtOptions::default()).unwrap();
     let expected = TimingParams {
         mtc_freq: 3,
         nom_freq: 11,
@@ -300,7 +305,7 @@ fn timing_is_what_a_decoder_wants() {
 }
 
 #[test]
-fn a_capability_that_is_no_number_is_refused_by_its_place() {
+fn invalid_capability_is_refused_with_its_path() {
     let root = sysfs(&SKYLAKE, &[]);
     let cap = root
         .path()
@@ -316,29 +321,30 @@ fn a_capability_that_is_no_number_is_refused_by_its_place() {
 }
 
 #[test]
-fn the_sidebands_bytes() {
+fn sideband_attributes_have_expected_bytes() {
     const SOFTWARE: u64 = 1;
     const DUMMY: u64 = 9;
     let mut words_of = expected(DUMMY, 0);
     words_of[0] = SOFTWARE | (SIZE as u64) << 32;
-    // As for a trace, and: mmap 8, comm 9, task 13, watermark 14, mmap2 23, comm_exec 24, context_switch 26, ksymbol 29,
-    // bpf_event 30, build_id 34; no clockid (25), for then perf's clock would not be the trace's.
+    // As for a trace, and: mmap 8, comm 9, task 13, watermark 14, mmap2 23, comm_exec 24,
+    // context_switch 26, ksymbol 29, bpf_event 30, build_id 34. No clockid (25), because perf's
+    // clock would then differ from that of the trace.
     words_of[5] = 0x4_6584_6361;
     words_of[6] = 0x4_0000;
     let attr = Attr::sideband(0x4_0000);
     assert_eq!(words(&attr), words_of);
     words_of[5] &= !(1 << 34);
-    assert_eq!(words(&attr.without_newer(Level::Linux5)), words_of);
+    assert_eq!(words(&attr.without_newer(SidebandLevel::Linux5)), words_of);
     words_of[5] &= !(3 << 29);
-    assert_eq!(words(&attr.without_newer(Level::Linux4)), words_of);
+    assert_eq!(words(&attr.without_newer(SidebandLevel::Linux4)), words_of);
 }
 
 #[test]
-fn what_pauses_and_resumes_says_so_in_its_last_words() {
+fn aux_pause_and_resume_are_encoded() {
     const TRACEPOINT: u64 = 2;
     let pause = words(&Attr::tracepoint(0x123, Some(AuxAction::Pause)));
     assert_eq!(pause[..3], [TRACEPOINT | (SIZE as u64) << 32, 0x123, 1]);
-    // aux_pause is bit 1, aux_resume bit 2 of the word behind aux_sample_size.
+    // aux_pause is bit 1 and aux_resume bit 2 of the word after aux_sample_size.
     assert_eq!(pause[14], 2 << 32);
     let resume = words(&Attr::timer(100_000, AuxAction::Resume));
     assert_eq!((resume[0] & 0xffff_ffff, resume[1], resume[2]), (1, 0, 100_000));

@@ -1,9 +1,10 @@
-//! `perf.data` files cut at every length and changed at random: read or refused, never a panic.
+//! Parses `perf.data` files truncated at every length and mutated at random: they are read or
+//! refused without a panic.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-use backtrail_perf::data::{Item, PerfData};
-use backtrail_perf::record::Event;
+use backtrail_perf::data::{DataItem, PerfData};
+use backtrail_perf::record::RecordEvent;
 use backtrail_perf::{Error, switch};
 use std::path::PathBuf;
 
@@ -17,7 +18,7 @@ fn capture(path: &str) -> Option<Vec<u8>> {
     std::fs::read(path).ok()
 }
 
-/// Reads all there is; counts the items, records of switches, and bytes of AUX data.
+/// Reads all items, and counts items, switch records and bytes of AUX data.
 fn read(bytes: &[u8]) -> Result<[usize; 3], Error> {
     let data = PerfData::parse(bytes)?;
     let (_, _, _, _) = (
@@ -30,8 +31,10 @@ fn read(bytes: &[u8]) -> Result<[usize; 3], Error> {
     for item in data.items() {
         counts[0] += 1;
         match item? {
-            Item::Record(record) => counts[1] += usize::from(matches!(record.event, Event::Switch(_))),
-            Item::Aux(piece) => counts[2] += piece.bytes.len(),
+            DataItem::Record(record) => {
+                counts[1] += usize::from(matches!(record.event, RecordEvent::Switch(_)))
+            }
+            DataItem::Aux(piece) => counts[2] += piece.bytes.len(),
             _ => {}
         }
     }
@@ -39,7 +42,7 @@ fn read(bytes: &[u8]) -> Result<[usize; 3], Error> {
 }
 
 #[test]
-fn captures_are_read_whole() {
+fn captures_are_read_completely() {
     let Some(loopy) = capture("hase/20180404/loopy/loopy-20180404T162955.perf") else {
         return;
     };
@@ -53,7 +56,7 @@ fn captures_are_read_whole() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_refused_until_only_features_are_missing() {
+fn truncated_file_is_refused_unless_only_features_are_missing() {
     let Some(bytes) = capture("hase/20180404/loopy/loopy-20180404T162955.perf") else {
         return;
     };
@@ -70,11 +73,11 @@ fn a_file_cut_anywhere_is_refused_until_only_features_are_missing() {
 }
 
 #[test]
-fn a_file_changed_anywhere_is_read_or_refused() {
+fn mutated_file_is_read_or_refused() {
     let Some(bytes) = capture("hase/20180404/control_flow/control_flow-20180404T163033.perf") else {
         return;
     };
-    // xorshift64*: looks random and is the same each time.
+    // xorshift64*: pseudo-random and reproducible.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |bound: usize| {
         state ^= state >> 12;
@@ -97,7 +100,7 @@ fn a_file_changed_anywhere_is_read_or_refused() {
 }
 
 #[test]
-fn a_switch_trace_of_a_real_machine_is_read() {
+fn switch_trace_of_a_real_machine_is_read() {
     let Some(bytes) = capture("lldb/intelpt-multi-core-trace/cores/51.perf_context_switch_trace") else {
         return;
     };

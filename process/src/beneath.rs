@@ -1,5 +1,5 @@
-//! Opening files by names that another user chose, without ending up elsewhere, blocking, or
-//! touching a device.
+//! Opens files by names that another user chose, without leaving the root, blocking, or opening
+//! devices.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -8,53 +8,53 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Device and inode of a file: its identity on this machine.
+/// The device and inode of a file, which identify it on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
-    /// Major and minor number of the file system's device.
+    /// The major and minor number of the file system's device.
     pub device: (u32, u32),
-    /// The inode.
+    /// The inode number.
     pub inode: u64,
 }
 
-/// What the kernel knows of a file without asking its file system.
+/// The metadata of a file that the kernel has cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// Which file it is.
+pub struct FileStatus {
+    /// The identity of the file.
     pub id: FileId,
-    /// `S_IFMT` and permissions.
+    /// The file type (`S_IFMT`) and permissions.
     pub mode: u32,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Last change of the contents, and of the inode: seconds and nanoseconds.
+    /// The times of the last change of the contents and of the inode, in seconds and nanoseconds.
     pub times: [(i64, u32); 2],
 }
 
-impl Status {
-    /// Whether it is a regular file.
+impl FileStatus {
+    /// Returns whether this is a regular file.
     #[must_use]
     pub fn is_regular(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFREG
     }
 }
 
-/// Opens a directory or file as a place only (`O_PATH`): neither its file system nor a device's
-/// driver is asked.
+/// Opens a directory or file as a path only (`O_PATH`), which calls neither its file system nor a
+/// device driver.
 ///
 /// # Errors
-/// Those of openat2(2).
-pub fn place(root: BorrowedFd<'_>, path: &Path, resolve: u64) -> io::Result<OwnedFd> {
+/// The errors of openat2(2).
+pub fn open_path(root: BorrowedFd<'_>, path: &Path, resolve: u64) -> io::Result<OwnedFd> {
     openat2(root, path, libc::O_PATH | libc::O_CLOEXEC, resolve)
 }
 
-/// Opens `path` below `root`, as a process whose root directory `root` is would: absolute names and
-/// links stay below it, and links of procfs that lead elsewhere are refused. The result is a place
-/// only; [`reopen`] reads it.
+/// Opens `path` below `root`, as a process with that root directory would. Absolute names and links
+/// stay below the root, and procfs links that lead out are refused. The result is a path only;
+/// [`reopen`] opens it for reading.
 ///
 /// # Errors
-/// Those of openat2(2).
+/// The errors of openat2(2).
 pub fn in_root(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
-    place(root, path, libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS)
+    open_path(root, path, libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS)
 }
 
 /// Like [`in_root`], for a name without symbolic links of which every part is in the kernel's cache of
@@ -69,10 +69,10 @@ pub fn cached_in_root(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> 
     let mut found = Err(io::ErrorKind::WouldBlock.into());
     // A directory that changes at this moment fails a lookup, too.
     for _ in 0..TRIES {
-        found = place(root, path, plain | libc::RESOLVE_CACHED);
+        found = open_path(root, path, plain | libc::RESOLVE_CACHED);
         match &found {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return place(root, path, plain),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return open_path(root, path, plain),
             _ => break,
         }
     }
@@ -85,7 +85,7 @@ fn openat2(root: BorrowedFd<'_>, path: &Path, flags: i32, resolve: u64) -> io::R
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = flags as u64;
     how.resolve = resolve;
-    // SAFETY: `path` ends with a zero and `how` has the size that is given; the kernel writes to
+    // SAFETY: `path` ends with a zero byte, and `how` has the given size. The kernel writes to
     // neither.
     let fd = unsafe {
         libc::syscall(
@@ -97,23 +97,23 @@ fn openat2(root: BorrowedFd<'_>, path: &Path, flags: i32, resolve: u64) -> io::R
         )
     };
     match i32::try_from(fd) {
-        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Returns what the kernel knows of an open file without asking its file system
-/// (`AT_STATX_DONT_SYNC`): a server of FUSE or of the network that does not answer blocks nobody.
+/// Returns the cached metadata of an open file, without a request to its file system
+/// (`AT_STATX_DONT_SYNC`). A FUSE or network server that does not answer therefore blocks nobody.
 ///
 /// # Errors
-/// Those of statx(2).
-pub fn status(file: impl AsFd) -> io::Result<Status> {
+/// The errors of statx(2).
+pub fn status(file: impl AsFd) -> io::Result<FileStatus> {
     let wanted = libc::STATX_BASIC_STATS;
     let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
     // SAFETY: all zeros are a valid `statx`.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: an empty name and a buffer of the right type, which the kernel fills.
+    // SAFETY: an empty name, and a buffer of the right type, which the kernel fills.
     let failed = unsafe {
         libc::statx(
             file.as_fd().as_raw_fd(),
@@ -126,7 +126,7 @@ pub fn status(file: impl AsFd) -> io::Result<Status> {
     if failed != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Status {
+    Ok(FileStatus {
         id: FileId {
             device: (found.stx_dev_major, found.stx_dev_minor),
             inode: found.stx_ino,
@@ -137,21 +137,21 @@ pub fn status(file: impl AsFd) -> io::Result<Status> {
     })
 }
 
-/// Opens for reading what a place names, if it is a regular file: nothing else is ever opened, for
-/// a FIFO would block and a device may act.
+/// Opens a path for reading, if it is a regular file. Other files are not opened, because a FIFO
+/// would block and a device may act.
 ///
 /// # Errors
-/// When it is no regular file, or may not be read.
-pub fn reopen(place: impl AsFd) -> io::Result<File> {
-    if !status(&place)?.is_regular() {
+/// Fails if this is not a regular file, or if it cannot be read.
+pub fn reopen(path: impl AsFd) -> io::Result<File> {
+    if !status(&path)?.is_regular() {
         return Err(io::Error::other("this is not a regular file"));
     }
-    let path = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
+    let link = format!("/proc/self/fd/{}", path.as_fd().as_raw_fd());
     use std::os::unix::fs::OpenOptionsExt;
     File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC)
-        .open(path)
+        .open(link)
 }
 
 #[cfg(test)]
@@ -161,7 +161,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, symlink};
 
     #[test]
-    fn names_stay_below_the_root() {
+    fn names_cannot_leave_the_root() {
         let folder = std::env::temp_dir().join(format!("backtrail-beneath-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("jail/lib")).unwrap();
         std::fs::write(folder.join("secret"), "outside").unwrap();

@@ -1,5 +1,4 @@
-//! The code image of a process: every ELF file that was ever mapped executable, and code that comes
-//! from none.
+//! The code image of a process: every ELF file that was mapped executable, and code outside files.
 
 use crate::maps::{self, Map};
 use crate::module_file::{ModuleFile, ModuleFiles};
@@ -12,63 +11,63 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Code without a file larger than this is not kept (a JIT compiler's whole reserve).
+/// Larger code areas without a file are not saved, such as the reserve of a JIT compiler.
 const MAX_RAW: u64 = 256 << 20;
 
-/// An ELF file mapped executable at some time.
+/// An ELF file that was mapped executable.
 #[derive(Debug)]
 pub struct LoadedModule {
-    /// Its path in the traced system.
+    /// The path in the traced system.
     pub path: String,
-    /// The file, which stays readable when it is deleted.
+    /// The file, which stays readable after it is deleted.
     pub file: Arc<ModuleFile>,
-    /// Where the page of its lowest `PT_LOAD` lies.
+    /// The address of the page of the lowest `PT_LOAD`.
     pub base: Avma,
     inode: u64,
 }
 
-/// Executable memory that no ELF file fills.
+/// Executable memory without an ELF file.
 #[derive(Debug)]
 pub struct RawCode {
-    /// The first address.
+    /// The start address.
     pub start: Avma,
-    /// As last seen.
+    /// The last known content.
     pub bytes: Vec<u8>,
-    /// The program may rewrite it.
+    /// Whether the program may rewrite the code.
     pub writable: bool,
 }
 
-/// What a process could execute.
+/// All code that a process could execute.
 #[derive(Debug, Default)]
 pub struct CodeImage {
     /// The ELF files.
     pub modules: Vec<LoadedModule>,
-    /// What no ELF file fills.
+    /// Executable memory without ELF files.
     pub raw: Vec<RawCode>,
-    /// What is missing, a sentence each.
+    /// Messages about missing parts.
     pub notes: Vec<String>,
-    /// Start and size of what the recorder itself has added.
+    /// The start and size of memory that the recorder has added.
     pub added: Vec<(u64, u64)>,
-    /// The files that are open, which other processes may have mapped too.
+    /// The open files, which other processes may have mapped too.
     pub files: ModuleFiles,
 }
 
 impl CodeImage {
-    /// Adds what is mapped executable now, and reads code that has no file anew.
+    /// Adds the current executable mappings, and reads code without files again.
     pub fn update(&mut self, pid: RawTid) {
         let maps = maps::maps(pid);
         let code = |map: &&Map| map.executable && map.path != "[vsyscall]";
         let added = self.added.clone();
         for map in maps.iter().filter(code).filter(|map| !within(&added, map.start)) {
-            let known = map.is_file() && (self.knows(map) || self.add_module(pid, map));
+            let known = map.is_file() && (self.has_module_of(map) || self.add_module(pid, map));
             if !known || map.writable {
                 self.add_raw(pid, map);
             }
         }
     }
 
-    /// Whether the mapping lies where a known module has its code.
-    fn knows(&self, map: &Map) -> bool {
+    /// Returns whether the mapping belongs to a known module.
+    fn has_module_of(&self, map: &Map) -> bool {
         let same_file = |module: &&LoadedModule| module.inode == map.inode && module.path == map.path;
         self.modules
             .iter()
@@ -76,13 +75,13 @@ impl CodeImage {
             .any(|module| module.file.base_of(map) == Some(module.base))
     }
 
-    /// `false`: it is no ELF file, or out of reach.
+    /// Adds the module of a mapping. Returns `false` if it is not an ELF file, or not accessible.
     fn add_module(&mut self, pid: RawTid, map: &Map) -> bool {
         let file = open(pid, map);
         if file.is_none() && ModuleFiles::is_exhausted() {
             self.note(
                 "all file descriptors of Backtrail were in use (ulimit -n): \
-                 some binaries are kept as they were in memory only"
+                 the bundle has some binaries only as they were in memory"
                     .to_owned(),
             );
         }
@@ -102,7 +101,7 @@ impl CodeImage {
     fn add_raw(&mut self, pid: RawTid, map: &Map) {
         if map.size() > MAX_RAW {
             self.note(format!(
-                "{} MiB of executable memory at {:#x} were not kept",
+                "{} MiB of executable memory at {:#x} are not in the bundle",
                 map.size() >> 20,
                 map.start
             ));
@@ -121,7 +120,7 @@ impl CodeImage {
             writable: map.writable,
         };
         match self.raw.iter_mut().find(|raw| raw.start == start) {
-            // A shorter one would lose code that ran before the rest was unmapped.
+            // A shorter area would lose code that ran before a part was unmapped.
             Some(old) if old.bytes.len() <= raw.bytes.len() => *old = raw,
             Some(old) => old
                 .bytes
@@ -139,19 +138,19 @@ impl CodeImage {
     }
 }
 
-/// A [`CodeImage`] as a bundle has it.
+/// A [`CodeImage`] in a bundle.
 #[derive(Debug, Default)]
 pub struct SavedImage {
     /// The ELF files.
     pub modules: Vec<Module>,
-    /// What no ELF file fills.
+    /// Executable memory without ELF files.
     pub images: Vec<RawImage>,
-    /// Files that could not be copied, a sentence each.
+    /// Messages about files that could not be copied.
     pub missing: Vec<String>,
 }
 
 impl CodeImage {
-    /// Copies the files of its modules into a bundle, and closes them.
+    /// Copies the module files into a bundle, and closes them.
     pub fn copy_modules(&self, writer: &Writer) {
         for module in &self.modules {
             // A file that cannot be copied is reported when the image is saved.
@@ -159,10 +158,10 @@ impl CodeImage {
         }
     }
 
-    /// Copies it into a bundle; `name` makes the path of a raw image out of the one it is given.
+    /// Copies the image into a bundle. `name` returns the path of a raw image for a suggested name.
     ///
     /// # Errors
-    /// When the bundle cannot be written. A file that cannot be copied is told as missing.
+    /// Fails if the bundle cannot be written. A file that cannot be copied is reported as missing.
     pub fn save<E: From<Error>>(
         self,
         writer: &Writer,
@@ -203,7 +202,7 @@ impl CodeImage {
     }
 }
 
-/// Whether an address lies in one of some areas.
+/// Returns whether an address is in one of the areas, each a start and a size.
 #[must_use]
 pub fn within(areas: &[(u64, u64)], address: u64) -> bool {
     areas
@@ -211,14 +210,15 @@ pub fn within(areas: &[(u64, u64)], address: u64) -> bool {
         .any(|(start, size)| (*start..start.saturating_add(*size)).contains(&address))
 }
 
-/// The mapped file itself: by its mapping, or by its path where it still is the same file.
+/// Opens the file of a mapping: through `map_files`, or through its path if that is still the same
+/// file.
 fn open(pid: RawTid, map: &Map) -> Option<File> {
-    let pid = status::with_memory(pid);
+    let pid = status::thread_with_memory(pid);
     let host = File::open("/").ok()?;
-    let place = |path: String| beneath::place(host.as_fd(), Path::new(&path), 0);
-    let by_mapping = place(format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end));
+    let open_path = |path: String| beneath::open_path(host.as_fd(), Path::new(&path), 0);
+    let by_mapping = open_path(format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end));
     let by_name = || {
-        let root = place(format!("/proc/{pid}/root")).ok()?;
+        let root = open_path(format!("/proc/{pid}/root")).ok()?;
         let found = beneath::in_root(root.as_fd(), Path::new(&map.path)).ok()?;
         (beneath::status(&found).ok()?.id.inode == map.inode).then_some(found)
     };
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_image_has_our_program_and_the_vdso() {
+    fn own_image_contains_program_and_vdso() {
         let mut image = CodeImage::default();
         let pid = std::process::id() as RawTid;
         image.update(pid);

@@ -1,4 +1,4 @@
-//! What a core of a process holds: the rules of the kernel's own (core(5)).
+//! Determines the contents of a core by the rules of the kernel (core(5)).
 
 use crate::code_image::within;
 use crate::maps::{self, Map};
@@ -6,7 +6,7 @@ use crate::{RawTid, memory, status};
 use backtrail_bundle::core::{CoreContents, MappedFile, ProcessInfo, Segment};
 use backtrail_pt::{Avma, FileOffset};
 
-/// Bits of `coredump_filter`.
+/// The bits of `coredump_filter`.
 mod filter {
     pub(super) const ANONYMOUS_PRIVATE: u32 = 1 << 0;
     pub(super) const ANONYMOUS_SHARED: u32 = 1 << 1;
@@ -15,8 +15,8 @@ mod filter {
     pub(super) const ELF_HEADERS: u32 = 1 << 4;
 }
 
-/// Describes a process whose threads do not run, all but the threads. Areas in `added`, start and size of
-/// each, count as none of its own.
+/// Describes the core of a stopped process, without its threads. The areas in `added`, each a start
+/// and a size, are left out.
 #[must_use]
 pub fn describe(pid: RawTid, added: &[(u64, u64)]) -> CoreContents {
     let filter = status::core_filter(pid);
@@ -50,7 +50,7 @@ pub fn describe(pid: RawTid, added: &[(u64, u64)]) -> CoreContents {
     }
 }
 
-/// Bytes a core of these contents would save.
+/// Returns the number of memory bytes in a core with these contents.
 #[must_use]
 pub fn size(contents: &CoreContents) -> u64 {
     contents
@@ -68,7 +68,7 @@ fn mapped_file(map: &Map) -> MappedFile {
     }
 }
 
-/// How much of a mapping the filter wants: the rules of the kernel's `vma_dump_size`.
+/// Returns the number of bytes to save of a mapping, by the rules of the kernel's `vma_dump_size`.
 fn saved(map: &Map, filter: u32, pid: RawTid) -> u64 {
     let wanted = |bit: u32| filter & bit != 0;
     let whole = if map.path == "[vdso]" {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_filter_decides_what_is_saved() {
+    fn coredump_filter_selects_saved_mappings() {
         let pid = std::process::id() as RawTid;
         let map = |path: &str, inode, shared, modified| Map {
             end: 0x3000,

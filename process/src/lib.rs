@@ -1,11 +1,12 @@
-//! What Linux tells of a process from outside: its mappings, binaries, threads and memory.
+//! Reads the state of a process from outside: mappings, binaries, threads and memory.
 //!
-//! [`maps`] and [`status`] read `/proc/PID`, [`memory`] copies what a process has in memory,
-//! [`code_image`] keeps everything that it could execute, [`module_file`] the files of it, [`core_dump`] says what
-//! its core would hold, [`machine`] is what it runs on. [`beneath`] opens files by names that another user chose,
-//! [`load_segments`] says where an ELF file is loaded.
-//! A process may end at any moment, and its files may lie: what cannot be read is absent, and nothing is
-//! made up in its place.
+//! [`maps`] and [`status`] read `/proc/PID`, and [`memory`] reads process memory. [`code_image`]
+//! collects executable code, and [`module_file`] its files. [`core_dump`] determines the contents
+//! of a core, and [`machine`] describes the host. [`beneath`] opens files by names that another
+//! user chose, and [`load_segments`] determines load addresses of ELF files.
+//!
+//! A process may end at any moment, and its files may be malformed. Data that cannot be read is
+//! reported as absent, and never invented.
 
 pub mod beneath;
 pub mod code_image;
@@ -17,8 +18,8 @@ pub mod memory;
 pub mod module_file;
 pub mod status;
 
-/// A process or thread id as the kernel's calls take it.
+/// A process or thread id, as system calls take it.
 pub type RawTid = libc::pid_t;
 
-/// Bytes in a page of x86-64.
+/// The size of an x86-64 page in bytes.
 const PAGE: u64 = 4096;

@@ -1,4 +1,4 @@
-//! The `PT_LOAD` segments of an ELF file, and from them where the file is loaded.
+//! Reads the `PT_LOAD` segments of an ELF file, and determines where the file is loaded.
 
 use backtrail_pt::Avma;
 use object::LittleEndian;
@@ -7,7 +7,7 @@ use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::fs::File;
 
-/// No file that a loader takes has more program headers (the kernel's own limit is 1170).
+/// More program headers than any loader accepts (the limit of the kernel is 1170).
 const MAX_HEADERS: u16 = 4096;
 
 /// The `PT_LOAD` segments of a file.
@@ -15,13 +15,14 @@ const MAX_HEADERS: u16 = 4096;
 pub struct LoadSegments {
     /// The page of the lowest stated address.
     lowest: u64,
-    /// Of those that are executable: the page of the file offset, the offset after the last byte,
-    /// the page of the stated address.
+    /// Executable segments: the page of the file offset, the offset after the last byte, and the
+    /// page of the stated address.
     executable: Vec<(u64, u64, u64)>,
 }
 
 impl LoadSegments {
-    /// Reads the headers of an ELF file; `None`: it is none, or has no such segment.
+    /// Reads the headers of a file, or returns `None` if it is not an ELF file or has no such
+    /// segment.
     #[must_use]
     pub fn read(file: &File) -> Option<Self> {
         let data = ReadCache::new(file);
@@ -46,8 +47,8 @@ impl LoadSegments {
         })
     }
 
-    /// Returns where the page of the file's lowest `PT_LOAD` lies when file offset `offset` is
-    /// mapped executable at `start`; `None`: no executable segment has that offset.
+    /// Returns the address of the page of the lowest `PT_LOAD`, if file offset `offset` is mapped
+    /// executable at `start`. Returns `None` if no executable segment contains the offset.
     #[must_use]
     pub fn base(&self, start: u64, offset: u64) -> Option<Avma> {
         let holds = |(from, end, _): &&(u64, u64, u64)| *from <= offset && offset < *end;
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_elf_has_none() {
+    fn non_elf_file_has_no_load_segments() {
         assert!(LoadSegments::read(&File::open("/proc/self/status").unwrap()).is_none());
         assert!(LoadSegments::read(&tempfile_of(b"\x7fELF\x02\x01")).is_none());
     }

@@ -1,24 +1,26 @@
-//! The machine that a process runs on.
+//! Describes the machine that a process runs on.
 
 use backtrail_pt::CpuModel;
 use backtrail_pt::cpu::Vendor;
 use std::fs;
 use std::path::Path;
 
-/// What `/proc/sys/kernel/NAME` says.
+/// Returns the content of `/proc/sys/kernel/NAME`.
 #[must_use]
-pub fn says(name: &str) -> Option<String> {
+pub fn kernel_setting(name: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Family, model and stepping of the first processor of `PROCFS/cpuinfo`; `None`: it does not tell them.
+/// Returns family, model and stepping of the first processor in `PROCFS/cpuinfo`, or `None` if they
+/// are not listed.
 #[must_use]
 pub fn processor(procfs: &Path) -> Option<CpuModel> {
     parse(&fs::read_to_string(procfs.join("cpuinfo")).ok()?)
 }
 
-/// This machine's processor, zeros where it is not told. Its vendor is not told: the errata of none are those of a stream of ours.
+/// Returns the processor of this machine, with zeros if unknown. The vendor is `Other`, because
+/// hardware errata do not apply to software-encoded packets.
 #[must_use]
 pub fn cpu_model() -> CpuModel {
     let unknown = CpuModel {
@@ -60,14 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_model_is_read_and_not_taken_for_the_model_name() {
+    fn cpu_model_is_not_confused_with_model_name() {
         let text = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel name\t: Intel(R) Xeon(R)\nmodel\t\t: 85\nstepping\t: 4\n";
         assert_eq!(parse(text), "6/85/4".parse().ok());
         assert_eq!(parse("vendor_id : GenuineIntel\n"), None);
     }
 
     #[test]
-    fn this_machine_has_a_model() {
+    fn this_machine_has_a_cpu_model() {
         assert!(processor(Path::new("/proc")).is_some());
         assert_eq!(cpu_model().vendor, Vendor::Other);
     }

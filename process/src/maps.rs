@@ -1,74 +1,75 @@
-//! `/proc/PID/maps` and `/proc/PID/smaps` (proc_pid_maps(5), proc_pid_smaps(5)).
+//! Parses `/proc/PID/maps` and `/proc/PID/smaps` (proc_pid_maps(5), proc_pid_smaps(5)).
 
 use crate::{RawTid, status};
 use std::fs;
 
-/// One mapping of a process.
+/// A mapping of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Map {
-    /// The first address.
+    /// The start address.
     pub start: u64,
-    /// The address after the last.
+    /// The end address (exclusive).
     pub end: u64,
-    /// May be read.
+    /// Whether it may be read.
     pub readable: bool,
-    /// May be written.
+    /// Whether it may be written.
     pub writable: bool,
-    /// May be executed.
+    /// Whether it may be executed.
     pub executable: bool,
-    /// Written to it, others see it.
+    /// Whether it is a shared mapping (`MAP_SHARED`).
     pub shared: bool,
-    /// File offset, in bytes.
+    /// The file offset in bytes.
     pub offset: u64,
-    /// Major and minor number of the file system's device.
+    /// The major and minor number of the file system's device.
     pub device: (u32, u32),
-    /// 0: no file.
+    /// The inode number, or 0 without a file.
     pub inode: u64,
-    /// The file, a name in brackets, or empty.
+    /// The file path, a name in brackets, or an empty string.
     pub path: String,
-    /// From `smaps`: some page is private memory, new or modified.
+    /// From `smaps`: whether some page is anonymous, either new or modified.
     pub modified: bool,
-    /// From `smaps`: the program wants it in no core (`MADV_DONTDUMP`), or it is device memory.
+    /// From `smaps`: whether the mapping is excluded from cores (`MADV_DONTDUMP`, or device
+    /// memory).
     pub undumpable: bool,
 }
 
 impl Map {
-    /// In bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether a file lies behind it, which the kernel may have unlinked.
+    /// Returns whether the mapping has a file, possibly a deleted one.
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.inode != 0 && self.path.starts_with('/')
     }
 }
 
-/// The mappings of a process; none when it is gone.
+/// Returns the mappings of a process, empty if it has ended.
 #[must_use]
 pub fn maps(pid: RawTid) -> Vec<Map> {
     parse(&of_memory(pid, "maps"))
 }
 
-/// The mappings of a process with what a core has to know of them.
+/// Returns the mappings of a process with the fields that cores need.
 #[must_use]
 pub fn smaps(pid: RawTid) -> Vec<Map> {
     parse(&of_memory(pid, "smaps"))
 }
 
-/// A list of what a process has in memory; where its first thread has ended, another has it.
+/// Reads a file about process memory, through another thread if the first thread has ended.
 fn of_memory(pid: RawTid, name: &str) -> Vec<u8> {
     let read = |tid: RawTid| fs::read(format!("/proc/{tid}/{name}")).unwrap_or_default();
     let found = read(pid);
     match found.is_empty() {
-        true => read(status::with_memory(pid)),
+        true => read(status::thread_with_memory(pid)),
         false => found,
     }
 }
 
-/// Reads the text of `maps` or `smaps`.
+/// Parses the text of `maps` or `smaps`.
 #[must_use]
 pub fn parse(text: &[u8]) -> Vec<Map> {
     let text = String::from_utf8_lossy(text);
@@ -87,7 +88,7 @@ pub fn parse(text: &[u8]) -> Vec<Map> {
     found
 }
 
-/// `START-END PERMS OFFSET DEV INODE PATH`.
+/// Parses `START-END PERMS OFFSET DEV INODE PATH`.
 fn header(line: &str) -> Option<Map> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let mut rest = line;
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_every_kind_are_read() {
+    fn maps_lines_of_every_kind_are_parsed() {
         let text =
             b"555555554000-555555558000 r-xp 00002000 fd:01 1234                       /tmp/a b (deleted)\n\
 Size:                 16 kB\n\
@@ -148,8 +149,8 @@ VmFlags: rd mr pf io de dd sd\n\
     }
 
     #[test]
-    fn our_own_maps_hold_this_function() {
-        let here = lines_our_own as *const () as u64;
+    fn own_maps_contain_this_function() {
+        let here = own_function as *const () as u64;
         let pid = std::process::id() as RawTid;
         assert!(
             maps(pid)
@@ -158,5 +159,5 @@ VmFlags: rd mr pf io de dd sd\n\
         );
     }
 
-    fn lines_our_own() {}
+    fn own_function() {}
 }

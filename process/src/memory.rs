@@ -1,15 +1,16 @@
-//! The memory of another process.
+//! Reads the memory of another process.
 
 use crate::{RawTid, status};
 use std::io;
 
-/// Copies from an address of a process (`process_vm_readv(2)`); how many bytes could be read.
+/// Copies memory from an address of a process (`process_vm_readv(2)`), and returns the number of
+/// bytes read.
 #[must_use]
 pub fn read(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
     match read_by(pid, address, out) {
-        // Its first thread has ended; others may go on.
+        // The first thread has ended, but others may continue.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
-            let other = Some(status::with_memory(pid)).filter(|other| *other != pid);
+            let other = Some(status::thread_with_memory(pid)).filter(|other| *other != pid);
             other.map_or(0, |other| read_by(other, address, out).unwrap_or(0))
         }
         read => read.unwrap_or(0),
@@ -25,7 +26,7 @@ fn read_by(pid: RawTid, address: u64, out: &mut [u8]) -> io::Result<usize> {
         iov_base: address as *mut libc::c_void,
         iov_len: out.len(),
     };
-    // SAFETY: `local` is `out`; the remote side is checked by the kernel.
+    // SAFETY: `local` describes `out`, and the kernel checks the remote side.
     let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }

@@ -1,4 +1,4 @@
-//! Files of modules: one open file for each, however many processes have it mapped.
+//! Module files: one open file for each, even if many processes have mapped it.
 
 use crate::load_segments::LoadSegments;
 use crate::maps::Map;
@@ -11,32 +11,33 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Device and inode.
-type Identity = (u64, u64);
+type DeviceInode = (u64, u64);
 
 /// An ELF file that processes have mapped.
 ///
-/// Its descriptor is closed when the file is in the bundle, or when nobody has it any more.
+/// The descriptor is closed after the file was copied into the bundle, or when the last user drops
+/// it.
 #[derive(Debug)]
 pub struct ModuleFile {
-    identity: Identity,
+    identity: DeviceInode,
     segments: LoadSegments,
     content: Mutex<Content>,
 }
 
-/// Where the bytes of a module are.
+/// The location of the content of a module.
 #[derive(Debug)]
 enum Content {
-    /// In the file, which may have been deleted since.
+    /// In the open file, which may be deleted.
     Open(File),
     /// In the bundle.
     Copied(BundlePath, Option<BuildId>),
-    /// Nowhere, for this reason.
+    /// Unavailable, for this reason.
     Missing(String),
 }
 
 impl ModuleFile {
-    /// `None`: it is no ELF file.
-    fn of(file: File, identity: Identity) -> Option<Self> {
+    /// Returns `None` if the file is not an ELF file.
+    fn of(file: File, identity: DeviceInode) -> Option<Self> {
         Some(Self {
             identity,
             segments: LoadSegments::read(&file)?,
@@ -44,7 +45,7 @@ impl ModuleFile {
         })
     }
 
-    /// Returns where the page of the lowest `PT_LOAD` lies when the code lies as `map` says.
+    /// Returns the address of the page of the lowest `PT_LOAD` for the code mapping `map`.
     pub(crate) fn base_of(&self, map: &Map) -> Option<Avma> {
         self.segments.base(map.start, map.offset)
     }
@@ -52,7 +53,7 @@ impl ModuleFile {
     /// Copies the file into a bundle once, under the name of `path`, and closes it.
     ///
     /// # Errors
-    /// When it cannot be copied: the reason.
+    /// The reason, if the file cannot be copied.
     pub(crate) fn copy(
         &self,
         writer: &Writer,
@@ -63,17 +64,17 @@ impl ModuleFile {
         if let Content::Open(file) = &*content {
             let copied = match writer.add_module_file(file, path, None, &mut Allowance::UNLIMITED.clone()) {
                 Ok((file, build_id)) => Content::Copied(file, build_id),
-                // There may be descriptors later.
+                // Descriptors may be available later.
                 Err(error) if ModuleFiles::is_exhausted() => return Err(error.to_string()),
                 Err(error) => Content::Missing(error.to_string()),
             };
-            // Closed, the file may be deleted, and another get its inode.
+            // After it is closed, the file may be deleted and its inode reused.
             files.forget(self.identity);
             *content = copied;
         }
         match &*content {
             Content::Copied(file, build_id) => Ok((file.clone(), build_id.clone())),
-            Content::Missing(why) => Err(why.clone()),
+            Content::Missing(reason) => Err(reason.clone()),
             Content::Open(_) => Err("it was not copied".to_owned()),
         }
     }
@@ -83,19 +84,19 @@ impl ModuleFile {
     }
 }
 
-/// The open files of modules, by device and inode.
+/// The open module files, by device and inode.
 #[derive(Clone, Debug, Default)]
-pub struct ModuleFiles(Arc<Mutex<HashMap<Identity, Weak<ModuleFile>>>>);
+pub struct ModuleFiles(Arc<Mutex<HashMap<DeviceInode, Weak<ModuleFile>>>>);
 
 impl ModuleFiles {
-    /// Returns how many files are open.
+    /// Returns the number of open files.
     #[must_use]
     pub fn open(&self) -> usize {
         let alive = |file: &&Weak<ModuleFile>| file.strong_count() > 0;
         self.files().values().filter(alive).count()
     }
 
-    /// Returns whether no descriptor is left to open a file with.
+    /// Returns whether no file descriptor is available.
     pub(crate) fn is_exhausted() -> bool {
         let error = File::open("/dev/null")
             .err()
@@ -103,7 +104,7 @@ impl ModuleFiles {
         matches!(error, Some(libc::EMFILE | libc::ENFILE))
     }
 
-    /// Returns the file as it is open already, in place of `file`; `None`: it is no ELF file.
+    /// Returns the shared open file for `file`, or `None` if it is not an ELF file.
     pub(crate) fn share(&self, file: File) -> Option<Arc<ModuleFile>> {
         let metadata = file.metadata().ok()?;
         let identity = (metadata.dev(), metadata.ino());
@@ -117,11 +118,11 @@ impl ModuleFiles {
         Some(file)
     }
 
-    fn forget(&self, identity: Identity) {
+    fn forget(&self, identity: DeviceInode) {
         self.files().remove(&identity);
     }
 
-    fn files(&self) -> MutexGuard<'_, HashMap<Identity, Weak<ModuleFile>>> {
+    fn files(&self) -> MutexGuard<'_, HashMap<DeviceInode, Weak<ModuleFile>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,17 +138,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_open_once_for_all_that_have_it() {
+    fn shared_file_is_open_once() {
         let files = ModuleFiles::default();
         let shared: Vec<_> = (0..100).map(|_| files.share(program()).unwrap()).collect();
         assert!(shared.iter().all(|file| Arc::ptr_eq(file, &shared[0])));
         assert_eq!(files.open(), 1);
         drop(shared);
-        assert_eq!(files.open(), 0, "nobody has it any more");
+        assert_eq!(files.open(), 0, "the last user has dropped it");
     }
 
     #[test]
-    fn a_copied_file_is_closed_and_its_inode_may_be_anothers() {
+    fn copied_file_is_closed_and_its_inode_is_reusable() {
         let folder = tempfile::tempdir().unwrap();
         let writer = Writer::create(&folder.path().join("bundle"), Overwrite::Never).unwrap();
         let files = ModuleFiles::default();
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_file_is_copied_from_its_descriptor() {
+    fn deleted_file_is_copied_from_its_descriptor() {
         let folder = tempfile::tempdir().unwrap();
         let writer = Writer::create(&folder.path().join("bundle"), Overwrite::Never).unwrap();
         let files = ModuleFiles::default();
@@ -169,7 +170,7 @@ mod tests {
         for name in ["one", "two"] {
             let path = folder.path().join(name);
             fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
-            // Each has the same descriptor as the one before, and is no copy of it.
+            // Each file reuses the descriptor of the previous one, with other content.
             let mut bytes = fs::read(&path).unwrap();
             bytes.extend(name.bytes());
             strip_build_id(&mut bytes);
@@ -181,7 +182,7 @@ mod tests {
         assert_ne!(copies[0], copies[1]);
     }
 
-    /// Makes notes of another type of the build id.
+    /// Changes the type of build-id notes.
     fn strip_build_id(elf: &mut [u8]) {
         let note = [4u8, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0, b'G', b'N', b'U', 0];
         let at = elf.windows(note.len()).position(|bytes| bytes == note);

@@ -1,9 +1,9 @@
-//! What `/proc` tells of a process and of its threads (proc_pid_status(5)).
+//! Reads the state of a process and its threads from `/proc` (proc_pid_status(5)).
 
 use crate::RawTid;
 use std::fs;
 
-/// A number in a `/proc/TID/status` line, in the given base.
+/// Returns a number from `/proc/TID/status`, in the given base.
 fn status_number(tid: RawTid, key: &str, base: u32) -> Option<u64> {
     let status = fs::read(format!("/proc/{tid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status);
@@ -13,19 +13,20 @@ fn status_number(tid: RawTid, key: &str, base: u32) -> Option<u64> {
     u64::from_str_radix(value.split_whitespace().next()?, base).ok()
 }
 
-/// The process that a thread belongs to.
+/// Returns the process of a thread.
 #[must_use]
 pub fn thread_group(tid: RawTid) -> Option<RawTid> {
     RawTid::try_from(status_number(tid, "Tgid", 10)?).ok()
 }
 
-/// Returns whether the kernel keeps a thread's process while its core is dumped (`CoreDumping`, Linux 4.15).
+/// Returns whether the kernel is writing a core of the process of a thread (`CoreDumping`, Linux
+/// 4.15).
 #[must_use]
 pub fn is_dumping_core(tid: RawTid) -> bool {
     status_number(tid, "CoreDumping", 10) == Some(1)
 }
 
-/// The id of a thread in its own pid namespace.
+/// Returns the id of a thread in its own pid namespace.
 #[must_use]
 pub fn innermost_id(tid: RawTid) -> Option<u32> {
     let status = fs::read(format!("/proc/{tid}/status")).ok()?;
@@ -34,7 +35,8 @@ pub fn innermost_id(tid: RawTid) -> Option<u32> {
     ids.split_whitespace().next_back()?.parse().ok()
 }
 
-/// Bytes of memory that a process has in use, swapped out or not: what a full core of it would hold at most.
+/// Returns the memory in use by a process, including swap, in bytes. A full core holds at most this
+/// much.
 #[must_use]
 pub fn memory_in_use(pid: RawTid) -> Option<u64> {
     let keys = ["RssAnon", "RssShmem", "VmSwap"];
@@ -42,13 +44,13 @@ pub fn memory_in_use(pid: RawTid) -> Option<u64> {
     kibibytes.into_iter().sum::<Option<u64>>().map(|sum| sum << 10)
 }
 
-/// Parent, real user and real group of a process; 0 where unknown.
+/// Returns the parent, real user and real group of a process; 0 if unknown.
 #[must_use]
 pub fn parent_and_owner(pid: RawTid) -> [u32; 3] {
     ["PPid", "Uid", "Gid"].map(|key| status_number(pid, key, 10).unwrap_or(0) as u32)
 }
 
-/// Returns the real, effective, saved and file system user of a thread; empty: it is gone.
+/// Returns the real, effective, saved and file system user of a thread, empty if it has ended.
 #[must_use]
 pub fn user_ids(tid: RawTid) -> Vec<u32> {
     let status = fs::read(format!("/proc/{tid}/status")).unwrap_or_default();
@@ -60,18 +62,18 @@ pub fn user_ids(tid: RawTid) -> Vec<u32> {
         .collect()
 }
 
-/// What a process has asked for when a signal comes (`sigaction(2)`).
+/// What a process does with a signal (`sigaction(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// The default action.
+    /// Takes the default action.
     Default,
-    /// Nothing.
+    /// Ignores it.
     Ignored,
-    /// A handler is called.
+    /// Calls a handler.
     Handled,
 }
 
-/// What a thread's process does with a signal.
+/// Returns the disposition of a signal in the process of a thread.
 #[must_use]
 pub fn disposition(tid: RawTid, signal: i32) -> Disposition {
     let bit = signal
@@ -88,13 +90,13 @@ pub fn disposition(tid: RawTid, signal: i32) -> Disposition {
     }
 }
 
-/// Whether a thread's signal has neither handler nor is ignored.
+/// Returns whether a signal has the default disposition.
 #[must_use]
 pub fn is_default_signal(tid: RawTid, signal: i32) -> bool {
     disposition(tid, signal) == Disposition::Default
 }
 
-/// Whether a stopped thread has a signal of its own still to come.
+/// Returns whether a signal is pending for a stopped thread.
 #[must_use]
 pub fn is_pending(tid: RawTid, signal: i32) -> bool {
     let bit = signal
@@ -104,7 +106,7 @@ pub fn is_pending(tid: RawTid, signal: i32) -> bool {
     status_number(tid, "SigPnd", 16).unwrap_or(0) & bit != 0
 }
 
-/// What the default action of a signal is (signal(7)).
+/// The default action of a signal (signal(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultAction {
     /// Nothing happens.
@@ -115,7 +117,7 @@ pub enum DefaultAction {
     Terminate,
 }
 
-/// The default action of a signal.
+/// Returns the default action of a signal.
 #[must_use]
 pub fn default_action(signal: i32) -> DefaultAction {
     match signal {
@@ -125,7 +127,7 @@ pub fn default_action(signal: i32) -> DefaultAction {
     }
 }
 
-/// The threads of a process now.
+/// Returns the current threads of a process.
 #[must_use]
 pub fn threads(pid: RawTid) -> Vec<RawTid> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"))
@@ -137,44 +139,45 @@ pub fn threads(pid: RawTid) -> Vec<RawTid> {
         .collect()
 }
 
-/// A thread of a process that has its memory: the process itself, or one of those that go on when its first has ended.
+/// Returns a thread that still has the memory of a process: the first thread, or another one if the
+/// first has ended.
 #[must_use]
-pub fn with_memory(pid: RawTid) -> RawTid {
-    /// Threads that are looked at: any of them may be the one that ended.
-    const MOST: usize = 64;
-    // A path that is too long to be read is one all the same.
+pub fn thread_with_memory(pid: RawTid) -> RawTid {
+    /// The maximum number of threads to try.
+    const MAX_TRIES: usize = 64;
+    // A path that is too long to be read still exists.
     let has = |tid: &RawTid| match fs::read_link(format!("/proc/{pid}/task/{tid}/exe")) {
         Ok(_) => true,
         Err(error) => error.raw_os_error() == Some(libc::ENAMETOOLONG),
     };
     match has(&pid) {
         true => pid,
-        false => threads(pid).into_iter().take(MOST).find(has).unwrap_or(pid),
+        false => threads(pid).into_iter().take(MAX_TRIES).find(has).unwrap_or(pid),
     }
 }
 
-/// The name of a thread.
+/// Returns the name of a thread.
 #[must_use]
 pub fn thread_name(pid: RawTid, tid: RawTid) -> Option<String> {
     let name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
     Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
 }
 
-/// The program file of a process.
+/// Returns the path of the program of a process.
 #[must_use]
 pub fn program(pid: RawTid) -> Option<String> {
     Some(
-        fs::read_link(format!("/proc/{}/exe", with_memory(pid)))
+        fs::read_link(format!("/proc/{}/exe", thread_with_memory(pid)))
             .ok()?
             .to_string_lossy()
             .into_owned(),
     )
 }
 
-/// The command line of a process.
+/// Returns the command line of a process.
 #[must_use]
 pub fn command_line(pid: RawTid) -> Vec<String> {
-    let text = fs::read(format!("/proc/{}/cmdline", with_memory(pid))).unwrap_or_default();
+    let text = fs::read(format!("/proc/{}/cmdline", thread_with_memory(pid))).unwrap_or_default();
     let words = text.strip_suffix(&[0]).unwrap_or(&text).split(|byte| *byte == 0);
     words
         .map(|word| String::from_utf8_lossy(word).into_owned())
@@ -182,10 +185,10 @@ pub fn command_line(pid: RawTid) -> Vec<String> {
         .collect()
 }
 
-/// The auxiliary vector of a process.
+/// Returns the auxiliary vector of a process.
 #[must_use]
 pub fn auxiliary_vector(pid: RawTid) -> Vec<(u64, u64)> {
-    let bytes = fs::read(format!("/proc/{}/auxv", with_memory(pid))).unwrap_or_default();
+    let bytes = fs::read(format!("/proc/{}/auxv", thread_with_memory(pid))).unwrap_or_default();
     let words: Vec<u64> = bytes
         .chunks_exact(8)
         .map(|word| {
@@ -200,7 +203,7 @@ pub fn auxiliary_vector(pid: RawTid) -> Vec<(u64, u64)> {
     pairs.take_while(|(kind, _)| *kind != 0).collect()
 }
 
-/// The most address space that a process may have, in bytes (`RLIMIT_AS`); `None`: as much as there is.
+/// Returns the address space limit of a process in bytes (`RLIMIT_AS`), or `None` if unlimited.
 #[must_use]
 pub fn address_space_limit(pid: RawTid) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
@@ -210,12 +213,13 @@ pub fn address_space_limit(pid: RawTid) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Which kinds of mappings the process wants in a core (core(5), "coredump_filter").
+/// Returns the kinds of mappings that a process includes in a core (core(5), "coredump_filter").
 #[must_use]
 pub fn core_filter(pid: RawTid) -> u32 {
-    /// The kernel's default: anonymous memory and ELF headers.
+    /// The default of the kernel: anonymous memory and ELF headers.
     const DEFAULT: u32 = 0x33;
-    let text = fs::read_to_string(format!("/proc/{}/coredump_filter", with_memory(pid))).unwrap_or_default();
+    let text =
+        fs::read_to_string(format!("/proc/{}/coredump_filter", thread_with_memory(pid))).unwrap_or_default();
     u32::from_str_radix(text.trim(), 16).unwrap_or(DEFAULT)
 }
 
@@ -224,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn we_are_told_of_ourselves() {
+    fn own_status_is_read() {
         let pid = std::process::id() as RawTid;
         assert_eq!(thread_group(pid), Some(pid));
         assert!(threads(pid).contains(&pid));

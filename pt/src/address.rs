@@ -1,4 +1,4 @@
-//! Address spaces, one type each, so that no two can be mixed up.
+//! Address types, one for each address space, so that they cannot be confused.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -19,7 +19,7 @@ macro_rules! address_space {
 
         impl Sub<$name> for $name {
             type Output = u64;
-            /// The distance in bytes; wraps at 2^64.
+            /// Returns the distance in bytes; wraps at 2^64.
             fn sub(self, other: Self) -> u64 {
                 self.0.wrapping_sub(other.0)
             }
@@ -46,11 +46,11 @@ macro_rules! address_space {
 }
 
 address_space! {
-    /// Actual virtual memory address: where the byte was in the traced process.
+    /// Actual virtual memory address: the address of a byte in the traced process.
     Avma
 }
 address_space! {
-    /// Stated virtual memory address: where the ELF file's program headers put the byte.
+    /// Stated virtual memory address: the address of a byte in the program headers of the ELF file.
     Svma
 }
 address_space! {
@@ -59,7 +59,7 @@ address_space! {
 }
 
 impl Svma {
-    /// The actual address of this stated one in a module loaded with `bias` (actual − stated, mod 2^64).
+    /// Returns the actual address in a module loaded with `bias` (actual − stated, mod 2^64).
     #[must_use]
     pub fn to_avma(self, bias: u64) -> Avma {
         Avma(self.0.wrapping_add(bias))
@@ -67,7 +67,7 @@ impl Svma {
 }
 
 impl Avma {
-    /// The stated address of this actual one in a module loaded with `bias` (actual − stated, mod 2^64).
+    /// Returns the stated address in a module loaded with `bias` (actual − stated, mod 2^64).
     #[must_use]
     pub fn to_svma(self, bias: u64) -> Svma {
         Svma(self.0.wrapping_sub(bias))
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bias_converts_there_and_back_over_the_wrap() {
+    fn bias_conversion_round_trips_across_wraparound() {
         let bias = 0u64.wrapping_sub(0x1000);
         let avma = Svma(0x40_0000).to_avma(bias);
         assert_eq!(avma, Avma(0x3f_f000));

@@ -1,58 +1,58 @@
-//! Change of flow instructions (COFI): which packet, if any, an instruction gives.
+//! Change of flow instructions (COFI): the packet, if any, that each instruction produces.
 //!
 //! Source: SDM volume 3, "Change of Flow Instruction (COFI) Tracing". The recorder uses this to
-//! choose packets, the decoder to label what an engine returns, so that both say the same.
+//! choose packets, and the decoder to classify instructions.
 
 use crate::Avma;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
-/// What an instruction does to the flow of control, and so to the trace.
+/// The effect of an instruction on the control flow, and on the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cofi {
-    /// None: the next instruction follows in memory, no packet.
+    /// None: the next instruction in memory follows, without a packet.
     Sequential,
     /// Conditional branch (`Jcc`, `JCXZ`, `LOOP`): one TNT bit.
     Conditional {
-        /// Where it goes when taken.
+        /// The target if taken.
         target: Avma,
     },
     /// Direct jump: no packet.
     Jump {
-        /// Where it goes.
+        /// The target.
         target: Avma,
     },
     /// Direct near call: no packet; pushes a return address that RET compression may match.
     Call {
-        /// Where it goes.
+        /// The target.
         target: Avma,
     },
     /// Indirect near jump: TIP.
     IndirectJump,
     /// Indirect near call: TIP; pushes a return address.
     IndirectCall,
-    /// Near return: TIP, or one TNT bit when RET compression matched.
+    /// Near return: TIP, or one TNT bit if RET compression matches.
     Return,
     /// Far transfer (`SYSCALL`, `INT n`, `IRET`, far call/jump/return, `SYSRET` …): leaves user
-    /// code, TIP.PGD when only user code is traced.
+    /// code. TIP.PGD if only user code is traced.
     FarTransfer,
 }
 
-/// One instruction of 64-bit code as far as control flow goes.
+/// The length and control flow of one instruction of 64-bit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeInstruction {
-    /// Its length in bytes, 1–15.
+    /// The length in bytes, 1–15.
     pub len: u8,
-    /// Its change of flow.
+    /// The change of flow.
     pub cofi: Cofi,
-    /// A string instruction with a REP prefix: single-stepping stops at each iteration, PT counts
-    /// the whole as one.
+    /// Whether this is a string instruction with a REP prefix. Single-stepping stops at each
+    /// iteration, and PT counts it once.
     pub repeats: bool,
 }
 
 impl CodeInstruction {
-    /// Reads the first instruction of `code`, which stands at `at`, as 64-bit code.
+    /// Decodes the first instruction of `code`, at address `at`, as 64-bit code.
     ///
-    /// `None`: the bytes are no instruction, or too few.
+    /// Returns `None` if the bytes are not an instruction, or are incomplete.
     #[must_use]
     pub fn decode(code: &[u8], at: Avma) -> Option<Self> {
         let mut decoder = Decoder::with_ip(64, code, at.0, DecoderOptions::NONE);
@@ -73,14 +73,15 @@ impl Cofi {
         let target = Avma(instruction.near_branch_target());
         match instruction.flow_control() {
             FlowControl::Next => Self::Sequential,
-            // UD2 and its kin fault; XBEGIN and XABORT fall through, and an abort is an event.
+            // UD2 and similar instructions fault. XBEGIN and XABORT fall through, and an abort is
+            // an event.
             FlowControl::Exception | FlowControl::XbeginXabortXend => Self::Sequential,
             FlowControl::ConditionalBranch => Self::Conditional { target },
             FlowControl::UnconditionalBranch if is_far(instruction) => Self::FarTransfer,
             FlowControl::UnconditionalBranch => Self::Jump { target },
             FlowControl::Call if is_system(instruction) || is_far(instruction) => Self::FarTransfer,
             FlowControl::Call if instruction.mnemonic() == Mnemonic::Call => Self::Call { target },
-            // Hosts of virtual machines and of trust domains, and VMMCALL: no branch that a trace tells.
+            // Calls to hypervisors and trust domains, and VMMCALL: a trace reports no branch.
             FlowControl::Call => Self::Sequential,
             FlowControl::IndirectBranch if instruction.is_jmp_far_indirect() => Self::FarTransfer,
             FlowControl::IndirectBranch => Self::IndirectJump,
@@ -92,13 +93,13 @@ impl Cofi {
         }
     }
 
-    /// A near call, direct or not.
+    /// Returns whether this is a near call, direct or indirect.
     #[must_use]
     pub fn is_call(self) -> bool {
         matches!(self, Self::Call { .. } | Self::IndirectCall)
     }
 
-    /// Anything but [`Cofi::Sequential`]: a block ends here.
+    /// Returns whether this ends a block, which all but [`Cofi::Sequential`] do.
     #[must_use]
     pub fn ends_block(self) -> bool {
         self != Self::Sequential
@@ -119,8 +120,8 @@ fn is_system(instruction: &Instruction) -> bool {
     )
 }
 
-/// Ways back of the system's alone, which events tell of: system-management mode, trust domains,
-/// SVM, FRED.
+/// Returns whether only events report this return to another context: system-management mode, trust
+/// domains, SVM, FRED.
 fn is_left_to_events(instruction: &Instruction) -> bool {
     matches!(
         instruction.mnemonic(),
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_told_apart() {
+    fn each_cofi_kind_is_recognized() {
         assert_eq!(cofi(&[0x90]), Cofi::Sequential);
         assert_eq!(cofi(&[0x0f, 0x0b]), Cofi::Sequential);
         assert_eq!(cofi(&[0x74, 0x10]), Cofi::Conditional { target: Avma(0x1012) });
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_are_seen_and_rubbish_is_none() {
+    fn repeat_prefixes_and_invalid_bytes_are_recognized() {
         let movs = CodeInstruction::decode(&[0xf3, 0x48, 0xa5], Avma(0)).unwrap();
         assert!(movs.repeats && movs.len == 3 && movs.cofi == Cofi::Sequential);
         assert!(!CodeInstruction::decode(&[0xf3, 0xc3], Avma(0)).unwrap().repeats);

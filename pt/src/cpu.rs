@@ -1,12 +1,12 @@
-//! Which processor made the trace: it decides the errata a decoder works around.
+//! The processor model of a trace, which determines the errata that a decoder works around.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Family, model and stepping of an x86 processor, as `/proc/cpuinfo` shows them (CPUID leaf 1).
+/// The family, model and stepping of an x86 processor, as in `/proc/cpuinfo` (CPUID leaf 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CpuModel {
-    /// Who made it; errata apply to Intel's only.
+    /// The vendor. Errata apply to Intel only.
     pub vendor: Vendor,
     /// Display family.
     pub family: u16,
@@ -16,13 +16,13 @@ pub struct CpuModel {
     pub stepping: u8,
 }
 
-/// The maker of the processor.
+/// The vendor of a processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Vendor {
     /// `GenuineIntel`.
     #[default]
     Intel,
-    /// Any other, or not known: no errata are assumed. The software recorder says this.
+    /// Another or unknown vendor, without errata. The software recorder uses this.
     Other,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for CpuModel {
     }
 }
 
-/// The text was not FAMILY/MODEL/STEPPING in range.
+/// The text is not FAMILY/MODEL/STEPPING in range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a processor is FAMILY/MODEL/STEPPING in decimal, for example 6/85/4")]
 pub struct ParseCpuModelError;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_round_trips_and_bounds_hold() {
+    fn cpu_model_text_round_trips() {
         let model: CpuModel = "6/85/4".parse().unwrap();
         assert_eq!(model.to_string(), "6/85/4");
         for text in ["", "6/85", "6/85/4/1", "6/256/1", "6/85/16", "a/b/c"] {

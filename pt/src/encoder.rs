@@ -1,11 +1,12 @@
-//! Control-flow facts to packets: what the tracing hardware does, for a recorder without it.
+//! Encodes control flow as packets, as tracing hardware does, for a recorder without it.
 //!
-//! The stream is that of user-only tracing of 64-bit code: a system call leaves it by TIP.PGD and comes
-//! back by MODE.Exec and TIP.PGE. libipt decodes it. Source: SDM volume 3, "Intel Processor Trace".
+//! The stream describes user-only tracing of 64-bit code: TIP.PGD marks the entry to a system call,
+//! and MODE.Exec and TIP.PGE its return. libipt decodes it. Source: SDM volume 3, "Intel Processor
+//! Trace".
 //!
-//! The caller says what happened, in order: [`Encoder::start`], [`Encoder::enable`], then branches, and
-//! [`Encoder::disable`] or [`Encoder::disable_async`] whenever user code is left. Between two
-//! instructions it asks [`Encoder::psb_due`] and answers with [`Encoder::psb`].
+//! The caller reports events in order: [`Encoder::start`], [`Encoder::enable`], then branches, and
+//! [`Encoder::disable`] or [`Encoder::disable_async`] when execution leaves user code. Between
+//! instructions it calls [`Encoder::psb`] if [`Encoder::psb_due`].
 
 mod branches;
 mod clock;
@@ -13,27 +14,28 @@ mod returns;
 
 use crate::packet::{ExecMode, IpPayload, Packet};
 use crate::wire::opcode;
-use crate::{Avma, TimingParams, Tsc};
+use crate::{Avma, Tsc};
 use branches::BranchState;
 pub use branches::Branches;
 use clock::PacketClock;
+pub use clock::TimingOptions;
 
-/// How an [`Encoder`] writes.
+/// The options of an [`Encoder`].
 #[derive(Clone, Copy, Debug)]
 pub struct EncoderOptions {
-    /// Bytes between two PSB packets, about: `IA32_RTIT_CTL.PSBFreq`.
+    /// The approximate number of bytes between two PSB packets: `IA32_RTIT_CTL.PSBFreq`.
     pub psb_period: usize,
-    /// Compress matching returns to a TNT bit: `IA32_RTIT_CTL.DisRETC` = 0.
+    /// Compress returns that match a call into one TNT bit: `IA32_RTIT_CTL.DisRETC` = 0.
     pub compress_returns: bool,
-    /// Gather up to 47 outcomes in a long TNT, as some processors do. Short ones, of 6, are never longer
-    /// in all.
+    /// Combine up to 47 outcomes in a long TNT, as some processors do. Short TNTs of 6 outcomes
+    /// never need more bytes in total.
     pub long_tnt: bool,
-    /// Which time packets, if any.
+    /// The timing packets, if any.
     pub timing: Option<TimingOptions>,
 }
 
 impl Default for EncoderOptions {
-    /// PSB every 2 KiB, compressed returns, short TNT, no time.
+    /// PSB every 2 KiB, compressed returns, short TNT, no timing packets.
     fn default() -> Self {
         Self {
             psb_period: 2048,
@@ -44,37 +46,23 @@ impl Default for EncoderOptions {
     }
 }
 
-/// Which packets tell the time: TSC at each PSB always, and these.
-#[derive(Clone, Copy, Debug)]
-pub struct TimingOptions {
-    /// Relation of the clocks; a decoder must be given the same.
-    ///
-    /// The cycle counter ticks as the TSC does: CBR says `nom_freq`. The crystal clock is
-    /// TSC × `cpuid_15h_eax` / `cpuid_15h_ebx`, a whole number of ticks ≤ 512, and 0 when not `mtc`.
-    pub params: TimingParams,
-    /// Write MTC (and TMA): a time at least every 2^`mtc_freq` crystal ticks.
-    pub mtc: bool,
-    /// Write CYC: a time at every packet.
-    pub cyc: bool,
-}
-
-/// Writes a packet stream.
+/// Encodes a packet stream.
 #[derive(Debug)]
 pub struct Encoder {
     out: Vec<u8>,
-    /// Bytes handed out by [`Encoder::take`].
+    /// The number of bytes returned by [`Encoder::take`].
     taken: u64,
-    /// Length of `out` at which a PSB is due.
+    /// The length of `out` at which a PSB is due.
     psb_at: usize,
     psb_period: usize,
     state: BranchState,
     clock: Option<PacketClock>,
-    /// The time has moved since a packet told it.
+    /// Whether time has passed since the last timing packet.
     stale: bool,
 }
 
 impl Encoder {
-    /// An empty stream; [`Self::start`] begins it.
+    /// Builds an empty stream, which [`Self::start`] begins.
     #[must_use]
     pub fn new(options: EncoderOptions) -> Self {
         Self {
@@ -88,12 +76,12 @@ impl Encoder {
         }
     }
 
-    /// Tells the time; it must not run backward (if it does, it stands still).
+    /// Sets the time. An earlier time than before is ignored.
     ///
-    /// Once per instruction is best: it writes the MTC packets that have become due.
+    /// Best called for each instruction: it writes the MTC packets that are due.
     pub fn set_time(&mut self, now: Tsc) {
         if self.clock.as_ref().is_some_and(|clock| clock.mtc_due(now)) {
-            // The outcomes that wait are of before.
+            // The pending outcomes are earlier.
             self.flush();
         }
         if let Some(clock) = &mut self.clock {
@@ -102,19 +90,19 @@ impl Encoder {
         }
     }
 
-    /// PSB+ before anything else: tracing is not enabled yet.
+    /// Writes the first PSB+, with tracing disabled.
     pub fn start(&mut self) {
         self.sync_point(None);
     }
 
-    /// Whether the stream has grown by the period since the last PSB.
+    /// Returns whether a PSB is due, because the stream has grown by the PSB period.
     #[must_use]
     #[inline]
     pub fn psb_due(&self) -> bool {
         self.out.len() >= self.psb_at
     }
 
-    /// PSB+ while enabled, before the instruction at `ip` runs.
+    /// Writes a PSB+ with tracing enabled, before the instruction at `ip` executes.
     pub fn psb(&mut self, ip: Avma) {
         self.sync_point(Some(ip));
     }
@@ -136,7 +124,7 @@ impl Encoder {
         Packet::PsbEnd.write_to(&mut self.out);
     }
 
-    /// User code goes on at `ip`: MODE.Exec, TIP.PGE.
+    /// Enters user code at `ip`: MODE.Exec, TIP.PGE.
     pub fn enable(&mut self, ip: Avma) {
         self.flush();
         self.forget_returns();
@@ -148,15 +136,15 @@ impl Encoder {
         self.ip_packet(opcode::TIP_PGE, ip);
     }
 
-    /// The last instruction left user code by itself (a far transfer such as SYSCALL): TIP.PGD.
+    /// Leaves user code by the last instruction (a far transfer such as SYSCALL): TIP.PGD.
     pub fn disable(&mut self) {
         self.flush();
         self.stamp();
         self.tracing_off();
     }
 
-    /// An event (signal, fault, detach) took control away before the instruction at `ip` ran: FUP,
-    /// TIP.PGD.
+    /// Leaves user code by an event (signal, fault, detach) before the instruction at `ip`
+    /// executed: FUP, TIP.PGD.
     pub fn disable_async(&mut self, ip: Avma) {
         self.flush();
         self.stamp();
@@ -164,8 +152,8 @@ impl Encoder {
         self.tracing_off();
     }
 
-    /// TIP.PGD, and CYC: without a time behind it, one that left user code just now and one that left before the next
-    /// packet would be the same, for the time of a packet is only known not to be before the one that came last.
+    /// Writes TIP.PGD and CYC. Without a time after it, the decoder could not tell an exit just now
+    /// from an exit shortly before the next packet.
     fn tracing_off(&mut self) {
         Packet::TipPgd(IpPayload::Suppressed).write_to(&mut self.out);
         if let Some(clock) = &mut self.clock {
@@ -173,10 +161,10 @@ impl Encoder {
         }
     }
 
-    /// Writes branches, many of them, until a PSB is due or `write` has no more.
+    /// Writes branches until a PSB is due or `write` returns.
     #[inline]
     pub fn branches<T>(&mut self, write: impl FnOnce(&mut Branches<'_>) -> T) -> T {
-        /// Where no PSB can be written, so much at a time.
+        /// The minimum number of bytes at a time, if no PSB can be written.
         const AT_LEAST: usize = 64;
         let until = self.psb_at.max(self.out.len() + AT_LEAST);
         self.branches_until(until, write)
@@ -195,38 +183,38 @@ impl Encoder {
         result
     }
 
-    /// One event.
+    /// Writes one event.
     fn branch(&mut self, write: impl FnOnce(&mut Branches<'_>)) {
         self.branches_until(self.out.len() + 1, write);
     }
 
-    /// A conditional branch.
+    /// Adds a conditional branch.
     pub fn conditional(&mut self, taken: bool) {
         self.branch(|branches| branches.conditionals(u64::from(taken), 1));
     }
 
-    /// The outcomes of conditional branches: [`Branches::conditionals`].
+    /// Adds the outcomes of conditional branches, as [`Branches::conditionals`] does.
     pub fn conditionals(&mut self, outcomes: u64, count: u8) {
         self.branch(|branches| branches.conditionals(outcomes, count));
     }
 
-    /// A near call to `target`, whose return address is `next`. An indirect one: [`Self::indirect`] as
-    /// well, after.
+    /// Adds a near call to `target` with return address `next`. An indirect call is followed by
+    /// [`Self::indirect`].
     ///
-    /// A direct call of the next instruction (`direct` and `target == next`) only reads the instruction
-    /// pointer; no return matches it.
+    /// A direct call of the next instruction (`direct` and `target == next`) only reads the
+    /// instruction pointer. No return matches it.
     pub fn call(&mut self, next: Avma, target: Avma, direct: bool) {
         if !(direct && target == next) {
             self.branch(|branches| branches.call(next));
         }
     }
 
-    /// An indirect jump or call went to `target`.
+    /// Adds an indirect jump or call to `target`.
     pub fn indirect(&mut self, target: Avma) {
         self.branch(|branches| branches.indirect(target));
     }
 
-    /// A near return went to `target`.
+    /// Adds a near return to `target`.
     pub fn near_return(&mut self, target: Avma) {
         self.branch(|branches| {
             if !branches.compressed_return(target) {
@@ -235,8 +223,8 @@ impl Encoder {
         });
     }
 
-    /// Packets were lost. Outcomes not written yet are lost too; `ip`, the instruction that runs next,
-    /// when enabled.
+    /// Records lost packets. Pending outcomes are lost too. `ip` is the next instruction, if
+    /// tracing is enabled.
     pub fn overflow(&mut self, ip: Option<Avma>) {
         (self.state.pending, self.state.pending_len) = (0, 0);
         self.forget_returns();
@@ -245,7 +233,7 @@ impl Encoder {
             clock.on();
             clock.resync(&mut self.out);
         }
-        // libipt forgets the last IP here: the first one is told in full.
+        // libipt resets the last IP here, so the first IP is full.
         self.state.last_ip.reset();
         if let Some(ip) = ip {
             let _ = self.state.last_ip.decode(IpPayload::Full(ip.0));
@@ -253,21 +241,22 @@ impl Encoder {
         }
     }
 
-    /// Writes the outcomes that wait for more.
+    /// Writes the pending outcomes.
     pub fn flush(&mut self) {
         if self.state.pending_len != 0 {
             self.branch(|branches| branches.flush());
         }
     }
 
-    /// Takes the bytes written since the last call, waiting outcomes included.
+    /// Returns the bytes written since the last call, including pending outcomes.
     ///
-    /// [`Self::psb`] right after it begins the next bytes with PSB.
+    /// If [`Self::psb`] follows, the next bytes begin with a PSB.
     pub fn take(&mut self) -> Vec<u8> {
         self.take_for(Vec::new())
     }
 
-    /// [`Self::take`], going on in the memory of `room`, whose content is dropped.
+    /// Returns what [`Self::take`] returns, and continues in the memory of `room`, whose content is
+    /// dropped.
     pub fn take_for(&mut self, mut room: Vec<u8>) -> Vec<u8> {
         self.flush();
         self.stamp();
@@ -278,13 +267,14 @@ impl Encoder {
         bytes
     }
 
-    /// Bytes written in all, those taken included; waiting outcomes are not.
+    /// Returns the total number of bytes written, including those taken. Pending outcomes do not
+    /// count.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.taken + self.waiting() as u64
     }
 
-    /// Bytes that wait to be taken.
+    /// Returns the number of bytes that were not taken yet.
     #[must_use]
     #[inline]
     pub fn waiting(&self) -> usize {
@@ -295,7 +285,7 @@ impl Encoder {
         self.branch(|branches| branches.ip_packet(opcode, ip));
     }
 
-    /// CYC, which gives its time to the packet after it.
+    /// Writes a CYC, which dates the next packet.
     #[inline]
     fn stamp(&mut self) {
         if std::mem::take(&mut self.stale)

@@ -1,4 +1,4 @@
-//! Identities: processes, threads, processors and binaries.
+//! Ids of processes, threads, processors and binaries.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,11 +25,11 @@ macro_rules! number_id {
 }
 
 number_id! {
-    /// Process id, as the kernel numbers thread groups.
+    /// Process id: the kernel's thread group id.
     Pid
 }
 number_id! {
-    /// Thread id, as the kernel numbers tasks.
+    /// Thread id: the kernel's task id.
     Tid
 }
 number_id! {
@@ -42,10 +42,12 @@ number_id! {
 pub struct BuildId(Vec<u8>);
 
 impl BuildId {
-    /// The longest build id believed: GNU ld writes 8, 16 or 20 bytes, `--build-id=0x…` any number.
+    /// The maximum accepted length: GNU ld writes 8, 16 or 20 bytes, and `--build-id=0x…` any
+    /// number.
     pub const MAX_LEN: usize = 64;
 
-    /// Takes the note's bytes; `None` when there are none or more than [`Self::MAX_LEN`].
+    /// Builds an id from the bytes of the note, or returns `None` for zero or more than
+    /// [`Self::MAX_LEN`] bytes.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         (1..=Self::MAX_LEN)
@@ -53,7 +55,7 @@ impl BuildId {
             .then(|| Self(bytes.to_vec()))
     }
 
-    /// The bytes of the note.
+    /// Returns the bytes of the note.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -67,7 +69,8 @@ impl fmt::Display for BuildId {
     }
 }
 
-/// The text was no build id: an even number of hexadecimal digits, at most twice [`BuildId::MAX_LEN`].
+/// The text is not a build id, which is an even number of hexadecimal digits, at most twice
+/// [`BuildId::MAX_LEN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a build id is an even number of hexadecimal digits, at most 128")]
 pub struct ParseBuildIdError;
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn build_id_refuses_what_is_none() {
+    fn invalid_build_ids_are_refused() {
         for text in ["", "0", "0g", "é0", &"00".repeat(65)] {
             assert_eq!(text.parse::<BuildId>(), Err(ParseBuildIdError), "{text}");
         }

@@ -1,11 +1,11 @@
-//! Length and change of flow of an instruction, by opcode tables: for walking all code of a process.
+//! Instruction length and change of flow by opcode tables, for walking all code of a process.
 //!
-//! It knows no operands and validates nothing: bytes that a processor refuses have the length that
-//! the rules of their opcode map give, as in libipt. [`crate::cofi`] reads one instruction
-//! in full; on those that are valid both say the same.
+//! It decodes no operands and validates nothing. Invalid instructions have the length that the
+//! rules of their opcode map give, as in libipt. [`crate::cofi`] decodes single instructions
+//! completely. On valid instructions both agree.
 //!
-//! Source: SDM volume 2, chapter 2 "Instruction Format" and appendix A "Opcode Map"; volume 3, "Change
-//! of Flow Instruction (COFI) Tracing".
+//! Source: SDM volume 2, chapter 2 "Instruction Format" and appendix A "Opcode Map"; volume 3,
+//! "Change of Flow Instruction (COFI) Tracing".
 
 mod sizes;
 mod tables;
@@ -14,9 +14,9 @@ mod tests;
 
 use crate::{Avma, Cofi};
 use sizes::{Attributes, SIB_MAY_ADD};
-use tables::{Flow, Imm, Lead, ModRm, Opcode};
+use tables::{Flow, Imm, ModRm, Opcode, OpcodeByte};
 
-/// Mode of the code segment.
+/// The mode of the code segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// 64-bit code (CS.L).
@@ -28,16 +28,16 @@ pub enum Mode {
     Bits16,
 }
 
-/// What an instruction does that trace packets may bind to, beside its change of flow.
+/// An effect of an instruction, beside its change of flow, that trace packets may bind to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Nothing.
+    /// None.
     Plain,
-    /// PTWRITE: gives PTW.
+    /// PTWRITE: produces PTW.
     Ptwrite,
-    /// MOV to CR3: gives PIP.
+    /// MOV to CR3: produces PIP.
     WritesCr3,
-    /// VMPTRLD: gives VMCS.
+    /// VMPTRLD: produces VMCS.
     LoadsVmcs,
     /// VMLAUNCH, VMRESUME.
     EntersVm,
@@ -47,40 +47,41 @@ pub enum Role {
     ReturnsFromUserInterrupt,
 }
 
-/// One instruction as far as length and flow go.
+/// The length and flow of one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// Its length in bytes, 1–15.
+    /// The length in bytes, 1–15.
     pub len: u8,
-    /// Its change of flow. Direct targets wrap as instruction pointers do: at 2^64, in 32-bit code at 2^32,
-    /// and with 16-bit operands at 2^16.
+    /// The change of flow. Direct targets wrap as instruction pointers do: at 2^64, in 32-bit code
+    /// at 2^32, and with 16-bit operands at 2^16.
     pub cofi: Cofi,
-    /// What else it does that shows in a trace.
+    /// Other effects that are visible in a trace.
     pub role: Role,
 }
 
-/// Why there is no instruction.
+/// The reason that bytes are not an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Too few bytes to tell: more may make it one.
+    /// The instruction is incomplete: more bytes may complete it.
     #[error("the bytes end within the instruction")]
     Truncated,
-    /// No instruction begins so, or none so long.
-    #[error("the bytes are no instruction")]
+    /// No instruction begins with these bytes, or it is too long.
+    #[error("the bytes are not an instruction")]
     Invalid,
 }
 
-/// The most bytes of an instruction.
+/// The maximum length of an instruction.
 const MAX_LEN: usize = 15;
 
-/// What [`read`] looks at: an instruction and one byte more, so that an index needs no check.
+/// The input of [`read`]: an instruction and one more byte, so that indexes need no bounds check.
 type Window = [u8; 16];
 
-/// Reads the first instruction of `code`, which stands at `at`.
+/// Decodes the first instruction of `code`, which is at address `at`.
 ///
 /// # Errors
 ///
-/// [`DecodeError::Truncated`] when `code` ends within it, [`DecodeError::Invalid`] when it is none.
+/// [`DecodeError::Truncated`] if `code` ends within it, [`DecodeError::Invalid`] if it is not an
+/// instruction.
 #[inline]
 pub fn decode(code: &[u8], at: Avma, mode: Mode) -> Result<Instruction, DecodeError> {
     match code.first_chunk() {
@@ -89,7 +90,7 @@ pub fn decode(code: &[u8], at: Avma, mode: Mode) -> Result<Instruction, DecodeEr
     }
 }
 
-/// As [`decode`], for fewer bytes than a window.
+/// Decodes as [`decode`] does, for fewer bytes than a window.
 #[cold]
 fn decode_short(code: &[u8], at: Avma, mode: Mode) -> Result<Instruction, DecodeError> {
     let mut window: Window = [0; 16];
@@ -99,11 +100,11 @@ fn decode_short(code: &[u8], at: Avma, mode: Mode) -> Result<Instruction, Decode
     read(&window, code.len(), at, mode)
 }
 
-/// No instruction: so many bytes tell.
-struct Stop(usize);
+/// Not an instruction, which this number of bytes proves.
+struct InvalidAfter(usize);
 
-impl Stop {
-    /// Why, where so many bytes of the window are known.
+impl InvalidAfter {
+    /// Returns the error if `known` bytes of the window are code.
     #[cold]
     fn error(self, known: usize) -> DecodeError {
         if self.0 <= known {
@@ -114,19 +115,19 @@ impl Stop {
     }
 }
 
-/// Prefixes and the opcode, as far as what follows depends on them.
+/// The prefixes and the opcode, as far as the rest depends on them.
 #[derive(Clone, Copy)]
 struct Head {
     attributes: Attributes,
     rex_r: bool,
-    /// Any F3 prefix.
+    /// Whether there is an F3 prefix.
     rep: bool,
-    /// The last of F2 and F3 is F2.
+    /// Whether F2 is the last of the F2 and F3 prefixes.
     repne_last: bool,
     opcode: Opcode,
-    /// Where the opcode ends.
+    /// The offset after the opcode.
     end: usize,
-    /// The two bytes after it: ModRM and SIB, where it has them.
+    /// The two bytes after the opcode: ModRM and SIB, if it has them.
     modrm: u8,
     sib: u8,
 }
@@ -136,17 +137,18 @@ fn byte(window: &Window, at: usize) -> u8 {
     window[at % window.len()]
 }
 
-/// Reads the instruction at a window's beginning, of which `known` bytes are code and the rest zero.
+/// Decodes the instruction at the start of a window, of which `known` bytes are code and the rest
+/// is zero.
 #[inline]
 fn read(window: &Window, known: usize, at: Avma, mode: Mode) -> Result<Instruction, DecodeError> {
     let head = match read_plain_head(window, mode) {
         Some(head) => head,
         None => match read_head(window, mode) {
             Ok(head) => head,
-            Err(stop) => return Err(stop.error(known)),
+            Err(invalid) => return Err(invalid.error(known)),
         },
     };
-    // Without a branch where most code would take either way.
+    // Branch-free, because the branch would be unpredictable.
     let mut address_len = head.attributes.address_len(head.modrm) & head.opcode.modrm as u8;
     if address_len & SIB_MAY_ADD != 0 {
         address_len = if head.sib & 7 == 0b101 { 6 } else { 2 };
@@ -178,26 +180,27 @@ fn read(window: &Window, known: usize, at: Avma, mode: Mode) -> Result<Instructi
     Ok(Instruction { len, cofi, role })
 }
 
-/// Goes over an opcode of one or two bytes that has no prefix but REX: most have none.
+/// Decodes an opcode of one or two bytes without prefixes other than REX, which most instructions
+/// have.
 #[inline]
 fn read_plain_head(window: &Window, mode: Mode) -> Option<Head> {
     let [b0, b1, b2, b3, ..] = *window;
     let mut next = u32::from_le_bytes([b0, b1, b2, b3]);
-    // Without a branch: about half of all instructions have it.
+    // Branch-free, because about half of all instructions have REX.
     let is_rex = b0 & 0xf0 == 0x40 && mode == Mode::Bits64;
     let rex = if is_rex { b0 } else { 0 };
     next >>= u32::from(is_rex) * 8;
     let mut opcode = tables::ONE_BYTE[usize::from(next as u8)];
     let mut end = 1 + usize::from(is_rex);
     next >>= 8;
-    if opcode.lead == Lead::Escape {
+    if opcode.kind == OpcodeByte::Escape {
         opcode = tables::TWO_BYTE[usize::from(next as u8)];
         end += 1;
         next = u32::from_le_bytes([byte(window, end), byte(window, end + 1), 0, 0]);
     }
     let mut attributes = Attributes::new(mode);
     attributes.set_rex(rex);
-    (opcode.lead == Lead::Opcode).then_some(Head {
+    (opcode.kind == OpcodeByte::Opcode).then_some(Head {
         attributes,
         rex_r: rex & 4 != 0,
         rep: false,
@@ -209,43 +212,43 @@ fn read_plain_head(window: &Window, mode: Mode) -> Option<Head> {
     })
 }
 
-/// Goes over any prefixes and opcode.
+/// Decodes any prefixes and opcode.
 #[inline(never)]
-fn read_head(window: &Window, mode: Mode) -> Result<Head, Stop> {
+fn read_head(window: &Window, mode: Mode) -> Result<Head, InvalidAfter> {
     let mut attributes = Attributes::new(mode);
     let (mut rep, mut repne_last) = (false, false);
     let mut rex = 0;
     let mut end = 0;
     let opcode = loop {
         if end >= MAX_LEN {
-            return Err(Stop(end));
+            return Err(InvalidAfter(end));
         }
         let first = byte(window, end);
         let opcode = tables::ONE_BYTE[usize::from(first)];
         end += 1;
-        match opcode.lead {
-            Lead::Opcode => break opcode,
-            Lead::Rex if mode == Mode::Bits64 => {
+        match opcode.kind {
+            OpcodeByte::Opcode => break opcode,
+            OpcodeByte::Rex if mode == Mode::Bits64 => {
                 rex = first;
                 continue;
             }
-            Lead::Rex => break opcode,
-            Lead::Escape => break escaped(window, &mut end)?,
-            Lead::Vex2 | Lead::Vex3 | Lead::Evex => {
-                // Else LES, LDS or BOUND, with a ModRM byte that tells memory.
+            OpcodeByte::Rex => break opcode,
+            OpcodeByte::Escape => break escaped(window, &mut end)?,
+            OpcodeByte::Vex2 | OpcodeByte::Vex3 | OpcodeByte::Evex => {
+                // Otherwise this is LES, LDS or BOUND, whose ModRM byte specifies memory.
                 if mode == Mode::Bits64 || byte(window, end) >= 0xc0 {
                     rex = 0;
-                    break vector(window, opcode.lead, &mut end, &mut attributes)?;
+                    break vector(window, opcode.kind, &mut end, &mut attributes)?;
                 }
                 break opcode;
             }
-            Lead::OperandSize => attributes.set(Attributes::OPERAND_SIZE),
-            Lead::AddressSize => attributes.set(Attributes::ADDRESS_SIZE),
-            Lead::Repne => repne_last = true,
-            Lead::Rep => (rep, repne_last) = (true, false),
-            Lead::Ignored | Lead::Escape38 | Lead::Escape3A | Lead::Invalid => {}
+            OpcodeByte::OperandSize => attributes.set(Attributes::OPERAND_SIZE),
+            OpcodeByte::AddressSize => attributes.set(Attributes::ADDRESS_SIZE),
+            OpcodeByte::Repne => repne_last = true,
+            OpcodeByte::Rep => (rep, repne_last) = (true, false),
+            OpcodeByte::Ignored | OpcodeByte::Escape38 | OpcodeByte::Escape3A | OpcodeByte::Invalid => {}
         }
-        // REX counts only right before the opcode.
+        // REX is only valid directly before the opcode.
         rex = 0;
     };
     attributes.set_rex(rex);
@@ -261,35 +264,41 @@ fn read_head(window: &Window, mode: Mode) -> Result<Head, Stop> {
     })
 }
 
-/// Goes over the opcode after 0F, where `end` is.
-fn escaped(window: &Window, end: &mut usize) -> Result<Opcode, Stop> {
+/// Decodes the opcode after 0F, at `end`.
+fn escaped(window: &Window, end: &mut usize) -> Result<Opcode, InvalidAfter> {
     let opcode = tables::TWO_BYTE[usize::from(byte(window, *end))];
     *end += 1;
-    match opcode.lead {
-        Lead::Escape38 => {
+    match opcode.kind {
+        OpcodeByte::Escape38 => {
             *end += 1;
             Ok(tables::THREE_BYTE_38)
         }
-        Lead::Escape3A => {
+        OpcodeByte::Escape3A => {
             *end += 1;
             Ok(tables::THREE_BYTE_3A)
         }
-        Lead::Invalid => Err(Stop(*end)),
+        OpcodeByte::Invalid => Err(InvalidAfter(*end)),
         _ => Ok(opcode),
     }
 }
 
-/// Goes over the rest of a VEX or EVEX prefix and the opcode: `end` is behind the prefix's first byte.
-fn vector(window: &Window, lead: Lead, end: &mut usize, attributes: &mut Attributes) -> Result<Opcode, Stop> {
+/// Decodes the rest of a VEX or EVEX prefix and the opcode. `end` is after the first byte of the
+/// prefix.
+fn vector(
+    window: &Window,
+    kind: OpcodeByte,
+    end: &mut usize,
+    attributes: &mut Attributes,
+) -> Result<Opcode, InvalidAfter> {
     let payload = byte(window, *end);
-    // Where the W bit and the implied prefix are, and where the opcode is.
-    let (last, at) = match lead {
-        Lead::Vex2 => (payload & 0x7f, *end + 1),
-        Lead::Vex3 => (byte(window, *end + 1), *end + 2),
+    // The byte with the W bit and the implied prefix, and the offset of the opcode.
+    let (last, at) = match kind {
+        OpcodeByte::Vex2 => (payload & 0x7f, *end + 1),
+        OpcodeByte::Vex3 => (byte(window, *end + 1), *end + 2),
         _ => (byte(window, *end + 1), *end + 3),
     };
     if at >= MAX_LEN {
-        return Err(Stop(*end));
+        return Err(InvalidAfter(*end));
     }
     if last & 0x80 != 0 {
         attributes.set(Attributes::WIDE);
@@ -300,21 +309,22 @@ fn vector(window: &Window, lead: Lead, end: &mut usize, attributes: &mut Attribu
     let opcode = byte(window, at);
     let seen = *end + 1;
     *end = at + 1;
-    match lead {
-        Lead::Vex2 => tables::vex(1, opcode),
-        Lead::Vex3 => tables::vex(payload & 0x1f, opcode),
+    match kind {
+        OpcodeByte::Vex2 => tables::vex(1, opcode),
+        OpcodeByte::Vex3 => tables::vex(payload & 0x1f, opcode),
         _ => tables::evex(payload & 7, opcode),
     }
-    .ok_or(Stop(seen))
+    .ok_or(InvalidAfter(seen))
 }
 
-/// The immediate of an opcode that has one by its ModRM byte, which with SIB and displacement is
-/// `address_len` bytes.
+/// Returns the immediate of an opcode whose ModRM byte determines it. ModRM, SIB and displacement
+/// have `address_len` bytes.
 #[inline]
 fn by_modrm(head: &Head, address_len: u8) -> Imm {
     let modrm = head.modrm;
     let reg = reg(modrm);
-    // XBEGIN is C7 F8. Where libipt sees a displacement of memory, it takes that for the branch's.
+    // XBEGIN is C7 F8. If there is a memory displacement, libipt takes it for the branch
+    // displacement.
     let no_displacement = modrm >= 0xc0 || modrm < 0x40 && address_len <= 2;
     match head.opcode.imm {
         Imm::Test8 if reg < 2 => Imm::Byte,
@@ -329,7 +339,7 @@ fn reg(modrm: u8) -> u8 {
     modrm >> 3 & 7
 }
 
-/// Reads a branch's displacement, `len` bytes at `from`, sign extended.
+/// Reads a branch displacement of `len` bytes at `from`, sign extended.
 #[inline]
 fn displacement(window: &Window, from: usize, len: usize) -> u64 {
     let byte = |at| byte(window, from + at);
@@ -341,7 +351,8 @@ fn displacement(window: &Window, from: usize, len: usize) -> u64 {
     value.cast_unsigned()
 }
 
-/// Tells what an opcode that is not [`Flow::Next`] does. `target`: of a direct branch.
+/// Returns the flow and role of an opcode that is not [`Flow::Next`]. `target` is that of a direct
+/// branch.
 #[inline]
 fn flow(head: &Head, mode: Mode, target: Avma) -> (Cofi, Role) {
     let (far, modrm) = (Cofi::FarTransfer, head.modrm);
@@ -363,7 +374,7 @@ fn flow(head: &Head, mode: Mode, target: Avma) -> (Cofi, Role) {
             0xec => (far, Role::ReturnsFromUserInterrupt),
             _ => plain(Cofi::Sequential),
         },
-        // With 66 or F3 it is VMCLEAR or VMXON, which load none.
+        // With a 66 or F3 prefix it is VMCLEAR or VMXON, which load no VMCS.
         (Flow::Group9, 6) if modrm < 0xc0 && !head.rep && !head.has_operand_size() => only(Role::LoadsVmcs),
         (Flow::Group15, 4) if head.rep && !head.has_operand_size() => only(Role::Ptwrite),
         (Flow::MovToCr, 3) if !head.rex_r => only(Role::WritesCr3),
@@ -376,14 +387,15 @@ impl Head {
         self.attributes.has(Attributes::OPERAND_SIZE)
     }
 
-    /// What follows goes past the longest instruction: as far as ModRM and SIB, it was looked at.
+    /// Handles an instruction that exceeds the maximum length: the bytes up to ModRM and SIB were
+    /// examined.
     #[cold]
-    fn too_long(self) -> Stop {
+    fn too_long(self) -> InvalidAfter {
         let looked_at = match self.opcode.modrm {
             ModRm::None => 0,
             ModRm::Full if self.modrm & 0xc7 == 0b100 && !self.attributes.short_addresses() => 2,
             ModRm::Full | ModRm::Registers => 1,
         };
-        Stop(MAX_LEN.min(self.end + looked_at))
+        InvalidAfter(MAX_LEN.min(self.end + looked_at))
     }
 }

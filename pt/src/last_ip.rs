@@ -1,31 +1,31 @@
-//! Last IP: the state that IP compression works against (SDM volume 3, "IP Compression").
+//! The last IP, which IP compression is relative to (SDM volume 3, "IP Compression").
 
 use crate::Avma;
 use crate::packet::IpPayload;
 
-/// The last instruction pointer a packet carried; zero after PSB.
+/// The last instruction pointer in a packet; zero after PSB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastIp(u64);
 
 impl LastIp {
-    /// One that is known.
+    /// Builds a known last IP.
     #[must_use]
     pub fn new(ip: Avma) -> Self {
         Self(ip.0)
     }
 
-    /// It.
+    /// Returns the address.
     #[must_use]
     pub fn get(self) -> Avma {
         Avma(self.0)
     }
 
-    /// Forgets it, as at PSB (and, in libipt, at OVF).
+    /// Resets it to zero, as at PSB (and, in libipt, at OVF).
     pub fn reset(&mut self) {
         self.0 = 0;
     }
 
-    /// The address a payload stands for, which becomes the last IP. `None`: it was suppressed.
+    /// Decodes a payload. The address becomes the last IP. Returns `None` if it is suppressed.
     pub fn decode(&mut self, payload: IpPayload) -> Option<Avma> {
         let last = self.0;
         self.0 = match payload {
@@ -39,8 +39,8 @@ impl LastIp {
         Some(Avma(self.0))
     }
 
-    /// [`Self::encode`] where two, four or six bytes tell the address: the form's number, which is half of
-    /// that. `None`: it takes another form, and nothing has changed.
+    /// Encodes an address in two, four or six bytes, as [`Self::encode`] does, and returns half the
+    /// size. Returns `None` and changes nothing if it needs another form.
     #[inline]
     pub(crate) fn encode_user(&mut self, ip: Avma) -> Option<u8> {
         if sign_extend_48(ip.0) != ip.0 {
@@ -50,7 +50,7 @@ impl LastIp {
         Some(1 + u8::from(differ >> 16 != 0) + u8::from(differ >> 32 != 0))
     }
 
-    /// The shortest payload for an address, which becomes the last IP.
+    /// Returns the shortest payload for an address, which becomes the last IP.
     #[inline]
     pub fn encode(&mut self, ip: Avma) -> IpPayload {
         let (last, ip) = (std::mem::replace(&mut self.0, ip.0), ip.0);
@@ -80,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn each_kind_of_compression_is_chosen_where_it_is_shortest() {
+    fn shortest_ip_compression_is_chosen() {
         let mut last = LastIp::default();
         assert_eq!(last.encode(Avma(0x1234)), IpPayload::Update16(0x1234));
         assert_eq!(last.encode(Avma(0x40_1000)), IpPayload::Update32(0x40_1000));
@@ -104,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decoding_undoes_encoding(ips in prop::collection::vec(any::<u64>(), 0..50), shift in 0u32..64) {
+        fn ip_decoding_reverses_encoding(ips in prop::collection::vec(any::<u64>(), 0..50), shift in 0u32..64) {
             let (mut writer, mut reader) = (LastIp::default(), LastIp::default());
             for ip in ips {
                 let ip = Avma(ip >> shift);

@@ -1,9 +1,9 @@
-//! Intel Processor Trace packets, and the plain types the whole project speaks in.
+//! Intel Processor Trace packets, and basic types that the whole project uses.
 //!
-//! This crate does no I/O and knows nothing else of the project: addresses ([`address`]),
-//! identities ([`id`]), clocks ([`time`]), processors ([`cpu`]), the change-of-flow kinds that
-//! decide which packet an instruction gives ([`cofi`]), and the packets themselves
-//! ([`packet`], [`parser`], [`encoder`], [`text`]).
+//! This crate does no I/O and depends on no other crate of the project. It defines addresses
+//! ([`address`]), ids ([`id`]), clocks ([`time`]) and processors ([`cpu`]). [`cofi`] classifies
+//! instructions by the packets that they produce. [`packet`], [`parser`], [`encoder`] and [`text`]
+//! handle the packets themselves.
 //!
 //! Source of every format: Intel SDM volume 3, chapter "Intel Processor Trace".
 #![forbid(unsafe_code)]

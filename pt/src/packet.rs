@@ -1,62 +1,64 @@
-//! The packets of Intel PT, one variant each (SDM volume 3, "Packet Definitions").
+//! The packets of Intel PT, one variant for each (SDM volume 3, "Packet Definitions").
 
 use std::fmt;
 
-/// One packet, its fields as the wire has them: nothing here depends on an earlier packet.
+/// A packet, with its fields as encoded. No field depends on an earlier packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet {
     /// Padding, one byte.
     Pad,
-    /// Packet stream boundary: a decoder may start here; last IP is zero from here on.
+    /// Packet stream boundary: decoding can start here. Resets the last IP to zero.
     Psb,
-    /// End of the packets that give state after a [`Packet::Psb`] ("PSB+").
+    /// The end of the state packets after a [`Packet::Psb`] ("PSB+").
     PsbEnd,
-    /// Taken / not taken, 1–6 branches in one byte.
+    /// Taken / not taken: the outcomes of 1–6 branches in one byte.
     TntShort(Tnt),
-    /// Taken / not taken, 1–47 branches in eight bytes.
+    /// Taken / not taken: the outcomes of 1–47 branches in eight bytes.
     TntLong(Tnt),
-    /// Target of an indirect branch, exception or interrupt.
+    /// The target of an indirect branch, exception or interrupt.
     Tip(IpPayload),
-    /// Packet generation enabled: tracing goes on at this address.
+    /// Packet generation enabled: tracing continues at this address.
     TipPge(IpPayload),
-    /// Packet generation disabled; the target, where it may be told.
+    /// Packet generation disabled. The target may be suppressed.
     TipPgd(IpPayload),
-    /// Flow update: the source address of an asynchronous event, or the current one in PSB+.
+    /// Flow update: the source address of an asynchronous event, or the current address in PSB+.
     Fup(IpPayload),
-    /// Paging information: a new CR3.
+    /// Paging information: the new value of CR3.
     Pip {
         /// CR3 bits 51:5, in place.
         cr3: u64,
-        /// In VMX non-root operation.
+        /// Whether the processor is in VMX non-root operation.
         non_root: bool,
     },
     /// Execution mode.
     ModeExec(ExecMode),
     /// Transactional state.
     ModeTsx {
-        /// Within a transaction.
+        /// Whether a transaction is active.
         in_tx: bool,
-        /// The transaction was aborted.
+        /// Whether the transaction was aborted.
         abort: bool,
     },
     /// Tracing stopped by a TraceStop address range.
     TraceStop,
     /// Core to bus ratio.
     Cbr(u8),
-    /// Time-stamp counter, its low 56 bits.
+    /// The low 56 bits of the time-stamp counter.
     Tsc(u64),
-    /// TSC/MTC alignment: the crystal clock and the rest of the TSC at the last [`Packet::Tsc`].
+    /// TSC/MTC alignment: the crystal clock and the remainder of the TSC at the last
+    /// [`Packet::Tsc`].
     Tma {
-        /// Low 16 bits of the crystal clock (CTC).
+        /// The low 16 bits of the crystal clock (CTC).
         ctc: u16,
-        /// TSC ticks since the CTC's last edge, 9 bits.
+        /// TSC ticks since the last CTC tick, 9 bits.
         fast: u16,
     },
     /// Mini time counter: bits N+7:N of the CTC.
     Mtc(u8),
-    /// Core cycles since the last CYC packet, below 2^61: no counter is as wide, and libipt reads no more.
+    /// Core cycles since the last CYC packet, below 2^61. No counter is wider, and libipt accepts
+    /// no more.
     Cyc(u64),
-    /// A VMCS was loaded: its base address, bits 51:12 in place.
+    /// The base address of a loaded VMCS, bits 51:12 in place.
     Vmcs(u64),
     /// Packets were lost inside the processor.
     Ovf,
@@ -66,15 +68,15 @@ pub enum Packet {
     Ptw {
         /// The value.
         value: Payload,
-        /// A [`Packet::Fup`] with the instruction's address follows.
+        /// Whether a [`Packet::Fup`] with the address of the instruction follows.
         ip: bool,
     },
     /// Execution stopped (sleep state or frequency change).
     Exstop {
-        /// A [`Packet::Fup`] follows.
+        /// Whether a [`Packet::Fup`] follows.
         ip: bool,
     },
-    /// MWAIT or UMWAIT asked for a sleep state.
+    /// MWAIT or UMWAIT requested a sleep state.
     Mwait {
         /// EAX bits 7:0.
         hints: u8,
@@ -83,7 +85,7 @@ pub enum Packet {
     },
     /// Power state entry.
     Pwre {
-        /// The hardware entered by itself.
+        /// Whether the hardware initiated the entry.
         hardware: bool,
         /// Resolved thread C-state, 0–15.
         state: u8,
@@ -96,47 +98,47 @@ pub enum Packet {
         last: u8,
         /// Deepest core C-state, 0–15.
         deepest: u8,
-        /// Why: bit 0 interrupt, bit 2 monitored address written, bit 3 hardware.
+        /// The wake reason: bit 0 interrupt, bit 2 write to the monitored address, bit 3 hardware.
         wake: u8,
     },
     /// Block begin: items follow up to [`Packet::Bep`].
     Bbp {
-        /// What the items are, 5 bits.
+        /// The type of the items, 5 bits.
         kind: u8,
-        /// Items are 4 bytes instead of 8.
+        /// Whether items have 4 bytes instead of 8.
         short: bool,
     },
-    /// Block item; only between [`Packet::Bbp`] and [`Packet::Bep`].
+    /// Block item, only between [`Packet::Bbp`] and [`Packet::Bep`].
     Bip {
-        /// Which item of the block, 5 bits.
+        /// The id of the item in the block, 5 bits.
         id: u8,
-        /// Its value.
+        /// The value.
         value: Payload,
     },
     /// Block end.
     Bep {
-        /// A [`Packet::Fup`] follows.
+        /// Whether a [`Packet::Fup`] follows.
         ip: bool,
     },
     /// Control flow event (event trace).
     Cfe {
-        /// A [`Packet::Fup`] follows.
+        /// Whether a [`Packet::Fup`] follows.
         ip: bool,
-        /// The kind of event, 5 bits.
+        /// The type of the event, 5 bits.
         kind: u8,
-        /// Its vector, where it has one.
+        /// The vector, for events that have one.
         vector: u8,
     },
-    /// Event data, belongs to the [`Packet::Cfe`] after it.
+    /// Event data that belongs to the next [`Packet::Cfe`].
     Evd {
-        /// What the value is, 6 bits.
+        /// The type of the value, 6 bits.
         kind: u8,
         /// The value.
         value: u64,
     },
 }
 
-/// Outcomes of up to 47 conditional branches (and compressed returns), oldest first.
+/// The outcomes of up to 47 conditional branches and compressed returns, oldest first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Tnt {
     bits: u64,
@@ -144,44 +146,45 @@ pub struct Tnt {
 }
 
 impl Tnt {
-    /// The most branches one packet holds.
+    /// The maximum number of outcomes in one packet.
     pub const MAX_LEN: u8 = 47;
-    /// The most branches the one-byte packet holds.
+    /// The maximum number of outcomes in the one-byte packet.
     pub const MAX_SHORT_LEN: u8 = 6;
 
-    /// `len` outcomes (1–47), the oldest in the highest of the `len` low bits of `bits`; 1 is taken.
+    /// Builds `len` outcomes (1–47), the oldest in the highest of the `len` low bits of `bits`. A
+    /// set bit means taken.
     #[must_use]
     pub fn new(bits: u64, len: u8) -> Option<Self> {
         let fits = (1..=Self::MAX_LEN).contains(&len) && bits >> len == 0;
         fits.then_some(Self { bits, len })
     }
 
-    /// Payload with the stop bit above the outcomes, as on the wire.
-    pub(crate) fn from_stopped(payload: u64, max: u8) -> Option<Self> {
+    /// Reads a payload with the stop bit above the outcomes, as encoded.
+    pub(crate) fn from_payload(payload: u64, max: u8) -> Option<Self> {
         let len = 63u32.checked_sub(payload.leading_zeros())? as u8;
         (len <= max)
             .then(|| Self::new(payload ^ (1 << len), len))
             .flatten()
     }
 
-    pub(crate) fn stopped(self) -> u64 {
+    pub(crate) fn payload(self) -> u64 {
         self.bits | 1 << self.len
     }
 
-    /// The outcomes, the oldest in the highest of [`Self::len`] bits.
+    /// Returns the outcomes, the oldest in the highest of [`Self::len`] bits.
     #[must_use]
     pub fn bits(self) -> u64 {
         self.bits
     }
 
-    /// How many outcomes, 1–47.
+    /// Returns the number of outcomes, 1–47.
     #[must_use]
     #[allow(clippy::len_without_is_empty)] // never empty
     pub fn len(self) -> u8 {
         self.len
     }
 
-    /// The outcomes, oldest first; true is taken.
+    /// Returns the outcomes, oldest first; true means taken.
     pub fn iter(self) -> impl Iterator<Item = bool> {
         (0..self.len).rev().map(move |bit| self.bits >> bit & 1 != 0)
     }
@@ -194,19 +197,19 @@ impl fmt::Debug for Tnt {
     }
 }
 
-/// An instruction pointer as a packet carries it: compressed against the last one
-/// (SDM, "IP Compression"; [`crate::LastIp`] undoes it).
+/// An instruction pointer in a packet, compressed against the last IP (SDM, "IP Compression").
+/// [`crate::LastIp`] decompresses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpPayload {
-    /// Not told: out of context, or not known.
+    /// No IP: out of context or unknown.
     Suppressed,
-    /// Bits 15:0; the rest as the last IP.
+    /// Bits 15:0; the rest comes from the last IP.
     Update16(u16),
-    /// Bits 31:0; the rest as the last IP.
+    /// Bits 31:0; the rest comes from the last IP.
     Update32(u32),
     /// Bits 47:0, sign extended.
     Sext48(u64),
-    /// Bits 47:0; the rest as the last IP.
+    /// Bits 47:0; the rest comes from the last IP.
     Update48(u64),
     /// All 64 bits.
     Full(u64),
@@ -221,19 +224,19 @@ pub enum Payload {
     Eight(u64),
 }
 
-/// What [`Packet::ModeExec`] says: the code segment's mode, and the interrupt flag.
+/// The content of [`Packet::ModeExec`]: the mode of the code segment, and the interrupt flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecMode {
     /// CS.L and EFER.LMA: 64-bit code.
     pub long: bool,
-    /// CS.D: 32-bit code, when not `long`; 16-bit code when neither.
+    /// CS.D: 32-bit code if not `long`; 16-bit code if neither.
     pub default_32: bool,
-    /// RFLAGS.IF; only told with event trace.
+    /// RFLAGS.IF; only reported with event trace.
     pub interrupts: bool,
 }
 
 impl ExecMode {
-    /// 64-bit code, interrupt flag not told.
+    /// 64-bit code, interrupt flag not reported.
     pub const LONG: Self = Self {
         long: true,
         default_32: false,

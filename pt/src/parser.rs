@@ -1,48 +1,49 @@
-//! Bytes to packets (SDM volume 3, "Packet Definitions"). Any bytes may come in: nothing here panics.
+//! Parses bytes as packets (SDM volume 3, "Packet Definitions"). Arbitrary input never causes a
+//! panic.
 
 use crate::packet::{ExecMode, IpPayload, Packet, Payload, Tnt};
 use crate::wire::{self, PSB, opcode};
 use std::fmt;
 
-/// Where and why the bytes are no packet.
+/// The position and kind of a parse error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {offset} of the packets {kind}")]
 pub struct ParseError {
-    /// Offset of the packet's first byte.
+    /// The offset of the first byte of the packet.
     pub offset: usize,
-    /// What is wrong with it.
+    /// The kind of error.
     pub kind: ParseErrorKind,
 }
 
-/// What is wrong with the bytes.
+/// The kind of a parse error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseErrorKind {
-    /// The packet goes on past the end of the bytes.
+    /// The packet exceeds the end of the data.
     Truncated,
-    /// No packet starts so.
+    /// No packet begins with these bytes.
     UnknownOpcode,
-    /// The packet is known, but holds what none may hold.
+    /// The packet is known, but its payload is invalid.
     BadPayload,
 }
 
 impl fmt::Display for ParseErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Truncated => "begins a packet that goes on past their end",
+            Self::Truncated => "begins a packet that exceeds the end of the data",
             Self::UnknownOpcode => "begins no known packet",
-            Self::BadPayload => "begins a packet with a payload that none may have",
+            Self::BadPayload => "begins a packet with an invalid payload",
         })
     }
 }
 
-/// Where the next PSB at or after `from` begins.
+/// Returns the offset of the next PSB at or after `from`.
 #[must_use]
 pub fn find_psb(data: &[u8], from: usize) -> Option<usize> {
     let mut start = from;
     while let Some(window) = data.get(start..).and_then(|rest| rest.first_chunk::<16>()) {
         start += match window {
             &PSB => return Some(start),
-            // The window's last byte tells how far off a PSB may be: it could still be in it, or cannot.
+            // The last byte of the window shows whether a PSB may overlap the window.
             [.., 0x02 | 0x82] => 1,
             _ => 16,
         };
@@ -50,10 +51,10 @@ pub fn find_psb(data: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// Packets one after the other, each with its offset.
+/// An iterator over packets and their offsets.
 ///
-/// After an error it ends: what follows has no known boundary. [`Self::sync_forward`] goes on at the
-/// next PSB.
+/// It ends after an error, because the next packet boundary is unknown. [`Self::sync_forward`]
+/// continues at the next PSB.
 #[derive(Clone, Debug)]
 pub struct Parser<'a> {
     data: &'a [u8],
@@ -62,7 +63,8 @@ pub struct Parser<'a> {
     failed: bool,
 }
 
-/// Size of the items in the block we are in: inside one, a byte that ends in 100 is an item and no TNT.
+/// The size of the items in the current block. Inside a block, a byte that ends in 100 is an item
+/// and not a TNT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ItemSize {
     Four,
@@ -70,7 +72,7 @@ enum ItemSize {
 }
 
 impl<'a> Parser<'a> {
-    /// Reads from the first byte, which must begin a packet (or call [`Self::sync_forward`] first).
+    /// Starts at the first byte, which must begin a packet (or call [`Self::sync_forward`] first).
     #[must_use]
     pub fn new(data: &'a [u8]) -> Self {
         Self {
@@ -81,7 +83,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads from the byte at `offset`, which must begin a packet; offsets are still counted from the
+    /// Starts at the byte at `offset`, which must begin a packet. Offsets still count from the
     /// first byte of `data`.
     #[must_use]
     pub fn at(data: &'a [u8], offset: usize) -> Self {
@@ -91,15 +93,15 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Offset of the next packet.
+    /// Returns the offset of the next packet.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Moves to the next PSB at or after here (after an error: past the bad packet's first byte), and
-    /// says where.
-    /// `None`: there is none, and the parser is at its end.
+    /// Moves to the next PSB at or after this position, and returns its offset. After an error it
+    /// starts past the first byte of the bad packet. Returns `None` if there is no PSB, and the
+    /// parser is at its end.
     pub fn sync_forward(&mut self) -> Option<usize> {
         let from = self.offset + usize::from(self.failed);
         let found = find_psb(self.data, from);
@@ -108,7 +110,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    /// Keeps track of the block we are in; which packets end one follows perf's decoder.
+    /// Tracks the current block. As in perf's decoder, only some packets end a block.
     fn track_block(&mut self, packet: &Packet) {
         match packet {
             Packet::Bbp { short, .. } => {
@@ -155,32 +157,32 @@ impl Iterator for Parser<'_> {
     }
 }
 
-/// The bytes not read yet.
+/// The remaining bytes.
 struct Bytes<'a>(&'a [u8]);
 
-type Read<T> = Result<T, ParseErrorKind>;
+type ParseResult<T> = Result<T, ParseErrorKind>;
 
 impl Bytes<'_> {
-    fn take<const N: usize>(&mut self) -> Read<[u8; N]> {
+    fn take<const N: usize>(&mut self) -> ParseResult<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk().ok_or(ParseErrorKind::Truncated)?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    fn byte(&mut self) -> Read<u8> {
+    fn byte(&mut self) -> ParseResult<u8> {
         self.take::<1>().map(|[byte]| byte)
     }
 
-    fn u32(&mut self) -> Read<u32> {
+    fn u32(&mut self) -> ParseResult<u32> {
         self.take().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Read<u64> {
+    fn u64(&mut self) -> ParseResult<u64> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// A little-endian number of `N` bytes, at most 8.
-    fn wide<const N: usize>(&mut self) -> Read<u64> {
+    /// Reads a little-endian number of `N` bytes, at most 8.
+    fn wide<const N: usize>(&mut self) -> ParseResult<u64> {
         let bytes: [u8; N] = self.take()?;
         Ok(bytes
             .iter()
@@ -188,7 +190,7 @@ impl Bytes<'_> {
             .fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
 
-    fn packet(&mut self, block: Option<ItemSize>) -> Read<Packet> {
+    fn packet(&mut self, block: Option<ItemSize>) -> ParseResult<Packet> {
         let first = self.byte()?;
         if let Some(size) = block
             && first & 7 == opcode::BIP
@@ -208,7 +210,7 @@ impl Bytes<'_> {
             opcode::TSC => Ok(Packet::Tsc(self.wide::<7>()?)),
             opcode::MTC => Ok(Packet::Mtc(self.byte()?)),
             opcode::MODE => self.mode(),
-            even if even & 1 == 0 => Tnt::from_stopped(u64::from(even >> 1), Tnt::MAX_SHORT_LEN)
+            even if even & 1 == 0 => Tnt::from_payload(u64::from(even >> 1), Tnt::MAX_SHORT_LEN)
                 .map(Packet::TntShort)
                 .ok_or(ParseErrorKind::BadPayload),
             cyc if cyc & 3 == opcode::CYC => self.cyc(cyc),
@@ -225,7 +227,7 @@ impl Bytes<'_> {
         }
     }
 
-    fn extended(&mut self) -> Read<Packet> {
+    fn extended(&mut self) -> ParseResult<Packet> {
         use wire::extended as ext;
         let second = self.byte()?;
         let ip = second & ext::IP != 0;
@@ -239,7 +241,7 @@ impl Bytes<'_> {
             }
             ext::PSBEND => Packet::PsbEnd,
             ext::TNT_LONG => {
-                let tnt = Tnt::from_stopped(self.wide::<6>()?, Tnt::MAX_LEN);
+                let tnt = Tnt::from_payload(self.wide::<6>()?, Tnt::MAX_LEN);
                 Packet::TntLong(tnt.ok_or(ParseErrorKind::BadPayload)?)
             }
             ext::PIP => {
@@ -325,7 +327,7 @@ impl Bytes<'_> {
         })
     }
 
-    fn mode(&mut self) -> Read<Packet> {
+    fn mode(&mut self) -> ParseResult<Packet> {
         let payload = self.byte()?;
         let bit = |bit: u8| payload >> bit & 1 != 0;
         match payload >> 5 {
@@ -342,7 +344,7 @@ impl Bytes<'_> {
         }
     }
 
-    fn cyc(&mut self, first: u8) -> Read<Packet> {
+    fn cyc(&mut self, first: u8) -> ParseResult<Packet> {
         let mut cycles = u64::from(first >> 3);
         let (mut more, mut shift) = (first & 4 != 0, 5u32);
         while more {
@@ -357,7 +359,7 @@ impl Bytes<'_> {
         Ok(Packet::Cyc(cycles))
     }
 
-    fn ip(&mut self, code: u8) -> Read<IpPayload> {
+    fn ip(&mut self, code: u8) -> ParseResult<IpPayload> {
         Ok(match code {
             0 => IpPayload::Suppressed,
             1 => IpPayload::Update16(self.take().map(u16::from_le_bytes)?),

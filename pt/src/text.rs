@@ -1,7 +1,9 @@
-//! Packets as text, one a line: what `backtrail dump packets` prints and tests are written in.
+//! The text notation of packets, one per line, as `backtrail dump packets` prints it and tests use
+//! it.
 //!
-//! The name comes first, in libipt's lower-case spelling, then the fields: `tip.pge sext48:0x401000`,
-//! `tnt.short TNT`, `tma ctc:0x12 fast:0x3`. Flags are bare words. Text parses back to the same packet.
+//! The name comes first, in libipt's lower-case spelling, followed by the fields: `tip.pge
+//! sext48:0x401000`, `tnt.short TNT`, `tma ctc:0x12 fast:0x3`. Flags are plain words. Parsing the
+//! text returns the same packet.
 
 use crate::packet::{ExecMode, IpPayload, Packet, Payload, Tnt};
 use std::fmt;
@@ -89,10 +91,10 @@ impl fmt::Display for Payload {
     }
 }
 
-/// The text is no packet.
+/// The text is not a packet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no packet; one is written as `backtrail dump packets` prints it, for example `tip upd16:0x1000`"
+    "`{0}` is not a packet; use the notation of `backtrail dump packets`, for example `tip upd16:0x1000`"
 )]
 pub struct ParsePacketError(String);
 
@@ -108,7 +110,7 @@ impl FromStr for Packet {
     }
 }
 
-/// The words not read yet. `None` anywhere: the text is no packet.
+/// The remaining words. All methods return `None` if the text is not a packet.
 struct Fields<'a>(std::str::SplitWhitespace<'a>);
 
 impl Fields<'_> {
@@ -198,7 +200,7 @@ impl Fields<'_> {
         number(self.0.next()?)
     }
 
-    /// `name:NUMBER` of at most `bits` bits.
+    /// Parses `name:NUMBER` with at most `bits` bits.
     fn named<T: TryFrom<u64>>(&mut self, name: &str, bits: u32) -> Option<T> {
         let text = self.0.next()?.strip_prefix(name)?.strip_prefix(':')?;
         let value = number::<u64>(text).filter(|value| value >> bits == 0)?;
@@ -251,7 +253,7 @@ impl Fields<'_> {
     }
 }
 
-/// Hexadecimal with `0x`, else decimal.
+/// Parses hexadecimal with `0x`, otherwise decimal.
 fn number<T: TryFrom<u64>>(text: &str) -> Option<T> {
     let value = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok()?,
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_is_refused() {
+    fn invalid_text_is_refused() {
         let long = format!("tnt.long {}", "T".repeat(48));
         for text in [
             "",

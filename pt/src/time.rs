@@ -1,8 +1,8 @@
-//! Clocks: the time-stamp counter, perf's nanoseconds, and the way from one to the other.
+//! Clocks: the time-stamp counter, perf's nanoseconds, and their conversion.
 
 use std::fmt;
 
-/// Time-stamp counter value, in ticks of the invariant TSC.
+/// A time-stamp counter value, in ticks of the invariant TSC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tsc(pub u64);
 
@@ -29,13 +29,14 @@ pub struct TscConversion {
 }
 
 impl TscConversion {
-    /// `None` when the numbers cannot be a conversion (`shift` ≥ 64 or `mult` = 0).
+    /// Builds a conversion, or returns `None` if the numbers are invalid (`shift` ≥ 64 or `mult` =
+    /// 0).
     #[must_use]
     pub fn new(shift: u16, mult: u32, zero: u64) -> Option<Self> {
         (shift < 64 && mult != 0).then_some(Self { shift, mult, zero })
     }
 
-    /// The kernel header's formula; wraps at 2^64 as it does there.
+    /// Converts to nanoseconds with the formula in the kernel header; wraps at 2^64 as there.
     #[must_use]
     pub fn nanos(&self, tsc: Tsc) -> Nanos {
         let (shift, mult) = (u32::from(self.shift), u64::from(self.mult));
@@ -49,7 +50,7 @@ impl TscConversion {
         )
     }
 
-    /// The inverse, rounded down: perf's `perf_time_to_tsc`.
+    /// Converts to TSC, rounded down, as perf's `perf_time_to_tsc` does.
     #[must_use]
     pub fn tsc(&self, nanos: Nanos) -> Tsc {
         let (shift, mult) = (u32::from(self.shift), u64::from(self.mult));
@@ -61,11 +62,11 @@ impl TscConversion {
     }
 }
 
-/// What a decoder must know of the traced processor's clocks to refine TSC by MTC and CYC packets
-/// (SDM volume 3, "Tracing and frequency"; libipt's `pt_config`). Zero means unknown.
+/// The clock parameters of the traced processor, which a decoder needs to refine TSC by MTC and CYC
+/// packets (SDM volume 3, "Tracing and frequency"; libipt's `pt_config`). Zero means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimingParams {
-    /// `IA32_RTIT_CTL.MTCFreq`: an MTC packet every 2^n ticks of the crystal clock.
+    /// `IA32_RTIT_CTL.MTCFreq`: one MTC packet every 2^n ticks of the crystal clock.
     pub mtc_freq: u8,
     /// Nominal (maximum non-turbo) ratio, `MSR_PLATFORM_INFO[15:8]`.
     pub nom_freq: u8,
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_conversions_are_refused() {
+    fn invalid_conversions_are_refused() {
         assert_eq!(TscConversion::new(64, 1, 0), None);
         assert_eq!(TscConversion::new(31, 0, 0), None);
     }

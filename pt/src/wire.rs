@@ -1,6 +1,6 @@
-//! Packets as bytes: the opcodes, and writing.
+//! The opcodes of packets, and their encoding as bytes.
 //!
-//! Source: SDM volume 3, "Packet Definitions". Reading stands in [`crate::parser`].
+//! Source: SDM volume 3, "Packet Definitions". [`crate::parser`] reads them.
 
 use crate::packet::{IpPayload, Packet, Payload};
 
@@ -9,7 +9,7 @@ pub(crate) const PSB: [u8; 16] = [
     2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82,
 ];
 
-/// First bytes, and for IP packets the low five bits of the first byte.
+/// The first bytes of packets. For IP packets, the low five bits of the first byte.
 pub(crate) mod opcode {
     pub const PAD: u8 = 0x00;
     pub const EXTENDED: u8 = 0x02;
@@ -20,13 +20,13 @@ pub(crate) mod opcode {
     pub const TSC: u8 = 0x19;
     pub const MTC: u8 = 0x59;
     pub const MODE: u8 = 0x99;
-    /// Low two bits of CYC.
+    /// The low two bits of CYC.
     pub const CYC: u8 = 0b11;
-    /// Low three bits of BIP, within a block.
+    /// The low three bits of BIP, within a block.
     pub const BIP: u8 = 0b100;
 }
 
-/// Second bytes after [`opcode::EXTENDED`].
+/// The second bytes after [`opcode::EXTENDED`].
 pub(crate) mod extended {
     pub const PSB: u8 = 0x82;
     pub const PSBEND: u8 = 0x23;
@@ -38,9 +38,9 @@ pub(crate) mod extended {
     pub const VMCS: u8 = 0xc8;
     pub const OVF: u8 = 0xf3;
     pub const MNT: u8 = 0xc3;
-    /// Third byte of MNT.
+    /// The third byte of MNT.
     pub const MNT_THIRD: u8 = 0x88;
-    /// Low five bits of PTW; bits 6:5 give the size, bit 7 that a FUP follows.
+    /// The low five bits of PTW. Bits 6:5 hold the size, and bit 7 says that a FUP follows.
     pub const PTW: u8 = 0x12;
     pub const EXSTOP: u8 = 0x62;
     pub const MWAIT: u8 = 0xc2;
@@ -50,12 +50,13 @@ pub(crate) mod extended {
     pub const BEP: u8 = 0x33;
     pub const CFE: u8 = 0x13;
     pub const EVD: u8 = 0x53;
-    /// "A FUP follows" in the second byte of EXSTOP, BEP and PTW, and in the third of CFE.
+    /// The bit for "a FUP follows" in the second byte of EXSTOP, BEP and PTW, and in the third of
+    /// CFE.
     pub const IP: u8 = 0x80;
 }
 
 impl Packet {
-    /// Appends the packet's bytes. Bits a field has no room for are dropped.
+    /// Appends the bytes of the packet. Bits that exceed a field are dropped.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         use extended as ext;
         let mut ext = |second: u8, rest: &[u8]| {
@@ -67,8 +68,8 @@ impl Packet {
             Self::Pad => out.push(opcode::PAD),
             Self::Psb => out.extend_from_slice(&PSB),
             Self::PsbEnd => ext(ext::PSBEND, &[]),
-            Self::TntShort(tnt) => out.push((tnt.stopped() << 1) as u8),
-            Self::TntLong(tnt) => ext(ext::TNT_LONG, low::<6>(tnt.stopped()).as_slice()),
+            Self::TntShort(tnt) => out.push((tnt.payload() << 1) as u8),
+            Self::TntLong(tnt) => ext(ext::TNT_LONG, low::<6>(tnt.payload()).as_slice()),
             Self::Tip(ip) => write_ip(out, opcode::TIP, ip),
             Self::TipPge(ip) => write_ip(out, opcode::TIP_PGE, ip),
             Self::TipPgd(ip) => write_ip(out, opcode::TIP_PGD, ip),
@@ -137,7 +138,7 @@ impl Packet {
     }
 }
 
-/// The `N` low bytes of a value, `N` at most 8.
+/// Returns the `N` low bytes of a value, `N` at most 8.
 fn low<const N: usize>(value: u64) -> [u8; N] {
     let bytes = value.to_le_bytes();
     std::array::from_fn(|index| bytes.get(index).copied().unwrap_or(0))
@@ -149,7 +150,8 @@ fn write_ip(out: &mut Vec<u8>, opcode: u8, ip: IpPayload) {
     out.extend_from_slice(bytes.get(..len).unwrap_or_default());
 }
 
-/// A payload as the high three bits of the first byte, and the bytes after it.
+/// Returns a payload as the high three bits of the first byte, and the following bytes with their
+/// number.
 pub(crate) fn ip_bytes(ip: IpPayload) -> (u8, [u8; 8], usize) {
     match ip {
         IpPayload::Suppressed => (0, [0; 8], 0),
@@ -161,7 +163,8 @@ pub(crate) fn ip_bytes(ip: IpPayload) -> (u8, [u8; 8], usize) {
     }
 }
 
-/// Five bits in the first byte, seven in each other; a bit in each byte says that one more follows.
+/// Writes a CYC: five bits in the first byte and seven in each other one. A bit in each byte says
+/// that another follows.
 fn write_cyc(out: &mut Vec<u8>, cycles: u64) {
     let mut rest = cycles >> 5;
     out.push(opcode::CYC | u8::from(rest != 0) << 2 | ((cycles & 0x1f) as u8) << 3);

@@ -1,4 +1,4 @@
-//! Captures of real processors: every byte is a packet.
+//! Parses captures of real processors: every byte belongs to a packet.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -42,9 +42,9 @@ fn every_capture_parses_to_its_end() {
     }
 }
 
-/// AUX data follow each `PERF_RECORD_AUXTRACE` (type 71), whose first field is their size.
+/// AUX data follows each `PERF_RECORD_AUXTRACE` (type 71), whose first field is its size.
 #[test]
-fn quipper_has_the_packets_its_readme_counts() {
+fn quipper_packet_counts_match_readme() {
     let Some(file) = capture("quipper/perf.data.intel_pt-4.14") else {
         return;
     };

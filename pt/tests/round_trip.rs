@@ -1,4 +1,4 @@
-//! Properties of parser, writer and text over all packets and over any bytes.
+//! Properties of the parser, writer and text notation, for all packets and arbitrary bytes.
 
 use backtrail_pt::Packet;
 use backtrail_pt::Parser;
@@ -27,7 +27,7 @@ fn payload() -> impl Strategy<Value = Payload> {
     ]
 }
 
-/// Every packet but the items of a block, which stand only within one.
+/// Generates every packet except block items, which are only valid within a block.
 fn packet() -> BoxedStrategy<Packet> {
     let flow = prop_oneof![
         Just(Packet::Pad),
@@ -80,7 +80,7 @@ fn packet() -> BoxedStrategy<Packet> {
     prop_oneof![flow, time, rest].boxed()
 }
 
-/// A whole block, or one packet.
+/// Generates a complete block, or one packet.
 fn group() -> BoxedStrategy<Vec<Packet>> {
     let block = (
         0..32u8,
@@ -106,7 +106,7 @@ fn group() -> BoxedStrategy<Vec<Packet>> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(groups in prop::collection::vec(group(), 0..40)) {
+    fn written_packets_parse_back(groups in prop::collection::vec(group(), 0..40)) {
         let packets = groups.concat();
         let mut bytes = Vec::new();
         packets.iter().for_each(|packet| packet.write_to(&mut bytes));
@@ -115,19 +115,19 @@ proptest! {
     }
 
     #[test]
-    fn text_reads_back(packet in group()) {
+    fn text_parses_back(packet in group()) {
         for packet in packet {
             prop_assert_eq!(packet.to_string().parse(), Ok(packet));
         }
     }
 
     #[test]
-    fn any_bytes_advance_to_an_end(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn any_bytes_parse_to_the_end(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         walk(&bytes)?;
     }
 
     #[test]
-    fn any_bytes_among_packets_advance_to_an_end(
+    fn packets_mixed_with_noise_parse_to_the_end(
         parts in prop::collection::vec((group(), prop::collection::vec(any::<u8>(), 0..6)), 0..10)
     ) {
         let mut bytes = Vec::new();
@@ -139,7 +139,7 @@ proptest! {
     }
 }
 
-/// Parses to the end, going on at the next PSB after each error: offsets must grow.
+/// Parses to the end, continuing at the next PSB after each error. Offsets must increase.
 fn walk(bytes: &[u8]) -> Result<(), TestCaseError> {
     let mut parser = Parser::new(bytes);
     let mut end = 0;

@@ -1,24 +1,26 @@
-//! What the software recorder can do on this machine, found out by trying it.
+//! Reports what the software recorder can do on this machine, by trying it.
 
-use crate::ptrace::{self, Stop, Wait};
+use crate::ptrace::{self, Stop, WaitResult};
 use crate::spawn;
 use std::ffi::OsString;
 use std::fs;
 
-/// Answers for `backtrail doctor`.
+/// What the recorder can do, as `backtrail doctor` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// A program of our own can be traced; else why not.
+    /// Whether a child program can be traced, or why not.
     pub trace: Result<(), String>,
-    /// It can be stepped; else why not.
+    /// Whether a child program can be single-stepped, or why not.
     pub step: Result<(), String>,
-    /// `kernel.yama.ptrace_scope`: 0 every process of the user may be attached to, 1 only descendants,
-    /// 2 only by an administrator, 3 none. `None`: this kernel has no Yama, as 0.
+    /// `kernel.yama.ptrace_scope`: 0 allows attaching to every process of the user, 1 to
+    /// descendants, 2 to administrators only, 3 to nobody. `None`: this kernel has no Yama, which
+    /// means 0.
     pub ptrace_scope: Option<u8>,
 }
 
 impl Capabilities {
-    /// What to do so that running processes can be attached to; `None`: nothing.
+    /// Returns what the user must do before running processes can be attached to, or `None` if
+    /// nothing is missing.
     #[must_use]
     pub fn attach_fix(&self) -> Option<&'static str> {
         match self.ptrace_scope {
@@ -31,13 +33,14 @@ impl Capabilities {
     }
 }
 
-/// Tries to trace and step a program (`/proc/self/exe` is not run: `true` is).
+/// Tries to trace and single-step the program `true`.
 #[must_use]
 pub fn capabilities() -> Capabilities {
     let ptrace_scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope")
         .ok()
         .and_then(|text| text.trim().parse().ok());
-    // On a thread of its own: waiting is by thread, and what is left over ends with it.
+    // A thread of its own, because ptrace and waitpid are bound to the thread. Tracees that are
+    // left over end with it.
     let tried = std::thread::spawn(try_step).join();
     let (trace, step) =
         tried.unwrap_or_else(|_| (Err("the trial failed".to_owned()), Err("not tried".to_owned())));
@@ -48,9 +51,9 @@ pub fn capabilities() -> Capabilities {
     }
 }
 
-type Tried = Result<(), String>;
+type TrialResult = Result<(), String>;
 
-fn try_step() -> (Tried, Tried) {
+fn try_step() -> (TrialResult, TrialResult) {
     let command = [OsString::from("true")];
     let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACEEXEC;
     let spawned = match spawn::spawn(&command, true, None, options) {
@@ -58,24 +61,27 @@ fn try_step() -> (Tried, Tried) {
         Err(error) => {
             return (
                 Err(error.to_string()),
-                Err("a program cannot be traced at all".to_owned()),
+                Err("a program cannot be traced".to_owned()),
             );
         }
     };
     let step = step_some(spawned.pid);
     ptrace::kill(spawned.pid);
-    while matches!(ptrace::wait_any(), Ok(Wait::Report(..) | Wait::Interrupted)) {}
+    while matches!(
+        ptrace::wait_any(),
+        Ok(WaitResult::Report(..) | WaitResult::Interrupted)
+    ) {}
     (Ok(()), step)
 }
 
-/// Steps past the first instructions of the program.
-fn step_some(pid: ptrace::RawTid) -> Tried {
+/// Single-steps the first instructions of the program.
+fn step_some(pid: ptrace::RawTid) -> TrialResult {
     let mut steps = 0;
     while steps < 3 {
         let stop = match ptrace::wait_any().map_err(|error| error.to_string())? {
-            Wait::Report(_, stop) => stop,
-            Wait::Interrupted => continue,
-            Wait::Nobody => return Err("the program vanished".to_owned()),
+            WaitResult::Report(_, stop) => stop,
+            WaitResult::Interrupted => continue,
+            WaitResult::NoTracees => return Err("the program ended unexpectedly".to_owned()),
         };
         match stop {
             Stop::Event(libc::PTRACE_EVENT_EXEC) => {}
@@ -92,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fix_is_said_where_there_is_one() {
+    fn attach_fix_exists_only_if_needed() {
         let with = |ptrace_scope| Capabilities {
             trace: Ok(()),
             step: Ok(()),
@@ -108,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_leaves_an_answer() {
+    fn capabilities_are_consistent() {
         let found = capabilities();
         assert!(found.trace.is_ok() || found.step.is_err(), "{found:?}");
     }

@@ -1,4 +1,4 @@
-//! The clock of the recorded packets: the processor's time-stamp counter, measured against
+//! The clock of the recorded packets: the time-stamp counter (TSC), calibrated against
 //! `CLOCK_MONOTONIC`.
 #![allow(unsafe_code)]
 
@@ -6,28 +6,29 @@ use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::{TimingParams, Tsc, TscConversion};
 use std::time::Duration;
 
-/// TSC ticks between two edges of the crystal clock in our streams: the most that TMA can tell.
+/// TSC ticks per crystal clock tick in our streams: the largest ratio that a TMA packet can
+/// express.
 const CRYSTAL_RATIO: u32 = 512;
 /// MTC every 2^12 crystal ticks: 0.5–1 ms.
 const MTC_FREQ: u8 = 12;
-/// How long the rate is measured before recording starts.
+/// How long calibration measures before recording starts.
 const CALIBRATION: Duration = Duration::from_millis(10);
 
-/// The time-stamp counter now.
+/// Returns the current time-stamp counter.
 pub(crate) fn now() -> Tsc {
     // SAFETY: every x86-64 processor has RDTSC, and Linux lets user code use it.
     Tsc(unsafe { core::arch::x86_64::_rdtsc() })
 }
 
-/// Both clocks at the same moment.
+/// Both clocks, read at the same moment.
 #[derive(Clone, Copy, Debug)]
-struct Sample {
+struct ClockSample {
     tsc: u64,
     nanos: u64,
 }
 
-impl Sample {
-    /// The closest of some tries.
+impl ClockSample {
+    /// Takes several samples and returns the one with the shortest read window.
     fn take() -> Self {
         let tries = (0..16).map(|_| {
             let before = now().0;
@@ -47,22 +48,22 @@ impl Sample {
     }
 }
 
-/// The relation of both clocks.
+/// The relation between the two clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calibration {
-    start: Sample,
+    start: ClockSample,
     params: TimingParams,
 }
 
 impl Calibration {
-    /// Measures for some milliseconds.
+    /// Measures the TSC frequency for some milliseconds.
     pub(crate) fn start() -> Self {
-        let start = Sample::take();
+        let start = ClockSample::take();
         std::thread::sleep(CALIBRATION);
-        let end = Sample::take();
+        let end = ClockSample::take();
         let ticks = u128::from(end.tsc.wrapping_sub(start.tsc));
         let nanos = u128::from(end.nanos.saturating_sub(start.nanos)).max(1);
-        // The ratio is counted in a bus clock of 100 MHz.
+        // The ratio is in units of a 100 MHz bus clock.
         let nom_freq = (ticks * 10 / nanos).clamp(1, 255) as u8;
         let params = TimingParams {
             mtc_freq: MTC_FREQ,
@@ -73,7 +74,7 @@ impl Calibration {
         Self { start, params }
     }
 
-    /// How the encoder tells the time.
+    /// Returns the timing options of the packet encoder.
     pub(crate) fn timing(&self, fine: bool) -> TimingOptions {
         TimingOptions {
             params: self.params,
@@ -82,22 +83,23 @@ impl Calibration {
         }
     }
 
-    /// What a decoder must know.
+    /// Returns the timing parameters that a decoder needs.
     pub(crate) fn params(&self) -> TimingParams {
         self.params
     }
 
-    /// The conversion over all the time since the start; `None` when the clocks made no sense.
+    /// Returns the conversion measured since the start, or `None` if the clock readings are
+    /// unusable.
     pub(crate) fn conversion(&self) -> Option<TscConversion> {
-        let end = Sample::take();
+        let end = ClockSample::take();
         let ticks = end.tsc.checked_sub(self.start.tsc)?;
         let nanos = end.nanos.checked_sub(self.start.nanos)?;
         conversion(ticks, nanos, end)
     }
 }
 
-/// The finest multiplier that fits, and the offset that makes `at` agree.
-fn conversion(ticks: u64, nanos: u64, at: Sample) -> Option<TscConversion> {
+/// Returns the most precise multiplier that fits, with the offset that makes `at` match.
+fn conversion(ticks: u64, nanos: u64, at: ClockSample) -> Option<TscConversion> {
     let (mult, shift) = (0..=32u16).rev().find_map(|shift| {
         let mult = (u128::from(nanos) << shift).checked_div(u128::from(ticks))?;
         Some((u32::try_from(mult).ok().filter(|mult| *mult != 0)?, shift))
@@ -106,20 +108,20 @@ fn conversion(ticks: u64, nanos: u64, at: Sample) -> Option<TscConversion> {
     TscConversion::new(shift, mult, at.nanos.wrapping_sub(from_zero.0))
 }
 
-/// Whose processor time.
+/// The processes that CPU time is summed over.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Whose {
-    /// This process's, all threads together.
-    Ours,
-    /// That of the children that have ended, and of theirs.
+pub(crate) enum CpuTimeScope {
+    /// The recorder, with all its threads.
+    Recorder,
+    /// The children that have been waited for, and their descendants.
     Children,
 }
 
-/// Processor time so far, in nanoseconds (getrusage(2)).
-pub(crate) fn cpu_time(whose: Whose) -> u64 {
-    let who = match whose {
-        Whose::Ours => libc::RUSAGE_SELF,
-        Whose::Children => libc::RUSAGE_CHILDREN,
+/// Returns the CPU time used so far, in nanoseconds (getrusage(2)).
+pub(crate) fn cpu_time(scope: CpuTimeScope) -> u64 {
+    let who = match scope {
+        CpuTimeScope::Recorder => libc::RUSAGE_SELF,
+        CpuTimeScope::Children => libc::RUSAGE_CHILDREN,
     };
     // SAFETY: all zeros are a valid value, and the kernel writes no more than its size.
     let usage = unsafe {
@@ -136,7 +138,7 @@ fn monotonic() -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place for the answer, and the clock always exists.
+    // SAFETY: `time` is valid for writes, and the clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     (time.tv_sec as u64)
         .wrapping_mul(1_000_000_000)
@@ -149,8 +151,8 @@ mod tests {
     use backtrail_pt::Nanos;
 
     #[test]
-    fn a_known_rate_converts_exactly() {
-        let at = Sample {
+    fn known_rate_converts_exactly() {
+        let at = ClockSample {
             tsc: 25_000_000_000,
             nanos: 77_000_000_000,
         };

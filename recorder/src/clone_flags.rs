@@ -1,25 +1,26 @@
-//! Flags of clone(2) that hide a new thread from the tracer of the one that starts it.
+//! Flags of clone(2) that hide a new thread from the tracer of its parent.
 
 use crate::ptrace::{self, RawTid};
 use backtrail_bundle::core::Registers;
 use backtrail_process::memory;
 
-/// `CLONE_UNTRACED` keeps the tracer away from the new thread; `CLONE_PTRACE` hands the thread to it without an event.
+/// `CLONE_UNTRACED` prevents that the new thread is traced. `CLONE_PTRACE` attaches the tracer
+/// without an event.
 pub(crate) const HIDING: u64 = (libc::CLONE_UNTRACED | libc::CLONE_PTRACE) as u64;
-/// Bit of the numbers of x32 system calls (`asm/unistd.h`, `__X32_SYSCALL_BIT`).
+/// The bit that marks x32 system call numbers (`asm/unistd.h`, `__X32_SYSCALL_BIT`).
 const X32: u64 = 0x4000_0000;
 
-/// A system call that starts a thread with flags of the caller's choice.
+/// A system call that starts a thread with flags that the caller chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloneCall {
-    /// `clone(2)`: the flags are the first argument.
+    /// `clone(2)`: the first argument holds the flags.
     Clone,
-    /// `clone3(2)`: the first argument points at `struct clone_args`, which begins with the flags.
+    /// `clone3(2)`: the first argument points to `struct clone_args`, which begins with the flags.
     Clone3,
 }
 
 impl CloneCall {
-    /// Returns the call with this number, if it is one.
+    /// Returns the clone call with this system call number, if there is one.
     pub(crate) fn of(number: u64) -> Option<Self> {
         match (number & !X32) as libc::c_long {
             libc::SYS_clone => Some(Self::Clone),
@@ -28,7 +29,7 @@ impl CloneCall {
         }
     }
 
-    /// Reads the flags of a call whose first argument is `first`; 0 where they cannot be read.
+    /// Returns the flags of a call whose first argument is `first`, or 0 if they cannot be read.
     pub(crate) fn flags(self, pid: RawTid, first: u64) -> u64 {
         match self {
             Self::Clone => first,
@@ -41,17 +42,18 @@ impl CloneCall {
     }
 }
 
-/// Flags that were cleared where the program has them, to be put back after the call.
+/// The original flags of a call, to be restored after it.
 #[derive(Debug)]
-pub(crate) enum Cleared {
-    /// The first argument as it was.
+pub(crate) enum ClearedFlags {
+    /// The original first argument.
     Argument(u64),
-    /// The word at an address as it was.
+    /// An address and the original word there.
     Word(u64, u64),
 }
 
-impl Cleared {
-    /// Clears the flags of the call that a stopped thread is about to make; `None`: none is set, or it is no such call.
+impl ClearedFlags {
+    /// Clears the hiding flags of the call that a stopped thread is about to make. Returns `None`
+    /// if none is set, or if the system call is not a clone call.
     pub(crate) fn clear(tid: RawTid, registers: &Registers) -> Option<Self> {
         let call = CloneCall::of(registers.rax)?;
         let flags = call.flags(tid, registers.rdi);
@@ -70,14 +72,14 @@ impl Cleared {
         }
     }
 
-    /// Puts the flags back where they are in memory: the registers are those of a signal handler by now.
+    /// Restores flags in memory only: the registers already belong to a signal handler.
     pub(crate) fn restore_memory(self, tid: RawTid) {
         if let Self::Word(..) = self {
             self.restore(tid);
         }
     }
 
-    /// Puts the flags back. A thread that was killed meanwhile needs none.
+    /// Restores the flags. A thread that was killed in the meantime needs no flags.
     pub(crate) fn restore(self, tid: RawTid) {
         match self {
             Self::Argument(flags) => {
@@ -102,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_that_take_flags_are_known_by_number() {
+    fn clone_calls_are_recognized_by_number() {
         let of = |number: libc::c_long| CloneCall::of(number as u64);
         assert_eq!(of(libc::SYS_clone), Some(CloneCall::Clone));
         assert_eq!(
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_read_where_each_call_has_them() {
+    fn clone_flags_are_read_from_register_or_memory() {
         let pid = std::process::id() as RawTid;
         let arguments = [HIDING | 0x11, 7];
         let at = arguments.as_ptr() as u64;

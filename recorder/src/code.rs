@@ -1,4 +1,5 @@
-//! Instructions as the stepper sees them, and what stepping them would show to the program.
+//! Instructions as the single-stepper sees them, and how stepping would become visible to the
+//! program.
 
 use crate::ptrace::RawTid;
 use backtrail_process::{memory, status};
@@ -7,10 +8,10 @@ use backtrail_pt::cofi::{CodeInstruction, Cofi};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The longest instruction.
+/// The length of the longest instruction, in bytes.
 const MAX_LEN: usize = 15;
 
-/// An instruction about to be executed.
+/// An instruction that is about to execute.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Code {
     bytes: [u8; MAX_LEN],
@@ -18,9 +19,9 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// Reads the instruction at `ip`; `None` when there is none (executing it will fault).
+    /// Reads the instruction at `ip`, or returns `None` if there is none (executing it will fault).
     ///
-    /// Nothing is cached: the program may rewrite its code.
+    /// Instructions are not cached, because the program may rewrite its code.
     pub(crate) fn read(pid: RawTid, ip: Avma) -> Option<Self> {
         let mut bytes = [0; MAX_LEN];
         let len = read_code(pid, ip.0, &mut bytes);
@@ -39,33 +40,34 @@ impl Code {
         self.bytes.get(start..).unwrap_or_default()
     }
 
-    /// PUSHF: would show the single-step flag to the program.
+    /// Returns whether this is PUSHF, which would show the trap flag to the program.
     pub(crate) fn pushes_flags(&self) -> bool {
         self.opcode().first() == Some(&0x9c)
     }
 
-    /// SYSCALL: leaves the flags, the single-step one too, in R11.
+    /// Returns whether this is SYSCALL, which saves RFLAGS with the trap flag in R11.
     pub(crate) fn is_syscall(&self) -> bool {
         self.opcode().starts_with(&[0x0f, 0x05])
     }
 
-    /// INT3, INT 3, INT1: raises SIGTRAP by itself.
+    /// Returns whether this is INT3, INT 3 or INT1, which raise SIGTRAP themselves.
     pub(crate) fn is_breakpoint(&self) -> bool {
         matches!(self.opcode(), [0xcc | 0xf1, ..] | [0xcd, 3, ..])
     }
 
-    /// MOV SS, POP SS: the processor holds the single-step trap back until after the next instruction.
+    /// Returns whether this is MOV SS or POP SS, after which the processor delays the single-step
+    /// trap by one instruction.
     pub(crate) fn delays_trap(&self) -> bool {
         matches!(self.opcode(), [0x8e, modrm, ..] if modrm >> 3 & 7 == 2)
     }
 
-    /// The instruction leaves user code by itself.
+    /// Returns whether this is a far transfer, which leaves user code.
     pub(crate) fn is_far(&self) -> bool {
         self.instruction.cofi == Cofi::FarTransfer
     }
 }
 
-/// Reads code, also where a program may execute but not read, and up to a mapping's end.
+/// Reads code, including execute-only memory, up to the end of a mapping.
 pub(crate) fn read_code(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
     let read = memory::read(pid, address, out);
     if read > 0 {
@@ -79,21 +81,21 @@ pub(crate) fn read_code(pid: RawTid, address: u64, out: &mut [u8]) -> usize {
     if read > 0 {
         return read;
     }
-    // A tracer may read through /proc what ordinary protection forbids.
-    File::open(format!("/proc/{}/mem", status::with_memory(pid)))
+    // Through /proc/PID/mem, a tracer may also read memory that has no read permission.
+    File::open(format!("/proc/{}/mem", status::thread_with_memory(pid)))
         .and_then(|memory| memory.read_at(out, address))
         .unwrap_or(0)
 }
 
-/// Clears the single-step flag in flags that were just pushed at `stack`.
+/// Clears the trap flag in the RFLAGS value that was just pushed at `stack`.
 pub(crate) fn hide_pushed_trap_flag(pid: RawTid, stack: u64) {
-    // Bit 8: the lowest of the second byte.
+    // The trap flag is bit 8, the lowest bit of the second byte.
     let at = stack.wrapping_add(1);
     let mut byte = [0];
     if memory::read(pid, at, &mut byte) == 1 && byte[0] & 1 != 0 {
-        let path = format!("/proc/{}/mem", status::with_memory(pid));
+        let path = format!("/proc/{}/mem", status::thread_with_memory(pid));
         let memory = File::options().write(true).open(path);
-        // Should the write fail, the program sees a flag it hardly looks at.
+        // If the write fails, the program may see the trap flag, which programs rarely check.
         let _ = memory.and_then(|memory| memory.write_at(&[byte[0] & !1], at));
     }
 }
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_that_show_stepping_are_known() {
+    fn instructions_that_expose_stepping_are_recognized() {
         assert!(code(&[0x9c]).pushes_flags() && code(&[0x66, 0x9c]).pushes_flags());
         assert!(!code(&[0x9d]).pushes_flags());
         assert!(code(&[0x0f, 0x05]).is_syscall() && code(&[0x0f, 0x05]).is_far());
@@ -122,12 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn our_own_code_reads() {
+    fn own_code_is_readable() {
         let pid = std::process::id() as RawTid;
-        let here = Avma(our_own as *const () as u64);
+        let here = Avma(own_function as *const () as u64);
         assert!(Code::read(pid, here).is_some());
         assert!(Code::read(pid, Avma(0)).is_none());
     }
 
-    fn our_own() {}
+    fn own_function() {}
 }

@@ -1,4 +1,5 @@
-//! The core of a process whose threads are all stopped: what the kernel's own would hold (core(5)).
+//! Builds the core of a process whose threads are all stopped, with the contents of a kernel core
+//! (core(5)).
 
 use crate::ptrace::{self, RawTid};
 use backtrail_bundle::core::{self, CoreContents, CoreThread, Registers, SigInfo};
@@ -12,16 +13,16 @@ const NT_FPREGSET: u32 = 2;
 /// The XSAVE area.
 const NT_X86_XSTATE: u32 = 0x202;
 
-/// A stopped thread, as it goes into the core.
+/// A stopped thread, with its state for the core.
 pub(crate) struct StoppedThread {
     pub(crate) tid: RawTid,
     pub(crate) registers: Registers,
-    /// The signal it is about to take.
+    /// The signal that is about to be delivered.
     pub(crate) signal: Option<SigInfo>,
 }
 
-/// Describes the process; the first of `threads` is the one that took the signal. `added` is what the
-/// recorder has put there, start and size of each.
+/// Describes the core of a process. The first of `threads` is the one that received the signal.
+/// `added` lists the memory that the recorder added, as start and size.
 pub(crate) fn describe(pid: RawTid, threads: &[StoppedThread], added: &[(u64, u64)]) -> CoreContents {
     let core_thread = |thread: &StoppedThread| CoreThread {
         tid: Tid(thread.tid as u32),
@@ -37,7 +38,7 @@ pub(crate) fn describe(pid: RawTid, threads: &[StoppedThread], added: &[(u64, u6
     }
 }
 
-/// Writes the core; the process must still be stopped.
+/// Writes the core. The process must still be stopped.
 pub(crate) fn write(file: &mut File, pid: RawTid, contents: &CoreContents) -> io::Result<u64> {
     core::write(file, contents, |address: Avma, out: &mut [u8]| {
         memory::read(pid, address.0, out)

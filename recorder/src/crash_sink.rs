@@ -1,60 +1,65 @@
-//! Who keeps the crashes of a recording that makes no bundle but these.
+//! The interface to a caller that stores crashes, for recordings that keep nothing else.
 
 use crate::error::Error;
 use backtrail_bundle::Writer;
 use backtrail_bundle::manifest::{Crash, Manifest};
 use backtrail_pt::Pid;
 
-/// Takes the crashes of a recording that may run for months ([`crate::Output::Crashes`]): a bundle for each process
-/// that a signal ends, and none for those that end by themselves.
+/// Receives the crashes of a long recording ([`crate::Output::Crashes`]): one bundle for each
+/// process that a signal ends. Processes that exit leave no bundle.
 ///
-/// Its functions are called on the thread that traces, while at least one process stands still: they should not take
-/// long.
+/// The tracing thread calls these functions while at least one process is stopped. They should
+/// return quickly.
 pub trait CrashSink: Send {
-    /// A process is recorded from now on. It has not run since it was started, or attached to.
+    /// Reports that recording of a process has begun. The process has not run since it was started
+    /// or attached to.
     fn process_began(&mut self, pid: Pid);
 
-    /// It is not recorded any more: it has ended, or cannot be followed.
+    /// Reports that a process is no longer recorded, because it ended or cannot be traced.
     fn process_ended(&mut self, pid: Pid);
 
-    /// A signal without handler is about to end a process, which stands still. `name` is its short name.
+    /// Reports that a signal without a handler is about to end a process, which is stopped. `name`
+    /// is its short name.
     ///
-    /// `None`: it is not to be saved.
+    /// Returns the writer of the crash bundle, or `None` if the crash is not to be saved.
     fn crashed(&mut self, crash: &Crash, name: &str) -> Option<CrashDraft>;
 
-    /// The signal has ended the process. All of the bundle is written but its descriptions: finish it.
+    /// Takes a bundle whose process has ended. Only the manifest is missing: the sink completes and
+    /// writes it.
     fn save(&mut self, saved: SavedCrash);
 
-    /// What was begun with [`Self::crashed`] could not be written, and leaves nothing behind. The recording goes on.
+    /// Reports that the bundle of [`Self::crashed`] could not be written and was removed. Recording
+    /// goes on.
     fn failed(&mut self, pid: Pid, error: Error);
 }
 
-/// Where a crash goes.
+/// The destination of a crash bundle.
 #[derive(Debug)]
 pub struct CrashDraft {
     /// Writes the bundle.
     pub writer: Writer,
-    /// How much of the memory it gets.
+    /// How much of the process memory the core holds.
     pub memory: Memory,
 }
 
 /// How much of a crashed process's memory its core holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// What its `coredump_filter` says (core(5)), if that is no more than so many bytes; else the stacks.
+    /// The memory that `coredump_filter` selects (core(5)), or only the stacks if it exceeds this
+    /// many bytes.
     UpTo(u64),
-    /// The stacks of its threads.
+    /// Only the stacks of the threads.
     Stacks,
-    /// Nothing: registers alone.
+    /// No memory: only registers.
     Nothing,
 }
 
-/// A crash whose process is gone.
+/// The bundle of a process that has ended.
 #[derive(Debug)]
 pub struct SavedCrash {
-    /// Has everything but the descriptions.
+    /// Has written everything except the manifest.
     pub writer: Writer,
-    /// These. `collected` says when the crash was, how many bytes of packets there are, and what is missing; what
-    /// others saw of the crash is for the sink to add.
+    /// The manifest. `collected` holds the time of the crash, the size of the packets and a list of
+    /// missing parts. The sink may add what other sources report of the crash.
     pub manifest: Manifest,
 }

@@ -1,4 +1,4 @@
-//! File descriptors of the recorder: the limit on them, and some in reserve.
+//! File descriptors of the recorder: their limit, and a reserve.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::fs::File;
 /// A resource limit of getrlimit(2).
 pub(crate) type Limit = libc::rlimit;
 
-/// The soft limit on descriptors, raised to the hard limit for as long as this lives.
+/// The soft limit on file descriptors, raised to the hard limit until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct RaisedLimit {
     before: Option<Limit>,
@@ -14,7 +14,7 @@ pub(crate) struct RaisedLimit {
 }
 
 impl RaisedLimit {
-    /// Raises it. Where that fails, the limit stays as it is.
+    /// Raises the soft limit. If that fails, the limit stays as it is.
     pub(crate) fn raise() -> Self {
         let Some(before) = limit() else {
             return Self {
@@ -36,12 +36,12 @@ impl RaisedLimit {
         }
     }
 
-    /// The limit as it was, which the recorded program gets.
+    /// Returns the original limit, which the recorded program gets.
     pub(crate) fn before(&self) -> Option<Limit> {
         self.before
     }
 
-    /// How many descriptors the recorder may have.
+    /// Returns the current soft limit.
     pub(crate) fn now(&self) -> u64 {
         self.now
     }
@@ -64,21 +64,22 @@ fn limit() -> Option<Limit> {
     (unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0).then_some(limit)
 }
 
-/// Sets the calling process's limit on descriptors; returns whether that worked. Safe between fork and exec.
+/// Sets the descriptor limit of the calling process, and returns whether that succeeded. Safe
+/// between fork and exec.
 pub(crate) fn set_limit(limit: &Limit) -> bool {
     // SAFETY: the kernel only reads the limit.
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) == 0 }
 }
 
-/// Descriptors that are kept so that a recording can be saved when all others are in use.
+/// Descriptors in reserve, so that a recording can be saved when all others are in use.
 #[derive(Debug, Default)]
-pub(crate) struct Reserve(Vec<File>);
+pub(crate) struct ReservedDescriptors(Vec<File>);
 
-impl Reserve {
-    /// What saving has open at a time: a source, a copy, directories, lists of `/proc`.
+impl ReservedDescriptors {
+    /// Descriptors that saving uses at a time: a source, a copy, directories, lists in `/proc`.
     const SIZE: usize = 8;
 
-    /// Fills it up, as far as there are descriptors.
+    /// Opens descriptors until the reserve is full, or none is available.
     pub(crate) fn fill(&mut self) {
         while self.0.len() < Self::SIZE
             && let Ok(file) = File::open("/dev/null")
@@ -87,7 +88,7 @@ impl Reserve {
         }
     }
 
-    /// Frees the descriptors.
+    /// Closes the reserved descriptors.
     pub(crate) fn release(&mut self) {
         self.0.clear();
     }
@@ -99,9 +100,9 @@ mod tests {
 
     #[test]
     fn released_descriptors_can_be_used() {
-        let mut reserve = Reserve::default();
+        let mut reserve = ReservedDescriptors::default();
         reserve.fill();
-        assert_eq!(reserve.0.len(), Reserve::SIZE);
+        assert_eq!(reserve.0.len(), ReservedDescriptors::SIZE);
         reserve.release();
         assert!(reserve.0.is_empty());
     }

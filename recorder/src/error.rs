@@ -1,67 +1,67 @@
-//! What can go wrong while recording.
+//! Errors of the recorder.
 
 use backtrail_pt::Pid;
 use std::io;
 use std::path::PathBuf;
 
-/// The result of everything here.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why nothing was recorded, or the recording ended before its time.
+/// The reason that nothing was recorded, or that recording ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no program to run, and no process to attach to.
-    #[error("there is nothing to record; name a program after `--`, or a process")]
+    /// Neither a program to run nor a process to attach to was given.
+    #[error("nothing to record; name a program after `--`, or a process to attach to")]
     NoCommand,
     /// The program could not be started.
     #[error("cannot run {}: {source}", program.display())]
     Spawn {
-        /// Its name as given.
+        /// The program name as given.
         program: PathBuf,
-        /// Why not.
+        /// The error of exec.
         source: io::Error,
     },
-    /// A process could not be attached to.
+    /// The recorder could not attach to a process.
     #[error("cannot attach to process {pid}: {source}{hint}")]
     Attach {
         /// The process.
         pid: Pid,
-        /// The kernel's answer.
+        /// The error that the kernel returned.
         source: io::Error,
-        /// What to do about it, with a leading "; ", or nothing.
+        /// Advice for the user that begins with "; ", or nothing.
         hint: String,
     },
-    /// Crashes are kept of a recording that is to be kept whole.
-    #[error("a recording that keeps crashes alone keeps the newest part of each thread; give it a ring")]
+    /// A recording of crashes only has no ring.
+    #[error("recording only crashes needs a ring for the newest packets of each thread; set its size")]
     NoRing,
-    /// The program is not 64-bit.
+    /// The program is not 64-bit code.
     #[error("process {0} runs 32-bit code, which cannot be recorded; build the program for x86-64")]
     Not64Bit(Pid),
-    /// A ptrace request failed that cannot fail on a stopped thread.
+    /// A ptrace request failed that should not fail on a stopped thread.
     #[error("cannot {action} thread {tid}: {source}")]
     Ptrace {
-        /// What was tried, as a verb.
+        /// The failed action, as a verb.
         action: &'static str,
-        /// On which thread.
+        /// The thread.
         tid: u32,
-        /// The kernel's answer.
+        /// The error that the kernel returned.
         source: io::Error,
     },
-    /// Something of the machine could not be used.
+    /// A system resource could not be used.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried, as a verb.
+        /// The failed action, as a verb.
         action: &'static str,
-        /// The answer.
+        /// The error that the system returned.
         source: io::Error,
     },
     /// All file descriptors were in use.
-    #[error("{source}: the recorder may have {limit} files open; raise its limit (ulimit -n)")]
+    #[error("{source}: the recorder may open at most {limit} files; raise the limit (ulimit -n)")]
     Descriptors {
-        /// How many there may be.
+        /// The descriptor limit of the recorder.
         limit: u64,
-        /// What could not be done.
+        /// The original error.
         source: Box<Error>,
     },
     /// The bundle could not be written.
@@ -70,18 +70,19 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether outside input was refused. Recording reads none but the running program.
+    /// Returns whether input was malformed. The recorder reads no input except the running program.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Bundle(error) if error.is_refused())
     }
 
-    /// Whether the thread that something was asked of is gone: it was killed meanwhile.
+    /// Returns whether the thread of a failed ptrace request no longer exists, because it was
+    /// killed.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, Self::Ptrace { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
     }
 
-    /// Says of an error for want of descriptors how many the recorder may have.
+    /// Adds the descriptor limit to an error that was caused by a lack of descriptors.
     pub(crate) fn explained(self, limit: u64) -> Self {
         match self.is_out_of_descriptors() {
             true => Self::Descriptors {
@@ -92,7 +93,8 @@ impl Error {
         }
     }
 
-    /// Whether the recorder had no file descriptor left. (The program's own are another matter.)
+    /// Returns whether the recorder ran out of file descriptors. Errors inside the program do not
+    /// count.
     fn is_out_of_descriptors(&self) -> bool {
         let mut source = match self {
             Self::Ptrace { .. } | Self::Descriptors { .. } => None,
@@ -107,12 +109,12 @@ impl Error {
         false
     }
 
-    /// Whether recording had begun: what there is can be saved.
+    /// Returns whether the program was already running, so that there is a recording to save.
     pub(crate) fn is_of_running_program(&self) -> bool {
         !matches!(self, Self::Spawn { .. } | Self::Not64Bit(_))
     }
 
-    /// For `map_err` on I/O.
+    /// Builds a [`Self::System`] error, for `map_err` on I/O.
     pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { action, source }
     }

@@ -1,21 +1,24 @@
-//! The software trace source: it runs a program, or attaches to one, and writes what its control flow
-//! was as a genuine Intel PT stream.
+//! The software trace source: runs a program, or attaches to one, and writes its control flow as a
+//! genuine Intel PT stream.
 //!
-//! Engine `translate`: the program runs in a code cache whose stubs log where control goes; see
-//! [`translate`]. Engine `step`: every thread is single-stepped by ptrace. Slow, and the oracle of the
-//! other. Both write the packets that tracing hardware would have written (user code only), and at a
-//! fatal signal save registers, memory and modules too; the whole becomes a bundle.
+//! Engine `translate` runs the program in a code cache whose stubs log the control flow (see
+//! [`translate`]). Engine `step` single-steps every thread with ptrace: it is slow, and serves as
+//! the oracle of the first.
 //!
-//! From the bottom up: [`ptrace`] and [`spawn`] ask the kernel, and so does the crate `backtrail-process`; [`code`] reads
-//! instructions; [`stream`] turns steps into packets, which [`ring`] keeps; [`stepped`] and [`translate`]
-//! know what a stop means for one [`thread`]; [`session`] minds all threads; [`core_dump`]
-//! keeps what the process had in memory; [`save`] writes the bundle; [`crash_sink`] gets one for each crash instead.
+//! Both write the packets that hardware would write for user code. At a fatal signal they also save
+//! registers, memory and modules. The result is a bundle.
+//!
+//! From the bottom up: [`ptrace`], [`spawn`] and the crate `backtrail-process` make system calls;
+//! [`code`] reads instructions; [`packet_stream`] turns steps into packets, and [`ring`] stores
+//! them; [`stepped`] and [`translate`] handle the stops of one [`thread`]; [`session`] traces all
+//! threads. [`core_dump`] saves memory, and [`save`] writes the bundle. A [`crash_sink`] receives
+//! one bundle for each crash instead.
 #![deny(unsafe_code)]
-// The links above are for those who read the source.
+// The links above are for readers of the source.
 #![allow(rustdoc::private_intra_doc_links)]
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-compile_error!("the recorder traces x86-64 Linux programs, on such a machine");
+compile_error!("the recorder supports only x86-64 Linux");
 
 mod capabilities;
 mod clock;
@@ -24,10 +27,11 @@ mod code;
 mod core_dump;
 mod crash_sink;
 mod descriptors;
+mod destination;
 mod error;
-mod names;
 mod options;
 mod outcome;
+mod packet_stream;
 mod ptrace;
 mod record;
 mod recorded;
@@ -36,9 +40,9 @@ mod save;
 mod session;
 mod spawn;
 mod stepped;
-mod stream;
 mod thread;
 mod translate;
+mod unique_names;
 mod waker;
 
 pub use capabilities::{Capabilities, capabilities};
@@ -48,5 +52,5 @@ pub use options::{Engine, Output, Pin, Progress, RecordOptions, Target};
 pub use outcome::{Ending, Golden, Outcome};
 pub use record::record;
 
-/// Bytes in a page of x86-64.
+/// The size of an x86-64 page in bytes.
 pub(crate) const PAGE: u64 = 4096;

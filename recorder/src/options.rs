@@ -1,4 +1,4 @@
-//! What to record, and how.
+//! The options of a recording.
 
 use crate::crash_sink::CrashSink;
 use backtrail_bundle::Overwrite;
@@ -11,24 +11,25 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// What to record.
+/// The program or processes to record.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// Runs a program, found as a shell finds it, with its arguments.
+    /// Runs a program with arguments. The program is found as a shell finds it.
     ///
-    /// It lives as long as the recorder: when recording ends first, it is killed.
+    /// The program is killed if recording ends first.
     Command(Vec<OsString>),
-    /// Attaches to running processes, all their threads. They are let go when recording ends.
+    /// Attaches to all threads of running processes. They are detached when recording ends.
     Processes(Vec<Pid>),
 }
 
-/// How a program is followed.
+/// The engine that records the control flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// It runs in a code cache; stopped only for what the cache does not know.
+    /// Runs the program in a code cache. The recorder gets control only when the cache cannot go
+    /// on.
     #[default]
     Translate,
-    /// One instruction at a time.
+    /// Executes one instruction at a time.
     Step,
 }
 
@@ -41,35 +42,37 @@ impl fmt::Display for Engine {
     }
 }
 
-/// Which processors recorder and program run on.
+/// The processors that the recorder and the program run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
-    /// Together with [`Engine::Step`], which hands over at each instruction; else anywhere.
+    /// [`Self::Together`] with [`Engine::Step`], which switches between both at every instruction;
+    /// otherwise [`Self::Off`].
     #[default]
     Auto,
-    /// The program and the thread that minds it share one processor, and hand over faster; packets are
-    /// written on others. The program sees that it has one processor.
+    /// The program and the tracing thread share one processor, which makes switching faster.
+    /// Packets are encoded on the others. The program sees one processor.
     Together,
-    /// Anywhere.
+    /// Any processor.
     Off,
 }
 
-/// What a recording makes.
+/// The output of a recording.
 pub enum Output<'a> {
-    /// One bundle of all processes, when recording ends.
+    /// One bundle of all processes, written when recording ends.
     Bundle {
-        /// Where it goes.
+        /// The path of the bundle.
         path: PathBuf,
-        /// Whether an earlier bundle there gives way, once the new one is complete.
+        /// Whether the new bundle may replace an existing one, after it is complete.
         overwrite: Overwrite,
     },
-    /// One for each process that a signal ends, once it is gone; of processes that end by themselves nothing is
-    /// kept. Only with [`RecordOptions::ring`]: else it would take more memory as long as it runs.
+    /// One bundle for each process that a signal ends, written after its end. Processes that exit
+    /// leave nothing. Needs [`RecordOptions::ring`]: without a ring, memory use grows without
+    /// bound.
     Crashes(&'a mut dyn CrashSink),
 }
 
 impl From<PathBuf> for Output<'_> {
-    /// A bundle where none stands yet.
+    /// Writes a bundle to a path that does not exist yet.
     fn from(path: PathBuf) -> Self {
         Self::Bundle {
             path,
@@ -78,65 +81,69 @@ impl From<PathBuf> for Output<'_> {
     }
 }
 
-/// How far recording has come.
+/// The progress of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Instructions recorded, of all threads.
+    /// Instructions recorded, summed over all threads.
     pub instructions: u64,
-    /// Bytes of packets written, those a ring has dropped included.
+    /// Packet bytes written, including those that a ring has dropped.
     pub bytes: u64,
-    /// Threads that run now.
+    /// Threads that are running.
     pub threads: usize,
 }
 
-/// How to record; [`RecordOptions::new`] gives the usual way.
+/// The options of a recording; [`RecordOptions::new`] returns the defaults.
 pub struct RecordOptions<'a> {
-    /// What.
+    /// The program or processes to record.
     pub target: Target,
-    /// How.
+    /// The engine.
     pub engine: Engine,
-    /// On which processors.
+    /// The processors to run on.
     pub pin: Pin,
-    /// Bytes of translated code near each part of the program, within [`Self::CACHE`]: when they are full, it is
-    /// translated anew. [`Engine::Translate`] only.
+    /// Bytes of the code cache near each module, within [`Self::CACHE`]. A full cache is flushed.
+    /// [`Engine::Translate`] only.
     pub cache: u64,
-    /// Translates all code at once as it otherwise does what is found to be executed often: so that tests
-    /// need no long runs. [`Engine::Translate`] only.
-    pub all_wide: bool,
-    /// Keeps the newest bytes of packets of each thread, about this many; `None` keeps all.
+    /// Translates all code into superblocks at once, instead of only frequently executed code.
+    /// Tests use this to avoid long runs. [`Engine::Translate`] only.
+    pub all_superblocks: bool,
+    /// Keeps about this many bytes of the newest packets of each thread; `None` keeps all packets.
     pub ring: Option<usize>,
-    /// Records the processes that the program forks too, and ends with the last of them; else they run
-    /// free.
+    /// Also records processes that the program forks, and ends with the last of them. Without this
+    /// they run untraced.
     pub follow: bool,
-    /// Loads the program at other addresses each time, as the system does. Off makes runs alike.
+    /// Randomizes the load addresses, as the system does. Without this, runs use the same
+    /// addresses.
     pub randomize_addresses: bool,
-    /// Tells time between PSB packets: at least every millisecond (MTC) and at every packet (CYC).
+    /// Writes time packets between PSB packets: an MTC at least every millisecond, and a CYC with
+    /// every packet.
     pub fine_time: bool,
-    /// Tells a return to where its call said by one bit, as hardware does: often a third of the bytes.
+    /// Compresses returns to their call into one TNT bit (RET compression), as hardware does. This
+    /// often saves a third of the bytes.
     pub compress_returns: bool,
-    /// Keeps the exact list of executed instruction pointers of each thread
-    /// ([`crate::Outcome::golden`]): 8 bytes each, for tests. [`Engine::Step`] only.
+    /// Stores the address of every executed instruction of each thread
+    /// ([`crate::Outcome::golden`]), 8 bytes each, for tests. [`Engine::Step`] only.
     pub golden: bool,
-    /// Ends recording when it becomes true.
+    /// Ends recording when set to true.
     pub stop: &'a AtomicBool,
-    /// Ends recording after this time.
+    /// The maximum duration of the recording.
     pub duration: Option<Duration>,
-    /// Is told how far recording has come, several times a second.
+    /// Called with the progress several times a second.
     pub progress: Option<&'a mut (dyn FnMut(Progress) + Send)>,
-    /// Is called once with the process of the program, when that is started. [`Target::Command`] only.
+    /// Called once with the process of the program after it has started. [`Target::Command`] only.
     pub started: Option<&'a mut (dyn FnMut(Pid) + Send)>,
-    /// Signals (their numbers) that are sent on to the program, [`Target::Command`] only. Once that has ended and
-    /// only processes that it started are left, one of them ends the recording instead, and these with it.
+    /// Numbers of signals to forward to the program. After the program has ended and only its child
+    /// processes are left, a signal ends the recording and the children instead.
+    /// [`Target::Command`] only.
     pub signals: Option<Receiver<i32>>,
-    /// What it makes.
+    /// The output.
     pub output: Output<'a>,
 }
 
 impl<'a> RecordOptions<'a> {
-    /// What [`Self::cache`] may be: 64 KiB to 64 MiB. Less is taken as the least, more as the most.
+    /// The allowed range of [`Self::cache`], 64 KiB to 64 MiB. Other values are clamped.
     pub const CACHE: RangeInclusive<u64> = 64 << 10..=64 << 20;
 
-    /// Everything that one process does, until it ends or `stop` is set.
+    /// Returns the defaults: records one process completely, until it ends or `stop` is set.
     #[must_use]
     pub fn new(target: Target, output: impl Into<Output<'a>>, stop: &'a AtomicBool) -> Self {
         Self {
@@ -144,7 +151,7 @@ impl<'a> RecordOptions<'a> {
             engine: Engine::default(),
             pin: Pin::default(),
             cache: *Self::CACHE.end(),
-            all_wide: false,
+            all_superblocks: false,
             ring: None,
             follow: false,
             randomize_addresses: true,

@@ -1,22 +1,22 @@
-//! What came of a recording.
+//! The outcome of a recording.
 
 use backtrail_bundle::manifest;
 use backtrail_pt::{Avma, Pid, Tid};
 use std::path::PathBuf;
 
-/// How the recorded program ended; of several processes, the first one.
+/// How the recorded program ended; with several processes, how the first one ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It exited with this status.
+    /// The program exited with this status.
     Exited(i32),
-    /// This signal killed it.
+    /// This signal killed the program.
     Killed(i32),
-    /// Recording ended first. An attached process runs on, one that the recorder started was killed.
+    /// Recording ended first. An attached process continues, and a started one was killed.
     Running,
 }
 
 impl Ending {
-    /// As a bundle says it; `None`: recording ended first.
+    /// Returns the ending as a bundle stores it, or `None` if recording ended first.
     pub(crate) fn of_program(self) -> Option<manifest::Ending> {
         match self {
             Self::Exited(status) => Some(manifest::Ending::Exited(status)),
@@ -26,36 +26,38 @@ impl Ending {
     }
 }
 
-/// The exact sequence of executed instructions of a thread.
+/// The exact sequence of instructions that a thread executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Golden {
     /// The thread.
     pub tid: Tid,
     /// Its process.
     pub pid: Pid,
-    /// The address of each executed instruction; a repeated string instruction counts once.
+    /// The address of each executed instruction. A repeated string instruction counts once.
     pub instructions: Vec<Avma>,
 }
 
-/// What was recorded.
+/// The outcome of a recording.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// How the program ended.
     pub ending: Ending,
-    /// Threads recorded.
+    /// The number of recorded threads.
     pub threads: usize,
-    /// Instructions executed under the recorder; `None`: not counted ([`crate::Engine::Translate`]).
+    /// The number of executed instructions, or `None` if they were not counted
+    /// ([`crate::Engine::Translate`]).
     pub instructions: Option<u64>,
-    /// Bytes of packets kept.
+    /// Packet bytes kept.
     pub bytes: u64,
-    /// Bytes of packets that rings dropped.
+    /// Packet bytes that rings dropped.
     pub dropped: u64,
-    /// Places where control went in a way that no packet tells (OVF in the stream).
+    /// Control transfers that no packet describes; each is an OVF in the stream.
     pub gaps: u64,
-    /// The bundle, where there is one of all ([`crate::Output::Bundle`]).
+    /// The path of the bundle ([`crate::Output::Bundle`] only).
     pub bundle: Option<PathBuf>,
-    /// Why recording ended before the program did and before anybody wanted it; what was recorded until then is kept.
+    /// The reason that recording ended before the program ended or a user stopped it. The recording
+    /// up to that point is saved.
     pub failure: Option<String>,
-    /// With [`crate::RecordOptions::golden`]: the instructions of each thread.
+    /// The instructions of each thread, with [`crate::RecordOptions::golden`].
     pub golden: Vec<Golden>,
 }

@@ -1,8 +1,8 @@
-//! ptrace and its kin as safe functions, and what their numbers mean. All `unsafe` of starting and
-//! stepping stands here.
+//! Safe wrappers of ptrace and related system calls. The `unsafe` code for stepping is in this
+//! file.
 //!
-//! Threads are attached with `PTRACE_SEIZE`, so that group-stops can be told from signals.
-//! Source: ptrace(2), `linux/ptrace.h`.
+//! Threads are attached with `PTRACE_SEIZE`, which distinguishes group-stops from signals. Source:
+//! ptrace(2), `linux/ptrace.h`.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -17,20 +17,21 @@ use std::time::{Duration, Instant};
 
 pub(crate) use backtrail_process::RawTid;
 
-/// What `waitpid` says happened to a thread.
+/// What `waitpid` reports about a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// It is gone, with this exit status.
+    /// The thread exited with this status.
     Exited(i32),
-    /// It is gone, killed by this signal.
+    /// This signal killed the thread.
     Killed(i32),
-    /// Signal-delivery-stop: the signal is not delivered unless handed back on resuming.
+    /// Signal-delivery-stop: the signal is lost unless the tracer passes it on when it resumes the
+    /// thread.
     Signal(i32),
-    /// A `PTRACE_EVENT_…` other than a stop.
+    /// A `PTRACE_EVENT_…` stop other than `PTRACE_EVENT_STOP`.
     Event(c_int),
-    /// Group-stop by this signal: only `listen` keeps it stopped as its shell expects.
+    /// Group-stop by this signal. `listen` keeps the thread stopped, as job control expects.
     Group(i32),
-    /// Stopped because we asked, newly attached, or woken from a group-stop.
+    /// Stopped by `interrupt`, after attaching, or at the end of a group-stop.
     Interrupted,
 }
 
@@ -58,8 +59,8 @@ fn request(
     addr: usize,
     data: usize,
 ) -> Result<c_long> {
-    // SAFETY: every request used here reads or writes the tracee only, or a local buffer that the caller
-    // passes by `data` and that outlives the call.
+    // SAFETY: every request used here accesses only the tracee, or a local buffer that the caller
+    // passes in `data` and that outlives the call.
     let result = unsafe { libc::ptrace(request, tid, addr as *mut c_void, data as *mut c_void) };
     if result == -1 {
         return Err(Error::Ptrace {
@@ -71,22 +72,22 @@ fn request(
     Ok(result)
 }
 
-/// Attaches without stopping.
+/// Attaches to a thread without stopping it.
 pub(crate) fn seize(tid: RawTid, options: c_int) -> Result<()> {
     request("attach to", libc::PTRACE_SEIZE, tid, 0, options as usize).map(drop)
 }
 
-/// Runs one instruction, delivering `signal` unless 0.
+/// Executes one instruction, and delivers `signal` unless it is 0.
 pub(crate) fn step(tid: RawTid, signal: i32) -> Result<()> {
     request("step", libc::PTRACE_SINGLESTEP, tid, 0, signal as usize).map(drop)
 }
 
-/// Runs freely, delivering `signal` unless 0.
+/// Resumes a thread, and delivers `signal` unless it is 0.
 pub(crate) fn resume(tid: RawTid, signal: i32) -> Result<()> {
     request("resume", libc::PTRACE_CONT, tid, 0, signal as usize).map(drop)
 }
 
-/// Keeps a group-stopped thread stopped, but tells when it wakes.
+/// Keeps a thread in its group-stop, and reports the end of the stop.
 pub(crate) fn listen(tid: RawTid) -> Result<()> {
     request("listen to", libc::PTRACE_LISTEN, tid, 0, 0).map(drop)
 }
@@ -96,12 +97,12 @@ pub(crate) fn interrupt(tid: RawTid) -> Result<()> {
     request("interrupt", libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
 }
 
-/// Lets a stopped thread go, delivering `signal` unless 0. Its single-step flag is gone with it.
+/// Detaches from a stopped thread, and delivers `signal` unless it is 0. This clears its trap flag.
 pub(crate) fn detach(tid: RawTid, signal: i32) -> Result<()> {
     request("detach from", libc::PTRACE_DETACH, tid, 0, signal as usize).map(drop)
 }
 
-/// The general registers.
+/// Returns the general-purpose registers.
 pub(crate) fn registers(tid: RawTid) -> Result<Registers> {
     let mut words = [0u64; Registers::NAMES.len()];
     request(
@@ -114,7 +115,7 @@ pub(crate) fn registers(tid: RawTid) -> Result<Registers> {
     Ok(Registers::from_array(words))
 }
 
-/// Sets the general registers.
+/// Sets the general-purpose registers.
 pub(crate) fn set_registers(tid: RawTid, registers: &Registers) -> Result<()> {
     let words = registers.to_array();
     request(
@@ -127,7 +128,7 @@ pub(crate) fn set_registers(tid: RawTid, registers: &Registers) -> Result<()> {
     .map(drop)
 }
 
-/// Writes a word into a stopped thread's memory, whatever the protection of its page.
+/// Writes a word to the memory of a stopped thread, regardless of page protection.
 pub(crate) fn write_word(tid: RawTid, address: u64, word: u64) -> Result<()> {
     let action = "write to the memory of";
     request(
@@ -140,9 +141,10 @@ pub(crate) fn write_word(tid: RawTid, address: u64, word: u64) -> Result<()> {
     .map(drop)
 }
 
-/// A register set by its note type (`NT_FPREGSET`, `NT_X86_XSTATE`); empty when there is none.
+/// Returns a register set by its note type (`NT_FPREGSET`, `NT_X86_XSTATE`), empty if there is
+/// none.
 pub(crate) fn register_set(tid: RawTid, note: u32) -> Vec<u8> {
-    /// More than any XSAVE area of today (AMX: 11 KiB).
+    /// More than the largest XSAVE area (AMX: 11 KiB).
     const ROOM: usize = 1 << 15;
     let mut bytes = vec![0u8; ROOM];
     let mut area = libc::iovec {
@@ -160,11 +162,11 @@ pub(crate) fn register_set(tid: RawTid, note: u32) -> Vec<u8> {
     bytes
 }
 
-/// What the signal of a signal-delivery-stop says.
+/// Returns the siginfo of a signal-delivery-stop.
 pub(crate) fn siginfo(tid: RawTid) -> Result<SigInfo> {
     let mut info = SigInfo([0; SigInfo::SIZE]);
     request(
-        "ask the signal of",
+        "read the siginfo of",
         libc::PTRACE_GETSIGINFO,
         tid,
         0,
@@ -173,16 +175,16 @@ pub(crate) fn siginfo(tid: RawTid) -> Result<SigInfo> {
     Ok(info)
 }
 
-/// Makes sure that SIGTRAP is not blocked in a stopped thread.
+/// Unblocks SIGTRAP in a stopped thread.
 ///
-/// The trap of a step would be forced on it all the same, but then the kernel takes the program's
-/// SIGTRAP handler away (`force_sig_info_to_task`).
+/// If SIGTRAP is blocked, the kernel forces the trap of a step, and then resets the program's
+/// SIGTRAP handler (`force_sig_info_to_task`).
 pub(crate) fn unblock_trap(tid: RawTid) {
     const SIZE: usize = size_of::<u64>();
     const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
     let mut mask = [0u64];
     let known = request(
-        "ask the mask of",
+        "read the signal mask of",
         libc::PTRACE_GETSIGMASK as _,
         tid,
         SIZE,
@@ -191,9 +193,9 @@ pub(crate) fn unblock_trap(tid: RawTid) {
     .is_ok();
     let without = mask.map(|mask| mask & !TRAP);
     if known && mask != without {
-        // A thread that was killed meanwhile needs no mask.
+        // A thread that was killed in the meantime needs no mask.
         let _ = request(
-            "set the mask of",
+            "set the signal mask of",
             libc::PTRACE_SETSIGMASK as _,
             tid,
             SIZE,
@@ -202,50 +204,50 @@ pub(crate) fn unblock_trap(tid: RawTid) {
     }
 }
 
-/// What a wait came back with.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// A thread has stopped or gone.
+pub(crate) enum WaitResult {
+    /// A thread has stopped or ended.
     Report(RawTid, Stop),
-    /// A signal, or the end of the time, ended the wait.
+    /// A signal or the deadline ended the wait.
     Interrupted,
-    /// There is nobody to wait for.
-    Nobody,
+    /// The calling thread has no tracees or children.
+    NoTracees,
 }
 
 thread_local! {
-    /// Reports that were taken by someone who waited for another.
+    /// Reports that a wait for another thread received.
     static PUT_BACK: RefCell<VecDeque<(RawTid, Stop)>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Lets [`wait_any`] find a report of [`wait_for`] once more.
+/// Queues a report of [`wait_for`] so that [`wait_any`] returns it.
 pub(crate) fn put_back(tid: RawTid, stop: Stop) {
     PUT_BACK.with_borrow_mut(|reports| reports.push_back((tid, stop)));
 }
 
-/// Waits until one of the calling thread's tracees and children reports.
+/// Waits for a report of any tracee or child of the calling thread.
 ///
-/// Other threads' children in this process are not touched (`__WNOTHREAD`).
-pub(crate) fn wait_any() -> Result<Wait> {
+/// Children of other threads in this process are ignored (`__WNOTHREAD`).
+pub(crate) fn wait_any() -> Result<WaitResult> {
     wait(0)
 }
 
-/// As [`wait_any`], no longer than until `deadline`.
-pub(crate) fn wait_within(deadline: Instant) -> Result<Wait> {
+/// Waits as [`wait_any`] does, until `deadline`.
+pub(crate) fn wait_within(deadline: Instant) -> Result<WaitResult> {
     const PAUSE: Duration = Duration::from_micros(100);
     loop {
         match wait(libc::WNOHANG)? {
-            Wait::Interrupted if Instant::now() < deadline => std::thread::sleep(PAUSE),
+            WaitResult::Interrupted if Instant::now() < deadline => std::thread::sleep(PAUSE),
             found => return Ok(found),
         }
     }
 }
 
-/// Waits for one stopped or ending thread.
+/// Waits for a report of one thread.
 pub(crate) fn wait_for(tid: RawTid) -> Result<Stop> {
     loop {
         let mut status = 0;
-        // SAFETY: `status` is a valid place for the answer.
+        // SAFETY: `status` is valid for writes.
         let found = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
         if found == tid {
             return Ok(Stop::of(status));
@@ -260,11 +262,11 @@ pub(crate) fn wait_for(tid: RawTid) -> Result<Stop> {
     }
 }
 
-/// What the event of an event stop says: of a new thread, its id.
+/// Returns the message of a ptrace event: for a clone event, the id of the new thread.
 pub(crate) fn event_message(tid: RawTid) -> Result<u64> {
     let mut message = [0u64];
     request(
-        "ask the event of",
+        "read the event message of",
         libc::PTRACE_GETEVENTMSG,
         tid,
         0,
@@ -273,10 +275,10 @@ pub(crate) fn event_message(tid: RawTid) -> Result<u64> {
     Ok(message.first().copied().unwrap_or(0))
 }
 
-/// Changes what the signal of a signal-delivery-stop says.
+/// Changes the siginfo of a signal-delivery-stop.
 pub(crate) fn set_siginfo(tid: RawTid, info: &SigInfo) -> Result<()> {
     request(
-        "set the signal of",
+        "set the siginfo of",
         libc::PTRACE_SETSIGINFO,
         tid,
         0,
@@ -285,24 +287,24 @@ pub(crate) fn set_siginfo(tid: RawTid, info: &SigInfo) -> Result<()> {
     .map(drop)
 }
 
-fn wait(flags: c_int) -> Result<Wait> {
+fn wait(flags: c_int) -> Result<WaitResult> {
     if let Some((tid, stop)) = PUT_BACK.with_borrow_mut(VecDeque::pop_front) {
-        return Ok(Wait::Report(tid, stop));
+        return Ok(WaitResult::Report(tid, stop));
     }
     let mut status = 0;
-    // SAFETY: `status` is a valid place for the answer.
+    // SAFETY: `status` is valid for writes.
     let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD | flags) };
     if tid >= 0 {
         return Ok(if tid == 0 {
-            Wait::Interrupted
+            WaitResult::Interrupted
         } else {
-            Wait::Report(tid, Stop::of(status))
+            WaitResult::Report(tid, Stop::of(status))
         });
     }
     let source = io::Error::last_os_error();
     match source.raw_os_error() {
-        Some(libc::EINTR) => Ok(Wait::Interrupted),
-        Some(libc::ECHILD) => Ok(Wait::Nobody),
+        Some(libc::EINTR) => Ok(WaitResult::Interrupted),
+        Some(libc::ECHILD) => Ok(WaitResult::NoTracees),
         _ => Err(Error::System {
             action: "wait for the program",
             source,
@@ -312,42 +314,43 @@ fn wait(flags: c_int) -> Result<Wait> {
 
 /// Sends a signal to a thread.
 pub(crate) fn send(pid: RawTid, tid: RawTid, signal: i32) {
-    // SAFETY: tgkill(2) touches no memory of ours.
+    // SAFETY: tgkill(2) does not access our memory.
     unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, signal) };
 }
 
-/// Kills a whole process.
+/// Kills a process.
 pub(crate) fn kill(pid: RawTid) {
     signal(pid, libc::SIGKILL);
 }
 
-/// Sends a signal to a process; one that is gone gets none.
+/// Sends a signal to a process, if it still exists.
 pub(crate) fn signal(pid: RawTid, signal: i32) {
-    // SAFETY: kill(2) touches no memory of ours.
+    // SAFETY: kill(2) does not access our memory.
     unsafe { libc::kill(pid, signal) };
 }
 
 /// A set of processors.
 pub(crate) type CpuSet = libc::cpu_set_t;
 
-/// On which processors a thread (0: the caller) may run.
+/// Returns the processors that a thread may run on; 0 names the calling thread.
 pub(crate) fn affinity(tid: RawTid) -> Option<CpuSet> {
-    // SAFETY: an all-zero set is a valid (empty) one, and the kernel writes no more than its size.
+    // SAFETY: an all-zero set is valid (empty), and the kernel writes at most its size.
     unsafe {
         let mut set: CpuSet = std::mem::zeroed();
         (libc::sched_getaffinity(tid, size_of::<CpuSet>(), &raw mut set) == 0).then_some(set)
     }
 }
 
-/// Sets where a thread (0: the caller) may run; failing is no harm but slower steps.
+/// Sets the processors that a thread may run on; 0 names the calling thread. A failure only makes
+/// stepping slower.
 pub(crate) fn set_affinity(tid: RawTid, set: &CpuSet) {
-    // SAFETY: the kernel reads the set only.
+    // SAFETY: the kernel only reads the set.
     unsafe { libc::sched_setaffinity(tid, size_of::<CpuSet>(), ptr::from_ref(set)) };
 }
 
-/// The processors of `all` that are not in `some`; `None`: there are none.
+/// Returns the processors of `all` that are not in `some`, or `None` if none is left.
 pub(crate) fn without(all: &CpuSet, some: &CpuSet) -> Option<CpuSet> {
-    // SAFETY: an all-zero set is a valid (empty) one; the index stays below the sets' size.
+    // SAFETY: an all-zero set is valid (empty), and the index stays below the size of the sets.
     unsafe {
         let mut set: CpuSet = std::mem::zeroed();
         for cpu in 0..libc::CPU_SETSIZE as usize {
@@ -359,9 +362,9 @@ pub(crate) fn without(all: &CpuSet, some: &CpuSet) -> Option<CpuSet> {
     }
 }
 
-/// The processor the caller runs on, as a set.
+/// Returns the processor that the calling thread runs on, as a set.
 pub(crate) fn current_cpu() -> Option<CpuSet> {
-    // SAFETY: an all-zero set is a valid (empty) one; `CPU_SET` checks its index against the set's size.
+    // SAFETY: an all-zero set is valid (empty), and `CPU_SET` checks its index.
     unsafe {
         let cpu = usize::try_from(libc::sched_getcpu()).ok()?;
         let mut set: CpuSet = std::mem::zeroed();

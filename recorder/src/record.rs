@@ -1,13 +1,14 @@
-//! One recording from beginning to end.
+//! Runs one recording from beginning to end.
 
-use crate::clock::{self, Calibration, Whose};
+use crate::clock::{self, Calibration, CpuTimeScope};
 use crate::descriptors::RaisedLimit;
+use crate::destination::{Crashes, Destination};
 use crate::error::{Error, Result};
 use crate::options::{Engine, Output, Pin, Progress, RecordOptions, Target};
 use crate::outcome::Outcome;
 use crate::ptrace;
 use crate::save;
-use crate::session::{Crashes, Destination, ROOT_GONE, Session, Settings, Shared};
+use crate::session::{ProgramStatus, Session, Settings, SharedState};
 use crate::waker::Waker;
 use backtrail_bundle::Writer;
 use backtrail_bundle::manifest::Overhead;
@@ -17,19 +18,19 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the clock and the caller's wishes are looked at.
+/// The interval at which the time limit and the stop flag are checked.
 const TICK: Duration = Duration::from_millis(20);
-/// How often progress is told, in ticks.
+/// The interval of progress reports, in ticks.
 const PROGRESS_TICKS: u32 = 10;
 
-/// Records as `options` say, until the program ends or recording is to end, and writes the bundle.
+/// Records until the program ends or recording is stopped, and writes the bundle.
 ///
-/// The caller's thread only minds the time; the tracing is done by a thread that this starts, since
-/// ptrace binds tracees to a thread.
+/// The calling thread only watches the time. Another thread traces, because ptrace binds tracees to
+/// a thread.
 ///
 /// # Errors
-/// When the program cannot be started or attached to, or the bundle cannot be written. A program that
-/// fails is no error.
+/// Fails if the program cannot be started or attached to, or if the bundle cannot be written. A
+/// program that fails is not an error.
 pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
     let RecordOptions {
         stop,
@@ -42,7 +43,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
     if let (Output::Crashes(_), None) = (&options.output, options.ring) {
         return Err(Error::NoRing);
     }
-    let job = Job {
+    let job = TracingJob {
         target: options.target,
         randomize: options.randomize_addresses,
         follow: options.follow,
@@ -51,17 +52,17 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         engine: options.engine,
         pin: options.pin,
         cache: options.cache,
-        all_wide: options.all_wide,
+        all_superblocks: options.all_superblocks,
         fine_time: options.fine_time,
         compress_returns: options.compress_returns,
         output: options.output,
     };
-    let shared = Shared::default();
+    let shared = SharedState::default();
     let waker = Waker::default();
     let begun = Instant::now();
     thread::scope(|scope| {
         let tracer = scope.spawn(|| {
-            waker.adopt_current();
+            waker.set_current();
             let outcome = job.run(&shared);
             waker.release();
             outcome
@@ -69,18 +70,17 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         let mut ticks = 0u32;
         while !tracer.is_finished() {
             thread::park_timeout(TICK);
-            let program = shared.root.load(Ordering::Acquire);
-            if program > 0
+            if let ProgramStatus::Running(pid) = shared.program.status()
                 && let Some(started) = started.take()
             {
-                started(Pid(program as u32));
+                started(Pid(pid as u32));
             }
             if stop.load(Ordering::Relaxed) || duration.is_some_and(|limit| begun.elapsed() >= limit) {
                 shared.stop.store(true, Ordering::Relaxed);
                 waker.wake();
             }
             if let Some(signals) = &signals {
-                pass_on(signals, &shared);
+                forward_signals(signals, &shared);
             }
             ticks = ticks.wrapping_add(1);
             if ticks.is_multiple_of(PROGRESS_TICKS)
@@ -101,22 +101,22 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
     })
 }
 
-/// Sends signals on to the program.
-fn pass_on(signals: &Receiver<i32>, shared: &Shared) {
-    let program = shared.root.load(Ordering::Acquire);
-    // Before it is started they wait.
-    while program != 0
+/// Forwards signals to the program.
+fn forward_signals(signals: &Receiver<i32>, shared: &SharedState) {
+    let program = shared.program.status();
+    // Signals wait until the program has started.
+    while program != ProgramStatus::NotStarted
         && let Ok(signal) = signals.try_recv()
     {
         match program {
-            ROOT_GONE => shared.stop.store(true, Ordering::Relaxed),
-            pid => ptrace::signal(pid, signal),
+            ProgramStatus::Running(pid) => ptrace::signal(pid, signal),
+            ProgramStatus::NotStarted | ProgramStatus::Ended => shared.stop.store(true, Ordering::Relaxed),
         }
     }
 }
 
-/// What the tracing thread needs.
-struct Job<'a> {
+/// The parameters of the tracing thread.
+struct TracingJob<'a> {
     target: Target,
     randomize: bool,
     follow: bool,
@@ -126,13 +126,13 @@ struct Job<'a> {
     pin: Pin,
     cache: u64,
     fine_time: bool,
-    all_wide: bool,
+    all_superblocks: bool,
     compress_returns: bool,
     output: Output<'a>,
 }
 
-impl Job<'_> {
-    fn run(self, shared: &Shared) -> Result<Outcome> {
+impl TracingJob<'_> {
+    fn run(self, shared: &SharedState) -> Result<Outcome> {
         let calibration = Calibration::start();
         let encoder = EncoderOptions {
             timing: Some(calibration.timing(self.fine_time)),
@@ -147,7 +147,7 @@ impl Job<'_> {
             engine: self.engine,
             pin: self.pin,
             cache: self.cache,
-            all_wide: self.all_wide,
+            all_superblocks: self.all_superblocks,
         };
         let limit = RaisedLimit::raise();
         let (destination, path) = match self.output {
@@ -179,15 +179,24 @@ impl Job<'_> {
         session.release_reserve();
         let overhead = Overhead {
             wall: u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX),
-            program_cpu: session.ours().then(|| clock::cpu_time(Whose::Children)),
-            recorder_cpu: clock::cpu_time(Whose::Ours),
+            program_cpu: session
+                .owns_program()
+                .then(|| clock::cpu_time(CpuTimeScope::Children)),
+            recorder_cpu: clock::cpu_time(CpuTimeScope::Recorder),
             stops: session.stops,
         };
         let (ending, gaps) = (session.ending, session.gaps);
         let instructions = (self.engine == Engine::Step).then_some(session.instructions);
         let limit = session.descriptor_limit();
-        let saved = save::save(session, calibration.params(), calibration.conversion(), overhead)
-            .map_err(|error| error.explained(limit))?;
+        let (destination, recording) = session.into_recording();
+        let saved = match destination {
+            Destination::Bundle(writer) => {
+                let (timing, tsc) = (calibration.params(), calibration.conversion());
+                save::save(recording, writer, timing, tsc, overhead)
+                    .map_err(|error| error.explained(limit))?
+            }
+            Destination::Crashes(crashes) => crashes.saved,
+        };
         Ok(Outcome {
             ending,
             threads: saved.threads,

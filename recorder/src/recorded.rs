@@ -1,63 +1,68 @@
-//! What is kept of processes and threads until the bundle is written.
+//! What the session stores of processes and threads until it writes the bundle.
 
 use crate::ptrace::RawTid;
+use crate::unique_names::UniqueNames;
+use crate::{Ending, Engine, Golden};
 use backtrail_bundle::BundlePath;
+use backtrail_bundle::manifest::Crash;
 use backtrail_bundle::versions::{Boundary, Fragment};
 use backtrail_process::code_image::CodeImage;
 use backtrail_process::module_file::ModuleFiles;
 use backtrail_process::status;
 use backtrail_pt::Avma;
+use std::collections::BTreeMap;
 
-/// Packets of a thread.
+/// The packets of a thread.
 #[derive(Debug)]
 pub(crate) enum Packets {
-    Kept(Vec<u8>),
-    /// So many bytes, in the file that was made for them.
-    Filed(u64),
+    InMemory(Vec<u8>),
+    /// This number of bytes, in the file of the thread.
+    InFile(u64),
 }
 
 impl Packets {
     pub(crate) fn len(&self) -> u64 {
         match self {
-            Self::Kept(packets) => packets.len() as u64,
-            Self::Filed(len) => *len,
+            Self::InMemory(packets) => packets.len() as u64,
+            Self::InFile(len) => *len,
         }
     }
 }
 
-/// A thread whose stream has ended.
+/// A thread whose packet stream has ended.
 #[derive(Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedThread {
     pub(crate) tid: RawTid,
     pub(crate) name: Option<String>,
-    /// Where the packets are in the bundle.
+    /// The path of the packets in the bundle.
     pub(crate) file: BundlePath,
     pub(crate) packets: Packets,
     pub(crate) dropped: u64,
-    /// Places where control went in a way that no packet tells.
+    /// Control transfers that no packet describes.
     pub(crate) gaps: u64,
     pub(crate) golden: Vec<Avma>,
-    /// Where code has changed, in the packets.
+    /// Positions in the packets where code changed.
     pub(crate) boundaries: Vec<Boundary>,
 }
 
 /// A recorded process.
 #[derive(Debug, Default)]
-pub(crate) struct Process {
+pub(crate) struct RecordedProcess {
     pub(crate) image: CodeImage,
-    pub(crate) recorded: Vec<Recorded>,
-    /// Code that was executed where code has changed.
+    pub(crate) recorded: Vec<RecordedThread>,
+    /// Old code from pages whose code has changed.
     pub(crate) fragments: Vec<Fragment>,
     pub(crate) program: Option<String>,
     pub(crate) command_line: Vec<String>,
-    /// It has executed another program since recording began.
+    /// The process has executed another program since recording began.
     pub(crate) replaced: bool,
-    /// Threads of it that have ended, and of which nothing is kept any more.
+    /// The number of ended threads whose packets were dropped.
     pub(crate) left_out: u64,
 }
 
-impl Process {
-    /// What a process is now; `added` is what the recorder has added to its memory already, `files` are those open.
+impl RecordedProcess {
+    /// Reads the current state of a process. `added` is the memory that the recorder added; `files`
+    /// are the open module files.
     pub(crate) fn new(pid: RawTid, added: Vec<(u64, u64)>, files: &ModuleFiles) -> Self {
         let mut process = Self {
             program: status::program(pid),
@@ -69,4 +74,47 @@ impl Process {
         process.image.update(pid);
         process
     }
+}
+
+/// The recorded packets of a thread, and their counters.
+#[derive(Debug)]
+pub(crate) struct FinishedStream {
+    pub(crate) packets: Packets,
+    pub(crate) dropped: u64,
+    /// The number of executed instructions, or `None` if they were not counted.
+    pub(crate) instructions: Option<u64>,
+    pub(crate) bytes: u64,
+    pub(crate) gaps: u64,
+    pub(crate) golden: Vec<Avma>,
+    /// Positions in the packets where code changed.
+    pub(crate) boundaries: Vec<Boundary>,
+    /// The reason that packets were lost, if any were.
+    pub(crate) failure: Option<std::io::Error>,
+}
+
+/// A finished recording, to be written as one bundle.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    pub(crate) engine: Engine,
+    /// The main process.
+    pub(crate) root: RawTid,
+    pub(crate) processes: BTreeMap<RawTid, RecordedProcess>,
+    pub(crate) ending: Ending,
+    pub(crate) crash: Option<Crash>,
+    pub(crate) core: Option<BundlePath>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) gaps: u64,
+    /// The number of threads whose packets were dropped.
+    pub(crate) left_out: u64,
+    pub(crate) names: UniqueNames,
+}
+
+/// Totals over all saved threads.
+#[derive(Debug, Default)]
+pub(crate) struct SaveTotals {
+    /// The number of threads whose packets are stored.
+    pub(crate) threads: usize,
+    pub(crate) bytes: u64,
+    pub(crate) dropped: u64,
+    pub(crate) golden: Vec<Golden>,
 }

@@ -1,9 +1,9 @@
-//! The packets kept of a thread: all, or the newest.
+//! Storage for the packets of a thread: all of them, or the newest.
 
 use std::collections::VecDeque;
 
-/// Segments of packets, each beginning with PSB. When there is a limit, the oldest go first, whole, so
-/// that what is kept begins where a decoder can.
+/// Packet segments that each begin with a PSB. With a limit, the oldest segments are dropped whole,
+/// so that decoding can start at the first byte kept.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     segments: VecDeque<Vec<u8>>,
@@ -13,7 +13,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Keeps about `limit` bytes (one segment at least), or all.
+    /// Builds a ring that keeps about `limit` bytes, at least one segment, or everything.
     pub(crate) fn new(limit: Option<usize>) -> Self {
         Self {
             limit,
@@ -33,12 +33,12 @@ impl Ring {
         }
     }
 
-    /// Bytes dropped.
+    /// Returns the number of dropped bytes.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// The kept bytes, oldest first.
+    /// Returns the stored bytes, oldest first.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.segments.into_iter().collect::<Vec<_>>().concat()
     }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_segments_go_first_and_whole() {
+    fn oldest_segments_are_dropped_whole() {
         let mut ring = Ring::new(Some(5));
         for segment in [vec![1, 1], vec![2, 2], vec![3, 3]] {
             ring.push(segment);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn one_segment_is_kept_however_long() {
+    fn ring_keeps_at_least_one_segment() {
         let mut ring = Ring::new(Some(1));
         ring.push(vec![0; 9]);
         assert_eq!(ring.into_bytes().len(), 9);

@@ -1,11 +1,11 @@
-//! A finished session as a bundle.
+//! Writes a finished session as a bundle.
 
 use crate::Golden;
 use crate::crash_sink::SavedCrash;
+use crate::destination::PendingCrash;
 use crate::error::Result;
-use crate::names::Names;
-use crate::recorded::{Packets, Process};
-use crate::session::{Destination, Draft, Session};
+use crate::recorded::{Packets, RecordedProcess, Recording, SaveTotals};
+use crate::unique_names::UniqueNames;
 use backtrail_bundle::manifest::{self, Collected, Manifest, Meta, Overhead, Source};
 use backtrail_bundle::{CodeVersions, Writer};
 use backtrail_process::machine;
@@ -13,53 +13,39 @@ use backtrail_pt::{Pid, Tid, TimingParams, TscConversion};
 use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What saving adds up.
-#[derive(Debug, Default)]
-pub(crate) struct Saved {
-    /// Threads whose packets are kept.
-    pub(crate) threads: usize,
-    pub(crate) bytes: u64,
-    pub(crate) dropped: u64,
-    pub(crate) golden: Vec<Golden>,
-}
-
-/// Adds everything to the bundle but the core, which is there already, and finishes it. Crashes have been saved
-/// one by one: nothing is left to do.
+/// Adds everything except the core, which is already there, and finishes the bundle.
 pub(crate) fn save(
-    session: Session<'_>,
+    recording: Recording,
+    writer: Writer,
     timing: TimingParams,
     tsc: Option<TscConversion>,
     overhead: Overhead,
-) -> Result<Saved> {
-    let writer = match session.destination {
-        Destination::Bundle(writer) => writer,
-        Destination::Crashes(crashes) => return Ok(crashes.saved),
-    };
-    let mut saved = Saved::default();
+) -> Result<SaveTotals> {
+    let mut saved = SaveTotals::default();
     let mut meta = Meta {
         source: Source::Software,
-        created_by: Some(format!("record --engine {}", session.settings.engine)),
+        created_by: Some(format!("record --engine {}", recording.engine)),
         created_at: SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .ok()
             .map(|time| time.as_secs()),
-        crash: session.crash,
-        ending: session.ending.of_program(),
-        host: machine::says("hostname"),
-        kernel: machine::says("osrelease"),
+        crash: recording.crash,
+        ending: recording.ending.of_program(),
+        host: machine::kernel_setting("hostname"),
+        kernel: machine::kernel_setting("osrelease"),
         overhead: Some(overhead),
-        notes: session.notes,
+        notes: recording.notes,
         ..Meta::default()
     };
-    if let Some(root) = session.processes.get(&session.root) {
+    if let Some(root) = recording.processes.get(&recording.root) {
         meta.program.clone_from(&root.program);
         meta.command_line.clone_from(&root.command_line);
     }
-    note_gaps(session.gaps, &mut meta.notes);
-    note_left_out(session.left_out, &mut meta.notes);
-    let mut names = session.names;
+    note_gaps(recording.gaps, &mut meta.notes);
+    note_left_out(recording.left_out, &mut meta.notes);
+    let mut names = recording.names;
     let mut processes = Vec::new();
-    for (pid, process) in session.processes {
+    for (pid, process) in recording.processes {
         let pid = Pid(pid as u32);
         processes.push(add_process(
             pid,
@@ -71,7 +57,7 @@ pub(crate) fn save(
         )?);
     }
     note_dropped(saved.dropped, &mut meta.notes);
-    // Of processes that are left out, modules were copied when they ended.
+    // The modules of processes that are left out were copied when these ended.
     let modules = processes.iter().flat_map(|process| &process.modules);
     let wanted: HashSet<_> = modules.filter_map(|module| module.file.clone()).collect();
     writer.retain_modules(&wanted);
@@ -82,37 +68,37 @@ pub(crate) fn save(
         filters: Vec::new(),
         processes,
         cpus: Vec::new(),
-        core: session.core,
+        core: recording.core,
         meta,
     };
     writer.finish(&manifest)?;
     Ok(saved)
 }
 
-/// The bundle of one process, which has crashed: everything but the core, and the descriptions.
+/// Builds the bundle of one crashed process, without the core and the manifest.
 pub(crate) fn save_crash(
-    draft: Draft,
-    process: Process,
+    draft: PendingCrash,
+    process: RecordedProcess,
     timing: TimingParams,
     tsc: Option<TscConversion>,
     mut notes: Vec<String>,
-) -> Result<(SavedCrash, Saved)> {
-    let Draft {
+) -> Result<(SavedCrash, SaveTotals)> {
+    let PendingCrash {
         writer,
         crash,
         core,
         missing,
         at,
     } = draft;
-    let mut saved = Saved::default();
+    let mut saved = SaveTotals::default();
     let (program, command_line) = (process.program.clone(), process.command_line.clone());
     note_left_out(process.left_out, &mut notes);
     note_gaps(
         process.recorded.iter().map(|thread| thread.gaps).sum(),
         &mut notes,
     );
-    // The names of traces are the session's; none of the others begins so.
-    let mut names = Names::default();
+    // Trace names come from the session, and no other file name begins with the same folder.
+    let mut names = UniqueNames::default();
     let process = add_process(crash.pid, process, &writer, &mut names, &mut notes, &mut saved)?;
     note_dropped(saved.dropped, &mut notes);
     let manifest = Manifest {
@@ -130,8 +116,8 @@ pub(crate) fn save_crash(
             program,
             command_line,
             crash: Some(crash),
-            host: machine::says("hostname"),
-            kernel: machine::says("osrelease"),
+            host: machine::kernel_setting("hostname"),
+            kernel: machine::kernel_setting("osrelease"),
             collected: Some(Collected {
                 trigger: "crash".to_owned(),
                 time: at
@@ -152,7 +138,7 @@ pub(crate) fn save_crash(
 fn note_gaps(gaps: u64, notes: &mut Vec<String>) {
     if gaps != 0 {
         notes.push(format!(
-            "control went where no instruction leads in {gaps} places; each is an overflow in the trace"
+            "{gaps} control transfers do not match the code; each is an overflow (OVF) in the trace"
         ));
     }
 }
@@ -160,26 +146,24 @@ fn note_gaps(gaps: u64, notes: &mut Vec<String>) {
 fn note_left_out(threads: u64, notes: &mut Vec<String>) {
     if threads != 0 {
         notes.push(format!(
-            "{threads} threads that ended early are left out, for more would not have fitted in memory (--ring)"
+            "the packets of {threads} ended threads were dropped to bound memory use (--ring)"
         ));
     }
 }
 
 fn note_dropped(bytes: u64, notes: &mut Vec<String>) {
     if bytes != 0 {
-        notes.push(format!(
-            "the ring kept the newest packets; {bytes} bytes of older ones were dropped"
-        ));
+        notes.push(format!("the ring dropped {bytes} bytes of older packets"));
     }
 }
 
 fn add_process(
     pid: Pid,
-    process: Process,
+    process: RecordedProcess,
     writer: &Writer,
-    names: &mut Names,
+    names: &mut UniqueNames,
     notes: &mut Vec<String>,
-    saved: &mut Saved,
+    saved: &mut SaveTotals,
 ) -> Result<manifest::Process> {
     let mut out = manifest::Process {
         pid,
@@ -201,7 +185,7 @@ fn add_process(
         let rewritable = process.image.raw.iter().filter(|raw| raw.writable);
         notes.extend(rewritable.map(|raw| {
             format!(
-                "process {pid} could rewrite its code at {}; it is kept as it was last",
+                "process {pid} could rewrite its code at {}; the bundle has the last version",
                 raw.start
             )
         }));
@@ -218,7 +202,7 @@ fn add_process(
         let file = thread.file;
         saved.threads += 1;
         saved.bytes += thread.packets.len();
-        if let Packets::Kept(packets) = &thread.packets {
+        if let Packets::InMemory(packets) = &thread.packets {
             writer.add_bytes(&file, packets)?;
         }
         saved.dropped += thread.dropped;

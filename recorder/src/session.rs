@@ -1,55 +1,91 @@
-//! A recording that runs: its threads and processes, and what is done at each of their stops.
+//! A running recording: its threads and processes, and the handling of their stops.
 //!
-//! How it begins and ends, which threads come and go, and what signals mean stands in the files beneath.
+//! The modules below handle its start and end, new and ending threads, and signals.
 
-mod begin;
+mod clones;
 mod crashes;
 mod ending;
 mod files;
 mod lifecycle;
 mod mappings;
 mod signals;
+mod start;
+mod state;
 mod translated;
 
-use crate::descriptors::{RaisedLimit, Reserve};
+use crate::descriptors::{RaisedLimit, ReservedDescriptors};
+use crate::destination::Destination;
 use crate::error::Result;
-use crate::names::Names;
 use crate::options::{Engine, Pin};
-use crate::ptrace::{self, CpuSet, RawTid, Stop, Wait};
-use crate::recorded::Process;
+use crate::packet_stream::PacketStream;
+use crate::ptrace::{self, CpuSet, RawTid, Stop, WaitResult};
+use crate::recorded::{RecordedProcess, Recording};
 use crate::spawn::Spawned;
-use crate::stepped::Place;
-use crate::stream::Stream;
-use crate::thread::{Following, Run, Thread};
-use crate::translate::Scribe;
+use crate::stepped::StepPosition;
+use crate::thread::{FollowMode, RunState, Thread};
+use crate::translate::EncoderPool;
+use crate::unique_names::UniqueNames;
 use crate::{Ending, clock};
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::manifest::Crash;
 use backtrail_process::module_file::ModuleFiles;
 use backtrail_process::status;
 use backtrail_pt::EncoderOptions;
-pub(crate) use crashes::{Crashes, Destination, Draft};
-use lifecycle::Ended;
+use state::{EndedThread, PendingClones};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use translated::Kindred;
 
-/// What the tracing thread and the one that minds it tell each other.
+/// The state shared by the tracing thread and the thread that watches the time.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     /// Recording is to end.
     pub(crate) stop: AtomicBool,
     pub(crate) instructions: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) threads: AtomicUsize,
-    /// The program that the recorder has started; 0: not yet; [`ROOT_GONE`]: it has ended.
-    pub(crate) root: AtomicI32,
+    /// The program that the recorder started.
+    pub(crate) program: ProgramPid,
 }
 
-/// See [`Shared::root`].
-pub(crate) const ROOT_GONE: i32 = -1;
+/// The process id of the started program, shared between threads.
+#[derive(Debug, Default)]
+pub(crate) struct ProgramPid(AtomicI32);
 
-/// How threads are recorded.
+/// The value of a [`ProgramPid`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProgramStatus {
+    /// The program has not started.
+    NotStarted,
+    /// The program runs as this process.
+    Running(RawTid),
+    /// The program has ended.
+    Ended,
+}
+
+impl ProgramPid {
+    const ENDED: i32 = -1;
+
+    /// Records the start of the program.
+    fn set_started(&self, pid: RawTid) {
+        self.0.store(pid, Ordering::Release);
+    }
+
+    /// Records the end of the program.
+    fn set_ended(&self) {
+        self.0.store(Self::ENDED, Ordering::Release);
+    }
+
+    /// Returns the current status.
+    pub(crate) fn status(&self) -> ProgramStatus {
+        match self.0.load(Ordering::Acquire) {
+            0 => ProgramStatus::NotStarted,
+            Self::ENDED => ProgramStatus::Ended,
+            pid => ProgramStatus::Running(pid),
+        }
+    }
+}
+
+/// The settings of the engines.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) follow: bool,
@@ -58,13 +94,13 @@ pub(crate) struct Settings {
     pub(crate) encoder: EncoderOptions,
     pub(crate) engine: Engine,
     pub(crate) pin: Pin,
-    /// Bytes of translated code near each part of the program.
+    /// Bytes of the code cache near each module.
     pub(crate) cache: u64,
-    /// All code is translated wide.
-    pub(crate) all_wide: bool,
+    /// Translates all code into superblocks.
+    pub(crate) all_superblocks: bool,
 }
 
-/// The threads that stay stopped when they stop.
+/// The threads that are not resumed after a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hold {
     Nobody,
@@ -73,7 +109,7 @@ enum Hold {
 }
 
 impl Hold {
-    /// Whether the threads of a process stay stopped.
+    /// Returns whether the threads of a process are not resumed.
     fn holds(self, process: RawTid) -> bool {
         match self {
             Self::Nobody => false,
@@ -83,27 +119,28 @@ impl Hold {
     }
 }
 
-/// A running recording, on the thread that traces.
+/// A running recording, owned by the tracing thread.
 pub(crate) struct Session<'a> {
     pub(crate) settings: Settings,
-    shared: &'a Shared,
+    shared: &'a SharedState,
     pub(crate) destination: Destination<'a>,
-    /// The processor that tracer and tracees share: handing over on one is much faster than across two.
+    /// The processor that tracer and tracees share. Switching on one processor is much faster than
+    /// across two.
     cpu: Option<CpuSet>,
-    /// Where the program might run before.
+    /// The original processor set of the program.
     free: Option<CpuSet>,
-    /// Where the threads attached to might run before.
+    /// The original processor sets of attached threads.
     pinned: HashMap<RawTid, CpuSet>,
     threads: HashMap<RawTid, Thread>,
-    pub(crate) processes: BTreeMap<RawTid, Process>,
-    /// The child that has not become the program yet.
+    pub(crate) processes: BTreeMap<RawTid, RecordedProcess>,
+    /// The child process that has not executed the program yet.
     pending: Option<Spawned>,
-    /// The process the recording is about.
+    /// The main recorded process.
     pub(crate) root: RawTid,
-    /// Threads attached to that have not stopped yet.
+    /// Attached threads that have not stopped yet.
     attached: HashSet<RawTid>,
-    /// We started it.
-    ours: bool,
+    /// The recorder started the program.
+    owns_program: bool,
     hold: Hold,
     pub(crate) ending: Ending,
     pub(crate) crash: Option<Crash>,
@@ -111,41 +148,41 @@ pub(crate) struct Session<'a> {
     pub(crate) notes: Vec<String>,
     pub(crate) instructions: u64,
     pub(crate) gaps: u64,
-    /// Engine `translate`: writes the packets.
-    scribe: Option<Scribe>,
-    kindred: Kindred,
-    pub(crate) names: Names,
-    /// The open files of all processes' modules.
+    /// Encodes the logs of translated threads. Engine `translate` only.
+    encoders: Option<EncoderPool>,
+    pending_clones: PendingClones,
+    pub(crate) names: UniqueNames,
+    /// The open module files of all processes.
     files: ModuleFiles,
-    /// How many descriptors there may be.
+    /// The raised limit on file descriptors.
     limit: RaisedLimit,
-    /// Descriptors that saving needs.
-    reserve: Reserve,
-    /// Stops of the program's threads so far.
+    /// File descriptors reserved for saving.
+    reserve: ReservedDescriptors,
+    /// The number of thread stops so far.
     pub(crate) stops: u64,
-    /// Threads that have ended, the oldest first, and the bytes that are kept of each.
-    ended: VecDeque<Ended>,
-    /// Threads of which nothing is kept any more.
+    /// Ended threads with the size of their packets, oldest first.
+    ended: VecDeque<EndedThread>,
+    /// The number of threads whose packets were dropped.
     pub(crate) left_out: u64,
-    /// Bytes of the streams that have ended.
+    /// Bytes of the packet streams that have ended.
     bytes: u64,
-    /// Recording has ended; what is still traced is only seen off.
-    over: bool,
+    /// Recording has ended; tracees are only waited for.
+    is_over: bool,
 }
 
 impl<'a> Session<'a> {
     pub(crate) fn new(
         settings: Settings,
-        shared: &'a Shared,
+        shared: &'a SharedState,
         destination: Destination<'a>,
         limit: RaisedLimit,
     ) -> Self {
-        let mut reserve = Reserve::default();
+        let mut reserve = ReservedDescriptors::default();
         reserve.fill();
         let free = ptrace::affinity(0);
         let together = match settings.pin {
-            // Stepping hands over at every instruction; what runs in the cache seldom does, and is better
-            // off on as many processors as it wants.
+            // Stepping switches to the tracer at every instruction. Translated code rarely does,
+            // and runs best on all processors.
             Pin::Auto => settings.engine == Engine::Step,
             Pin::Together => true,
             Pin::Off => false,
@@ -166,7 +203,7 @@ impl<'a> Session<'a> {
             pending: None,
             root: 0,
             attached: HashSet::new(),
-            ours: false,
+            owns_program: false,
             hold: Hold::Nobody,
             ending: Ending::Running,
             crash: None,
@@ -174,9 +211,9 @@ impl<'a> Session<'a> {
             notes: Vec::new(),
             instructions: 0,
             gaps: 0,
-            scribe: None,
-            kindred: Kindred::default(),
-            names: Names::default(),
+            encoders: None,
+            pending_clones: PendingClones::default(),
+            names: UniqueNames::default(),
             files: ModuleFiles::default(),
             limit,
             reserve,
@@ -184,11 +221,11 @@ impl<'a> Session<'a> {
             ended: VecDeque::new(),
             left_out: 0,
             bytes: 0,
-            over: false,
+            is_over: false,
         }
     }
 
-    /// Runs until nothing is traced any more.
+    /// Handles stops until no tracee is left.
     pub(crate) fn run(&mut self) -> Result<()> {
         let mut stopping = false;
         loop {
@@ -201,9 +238,9 @@ impl<'a> Session<'a> {
                 self.stop_recording();
             }
             match ptrace::wait_any()? {
-                Wait::Report(tid, stop) => self.on_stop(tid, stop)?,
-                Wait::Interrupted => {}
-                Wait::Nobody => break,
+                WaitResult::Report(tid, stop) => self.on_stop(tid, stop)?,
+                WaitResult::Interrupted => {}
+                WaitResult::NoTracees => break,
             }
         }
         self.publish();
@@ -220,7 +257,7 @@ impl<'a> Session<'a> {
             .values()
             .map(Thread::progress)
             .fold((0, 0), |sum, thread| (sum.0 + thread.0, sum.1 + thread.1));
-        let translated = self.scribe.as_ref().map_or(0, Scribe::bytes);
+        let translated = self.encoders.as_ref().map_or(0, EncoderPool::bytes);
         self.shared
             .instructions
             .store(self.instructions + running.0, Ordering::Relaxed);
@@ -229,7 +266,8 @@ impl<'a> Session<'a> {
         self.shared.threads.store(self.threads.len(), Ordering::Relaxed);
     }
 
-    /// Handles a report. A thread that is killed while we work on it is no failure: its end comes next.
+    /// Handles a report. If the thread is killed during handling, the error is ignored: its end is
+    /// reported next.
     fn on_stop(&mut self, tid: RawTid, stop: Stop) -> Result<()> {
         match self.handle(tid, stop) {
             Err(error) if error.is_gone() => Ok(()),
@@ -239,117 +277,135 @@ impl<'a> Session<'a> {
 
     fn handle(&mut self, tid: RawTid, stop: Stop) -> Result<()> {
         if let Stop::Exited(_) | Stop::Killed(_) = stop {
-            self.on_gone(tid, stop);
+            self.on_thread_end(tid, stop);
             return Ok(());
         }
         if stop == Stop::Event(libc::PTRACE_EVENT_EXEC) {
             return self.on_exec(tid);
         }
-        // A thread that was killed meanwhile answers no request; its end will be reported.
+        // A thread that was killed in the meantime fails every request. Its end is reported later.
         let Ok(registers) = ptrace::registers(tid) else {
             return Ok(());
         };
         let Some(thread) = self.threads.get_mut(&tid) else {
             return self.on_new(tid, stop, &registers);
         };
-        thread.run = Run::Stopped;
-        match &mut thread.following {
-            Following::Translated(_) => return self.on_translated(tid, stop, &registers),
-            Following::Arriving => return self.on_arriving(tid, stop, &registers),
-            Following::Stepped(stepped) => stepped.stream.set_time(clock::now()),
-            Following::Over => {}
+        thread.run = RunState::Stopped;
+        match &mut thread.mode {
+            FollowMode::Translated(_) => return self.on_translated(tid, stop, &registers),
+            FollowMode::AwaitingUserCode => return self.on_awaiting_user_code(tid, stop, &registers),
+            FollowMode::Stepped(stepped) => stepped.stream.set_time(clock::now()),
+            FollowMode::Untraced => {}
         }
         match stop {
             Stop::Signal(signal) => self.on_signal(tid, signal, &registers)?,
             Stop::Event(libc::PTRACE_EVENT_EXIT) => self.on_exit(tid, &registers)?,
             Stop::Event(_) => {
-                if let Following::Stepped(stepped) = &mut thread.following {
+                if let FollowMode::Stepped(stepped) = &mut thread.mode {
                     stepped.left_by_itself(registers.pc());
                 }
             }
             Stop::Group(_) if self.hold == Hold::Nobody => {
-                thread.run = Run::Listening;
+                thread.run = RunState::Listening;
                 let _ = ptrace::listen(tid);
                 return Ok(());
             }
             Stop::Interrupted | Stop::Group(_) if status::is_pending(tid, libc::SIGTRAP) => {
-                // The trap of its last step comes next. Let go before, the program would die of it.
-                thread.run = Run::Running;
+                // The trap of its last step is pending. If the thread were detached first, that
+                // trap would kill the program.
+                thread.run = RunState::Running;
                 let _ = ptrace::step(tid, 0);
                 return Ok(());
             }
             _ => {}
         }
-        self.go_on(tid);
+        self.resume_thread(tid);
         Ok(())
     }
 
-    /// Whether the thread stays stopped.
+    /// Returns whether the thread stays stopped.
     fn is_held(&self, tid: RawTid) -> bool {
         self.threads
             .get(&tid)
             .is_some_and(|thread| self.hold.holds(thread.pid))
     }
 
-    /// Resumes the thread unless it is held.
-    fn go_on(&mut self, tid: RawTid) {
+    /// Resumes the thread unless it is on hold.
+    fn resume_thread(&mut self, tid: RawTid) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
-        if self.hold.holds(thread.pid) || thread.run != Run::Stopped {
+        if self.hold.holds(thread.pid) || thread.run != RunState::Stopped {
             return;
         }
-        if matches!(thread.following, Following::Translated(_)) {
-            return self.go_on_translated(tid);
+        if matches!(thread.mode, FollowMode::Translated(_)) {
+            return self.resume_translated(tid);
         }
         let signal = thread.signal.take().map_or(0, |info| info.signal());
-        thread.run = Run::Running;
-        // Failing means that it was killed: its end will be reported.
-        let _ = match &mut thread.following {
-            Following::Stepped(stepped) => {
+        thread.run = RunState::Running;
+        // A failure means that the thread was killed. Its end is reported later.
+        let _ = match &mut thread.mode {
+            FollowMode::Stepped(stepped) => {
                 stepped.delivered = signal != 0;
-                match stepped.place {
-                    Place::User(_) => {
+                match stepped.position {
+                    StepPosition::User(_) => {
                         stepped.prepare();
                         ptrace::step(tid, signal)
                     }
-                    Place::Kernel { .. } => ptrace::step(tid, signal),
-                    Place::Closed => ptrace::resume(tid, signal),
+                    StepPosition::Kernel { .. } => ptrace::step(tid, signal),
+                    StepPosition::Closed => ptrace::resume(tid, signal),
                 }
             }
-            Following::Arriving => ptrace::step(tid, signal),
-            Following::Translated(_) | Following::Over => ptrace::resume(tid, signal),
+            FollowMode::AwaitingUserCode => ptrace::step(tid, signal),
+            FollowMode::Translated(_) | FollowMode::Untraced => ptrace::resume(tid, signal),
         };
     }
 
-    /// The processors that the program does not share with the recorder, where it shares one.
+    /// Returns the processors that the program and the tracer do not use, if these two share one.
     fn others(&self) -> Option<CpuSet> {
         let (cpu, free) = (self.cpu.as_ref()?, self.free.as_ref()?);
         Some(ptrace::without(free, cpu).unwrap_or(*free))
     }
 
-    /// Whether a process is being recorded, or was.
+    /// Returns the output of the session, and the recording to write.
+    pub(crate) fn into_recording(self) -> (Destination<'a>, Recording) {
+        let recording = Recording {
+            engine: self.settings.engine,
+            root: self.root,
+            processes: self.processes,
+            ending: self.ending,
+            crash: self.crash,
+            core: self.core,
+            notes: self.notes,
+            gaps: self.gaps,
+            left_out: self.left_out,
+            names: self.names,
+        };
+        (self.destination, recording)
+    }
+
+    /// Returns whether recording of at least one process has begun.
     pub(crate) fn has_begun(&self) -> bool {
         !self.processes.is_empty()
     }
 
-    /// How many descriptors the recorder may have.
+    /// Returns the file descriptor limit of the recorder.
     pub(crate) fn descriptor_limit(&self) -> u64 {
         self.limit.now()
     }
 
-    /// Frees the descriptors that saving needs.
+    /// Closes the file descriptors reserved for saving.
     pub(crate) fn release_reserve(&mut self) {
         self.reserve.release();
     }
 
-    /// Whether the recorder has started the program.
-    pub(crate) fn ours(&self) -> bool {
-        self.ours
+    /// Returns whether the recorder started the program.
+    pub(crate) fn owns_program(&self) -> bool {
+        self.owns_program
     }
 
-    fn stream(&self) -> Stream {
-        Stream::new(
+    fn stream(&self) -> PacketStream {
+        PacketStream::new(
             self.settings.encoder,
             self.settings.ring,
             self.settings.golden,
@@ -365,9 +421,9 @@ impl<'a> Session<'a> {
             .collect()
     }
 
-    /// Lets processes that live on run where they might before.
+    /// Restores the original processor sets of processes that continue.
     pub(crate) fn unpin(&self) {
-        for pid in self.processes.keys().filter(|_| !self.ours) {
+        for pid in self.processes.keys().filter(|_| !self.owns_program) {
             for tid in status::threads(*pid) {
                 if let Some(free) = self.pinned.get(&tid).or(self.free.as_ref()) {
                     ptrace::set_affinity(tid, free);

@@ -1,4 +1,4 @@
-//! Starts the program to record: the child waits until it is traced, then becomes the program.
+//! Starts the program to record. The child waits until it is traced, then executes the program.
 #![allow(unsafe_code)]
 
 use crate::descriptors::{self, Limit};
@@ -12,24 +12,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr;
 
-/// `personality(2)`: load at fixed addresses.
+/// `personality(2)`: disables address space layout randomization.
 const ADDR_NO_RANDOMIZE: libc::c_ulong = 0x004_0000;
 
-/// A started child: traced, but not yet the program.
+/// A traced child process that has not executed the program yet.
 pub(crate) struct Spawned {
     pub(crate) pid: RawTid,
     program: PathBuf,
-    /// Carries the error number when `execvp` fails; closed by a successful one.
+    /// Receives the error number if `execvp` fails; a successful exec closes it.
     failure: File,
 }
 
 impl Spawned {
-    /// Why it never became the program; call after it has exited without `exec`.
+    /// Returns the reason that the child exited without `exec`.
     pub(crate) fn failure(mut self) -> Error {
         let mut code = [0; 4];
         let source = match self.failure.read_exact(&mut code) {
             Ok(()) => io::Error::from_raw_os_error(i32::from_ne_bytes(code)),
-            Err(_) => io::Error::other("it was killed before it began"),
+            Err(_) => io::Error::other("it was killed before it started"),
         };
         Error::Spawn {
             program: self.program,
@@ -38,8 +38,8 @@ impl Spawned {
     }
 }
 
-/// Forks, attaches with `options`, and lets the child execute `command` with the limit on descriptors that is given; the
-/// first event to come is `PTRACE_EVENT_EXEC`.
+/// Forks and seizes the child with `options`. The child then sets its descriptor limit and executes
+/// `command`. The first event to expect is `PTRACE_EVENT_EXEC`.
 pub(crate) fn spawn(
     command: &[OsString],
     randomize: bool,
@@ -60,11 +60,11 @@ pub(crate) fn spawn(
     pointers.push(ptr::null());
     let (go_reader, go_writer) = pipe().map_err(spawn_error)?;
     let (failure_reader, failure_writer) = pipe().map_err(spawn_error)?;
-    // SAFETY: between fork and exec the child calls only functions that are async-signal-safe (execvp is
-    // so in glibc and musl), on memory made ready above.
+    // SAFETY: between fork and exec the child calls only async-signal-safe functions (execvp is one
+    // in glibc and musl), and uses only memory prepared above.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: as above; `pointers` ends in null.
+        // SAFETY: as above; `pointers` ends with a null pointer.
         unsafe {
             become_program(
                 &pointers,
@@ -81,11 +81,11 @@ pub(crate) fn spawn(
     drop((go_reader, failure_writer));
     if let Err(error) = ptrace::seize(pid, options) {
         ptrace::kill(pid);
-        // SAFETY: no place for an answer is passed.
+        // SAFETY: no status pointer is passed.
         unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
         return Err(error);
     }
-    // Should the child be gone already, waiting for it will tell.
+    // If the child has already ended, the next wait reports it.
     let _ = File::from(go_writer).write_all(&[1]);
     Ok(Spawned {
         pid,
@@ -94,10 +94,10 @@ pub(crate) fn spawn(
     })
 }
 
-/// The child's part.
+/// Runs in the child: waits for the tracer, then executes the program.
 ///
 /// # Safety
-/// To be called in a fresh fork only; `arguments` are C strings that end in null.
+/// Must be called in the child of a fork. `arguments` are C strings, followed by a null pointer.
 unsafe fn become_program(
     arguments: &[*const libc::c_char],
     go: [i32; 2],
@@ -105,10 +105,11 @@ unsafe fn become_program(
     randomize: bool,
     limit: Option<&Limit>,
 ) -> ! {
-    // SAFETY: plain system calls on locals.
+    // SAFETY: system calls on local variables.
     unsafe {
         let [go, go_writer] = go;
-        // The read ends when the recorder does, for nobody else has the other end.
+        // The read also returns when the recorder ends, because only the recorder holds the other
+        // end.
         libc::close(go_writer);
         let mut byte = 0u8;
         if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
@@ -123,7 +124,7 @@ unsafe fn become_program(
         if let Some(limit) = limit {
             descriptors::set_limit(limit);
         }
-        // Rust ignores SIGPIPE for itself; the program starts with the usual.
+        // The Rust runtime ignores SIGPIPE. The program starts with the default action.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         if let Some(first) = arguments.first() {
             libc::execvp(*first, arguments.as_ptr());
@@ -136,7 +137,7 @@ unsafe fn become_program(
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
-    // SAFETY: the kernel writes two descriptors, which are ours from then on.
+    // SAFETY: the kernel writes two descriptors, which this process owns.
     unsafe {
         if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
             return Err(io::Error::last_os_error());

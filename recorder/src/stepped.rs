@@ -1,67 +1,69 @@
-//! A thread that is stepped: where it stands, and what each of its stops adds to its stream.
+//! A single-stepped thread: its position, and the packets that each of its stops adds.
 
-use crate::clone_flags::Cleared;
+use crate::clone_flags::ClearedFlags;
 use crate::code::Code;
+use crate::packet_stream::{PacketStream, StepOutcome};
 use crate::ptrace::{self, RawTid};
-use crate::stream::{Stream, Went};
 use backtrail_bundle::core::Registers;
 use backtrail_process::memory;
 use backtrail_pt::Avma;
 
-/// The single-step flag in RFLAGS.
+/// The trap flag (TF) in RFLAGS.
 const TRAP_FLAG: u64 = 1 << 8;
-/// Bytes of SYSCALL and of INT 0x80: the kernel goes back by so many to restart a system call.
+/// The length of SYSCALL and INT 0x80. The kernel subtracts it from RIP to restart a system call.
 const SYSCALL_LEN: u64 = 2;
 
-/// The legacy system calls (`asm/vsyscall.h`, VSYSCALL_ADDR).
+/// The page of the legacy vsyscalls (`asm/vsyscall.h`, VSYSCALL_ADDR).
 const VSYSCALL_PAGE: u64 = 0xffff_ffff_ff60_0000;
 
-/// Where a thread stands, as its stream tells.
+/// The position of a thread, as its packet stream describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// In user code: the instruction at this address is next.
+pub(crate) enum StepPosition {
+    /// In user code: the instruction at this address executes next.
     User(Avma),
-    /// In the kernel, tracing disabled.
+    /// In the kernel, with tracing disabled.
     Kernel {
-        /// The system call instruction there may be executed again without returning to the program.
+        /// The address of a system call instruction that the kernel may restart without a return to
+        /// user code.
         restart: Option<Avma>,
     },
-    /// Its stream has ended; it runs freely.
+    /// The stream has ended, and the thread runs freely.
     Closed,
 }
 
-/// A thread under single steps.
+/// A single-stepped thread.
 #[derive(Debug)]
 pub(crate) struct Stepped {
     pub(crate) tid: RawTid,
     pub(crate) pid: RawTid,
-    pub(crate) stream: Stream,
-    pub(crate) place: Place,
-    /// The instruction at [`Place::User`] when it was resumed; `None`: there is none.
+    pub(crate) stream: PacketStream,
+    pub(crate) position: StepPosition,
+    /// The instruction at [`StepPosition::User`] when the thread was resumed, if there was one.
     pub(crate) code: Option<Code>,
-    /// A signal was delivered on the last resume.
+    /// Whether a signal was delivered when the thread was last resumed.
     pub(crate) delivered: bool,
-    /// It may register restartable sequences: threads that ran before have.
+    /// Whether the thread may register restartable sequences. Threads that ran before attaching
+    /// have already done so.
     pub(crate) rseq: bool,
-    /// What its system call was not to see.
-    cleared: Option<Cleared>,
+    /// The flags that were hidden from its system call.
+    cleared: Option<ClearedFlags>,
 }
 
 impl Stepped {
-    /// A thread stopped somewhere in user code, or in a system call that can be restarted.
-    pub(crate) fn found(tid: RawTid, pid: RawTid, stream: Stream, registers: &Registers) -> Self {
+    /// Builds a thread that is stopped in user code, or in a system call that can be restarted.
+    pub(crate) fn found(tid: RawTid, pid: RawTid, stream: PacketStream, registers: &Registers) -> Self {
         let mut thread = Self::in_kernel(tid, pid, stream);
         thread.arrive(registers);
         thread
     }
 
-    /// A thread in the kernel.
-    pub(crate) fn in_kernel(tid: RawTid, pid: RawTid, stream: Stream) -> Self {
+    /// Builds a thread that is in the kernel.
+    pub(crate) fn in_kernel(tid: RawTid, pid: RawTid, stream: PacketStream) -> Self {
         Self {
             tid,
             pid,
             stream,
-            place: Place::Kernel { restart: None },
+            position: StepPosition::Kernel { restart: None },
             code: None,
             delivered: false,
             rseq: false,
@@ -69,18 +71,19 @@ impl Stepped {
         }
     }
 
-    /// Stepped: the instruction was executed, or the kernel came back to user code.
+    /// Handles the trap of a step: the instruction has executed, or the kernel has returned to user
+    /// code.
     pub(crate) fn stepped(&mut self, registers: &Registers) {
         let to = registers.pc();
-        match self.place {
-            Place::User(at) => self.executed(at, registers),
-            Place::Kernel { restart: Some(at) } if to == at + SYSCALL_LEN => {
+        match self.position {
+            StepPosition::User(at) => self.executed(at, registers),
+            StepPosition::Kernel { restart: Some(at) } if to == at + SYSCALL_LEN => {
                 self.stream.enter(at);
                 self.stream.leave(at);
                 self.arrive(registers);
             }
-            Place::Kernel { .. } => self.arrive(registers),
-            Place::Closed => {}
+            StepPosition::Kernel { .. } => self.arrive(registers),
+            StepPosition::Closed => {}
         }
     }
 
@@ -89,7 +92,7 @@ impl Stepped {
         let to = registers.pc();
         let Some(mut code) = self.code else {
             self.stream.gap(to);
-            self.place = Place::User(to);
+            self.position = StepPosition::User(to);
             return;
         };
         let next = at + u64::from(code.instruction.len);
@@ -101,16 +104,18 @@ impl Stepped {
             (at, code) = (next, second);
         }
         match self.stream.step(&code.instruction, at, to) {
-            Went::Out => self.arrive(registers),
-            Went::On | Went::Nowhere | Went::Astray => self.place = Place::User(to),
+            StepOutcome::LeftUserCode => self.arrive(registers),
+            StepOutcome::Followed | StepOutcome::Repeating | StepOutcome::Impossible => {
+                self.position = StepPosition::User(to)
+            }
         }
     }
 
-    /// Comes to user code, unless the kernel will restart the system call first.
+    /// Enters user code, unless the kernel restarts the system call first.
     fn arrive(&mut self, registers: &Registers) {
         let to = registers.pc();
         if will_restart(registers) {
-            self.place = Place::Kernel {
+            self.position = StepPosition::Kernel {
                 restart: Some(Avma(to.0.wrapping_sub(SYSCALL_LEN))),
             };
         } else {
@@ -120,62 +125,63 @@ impl Stepped {
 
     fn enter(&mut self, to: Avma) {
         self.stream.enter(to);
-        self.place = Place::User(to);
+        self.position = StepPosition::User(to);
     }
 
-    /// Gives the thread back what its system call was not to see, once that has come back.
+    /// Restores the flags that were hidden from a system call, after its return.
     pub(crate) fn restore_cleared(&mut self) {
-        if let Place::User(_) = self.place
+        if let StepPosition::User(_) = self.position
             && let Some(cleared) = self.cleared.take()
         {
             cleared.restore(self.tid);
         }
     }
 
-    /// The kernel built a signal frame: the handler is next.
+    /// Handles the delivery of a signal: the handler executes next.
     pub(crate) fn entered_handler(&mut self, handler: Avma) {
         if let Some(cleared) = self.cleared.take() {
             cleared.restore_memory(self.tid);
         }
-        if let Place::User(ip) = self.place {
+        if let StepPosition::User(ip) = self.position {
             self.stream.interrupt(ip);
         }
-        if self.place != Place::Closed {
+        if self.position != StepPosition::Closed {
             self.enter(handler);
         }
     }
 
-    /// The instruction, if it leaves user code by itself, has done so when `ip` has moved on.
+    /// Records the exit from user code if the current instruction is a far transfer and `ip` has
+    /// moved on.
     pub(crate) fn left_by_itself(&mut self, ip: Avma) {
-        if let (Place::User(at), Some(code)) = (self.place, &self.code)
+        if let (StepPosition::User(at), Some(code)) = (self.position, &self.code)
             && code.is_far()
             && ip != at
         {
             self.stream.leave(at);
-            self.place = Place::Kernel { restart: None };
+            self.position = StepPosition::Kernel { restart: None };
         }
     }
 
-    /// A breakpoint of the program itself was executed: its signal comes, and the program goes on
-    /// behind it.
+    /// Handles a breakpoint instruction of the program: its signal is delivered, and execution
+    /// continues after it.
     pub(crate) fn hit_breakpoint(&mut self, next: Avma) {
         self.left_by_itself(next);
-        if self.place != Place::Closed {
+        if self.position != StepPosition::Closed {
             self.enter(next);
         }
     }
 
-    /// Makes ready to run the next instruction.
+    /// Prepares to execute the next instruction.
     pub(crate) fn prepare(&mut self) {
-        if let Place::User(ip) = self.place
+        if let StepPosition::User(ip) = self.position
             && ip.0 & !(crate::PAGE - 1) == VSYSCALL_PAGE
             && let Some(to) = return_address(self.tid)
         {
-            // The fetch faults, the kernel does the call itself and returns to `to`, whose instruction is
-            // stepped at once. A processor would show the page fault.
+            // The instruction fetch faults. The kernel emulates the call and returns to `to`, whose
+            // instruction is stepped at once. Hardware would show the page fault.
             self.entered_handler(to);
         }
-        if let Place::User(ip) = self.place {
+        if let StepPosition::User(ip) = self.position {
             self.code = Code::read(self.pid, ip);
             if self.code.is_some_and(|code| code.is_syscall()) {
                 self.prepare_call();
@@ -185,7 +191,7 @@ impl Stepped {
         }
     }
 
-    /// Makes ready for a system call.
+    /// Prepares a system call.
     fn prepare_call(&mut self) {
         let Ok(registers) = ptrace::registers(self.tid) else {
             return;
@@ -194,24 +200,24 @@ impl Stepped {
             refuse_rseq(self.tid, &registers);
         }
         if self.cleared.is_none() {
-            self.cleared = Cleared::clear(self.tid, &registers);
+            self.cleared = ClearedFlags::clear(self.tid, &registers);
         }
     }
 
-    /// Ends the stream with the thread at `ip`, where that is known.
+    /// Ends the stream with the thread at `ip`, if that is known.
     pub(crate) fn close(&mut self, ip: Option<Avma>) {
         if let Some(ip) = ip {
             self.left_by_itself(ip);
         }
-        if let Place::User(at) = self.place {
+        if let StepPosition::User(at) = self.position {
             self.stream.interrupt(at);
         }
-        self.place = Place::Closed;
+        self.position = StepPosition::Closed;
     }
 }
 
-/// Restartable sequences are answered as an old kernel would, as engine `translate` must: so both see the
-/// same program.
+/// Makes rseq(2) fail as on an old kernel. Engine `translate` needs this, and both engines must
+/// show the program the same behavior.
 fn refuse_rseq(tid: RawTid, registers: &Registers) {
     if registers.rax == libc::SYS_rseq as u64 {
         // No system call has this number.
@@ -219,12 +225,12 @@ fn refuse_rseq(tid: RawTid, registers: &Registers) {
             rax: u64::MAX,
             ..*registers
         };
-        // Failing means that the thread was killed.
+        // A failure means that the thread was killed.
         let _ = ptrace::set_registers(tid, &registers);
     }
 }
 
-/// What a return instruction would pop.
+/// Returns the address that a return instruction would pop.
 fn return_address(tid: RawTid) -> Option<Avma> {
     let stack = ptrace::registers(tid).ok()?.rsp;
     let mut word = [0; 8];
@@ -232,13 +238,15 @@ fn return_address(tid: RawTid) -> Option<Avma> {
     (read == word.len()).then_some(Avma(u64::from_le_bytes(word)))
 }
 
-/// Whether the kernel, having nothing else to do, restarts the system call (`linux/errno.h`, ERESTART…).
+/// Returns whether the kernel restarts the system call if nothing else happens (`linux/errno.h`,
+/// ERESTART…).
 pub(crate) fn will_restart(registers: &Registers) -> bool {
     const CODES: [i64; 4] = [-512, -513, -514, -516];
     registers.orig_rax as i64 >= 0 && CODES.contains(&(registers.rax as i64))
 }
 
-/// The registers without the single-step flag that SYSCALL saved in R11; `None`: it is not there.
+/// Returns the registers without the trap flag that SYSCALL saved in R11, or `None` if it is not
+/// set there.
 pub(crate) fn without_trap_flag(registers: &Registers) -> Option<Registers> {
     let saved = registers.rcx == registers.rip && registers.r11 & TRAP_FLAG != 0 && !will_restart(registers);
     saved.then_some(Registers {
@@ -261,12 +269,12 @@ mod tests {
     }
 
     fn found(registers: &Registers) -> Stepped {
-        let stream = Stream::new(EncoderOptions::default(), None, true, Tsc(0));
+        let stream = PacketStream::new(EncoderOptions::default(), None, true, Tsc(0));
         Stepped::found(1, 1, stream, registers)
     }
 
     #[test]
-    fn a_restarted_system_call_is_executed_once_more() {
+    fn restarted_syscall_executes_again() {
         let waiting = Registers {
             orig_rax: 0,
             rax: -512i64 as u64,
@@ -274,15 +282,15 @@ mod tests {
         };
         let mut thread = found(&waiting);
         assert_eq!(
-            thread.place,
-            Place::Kernel {
+            thread.position,
+            StepPosition::Kernel {
                 restart: Some(Avma(0x1000))
             }
         );
         thread.stepped(&waiting);
         assert_eq!(
-            thread.place,
-            Place::Kernel {
+            thread.position,
+            StepPosition::Kernel {
                 restart: Some(Avma(0x1000))
             }
         );
@@ -291,27 +299,30 @@ mod tests {
             rax: 1,
             ..at(0x1002)
         });
-        assert_eq!(thread.place, Place::User(Avma(0x1002)));
+        assert_eq!(thread.position, StepPosition::User(Avma(0x1002)));
         assert_eq!(thread.stream.instructions, 2);
     }
 
     #[test]
-    fn a_handler_that_interrupts_a_system_call_is_next() {
+    fn handler_interrupting_syscall_executes_next() {
         let mut thread = found(&Registers {
             orig_rax: 0,
             rax: -512i64 as u64,
             ..at(0x1002)
         });
         thread.entered_handler(Avma(0x2000));
-        assert_eq!(thread.place, Place::User(Avma(0x2000)));
+        assert_eq!(thread.position, StepPosition::User(Avma(0x2000)));
         assert_eq!(thread.stream.instructions, 0);
     }
 
     #[test]
-    fn executing_what_cannot_be_read_is_a_gap() {
+    fn executing_unreadable_code_is_a_gap() {
         let mut thread = found(&at(0x1000));
         thread.stepped(&at(0x1234));
-        assert_eq!((thread.place, thread.stream.gaps), (Place::User(Avma(0x1234)), 1));
+        assert_eq!(
+            (thread.position, thread.stream.gaps),
+            (StepPosition::User(Avma(0x1234)), 1)
+        );
     }
 
     #[test]
@@ -336,6 +347,9 @@ mod tests {
         let written = thread.stream.written();
         thread.close(Some(Avma(0x1000)));
         thread.stepped(&at(0x1001));
-        assert_eq!((thread.place, thread.stream.written()), (Place::Closed, written));
+        assert_eq!(
+            (thread.position, thread.stream.written()),
+            (StepPosition::Closed, written)
+        );
     }
 }

@@ -1,120 +1,105 @@
-//! One thread under the recorder, whichever engine follows it.
+//! One traced thread, independent of the engine.
 
 use crate::ptrace::RawTid;
-use crate::recorded::Packets;
-use crate::stepped::{Place, Stepped};
-use crate::translate::{Scribe, Translated};
+use crate::recorded::{FinishedStream, Packets};
+use crate::stepped::{StepPosition, Stepped};
+use crate::translate::{EncoderPool, Translated};
 use backtrail_bundle::core::SigInfo;
-use backtrail_bundle::versions::Boundary;
 use backtrail_pt::Avma;
 
-/// What ptrace has it do.
+/// The state of a thread, as ptrace sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Run {
+pub(crate) enum RunState {
     /// Running, or in the kernel.
     Running,
     /// In a ptrace-stop.
     Stopped,
-    /// In a group-stop, as its shell wants it.
+    /// In a group-stop, as job control expects.
     Listening,
 }
 
-/// How a thread is followed.
+/// How a thread is traced.
 #[derive(Debug)]
-pub(crate) enum Following {
-    /// One instruction at a time.
+pub(crate) enum FollowMode {
+    /// Single-stepped.
     Stepped(Box<Stepped>),
-    /// To be translated from its first stop in user code on.
-    Arriving,
-    /// In the code cache.
+    /// To be translated from its first stop in user code.
+    AwaitingUserCode,
+    /// Running in the code cache.
     Translated(Box<Translated>),
-    /// Not any more: it runs freely to its end.
-    Over,
+    /// No longer recorded: runs freely until it ends.
+    Untraced,
 }
 
-/// A thread.
+/// A traced thread.
 #[derive(Debug)]
 pub(crate) struct Thread {
     pub(crate) tid: RawTid,
     pub(crate) pid: RawTid,
-    /// Its name when the core was written: of a thread that a crash ends nobody can ask for it later.
+    /// The thread name when the core was written. It cannot be read after a crash has ended the
+    /// thread.
     pub(crate) name: Option<String>,
-    pub(crate) run: Run,
-    /// The signal to deliver on resuming.
+    pub(crate) run: RunState,
+    /// The signal to deliver when the thread is resumed.
     pub(crate) signal: Option<SigInfo>,
-    pub(crate) following: Following,
-}
-
-/// What a thread's recording came to.
-#[derive(Debug)]
-pub(crate) struct Finished {
-    pub(crate) packets: Packets,
-    pub(crate) dropped: u64,
-    /// `None`: they were not counted.
-    pub(crate) instructions: Option<u64>,
-    pub(crate) bytes: u64,
-    pub(crate) gaps: u64,
-    pub(crate) golden: Vec<Avma>,
-    /// Where code has changed, in the packets.
-    pub(crate) boundaries: Vec<Boundary>,
-    /// Why packets were lost, if any were.
-    pub(crate) failure: Option<std::io::Error>,
+    pub(crate) mode: FollowMode,
 }
 
 impl Thread {
-    /// A stopped thread.
-    pub(crate) fn new(tid: RawTid, pid: RawTid, following: Following) -> Self {
+    /// Builds a stopped thread.
+    pub(crate) fn new(tid: RawTid, pid: RawTid, mode: FollowMode) -> Self {
         Self {
             tid,
             pid,
             name: None,
-            run: Run::Stopped,
+            run: RunState::Stopped,
             signal: None,
-            following,
+            mode,
         }
     }
 
-    /// Ends the stream with the thread at `ip`, where that is known.
-    pub(crate) fn close(&mut self, ip: Option<Avma>, scribe: Option<&Scribe>) {
-        match &mut self.following {
-            Following::Stepped(stepped) => stepped.close(ip),
-            Following::Translated(translated) => {
-                if let (Some(ip), Some(scribe)) = (ip, scribe) {
-                    translated.close(ip.0, scribe);
+    /// Ends the stream with the thread at `ip`, if that is known.
+    pub(crate) fn close(&mut self, ip: Option<Avma>, encoders: Option<&EncoderPool>) {
+        match &mut self.mode {
+            FollowMode::Stepped(stepped) => stepped.close(ip),
+            FollowMode::Translated(translated) => {
+                if let (Some(ip), Some(encoders)) = (ip, encoders) {
+                    translated.close(ip.0, encoders);
                 }
             }
-            Following::Arriving | Following::Over => {}
+            FollowMode::AwaitingUserCode | FollowMode::Untraced => {}
         }
     }
 
-    /// Its stream has ended; it runs freely.
+    /// Returns whether the stream has ended, so that the thread runs freely.
     pub(crate) fn is_closed(&self) -> bool {
-        match &self.following {
-            Following::Stepped(stepped) => stepped.place == Place::Closed,
-            Following::Translated(translated) => translated.is_closed(),
-            Following::Arriving => false,
-            Following::Over => true,
+        match &self.mode {
+            FollowMode::Stepped(stepped) => stepped.position == StepPosition::Closed,
+            FollowMode::Translated(translated) => translated.is_closed(),
+            FollowMode::AwaitingUserCode => false,
+            FollowMode::Untraced => true,
         }
     }
 
-    /// Instructions and bytes recorded so far, as far as they are counted here.
+    /// Returns the instructions and packet bytes counted so far. Translated threads are counted
+    /// elsewhere.
     pub(crate) fn progress(&self) -> (u64, u64) {
-        match &self.following {
-            Following::Stepped(stepped) => (stepped.stream.instructions, stepped.stream.written()),
+        match &self.mode {
+            FollowMode::Stepped(stepped) => (stepped.stream.instructions, stepped.stream.written()),
             _ => (0, 0),
         }
     }
 
-    /// Takes what was recorded; `None`: nothing was.
-    pub(crate) fn finish(&mut self, scribe: Option<&Scribe>) -> Option<Finished> {
-        match std::mem::replace(&mut self.following, Following::Over) {
-            Following::Stepped(mut stepped) => {
+    /// Ends recording of the thread and returns its packets, if there are any.
+    pub(crate) fn finish(&mut self, encoders: Option<&EncoderPool>) -> Option<FinishedStream> {
+        match std::mem::replace(&mut self.mode, FollowMode::Untraced) {
+            FollowMode::Stepped(mut stepped) => {
                 stepped.close(None);
                 let (instructions, gaps) = (stepped.stream.instructions, stepped.stream.gaps);
                 let bytes = stepped.stream.written();
                 let (packets, dropped, golden) = stepped.stream.finish();
-                Some(Finished {
-                    packets: Packets::Kept(packets),
+                Some(FinishedStream {
+                    packets: Packets::InMemory(packets),
                     dropped,
                     instructions: Some(instructions),
                     bytes,
@@ -124,8 +109,8 @@ impl Thread {
                     failure: None,
                 })
             }
-            Following::Translated(translated) => translated.finish(scribe?),
-            Following::Arriving | Following::Over => None,
+            FollowMode::Translated(translated) => translated.finish(encoders?),
+            FollowMode::AwaitingUserCode | FollowMode::Untraced => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the recorder does to the program and to itself: it is not seen, it does not hang, it leaves
+//! Tests of the recorder's side effects: it is invisible to the program, does not hang, and leaves
 //! nothing behind.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// A place for a program and a bundle.
-struct Place(tempfile::TempDir);
+/// A folder for a program and a bundle.
+struct Folder(tempfile::TempDir);
 
-impl Place {
+impl Folder {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -27,7 +27,7 @@ impl Place {
         self.0.path().join("bundle")
     }
 
-    /// Compiles a source of `tests/sources/`; `None`: this compiler cannot.
+    /// Compiles a source of `tests/sources/`, or returns `None` if the compiler cannot.
     fn compile(&self, source: &str, flags: &[&str]) -> Option<PathBuf> {
         let program = self.0.path().join("program");
         let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sources")).join(source);
@@ -82,30 +82,30 @@ fn cpus_allowed(pid: u32) -> String {
 }
 
 #[test]
-fn the_program_does_not_see_that_it_is_stepped() {
-    let place = Place::new();
-    let outcome = place.record("traps.c");
+fn stepping_is_invisible_to_program() {
+    let folder = Folder::new();
+    let outcome = folder.record("traps.c");
     assert_eq!((outcome.ending, outcome.gaps), (Ending::Exited(0), 0));
     check(&outcome);
 }
 
 #[test]
-fn the_vsyscall_page_is_followed() {
-    let place = Place::new();
-    let outcome = place.record("vsyscall.c");
+fn vsyscalls_are_recorded() {
+    let folder = Folder::new();
+    let outcome = folder.record("vsyscall.c");
     assert_eq!((outcome.ending, outcome.gaps), (Ending::Exited(0), 0));
     check(&outcome);
 }
 
 #[test]
-fn faults_name_the_instructions_of_the_program() {
+fn fault_addresses_are_program_addresses() {
     for engine in [Engine::Step, Engine::Translate] {
-        let place = Place::new();
-        let program = place.compile("faults.c", &[]).unwrap();
+        let folder = Folder::new();
+        let program = folder.compile("faults.c", &[]).unwrap();
         let outcome = record(RecordOptions {
             engine,
             golden: false,
-            ..place.options(run(program))
+            ..folder.options(run(program))
         })
         .unwrap();
         assert_eq!(outcome.ending, Ending::Exited(0));
@@ -113,9 +113,9 @@ fn faults_name_the_instructions_of_the_program() {
 }
 
 #[test]
-fn rewritten_code_is_stepped_as_it_is_and_said_so() {
-    let place = Place::new();
-    let outcome = place.record("jit.c");
+fn rewritten_code_is_recorded_with_a_note() {
+    let folder = Folder::new();
+    let outcome = folder.record("jit.c");
     assert_eq!((outcome.ending, outcome.gaps), (Ending::Exited(0), 0));
     let bundle = check(&outcome);
     assert!(
@@ -129,12 +129,12 @@ fn rewritten_code_is_stepped_as_it_is_and_said_so() {
 }
 
 #[test]
-fn a_ring_keeps_the_newest_and_begins_where_a_decoder_can() {
-    let place = Place::new();
+fn ring_keeps_newest_packets_from_a_psb() {
+    let folder = Folder::new();
     let program = backtrail_tests::built("ledger", backtrail_tests::programs::Variant::Static).unwrap();
     let outcome = record(RecordOptions {
         ring: Some(6 << 10),
-        ..place.options(run(program))
+        ..folder.options(run(program))
     })
     .unwrap();
     assert!(
@@ -147,10 +147,10 @@ fn a_ring_keeps_the_newest_and_begins_where_a_decoder_can() {
 }
 
 #[test]
-fn a_stopped_program_stays_stopped_until_it_is_woken() {
-    let place = Place::new();
+fn stopped_program_stays_stopped_until_sigcont() {
+    let folder = Folder::new();
     let begun = Instant::now();
-    let outcome = place.record("stops.c");
+    let outcome = folder.record("stops.c");
     assert_eq!(outcome.ending, Ending::Exited(3));
     assert_eq!(outcome.threads, 1, "the child ran free");
     assert!(begun.elapsed() > Duration::from_millis(300));
@@ -158,29 +158,29 @@ fn a_stopped_program_stays_stopped_until_it_is_woken() {
 }
 
 #[test]
-fn being_killed_from_outside_ends_the_recording() {
-    let place = Place::new();
-    let outcome = place.record("suicide.c");
+fn external_sigkill_ends_recording() {
+    let folder = Folder::new();
+    let outcome = folder.record("suicide.c");
     assert_eq!((outcome.ending, outcome.threads), (Ending::Killed(9), 2));
     check(&outcome);
 }
 
 #[test]
-fn a_duration_ends_the_recording_and_what_it_started() {
-    let place = Place::new();
-    let program = place.compile("endless.c", &["-static"]).unwrap();
+fn duration_ends_recording_and_kills_program() {
+    let folder = Folder::new();
+    let program = folder.compile("endless.c", &["-static"]).unwrap();
     let recorded = |seconds| {
         let options = RecordOptions {
             duration: Some(Duration::from_secs(seconds)),
-            ..place.options(run(program.clone()))
+            ..folder.options(run(program.clone()))
         };
         record(options).unwrap()
     };
-    // On a busy machine it takes longer to come to its second thread.
+    // On a busy machine the second thread may start late.
     let mut outcome = recorded(3);
     for seconds in [10, 40] {
         if outcome.threads < 2 {
-            std::fs::remove_dir_all(place.bundle()).unwrap();
+            std::fs::remove_dir_all(folder.bundle()).unwrap();
             outcome = recorded(seconds);
         }
     }
@@ -199,11 +199,11 @@ fn a_duration_ends_the_recording_and_what_it_started() {
 #[test]
 fn stopping_does_not_wait_for_a_sleeping_program() {
     static STOP: AtomicBool = AtomicBool::new(false);
-    let place = Place::new();
+    let folder = Folder::new();
     let target = Target::Command(["sleep", "1000"].map(OsString::from).to_vec());
     let options = RecordOptions {
         stop: &STOP,
-        ..place.options(target)
+        ..folder.options(target)
     };
     let begun = Instant::now();
     let outcome = std::thread::scope(|scope| {
@@ -219,16 +219,16 @@ fn stopping_does_not_wait_for_a_sleeping_program() {
 }
 
 #[test]
-fn an_attached_process_is_let_go_as_it_was() {
-    let place = Place::new();
-    let program = place.compile("endless.c", &[]).unwrap();
+fn attached_process_is_detached_unchanged() {
+    let folder = Folder::new();
+    let program = folder.compile("endless.c", &[]).unwrap();
     let mut child = Command::new(program).spawn().unwrap();
     let pid = child.id();
     std::thread::sleep(Duration::from_millis(100));
     let target = Target::Processes(vec![Pid(pid)]);
     let options = RecordOptions {
         duration: Some(Duration::from_millis(500)),
-        ..place.options(target)
+        ..folder.options(target)
     };
     let outcome = record(options);
     std::thread::sleep(Duration::from_millis(100));
@@ -249,21 +249,21 @@ fn an_attached_process_is_let_go_as_it_was() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_said() {
-    let place = Place::new();
-    let missing = place.options(run("/nonexistent/program".into()));
+fn unrecordable_targets_are_refused() {
+    let folder = Folder::new();
+    let missing = folder.options(run("/nonexistent/program".into()));
     assert!(matches!(record(missing), Err(Error::Spawn { .. })));
-    let nobody = place.options(Target::Processes(vec![Pid(u32::MAX >> 1)]));
+    let nobody = folder.options(Target::Processes(vec![Pid(u32::MAX >> 1)]));
     assert!(matches!(record(nobody), Err(Error::Attach { .. })));
     assert!(matches!(
-        record(place.options(Target::Command(Vec::new()))),
+        record(folder.options(Target::Command(Vec::new()))),
         Err(Error::NoCommand)
     ));
-    assert!(!place.bundle().exists());
-    let Some(legacy) = place.compile("legacy.S", &["-m32", "-nostdlib", "-static"]) else {
+    assert!(!folder.bundle().exists());
+    let Some(legacy) = folder.compile("legacy.S", &["-m32", "-nostdlib", "-static"]) else {
         println!("skipped: this compiler makes no 32-bit programs");
         return;
     };
-    let refused = record(place.options(run(legacy)));
+    let refused = record(folder.options(run(legacy)));
     assert!(matches!(refused, Err(Error::Not64Bit(_))), "{refused:?}");
 }

@@ -1,5 +1,5 @@
-//! The definitive check of the recorder: libipt decodes every recorded stream, without error, into
-//! exactly the instructions that were stepped.
+//! Compares engine `step` with libipt, which must decode every stream without errors into exactly
+//! the stepped instructions.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod oracle;

@@ -1,5 +1,5 @@
-//! Engine `translate` against its oracle: libipt decodes its streams into exactly the instructions that
-//! engine `step` has seen in another run of the same program at the same addresses.
+//! Compares engine `translate` with engine `step`: libipt must decode its streams into exactly the
+//! instructions that `step` has recorded in another run at the same addresses.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod oracle;
@@ -26,7 +26,7 @@ fn options(command: Vec<OsString>, output: PathBuf, engine: Engine) -> RecordOpt
     }
 }
 
-/// The instructions of every thread that libipt decodes, without an error or a gap.
+/// Returns the instructions of every thread as libipt decodes them. Errors and gaps fail the test.
 fn decoded(outcome: &Outcome) -> Vec<Vec<Avma>> {
     let bundle = Bundle::open(outcome.bundle.as_ref().unwrap()).unwrap();
     let processes = &bundle.manifest().processes;
@@ -44,7 +44,7 @@ fn decoded(outcome: &Outcome) -> Vec<Vec<Avma>> {
     found
 }
 
-/// A program without shared libraries, and its command.
+/// Returns the command of a static program.
 fn built(name: &str) -> Vec<OsString> {
     let program = programs::find(name).expect(name);
     program.command(&backtrail_tests::build(program, Variant::Static).unwrap())
@@ -53,13 +53,13 @@ fn built(name: &str) -> Vec<OsString> {
 fn same(name: &str, command: &[OsString]) {
     let folder = tempfile::tempdir().unwrap();
     let (ending, golden) = stepped(command, folder.path());
-    for (compress_returns, all_wide) in [(false, false), (true, false), (true, true)] {
+    for (compress_returns, all_superblocks) in [(false, false), (true, false), (true, true)] {
         let output = folder
             .path()
-            .join(format!("translated-{compress_returns}-{all_wide}"));
+            .join(format!("translated-{compress_returns}-{all_superblocks}"));
         let translated = record(RecordOptions {
             compress_returns,
-            all_wide,
+            all_superblocks,
             ..options(command.to_vec(), output, Engine::Translate)
         })
         .unwrap();
@@ -71,7 +71,7 @@ fn same(name: &str, command: &[OsString]) {
             assert_eq!(
                 (differs, ours.len()),
                 (None, theirs.len()),
-                "{name}, returns compressed: {compress_returns}, all wide: {all_wide}"
+                "{name}, returns compressed: {compress_returns}, all superblocks: {all_superblocks}"
             );
         }
     }
@@ -93,26 +93,27 @@ same! {
     longjmp recursion rep sigaltstack syscall_signal tailcall
 }
 
-/// A command that is another program first, one with shared libraries.
-fn behind_another(name: &str) -> Vec<OsString> {
+/// Returns a command that first runs a program with shared libraries, which then executes the
+/// static one.
+fn exec_through_env(name: &str) -> Vec<OsString> {
     [vec!["env".into()], built(name)].concat()
 }
 
 #[test]
-fn a_program_that_becomes_another_tells_the_same() {
-    same("env", &behind_another("exits"));
+fn exec_of_another_program_matches_stepping() {
+    same("env", &exec_through_env("exits"));
 }
 
-/// Room for so little code that it is emptied often.
-const LITTLE: u64 = 64 << 10;
+/// A cache so small that it is flushed often.
+const SMALL_CACHE: u64 = 64 << 10;
 
 #[test]
-fn a_cache_that_is_emptied_tells_the_same() {
-    let command = behind_another("ledger");
+fn flushed_cache_matches_stepping() {
+    let command = exec_through_env("ledger");
     let folder = tempfile::tempdir().unwrap();
     let (_, golden) = stepped(&command, folder.path());
     let translated = record(RecordOptions {
-        cache: LITTLE,
+        cache: SMALL_CACHE,
         ..options(
             command.clone(),
             folder.path().join("translated"),
@@ -121,26 +122,26 @@ fn a_cache_that_is_emptied_tells_the_same() {
     })
     .unwrap();
     assert!(decoded(&translated) == golden);
-    // What was thrown away is translated again, and each time that is a stop.
-    let ample = options(command, folder.path().join("ample"), Engine::Translate);
-    let ample = record(ample).unwrap();
-    assert!(stops(&translated) > 2 * stops(&ample));
+    // Flushed code is translated again, with a stop each time.
+    let large = options(command, folder.path().join("large"), Engine::Translate);
+    let large = record(large).unwrap();
+    assert!(stops(&translated) > 2 * stops(&large));
 }
 
-/// Millions of instructions, so that the log shows what is executed often.
+/// Runs millions of instructions, so that log samples find frequently executed blocks.
 #[test]
-fn what_is_translated_anew_while_it_runs_tells_the_same() {
+fn promoted_blocks_match_initial_superblocks() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("compute");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/workloads/compute.c");
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-static", "-o"]).args([&program, &source]);
     assert!(compiler.status().unwrap().success());
-    let run = |name: &str, all_wide| {
+    let run = |name: &str, all_superblocks| {
         let output = folder.path().join(name);
         let command = vec![program.clone().into(), "1".into()];
         let mut options = options(command, output, Engine::Translate);
-        options.all_wide = all_wide;
+        options.all_superblocks = all_superblocks;
         decoded(&record(options).unwrap())
     };
     let (often, at_once) = (run("often", false), run("at-once", true));
@@ -158,11 +159,11 @@ fn stops(outcome: &Outcome) -> u64 {
 }
 
 #[test]
-fn a_cache_is_emptied_under_threads_that_run() {
+fn cache_is_flushed_while_threads_run() {
     let path = backtrail_tests::build(programs::find("threads").unwrap(), Variant::Pie).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let translated = record(RecordOptions {
-        cache: LITTLE,
+        cache: SMALL_CACHE,
         ..options(
             vec![path.into()],
             folder.path().join("translated"),
@@ -174,8 +175,8 @@ fn a_cache_is_emptied_under_threads_that_run() {
     assert!(decoded(&translated).iter().all(|thread| !thread.is_empty()));
 }
 
-/// Programs whose instructions are the same in every run of a static build. A Rust panic is not: it names
-/// the thread by a number of the kernel's choice.
+/// Returns the programs that execute the same instructions in every run of a static build. A Rust
+/// panic does not: its message contains a thread id.
 fn deterministic() -> impl Iterator<Item = &'static programs::Program> {
     programs::PROGRAMS.iter().filter(|program| {
         program.deterministic
@@ -186,7 +187,7 @@ fn deterministic() -> impl Iterator<Item = &'static programs::Program> {
 
 #[test]
 #[ignore = "minutes"]
-fn every_program_is_the_same_twenty_times() {
+fn every_program_matches_in_twenty_runs() {
     for program in deterministic() {
         let command = built(program.name);
         let folder = tempfile::tempdir().unwrap();
@@ -200,11 +201,11 @@ fn every_program_is_the_same_twenty_times() {
     }
 }
 
-/// Two runs of a program with shared libraries may differ where data do that no run has in common with
-/// another: up to there they are the same.
+/// Runs of a program with shared libraries are equal up to the first use of data that differs
+/// between runs.
 #[test]
 #[ignore = "minutes"]
-fn programs_with_shared_libraries_are_the_same_up_to_where_their_data_differ() {
+fn shared_library_programs_match_until_data_differ() {
     let mut table = Vec::new();
     let dynamic =
         |program: &&programs::Program| program.deterministic && program.variants.contains(&Variant::Pie);
@@ -226,11 +227,11 @@ fn programs_with_shared_libraries_are_the_same_up_to_where_their_data_differ() {
     for (name, same, stepped, translated) in &table {
         println!("{name}: {same} the same of {stepped} stepped and {translated} translated");
     }
-    // The dynamic linker alone runs far more than this before it looks at anything random.
+    // The dynamic linker alone runs far more instructions than this before it uses random data.
     assert!(table.iter().all(|(_, same, ..)| *same > 5_000), "{table:?}");
 }
 
-/// How the program ends, and the exact instructions of every thread.
+/// Returns how the program ends, and the exact instructions of every thread.
 fn stepped(command: &[OsString], folder: &Path) -> (Ending, Vec<Vec<Avma>>) {
     let stepped = record(options(command.to_vec(), folder.join("stepped"), Engine::Step)).unwrap();
     let mut golden: Vec<Vec<Avma>> = stepped
@@ -242,7 +243,7 @@ fn stepped(command: &[OsString], folder: &Path) -> (Ending, Vec<Vec<Avma>>) {
     (stepped.ending, golden)
 }
 
-/// Starts a shell that counts, and is told to end by a line.
+/// Starts a shell that counts until a line arrives on its input.
 fn counting() -> Child {
     Command::new("sh")
         .args(["-c", "i=0; while ! read -t 0 x 2>/dev/null && [ $i -lt 100000000 ]; do i=$((i+1)); kill -0 $$; [ -e \"$0\" ] && exit 7; done"])
@@ -254,7 +255,7 @@ fn counting() -> Child {
 }
 
 #[test]
-fn an_attached_process_is_let_go_as_it_was() {
+fn attached_process_is_detached_unchanged() {
     let mut child = counting();
     let pid = child.id();
     std::thread::sleep(Duration::from_millis(100));
@@ -274,7 +275,7 @@ fn an_attached_process_is_let_go_as_it_was() {
     assert_eq!(outcome.ending, Ending::Running);
     let threads = decoded(&outcome);
     assert!(threads.iter().any(|thread| thread.len() > 10_000));
-    // It runs on: its own code, and nothing else in its memory.
+    // The process continues, with only its own code in memory.
     let code = |maps: &str| -> Vec<String> {
         let lines = maps
             .lines()

@@ -8,7 +8,7 @@ use crate::output::Output;
 use backtrail_collector::pattern::Sysctl;
 use backtrail_collector::probe::{self, AttachKind};
 use backtrail_collector::realtime;
-use backtrail_perf::capability::{self, Capability, State};
+use backtrail_perf::capability::{self, Capability, CapabilityState};
 use backtrail_pt::Tid;
 use backtrail_recorder::Capabilities;
 use serde::Serialize;
@@ -66,9 +66,9 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
 
 fn row(capability: Capability) -> Row {
     let (state, reason) = match capability.state {
-        State::Works(found) => ("works", found),
-        State::Missing(why) => ("missing", why),
-        State::Untried(why) => ("untried", why),
+        CapabilityState::Works(found) => ("works", found),
+        CapabilityState::Missing(why) => ("missing", why),
+        CapabilityState::Untried(why) => ("untried", why),
     };
     Row {
         name: capability.name.to_owned(),

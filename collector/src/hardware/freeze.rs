@@ -5,7 +5,7 @@ use super::counters::Shared as Counters;
 use super::tap::Tap;
 use crate::Result;
 use backtrail_perf::ring::AuxCopy;
-use backtrail_perf::{Error as PerfError, Memory};
+use backtrail_perf::{Error as PerfError, LockedMemory};
 use backtrail_pt::{Cpu, Tid, Tsc, TscConversion};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -82,7 +82,7 @@ impl FrozenCpu {
 /// Buffers that are ready to be copied to.
 #[derive(Debug)]
 struct Pool {
-    free: Mutex<Vec<Memory>>,
+    free: Mutex<Vec<LockedMemory>>,
     /// No more are kept.
     size: AtomicUsize,
     /// So many are out.
@@ -101,7 +101,7 @@ impl Pool {
         let memory = match spare {
             Some(memory) => memory,
             None if self.lent.load(Ordering::Relaxed) < 2 * self.size.load(Ordering::Relaxed) => {
-                Memory::new(size, false)?
+                LockedMemory::new(size, false)?
             }
             None => {
                 return Err(PerfError::Setting(
@@ -121,17 +121,17 @@ impl Pool {
 /// A buffer that goes back when it is done with.
 #[derive(Debug)]
 struct Pooled {
-    memory: Option<Memory>,
+    memory: Option<LockedMemory>,
     pool: Arc<Pool>,
 }
 
 impl Pooled {
     fn bytes(&self) -> &[u8] {
-        self.memory.as_ref().map_or(&[], Memory::bytes)
+        self.memory.as_ref().map_or(&[], LockedMemory::bytes)
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        self.memory.as_mut().map_or(&mut [], Memory::bytes_mut)
+        self.memory.as_mut().map_or(&mut [], LockedMemory::bytes_mut)
     }
 }
 
@@ -192,7 +192,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     /// Starts the threads that copy, and takes the memory for the copies.
     pub(super) fn new(traces: Vec<Arc<dyn Tap>>, conversion: TscConversion, lock: bool) -> Result<Arc<Self>> {
-        let free = traces.iter().map(|trace| Memory::new(trace.size(), lock));
+        let free = traces.iter().map(|trace| LockedMemory::new(trace.size(), lock));
         let free = free.collect::<std::result::Result<Vec<_>, _>>()?;
         let jobs = Arc::new(Jobs::default());
         let (tell, told) = std::sync::mpsc::channel();
@@ -231,7 +231,7 @@ impl Shared {
 
     /// Takes one more buffer, for a processor that came.
     pub(super) fn grow(&self, size: usize) -> Result<()> {
-        let memory = Memory::new(size, self.pool.lock)?;
+        let memory = LockedMemory::new(size, self.pool.lock)?;
         self.pool.size.fetch_add(1, Ordering::Relaxed);
         locked(&self.pool.free).push(memory);
         Ok(())
@@ -276,7 +276,7 @@ impl Shared {
 
     /// Whether every buffer could be kept in memory.
     pub(super) fn buffers_locked(&self) -> bool {
-        locked(&self.pool.free).iter().all(Memory::is_locked)
+        locked(&self.pool.free).iter().all(LockedMemory::is_locked)
     }
 }
 

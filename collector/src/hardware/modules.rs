@@ -5,7 +5,7 @@ use crate::error::Result;
 use backtrail_bundle::Writer;
 use backtrail_bundle::manifest::{Mapping, Module};
 use backtrail_bundle::module_file::Allowance;
-use backtrail_process::beneath::{self, FileId, Status};
+use backtrail_process::beneath::{self, FileId, FileStatus};
 use backtrail_process::load_segments::LoadSegments;
 use backtrail_pt::{Avma, FileOffset, Pid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,12 +118,12 @@ pub fn candidates(
     procfs: &Path,
     pid: Pid,
     mapped: &RecordedMapping,
-    admits: &dyn Fn(&Status) -> bool,
+    admits: &dyn Fn(&FileStatus) -> bool,
 ) -> Vec<File> {
     let Ok(host) = File::open("/") else {
         return Vec::new();
     };
-    let process_root = beneath::place(host.as_fd(), &procfs.join(format!("{pid}/root")), 0).ok();
+    let process_root = beneath::open_path(host.as_fd(), &procfs.join(format!("{pid}/root")), 0).ok();
     let mut known: Vec<FileId> = Vec::new();
     let mut files = Vec::new();
     for root in [process_root, Some(host.into())].into_iter().flatten() {
@@ -179,7 +179,7 @@ mod tests {
             inodes(&mapping(&path, None, None)).is_empty(),
             "it is not identified"
         );
-        let nobody = |_: &Status| false;
+        let nobody = |_: &FileStatus| false;
         let wanted = mapping(&path, None, Some(first));
         assert!(candidates(Path::new("/proc"), Pid(std::process::id()), &wanted, &nobody).is_empty());
 

@@ -5,7 +5,7 @@ use super::history::{Entry, What};
 use super::world::{Change, Mapped, MappedFile};
 use backtrail_perf::attr::SAMPLE_TYPE;
 use backtrail_perf::kernel_code::KernelCode;
-use backtrail_perf::record::{Event, Mmap, RawRecord, Record};
+use backtrail_perf::record::{Mmap, RawRecord, Record, RecordEvent};
 use backtrail_perf::ring;
 use backtrail_perf::sample_id::SampleId;
 use backtrail_process::beneath::FileId;
@@ -94,15 +94,15 @@ fn one(raw: &RawRecord<'_>, files: &mut Files) -> Read {
         return Ok(None);
     };
     match event {
-        Event::Mmap(mmap) if mmap.user && mmap.executable && is_process(mmap.pid) => {
+        RecordEvent::Mmap(mmap) if mmap.user && mmap.executable && is_process(mmap.pid) => {
             let (pid, mapped) = mapping(mmap, files);
             change(id, Change::Map(pid, mapped))
         }
-        Event::Comm { pid, tid, name, exec } if is_process(pid) => {
+        RecordEvent::Comm { pid, tid, name, exec } if is_process(pid) => {
             let name = name.into();
             change(id, Change::Name { pid, tid, name, exec })
         }
-        Event::Fork { pid, tid, parent } if is_process(pid) => change(
+        RecordEvent::Fork { pid, tid, parent } if is_process(pid) => change(
             id,
             Change::Birth {
                 pid,
@@ -111,12 +111,12 @@ fn one(raw: &RawRecord<'_>, files: &mut Files) -> Read {
                 by: id.tid.unwrap_or(Tid(parent.0)),
             },
         ),
-        Event::Exit { pid, tid } if is_process(pid) => change(id, Change::Death { pid, tid }),
-        Event::Aux { flags, .. } if flags.truncated() || flags.partial() || flags.collision() => {
+        RecordEvent::Exit { pid, tid } if is_process(pid) => change(id, Change::Death { pid, tid }),
+        RecordEvent::Aux { flags, .. } if flags.truncated() || flags.partial() || flags.collision() => {
             change(id, Change::Trace(flags))
         }
-        Event::Switch(switch) => Ok(Some((id, What::Switch(switch)))),
-        Event::Lost { count } => change(id, Change::Lost(count)),
+        RecordEvent::Switch(switch) => Ok(Some((id, What::Switch(switch)))),
+        RecordEvent::Lost { count } => change(id, Change::Lost(count)),
         _ => Ok(None),
     }
 }

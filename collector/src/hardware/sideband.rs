@@ -7,7 +7,7 @@ use super::records::{self, Files};
 use super::world::Change;
 use super::{census, clock};
 use crate::Result;
-use backtrail_perf::attr::{Attr, Level};
+use backtrail_perf::attr::{Attr, SidebandLevel};
 use backtrail_perf::event::{Refusal, Target};
 use backtrail_perf::ring::Ring;
 use backtrail_perf::{Error as PerfError, Event};
@@ -47,8 +47,8 @@ impl Sideband {
         let full = Attr::sideband(WATERMARK);
         let tries = [
             full,
-            full.without_newer(Level::Linux5),
-            full.without_newer(Level::Linux4),
+            full.without_newer(SidebandLevel::Linux5),
+            full.without_newer(SidebandLevel::Linux4),
         ];
         let mut refused = None;
         for (index, attr) in tries.into_iter().enumerate() {

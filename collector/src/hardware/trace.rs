@@ -6,7 +6,7 @@ use super::tap::Tap;
 use crate::{Error, Result};
 use backtrail_perf::attr::{Attr, AuxAction};
 use backtrail_perf::event::{Refusal, Target};
-use backtrail_perf::intel_pt::{IntelPt, Setting, Wish};
+use backtrail_perf::intel_pt::{IntelPt, PtOptions, PtSetting};
 use backtrail_perf::ring::{AuxArea, AuxCopy, Ring};
 use backtrail_perf::{Error as PerfError, Event};
 use backtrail_process::status;
@@ -28,7 +28,7 @@ const RESUME_PATIENCE: u32 = 100;
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) pt: IntelPt,
-    pub(super) setting: Setting,
+    pub(super) setting: PtSetting,
     pub(super) filter: Option<String>,
     attr: Attr,
     scope: Scope,
@@ -53,7 +53,7 @@ impl Plan {
                 options.ring
             )));
         }
-        let setting = pt.setting(&Wish {
+        let setting = pt.setting(&PtOptions {
             psb_period: options.psb_period,
             mtc_period: options.mtc_period,
             cyc_threshold: options.cyc_threshold,

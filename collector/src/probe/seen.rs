@@ -1,6 +1,6 @@
 //! A crash as the probe saw it.
 
-use backtrail_bpf::{CrashEvent, NO_USER, SIGINFO_WORDS, StackFrame, told};
+use backtrail_bpf::{CrashEvent, NO_USER, SIGINFO_WORDS, StackFrame, siginfo_parts};
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_pt::{Avma, BuildId, Cpu, FileOffset, Pid, Tid};
 
@@ -152,9 +152,9 @@ fn siginfo(event: &CrashEvent, registers: &Registers) -> (SigInfo, Told) {
         bytes[4 * index..4 * index + 4].copy_from_slice(&word.to_le_bytes());
     }
     let siginfo = SigInfo(bytes);
-    match event.told {
-        told::ALL => (siginfo, Told::All),
-        told::CODE => {
+    match event.siginfo_parts {
+        siginfo_parts::ALL => (siginfo, Told::All),
+        siginfo_parts::CODE => {
             let [signal, code] = [siginfo.signal(), siginfo.code()];
             match fault_address(signal, code, event.fault_trap, event.fault_address, registers) {
                 Some(address) => {

@@ -130,7 +130,7 @@ mod tests {
     use std::path::Path;
 
     fn place(path: &Path) -> OwnedFd {
-        beneath::place(File::open("/").unwrap().as_fd(), path, 0).unwrap()
+        beneath::open_path(File::open("/").unwrap().as_fd(), path, 0).unwrap()
     }
 
     fn own() -> Identity {

@@ -4,7 +4,7 @@ use super::task::BUNDLE;
 use super::write::NEW_MODULES;
 use crate::error::{Error, Result};
 use crate::ownership::{Owner, give_all};
-use backtrail_process::beneath::Status;
+use backtrail_process::beneath::FileStatus;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::{Gid, Uid};
@@ -131,7 +131,7 @@ pub(super) fn shared_modules(directory: &Path) -> io::Result<File> {
 /// The name of a copy among the shared ones: it is that of the file that it is of, by device,
 /// inode, size and times. A build id would not do, for anybody can write one into a file.
 #[must_use]
-pub(super) fn key(status: &Status) -> String {
+pub(super) fn key(status: &FileStatus) -> String {
     let (id, [modified, changed]) = (status.id, status.times);
     format!(
         "{:x}.{:x}-{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",

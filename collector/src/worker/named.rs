@@ -1,7 +1,7 @@
 //! Files that only the history names: a process mapped them and has let them go, or has ended.
 
 use crate::hardware::{Recorded, RecordedMapping, candidates};
-use backtrail_process::beneath::{FileId, Status};
+use backtrail_process::beneath::{FileId, FileStatus};
 use backtrail_process::maps::Map;
 use backtrail_pt::Pid;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ pub(super) fn open(
     history: &Recorded,
     process: Option<(u32, &[Map])>,
     limit: usize,
-    admits: &dyn Fn(&Status) -> bool,
+    admits: &dyn Fn(&FileStatus) -> bool,
 ) -> NamedFiles {
     let mut files = NamedFiles::new();
     let mut count = 0;

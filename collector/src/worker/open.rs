@@ -9,7 +9,7 @@ use super::named::{self, NamedFiles};
 use super::task::{SHARED, Work};
 use crate::error::{Error, Result};
 use crate::hardware::Recorded;
-use backtrail_process::beneath::{self, FileId, Status};
+use backtrail_process::beneath::{self, FileId, FileStatus};
 use backtrail_process::maps::{self, Map};
 use backtrail_process::{RawTid, machine, status};
 use backtrail_pt::{CpuModel, Pid, Tid};
@@ -77,14 +77,14 @@ impl Machine {
     pub(super) fn read() -> Self {
         Self {
             cpu: machine::cpu_model(),
-            host: machine::says("hostname"),
-            kernel: machine::says("osrelease"),
+            host: machine::kernel_setting("hostname"),
+            kernel: machine::kernel_setting("osrelease"),
             local: local_devices(),
         }
     }
 
     /// Whether a file's pages come from this machine alone.
-    pub(super) fn is_local(&self, status: &Status) -> bool {
+    pub(super) fn is_local(&self, status: &FileStatus) -> bool {
         self.local.contains(&status.id.device)
     }
 
@@ -220,7 +220,7 @@ impl Links<'_> {
     }
 
     /// The name of a link in the draft directory to the shared copy of a file, if there is one.
-    fn link(&self, status: &Status) -> Option<PathBuf> {
+    fn link(&self, status: &FileStatus) -> Option<PathBuf> {
         let name = PathBuf::from(format!("{SHARED}{}", self.count));
         let flags = nix::unistd::LinkatFlags::empty();
         let key = super::drafts::key(status);
@@ -237,7 +237,7 @@ fn process(
     links: &mut Links<'_>,
 ) -> OpenProcess {
     let (raw, tid) = (pid as RawTid, witness as RawTid);
-    let tid = status::with_memory(tid);
+    let tid = status::thread_with_memory(tid);
     let maps = maps::maps(tid);
     let local = machine.local.clone();
     let mut opened = OpenProcess {
@@ -306,7 +306,7 @@ impl OpenProcess {
     /// This, if its process is kept by the kernel while its core is dumped (`CoreDumping` of
     /// proc_pid_status(5)) and is of `user`; else nothing of it: another process may have its number.
     fn if_kept(self, witness: u32, user: Option<u32>) -> Self {
-        let tid = status::with_memory(witness as RawTid);
+        let tid = status::thread_with_memory(witness as RawTid);
         let is_its = user.is_none_or(|user| status::user_ids(tid).contains(&user));
         if is_its && status::is_dumping_core(tid) {
             return self;
@@ -358,13 +358,13 @@ fn threads(pid: RawTid) -> Vec<OpenThread> {
 /// The mapped file itself, by its mapping. No file system is asked.
 fn by_mapping(tid: RawTid, map: &Map) -> std::io::Result<OwnedFd> {
     let path = format!("/proc/{tid}/map_files/{:x}-{:x}", map.start, map.end);
-    beneath::place(File::open("/")?.as_fd(), Path::new(&path), 0)
+    beneath::open_path(File::open("/")?.as_fd(), Path::new(&path), 0)
 }
 
 /// The mapped file by its name below the process's root, where that still is the same file.
 fn by_name(tid: RawTid, map: &Map) -> std::io::Result<OwnedFd> {
     let host = File::open("/")?;
-    let root = beneath::place(host.as_fd(), Path::new(&format!("/proc/{tid}/root")), 0)?;
+    let root = beneath::open_path(host.as_fd(), Path::new(&format!("/proc/{tid}/root")), 0)?;
     // The kernel follows links when it names a file, and keeps names of mapped files in its cache.
     let place = beneath::cached_in_root(root.as_fd(), Path::new(&map.path))?;
     match beneath::status(&place)?.id {
@@ -374,7 +374,7 @@ fn by_name(tid: RawTid, map: &Map) -> std::io::Result<OwnedFd> {
 }
 
 /// The mapped file, of a local file system: by its mapping, or else by its name.
-fn place(tid: RawTid, map: &Map) -> std::result::Result<(OwnedFd, Status), String> {
+fn place(tid: RawTid, map: &Map) -> std::result::Result<(OwnedFd, FileStatus), String> {
     let place = by_mapping(tid, map)
         .or_else(|_| by_name(tid, map))
         .map_err(|error| error.to_string())?;

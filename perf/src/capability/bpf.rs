@@ -1,4 +1,5 @@
-//! eBPF on functions of user space, tried with a two-instruction program. What the crash probe needs, its own trial tells.
+//! Tests eBPF on user functions with a two-instruction program. The crash probe tests its own
+//! requirements.
 //!
 //! Layouts: `union bpf_attr` in `include/uapi/linux/bpf.h`, command `BPF_PROG_LOAD`.
 
@@ -11,10 +12,10 @@ use std::path::Path;
 const BPF_PROG_LOAD: u32 = 5;
 const PROG_TYPE_KPROBE: u32 = 2;
 
-/// `mov r0, 0; exit`, as `struct bpf_insn` lays them out.
+/// `mov r0, 0; exit`, as an array of `struct bpf_insn`.
 static RETURN_ZERO: [u64; 2] = [0x0000_0000_0000_00b7, 0x0000_0000_0000_0095];
 
-/// The head of `union bpf_attr` for `BPF_PROG_LOAD`; the rest is zero.
+/// The start of `union bpf_attr` for `BPF_PROG_LOAD`. The rest is zero.
 #[repr(C)]
 #[derive(Default)]
 struct ProgLoad {
@@ -25,7 +26,7 @@ struct ProgLoad {
     rest: [u64; 12],
 }
 
-/// Loads the program as one for kprobes and uprobes, which are one type.
+/// Loads the program for kprobes and uprobes, which share a program type.
 fn load() -> io::Result<OwnedFd> {
     static LICENSE: &CStr = c"GPL";
     let attributes = ProgLoad {
@@ -36,13 +37,13 @@ fn load() -> io::Result<OwnedFd> {
         ..ProgLoad::default()
     };
     let pointer: *const ProgLoad = &attributes;
-    // SAFETY: `pointer` points at a live value of the size given, laid out as `bpf_attr`; the addresses in it point at
-    // statics that outlive the call.
+    // SAFETY: `pointer` points to a live value of the given size with the layout of `bpf_attr`. The
+    // addresses in it point to statics that outlive the call.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, pointer, size_of::<ProgLoad>()) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -63,8 +64,8 @@ fn uprobe() -> Capability {
     match load() {
         Err(error) => refused(NAME, &error),
         Ok(_) if Path::new("/sys/bus/event_source/devices/uprobe").exists() => {
-            Capability::works(NAME, "programs load, and the uprobe PMU is there")
+            Capability::works(NAME, "programs load, and the uprobe PMU exists")
         }
-        Ok(_) => Capability::missing(NAME, "the kernel has no uprobe PMU: it was built without", None),
+        Ok(_) => Capability::missing(NAME, "the kernel was built without the uprobe PMU", None),
     }
 }

@@ -1,4 +1,4 @@
-//! Hardware and software events, each tried with `perf_event_open(2)` on this very process.
+//! Tests hardware and software events by `perf_event_open(2)` on this process.
 
 use super::Capability;
 use perf_event_open_sys::bindings as sys;
@@ -8,32 +8,33 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 const PMUS: &str = "/sys/bus/event_source/devices";
 
-/// Opens an event on the calling thread, any CPU, disabled.
+/// Opens a disabled event for the calling thread on any processor.
 fn open(attributes: &mut sys::perf_event_attr) -> io::Result<OwnedFd> {
     attributes.size = size_of::<sys::perf_event_attr>() as u32;
     attributes.set_disabled(1);
     attributes.set_exclude_kernel(1);
     attributes.set_exclude_hv(1);
-    // SAFETY: `attributes` lives through the call and says its own size; the call reads it only.
+    // SAFETY: `attributes` lives through the call and contains its own size. The call only reads
+    // it.
     let fd = unsafe {
         perf_event_open_sys::perf_event_open(attributes, 0, -1, -1, sys::PERF_FLAG_FD_CLOEXEC.into())
     };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What lets an unprivileged user open events, when that is what is missing.
+/// Returns how an unprivileged user gets permission to open events, if permission is missing.
 fn permission_fix(error: &io::Error) -> Option<&'static str> {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
         .then_some("run as root, give CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=1`")
 }
 
-/// An event of the processor's own PMU that the kernel refuses.
+/// Reports an event of the processor's PMU that the kernel refuses.
 fn refused(name: &'static str, what: &str, error: &io::Error) -> Capability {
-    // What perf_event_open(2) says where no driver knows the event.
+    // The errors of perf_event_open(2) for events that no driver supports.
     let unknown = matches!(
         error.raw_os_error(),
         Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP)
@@ -42,14 +43,14 @@ fn refused(name: &'static str, what: &str, error: &io::Error) -> Capability {
         return Capability::missing(name, format!("{what}: {error}"), permission_fix(error));
     }
     let why = if has_cpu_flag("hypervisor") {
-        "the kernel has no driver for it; this is a virtual machine, and its host passes no such counters on"
+        "the kernel has no driver for it; this is a virtual machine, and its host does not expose such counters"
     } else {
         "the kernel has no driver for it on this processor"
     };
     Capability::missing(
         name,
         format!("{what}: {why}"),
-        Some("sampling by clock needs none, and nothing else of Backtrail does"),
+        Some("not needed: sampling uses the clock"),
     )
 }
 
@@ -59,21 +60,21 @@ pub(super) fn intel_pt() -> Capability {
         Ok(text) => text,
         Err(_) => {
             let why = if has_cpu_flag("hypervisor") {
-                "the kernel shows no intel_pt PMU; this is a virtual machine, and its host does not pass PT on"
+                "the kernel has no intel_pt PMU; this is a virtual machine, and its host does not expose PT"
             } else {
-                "the kernel shows no intel_pt PMU: the processor has none, or firmware or kernel keep it off"
+                "the kernel has no intel_pt PMU: the processor lacks PT, or the firmware or kernel disables it"
             };
             return Capability::missing(
                 NAME,
                 why,
                 Some(
-                    "record in software: `backtrail record --source software`, for services `backtrail record --daemon`; `backtrail collect` saves all other crashes without a history",
+                    "record in software: `backtrail record --source software`, or `backtrail record --daemon` for services; `backtrail collect` saves other crashes without history",
                 ),
             );
         }
     };
     let Ok(kind) = text.trim().parse() else {
-        return Capability::missing(NAME, "the type of the intel_pt PMU is no number", None);
+        return Capability::missing(NAME, "the type of the intel_pt PMU is not a number", None);
     };
     let mut attributes = sys::perf_event_attr {
         type_: kind,

@@ -1,4 +1,4 @@
-//! What the system does with a core dump.
+//! Reports how the system handles core dumps.
 
 use super::Capability;
 use std::fs;
@@ -12,7 +12,7 @@ pub(super) fn core_dumps() -> Capability {
     if let Some(handler) = pattern.strip_prefix('|') {
         return Capability::works(NAME, format!("cores go to the handler {handler}"));
     }
-    // SAFETY: `limit` is a valid place for the answer.
+    // SAFETY: `limit` is valid for writes.
     let limit = unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         libc::getrlimit(libc::RLIMIT_CORE, &mut limit);
@@ -20,7 +20,7 @@ pub(super) fn core_dumps() -> Capability {
     };
     if limit == 0 {
         let why = format!("cores would go to files named {pattern}, but the limit here is 0");
-        let fix = "`ulimit -c unlimited`; `backtrail record` writes its own core and needs none";
+        let fix = "`ulimit -c unlimited`; `backtrail record` writes its own core without it";
         return Capability::missing(NAME, why, Some(fix));
     }
     Capability::works(NAME, format!("cores go to files named {pattern}"))

@@ -1,9 +1,9 @@
-//! The readers on made-up memory, and on the kernel's.
+//! Tests of the readers, on synthetic memory and on rings of the kernel.
 
 use super::*;
 use crate::attr::{Attr, SAMPLE_TYPE};
 use crate::event::Target;
-use crate::record::{Event as RecordEvent, Record};
+use crate::record::{Record, RecordEvent};
 use crate::switch::Direction;
 use backtrail_pt::{Cpu, Pid};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn reader(ring: &[u8]) -> impl FnMut(usize, &mut [u8]) -> Option<()> + '_ {
     }
 }
 
-/// A record of `size` bytes whose body tells its number.
+/// Builds a record of `size` bytes whose body contains its number.
 fn record(number: u8, size: usize) -> Vec<u8> {
     let mut bytes = vec![number; size];
     bytes[..4].copy_from_slice(&9u32.to_le_bytes());
@@ -26,7 +26,7 @@ fn record(number: u8, size: usize) -> Vec<u8> {
 }
 
 #[test]
-fn records_are_put_together_wherever_the_ring_ends() {
+fn records_are_joined_across_the_ring_end() {
     const SIZE: usize = 256;
     let sent: Vec<u8> = (1..=6)
         .flat_map(|number| record(number, 8 * usize::from(number)))
@@ -39,7 +39,7 @@ fn records_are_put_together_wherever_the_ring_ends() {
         let mut bytes = vec![1, 2, 3];
         let head = tail.wrapping_add(sent.len() as u64);
         assert_eq!(
-            unroll(tail, head, SIZE, &mut bytes, reader(&ring)),
+            copy_ring(tail, head, SIZE, &mut bytes, reader(&ring)),
             Ok(sent.len())
         );
         assert_eq!(bytes[3..], sent, "{tail}");
@@ -52,25 +52,27 @@ fn records_are_put_together_wherever_the_ring_ends() {
 }
 
 #[test]
-fn a_head_that_cannot_be_takes_nothing() {
+fn invalid_head_takes_nothing() {
     let ring = [0; 64];
     for (tail, head) in [(0, 65), (10, 9), (0, u64::MAX), (64, 0)] {
         let mut bytes = vec![7];
-        let error = unroll(tail, head, 64, &mut bytes, reader(&ring)).unwrap_err();
+        let error = copy_ring(tail, head, 64, &mut bytes, reader(&ring)).unwrap_err();
         assert!(
-            error.to_string().contains("more waits in it than it can hold"),
+            error
+                .to_string()
+                .contains("it has more unread bytes than its size"),
             "{error}"
         );
         assert_eq!(bytes, [7]);
     }
-    // The ring is shorter than it says.
+    // The ring is shorter than its header says.
     let mut bytes = Vec::new();
-    assert!(unroll(0, 100, 128, &mut bytes, reader(&ring)).is_err());
+    assert!(copy_ring(0, 100, 128, &mut bytes, reader(&ring)).is_err());
     assert!(bytes.is_empty());
 }
 
 #[test]
-fn a_torn_record_ends_the_reading() {
+fn incomplete_record_ends_the_iteration() {
     let bytes = [record(1, 16), record(2, 24)].concat();
     for end in 17..bytes.len() {
         let read: Vec<_> = records(&bytes[..end]).collect();
@@ -84,7 +86,7 @@ fn a_torn_record_ends_the_reading() {
 }
 
 #[test]
-fn a_record_shorter_than_its_header_does_not_loop() {
+fn record_shorter_than_its_header_does_not_loop() {
     for size in 0..8u16 {
         let mut bytes = record(1, 16);
         bytes[6..8].copy_from_slice(&size.to_le_bytes());
@@ -97,7 +99,7 @@ fn a_record_shorter_than_its_header_does_not_loop() {
 }
 
 #[test]
-fn an_area_that_never_wrapped_gives_what_was_written() {
+fn unwrapped_area_returns_written_bytes() {
     let mut area = [0u8; 64];
     for (index, byte) in area.iter_mut().take(40).enumerate() {
         *byte = index as u8 + 1;
@@ -113,10 +115,10 @@ fn an_area_that_never_wrapped_gives_what_was_written() {
 }
 
 proptest! {
-    /// Bytes written round and round come out in order, the last that fit, but for padding at the very beginning; whether
-    /// the driver counts on or starts anew at each end.
+    /// The last bytes that fit are returned in order, except for padding at the start, whether the
+    /// driver's head wraps or not.
     #[test]
-    fn an_area_gives_the_last_bytes_in_order(
+    fn aux_area_returns_last_bytes_in_order(
         written in prop::collection::vec(any::<u8>(), 0..200),
         counts_on in any::<bool>(),
     ) {
@@ -130,7 +132,8 @@ proptest! {
         let copy = linearize(head, SIZE, &mut buffer, reader(&area)).unwrap();
         let kept = &written[written.len().saturating_sub(SIZE)..];
         let got = &buffer[copy.range];
-        // An area that is filled exactly once looks wrapped: its head is at the beginning again.
+        // An area that was filled exactly once looks wrapped, because its head is at the start
+        // again.
         let padding = kept.len() - got.len();
         prop_assert_eq!(got, &kept[padding..]);
         prop_assert!(kept[..padding].iter().all(|byte| *byte == 0));
@@ -138,7 +141,7 @@ proptest! {
     }
 }
 
-/// The rings of all processors, of an event of the sideband.
+/// Returns the rings of a sideband event on all processors.
 fn rings() -> Option<Vec<(Event, Ring)>> {
     let cpus = crate::cpu_list::online(std::path::Path::new("/sys")).unwrap();
     let open = |cpu: &Cpu| {
@@ -181,7 +184,7 @@ fn drain(rings: &mut [(Event, Ring)]) -> Vec<Record> {
 }
 
 #[test]
-fn the_kernel_tells_of_a_child_from_birth_to_death() {
+fn child_is_recorded_from_start_to_exit() {
     let Some(mut rings) = rings() else { return };
     let mut child = Command::new("/bin/true").spawn().unwrap();
     let pid = Pid(child.id());
@@ -233,7 +236,7 @@ fn the_kernel_tells_of_a_child_from_birth_to_death() {
 }
 
 #[test]
-fn a_ring_that_is_not_read_loses_records_and_counts_them() {
+fn unread_ring_drops_and_counts_records() {
     let Some(rings) = rings() else { return };
     drop(rings);
     let cpu = crate::cpu_list::online(std::path::Path::new("/sys")).unwrap()[0];
@@ -247,9 +250,9 @@ fn a_ring_that_is_not_read_loses_records_and_counts_them() {
     .unwrap();
     let mut ring = Ring::map(&event, 1).unwrap();
     event.enable().unwrap();
-    // A record of a name takes 64 bytes; 4096 hold 64 of them.
+    // A comm record has 64 bytes, so 4096 bytes hold 64 of them.
     let here = std::thread::spawn(move || {
-        // SAFETY: a set of processors is plain data; the call reads it.
+        // SAFETY: a processor set is plain data, and the call reads it.
         unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             libc::CPU_SET(cpu.0 as usize, &mut set);
@@ -265,7 +268,7 @@ fn a_ring_that_is_not_read_loses_records_and_counts_them() {
     let mut bytes = Vec::new();
     ring.take(&mut bytes).unwrap();
     assert_eq!(ring.waiting() as usize % 8, 0);
-    // The count of what was lost comes with the next record that finds room.
+    // The count of lost records precedes the next record that fits.
     std::thread::spawn(move || {
         // SAFETY: as above.
         unsafe {
@@ -291,7 +294,7 @@ fn a_ring_that_is_not_read_loses_records_and_counts_them() {
 }
 
 #[test]
-fn what_is_not_allowed_or_not_there_is_said() {
+fn open_errors_are_explained() {
     let page = |event: &Event| Ring::map(event, 3).unwrap_err().to_string();
     let event = Event::open(
         "a dummy",
@@ -301,7 +304,7 @@ fn what_is_not_allowed_or_not_there_is_said() {
         None,
     )
     .unwrap();
-    assert!(page(&event).contains("no power of two"));
+    assert!(page(&event).contains("not a power of two"));
     let ring = Ring::map(&event, 1).unwrap();
     // A software event has no AUX area.
     assert!(ring.map_aux(&event, 4096).is_err());
@@ -320,13 +323,13 @@ fn what_is_not_allowed_or_not_there_is_said() {
     );
     let text = gone.unwrap_err().to_string();
     assert!(
-        text.contains("a dummy does not open: the thread has ended"),
+        text.contains("cannot open a dummy: the thread has ended"),
         "{text}"
     );
 }
 
 #[test]
-fn the_first_page_is_where_we_take_it_to_be() {
+fn mmap_page_layout_matches_kernel() {
     let event = Event::open(
         "a dummy",
         &Attr::sideband(0),
@@ -343,14 +346,14 @@ fn the_first_page_is_where_we_take_it_to_be() {
     assert_eq!(capabilities & 0b11, 0b10);
     assert_eq!(word(offset_of!(perf_event_mmap_page, data_offset)), PAGE as u64);
     assert_eq!(word(offset_of!(perf_event_mmap_page, data_size)), 2 * PAGE as u64);
-    // Bit 3 is cap_user_time, which comes with bit 4 unless the event has a clock of its own.
+    // Bit 3 is cap_user_time, which comes with bit 4 unless the event has its own clock.
     assert_eq!(ring.tsc_conversion().is_some(), capabilities >> 3 & 1 != 0);
 }
 
 #[test]
-fn a_timer_counts_and_its_period_can_be_set() {
+fn timer_counts_with_adjustable_period() {
     let attr = Attr::timer(1_000_000, crate::attr::AuxAction::Resume);
-    // Alone, without the trace it is to resume, the kernel refuses it, or does not know it.
+    // Without the trace that it is to resume, the kernel refuses it, or does not support it.
     assert!(Event::open("a timer", &attr, Target::Thread(backtrail_pt::Tid(0)), None, None).is_err());
     let event = Event::open(
         "a dummy",

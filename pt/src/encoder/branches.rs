@@ -1,37 +1,36 @@
-//! TNT, TIP and compressed returns: the packets that by far outnumber all others.
+//! TNT, TIP and compressed returns, which are by far the most frequent packets.
 //!
-//! Whoever writes many branches in a row does so through [`Branches`], whose few words of state stay in
-//! registers meanwhile.
+//! A caller with many consecutive branches uses [`Branches`], whose small state stays in registers.
 
 use super::returns::ReturnStack;
 use crate::packet::{IpPayload, Tnt};
 use crate::wire::{extended, ip_bytes, opcode};
 use crate::{Avma, LastIp};
 
-/// Bytes that one event takes at most: TNT twice, and TIP.
-const EVENT: usize = 8 + 8 + 9;
+/// The maximum size of one event: two TNT and one TIP.
+const MAX_EVENT_SIZE: usize = 8 + 8 + 9;
 
-/// Branches being written, until [`Branches::is_full`].
+/// A writer for branches, until [`Branches::is_full`].
 #[derive(Debug)]
 pub struct Branches<'a> {
     out: &'a mut [u8],
-    /// Where the next byte goes.
+    /// The offset of the next byte.
     pub(super) end: usize,
-    /// From here on no event is sure to fit, or a PSB is due.
+    /// From this offset on, an event may not fit, or a PSB is due.
     full: usize,
     pub(super) state: BranchState,
 }
 
-/// What branches are told against.
+/// The state that branch packets depend on.
 #[derive(Debug)]
 pub(super) struct BranchState {
     pub(super) last_ip: LastIp,
-    /// Outcomes not written yet, the oldest highest.
+    /// Pending outcomes, the oldest in the highest bit.
     pub(super) pending: u64,
-    /// How many: at most 47.
+    /// The number of pending outcomes, at most 47.
     pub(super) pending_len: u8,
     pub(super) long_tnt: bool,
-    /// With return compression.
+    /// The return stack, with RET compression.
     pub(super) returns: Option<ReturnStack>,
 }
 
@@ -46,7 +45,7 @@ impl BranchState {
         }
     }
 
-    /// The same, no other having it.
+    /// Moves the state out.
     pub(super) fn take(&mut self) -> Self {
         Self {
             returns: self.returns.take(),
@@ -56,10 +55,10 @@ impl BranchState {
 }
 
 impl<'a> Branches<'a> {
-    /// Writes to `out` from `end` on, which has room for [`Branches::room`] of the bytes up to `until`.
+    /// Builds a writer at offset `end` of `out`, which has [`Branches::room`] for `until` bytes.
     #[inline]
     pub(super) fn new(out: &'a mut [u8], end: usize, until: usize, state: BranchState) -> Self {
-        let full = until.min(out.len().saturating_sub(EVENT - 1));
+        let full = until.min(out.len().saturating_sub(MAX_EVENT_SIZE - 1));
         Self {
             out,
             end,
@@ -68,21 +67,21 @@ impl<'a> Branches<'a> {
         }
     }
 
-    /// Bytes of memory to write up to `len`.
+    /// Returns the buffer size for writing up to `len` bytes.
     #[inline]
     pub(super) fn room(len: usize) -> usize {
-        len + EVENT
+        len + MAX_EVENT_SIZE
     }
 
-    /// No more may be written: a PSB is due.
+    /// Returns whether a PSB is due, so that no more may be written.
     #[must_use]
     #[inline]
     pub fn is_full(&self) -> bool {
         self.end >= self.full
     }
 
-    /// The outcomes of `count` conditional branches (at most 47): the low bits of `outcomes`, the oldest
-    /// highest; the others are zero.
+    /// Adds the outcomes of `count` conditional branches (at most 47): the low bits of `outcomes`,
+    /// the oldest highest. All other bits are zero.
     #[inline]
     pub fn conditionals(&mut self, outcomes: u64, count: u8) {
         if self.state.pending_len + count <= Tnt::MAX_LEN {
@@ -90,7 +89,7 @@ impl<'a> Branches<'a> {
             self.state.pending_len += count;
             return;
         }
-        // Full packets are written now, and less than one waits.
+        // Full packets are written now, and less than one packet stays pending.
         let group = if self.state.long_tnt {
             Tnt::MAX_LEN
         } else {
@@ -108,8 +107,8 @@ impl<'a> Branches<'a> {
         self.state.pending_len = later;
     }
 
-    /// The outcomes of `count` conditional branches (at most 48), as [`Self::conditionals`] has them, where
-    /// nobody could foretell how many: without branches, but for long TNT.
+    /// Adds the outcomes of `count` conditional branches (at most 48), as [`Self::conditionals`]
+    /// does. Without long TNT this code is branch-free, for unpredictable counts.
     #[inline]
     pub fn many_conditionals(&mut self, outcomes: u64, count: u8) {
         const GROUP: u8 = Tnt::MAX_SHORT_LEN;
@@ -119,7 +118,7 @@ impl<'a> Branches<'a> {
             self.conditionals(outcomes & !(u64::MAX << later), later);
             return;
         }
-        // At most 53, of which 5 wait.
+        // At most 53 outcomes, of which 5 are pending.
         let outcomes = self.state.pending << count | outcomes;
         let len = self.state.pending_len + count;
         let (full, rest) = (len / GROUP, len % GROUP);
@@ -129,7 +128,8 @@ impl<'a> Branches<'a> {
         self.state.pending_len = rest;
     }
 
-    /// A near call, whose return address is `next`. An indirect one: [`Self::indirect`] as well, after.
+    /// Adds a near call with return address `next`. An indirect call is followed by
+    /// [`Self::indirect`].
     #[inline]
     pub fn call(&mut self, next: Avma) {
         if let Some(returns) = &mut self.state.returns {
@@ -137,15 +137,15 @@ impl<'a> Branches<'a> {
         }
     }
 
-    /// An indirect jump or call went to `target`.
+    /// Adds an indirect jump or call to `target`.
     #[inline]
     pub fn indirect(&mut self, target: Avma) {
         self.flush();
         self.ip_packet(opcode::TIP, target);
     }
 
-    /// A near return went to `target`; `false`: no call matches it, and it is to be told as
-    /// [`Self::indirect`].
+    /// Adds a near return to `target` if it matches a call. Otherwise returns `false`, and the
+    /// caller uses [`Self::indirect`].
     #[must_use]
     #[inline]
     pub fn compressed_return(&mut self, target: Avma) -> bool {
@@ -157,7 +157,7 @@ impl<'a> Branches<'a> {
         matches
     }
 
-    /// Writes the outcomes that wait for more.
+    /// Writes the pending outcomes.
     #[inline]
     pub(super) fn flush(&mut self) {
         let (outcomes, len) = (self.state.pending, self.state.pending_len);
@@ -170,7 +170,7 @@ impl<'a> Branches<'a> {
         (self.state.pending, self.state.pending_len) = (0, 0);
     }
 
-    /// An IP packet in its shortest form, as [`LastIp::encode`] says.
+    /// Writes an IP packet in its shortest form, as [`LastIp::encode`] does.
     #[inline]
     pub(super) fn ip_packet(&mut self, opcode: u8, ip: Avma) {
         match self.state.last_ip.encode_user(ip) {
@@ -193,7 +193,7 @@ impl<'a> Branches<'a> {
         self.put(u64::from_le_bytes(bytes), len);
     }
 
-    /// Appends the `len` low bytes of a word, 8 at most.
+    /// Appends the `len` low bytes of a word, at most 8.
     #[inline]
     fn put(&mut self, word: u64, len: usize) {
         if let Some(place) = self.out.get_mut(self.end..self.end + 8) {
@@ -203,7 +203,7 @@ impl<'a> Branches<'a> {
     }
 }
 
-/// The packets of outcomes, the first in the lowest byte, and their length.
+/// Returns the packets for some outcomes, the first in the lowest byte, and their length.
 #[inline(never)]
 fn tnts(outcomes: u64, len: u8, long: bool) -> (u64, usize) {
     if !long || len <= Tnt::MAX_SHORT_LEN {
@@ -213,7 +213,7 @@ fn tnts(outcomes: u64, len: u8, long: bool) -> (u64, usize) {
     (head | (outcomes | 1 << len) << 16, 8)
 }
 
-/// [`short_tnts`] where there are 12 at most.
+/// Returns what [`short_tnts`] returns, for at most 12 outcomes.
 #[inline]
 fn two_tnts(outcomes: u64, len: u8) -> (u64, usize) {
     let second = len.saturating_sub(Tnt::MAX_SHORT_LEN);
@@ -223,8 +223,8 @@ fn two_tnts(outcomes: u64, len: u8) -> (u64, usize) {
     (packets, usize::from(first != 0) + usize::from(second != 0))
 }
 
-/// The packets of `len` outcomes (48 at most, the oldest highest), the first in the lowest byte, and how
-/// many they are. Without branches, for nobody could foretell them.
+/// Returns the packets for `len` outcomes (at most 48, the oldest highest), the first in the lowest
+/// byte, and their number. Branch-free, because the length is unpredictable.
 #[inline]
 fn short_tnts(outcomes: u64, len: u8) -> (u64, usize) {
     const GROUP: u32 = Tnt::MAX_SHORT_LEN as u32;
@@ -238,7 +238,8 @@ fn short_tnts(outcomes: u64, len: u8) -> (u64, usize) {
     (bytes, (full + some) as usize)
 }
 
-/// 48 outcomes, the oldest highest, as eight packets, the first in the lowest byte.
+/// Returns the eight packets for 48 outcomes, the oldest highest, with the first packet in the
+/// lowest byte.
 #[inline]
 fn in_groups(outcomes: u64) -> u64 {
     let groups = (outcomes & 0xffff_ff00_0000) << 8 | outcomes & 0xff_ffff;

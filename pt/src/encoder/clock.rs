@@ -1,36 +1,50 @@
-//! The packets that tell the time: TSC, TMA, CBR, MTC, CYC (SDM volume 3, "Timing Packets").
+//! The timing packets: TSC, TMA, CBR, MTC, CYC (SDM volume 3, "Timing Packets").
 //!
-//! All come of one clock, the TSC: the crystal clock (CTC) ticks once every `ratio` TSC ticks, and the
-//! "core cycles" of CYC are TSC ticks, which CBR says by naming the nominal ratio. So a decoder that adds
-//! CYC to the last MTC, as libipt does, gets the exact TSC back.
+//! All derive from the TSC. The crystal clock (CTC) ticks once every `ratio` TSC ticks. The core
+//! cycles of CYC are TSC ticks, which CBR expresses by the nominal ratio. A decoder that adds CYC
+//! to the last MTC, as libipt does, gets the exact TSC.
 
-use super::TimingOptions;
-use crate::Tsc;
 use crate::packet::Packet;
+use crate::{TimingParams, Tsc};
 
-/// More MTC packets than this in a row cost more than telling the whole TSC anew.
+/// More consecutive MTC packets than this cost more than a full TSC.
 const MAX_CATCH_UP: u64 = 4;
 
-/// While tracing is off, the whole time is told anew after this part of the MTC period: CBR is the one time packet that is an
-/// event there, by which a decoder learns the time before it, when tracing had just gone off.
-const PAUSE: u64 = 16;
+/// While tracing is off, the full time is written after this fraction of the MTC period. CBR is the
+/// only timing packet that is also an event then. From it the decoder learns the earlier time, at
+/// which tracing was disabled.
+const PAUSE_FRACTION: u64 = 16;
 
-/// What was told last, and the time now.
+/// The timing packets to write, in addition to TSC at each PSB.
+#[derive(Clone, Copy, Debug)]
+pub struct TimingOptions {
+    /// The clock parameters, which the decoder must be given too.
+    ///
+    /// The cycle counter runs at the TSC rate: CBR is `nom_freq`. The crystal clock is TSC ×
+    /// `cpuid_15h_eax` / `cpuid_15h_ebx`, a whole number of ticks ≤ 512, or 0 without `mtc`.
+    pub params: TimingParams,
+    /// Write MTC and TMA, at least every 2^`mtc_freq` crystal clock ticks.
+    pub mtc: bool,
+    /// Write CYC with every packet.
+    pub cyc: bool,
+}
+
+/// The last encoded time, and the current time.
 #[derive(Debug)]
 pub(super) struct PacketClock {
-    /// TSC ticks between two edges of the CTC.
+    /// TSC ticks between two CTC ticks.
     ratio: u64,
-    /// TSC ticks between two MTC packets; `None` without MTC.
+    /// TSC ticks between two MTC packets, or `None` without MTC.
     mtc_period: Option<u64>,
     mtc_freq: u32,
     cyc: bool,
     cbr: u8,
     now: u64,
-    /// The time up to which CYC and MTC have told; the end of time before the first TSC.
-    told: u64,
-    /// When the next MTC is due.
+    /// The time that the last CYC or MTC packet encoded, or the maximum before the first TSC.
+    encoded_until: u64,
+    /// The time of the next MTC packet.
     next_mtc: u64,
-    /// Tracing has gone off.
+    /// Whether tracing is off.
     off: bool,
 }
 
@@ -46,81 +60,81 @@ impl PacketClock {
             cyc: options.cyc,
             cbr: params.nom_freq.max(1),
             now: 0,
-            told: u64::MAX,
+            encoded_until: u64::MAX,
             next_mtc: u64::MAX,
             off: false,
         }
     }
 
-    /// Whether [`Self::advance`] to this time will write an MTC.
+    /// Returns whether [`Self::advance`] to this time will write an MTC.
     pub(super) fn mtc_due(&self, now: Tsc) -> bool {
         now.0 >= self.next_mtc
     }
 
-    /// Sets the time and writes the MTC packets that are due, or the TSC when they are many.
+    /// Sets the time, and writes the MTC packets that are due, or a TSC if they are many.
     pub(super) fn advance(&mut self, now: Tsc, out: &mut Vec<u8>) {
         self.now = self.now.max(now.0);
         let Some(period) = self.mtc_period else { return };
-        let paused = self.off && self.now.saturating_sub(self.told) >= period / PAUSE;
-        if paused || self.now.saturating_sub(self.next_mtc) / period >= MAX_CATCH_UP {
+        let is_paused = self.off && self.now.saturating_sub(self.encoded_until) >= period / PAUSE_FRACTION;
+        if is_paused || self.now.saturating_sub(self.next_mtc) / period >= MAX_CATCH_UP {
             return self.resync(out);
         }
         while self.now >= self.next_mtc {
             if self.cyc {
                 self.cycles_to(self.next_mtc, out);
             }
-            self.told = self.next_mtc;
+            self.encoded_until = self.next_mtc;
             Packet::Mtc(((self.next_mtc / self.ratio) >> self.mtc_freq) as u8).write_to(out);
             self.next_mtc += period;
         }
     }
 
-    /// CYC, where there is something to tell.
+    /// Writes a CYC if time has passed.
     pub(super) fn stamp(&mut self, out: &mut Vec<u8>) {
         if self.cyc {
             self.cycles_to(self.now, out);
         }
     }
 
-    /// Tracing is on.
+    /// Handles the start of tracing.
     pub(super) fn on(&mut self) {
         self.off = false;
     }
 
-    /// Tracing has gone off: CYC, also where there is nothing to tell; a cycle passes then.
+    /// Handles the end of tracing: always writes a CYC, of one cycle if no time has passed.
     pub(super) fn off(&mut self, out: &mut Vec<u8>) {
         self.off = true;
         if self.cyc {
-            self.now = self.now.max(self.told.saturating_add(1));
+            self.now = self.now.max(self.encoded_until.saturating_add(1));
             self.cycles_to(self.now, out);
         }
     }
 
     fn cycles_to(&mut self, time: u64, out: &mut Vec<u8>) {
-        let cycles = time.saturating_sub(self.told);
+        let cycles = time.saturating_sub(self.encoded_until);
         if cycles != 0 {
             Packet::Cyc(cycles).write_to(out);
-            self.told = time;
+            self.encoded_until = time;
         }
     }
 
-    /// The whole time, outside PSB+. CBR comes first: it makes libipt forget its calibration, which the
-    /// MTC packets left out would spoil.
+    /// Writes the full time outside PSB+. CBR comes first: it resets the calibration of libipt,
+    /// which missing MTC packets would distort.
     pub(super) fn resync(&mut self, out: &mut Vec<u8>) {
         Packet::Cbr(self.cbr).write_to(out);
-        self.whole(out);
+        self.write_full_time(out);
     }
 
-    /// The time packets of PSB+.
+    /// Writes the timing packets of PSB+.
     pub(super) fn header(&mut self, out: &mut Vec<u8>) {
-        self.whole(out);
+        self.write_full_time(out);
         Packet::Cbr(self.cbr).write_to(out);
     }
 
-    fn whole(&mut self, out: &mut Vec<u8>) {
+    fn write_full_time(&mut self, out: &mut Vec<u8>) {
         let now = self.now;
         Packet::Tsc(now).write_to(out);
-        self.told = now;
+        self.encoded_until = now;
         if let Some(period) = self.mtc_period {
             let (ctc, fast) = (now / self.ratio, now % self.ratio);
             Packet::Tma {

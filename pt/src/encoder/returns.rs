@@ -5,16 +5,17 @@ use crate::Avma;
 
 const DEPTH: usize = 64;
 
-/// A ring of return addresses: the 65th call drops the oldest.
+/// A ring of return addresses. The 65th call drops the oldest.
 ///
-/// Decoders differ in whether a return that did not match pops: by the SDM and in perf it does, in libipt it does not. So this one
-/// forgets everything then, and its content is the top of any decoder's stack.
+/// Decoders differ in whether a return without a match pops: in the SDM and in perf it does, in
+/// libipt it does not. This stack is therefore cleared then, and its content is the top of the
+/// stack of any decoder.
 #[derive(Debug)]
 pub(super) struct ReturnStack {
     ring: Box<[Avma; DEPTH]>,
-    /// Where the next call goes, below [`DEPTH`].
+    /// The index for the next call, below [`DEPTH`].
     top: usize,
-    /// How many are held, at most [`DEPTH`].
+    /// The number of addresses, at most [`DEPTH`].
     held: usize,
 }
 
@@ -38,7 +39,8 @@ impl ReturnStack {
         self.held = (self.held + 1).min(DEPTH);
     }
 
-    /// Pops when the newest call returns to `target`; else forgets all.
+    /// Pops the newest call if it returns to `target`; otherwise clears the stack. Returns whether
+    /// it matched.
     #[inline]
     pub(super) fn matches(&mut self, target: Avma) -> bool {
         let newest = (self.top + DEPTH - 1) % DEPTH;
@@ -61,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_64_calls_match_in_reverse_and_a_mismatch_forgets() {
+    fn newest_64_calls_match_and_mismatch_clears() {
         let mut stack = ReturnStack::default();
         (0..65).for_each(|call| stack.push(Avma(call)));
         assert!((1..65).rev().all(|call| stack.matches(Avma(call))));

@@ -1,7 +1,7 @@
-//! What the encoder writes, in the text notation.
+//! Tests of the encoder's packets, in the text notation.
 
 use super::*;
-use crate::Parser;
+use crate::{Parser, TimingParams};
 
 fn packets(bytes: &[u8]) -> Vec<String> {
     Parser::new(bytes)
@@ -14,7 +14,7 @@ fn plain() -> Encoder {
 }
 
 #[test]
-fn a_run_with_a_system_call_and_a_signal() {
+fn system_call_and_signal_are_encoded() {
     let mut encoder = plain();
     encoder.start();
     encoder.enable(Avma(0x40_1000));
@@ -42,7 +42,7 @@ fn a_run_with_a_system_call_and_a_signal() {
 }
 
 #[test]
-fn outcomes_gather_by_six_or_by_forty_seven() {
+fn outcomes_are_grouped_by_six_or_forty_seven() {
     let mut encoder = plain();
     (0..13).for_each(|branch| encoder.conditional(branch % 2 == 0));
     assert_eq!(
@@ -63,7 +63,7 @@ fn outcomes_gather_by_six_or_by_forty_seven() {
 
 proptest::proptest! {
     #[test]
-    fn outcomes_are_the_same_one_by_one_and_in_groups(
+    fn grouped_outcomes_match_single_outcomes(
         groups in proptest::collection::vec((0u64..1 << 48, 0u8..49, proptest::bool::ANY), 0..20),
         long_tnt in proptest::bool::ANY,
     ) {
@@ -83,7 +83,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_return_to_its_call_is_one_taken_bit_until_a_psb() {
+fn matching_return_is_one_bit_until_a_psb() {
     let mut encoder = plain();
     encoder.call(Avma(0x1005), Avma(0x2000), true);
     encoder.near_return(Avma(0x1005));
@@ -98,7 +98,7 @@ fn a_return_to_its_call_is_one_taken_bit_until_a_psb() {
 }
 
 #[test]
-fn overflow_drops_waiting_outcomes_and_tells_the_full_address() {
+fn overflow_drops_pending_outcomes_and_writes_full_ip() {
     let mut encoder = plain();
     encoder.conditional(true);
     encoder.overflow(Some(Avma(0x1000)));
@@ -110,7 +110,7 @@ fn overflow_drops_waiting_outcomes_and_tells_the_full_address() {
 }
 
 #[test]
-fn the_psb_period_counts_bytes_taken_or_not() {
+fn psb_period_counts_all_bytes() {
     let mut encoder = plain();
     encoder.start();
     while !encoder.psb_due() {
@@ -141,7 +141,7 @@ fn timed() -> Encoder {
 }
 
 #[test]
-fn mtc_and_cyc_add_up_to_the_tsc() {
+fn mtc_and_cyc_sum_to_the_tsc() {
     let mut encoder = timed();
     encoder.set_time(Tsc(1_000_050));
     encoder.start();
@@ -169,7 +169,7 @@ fn mtc_and_cyc_add_up_to_the_tsc() {
 }
 
 #[test]
-fn a_long_pause_tells_the_whole_time_anew() {
+fn long_pause_writes_the_full_time() {
     let mut encoder = timed();
     encoder.set_time(Tsc(1_000_000));
     encoder.start();

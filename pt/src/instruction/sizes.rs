@@ -1,21 +1,22 @@
-//! How long what follows an opcode is: by ModRM and SIB (SDM volume 2, chapter 2), by the sizes of
-//! operands and addresses (volume 1, "Operand-Size and Address-Size Attributes").
+//! The length of the parts after an opcode, by ModRM and SIB (SDM volume 2, chapter 2) and by
+//! operand and address sizes (volume 1, "Operand-Size and Address-Size Attributes").
 
 use super::Mode;
 use super::tables::Imm;
 use crate::Avma;
 
-/// In a length that [`Attributes::address_len`] gives: a SIB byte follows, and may add four bytes of displacement.
+/// A flag in the result of [`Attributes::address_len`]: a SIB byte follows, and may add a
+/// displacement of four bytes.
 pub(super) const SIB_MAY_ADD: u8 = 0x80;
 
-/// Bytes of ModRM, SIB and displacement by the ModRM byte, with 32-bit and 64-bit addresses.
+/// The size of ModRM, SIB and displacement by ModRM byte, for 32-bit and 64-bit addresses.
 static ADDRESS_32: [u8; 256] = address(4, 0b101, true);
 
-/// Bytes of ModRM and displacement by the ModRM byte, with 16-bit addresses.
+/// The size of ModRM and displacement by ModRM byte, for 16-bit addresses.
 static ADDRESS_16: [u8; 256] = address(2, 0b110, false);
 
-/// How an address is written (tables 2-1 and 2-2). `wide`: the size of a displacement that is no byte.
-/// `absolute`: the `rm` that with a `mod` of 0 is a displacement alone.
+/// Builds a table of address lengths (tables 2-1 and 2-2). `wide` is the size of a full
+/// displacement. `absolute` is the `rm` that means only a displacement if `mod` is 0.
 const fn address(wide: u8, absolute: u8, sib: bool) -> [u8; 256] {
     let mut table = [0; 256];
     let mut at = 0;
@@ -35,7 +36,7 @@ const fn address(wide: u8, absolute: u8, sib: bool) -> [u8; 256] {
     table
 }
 
-/// What decides the size of operands and addresses, a few bits.
+/// The attributes that determine operand and address sizes, as bits.
 #[derive(Clone, Copy)]
 pub(super) struct Attributes(u8);
 
@@ -57,7 +58,7 @@ impl Attributes {
         self.0 |= attribute;
     }
 
-    /// Takes W from a REX prefix; 0 is none.
+    /// Sets W from a REX prefix; 0 means no prefix.
     pub fn set_rex(&mut self, rex: u8) {
         self.0 |= (rex & 8) >> 1;
     }
@@ -66,7 +67,8 @@ impl Attributes {
         self.0 & attribute != 0
     }
 
-    /// Bytes of ModRM, SIB and displacement, but for what [`SIB_MAY_ADD`] says.
+    /// Returns the size of ModRM, SIB and displacement, without the part that [`SIB_MAY_ADD`]
+    /// stands for.
     pub fn address_len(self, modrm: u8) -> u8 {
         let table = if self.short_addresses() {
             &ADDRESS_16
@@ -76,7 +78,7 @@ impl Attributes {
         table[usize::from(modrm)]
     }
 
-    /// Addresses have 16 bits.
+    /// Returns whether addresses have 16 bits.
     pub fn short_addresses(self) -> bool {
         const TOGETHER: u8 = Attributes::ADDRESS_SIZE | 0b11 << 3;
         const IN_32: u8 = Attributes::ADDRESS_SIZE | (Mode::Bits32 as u8) << 3;
@@ -84,10 +86,11 @@ impl Attributes {
         matches!(self.0 & TOGETHER, IN_32 | IN_16)
     }
 
-    /// Where a direct branch at `at` goes, its target in 64 bits being known.
+    /// Returns the target of a direct branch at `at`, given its 64-bit target.
     ///
-    /// 16-bit code above 64 KiB is at linear addresses, and where its segment begins is not known: there it
-    /// wraps at 2^32. Above 4 GiB there is no code of these modes; where a broken trace says so, nothing wraps.
+    /// 16-bit code above 64 KiB uses linear addresses with an unknown segment base, so targets wrap
+    /// at 2^32. Above 4 GiB there is no code in these modes. If a broken trace says so, nothing
+    /// wraps.
     #[inline]
     pub fn wrapped(self, mode: Mode, at: Avma, target: Avma) -> Avma {
         let other_operand = self.has(Self::OPERAND_SIZE);
@@ -100,7 +103,7 @@ impl Attributes {
         Avma(target.0 & if narrow { 0xffff } else { 0xffff_ffff })
     }
 
-    /// Bytes of an immediate that does not depend on the ModRM byte.
+    /// Returns the size of an immediate that does not depend on the ModRM byte.
     pub fn len_of(self, imm: Imm) -> usize {
         usize::from(LENGTHS[usize::from(self.0) % Self::COUNT][imm as usize % IMMS])
     }
@@ -108,7 +111,7 @@ impl Attributes {
 
 const IMMS: usize = 16;
 
-/// Bytes of each [`Imm`] under each set of [`Attributes`].
+/// The size of each [`Imm`] for each set of [`Attributes`].
 static LENGTHS: [[u8; IMMS]; Attributes::COUNT] = {
     let mut table = [[0; IMMS]; Attributes::COUNT];
     let mut at = 0;

@@ -1,64 +1,65 @@
-//! The opcode maps: what follows an opcode, and what it does to the flow (SDM volume 2, appendix A).
+//! The opcode maps: the parts after an opcode, and its effect on the flow (SDM volume 2, appendix
+//! A).
 //!
-//! An opcode that no processor knows gets what libipt's length decoder gives it, so that both walk
-//! rubbish in the same steps.
+//! Unknown opcodes have the length that libipt's length decoder gives them, so that both walk
+//! invalid code in the same steps.
 
-/// What stands behind an opcode, and what the opcode is.
+/// An opcode, and the parts that follow it.
 #[derive(Clone, Copy)]
 pub(super) struct Opcode {
     pub modrm: ModRm,
     pub imm: Imm,
     pub flow: Flow,
-    pub lead: Lead,
+    pub kind: OpcodeByte,
 }
 
 /// Whether a ModRM byte follows. The values mask the length of an address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ModRm {
     None = 0,
-    /// Its `mod` is ignored: always registers.
+    /// ModRM with registers: `mod` is ignored.
     Registers = 1,
-    /// With the SIB byte and the displacement that it asks for.
+    /// ModRM with SIB byte and displacement.
     Full = 0xff,
 }
 
-/// Bytes at the instruction's end: immediates, branch displacements, absolute addresses.
+/// The bytes at the end of an instruction: immediates, branch displacements, absolute addresses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Imm {
     None,
     Byte,
     Word,
-    /// ENTER: a word and a byte.
+    /// ENTER: two bytes and one byte.
     Enter,
     Dword,
-    /// 2 or 4 bytes by the operand size ("z" in the SDM).
+    /// 2 or 4 bytes, by operand size ("z" in the SDM).
     Z,
-    /// 2, 4 or 8 bytes by the operand size ("v").
+    /// 2, 4 or 8 bytes, by operand size ("v").
     V,
-    /// 2, 4 or 8 bytes by the address size (`moffs`).
+    /// 2, 4 or 8 bytes, by address size (`moffs`).
     Offset,
-    /// As [`Imm::Z`], but 4 bytes in 64-bit code whatever the operand size.
+    /// As [`Imm::Z`], but always 4 bytes in 64-bit code.
     Branch,
     /// A far pointer: an offset as [`Imm::Z`], and a selector.
     Far,
-    /// Group 3: an immediate for TEST only, a byte.
+    /// Group 3: one byte for TEST only.
     Test8,
-    /// Group 3: an immediate for TEST only, as [`Imm::Z`].
+    /// Group 3: as [`Imm::Z`] for TEST only.
     TestZ,
     /// Group 11: an immediate for MOV, a displacement for XBEGIN.
     MovZ,
-    /// VMREAD has none; EXTRQ and INSERTQ (66 or F2 before the opcode) have two bytes.
+    /// None for VMREAD, two bytes for EXTRQ and INSERTQ (66 or F2 before the opcode).
     Vmread,
 }
 
 impl Imm {
-    /// Which of the bytes there are, only the ModRM byte or a prefix tells.
+    /// Returns whether the size depends on the ModRM byte or a prefix.
     pub fn needs_modrm(self) -> bool {
         matches!(self, Self::Test8 | Self::TestZ | Self::MovZ | Self::Vmread)
     }
 }
 
-/// What an opcode does to the flow of control, or what to look at to know.
+/// The effect of an opcode on the control flow, or the group that determines it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     Next,
@@ -67,43 +68,43 @@ pub(super) enum Flow {
     Call,
     Return,
     Far,
-    /// Far in 32-bit and 16-bit code; no instruction in 64-bit code.
+    /// A far transfer in 32-bit and 16-bit code, invalid in 64-bit code.
     FarLegacy,
     /// IRET, SYSRET, SYSEXIT.
     InterruptReturn,
-    /// FF: indirect calls and jumps are among it.
+    /// FF: includes indirect calls and jumps.
     Group5,
-    /// 0F 01: VMCALL, VMLAUNCH, VMRESUME, UIRET are among it.
+    /// 0F 01: includes VMCALL, VMLAUNCH, VMRESUME and UIRET.
     Group7,
-    /// 0F C7: VMPTRLD is among it.
+    /// 0F C7: includes VMPTRLD.
     Group9,
-    /// 0F AE: PTWRITE is among it.
+    /// 0F AE: includes PTWRITE.
     Group15,
-    /// 0F 22: MOV to CR3 is among it.
+    /// 0F 22: includes MOV to CR3.
     MovToCr,
 }
 
-/// What a byte where an opcode may stand leads to.
+/// The meaning of a byte at the position of an opcode.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lead {
-    /// It is an opcode.
+pub(super) enum OpcodeByte {
+    /// An opcode.
     Opcode,
-    /// A prefix that changes neither length nor flow.
+    /// A prefix that affects neither length nor flow.
     Ignored,
     OperandSize,
     AddressSize,
     Repne,
     Rep,
-    /// In 64-bit code; an opcode else.
+    /// REX in 64-bit code, otherwise an opcode.
     Rex,
     Vex2,
     Vex3,
     Evex,
-    /// To a further map.
+    /// Escape to another opcode map.
     Escape,
     Escape38,
     Escape3A,
-    /// To nothing.
+    /// Invalid.
     Invalid,
 }
 
@@ -111,7 +112,7 @@ const PLAIN: Opcode = Opcode {
     modrm: ModRm::None,
     imm: Imm::None,
     flow: Flow::Next,
-    lead: Lead::Opcode,
+    kind: OpcodeByte::Opcode,
 };
 const FULL: Opcode = Opcode {
     modrm: ModRm::Full,
@@ -132,13 +133,13 @@ impl Opcode {
     }
 }
 
-const fn lead(lead: Lead) -> Opcode {
-    Opcode { lead, ..PLAIN }
+const fn of_kind(kind: OpcodeByte) -> Opcode {
+    Opcode { kind, ..PLAIN }
 }
 
 type Map = [Opcode; 256];
 
-/// Puts `opcode` in every place from `first` to `last`.
+/// Puts `opcode` at every index from `first` to `last`.
 const fn fill(map: &mut Map, first: u8, last: u8, opcode: Opcode) {
     let mut at = first as usize;
     while at <= last as usize {
@@ -147,7 +148,8 @@ const fn fill(map: &mut Map, first: u8, last: u8, opcode: Opcode) {
     }
 }
 
-/// A map of `otherwise`, but for the rows: first and last opcode, and what they are. Later rows win.
+/// Builds a map of `otherwise`, except for the rows of first opcode, last opcode and value. Later
+/// rows take precedence.
 const fn map(otherwise: Opcode, rows: &[(u8, u8, Opcode)]) -> Map {
     let mut map = [otherwise; 256];
     let mut row = 0;
@@ -159,24 +161,24 @@ const fn map(otherwise: Opcode, rows: &[(u8, u8, Opcode)]) -> Map {
     map
 }
 
-/// One-byte opcodes (table A-2), prefixes among them.
+/// One-byte opcodes (table A-2), including prefixes.
 pub(super) static ONE_BYTE: Map = {
     let mut one = map(
         PLAIN,
         &[
-            (0x40, 0x4f, lead(Lead::Rex)),
+            (0x40, 0x4f, of_kind(OpcodeByte::Rex)),
             (
                 0x62,
                 0x62,
                 Opcode {
-                    lead: Lead::Evex,
+                    kind: OpcodeByte::Evex,
                     ..FULL
                 },
             ),
             (0x63, 0x63, FULL),
-            (0x64, 0x65, lead(Lead::Ignored)),
-            (0x66, 0x66, lead(Lead::OperandSize)),
-            (0x67, 0x67, lead(Lead::AddressSize)),
+            (0x64, 0x65, of_kind(OpcodeByte::Ignored)),
+            (0x66, 0x66, of_kind(OpcodeByte::OperandSize)),
+            (0x67, 0x67, of_kind(OpcodeByte::AddressSize)),
             (0x68, 0x68, PLAIN.imm(Imm::Z)),
             (0x69, 0x69, FULL.imm(Imm::Z)),
             (0x6a, 0x6a, PLAIN.imm(Imm::Byte)),
@@ -198,7 +200,7 @@ pub(super) static ONE_BYTE: Map = {
                 0xc4,
                 0xc4,
                 Opcode {
-                    lead: Lead::Vex3,
+                    kind: OpcodeByte::Vex3,
                     ..FULL
                 },
             ),
@@ -206,7 +208,7 @@ pub(super) static ONE_BYTE: Map = {
                 0xc5,
                 0xc5,
                 Opcode {
-                    lead: Lead::Vex2,
+                    kind: OpcodeByte::Vex2,
                     ..FULL
                 },
             ),
@@ -227,17 +229,17 @@ pub(super) static ONE_BYTE: Map = {
             (0xe9, 0xe9, PLAIN.imm(Imm::Branch).flow(Flow::Jump)),
             (0xea, 0xea, PLAIN.imm(Imm::Far).flow(Flow::FarLegacy)),
             (0xeb, 0xeb, PLAIN.imm(Imm::Byte).flow(Flow::Jump)),
-            (0xf0, 0xf0, lead(Lead::Ignored)),
+            (0xf0, 0xf0, of_kind(OpcodeByte::Ignored)),
             (0xf1, 0xf1, PLAIN.flow(Flow::Far)),
-            (0xf2, 0xf2, lead(Lead::Repne)),
-            (0xf3, 0xf3, lead(Lead::Rep)),
+            (0xf2, 0xf2, of_kind(OpcodeByte::Repne)),
+            (0xf3, 0xf3, of_kind(OpcodeByte::Rep)),
             (0xf6, 0xf6, FULL.imm(Imm::Test8)),
             (0xf7, 0xf7, FULL.imm(Imm::TestZ)),
             (0xfe, 0xfe, FULL),
             (0xff, 0xff, FULL.flow(Flow::Group5)),
         ],
     );
-    // Eight times the same: ADD, OR, ADC, SBB, AND, SUB, XOR, CMP.
+    // ADD, OR, ADC, SBB, AND, SUB, XOR and CMP have the same layout.
     let mut row = 0;
     while row < 0x40 {
         fill(&mut one, row, row + 3, FULL);
@@ -248,10 +250,10 @@ pub(super) static ONE_BYTE: Map = {
     // Segment overrides.
     row = 0x26;
     while row < 0x40 {
-        fill(&mut one, row, row, lead(Lead::Ignored));
+        fill(&mut one, row, row, of_kind(OpcodeByte::Ignored));
         row += 8;
     }
-    fill(&mut one, 0x0f, 0x0f, lead(Lead::Escape));
+    fill(&mut one, 0x0f, 0x0f, of_kind(OpcodeByte::Escape));
     one
 };
 
@@ -270,9 +272,9 @@ pub(super) static TWO_BYTE: Map = map(
         (0x30, 0x37, PLAIN),
         (0x34, 0x34, PLAIN.flow(Flow::Far)),
         (0x35, 0x35, PLAIN.flow(Flow::InterruptReturn)),
-        (0x38, 0x3f, lead(Lead::Invalid)),
-        (0x38, 0x38, lead(Lead::Escape38)),
-        (0x3a, 0x3a, lead(Lead::Escape3A)),
+        (0x38, 0x3f, of_kind(OpcodeByte::Invalid)),
+        (0x38, 0x38, of_kind(OpcodeByte::Escape38)),
+        (0x3a, 0x3a, of_kind(OpcodeByte::Escape3A)),
         (0x70, 0x73, FULL.imm(Imm::Byte)),
         (0x77, 0x77, PLAIN),
         (0x78, 0x78, FULL.imm(Imm::Vmread)),
@@ -347,7 +349,7 @@ static EVEX_4: Map = map(
     ],
 );
 
-/// An opcode after a VEX prefix that names `map`. `None`: there is no such map.
+/// Returns the opcode after a VEX prefix with `map`, or `None` if there is no such map.
 pub(super) fn vex(map: u8, opcode: u8) -> Option<Opcode> {
     match map {
         1 => Some(VEX_1[usize::from(opcode)]),
@@ -359,7 +361,7 @@ pub(super) fn vex(map: u8, opcode: u8) -> Option<Opcode> {
     }
 }
 
-/// An opcode after an EVEX prefix that names `map`. `None`: there is no such map.
+/// Returns the opcode after an EVEX prefix with `map`, or `None` if there is no such map.
 pub(super) fn evex(map: u8, opcode: u8) -> Option<Opcode> {
     match map {
         1 => Some(EVEX_1[usize::from(opcode)]),

@@ -1,4 +1,5 @@
-//! The tables against iced-x86, whose decoder knows every valid instruction, and cases of their own.
+//! Compares the tables with iced-x86, which decodes all valid instructions, and tests special
+//! cases.
 
 use super::*;
 use iced_x86::{Decoder, DecoderOptions, EncodingKind};
@@ -23,7 +24,7 @@ fn role(code: &[u8]) -> Role {
     read64(code).role
 }
 
-/// What iced-x86 says, if it is a valid instruction, and says otherwise than the tables.
+/// Returns how iced-x86 differs from the tables, for a valid instruction.
 fn difference(code: &[u8], mode: Mode) -> Option<String> {
     let bits = match mode {
         Mode::Bits64 => 64,
@@ -46,12 +47,12 @@ fn difference(code: &[u8], mode: Mode) -> Option<String> {
     })
 }
 
-/// Of other vendors, whose processors have no PT: where an Intel processor has POP, or nothing.
+/// Returns whether this is an instruction of another vendor, whose processors have no PT.
 fn is_foreign(iced: &iced_x86::Instruction) -> bool {
     matches!(iced.encoding(), EncodingKind::XOP | EncodingKind::D3NOW)
 }
 
-/// Bytes of `parts` one after the other, and 0x11 up to a window's size.
+/// Returns the concatenated `parts`, padded with 0x11 to the size of a window.
 fn padded(parts: &[&[u8]]) -> Window {
     let mut window = [0x11; 16];
     let bytes = parts.iter().copied().flatten();
@@ -69,7 +70,7 @@ fn compare(codes: impl Iterator<Item = Window>) {
 }
 
 #[test]
-fn every_opcode_and_modrm_is_as_in_iced() {
+fn every_opcode_and_modrm_matches_iced() {
     let prefixes: [&[u8]; 10] = [
         &[],
         &[0x66],
@@ -87,7 +88,7 @@ fn every_opcode_and_modrm_is_as_in_iced() {
         maps.iter().flat_map(move |map| {
             (0..=0xffff_u16).map(move |pair| {
                 let [opcode, modrm] = pair.to_be_bytes();
-                // A base that is a register, or a displacement when `mod` is 0.
+                // The base is a register, or a displacement if `mod` is 0.
                 let sib = 0x24 | (opcode ^ modrm >> 3) & 1;
                 padded(&[prefix, map, &[opcode, modrm, sib]])
             })
@@ -96,8 +97,8 @@ fn every_opcode_and_modrm_is_as_in_iced() {
 }
 
 #[test]
-fn every_vector_opcode_is_as_in_iced() {
-    // Inverted R, X and B above the map; in 32-bit code they are ones, or it is no such prefix.
+fn every_vector_opcode_matches_iced() {
+    // The inverted R, X and B above the map. In 32-bit code they must be ones.
     let maps = (0x60..0x70).chain(0xe0..=0xff);
     let pairs = maps.flat_map(|map| (0..=0xff).map(move |opcode| (map, opcode)));
     compare(pairs.flat_map(|(map, opcode)| {
@@ -117,7 +118,7 @@ fn every_vector_opcode_is_as_in_iced() {
     }));
 }
 
-/// Prefixes, an opcode map, and anything.
+/// Generates prefixes, an opcode map and random bytes.
 fn structured() -> impl Strategy<Value = Vec<u8>> {
     let prefix = select(vec![
         0x66, 0x67, 0xf2, 0xf3, 0xf0, 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x40, 0x44, 0x48, 0x4f,
@@ -143,21 +144,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn random_bytes_are_as_in_iced(code in vec(any::<u8>(), 16)) {
+    fn random_bytes_match_iced(code in vec(any::<u8>(), 16)) {
         for mode in MODES {
             prop_assert_eq!(difference(&code, mode), None);
         }
     }
 
     #[test]
-    fn random_instructions_are_as_in_iced(code in structured()) {
+    fn random_instructions_match_iced(code in structured()) {
         for mode in MODES {
             prop_assert_eq!(difference(&code, mode), None);
         }
     }
 
     #[test]
-    fn fewer_bytes_say_the_same_or_that_they_are_too_few(code in structured()) {
+    fn shorter_input_decodes_equally_or_is_truncated(code in structured()) {
         for mode in MODES {
             let whole = decode(&code, AT, mode);
             prop_assert_ne!(whole, Err(DecodeError::Truncated));
@@ -174,7 +175,7 @@ proptest! {
 }
 
 #[test]
-fn each_change_of_flow_is_told_apart() {
+fn each_change_of_flow_is_recognized() {
     let long = Mode::Bits64;
     assert_eq!(cofi(&[0x90], long), Cofi::Sequential);
     assert_eq!(
@@ -218,7 +219,7 @@ fn each_change_of_flow_is_told_apart() {
 }
 
 #[test]
-fn each_role_is_told_apart() {
+fn each_role_is_recognized() {
     assert_eq!(role(&[0x90]), Role::Plain);
     assert_eq!(role(&[0xf3, 0x48, 0x0f, 0xae, 0xe0]), Role::Ptwrite);
     assert_eq!(role(&[0x0f, 0xae, 0x20]), Role::Plain, "XSAVE");
@@ -233,8 +234,8 @@ fn each_role_is_told_apart() {
     assert_eq!(role(&[0xf3, 0x0f, 0x01, 0xec]), Role::ReturnsFromUserInterrupt);
 }
 
-/// SDM volume 3, "VMX Instruction Reference": of the three, VMPTRLD alone loads a VMCS. libipt takes
-/// each for it.
+/// SDM volume 3, "VMX Instruction Reference": only VMPTRLD loads a VMCS. libipt treats all three as
+/// VMPTRLD.
 #[test]
 fn only_vmptrld_loads_a_vmcs() {
     assert_eq!(role(&[0x0f, 0xc7, 0x30]), Role::LoadsVmcs);
@@ -244,7 +245,7 @@ fn only_vmptrld_loads_a_vmcs() {
 }
 
 #[test]
-fn rubbish_has_the_length_that_libipt_gives_it() {
+fn invalid_code_has_the_length_of_libipt() {
     for (code, mode, len) in [
         (&[0x06][..], Mode::Bits64, 1),
         (&[0x0f, 0x04], Mode::Bits64, 2),
@@ -261,7 +262,7 @@ fn rubbish_has_the_length_that_libipt_gives_it() {
 }
 
 #[test]
-fn what_has_no_length_is_invalid() {
+fn code_without_length_is_invalid() {
     for code in [
         &[0x0f, 0x39][..],
         &[0xc4, 0xe0, 0x78],
@@ -269,7 +270,7 @@ fn what_has_no_length_is_invalid() {
         &[0x62, 0xf0, 0x7c],
         &[0x66; 15],
         &[0x66; 20],
-        // Sixteen bytes, as its opcode and ModRM byte tell.
+        // Sixteen bytes, according to the opcode and ModRM byte.
         &[
             0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x81, 0x80,
         ],

@@ -1,71 +1,29 @@
-//! Crashes of a recording that goes on: a bundle for each, and nothing of processes that end by themselves.
+//! Saves one bundle for each crash during a long recording, and nothing of processes that exit.
 
 use super::Session;
-use crate::clock::Calibration;
 use crate::core_dump;
-use crate::crash_sink::{CrashDraft, CrashSink, Memory};
+use crate::crash_sink::{CrashDraft, Memory};
+use crate::destination::{Destination, PendingCrash};
 use crate::error::{Error, Result};
 use crate::ptrace::RawTid;
-use crate::recorded::Process;
-use crate::save::{self, Saved};
+use crate::recorded::RecordedProcess;
+use crate::save;
 use backtrail_bundle::core::CoreContents;
 use backtrail_bundle::manifest::Crash;
 use backtrail_bundle::{BundlePath, Writer};
 use backtrail_process::status;
 use backtrail_pt::Pid;
-use std::collections::HashMap;
 use std::time::SystemTime;
 
-/// Notes of a session that are kept, the newest: it may go on for months.
+/// The number of newest notes kept, because a session may run for months.
 const MAX_NOTES: usize = 64;
-/// A thread that has overrun its stack points so far below it at most, to be found all the same.
+/// The maximum distance of the stack pointer below the stack after a stack overflow. The stack is
+/// still found within it.
 const OVERRUN: u64 = 1 << 20;
 
-/// What a session writes.
-pub(crate) enum Destination<'a> {
-    /// One bundle, at the end.
-    Bundle(Writer),
-    /// One for each crash.
-    Crashes(Crashes<'a>),
-}
-
-/// The crashes of a session.
-pub(crate) struct Crashes<'a> {
-    sink: &'a mut dyn CrashSink,
-    calibration: Calibration,
-    /// Those whose processes are not gone yet.
-    drafts: HashMap<RawTid, Draft>,
-    /// What the others add up to.
-    pub(crate) saved: Saved,
-}
-
-/// A crash whose process is not gone yet: what must be read before is in the bundle.
-#[derive(Debug)]
-pub(crate) struct Draft {
-    pub(crate) writer: Writer,
-    pub(crate) crash: Crash,
-    pub(crate) core: Option<BundlePath>,
-    /// What should be there and is not, a sentence each.
-    pub(crate) missing: Vec<String>,
-    /// When the process was stopped.
-    pub(crate) at: SystemTime,
-}
-
-impl<'a> Crashes<'a> {
-    /// None so far.
-    pub(crate) fn new(sink: &'a mut dyn CrashSink, calibration: Calibration) -> Self {
-        Self {
-            sink,
-            calibration,
-            drafts: HashMap::new(),
-            saved: Saved::default(),
-        }
-    }
-}
-
 impl Session<'_> {
-    /// Records a process, or what one that is recorded has become.
-    pub(super) fn add_process(&mut self, pid: RawTid, process: Process) {
+    /// Adds a process, or replaces it after it has executed another program.
+    pub(super) fn add_process(&mut self, pid: RawTid, process: RecordedProcess) {
         let known = self.processes.insert(pid, process).is_some();
         self.limit_open_files();
         if let Destination::Crashes(crashes) = &mut self.destination
@@ -75,7 +33,7 @@ impl Session<'_> {
         }
     }
 
-    /// Records a process no more; the crash that has ended it, if one has, becomes a bundle.
+    /// Removes a process. If a crash ended it, saves the crash bundle.
     pub(super) fn remove_process(&mut self, pid: RawTid) {
         if !matches!(self.destination, Destination::Crashes(_)) {
             self.processes.remove(&pid);
@@ -115,7 +73,7 @@ impl Session<'_> {
         crashes.sink.process_ended(Pid(pid as u32));
     }
 
-    /// Nothing is traced any more: saves the crashes whose end was not told.
+    /// Saves the crashes of processes whose end was not reported, after tracing has ended.
     pub(super) fn end_processes(&mut self) {
         if let Destination::Crashes(_) = self.destination {
             let pids: Vec<RawTid> = self.processes.keys().copied().collect();
@@ -123,7 +81,7 @@ impl Session<'_> {
         }
     }
 
-    /// Begins the bundle of a halted process, with all that is gone with it.
+    /// Begins the crash bundle of a halted process with the data that its end would destroy.
     pub(super) fn begin_crash(&mut self, crash: Crash) {
         let (pid, tid) = (crash.pid.0 as RawTid, crash.tid.0 as RawTid);
         let at = SystemTime::now();
@@ -143,7 +101,7 @@ impl Session<'_> {
         };
         match core {
             Ok(core) => {
-                let draft = Draft {
+                let draft = PendingCrash {
                     writer,
                     crash,
                     core: Some(core),
@@ -164,7 +122,7 @@ fn write_core(writer: &Writer, pid: RawTid, contents: &CoreContents) -> Result<B
     Ok(path)
 }
 
-/// Leaves out of a core what is too much.
+/// Removes memory that exceeds the limit from a core.
 fn limit_memory(contents: &mut CoreContents, memory: Memory, missing: &mut Vec<String>) {
     match memory {
         Memory::UpTo(limit) => {
@@ -173,7 +131,7 @@ fn limit_memory(contents: &mut CoreContents, memory: Memory, missing: &mut Vec<S
                 return;
             }
             missing.push(format!(
-                "the process had {} MiB of memory, more than the {} MiB that are kept: only stacks are saved",
+                "the process had {} MiB of memory, more than the limit of {} MiB; only stacks are saved",
                 size >> 20,
                 limit >> 20
             ));
@@ -234,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_are_kept_of_a_process_that_is_too_large() {
+    fn oversized_process_keeps_only_stacks() {
         assert_eq!(saved(Memory::UpTo(8 << 20)), (vec![4 << 20, 0x2000], 0));
         assert_eq!(saved(Memory::UpTo(1 << 20)), (vec![0, 0x2000], 1));
         assert_eq!(saved(Memory::Stacks), (vec![0, 0x2000], 0));

@@ -1,24 +1,25 @@
-//! The end: a crash, whose state is saved before the process dies, or the wish to stop recording.
+//! Ends a recording, after a crash or on request. State is saved before the process ends.
 
-use super::{Destination, Hold, Session};
+use super::{Hold, Session};
 use crate::core_dump::{self, StoppedThread};
+use crate::destination::Destination;
 use crate::error::{Error, Result};
 use crate::options::Engine;
-use crate::ptrace::{self, RawTid, Wait};
-use crate::thread::{Run, Thread};
+use crate::ptrace::{self, RawTid, WaitResult};
+use crate::thread::{RunState, Thread};
 use backtrail_bundle::core::{CoreContents, Registers};
 use backtrail_bundle::manifest::{Crash, is_crash};
 use backtrail_process::status;
 use backtrail_pt::{Pid, Tid};
 use std::time::{Duration, Instant};
 
-/// How long threads may take to stop when asked.
+/// The time limit for threads to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-/// A core of a process that did not crash is not written when larger.
+/// The maximum size of the core of a process that did not crash.
 const MAX_LIVE_CORE: u64 = 1 << 30;
 
 impl Session<'_> {
-    /// A signal without handler is about to end a process.
+    /// Handles a signal without a handler that is about to end a process.
     pub(super) fn on_fatal(&mut self, tid: RawTid, registers: &Registers) -> Result<()> {
         let Some(thread) = self.threads.get(&tid) else {
             return Ok(());
@@ -37,21 +38,21 @@ impl Session<'_> {
             self.reserve.release();
             match self.destination {
                 Destination::Crashes(_) => self.begin_crash(crash),
-                Destination::Bundle(_) => self.keep_end(crash),
+                Destination::Bundle(_) => self.save_end_state(crash),
             }
             self.reserve.fill();
         }
         self.close(pid);
         self.hold = Hold::Nobody;
-        self.go_on(tid);
+        self.resume_thread(tid);
         let others: Vec<RawTid> = self.tids(|thread| thread.pid == pid);
-        others.into_iter().for_each(|tid| self.go_on(tid));
+        others.into_iter().for_each(|tid| self.resume_thread(tid));
         Ok(())
     }
 
-    /// Keeps the state of a halted process that a signal is about to end: of the one that crashes, and as long as none does, of one
-    /// that is ended. The recorded program itself is preferred to its children.
-    fn keep_end(&mut self, end: Crash) {
+    /// Saves the state of a halted process that a signal is about to end. A crash takes precedence
+    /// over other signals, and the main process over its children.
+    fn save_end_state(&mut self, end: Crash) {
         let is_root = end.pid.0 as RawTid == self.root;
         let wanted = match is_crash(end.signal) {
             true => self.crash.is_none() || is_root,
@@ -64,61 +65,61 @@ impl Session<'_> {
             && let Some(limit) = status::address_space_limit(end.pid.0 as RawTid)
         {
             self.notes.push(format!(
-                "the program may have {} MiB of address space (RLIMIT_AS), and what the recorder adds counts as its own: \
-                 without it there may be no such crash; `--engine step` adds nothing",
+                "the address space of the program is limited to {} MiB (RLIMIT_AS), which includes memory that the \
+                 recorder adds; without the recorder this crash might not happen; `--engine step` adds no memory",
                 limit >> 20
             ));
         }
         self.crash = Some(end).filter(|end| is_crash(end.signal));
         let saved = self.save_core(end.pid.0 as RawTid, end.tid.0 as RawTid, u64::MAX);
-        self.note_failure("there is no core", saved);
+        self.note_failure("no core was written", saved);
     }
 
-    /// Notes what a failure takes away from the recording, which is saved all the same.
+    /// Adds a note about what a failure removes from the recording, which is saved nevertheless.
     fn note_failure(&mut self, loss: &str, result: Result<()>) {
         if let Err(error) = result {
             self.notes.push(format!("{loss}: {}", self.explain(error)));
         }
     }
 
-    /// Says of an error for want of descriptors how many the recorder may have.
+    /// Adds the descriptor limit to an error that was caused by a lack of descriptors.
     pub(crate) fn explain(&self, error: Error) -> Error {
         error.explained(self.limit.now())
     }
 
-    /// Ends a recording that cannot go on; what was recorded until now can be saved.
+    /// Ends a recording after an error, so that the part recorded so far can be saved.
     pub(crate) fn give_up(&mut self, error: &Error) {
         self.notes.push(format!("recording ended early: {error}"));
-        if !self.over {
+        if !self.is_over {
             self.stop_recording();
         }
-        // Whatever fails from now on, the end of each thread is reported.
+        // Even if handling fails from here on, the end of each thread is reported.
         loop {
             match ptrace::wait_any() {
-                Ok(Wait::Report(tid, stop)) => {
+                Ok(WaitResult::Report(tid, stop)) => {
                     if self.on_stop(tid, stop).is_err() {
                         let _ = ptrace::resume(tid, 0);
                     }
                 }
-                Ok(Wait::Interrupted) => {}
-                Ok(Wait::Nobody) | Err(_) => break,
+                Ok(WaitResult::Interrupted) => {}
+                Ok(WaitResult::NoTracees) | Err(_) => break,
             }
         }
         self.end_processes();
     }
 
-    /// Stops every thread that `hold` names, within [`STOP_TIMEOUT`].
+    /// Stops every thread that `hold` selects, within [`STOP_TIMEOUT`].
     pub(super) fn halt(&mut self, hold: Hold) -> Result<()> {
         self.hold = hold;
         let held = |thread: &Thread| hold.holds(thread.pid);
-        for tid in self.tids(|thread| held(thread) && thread.run != Run::Stopped) {
+        for tid in self.tids(|thread| held(thread) && thread.run != RunState::Stopped) {
             let _ = ptrace::interrupt(tid);
         }
         let deadline = Instant::now() + STOP_TIMEOUT;
         while self
             .threads
             .values()
-            .any(|thread| held(thread) && thread.run != Run::Stopped)
+            .any(|thread| held(thread) && thread.run != RunState::Stopped)
         {
             if Instant::now() > deadline {
                 self.notes
@@ -126,17 +127,17 @@ impl Session<'_> {
                 break;
             }
             match ptrace::wait_within(deadline)? {
-                Wait::Report(tid, stop) => self.on_stop(tid, stop)?,
-                Wait::Interrupted => {}
-                Wait::Nobody => break,
+                WaitResult::Report(tid, stop) => self.on_stop(tid, stop)?,
+                WaitResult::Interrupted => {}
+                WaitResult::NoTracees => break,
             }
         }
         Ok(())
     }
 
-    /// What the core of a halted process is to hold, `first` being the thread it is about.
+    /// Describes the core of a halted process, with the thread `first` at the front.
     pub(super) fn describe_core(&mut self, pid: RawTid, first: RawTid) -> CoreContents {
-        let mut tids = self.tids(|thread| thread.pid == pid && thread.run == Run::Stopped);
+        let mut tids = self.tids(|thread| thread.pid == pid && thread.run == RunState::Stopped);
         tids.sort_by_key(|tid| (*tid != first, *tid));
         for (tid, thread) in self.threads.iter_mut().filter(|(tid, _)| tids.contains(tid)) {
             thread.name = status::thread_name(pid, *tid);
@@ -156,7 +157,7 @@ impl Session<'_> {
         core_dump::describe(pid, &threads, &added)
     }
 
-    /// Writes the core of a halted process into the one bundle.
+    /// Writes the core of a halted process into the bundle.
     fn save_core(&mut self, pid: RawTid, first: RawTid, limit: u64) -> Result<()> {
         let contents = self.describe_core(pid, first);
         let Destination::Bundle(writer) = &self.destination else {
@@ -165,7 +166,7 @@ impl Session<'_> {
         let size = backtrail_process::core_dump::size(&contents);
         if size > limit {
             self.notes.push(format!(
-                "the process has {} MiB of memory: no core was written",
+                "no core was written: the process has {} MiB of memory",
                 size >> 20
             ));
             return Ok(());
@@ -184,31 +185,31 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Ends the streams of a halted process.
+    /// Ends the packet streams of a halted process.
     fn close(&mut self, pid: RawTid) {
         self.update_image(pid);
         for thread in self.threads.values_mut().filter(|thread| thread.pid == pid) {
             let ip = ptrace::registers(thread.tid).ok().map(|registers| registers.pc());
-            thread.close(ip, self.scribe.as_ref());
+            thread.close(ip, self.encoders.as_ref());
         }
     }
 
-    /// Ends recording before the program has ended. A step that fails does not keep the others from being made.
+    /// Ends recording before the program has ended. If one step fails, the others are still made.
     pub(super) fn stop_recording(&mut self) {
         self.reserve.release();
         let halted = self.halt(Hold::All);
         self.note_failure("some threads were not stopped", halted);
-        let settled = self.settle_all();
+        let settled = self.restore_program_states();
         self.note_failure("some registers are not those of the program", settled);
         let root = self.root;
         if self.crash.is_none() && self.threads.values().any(|thread| thread.pid == root) {
             let saved = self.save_core(root, root, MAX_LIVE_CORE);
-            self.note_failure("there is no core", saved);
+            self.note_failure("no core was written", saved);
         }
         let pids: Vec<RawTid> = self.processes.keys().copied().collect();
         pids.iter().for_each(|pid| self.close(*pid));
-        if !self.ours {
-            self.clear();
+        if !self.owns_program {
+            self.remove_additions();
         }
         for tid in self.tids(|_| true) {
             let name = self
@@ -217,22 +218,22 @@ impl Session<'_> {
                 .and_then(|thread| status::thread_name(thread.pid, tid));
             let signal = self.threads.get(&tid).and_then(|thread| thread.signal);
             self.record(tid, name);
-            if !self.ours {
+            if !self.owns_program {
                 let _ = ptrace::detach(tid, signal.map_or(0, |info| info.signal()));
             }
         }
-        // Whoever started these was not in the cache then.
-        for newborn in self.newborns() {
-            match self.ours {
-                true => end_process_of(newborn),
-                false => drop(ptrace::detach(newborn, 0)),
+        // The parents of these threads were not in the cache when they called clone.
+        for clone in self.take_early_clones() {
+            match self.owns_program {
+                true => end_process_of(clone),
+                false => drop(ptrace::detach(clone, 0)),
             }
         }
-        if self.ours {
+        if self.owns_program {
             let pending = self.pending.as_ref().map(|spawned| spawned.pid);
             pids.into_iter().chain(pending).for_each(ptrace::kill);
         }
-        self.over = true;
+        self.is_over = true;
         self.hold = Hold::Nobody;
     }
 }

@@ -1,29 +1,30 @@
-//! Files that a session needs: those of packets, and the open ones of modules.
+//! Files of a session: packet files, and open module files.
 
-use super::{Destination, Session};
+use super::Session;
+use crate::destination::Destination;
 use crate::error::{Error, Result};
 use crate::ptrace::RawTid;
-use crate::translate::Keep;
+use crate::translate::PacketStorage;
 
 impl Session<'_> {
-    /// Returns where a thread's packets go.
-    pub(super) fn keep(&mut self, tid: RawTid) -> Result<Keep> {
+    /// Returns the packet storage of a thread, and creates its file if it needs one.
+    pub(super) fn packet_storage(&mut self, tid: RawTid) -> Result<PacketStorage> {
         let writer = match (&self.destination, self.settings.ring) {
-            (_, Some(limit)) => return Ok(Keep::Newest(limit)),
+            (_, Some(limit)) => return Ok(PacketStorage::Newest(limit)),
             (Destination::Crashes(_), None) => return Err(Error::NoRing),
             (Destination::Bundle(writer), None) => writer,
         };
         let path = self.names.take(&format!("traces/{tid}.pt"))?;
-        // It is opened for each write, so that threads do not use up the descriptors.
+        // The file is reopened for each write, so that many threads do not use up the descriptors.
         drop(writer.create_file(&path)?);
         let place = writer.place_of(&path);
-        self.kindred.files.insert(tid, path);
-        Ok(Keep::All(place))
+        self.pending_clones.files.insert(tid, path);
+        Ok(PacketStorage::File(place))
     }
 
-    /// Removes the file of a thread whose packets go elsewhere.
+    /// Removes the packet file of a thread that does not use it.
     pub(super) fn remove_file(&mut self, tid: RawTid) {
-        if let Some(path) = self.kindred.files.remove(&tid) {
+        if let Some(path) = self.pending_clones.files.remove(&tid) {
             if let Destination::Bundle(writer) = &self.destination {
                 writer.remove_file(&path);
             }
@@ -31,7 +32,8 @@ impl Session<'_> {
         }
     }
 
-    /// Copies the modules of a process that has ended, so that no descriptor is kept for it.
+    /// Copies the modules of an ended process into the bundle, so that their descriptors can be
+    /// closed.
     pub(super) fn copy_modules(&self, pid: RawTid) {
         if let (Destination::Bundle(writer), Some(process)) = (&self.destination, self.processes.get(&pid)) {
             process.image.copy_modules(writer);
@@ -40,9 +42,9 @@ impl Session<'_> {
 
     /// Copies the modules of all processes when too many files are open.
     pub(super) fn limit_open_files(&self) {
-        /// Files of modules that are open in general.
+        /// The maximum number of open module files.
         const MOST: u64 = 256;
-        /// Of all descriptors, modules have one in so many.
+        /// Modules may use one out of this many descriptors.
         const SHARE: u64 = 4;
         let most = (self.limit.now() / SHARE).min(MOST);
         if let Destination::Bundle(writer) = &self.destination

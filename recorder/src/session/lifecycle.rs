@@ -1,38 +1,29 @@
-//! Threads and processes that come, become others, and go.
+//! Starts, exec calls and ends of threads and processes.
 
 use super::ending::end_process_of;
-use super::{Destination, Hold, ROOT_GONE, Session};
+use super::state::EndedThread;
+use super::{Hold, Session};
 use crate::Ending;
+use crate::destination::Destination;
 use crate::error::{Error, Result};
 use crate::options::Engine;
 use crate::ptrace::{self, RawTid, Stop};
-use crate::recorded::{Process, Recorded};
+use crate::recorded::{FinishedStream, RecordedProcess, RecordedThread};
 use crate::stepped::{Stepped, without_trap_flag};
-use crate::thread::{Finished, Following, Run, Thread};
-use backtrail_bundle::BundlePath;
+use crate::thread::{FollowMode, RunState, Thread};
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_process::status;
 use backtrail_pt::{Avma, Pid};
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 
-/// Code of 64-bit programs (`__USER_CS`).
-const USER_CS: u64 = 0x33;
-
-/// A thread that has ended, and what is kept of it.
-#[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) pid: RawTid,
-    /// The file of its packets, which names it.
-    pub(super) file: BundlePath,
-    bytes: usize,
-}
+/// The code segment of 64-bit programs (`__USER_CS`).
+pub(super) const USER_CS: u64 = 0x33;
 
 impl Session<'_> {
-    /// A thread or process that one of ours has started, or a thread just attached to.
+    /// Handles the first stop of a new or attached thread or process.
     pub(super) fn on_new(&mut self, tid: RawTid, stop: Stop, registers: &Registers) -> Result<()> {
         if self.pending.as_ref().is_some_and(|spawned| spawned.pid == tid) {
-            // Not the program yet: its signals are its own.
+            // Before exec the process is not the program yet: pass its signals on.
             let signal = if let Stop::Signal(signal) = stop {
                 signal
             } else {
@@ -40,13 +31,13 @@ impl Session<'_> {
             };
             return ptrace::resume(tid, signal);
         }
-        if self.over {
-            if self.ours {
-                // Of a process that was not known when the others were killed.
+        if self.is_over {
+            if self.owns_program {
+                // The process was not known when the others were killed.
                 end_process_of(tid);
                 return ptrace::resume(tid, 0);
             }
-            self.leave_newborn(tid, registers);
+            self.restore_child_registers(tid, registers);
             return ptrace::detach(tid, 0);
         }
         if self.settings.engine == Engine::Translate {
@@ -55,7 +46,7 @@ impl Session<'_> {
         self.on_new_stepped(tid, stop, registers)
     }
 
-    /// A new thread, to be stepped.
+    /// Starts single-stepping a new thread.
     pub(super) fn on_new_stepped(&mut self, tid: RawTid, stop: Stop, registers: &Registers) -> Result<()> {
         let pid = status::thread_group(tid).unwrap_or(tid);
         let known = self.processes.contains_key(&pid);
@@ -63,25 +54,25 @@ impl Session<'_> {
             if known && pid == self.root {
                 return Err(Error::Not64Bit(Pid(pid as u32)));
             }
-            self.let_go(tid);
+            self.detach_thread(tid);
             return Ok(());
         }
         if !known {
-            self.add_process(pid, Process::new(pid, Vec::new(), &self.files));
+            self.add_process(pid, RecordedProcess::new(pid, Vec::new(), &self.files));
         }
         if let Some(clean) = without_trap_flag(registers) {
             let _ = ptrace::set_registers(tid, &clean);
         }
         ptrace::unblock_trap(tid);
         let mut stepped = Stepped::found(tid, pid, self.stream(), registers);
-        stepped.rseq = !self.ours;
+        stepped.rseq = !self.owns_program;
         self.threads
-            .insert(tid, Thread::new(tid, pid, Following::Stepped(Box::new(stepped))));
+            .insert(tid, Thread::new(tid, pid, FollowMode::Stepped(Box::new(stepped))));
         self.on_stop(tid, stop)
     }
 
-    /// Detaches a stopped thread that is not recorded, or no longer.
-    pub(super) fn let_go(&mut self, tid: RawTid) {
+    /// Detaches a stopped thread that is not recorded, or no longer recorded.
+    pub(super) fn detach_thread(&mut self, tid: RawTid) {
         if let Some(free) = &self.free {
             ptrace::set_affinity(tid, free);
         }
@@ -89,14 +80,14 @@ impl Session<'_> {
         let _ = ptrace::detach(tid, signal.map_or(0, |info| info.signal()));
     }
 
-    /// The process has become another program: what it was before is no part of the recording.
+    /// Handles exec: the history of the old program is discarded.
     pub(super) fn on_exec(&mut self, tid: RawTid) -> Result<()> {
         let Ok(registers) = ptrace::registers(tid) else {
             return Ok(());
         };
         let first = self.pending.take_if(|spawned| spawned.pid == tid).is_some();
         for before in self.tids(|thread| thread.pid == tid) {
-            self.kindred.files.remove(&before);
+            self.pending_clones.files.remove(&before);
             self.finish(before);
         }
         if registers.cs != USER_CS {
@@ -107,37 +98,39 @@ impl Session<'_> {
             self.notes.push(format!(
                 "process {tid} executed a 32-bit program, which is not recorded"
             ));
-            self.let_go(tid);
+            self.detach_thread(tid);
             return Ok(());
         }
-        let process = Process {
+        let process = RecordedProcess {
             replaced: !first,
-            ..Process::new(tid, Vec::new(), &self.files)
+            ..RecordedProcess::new(tid, Vec::new(), &self.files)
         };
         self.add_process(tid, process);
         ptrace::unblock_trap(tid);
-        let following = match self.settings.engine {
-            Engine::Translate => Following::Arriving,
+        let mode = match self.settings.engine {
+            Engine::Translate => FollowMode::AwaitingUserCode,
             Engine::Step => {
                 let mut stepped = Stepped::in_kernel(tid, tid, self.stream());
-                stepped.rseq = !self.ours;
-                Following::Stepped(Box::new(stepped))
+                stepped.rseq = !self.owns_program;
+                FollowMode::Stepped(Box::new(stepped))
             }
         };
-        self.threads.insert(tid, Thread::new(tid, tid, following));
-        self.go_on(tid);
+        self.threads.insert(tid, Thread::new(tid, tid, mode));
+        self.resume_thread(tid);
         Ok(())
     }
 
-    /// A thread is about to end.
+    /// Handles a thread that is about to end.
     pub(super) fn on_exit(&mut self, tid: RawTid, registers: &Registers) -> Result<()> {
         self.on_unseen_signal(tid, registers)?;
         let Some(thread) = self.threads.get_mut(&tid) else {
             return Ok(());
         };
         let pid = thread.pid;
-        match (&mut thread.following, &self.scribe) {
-            (Following::Translated(translated), Some(scribe)) => translated.close_dying(registers, scribe),
+        match (&mut thread.mode, &self.encoders) {
+            (FollowMode::Translated(translated), Some(encoders)) => {
+                translated.close_at_exit(registers, encoders)
+            }
             _ => thread.close(Some(registers.pc()), None),
         }
         thread.signal = None;
@@ -154,15 +147,16 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// A thread ends by a signal that nobody was shown, as seccomp's SIGSYS is: memory is still there. Where there are others it may be
-    /// the end of this one alone, or the doing of another.
+    /// Handles a fatal signal without a signal-delivery-stop, such as seccomp's SIGSYS, while
+    /// memory still exists. With several threads, the signal may end only this thread or come from
+    /// another one, so nothing is saved.
     fn on_unseen_signal(&mut self, tid: RawTid, registers: &Registers) -> Result<()> {
         let ending = ptrace::event_message(tid).unwrap_or(0);
         let signal = (ending & 0x7f) as i32;
         let Some(thread) = self.threads.get_mut(&tid) else {
             return Ok(());
         };
-        let shown = signal != libc::SIGSYS || thread.is_closed() || self.hold != Hold::Nobody || self.over;
+        let shown = signal != libc::SIGSYS || thread.is_closed() || self.hold != Hold::Nobody || self.is_over;
         if shown || !matches!(self.destination, Destination::Bundle(_)) {
             return Ok(());
         }
@@ -173,16 +167,16 @@ impl Session<'_> {
         if had_others || status::threads(thread.pid).len() > 1 {
             return Ok(());
         }
-        thread.run = Run::Stopped;
+        thread.run = RunState::Stopped;
         thread.signal = Some(SigInfo::new(signal, 0, Avma(0)));
-        let registers = self.settle(tid, registers)?;
+        let registers = self.restore_program_state(tid, registers)?;
         self.on_fatal(tid, &registers)
     }
 
-    /// Of threads that have ended no more is kept than some rings hold: a program that starts threads as
-    /// long as it runs is recorded in bounded memory, too.
-    fn bound_memory(&mut self, ended: Ended) {
-        /// Rings' worth of ended threads.
+    /// Drops packets of the oldest ended threads, so that a program that keeps starting threads is
+    /// recorded in bounded memory.
+    fn bound_memory(&mut self, ended: EndedThread) {
+        /// The size limit of ended threads, in rings.
         const RINGS: usize = 8;
         let Some(ring) = self.settings.ring else { return };
         self.ended.push_back(ended);
@@ -207,15 +201,15 @@ impl Session<'_> {
         }
     }
 
-    /// Takes a thread out of those that run, and ends its stream. Others in the same memory, as the parent of a process
-    /// that vfork made, get the region that it had there.
-    fn finish(&mut self, tid: RawTid) -> Option<(Thread, Finished)> {
+    /// Removes a thread and ends its stream. Its region is free for other threads in the same
+    /// memory, such as the parent after vfork.
+    fn finish(&mut self, tid: RawTid) -> Option<(Thread, FinishedStream)> {
         let mut thread = self.threads.remove(&tid)?;
-        let place = match &thread.following {
-            Following::Translated(translated) => Some((Rc::clone(&translated.space), translated.memory)),
+        let place = match &thread.mode {
+            FollowMode::Translated(translated) => Some((Rc::clone(&translated.space), translated.memory)),
             _ => None,
         };
-        let finished = thread.finish(self.scribe.as_ref());
+        let finished = thread.finish(self.encoders.as_ref());
         if let Some((space, memory)) = place
             && !self.is_used(&space, memory)
         {
@@ -224,7 +218,7 @@ impl Session<'_> {
         Some((thread, finished?))
     }
 
-    /// Takes a thread whose stream has ended out of those that run.
+    /// Stores the packets of a thread whose stream has ended.
     pub(super) fn record(&mut self, tid: RawTid, name: Option<String>) {
         let Some((thread, finished)) = self.finish(tid) else {
             return;
@@ -242,19 +236,19 @@ impl Session<'_> {
         let Some(process) = self.processes.get_mut(&thread.pid) else {
             return;
         };
-        let file = match self.kindred.files.remove(&tid) {
+        let file = match self.pending_clones.files.remove(&tid) {
             Some(file) => file,
             None => match self.names.take(&format!("traces/{tid}.pt")) {
                 Ok(file) => file,
                 Err(_) => return,
             },
         };
-        let ended = Ended {
+        let ended = EndedThread {
             pid: thread.pid,
             file: file.clone(),
             bytes: finished.packets.len() as usize,
         };
-        process.recorded.push(Recorded {
+        process.recorded.push(RecordedThread {
             tid,
             name: name.or(thread.name),
             file,
@@ -267,20 +261,20 @@ impl Session<'_> {
         self.bound_memory(ended);
     }
 
-    /// A thread, or with its leader a process, is gone.
-    pub(super) fn on_gone(&mut self, tid: RawTid, stop: Stop) {
+    /// Handles the end of a thread, or of a process if the thread is its leader.
+    pub(super) fn on_thread_end(&mut self, tid: RawTid, stop: Stop) {
         self.record(tid, None);
         self.copy_modules(tid);
-        // An end that we made is not the program's own.
-        if tid == self.root && self.pending.is_none() && !self.over {
+        // An end that the recorder caused does not count as the program's ending.
+        if tid == self.root && self.pending.is_none() && !self.is_over {
             self.ending = match stop {
                 Stop::Exited(status) => Ending::Exited(status),
                 Stop::Killed(signal) => Ending::Killed(signal),
                 _ => Ending::Running,
             };
-            self.shared.root.store(ROOT_GONE, Ordering::Release);
+            self.shared.program.set_ended();
         }
-        if matches!(self.destination, Destination::Crashes(_)) && !self.over {
+        if matches!(self.destination, Destination::Crashes(_)) && !self.is_over {
             self.remove_process(tid);
         }
     }

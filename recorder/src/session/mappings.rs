@@ -1,15 +1,16 @@
-//! What system calls do to the code of a translated process.
+//! Handles system calls that change the code of a translated process.
 
 use super::Session;
 use super::signals::maps_code;
-use super::translated::{Followed, followed};
+use super::translated::{TranslatedThread, translated_thread};
 use crate::error::Result;
 use crate::ptrace::RawTid;
 use backtrail_bundle::core::Registers;
 
 impl Session<'_> {
-    /// What a system call that we made has changed.
-    pub(super) fn after_call(
+    /// Updates the address space after a successful system call that the recorder made for the
+    /// program.
+    pub(super) fn after_syscall(
         &mut self,
         tid: RawTid,
         number: u64,
@@ -31,7 +32,9 @@ impl Session<'_> {
             libc::SYS_shmdt | libc::SYS_remap_file_pages | libc::SYS_shmat => vec![range(0, u64::MAX)],
             _ => return Ok(()),
         };
-        let Some(Followed { pid, translated, .. }) = followed(&mut self.threads, &self.scribe, tid) else {
+        let Some(TranslatedThread { pid, translated, .. }) =
+            translated_thread(&mut self.threads, &self.encoders, tid)
+        else {
             return Ok(());
         };
         let maps = maps_code(&Registers {
@@ -39,22 +42,24 @@ impl Session<'_> {
             rdx: before.rdx,
             ..*now
         });
-        // Where nothing was read, only what is mapped is another.
+        // Even if no translated code is affected, the list of mappings is outdated.
         translated.space.borrow_mut().remapped();
         let touches = maps
             || changed
                 .iter()
-                .any(|range| translated.space.borrow().touches(range.clone()));
+                .any(|range| translated.space.borrow().has_code_in(range.clone()));
         if touches && self.shares_cache(tid) {
-            self.split(tid, now)?;
+            self.unshare(tid, now)?;
         }
-        if let Some(Followed { translated, .. }) = followed(&mut self.threads, &self.scribe, tid) {
+        if let Some(TranslatedThread { translated, .. }) =
+            translated_thread(&mut self.threads, &self.encoders, tid)
+        {
             if touches {
                 changed
                     .into_iter()
-                    .for_each(|range| translated.space.borrow_mut().changed(range));
+                    .for_each(|range| translated.space.borrow_mut().code_changed(range));
             }
-            translated.close_ways(now)?;
+            translated.protect_new_aliases(now)?;
         }
         if maps {
             self.update_image(pid);

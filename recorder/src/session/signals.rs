@@ -1,21 +1,23 @@
-//! Signal-delivery-stops: our own steps, and the signals of the program.
+//! Handles signal-delivery-stops of stepped threads: traps of our steps, and signals of the
+//! program.
 
 use super::{Hold, Session};
 use crate::code;
 use crate::error::Result;
 use crate::ptrace::{self, RawTid};
 use crate::stepped::without_trap_flag;
-use crate::thread::Following;
+use crate::thread::FollowMode;
 use backtrail_bundle::core::Registers;
 use backtrail_process::status::{self, DefaultAction};
 
-/// `si_code` of the stop before a handler's first instruction: ptrace puts the signal there.
+/// `si_code` of the stop before the first instruction of a handler: ptrace stores the signal number
+/// there.
 pub(super) const HANDLER_ENTRY: i32 = libc::SIGTRAP;
 /// `si_code` of a breakpoint instruction.
 const SI_KERNEL: i32 = 0x80;
 
 impl Session<'_> {
-    /// A signal-delivery-stop: ours, because it was stepped, or a signal for the program.
+    /// Handles a signal-delivery-stop: the trap of a step, or a signal for the program.
     pub(super) fn on_signal(&mut self, tid: RawTid, signal: i32, registers: &Registers) -> Result<()> {
         let Ok(info) = ptrace::siginfo(tid) else {
             return Ok(());
@@ -29,7 +31,7 @@ impl Session<'_> {
             thread.signal = Some(info).filter(|_| !stepped);
             return Ok(());
         }
-        let Following::Stepped(stepped) = &mut thread.following else {
+        let FollowMode::Stepped(stepped) = &mut thread.mode else {
             return Ok(());
         };
         if signal == libc::SIGTRAP {
@@ -64,7 +66,7 @@ impl Session<'_> {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
-        let Following::Stepped(stepped) = &mut thread.following else {
+        let FollowMode::Stepped(stepped) = &mut thread.mode else {
             return;
         };
         let code = stepped.code;
@@ -88,7 +90,7 @@ impl Session<'_> {
     }
 }
 
-/// Whether a system call that just returned may have made memory executable.
+/// Returns whether a completed system call may have made memory executable.
 pub(super) fn maps_code(registers: &Registers) -> bool {
     let with_exec = registers.rdx & libc::PROT_EXEC as u64 != 0;
     match registers.orig_rax as libc::c_long {

@@ -1,10 +1,10 @@
-//! The machine instructions that stubs are made of. None of them changes a flag or the stack.
+//! The machine instructions of stubs. None of them changes a flag or the stack.
 //!
-//! Source: SDM volume 2. Stubs use RAX, RCX and RDX, whose values wait in the thread's region.
+//! Source: SDM volume 2. Stubs use RAX, RCX and RDX, which are spilled to the region of the thread.
 
 use super::layout;
 
-/// Registers that stubs use, by their number.
+/// Registers that stubs use, with their encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scratch {
     Rax = 0,
@@ -13,7 +13,7 @@ pub(super) enum Scratch {
 }
 
 impl Scratch {
-    /// Its slot in the region.
+    /// Returns the spill slot in the region.
     pub(super) fn slot(self) -> u32 {
         match self {
             Self::Rax => layout::SAVED_RAX,
@@ -23,14 +23,14 @@ impl Scratch {
     }
 }
 
-/// Code being written.
+/// A buffer of machine code.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     pub(super) code: Vec<u8>,
 }
 
 impl Assembler {
-    /// With room for most blocks.
+    /// Builds a buffer with capacity for most blocks.
     pub(super) fn new() -> Self {
         Self {
             code: Vec::with_capacity(1 << 10),
@@ -66,7 +66,7 @@ impl Assembler {
     }
 
     /// `mov word [rcx], first | second << 8`
-    pub(super) fn log_two(&mut self, first: u8, second: u8) {
+    pub(super) fn log_bytes(&mut self, first: u8, second: u8) {
         self.bytes(&[0x66, 0xc7, 0x01, first, second]);
     }
 
@@ -75,7 +75,8 @@ impl Assembler {
         self.bytes(&[0x48, 0x89, 0x41, offset]);
     }
 
-    /// `mov dword [rcx+offset+4], high; mov dword [rcx+offset], low`: the end must fit first.
+    /// `mov dword [rcx+offset+4], high; mov dword [rcx+offset], low`: the last bytes must fit
+    /// first.
     pub(super) fn log_word(&mut self, offset: u8, word: u64) {
         let [low @ .., _, _, _, _] = word.to_le_bytes();
         let [_, _, _, _, high @ ..] = word.to_le_bytes();
@@ -140,7 +141,7 @@ impl Assembler {
         self.bytes(&size.to_le_bytes());
     }
 
-    /// `mov edx, 0; crc32 rdx, rax; movzx edx, dx`: where in the tables the target in RAX is.
+    /// `mov edx, 0; crc32 rdx, rax; movzx edx, dx`: the table index of the target in RAX.
     pub(super) fn hash(&mut self) {
         self.bytes(&[0xba, 0, 0, 0, 0]);
         self.bytes(&[0xf2, 0x48, 0x0f, 0x38, 0xf1, 0xd0]);
@@ -175,27 +176,28 @@ impl Assembler {
         self.code.push(0xcc);
     }
 
-    /// `jmp`, padded so that its distance is aligned and can be written in one store; says where that is.
+    /// `jmp rel32`, padded so that the displacement is aligned and can be patched in one store.
+    /// Returns the offset of the displacement.
     pub(super) fn jump(&mut self) -> usize {
         while !(self.len() + 1).is_multiple_of(4) {
             self.code.push(0x90);
         }
         self.code.push(0xe9);
-        self.distance()
+        self.reserve_rel32()
     }
 
-    /// Room for a distance to be written later.
-    pub(super) fn distance(&mut self) -> usize {
+    /// Reserves a displacement to be patched later, and returns its offset.
+    pub(super) fn reserve_rel32(&mut self) -> usize {
         let at = self.len();
         self.bytes(&[0; 4]);
         at
     }
 
-    /// Writes the distance at `at` so that it leads to `to`, both offsets.
-    pub(super) fn lead(&mut self, at: usize, to: usize) {
-        let distance = (to as i64 - (at as i64 + 4)) as i32;
+    /// Patches the displacement at offset `at` to reach offset `to`.
+    pub(super) fn patch_rel32(&mut self, at: usize, to: usize) {
+        let rel32 = (to as i64 - (at as i64 + 4)) as i32;
         if let Some(place) = self.code.get_mut(at..at + 4) {
-            place.copy_from_slice(&distance.to_le_bytes());
+            place.copy_from_slice(&rel32.to_le_bytes());
         }
     }
 }
@@ -218,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_what_is_meant() {
+    fn assembler_emits_documented_instructions() {
         let mut code = Assembler::default();
         code.store(Scratch::Rcx, 16);
         code.load(Scratch::Rdx, 24);
         code.log_byte(5);
-        code.log_two(0x80, 1);
+        code.log_bytes(0x80, 1);
         code.log_rax(2);
         code.log_edx(13);
         code.log_word(2, 0x1122_3344_5566_7788);
@@ -267,12 +269,12 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_aligned_and_lead_where_told() {
+    fn displacements_are_aligned_and_reach_target() {
         let mut code = Assembler::default();
         code.trap();
         let at = code.jump();
         let here = code.len();
-        code.lead(at, here + 3);
+        code.patch_rel32(at, here + 3);
         assert_eq!(
             (at % 4, text(&code).last().map(String::as_str)),
             (0, Some("jmp 000000000000000Bh"))

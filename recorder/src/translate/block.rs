@@ -1,120 +1,122 @@
-//! One block of the program as it stands in the code cache: the same instructions, with stubs that log
-//! where control goes.
+//! Translates one block of the program for the code cache: the same instructions, with stubs that
+//! log the control flow.
 //!
-//! A block follows the program from one address along direct jumps, calls and the likely ways of
-//! branches, until an indirect branch, a system call, or its greatest length; short loops are unrolled. A
-//! wide block follows the other ways too, for some instructions. Outcomes of branches are known wherever
-//! control leaves it, so a way through costs one byte of log, not one a branch.
+//! A block starts at one address and follows direct jumps, direct calls and the likely direction of
+//! conditional branches. It ends at an indirect branch, a system call or its maximum length. Short
+//! loops are unrolled. A superblock also continues along the side exits for some instructions.
 //!
-//! Translating is a pure function of code and place: so what a place in the cache means is found by
-//! translating again ([`Block::places`]), and need not be kept.
+//! At every exit of a block the outcomes of its branches are known. A path through it therefore
+//! costs one byte of log, instead of one per branch.
+//!
+//! Translation is a pure function of code and address. The state at a cache address is
+//! reconstructed by translating again, so no tables are stored ([`Block::entries`]).
 
-mod sides;
-mod source;
+mod side_exits;
+mod source_bytes;
 mod stubs;
 
 use super::assembler::{Assembler, Scratch};
-use super::event::{Event, NO_OUTCOMES};
+use super::event::{LogEvent, NO_OUTCOMES};
 use super::layout;
 use backtrail_pt::cofi::Cofi;
 use iced_x86::{Code, ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic, Register};
-use sides::Side;
-pub(super) use source::Source;
+pub(super) use source_bytes::SourceBytes;
+use std::num::NonZeroU32;
 
-/// Most instructions of a block.
+/// The maximum number of instructions in a block.
 const MAX_INSTRUCTIONS: usize = 32;
-/// Longest instruction.
+/// The length of the longest instruction, in bytes.
 const MAX_LEN: usize = 15;
 
-/// How blocks are made.
+/// Options for translating one block.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Style {
-    /// [`Block::places`] are wanted; the code is the same without.
-    pub(super) places: bool,
-    /// Calls are logged, so that returns can be compressed.
+pub(super) struct BlockOptions {
+    /// Fill [`Block::entries`]. The code is the same without them.
+    pub(super) entries: bool,
+    /// Log calls, so that returns can be compressed.
     pub(super) calls: bool,
-    /// The change of code that the block comes after, where its code may be another than before: threads
-    /// that were not told of it trap.
-    pub(super) since: u32,
-    /// What is not the likely way of a branch belongs to the block, too.
-    pub(super) wide: bool,
+    /// The version of the code that the block belongs to, if its code has changed before. Threads
+    /// that have not logged this version trap.
+    pub(super) min_version: Option<NonZeroU32>,
+    /// Continue along side exits too.
+    pub(super) superblock: bool,
 }
 
-/// Reads code at an address; says how many bytes there are.
+/// Reads code at an address, and returns the number of bytes read.
 pub(super) type Fetch<'a> = dyn FnMut(u64, &mut [u8]) -> usize + 'a;
 
-/// Registers whose values wait in the region while a stub uses them.
+/// The registers that are spilled to the region while a stub uses them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Saved(u8);
+pub(super) struct SpilledRegisters(u8);
 
-impl Saved {
-    /// None.
+impl SpilledRegisters {
+    /// No register.
     pub(super) const NONE: Self = Self(0);
     const RAX: Self = Self(1 << Scratch::Rax as u8);
     const RCX: Self = Self(1 << Scratch::Rcx as u8);
     const RDX: Self = Self(1 << Scratch::Rdx as u8);
-    /// All three.
+    /// All three registers.
     pub(super) const ALL: Self = Self::RAX.and(Self::RCX).and(Self::RDX);
 
     const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether this register's value waits.
+    /// Returns whether this register is spilled.
     pub(super) fn holds(self, register: Scratch) -> bool {
         self.0 & (1 << register as u8) != 0
     }
 }
 
-/// Where an instruction that was executed leads.
+/// The address that executes after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextIp {
     At(u64),
-    /// To the address in RAX.
+    /// The address in RAX.
     InRax,
 }
 
-/// What a thread at a place in the cache has done.
+/// The progress of a program instruction at a cache address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// The instruction has not been executed.
-    Before(Saved),
-    /// It has been executed; the event, if any, is not in the log yet.
+pub(super) enum InstructionState {
+    /// The instruction has not executed.
+    Before(SpilledRegisters),
+    /// The instruction has executed. Its event, if any, is not logged yet.
     Done {
-        saved: Saved,
-        event: Option<Event>,
-        next: Next,
+        spilled: SpilledRegisters,
+        event: Option<LogEvent>,
+        next: NextIp,
     },
-    /// The system call is in the log already, but has not been executed.
-    Told(Saved),
-    /// The system call has been executed; RCX is to be the address behind it.
-    Returned { saved: Saved, next: u64 },
+    /// The system call is logged but has not executed.
+    Logged(SpilledRegisters),
+    /// The system call has executed. RCX must be set to the address after it.
+    Returned { spilled: SpilledRegisters, next: u64 },
 }
 
-/// From `offset` on (to the next place), the program stands at `ip`.
+/// The program state from cache offset `offset` to the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TranslationEntry {
     pub(super) offset: u32,
-    /// The instruction of the program.
+    /// The address of the program's instruction.
     pub(super) ip: u64,
-    pub(super) state: State,
-    /// Outcomes not in the log yet.
+    pub(super) state: InstructionState,
+    /// Outcomes that are not logged yet.
     pub(super) outcomes: u8,
-    /// Where the program stood after the last event in the log.
-    pub(super) told: u64,
+    /// The program address after the last logged event.
+    pub(super) logged_ip: u64,
 }
 
-/// Why the recorder gets control.
+/// The reason for a trap in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trap {
-    /// The block at this address of the program comes next; the jump whose distance is at the offset
-    /// may lead there directly from now on.
+pub(super) enum BlockTrap {
+    /// The block at address `target` is next. The jump with its displacement at offset `site` may
+    /// be linked to it.
     Exit { site: u32, target: u64 },
-    /// A system call that the recorder makes itself.
-    Special { ip: u64, next: u64 },
-    /// The thread's log must tell of changes of code before it goes on.
-    Untold { ip: u64 },
-    /// This instruction is to be executed where it stands.
+    /// The recorder must make this system call.
+    InterceptedSyscall { ip: u64, next: u64 },
+    /// The thread must log the current code version before it continues.
+    StaleVersion { ip: u64 },
+    /// This instruction must execute natively, at its original address.
     Native { ip: u64, outcomes: u8 },
 }
 
@@ -123,43 +125,43 @@ pub(super) enum Trap {
 pub(super) struct Block {
     /// The machine code.
     pub(super) code: Vec<u8>,
-    /// Offsets of the `int3`s.
-    pub(super) traps: Vec<(u32, Trap)>,
-    /// The program's bytes it was made from.
-    pub(super) source: Source,
-    /// Ascending by offset; none, unless they were asked for.
-    pub(super) places: Vec<Place>,
-    /// Addresses that are likely to be next.
+    /// The offsets and reasons of the `int3` instructions.
+    pub(super) traps: Vec<(u32, BlockTrap)>,
+    /// The program code that the block was translated from.
+    pub(super) source: SourceBytes,
+    /// Ascending by offset. Empty unless requested.
+    pub(super) entries: Vec<TranslationEntry>,
+    /// Addresses that are likely to execute next.
     pub(super) successors: Vec<u64>,
 }
 
 impl Block {
-    /// What a thread at `offset` has done.
-    pub(super) fn place(&self, offset: u32) -> Option<&Place> {
-        let after = self.places.partition_point(|place| place.offset <= offset);
-        self.places.get(after.checked_sub(1)?)
+    /// Returns the state of a thread at `offset`.
+    pub(super) fn entry_at(&self, offset: u32) -> Option<&TranslationEntry> {
+        let after = self.entries.partition_point(|entry| entry.offset <= offset);
+        self.entries.get(after.checked_sub(1)?)
     }
 }
 
-/// Translates the block at `ip` for the cache address `at` (a multiple of 16).
-pub(super) fn translate(ip: u64, at: u64, style: Style, fetch: &mut Fetch<'_>) -> Block {
+/// Translates the block at `ip` for cache address `at`, a multiple of 16.
+pub(super) fn translate(ip: u64, at: u64, options: BlockOptions, fetch: &mut Fetch<'_>) -> Block {
     let mut translator = Translator {
         at,
-        style,
+        options,
         out: Assembler::new(),
         block: Block {
             traps: Vec::with_capacity(8),
             successors: Vec::with_capacity(8),
-            source: Source::new(),
+            source: SourceBytes::new(),
             ..Block::default()
         },
         outcomes: NO_OUTCOMES,
-        told: ip,
-        called: None,
-        quiet: true,
+        logged_ip: ip,
+        pending_call: None,
+        packetless: true,
         links: Vec::with_capacity(8),
         constants: Vec::new(),
-        sides: Vec::with_capacity(8),
+        side_exits: Vec::with_capacity(8),
         depth: 0,
         written: 0,
     };
@@ -168,58 +170,74 @@ pub(super) fn translate(ip: u64, at: u64, style: Style, fetch: &mut Fetch<'_>) -
 }
 
 /// An instruction of the program.
-struct Original<'a> {
+struct SourceInstruction<'a> {
     ip: u64,
     bytes: &'a [u8],
     instruction: Instruction,
     offsets: ConstantOffsets,
 }
 
-impl Original<'_> {
+impl SourceInstruction<'_> {
     fn next(&self) -> u64 {
         self.ip.wrapping_add(self.bytes.len() as u64)
     }
 }
 
+/// The unlikely direction of a conditional branch.
+#[derive(Clone, Copy)]
+struct SideExit {
+    /// The offset of the displacement of the jump to the side exit.
+    rel32: usize,
+    /// The address of the branch.
+    ip: u64,
+    /// Pending outcomes, including the one of the branch.
+    outcomes: u8,
+    /// The program address after the last logged event.
+    logged_ip: u64,
+    target: u64,
+    /// [`Translator::depth`] of the branch.
+    depth: u8,
+}
+
 struct Translator {
     at: u64,
-    style: Style,
+    options: BlockOptions,
     out: Assembler,
     block: Block,
     outcomes: u8,
-    told: u64,
-    /// A call that was executed, and is not in the log yet: where it is, and its return address.
-    called: Option<(u64, u64)>,
-    /// Nothing that gives a packet has happened since the block began.
-    quiet: bool,
-    /// Jumps to other blocks: where their distance is, and the target.
+    logged_ip: u64,
+    /// A call that has executed but is not logged yet: its address and its return address.
+    pending_call: Option<(u64, u64)>,
+    /// No event that becomes a packet has been logged since the start of the block.
+    packetless: bool,
+    /// Jumps to other blocks: the offset of the displacement, and the target.
     links: Vec<(usize, u64)>,
-    /// Distances to a constant.
+    /// Displacements of constants, with their values.
     constants: Vec<(usize, u64)>,
-    /// Branches whose other side is to be written.
-    sides: Vec<Side>,
-    /// How many of them lead here, one off the other.
+    /// Branches whose side exits are still to be written.
+    side_exits: Vec<SideExit>,
+    /// The number of side exits on the path to here.
     depth: u8,
-    /// Instructions so far.
+    /// The number of instructions translated so far.
     written: usize,
 }
 
-/// What follows an instruction.
+/// What follows an instruction in a block.
 enum Flow {
-    GoOn(u64),
-    End,
+    ContinueAt(u64),
+    EndBlock,
 }
 
 impl Translator {
     fn run(&mut self, start: u64, fetch: &mut Fetch<'_>) {
-        if self.style.since != 0 {
-            self.check_version(start);
+        if let Some(version) = self.options.min_version {
+            self.check_version(start, version);
         }
         self.follow_from(start, MAX_INSTRUCTIONS, fetch);
-        self.write_sides(fetch);
+        self.write_side_exits(fetch);
     }
 
-    /// Writes `most` instructions from `start` on, unless an event that ends a block comes first.
+    /// Translates up to `most` instructions from `start`, or to the end of the block.
     fn follow_from(&mut self, start: u64, most: usize, fetch: &mut Fetch<'_>) {
         let mut ip = start;
         for _ in 0..most {
@@ -235,75 +253,75 @@ impl Translator {
                 return self.native(ip);
             }
             self.block.source.add(ip, bytes);
-            let original = Original {
+            let original = SourceInstruction {
                 ip,
                 bytes,
                 instruction,
                 offsets,
             };
             match self.instruction(&original) {
-                Flow::GoOn(next) => ip = next,
-                Flow::End => return,
+                Flow::ContinueAt(next) => ip = next,
+                Flow::EndBlock => return,
             }
         }
         self.leave(ip, ip, false);
     }
 
-    /// What stands at the end of the code so far.
-    fn place(&mut self, ip: u64, state: State) {
-        if !self.style.places {
+    /// Records the state at the end of the code written so far.
+    fn record(&mut self, ip: u64, state: InstructionState) {
+        if !self.options.entries {
             return;
         }
-        self.block.places.push(Place {
+        self.block.entries.push(TranslationEntry {
             offset: self.out.len() as u32,
             ip,
             state,
             outcomes: self.outcomes,
-            told: self.told,
+            logged_ip: self.logged_ip,
         });
     }
 
-    fn before(&mut self, ip: u64, saved: Saved) {
+    fn before(&mut self, ip: u64, spilled: SpilledRegisters) {
         let outcomes = self.outcomes;
-        let state = match self.called {
-            None => State::Before(saved),
-            Some((_, next)) => State::Done {
-                saved,
-                event: Some(Event::Call { outcomes, next }),
-                next: Next::At(ip),
+        let state = match self.pending_call {
+            None => InstructionState::Before(spilled),
+            Some((_, next)) => InstructionState::Done {
+                spilled,
+                event: Some(LogEvent::Call { outcomes, next }),
+                next: NextIp::At(ip),
             },
         };
-        self.place(ip, state);
+        self.record(ip, state);
     }
 
-    /// Logs the call that led to `at`, if that is still to be done.
-    fn tell_call(&mut self, at: u64) {
-        if let Some((ip, next)) = self.called.take() {
+    /// Logs the call that led to `at`, if it is pending.
+    fn log_pending_call(&mut self, at: u64) {
+        if let Some((ip, next)) = self.pending_call.take() {
             self.log_call(ip, next, at);
         }
     }
 
-    fn instruction(&mut self, original: &Original<'_>) -> Flow {
+    fn instruction(&mut self, original: &SourceInstruction<'_>) -> Flow {
         let ip = original.ip;
         let instruction = &original.instruction;
-        // A call of another module goes by way of a jump there (PLT): both are told in one.
+        // A call to another module goes through an indirect jump (PLT). One event logs both.
         let leads_on = matches!(Cofi::of(instruction), Cofi::IndirectJump)
             || instruction.mnemonic() == Mnemonic::Endbr64;
         if !leads_on {
-            self.tell_call(ip);
+            self.log_pending_call(ip);
         }
-        self.before(ip, Saved::NONE);
+        self.before(ip, SpilledRegisters::NONE);
         if needs_gs(instruction) || matches!(instruction.mnemonic(), Mnemonic::Xbegin) {
             self.native(ip);
-            return Flow::End;
+            return Flow::EndBlock;
         }
         match Cofi::of(instruction) {
             Cofi::Sequential => self.copy(original),
             Cofi::Jump { target } => self.follow(ip, target.0),
             Cofi::Call { target } => {
                 self.push(original.next());
-                if self.style.calls && target.0 != original.next() {
-                    self.called = Some((ip, original.next()));
+                if self.options.calls && target.0 != original.next() {
+                    self.pending_call = Some((ip, original.next()));
                 }
                 self.block.successors.push(original.next());
                 self.follow(ip, target.0)
@@ -313,42 +331,42 @@ impl Translator {
             Cofi::IndirectJump | Cofi::IndirectCall => self.indirect(original),
             Cofi::FarTransfer if instruction.mnemonic() == Mnemonic::Syscall => {
                 self.system_call(ip, original.next());
-                Flow::End
+                Flow::EndBlock
             }
             Cofi::FarTransfer => {
                 self.native(ip);
-                Flow::End
+                Flow::EndBlock
             }
         }
     }
 
-    /// The instruction is executed where the program has it.
+    /// Ends the block with an instruction that must execute natively.
     fn native(&mut self, ip: u64) {
-        self.tell_call(ip);
-        self.before(ip, Saved::NONE);
+        self.log_pending_call(ip);
+        self.before(ip, SpilledRegisters::NONE);
         let outcomes = self.outcomes;
-        self.trap(Trap::Native { ip, outcomes });
+        self.trap(BlockTrap::Native { ip, outcomes });
     }
 
-    fn trap(&mut self, trap: Trap) {
+    fn trap(&mut self, trap: BlockTrap) {
         self.block.traps.push((self.out.len() as u32, trap));
         self.out.trap();
     }
 
-    /// An instruction that does not branch.
-    fn copy(&mut self, original: &Original<'_>) -> Flow {
+    /// Copies an instruction that does not branch.
+    fn copy(&mut self, original: &SourceInstruction<'_>) -> Flow {
         if self.relocate(original.bytes, original) {
-            Flow::GoOn(original.next())
+            Flow::ContinueAt(original.next())
         } else {
             self.native(original.ip);
-            Flow::End
+            Flow::EndBlock
         }
     }
 
-    /// Writes `bytes`, a form of the instruction with the same displacement at the same distance from the
-    /// end, so that what it names relative to RIP stays the same; `false`: that is out of reach, and
-    /// nothing is written.
-    fn relocate(&mut self, bytes: &[u8], original: &Original<'_>) -> bool {
+    /// Writes `bytes`, a form of the instruction whose RIP-relative displacement is at the same
+    /// distance from its end, and adjusts the displacement. Returns `false` and writes nothing if
+    /// the operand is out of reach.
+    fn relocate(&mut self, bytes: &[u8], original: &SourceInstruction<'_>) -> bool {
         let start = self.out.len();
         self.out.bytes(bytes);
         if !original.instruction.is_ip_rel_memory_operand() {
@@ -374,38 +392,38 @@ impl Translator {
         false
     }
 
-    /// Goes on at `target` in this block, or leaves it for another where it was already. Off the likely way
-    /// a few outcomes wait, and that is end enough.
+    /// Continues at `target` in this block, or ends the block if it already contains `target`. On
+    /// side exits a few pending outcomes end the block soon enough.
     fn follow(&mut self, ip: u64, target: u64) -> Flow {
         if self.depth == 0 && self.block.source.has(target) {
             self.leave(ip, target, true);
-            return Flow::End;
+            return Flow::EndBlock;
         }
-        Flow::GoOn(target)
+        Flow::ContinueAt(target)
     }
 
-    /// Leaves the block: the instruction at `ip` was executed, `target` is next, and has been in this
-    /// block when `again`.
+    /// Ends the block after the instruction at `ip`. `again` says that the block already contains
+    /// `target`.
     ///
-    /// A loop that gives no packet must give one all the same: by packets alone, nobody could tell how
-    /// often it went round.
+    /// A loop without packets must log an event nevertheless: from packets alone, a decoder cannot
+    /// know the number of iterations.
     fn leave(&mut self, ip: u64, target: u64, again: bool) {
-        self.tell_call(target);
+        self.log_pending_call(target);
         if self.outcomes != NO_OUTCOMES {
-            self.log_outcomes(ip, Next::At(target), self.outcomes);
-        } else if again && self.quiet {
-            self.log_turn(ip, target);
+            self.log_outcomes(ip, NextIp::At(target), self.outcomes);
+        } else if again && self.packetless {
+            self.log_loop_marker(ip, target);
         }
         self.link(ip, target);
     }
 
     fn link(&mut self, ip: u64, target: u64) {
-        self.place(
+        self.record(
             ip,
-            State::Done {
-                saved: Saved::NONE,
+            InstructionState::Done {
+                spilled: SpilledRegisters::NONE,
                 event: None,
-                next: Next::At(target),
+                next: NextIp::At(target),
             },
         );
         let site = self.out.jump();
@@ -413,18 +431,18 @@ impl Translator {
         self.block.successors.push(target);
     }
 
-    /// `push` of the return address.
+    /// Pushes the return address.
     fn push(&mut self, next: u64) {
         self.out.bytes(&[0xff, 0x35]);
-        let at = self.out.distance();
+        let at = self.out.reserve_rel32();
         self.constants.push((at, next));
     }
 
-    fn near_return(&mut self, original: &Original<'_>) -> Flow {
+    fn near_return(&mut self, original: &SourceInstruction<'_>) -> Flow {
         let ip = original.ip;
         if original.instruction.code() != Code::Retnq && original.instruction.code() != Code::Retnq_imm16 {
             self.native(ip);
-            return Flow::End;
+            return Flow::EndBlock;
         }
         let arguments = if original.instruction.op_count() > 0 {
             u32::from(original.instruction.immediate16())
@@ -433,35 +451,35 @@ impl Translator {
         };
         self.out.store(Scratch::Rax, layout::SAVED_RAX);
         self.out.return_address();
-        self.before(ip, Saved::RAX);
+        self.before(ip, SpilledRegisters::RAX);
         self.out.pop(8 + arguments);
-        // What the target is, RAX says.
+        // RAX holds the target.
         let (outcomes, target) = (self.outcomes, 0);
-        let event = if self.style.calls {
-            Event::Return { outcomes, target }
+        let event = if self.options.calls {
+            LogEvent::Return { outcomes, target }
         } else {
-            Event::Target { outcomes, target }
+            LogEvent::Target { outcomes, target }
         };
         self.go_to_rax(ip, event);
-        Flow::End
+        Flow::EndBlock
     }
 
-    fn indirect(&mut self, original: &Original<'_>) -> Flow {
+    fn indirect(&mut self, original: &SourceInstruction<'_>) -> Flow {
         let ip = original.ip;
-        // RAX is saved first.
+        // RAX is spilled first.
         let before = self.out.len();
         self.out.store(Scratch::Rax, layout::SAVED_RAX);
         let load = load_operand(original);
         if !load.is_some_and(|bytes| self.relocate(&bytes, original)) {
             self.out.code.truncate(before);
             self.native(ip);
-            return Flow::End;
+            return Flow::EndBlock;
         }
-        self.before(ip, Saved::RAX);
+        self.before(ip, SpilledRegisters::RAX);
         let (outcomes, target) = (self.outcomes, 0);
-        let mut event = Event::Target { outcomes, target };
-        if let Some((_, next)) = self.called.take() {
-            event = Event::IndirectCall {
+        let mut event = LogEvent::Target { outcomes, target };
+        if let Some((_, next)) = self.pending_call.take() {
+            event = LogEvent::IndirectCall {
                 outcomes,
                 next,
                 target,
@@ -471,8 +489,8 @@ impl Translator {
             let next = original.next();
             self.push(next);
             self.block.successors.push(next);
-            if self.style.calls {
-                event = Event::IndirectCall {
+            if self.options.calls {
+                event = LogEvent::IndirectCall {
                     outcomes,
                     next,
                     target,
@@ -480,23 +498,23 @@ impl Translator {
             }
         }
         self.go_to_rax(ip, event);
-        Flow::End
+        Flow::EndBlock
     }
 
     fn finish(mut self) -> Block {
         while !self.out.len().is_multiple_of(8) {
             self.out.trap();
         }
-        for (distance, value) in std::mem::take(&mut self.constants) {
+        for (rel32, value) in std::mem::take(&mut self.constants) {
             let here = self.out.len();
-            self.out.lead(distance, here);
+            self.out.patch_rel32(rel32, here);
             self.out.bytes(&value.to_le_bytes());
         }
         for (site, target) in std::mem::take(&mut self.links) {
             let here = self.out.len();
-            self.out.lead(site, here);
-            self.place(target, State::Before(Saved::NONE));
-            self.trap(Trap::Exit {
+            self.out.patch_rel32(site, here);
+            self.record(target, InstructionState::Before(SpilledRegisters::NONE));
+            self.trap(BlockTrap::Exit {
                 site: site as u32,
                 target,
             });
@@ -506,7 +524,8 @@ impl Translator {
     }
 }
 
-/// The instruction uses GS, which is the recorder's while the program runs in the cache.
+/// Returns whether the instruction uses GS, which points to the region while the program runs in
+/// the cache.
 fn needs_gs(instruction: &Instruction) -> bool {
     instruction.segment_prefix() == Register::GS
         || (instruction.op_count() > 0 && instruction.op0_register() == Register::GS)
@@ -516,16 +535,16 @@ fn needs_gs(instruction: &Instruction) -> bool {
         )
 }
 
-/// `mov rax, OPERAND` for an indirect jump or call: its own bytes with another opcode, so that the
-/// operand is the same; `None` for forms that no compiler writes.
-fn load_operand(original: &Original<'_>) -> Option<Vec<u8>> {
+/// Builds `mov rax, OPERAND` for an indirect jump or call. It keeps the operand bytes and changes
+/// the opcode. Returns `None` for forms that compilers do not generate.
+fn load_operand(original: &SourceInstruction<'_>) -> Option<Vec<u8>> {
     let opcode = original.bytes.iter().position(|byte| *byte == 0xff)?;
     let (prefixes, rest) = original.bytes.split_at(opcode);
     let (rex, legacy) = match prefixes.split_last() {
         Some((rex @ 0x40..=0x4f, legacy)) => (*rex, legacy),
         _ => (0x40, prefixes),
     };
-    // BND and NOTRACK mean nothing to a load; operand size and the rest do.
+    // BND and NOTRACK prefixes do not affect a load. Other prefixes would change it.
     let mut bytes: Vec<u8> = legacy
         .iter()
         .copied()
@@ -538,7 +557,7 @@ fn load_operand(original: &Original<'_>) -> Option<Vec<u8>> {
         return None;
     }
     let (modrm, operand) = rest.get(1..)?.split_first()?;
-    // REX.W, without REX.R; the register is RAX.
+    // Set REX.W and clear REX.R, because the destination is RAX.
     bytes.push((rex | 8) & !4);
     bytes.push(0x8b);
     bytes.push(modrm & !0x38);

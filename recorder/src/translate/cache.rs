@@ -1,88 +1,91 @@
-//! The code cache of an address space: blocks, what leads from one to another, and where indirect
-//! branches find them.
+//! The code cache of an address space: blocks, links between them, and the indirect-branch lookup.
 
-use super::assembler::{Assembler, Scratch};
-use super::block::{self, Block, Fetch, Next, Place, Saved, Source, State, Style, Trap};
+mod indirect;
+mod invalidation;
+
+use super::block::{
+    self, Block, BlockOptions, BlockTrap, Fetch, InstructionState, NextIp, SourceBytes, SpilledRegisters,
+    TranslationEntry,
+};
 use super::event::NO_OUTCOMES;
 use super::layout;
 use super::memory::SharedMemory;
 use crate::{PAGE, RecordOptions};
 use backtrail_bundle::versions::Fragment;
-use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 
-/// How far a block may lie from its code, so that relative operands reach their ends too.
+/// The maximum distance between a block and its code, so that relative operands stay in reach.
 const REACH: u64 = 0x7000_0000;
-/// Room that a block takes at most.
+/// The maximum size of a block.
 const MAX_BLOCK: u64 = 1 << 14;
-/// Room in a cluster.
+/// The allowed size of the used part of a slab.
 const ROOM: RangeInclusive<u64> = RecordOptions::CACHE;
-const _: () = assert!(4 * MAX_BLOCK <= *ROOM.start() && *ROOM.end() <= layout::CLUSTER_SIZE);
-/// Most pieces of code kept that are there no more.
-const MAX_PAST: usize = 1 << 20;
-/// Blocks translated at once: those that are likely to be next.
-const AHEAD: usize = 4;
+const _: () = assert!(4 * MAX_BLOCK <= *ROOM.start() && *ROOM.end() <= layout::SLAB_SIZE);
+/// The number of likely successors that are translated together with a block.
+const LOOKAHEAD: usize = 4;
 
-/// A part of the cache.
+/// A contiguous part of the cache.
 #[derive(Debug)]
-struct Cluster {
+struct CacheSlab {
     address: u64,
     memory: SharedMemory,
     used: u64,
 }
 
-impl Cluster {
+impl CacheSlab {
     fn reaches(&self, ip: u64) -> bool {
-        self.address.abs_diff(ip) < REACH && (self.address + layout::CLUSTER_SIZE).abs_diff(ip) < REACH
+        self.address.abs_diff(ip) < REACH && (self.address + layout::SLAB_SIZE).abs_diff(ip) < REACH
     }
 
     fn contains(&self, address: u64) -> bool {
-        (self.address..self.address + layout::CLUSTER_SIZE).contains(&address)
+        (self.address..self.address + layout::SLAB_SIZE).contains(&address)
     }
 }
 
-/// What stands at an address of the cache.
+/// The content at a cache address.
 #[derive(Clone, Debug)]
-enum Piece {
+enum CacheItem {
     Block {
         ip: u64,
-        /// The number of changes of code before it was translated.
+        /// The code version at the time of translation.
         version: u32,
-        /// [`Style::since`].
-        since: u32,
-        /// [`Style::wide`].
-        wide: bool,
-        /// The block that stood for `ip` until this wide one did.
+        /// [`BlockOptions::min_version`].
+        min_version: Option<NonZeroU32>,
+        /// [`BlockOptions::superblock`].
+        superblock: bool,
+        /// The block for `ip` that this superblock has replaced.
         before: Option<u64>,
-        source: Source,
+        source: SourceBytes,
         len: u32,
     },
-    /// Comes from an indirect branch to `ip`; all registers are as the program has them from `clean` on.
-    Landing { ip: u64, clean: u32, len: u32 },
-    /// Where indirect branches go that find no landing.
-    Probe,
+    /// Receives indirect branches to `ip`. From offset `clean` on, all registers have the program's
+    /// values.
+    IndirectEntry { ip: u64, clean: u32, len: u32 },
+    /// Receives indirect branches that miss in the lookup tables.
+    MissStub,
 }
 
-/// Entries for an indirect branch: by the first table, and by the second.
+/// The entries of an indirect-branch target: one for the first table, and one for the second.
 #[derive(Clone, Copy, Debug)]
-struct Landing {
+struct IndirectEntry {
     first: u64,
     second: u64,
 }
 
-/// Why a thread in the cache has trapped.
+/// The reason that a thread in the cache has trapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// `target` comes next; the jump whose distance is at `site` may lead there.
+pub(super) enum TrapCause {
+    /// `target` is next. The jump with its displacement at `site` may be linked to it.
     Exit {
         site: u64,
         target: u64,
     },
     /// The target of an indirect branch, in RAX, is not in the tables.
     Miss,
-    Special {
+    InterceptedSyscall {
         ip: u64,
         next: u64,
     },
@@ -90,8 +93,8 @@ pub(super) enum Cause {
         ip: u64,
         outcomes: u8,
     },
-    /// The thread's log must tell of changes of code before it goes on at `ip`.
-    Untold {
+    /// The thread must log the current code version before it continues at `ip`.
+    StaleVersion {
         ip: u64,
     },
 }
@@ -99,113 +102,121 @@ pub(super) enum Cause {
 /// The code cache.
 #[derive(Debug)]
 pub(super) struct Cache {
-    style: Style,
-    /// Bytes of each cluster that are used.
+    options: BlockOptions,
+    /// The number of bytes that may be used in each slab.
     room: u64,
     tables: SharedMemory,
-    clusters: Vec<Cluster>,
+    slabs: Vec<CacheSlab>,
     blocks: FxHashMap<u64, u64>,
-    pieces: BTreeMap<u64, Piece>,
-    landings: FxHashMap<u64, Landing>,
-    /// Jumps to a block of the program, translated or not: where the distance is, and where it led at first.
+    items: BTreeMap<u64, CacheItem>,
+    indirect_entries: FxHashMap<u64, IndirectEntry>,
+    /// Jumps to a program address, translated or not: the address of the displacement, and its
+    /// original target.
     incoming: FxHashMap<u64, Vec<(u64, u64)>>,
-    traps: FxHashMap<u64, Cause>,
-    /// Changes of code that was translated.
+    traps: FxHashMap<u64, TrapCause>,
+    /// The number of changes to translated code.
     version: u32,
-    /// Blocks that were forgotten: what they were made from, and since which change.
-    past: Vec<Fragment>,
-    /// Pages in which code has changed.
+    /// The code of invalidated blocks, with its version.
+    old_code: Vec<Fragment>,
+    /// Pages whose code has changed.
     changed: BTreeSet<u64>,
-    /// Blocks by the pages of the program that they were made from.
+    /// Block addresses by the program pages that they were translated from.
     pages: BTreeMap<u64, Vec<u64>>,
-    /// Where the first and the second table lead when they know no landing.
-    probe: u64,
-    miss: u64,
+    /// The initial values of the entries in the first and the second table.
+    first_miss: u64,
+    second_miss: u64,
 }
 
 impl Cache {
-    /// An empty cache; `tables` are [`layout::TABLES_SIZE`] bytes, zero. Of each cluster `room` bytes are
-    /// used, at most.
-    pub(super) fn new(tables: SharedMemory, style: Style, room: u64, special: &[libc::c_long]) -> Self {
-        for number in special {
-            tables.write(layout::SPECIAL - layout::TABLES + (*number as u64 & 0xffff), &[1]);
+    /// Builds an empty cache. `tables` has [`layout::TABLES_SIZE`] zero bytes. At most `room` bytes
+    /// of each slab are used.
+    pub(super) fn new(
+        tables: SharedMemory,
+        options: BlockOptions,
+        room: u64,
+        intercepted: &[libc::c_long],
+    ) -> Self {
+        for number in intercepted {
+            tables.write(
+                layout::INTERCEPTED - layout::TABLES + (*number as u64 & 0xffff),
+                &[1],
+            );
         }
         Self {
-            style,
+            options,
             room: room.clamp(*ROOM.start(), *ROOM.end()),
             tables,
-            clusters: Vec::new(),
+            slabs: Vec::new(),
             blocks: FxHashMap::default(),
-            pieces: BTreeMap::new(),
-            landings: FxHashMap::default(),
+            items: BTreeMap::new(),
+            indirect_entries: FxHashMap::default(),
             incoming: FxHashMap::default(),
             traps: FxHashMap::default(),
             version: 0,
-            past: Vec::new(),
+            old_code: Vec::new(),
             changed: BTreeSet::new(),
             pages: BTreeMap::new(),
-            probe: 0,
-            miss: 0,
+            first_miss: 0,
+            second_miss: 0,
         }
     }
 
-    /// Whether a cluster with room is in reach of the code at `ip`.
+    /// Returns whether a slab with room is in reach of the code at `ip`.
     pub(super) fn has_room(&self, ip: u64) -> bool {
-        self.cluster(ip).is_some()
+        self.slab(ip).is_some()
     }
 
-    /// Whether what is in reach of the code at `ip` is full: emptied, it would do.
+    /// Returns whether all slabs in reach of the code at `ip` are full, so that a flush would help.
     pub(super) fn is_full(&self, ip: u64) -> bool {
-        !self.has_room(ip) && self.clusters.iter().any(|cluster| cluster.reaches(ip))
+        !self.has_room(ip) && self.slabs.iter().any(|slab| slab.reaches(ip))
     }
 
-    /// Forgets every block, but not what code was that has changed or `may_change`, by the page. No thread
-    /// may stand in one.
-    pub(super) fn empty(&mut self, may_change: impl Fn(u64) -> bool) {
-        self.past = self.fragments(&may_change);
+    /// Removes all blocks, but keeps the old code of pages that have changed or for which
+    /// `may_change` is true. No thread may be in the cache.
+    pub(super) fn flush(&mut self, may_change: impl Fn(u64) -> bool) {
+        self.old_code = self.fragments(&may_change);
         let changing = self.pages.keys().copied().filter(|page| may_change(page * PAGE));
         self.changed.extend(changing);
         self.blocks.clear();
-        self.pieces.clear();
-        self.landings.clear();
+        self.items.clear();
+        self.indirect_entries.clear();
         self.incoming.clear();
         self.traps.clear();
         self.pages.clear();
-        for cluster in &mut self.clusters {
-            cluster.used = 0;
+        for slab in &mut self.slabs {
+            slab.used = 0;
         }
-        self.write_probes();
+        self.write_miss_stubs();
     }
 
-    fn cluster(&self, ip: u64) -> Option<usize> {
-        let room = |cluster: &Cluster| cluster.used + MAX_BLOCK <= self.room;
-        self.clusters
-            .iter()
-            .position(|cluster| cluster.reaches(ip) && room(cluster))
+    fn slab(&self, ip: u64) -> Option<usize> {
+        let room = |slab: &CacheSlab| slab.used + MAX_BLOCK <= self.room;
+        self.slabs.iter().position(|slab| slab.reaches(ip) && room(slab))
     }
 
-    /// Adds a cluster: [`layout::CLUSTER_SIZE`] bytes that the program has at `address`.
-    pub(super) fn add_cluster(&mut self, address: u64, memory: SharedMemory) {
-        self.clusters.push(Cluster {
+    /// Adds a slab of [`layout::SLAB_SIZE`] bytes, mapped at `address` in the program.
+    pub(super) fn add_slab(&mut self, address: u64, memory: SharedMemory) {
+        self.slabs.push(CacheSlab {
             address,
             memory,
             used: 0,
         });
-        if self.miss == 0 {
-            self.write_probes();
+        if self.second_miss == 0 {
+            self.write_miss_stubs();
         }
     }
 
-    /// The same in other memory: tables, and a cluster for each, still empty.
-    pub(super) fn copy(&self, tables: SharedMemory, clusters: Vec<SharedMemory>) -> Self {
+    /// Copies the cache into other memory: lookup tables, and one empty slab for each existing
+    /// slab.
+    pub(super) fn copy(&self, tables: SharedMemory, slabs: Vec<SharedMemory>) -> Self {
         tables.write(0, &self.tables.bytes(layout::TABLES_SIZE));
-        let clusters = self
-            .clusters
+        let slabs = self
+            .slabs
             .iter()
-            .zip(clusters)
+            .zip(slabs)
             .map(|(old, memory)| {
                 memory.write(0, &old.memory.bytes(old.used));
-                Cluster {
+                CacheSlab {
                     address: old.address,
                     memory,
                     used: old.used,
@@ -213,129 +224,124 @@ impl Cache {
             })
             .collect();
         Self {
-            style: self.style,
+            options: self.options,
             room: self.room,
             tables,
-            clusters,
+            slabs,
             blocks: self.blocks.clone(),
-            pieces: self.pieces.clone(),
-            landings: self.landings.clone(),
+            items: self.items.clone(),
+            indirect_entries: self.indirect_entries.clone(),
             incoming: self.incoming.clone(),
             traps: self.traps.clone(),
             version: self.version,
-            past: self.past.clone(),
+            old_code: self.old_code.clone(),
             changed: self.changed.clone(),
             pages: self.pages.clone(),
-            probe: self.probe,
-            miss: self.miss,
+            first_miss: self.first_miss,
+            second_miss: self.second_miss,
         }
     }
 
-    /// Start and size of every cluster.
+    /// Returns the start and the size of every slab.
     pub(super) fn areas(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.clusters
-            .iter()
-            .map(|cluster| (cluster.address, layout::CLUSTER_SIZE))
+        self.slabs.iter().map(|slab| (slab.address, layout::SLAB_SIZE))
     }
 
-    fn write_probes(&mut self) {
-        let mut code = Assembler::default();
-        code.jump_by_table(layout::SECOND);
-        while !code.len().is_multiple_of(16) {
-            code.trap();
-        }
-        let miss = code.len() as u64;
-        code.trap();
-        let Some(at) = self.put(0, &code.code) else { return };
-        self.pieces.insert(at, Piece::Probe);
-        (self.probe, self.miss) = (at, at + miss);
-        self.traps.insert(self.miss, Cause::Miss);
-        for index in 0..layout::TARGETS {
-            self.tables
-                .store(layout::FIRST - layout::TABLES + index * 8, self.probe);
-            self.tables
-                .store(layout::SECOND - layout::TABLES + index * 8, self.miss);
-        }
+    /// Writes code to a slab, and returns its address.
+    fn emit(&mut self, slab: usize, code: &[u8]) -> Option<u64> {
+        let slab = self.slabs.get_mut(slab)?;
+        let offset = slab.used;
+        slab.memory.write(offset, code);
+        slab.used = (offset + code.len() as u64).next_multiple_of(16);
+        Some(slab.address + offset)
     }
 
-    /// Puts code into a cluster; says where.
-    fn put(&mut self, cluster: usize, code: &[u8]) -> Option<u64> {
-        let cluster = self.clusters.get_mut(cluster)?;
-        let offset = cluster.used;
-        cluster.memory.write(offset, code);
-        cluster.used = (offset + code.len() as u64).next_multiple_of(16);
-        Some(cluster.address + offset)
-    }
-
-    /// The address of the translation of `ip`, translating where needed, ahead too.
+    /// Returns the cache address of the block at `ip`. Translates it if needed, with its likely
+    /// successors.
     ///
-    /// `None`: no cluster is in reach.
-    pub(super) fn look_up(&mut self, ip: u64, fetch: &mut Fetch<'_>) -> Option<u64> {
+    /// Returns `None` if no slab is in reach.
+    pub(super) fn lookup_or_translate(&mut self, ip: u64, fetch: &mut Fetch<'_>) -> Option<u64> {
         if let Some(found) = self.blocks.get(&ip) {
             return Some(*found);
         }
         let mut wanted = std::collections::VecDeque::from([ip]);
         let mut made = 0;
         while let Some(next) = wanted.pop_front() {
-            if made > AHEAD {
+            if made > LOOKAHEAD {
                 break;
             }
-            if self.blocks.contains_key(&next) || self.cluster(next).is_none() {
+            if self.blocks.contains_key(&next) || self.slab(next).is_none() {
                 continue;
             }
-            wanted.extend(self.translate(next, self.style, fetch)?);
+            wanted.extend(self.translate(next, self.options, fetch)?);
             made += 1;
         }
         self.blocks.get(&ip).copied()
     }
 
-    /// Whether there is a block at `ip` that is not wide.
-    pub(super) fn is_narrow(&self, ip: u64) -> bool {
-        let piece = self.blocks.get(&ip).and_then(|at| self.pieces.get(at));
-        matches!(piece, Some(Piece::Block { wide: false, .. }))
+    /// Returns whether there is a block at `ip` that is not a superblock.
+    pub(super) fn is_promotable(&self, ip: u64) -> bool {
+        let item = self.blocks.get(&ip).and_then(|at| self.items.get(at));
+        matches!(
+            item,
+            Some(CacheItem::Block {
+                superblock: false,
+                ..
+            })
+        )
     }
 
-    /// Translates the block at `ip` anew, wide, and leads everything there.
-    pub(super) fn widen(&mut self, ip: u64, fetch: &mut Fetch<'_>) {
-        if !self.is_narrow(ip) {
+    /// Replaces the block at `ip` by a superblock, and links all jumps to it.
+    pub(super) fn promote(&mut self, ip: u64, fetch: &mut Fetch<'_>) {
+        if !self.is_promotable(ip) {
             return;
         }
-        let style = Style {
-            wide: true,
-            ..self.style
+        let options = BlockOptions {
+            superblock: true,
+            ..self.options
         };
-        if self.translate(ip, style, fetch).is_none() {
+        if self.translate(ip, options, fetch).is_none() {
             return;
         }
-        if let (Some(Landing { first, second }), Some(at)) = (self.landings.get(&ip), self.blocks.get(&ip)) {
-            for landing in [first, second] {
-                if let Some(Piece::Landing { len, .. }) = self.pieces.get(landing) {
-                    // Its last four bytes are the distance of its jump.
-                    self.lead(landing + u64::from(*len) - 4, *at);
+        if let (Some(IndirectEntry { first, second }), Some(at)) =
+            (self.indirect_entries.get(&ip), self.blocks.get(&ip))
+        {
+            for entry in [first, second] {
+                if let Some(CacheItem::IndirectEntry { len, .. }) = self.items.get(entry) {
+                    // The last four bytes are the displacement of the jump.
+                    self.patch_jump(entry + u64::from(*len) - 4, *at);
                 }
             }
         }
     }
 
-    /// The address of the program whose block is at `address`.
-    pub(super) fn block_at(&self, address: u64) -> Option<u64> {
-        match self.pieces.range(..=address).next_back()? {
-            (_, Piece::Block { ip, .. }) => Some(*ip),
+    /// Returns the program address of the block that contains the cache address `address`.
+    pub(super) fn block_containing(&self, address: u64) -> Option<u64> {
+        match self.items.range(..=address).next_back()? {
+            (_, CacheItem::Block { ip, .. }) => Some(*ip),
             _ => None,
         }
     }
 
-    fn translate(&mut self, ip: u64, style: Style, fetch: &mut Fetch<'_>) -> Option<Vec<u64>> {
-        let index = self.cluster(ip)?;
+    fn translate(&mut self, ip: u64, options: BlockOptions, fetch: &mut Fetch<'_>) -> Option<Vec<u64>> {
+        let index = self.slab(ip)?;
         let at = {
-            let cluster = self.clusters.get(index)?;
-            cluster.address + cluster.used
+            let slab = self.slabs.get(index)?;
+            slab.address + slab.used
         };
-        let mut since = 0;
-        let mut block = block::translate(ip, at, style, fetch);
+        let mut min_version = None;
+        let mut block = block::translate(ip, at, options, fetch);
         if self.version != 0 && block.source.pages().any(|page| self.changed.contains(&page)) {
-            since = self.version;
-            block = block::translate(ip, at, Style { since, ..style }, fetch);
+            min_version = NonZeroU32::new(self.version);
+            block = block::translate(
+                ip,
+                at,
+                BlockOptions {
+                    min_version,
+                    ..options
+                },
+                fetch,
+            );
         }
         let Block {
             code,
@@ -344,22 +350,22 @@ impl Cache {
             successors,
             ..
         } = block;
-        self.put(index, &code)?;
+        self.emit(index, &code)?;
         let before = self.blocks.insert(ip, at);
         for (offset, trap) in traps {
             let trapped = at + u64::from(offset);
             let cause = match trap {
-                Trap::Exit { site, target } => {
+                BlockTrap::Exit { site, target } => {
                     let site = at + u64::from(site);
                     self.incoming.entry(target).or_default().push((site, trapped));
                     if let Some(to) = self.blocks.get(&target) {
-                        self.lead(site, *to);
+                        self.patch_jump(site, *to);
                     }
-                    Cause::Exit { site, target }
+                    TrapCause::Exit { site, target }
                 }
-                Trap::Special { ip, next } => Cause::Special { ip, next },
-                Trap::Native { ip, outcomes } => Cause::Native { ip, outcomes },
-                Trap::Untold { ip } => Cause::Untold { ip },
+                BlockTrap::InterceptedSyscall { ip, next } => TrapCause::InterceptedSyscall { ip, next },
+                BlockTrap::Native { ip, outcomes } => TrapCause::Native { ip, outcomes },
+                BlockTrap::StaleVersion { ip } => TrapCause::StaleVersion { ip },
             };
             self.traps.insert(trapped, cause);
         }
@@ -370,19 +376,19 @@ impl Cache {
                 ips.push(ip);
             }
         }
-        self.pieces.insert(
+        self.items.insert(
             at,
-            Piece::Block {
+            CacheItem::Block {
                 ip,
                 version: self.version,
-                since,
-                wide: style.wide,
+                min_version,
+                superblock: options.superblock,
                 before,
                 source,
                 len,
             },
         );
-        // Those that wait for this block.
+        // Link the jumps that target this block.
         let sites: Vec<u64> = self
             .incoming
             .get(&ip)
@@ -390,120 +396,49 @@ impl Cache {
             .flatten()
             .map(|(site, _)| *site)
             .collect();
-        sites.into_iter().for_each(|site| self.lead(site, at));
+        sites.into_iter().for_each(|site| self.patch_jump(site, at));
         Some(successors)
     }
 
-    /// Makes the jump whose distance is at `site` lead to `to`, where that is in reach.
-    fn lead(&self, site: u64, to: u64) {
+    /// Patches the jump with its displacement at `site` to reach `to`, if that is in reach.
+    fn patch_jump(&self, site: u64, to: u64) {
         let distance = to.wrapping_sub(site + 4) as i64;
-        if let (Ok(distance), Some(cluster)) = (
+        if let (Ok(distance), Some(slab)) = (
             i32::try_from(distance),
-            self.clusters.iter().find(|cluster| cluster.contains(site)),
+            self.slabs.iter().find(|slab| slab.contains(site)),
         ) {
-            cluster.memory.store_half(site - cluster.address, distance as u32);
+            slab.memory.store_half(site - slab.address, distance as u32);
         }
     }
 
-    /// Makes the jump of an exit lead straight to its target, which is translated.
+    /// Links an exit directly to its translated target.
     pub(super) fn link(&mut self, site: u64, target: u64) {
         if let Some(to) = self.blocks.get(&target).copied() {
-            self.lead(site, to);
+            self.patch_jump(site, to);
         }
     }
 
-    /// Lets indirect branches find `ip`, which is translated.
-    pub(super) fn land(&mut self, ip: u64) -> Option<()> {
-        let landing = match self.landings.get(&ip) {
-            Some(landing) => *landing,
-            None => self.write_landing(ip)?,
-        };
-        let index = hash(ip);
-        let slot = |table: u64| table - layout::TABLES + index * 8;
-        let first = self.tables.load(slot(layout::FIRST));
-        if first != landing.first && first != self.probe {
-            // The one that was here is found by its other entry from now on.
-            let displaced = match self.pieces.get(&first) {
-                Some(Piece::Landing { ip, .. }) => self.landings.get(ip).map(|landing| landing.second),
-                _ => None,
-            };
-            if let Some(displaced) = displaced {
-                self.tables.store(slot(layout::SECOND), displaced);
-            }
-        }
-        self.tables.store(slot(layout::FIRST), landing.first);
-        Some(())
-    }
-
-    fn write_landing(&mut self, ip: u64) -> Option<Landing> {
-        let block = *self.blocks.get(&ip)?;
-        let entry = |otherwise: Option<u64>| {
-            let mut code = Assembler::default();
-            code.set(Scratch::Rcx, ip.wrapping_neg());
-            code.add_rax_to_rcx();
-            match otherwise {
-                Some(table) => {
-                    let mut jump = Assembler::default();
-                    jump.jump_by_table(table);
-                    code.skip_if_rcx_is_zero(jump.len() as u8);
-                    code.bytes(&jump.code);
-                }
-                None => {
-                    code.skip_if_rcx_is_zero(1);
-                    code.trap();
-                }
-            }
-            let miss = code.len() - 1;
-            code.load(Scratch::Rdx, layout::SAVED_RDX);
-            code.load(Scratch::Rcx, layout::SAVED_RCX);
-            code.load(Scratch::Rax, layout::SAVED_RAX);
-            let clean = code.len() as u32;
-            let site = code.jump();
-            (code, site, clean, miss)
-        };
-        let index = self
-            .cluster(ip)
-            .or_else(|| self.clusters.iter().position(|cluster| cluster.contains(block)))?;
-        let mut put = |otherwise: Option<u64>| {
-            let (code, site, clean, miss) = entry(otherwise);
-            let at = self.put(index, &code.code)?;
-            let len = code.len() as u32;
-            self.pieces.insert(at, Piece::Landing { ip, clean, len });
-            self.lead(at + site as u64, block);
-            if otherwise.is_none() {
-                self.traps.insert(at + miss as u64, Cause::Miss);
-            }
-            Some(at)
-        };
-        let landing = Landing {
-            first: put(Some(layout::SECOND))?,
-            second: put(None)?,
-        };
-        self.landings.insert(ip, landing);
-        Some(landing)
-    }
-
-    /// Why the `int3` at `address` is there.
-    pub(super) fn cause(&self, address: u64) -> Option<Cause> {
+    /// Returns the reason for the `int3` at `address`.
+    pub(super) fn cause(&self, address: u64) -> Option<TrapCause> {
         self.traps.get(&address).copied()
     }
 
-    /// What a thread at `address` has done; `None`: that is no place in the cache.
-    pub(super) fn place(&self, address: u64) -> Option<Place> {
-        let (at, piece) = self.pieces.range(..=address).next_back()?;
+    /// Returns the program state of a thread at `address`, or `None` outside the cache.
+    pub(super) fn translation_at(&self, address: u64) -> Option<TranslationEntry> {
+        let (at, item) = self.items.range(..=address).next_back()?;
         let offset = (address - at) as u32;
-        let arriving = |state, ip| Place {
+        let arriving = |state, ip| TranslationEntry {
             offset,
             ip,
             state,
             outcomes: NO_OUTCOMES,
-            told: ip,
+            logged_ip: ip,
         };
-        match piece {
-            Piece::Block {
+        match item {
+            CacheItem::Block {
                 ip,
-                since,
-                wide,
+                min_version,
+                superblock,
                 source,
                 len,
                 ..
@@ -515,175 +450,39 @@ impl Cache {
                 let block = block::translate(
                     *ip,
                     *at,
-                    Style {
-                        places: true,
-                        since: *since,
-                        wide: *wide,
-                        ..self.style
+                    BlockOptions {
+                        entries: true,
+                        min_version: *min_version,
+                        superblock: *superblock,
+                        ..self.options
                     },
                     &mut again,
                 );
-                block.place(offset).copied()
+                block.entry_at(offset).copied()
             }
-            Piece::Landing { ip, clean, len } if offset < *len => Some(if offset >= *clean {
-                arriving(State::Before(Saved::NONE), *ip)
+            CacheItem::IndirectEntry { ip, clean, len } if offset < *len => Some(if offset >= *clean {
+                arriving(InstructionState::Before(SpilledRegisters::NONE), *ip)
             } else {
                 arriving(
-                    State::Done {
-                        saved: Saved::ALL,
+                    InstructionState::Done {
+                        spilled: SpilledRegisters::ALL,
                         event: None,
-                        next: Next::InRax,
+                        next: NextIp::InRax,
                     },
                     *ip,
                 )
             }),
-            Piece::Probe => Some(arriving(
-                State::Done {
-                    saved: Saved::ALL,
+            CacheItem::MissStub => Some(arriving(
+                InstructionState::Done {
+                    spilled: SpilledRegisters::ALL,
                     event: None,
-                    next: Next::InRax,
+                    next: NextIp::InRax,
                 },
                 0,
             )),
-            Piece::Landing { .. } => None,
+            CacheItem::IndirectEntry { .. } => None,
         }
     }
-
-    /// Blocks made from code in `range`.
-    fn made_from(&self, range: &std::ops::Range<u64>) -> Vec<u64> {
-        let first = range.start / PAGE;
-        let last = range.end.div_ceil(PAGE);
-        let mut found: Vec<u64> = self
-            .pages
-            .range(first..last)
-            .flat_map(|(_, ips)| ips)
-            .copied()
-            .collect();
-        found.sort_unstable();
-        found.dedup();
-        found.retain(|ip| {
-            let piece = self.blocks.get(ip).and_then(|at| self.pieces.get(at));
-            let Some(Piece::Block { source, .. }) = piece else {
-                return false;
-            };
-            source
-                .runs()
-                .any(|(start, run)| start < range.end && range.start < start + run.len() as u64)
-        });
-        found
-    }
-
-    /// What the block at `ip` was made from, and after which change of code; then that of the one before.
-    fn made(&self, ip: u64) -> impl Iterator<Item = (&Source, u32)> {
-        let mut next = self.blocks.get(&ip).copied();
-        std::iter::from_fn(move || match self.pieces.get(&next?)? {
-            Piece::Block {
-                source,
-                version,
-                before,
-                ..
-            } => {
-                next = *before;
-                Some((source, *version))
-            }
-            _ => None,
-        })
-    }
-
-    /// Whether a block was made from code in `range`.
-    pub(super) fn touches(&self, range: std::ops::Range<u64>) -> bool {
-        !self.made_from(&range).is_empty()
-    }
-
-    /// Changes of code so far.
-    pub(super) fn version(&self) -> u32 {
-        self.version
-    }
-
-    /// Code that was executed where code has changed or `may_change`, by the change since which it stood
-    /// there.
-    pub(super) fn fragments(&self, may_change: impl Fn(u64) -> bool) -> Vec<Fragment> {
-        let mut all = self.past.clone();
-        let changes = |page| self.changed.contains(&page) || may_change(page * PAGE);
-        for (source, version) in self.blocks.keys().flat_map(|ip| self.made(*ip)) {
-            if source.pages().any(changes) {
-                all.extend(fragments(source, version));
-            }
-        }
-        all.sort_by_key(|fragment| fragment.boundary);
-        all
-    }
-
-    /// Remembers code that has changed, and that it has.
-    fn remember(&mut self, gone: &[u64]) {
-        for ip in gone {
-            let pages: Vec<u64> = self.made(*ip).flat_map(|(source, _)| source.pages()).collect();
-            self.changed.extend(pages);
-            let room = MAX_PAST.saturating_sub(self.past.len());
-            let past: Vec<Fragment> = self
-                .made(*ip)
-                .flat_map(|(source, version)| fragments(source, version))
-                .take(room)
-                .collect();
-            self.past.extend(past);
-        }
-        if !gone.is_empty() {
-            self.version = self.version.saturating_add(1);
-        }
-    }
-
-    /// Code in `range` has changed: forgets every block made from it, but not what it was.
-    pub(super) fn change(&mut self, range: std::ops::Range<u64>) {
-        let gone = self.made_from(&range);
-        self.remember(&gone);
-        self.forget(range);
-    }
-
-    /// Forgets every block made from code in `range`: nothing leads there any more.
-    ///
-    /// A thread that stands in one goes on in it to its end.
-    pub(super) fn forget(&mut self, range: std::ops::Range<u64>) {
-        let gone = self.made_from(&range);
-        for ip in &gone {
-            self.blocks.remove(ip);
-            let sites: Vec<(u64, u64)> = self.incoming.get(ip).into_iter().flatten().copied().collect();
-            for (site, exit) in sites {
-                self.lead(site, exit);
-            }
-            if let Some(landing) = self.landings.remove(ip) {
-                let slot = |table: u64| table - layout::TABLES + hash(*ip) * 8;
-                if self.tables.load(slot(layout::FIRST)) == landing.first {
-                    self.tables.store(slot(layout::FIRST), self.probe);
-                }
-                if self.tables.load(slot(layout::SECOND)) == landing.second {
-                    self.tables.store(slot(layout::SECOND), self.miss);
-                }
-            }
-        }
-    }
-}
-
-/// Blocks as parts of the code image.
-fn fragments(source: &Source, version: u32) -> impl Iterator<Item = Fragment> {
-    source.runs().map(move |(start, run)| Fragment {
-        address: Avma(start),
-        boundary: version,
-        bytes: run.to_vec().into(),
-    })
-}
-
-/// Where in the tables a target is: what [`Assembler::hash`] computes.
-fn hash(target: u64) -> u64 {
-    /// The Castagnoli polynomial, reversed (SDM, "CRC32").
-    const POLYNOMIAL: u32 = 0x82f6_3b78;
-    let mut crc = 0u32;
-    for byte in target.to_le_bytes() {
-        crc ^= u32::from(byte);
-        for _ in 0..8 {
-            crc = crc >> 1 ^ (POLYNOMIAL & (crc & 1).wrapping_neg());
-        }
-    }
-    u64::from(crc) & (layout::TARGETS - 1)
 }
 
 #[cfg(test)]

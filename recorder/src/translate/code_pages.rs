@@ -1,4 +1,4 @@
-//! Code of the program, read a page at a time and kept until it may change.
+//! Caches pages of program code until they may change.
 
 use crate::PAGE;
 use crate::ptrace::RawTid;
@@ -6,78 +6,87 @@ use backtrail_process::maps::{self, Map};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Pages through which code that was read may change, by address.
-pub(super) type Ways = BTreeMap<u64, Way>;
+/// Writable pages that alias code pages, by address.
+pub(super) type WritableAliases = BTreeMap<u64, WritableAlias>;
 
-/// A page that the program may write, which is one of code or the same memory at another place: a memory is often mapped twice, to
-/// be written here and executed there.
+/// A page that the program may write: a code page itself, or another mapping of the same memory.
+/// JIT compilers often map memory twice, once writable and once executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
-    /// The page of code.
+pub(super) struct WritableAlias {
+    /// The address of the code page.
     pub(super) code: u64,
-    /// It is executable itself.
+    /// Whether the writable page is executable too.
     pub(super) executable: bool,
 }
 
-/// A page as it was read; shorter where nothing more can be read.
+/// The content of a page, shorter if the rest cannot be read.
 #[derive(Debug)]
 struct CodePage {
     bytes: Vec<u8>,
-    ways: Vec<(u64, Way)>,
+    aliases: Vec<(u64, WritableAlias)>,
 }
 
 /// The executable memory of a process.
 #[derive(Debug, Default)]
 pub(super) struct CodePages {
-    /// All mappings, until they change.
+    /// All mappings, or `None` after they have changed.
     maps: Option<Vec<Map>>,
     pages: BTreeMap<u64, CodePage>,
-    /// Some page was of memory that can be mapped twice.
+    /// Whether some page belongs to shared memory, which can be mapped twice.
     shared: bool,
 }
 
 impl CodePages {
-    /// Some mapping has changed: they are looked at anew. A page of none that was read may be of one now.
+    /// Handles a change of the mappings. Pages that could not be read may exist now.
     pub(super) fn remapped(&mut self) {
         self.maps = None;
         self.pages.retain(|_, page| !page.bytes.is_empty());
     }
 
-    /// Mappings have changed in `range`: what is there is read anew.
+    /// Discards the pages in `range`, whose mappings have changed.
     pub(super) fn forget(&mut self, range: &Range<u64>) {
         self.maps = None;
         self.pages.retain(|page, _| !range.contains(page));
     }
 
-    /// Whether code in `range` was read.
+    /// Returns whether code in `range` was read.
     pub(super) fn has_read(&self, range: &Range<u64>) -> bool {
         self.pages.range(range.clone()).next().is_some()
     }
 
-    /// Whether what is mapped anew may be code that was read.
+    /// Returns whether a new mapping may alias code that was read.
     pub(super) fn may_be_mapped_twice(&self) -> bool {
         self.shared
     }
 
-    /// The ways by which what was read of memory that can be mapped twice may change now.
-    pub(super) fn ways_of_shared(&mut self, pid: RawTid) -> Ways {
+    /// Returns the writable aliases of all code pages in shared memory.
+    pub(super) fn aliases_of_shared(&mut self, pid: RawTid) -> WritableAliases {
         let maps = self.maps.get_or_insert_with(|| maps::maps(pid));
         let of_code = maps.iter().filter(|map| map.shared && map.executable);
         let pages = of_code.flat_map(|map| {
             let read = self.pages.range(map.start..map.end);
             read.map(move |(&page, _)| (map, page))
         });
-        pages.flat_map(|(map, page)| ways(maps, map, page)).collect()
+        pages
+            .flat_map(|(map, page)| writable_aliases(maps, map, page))
+            .collect()
     }
 
-    /// Copies code from `from` on; says how many bytes there are, and notes the ways by which they may change.
-    pub(super) fn read(&mut self, pid: RawTid, from: u64, out: &mut [u8], changing: &mut Ways) -> usize {
+    /// Reads code from address `from` on. Returns the number of bytes read, and adds the writable
+    /// aliases of its pages to `changing`.
+    pub(super) fn read(
+        &mut self,
+        pid: RawTid,
+        from: u64,
+        out: &mut [u8],
+        changing: &mut WritableAliases,
+    ) -> usize {
         let mut done = 0;
         while let Some(room) = out.get_mut(done..).filter(|room| !room.is_empty()) {
             let at = from.wrapping_add(done as u64);
             let number = at & !(PAGE - 1);
             let page = self.page(pid, number);
-            changing.extend(page.ways.iter().copied());
+            changing.extend(page.aliases.iter().copied());
             let rest = page.bytes.get((at - number) as usize..).unwrap_or_default();
             let len = rest.len().min(room.len());
             if len == 0 {
@@ -95,7 +104,7 @@ impl CodePages {
             let Some(map) = executable(maps, number) else {
                 return CodePage {
                     bytes: Vec::new(),
-                    ways: Vec::new(),
+                    aliases: Vec::new(),
                 };
             };
             self.shared |= map.shared;
@@ -104,20 +113,24 @@ impl CodePages {
             bytes.truncate(read);
             CodePage {
                 bytes,
-                ways: ways(maps, map, number).collect(),
+                aliases: writable_aliases(maps, map, number).collect(),
             }
         })
     }
 }
 
-/// The mapping that a page may be executed in.
+/// Returns the executable mapping that contains a page.
 fn executable(maps: &[Map], page: u64) -> Option<&Map> {
     let mut of_page = maps.iter().filter(|map| (map.start..map.end).contains(&page));
     of_page.find(|map| map.executable && map.path != "[vsyscall]")
 }
 
-/// By which pages the program may write a page of code of this mapping.
-fn ways<'a>(maps: &'a [Map], map: &'a Map, page: u64) -> impl Iterator<Item = (u64, Way)> + 'a {
+/// Returns the writable aliases of a code page in this mapping.
+fn writable_aliases<'a>(
+    maps: &'a [Map],
+    map: &'a Map,
+    page: u64,
+) -> impl Iterator<Item = (u64, WritableAlias)> + 'a {
     let offset = map.offset + (page - map.start);
     let itself = std::slice::from_ref(map).iter();
     let others = maps.iter().filter(move |other| {
@@ -127,11 +140,11 @@ fn ways<'a>(maps: &'a [Map], map: &'a Map, page: u64) -> impl Iterator<Item = (u
     let places = itself.chain(others).filter(|other| other.writable);
     places.filter_map(move |other| {
         let at = other.start.checked_add(offset.checked_sub(other.offset)?)?;
-        let way = Way {
+        let alias = WritableAlias {
             code: page,
             executable: other.executable,
         };
-        (at < other.end).then_some((at, way))
+        (at < other.end).then_some((at, alias))
     })
 }
 
@@ -140,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_is_mapped_twice_is_written_at_one_place_and_executed_at_the_other() {
+    fn second_mapping_of_shared_memory_is_a_writable_alias() {
         let map = |start, permissions: &str, offset, inode| Map {
             start,
             end: start + 4 * PAGE,
@@ -162,12 +175,12 @@ mod tests {
         ];
         let of = |page: u64| {
             let map = executable(&maps, page).unwrap();
-            ways(&maps, map, page).collect::<Vec<_>>()
+            writable_aliases(&maps, map, page).collect::<Vec<_>>()
         };
-        let way = |code, executable| Way { code, executable };
+        let alias = |code, executable| WritableAlias { code, executable };
         assert_eq!(of(0x10000), []);
-        assert_eq!(of(0x13000), [(0x21000, way(0x13000, false))]);
-        assert_eq!(of(0x51000), [(0x51000, way(0x51000, true))]);
+        assert_eq!(of(0x13000), [(0x21000, alias(0x13000, false))]);
+        assert_eq!(of(0x51000), [(0x51000, alias(0x51000, true))]);
         assert!(executable(&maps, 0x20000).is_none());
     }
 }

@@ -1,48 +1,48 @@
-//! The log that a translated thread writes: what its control flow was, in bytes.
+//! The log of a translated thread: the byte encoding of its control-flow events.
 //!
-//! A byte below 0x80 holds up to six outcomes of conditional branches, the oldest highest, behind a one
-//! that marks where they begin. Anything else begins with a tag; where outcomes often come right before
-//! it, a byte of them follows the tag.
+//! A byte below 0x80 holds up to six outcomes of conditional branches, the oldest in the highest
+//! bit. A leading one marks their start. All other events begin with a tag. In events that often
+//! follow outcomes, a byte of outcomes follows the tag.
 
-/// Most outcomes in one byte.
+/// The maximum number of outcomes in one byte.
 pub(super) const MAX_OUTCOMES: u32 = 6;
 
 /// No outcomes.
 pub(super) const NO_OUTCOMES: u8 = 1;
 
-/// An indirect branch went to a target: tag, outcomes before it, target.
+/// An indirect branch: tag, pending outcomes, target.
 pub(super) const TARGET: u8 = 0x80;
-/// A system call instruction is about to be executed: tag, time.
+/// A system call instruction that is about to execute: tag, time.
 pub(super) const SYSCALL: u8 = 0x81;
-/// User code goes on: tag, address, time.
+/// User code continues: tag, address, time.
 pub(super) const ENTER: u8 = 0x82;
-/// Control is taken away before an instruction: tag, its address, time.
+/// An asynchronous exit before an instruction: tag, address of the instruction, time.
 pub(super) const INTERRUPT: u8 = 0x83;
-/// A loop without packets closes: tag, the address of its branch, or of where that leads.
-pub(super) const TURN: u8 = 0x84;
-/// A direct near call: tag, outcomes before it, its return address.
+/// An iteration of a loop without packets: tag, the address of its branch or of the branch target.
+pub(super) const LOOP_MARKER: u8 = 0x84;
+/// A direct near call: tag, pending outcomes, return address.
 pub(super) const CALL: u8 = 0x85;
-/// The system call just told of was not executed: tag.
+/// The system call of the previous event has not executed: tag.
 pub(super) const NO_SYSCALL: u8 = 0x86;
-/// A far transfer was executed: tag, time.
+/// An executed far transfer: tag, time.
 pub(super) const LEAVE: u8 = 0x87;
-/// What happened is not known: tag, the address where user code goes on.
+/// An unknown control transfer: tag, the address where user code continues.
 pub(super) const LOST: u8 = 0x88;
-/// A near return went to a target, where calls are logged too: tag, outcomes before it, target.
+/// A near return, if calls are logged: tag, pending outcomes, target.
 pub(super) const RETURN: u8 = 0x89;
-/// Code that was translated before has changed: tag, the number of the change.
+/// Translated code has changed: tag, the number of the new version.
 pub(super) const VERSION: u8 = 0x8a;
 
-/// An indirect near call, where calls are logged: tag, outcomes before it, its return address, its target.
+/// An indirect near call, if calls are logged: tag, pending outcomes, return address, target.
 pub(super) const INDIRECT_CALL: u8 = 0x8b;
 
-/// The longest record, in bytes.
+/// The length of the longest event, in bytes.
 pub(super) const MAX_LEN: usize = 18;
 
-/// What a log says.
+/// An event in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
-    /// Outcomes of conditional branches, behind a leading one.
+pub(super) enum LogEvent {
+    /// Outcomes of conditional branches, after a leading one.
     Outcomes(u8),
     Target {
         outcomes: u8,
@@ -63,7 +63,7 @@ pub(super) enum Event {
         ip: u64,
         time: u64,
     },
-    Turn(u64),
+    LoopMarker(u64),
     Call {
         outcomes: u8,
         next: u64,
@@ -81,8 +81,8 @@ pub(super) enum Event {
     Version(u64),
 }
 
-impl Event {
-    /// The first event of a log, and its length.
+impl LogEvent {
+    /// Decodes the first event of a log, and returns it with its length.
     pub(super) fn read(log: &[u8]) -> Option<(Self, usize)> {
         let tag = *log.first()?;
         let word = |at: usize| {
@@ -121,7 +121,7 @@ impl Event {
                 let (ip, time) = (word(1)?, word(9)?);
                 (Self::Interrupt { ip, time }, 17)
             }
-            TURN => (Self::Turn(word(1)?), 9),
+            LOOP_MARKER => (Self::LoopMarker(word(1)?), 9),
             NO_SYSCALL => (Self::NoSyscall, 1),
             LEAVE => (Self::Leave { time: word(1)? }, 9),
             LOST => (Self::Lost(word(1)?), 9),
@@ -130,7 +130,7 @@ impl Event {
         })
     }
 
-    /// Whether it is a branch or outcomes of some: what the tracee's code logs by far the most.
+    /// Returns whether this is a branch event or outcomes, which are by far the most frequent.
     pub(super) fn is_branch(self) -> bool {
         matches!(
             self,
@@ -142,7 +142,7 @@ impl Event {
         )
     }
 
-    /// The event with the target that control went to; the outcomes before it are in the log.
+    /// Returns the event with its actual target. The pending outcomes are already logged.
     pub(super) fn completed(self, to: u64) -> Self {
         let outcomes = NO_OUTCOMES;
         match self {
@@ -158,7 +158,7 @@ impl Event {
         }
     }
 
-    /// Its bytes in a log.
+    /// Returns the encoded event and its length.
     pub(super) fn write(self) -> ([u8; MAX_LEN], usize) {
         let (head, words): (&[u8], &[u64]) = match self {
             Self::Outcomes(outcomes) => (&[outcomes], &[]),
@@ -173,7 +173,7 @@ impl Event {
             Self::Syscall { time } => (&[SYSCALL], &[time]),
             Self::Enter { ip, time } => (&[ENTER], &[ip, time]),
             Self::Interrupt { ip, time } => (&[INTERRUPT], &[ip, time]),
-            Self::Turn(ip) => (&[TURN], &[ip]),
+            Self::LoopMarker(ip) => (&[LOOP_MARKER], &[ip]),
             Self::NoSyscall => (&[NO_SYSCALL], &[]),
             Self::Leave { time } => (&[LEAVE], &[time]),
             Self::Lost(ip) => (&[LOST], &[ip]),
@@ -188,12 +188,12 @@ impl Event {
     }
 }
 
-/// The outcomes with one more.
+/// Appends an outcome.
 pub(super) fn with_outcome(outcomes: u8, taken: bool) -> u8 {
     outcomes << 1 | u8::from(taken)
 }
 
-/// How many outcomes there are.
+/// Returns the number of outcomes.
 #[inline]
 pub(super) fn count(outcomes: u8) -> u32 {
     (outcomes | 1).ilog2()
@@ -204,40 +204,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_event_comes_back() {
+    fn events_round_trip() {
         let (ip, time) = (0x1234_5678_9abc, 77);
         let events = [
-            Event::Outcomes(0b101),
-            Event::Target {
+            LogEvent::Outcomes(0b101),
+            LogEvent::Target {
                 outcomes: NO_OUTCOMES,
                 target: ip,
             },
-            Event::Return {
+            LogEvent::Return {
                 outcomes: 0b10,
                 target: ip,
             },
-            Event::Syscall { time },
-            Event::Enter { ip, time },
-            Event::Interrupt { ip, time },
-            Event::Turn(ip),
-            Event::Call {
+            LogEvent::Syscall { time },
+            LogEvent::Enter { ip, time },
+            LogEvent::Interrupt { ip, time },
+            LogEvent::LoopMarker(ip),
+            LogEvent::Call {
                 outcomes: 0b11,
                 next: ip,
             },
-            Event::IndirectCall {
+            LogEvent::IndirectCall {
                 outcomes: 0b100,
                 next: ip,
                 target: !ip,
             },
-            Event::NoSyscall,
-            Event::Leave { time },
-            Event::Lost(ip),
-            Event::Version(3),
+            LogEvent::NoSyscall,
+            LogEvent::Leave { time },
+            LogEvent::Lost(ip),
+            LogEvent::Version(3),
         ];
         for event in events {
             let (bytes, len) = event.write();
-            assert_eq!(Event::read(&bytes[..len]), Some((event, len)));
-            assert_eq!(Event::read(&bytes[..len - 1]), None, "{event:?} cut short");
+            assert_eq!(LogEvent::read(&bytes[..len]), Some((event, len)));
+            assert_eq!(LogEvent::read(&bytes[..len - 1]), None, "{event:?} cut short");
         }
     }
 

@@ -1,18 +1,18 @@
-//! Where things lie in the recorded program: the areas that the recorder adds to it.
+//! The layout of the memory that the recorder adds to the program.
 //!
-//! Each thread has a region, which its GS base points at (64-bit Linux programs leave GS alone; one that
-//! does not is stepped where it uses it). The code cache has clusters, each within reach of the code it
-//! is made from, so that relative operands still reach.
+//! Each thread has a region, and its GS base points to it. 64-bit Linux programs do not use GS;
+//! instructions that do are stepped natively. The code cache consists of slabs, each close enough
+//! to its code that relative operands stay in reach.
 //!
-//! | offset in a region | what |
+//! | offset in a region | content |
 //! |---|---|
-//! | 0 | [`LOG_POINTER`] and the slots that stubs save registers in |
-//! | [`TABLES`] | the tables, shared by all threads of a program |
-//! | [`CHUNKS`] | the log: [`CHUNK_COUNT`] chunks, each before an unmapped page that says it is full |
+//! | 0 | [`LOG_POINTER`] and the spill slots of stubs |
+//! | [`TABLES`] | the lookup tables, shared by all threads of a program |
+//! | [`CHUNKS`] | the log: [`CHUNK_COUNT`] chunks, each followed by a guard page |
 
 use crate::PAGE;
 
-/// Slot: address of the next byte of the log.
+/// Slot: the address of the next byte of the log.
 pub(super) const LOG_POINTER: u32 = 0;
 /// Slot: RAX while a stub uses it.
 pub(super) const SAVED_RAX: u32 = 8;
@@ -20,67 +20,70 @@ pub(super) const SAVED_RAX: u32 = 8;
 pub(super) const SAVED_RCX: u32 = 16;
 /// Slot: RDX while a stub uses it.
 pub(super) const SAVED_RDX: u32 = 24;
-/// Slot: the last change of code that the thread's log tells of.
+/// Slot: the last code version that the thread has logged.
 pub(super) const VERSION: u32 = 32;
-/// Slot: a number whose sign is wanted.
+/// Slot: a number whose sign is tested.
 pub(super) const NUMBER: u32 = 40;
 
-/// A copy of what a system call is given, where the program's own is not to be changed.
+/// A modified copy of system call arguments in memory, so that the program's own are not changed.
 pub(super) const ARGUMENTS: u32 = 64;
-/// Bytes there is room for.
+/// The size of the copy.
 pub(super) const ARGUMENTS_SIZE: u64 = PAGE - ARGUMENTS as u64;
 
-/// The tables, from the region's start.
+/// The offset of the tables from the start of the region.
 pub(super) const TABLES: u64 = PAGE;
-/// A byte a system call number (its low 16 bits): 1 where the recorder makes the call itself.
-pub(super) const SPECIAL: u64 = TABLES;
-const SPECIAL_SIZE: u64 = 1 << 16;
-/// Entries of each of the two tables of indirect targets: by the low bits of a hash of the address.
+/// One byte for each system call number (its low 16 bits): 1 if the recorder intercepts the call.
+pub(super) const INTERCEPTED: u64 = TABLES;
+const INTERCEPTED_SIZE: u64 = 1 << 16;
+/// The number of entries in each of the two indirect-branch lookup tables, indexed by a hash of the
+/// target.
 pub(super) const TARGETS: u64 = 1 << 16;
-/// First table: the landing to try first.
-pub(super) const FIRST: u64 = SPECIAL + SPECIAL_SIZE;
-/// Second table: the landing that the first's own failure leads to.
+/// The first table: the entry that is tried first.
+pub(super) const FIRST: u64 = INTERCEPTED + INTERCEPTED_SIZE;
+/// The second table: the entry that is tried after a miss in the first.
 pub(super) const SECOND: u64 = FIRST + TARGETS * 8;
-/// Bytes of all tables.
-pub(super) const TABLES_SIZE: u64 = SPECIAL_SIZE + 2 * TARGETS * 8;
+/// The size of all tables.
+pub(super) const TABLES_SIZE: u64 = INTERCEPTED_SIZE + 2 * TARGETS * 8;
 
-/// The log, from the region's start.
+/// The offset of the log from the start of the region.
 pub(super) const CHUNKS: u64 = 0x20_0000;
-/// Bytes of a chunk.
+/// The size of a chunk.
 pub(super) const CHUNK: u64 = 512 << 10;
-/// Chunks of a thread: one is filled while the others are read.
+/// The number of chunks of a thread: one is filled while the others are encoded.
 pub(super) const CHUNK_COUNT: u64 = 4;
-/// From a chunk to the next: the page between is not mapped.
+/// The distance between chunks: the page between two chunks is not mapped.
 pub(super) const CHUNK_STRIDE: u64 = CHUNK + PAGE;
-/// Bytes of address space a region takes.
+/// The address space that a region occupies.
 pub(super) const REGION_SIZE: u64 = CHUNKS + CHUNK_COUNT * CHUNK_STRIDE;
 
-/// Bytes between the place where the kernel maps what a program asks for, and the regions below it.
+/// The distance between the address where the kernel places new mappings and the regions below it.
 ///
-/// Regions are where libraries could be: a program that owns fixed parts of the address space, as the sanitizers' run-time
-/// libraries do, leaves that part to the kernel. The program's own mappings have this much room before they meet a region.
+/// Regions lie where libraries could be: programs that own fixed parts of the address space, such
+/// as those with sanitizers, leave that part to the kernel. The program's own mappings have this
+/// much room before they reach a region.
 const ROOM_FOR_MAPPINGS: u64 = 64 << 30;
-/// No region is below: programs at fixed addresses, and shadow memory, may be there.
+/// The lowest address of a region. Programs at fixed addresses and shadow memory may be below it.
 pub(super) const LOWEST_REGION: u64 = 1 << 32;
-/// Bytes of a cluster of the code cache.
-pub(super) const CLUSTER_SIZE: u64 = 64 << 20;
+/// The size of a slab of the code cache.
+pub(super) const SLAB_SIZE: u64 = 64 << 20;
 
 const _: () = assert!(TABLES + TABLES_SIZE <= CHUNKS);
-// One begins where another ends.
+// Each region begins where another one ends.
 const _: () = assert!(REGION_SIZE.is_multiple_of(PAGE));
 
-/// Where to begin to look for places of regions, downward, when the kernel would map something at `mapped`.
+/// Returns the address where the downward search for a region begins, if the kernel would place a
+/// new mapping at `mapped`.
 pub(super) fn first_region(mapped: u64) -> u64 {
     let at = mapped.saturating_sub(ROOM_FOR_MAPPINGS);
     at.max(LOWEST_REGION) & !(PAGE - 1)
 }
 
-/// The start of a chunk, from the region's start.
+/// Returns the offset of a chunk from the start of the region.
 pub(super) fn chunk_start(chunk: u64) -> u64 {
     CHUNKS + chunk * CHUNK_STRIDE
 }
 
-/// The chunk whose end page holds this offset into the region.
+/// Returns the chunk whose guard page contains this offset into the region.
 pub(super) fn full_chunk(offset: u64) -> Option<u64> {
     let from = offset.checked_sub(CHUNKS)?;
     (from % CHUNK_STRIDE >= CHUNK && from / CHUNK_STRIDE < CHUNK_COUNT).then_some(from / CHUNK_STRIDE)
@@ -91,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_page_behind_a_chunk_says_it_is_full() {
+    fn only_guard_page_means_full_chunk() {
         assert_eq!(full_chunk(CHUNKS + CHUNK - 1), None);
         assert_eq!(full_chunk(CHUNKS + CHUNK), Some(0));
         assert_eq!(full_chunk(chunk_start(3) + CHUNK + PAGE - 1), Some(3));

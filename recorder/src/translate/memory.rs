@@ -1,4 +1,4 @@
-//! Memory shared with a recorded program, as the recorder sees it.
+//! Memory that is shared with the program, as the recorder sees it.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -7,28 +7,28 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A shared mapping of a file, for as long as this lives.
+/// A shared mapping of a file, unmapped when dropped.
 ///
-/// The program may write to it at any time: what is read here is only meaningful where the program is
-/// known to have finished writing.
+/// The program may write to it at any time. A read is meaningful only if the program is known to
+/// have finished writing.
 #[derive(Debug)]
 pub(super) struct SharedMemory {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the mapping is plain memory that belongs to this value; every access goes through atomics or
-// copies within its bounds.
+// SAFETY: the mapping is plain memory owned by this value. Every access is atomic or copies within
+// its bounds.
 unsafe impl Send for SharedMemory {}
-// SAFETY: as above; no method hands out a reference that another could invalidate.
+// SAFETY: as above; no method returns a reference that another one could invalidate.
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// Maps the first `len` bytes of `file`, which is made so long.
+    /// Maps the first `len` bytes of `file`, and sets its size to `len`.
     pub(super) fn map(file: &File, len: u64) -> io::Result<Self> {
         file.set_len(len)?;
         let len = len as usize;
-        // SAFETY: a new mapping at an address of the kernel's choice; the file is open.
+        // SAFETY: a new mapping at an address that the kernel chooses; the file is open.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -53,12 +53,12 @@ impl SharedMemory {
         (end <= self.len).then(|| unsafe { self.start.add(offset) })
     }
 
-    /// The word at `offset`; 0 outside.
+    /// Returns the word at `offset`, or 0 out of bounds.
     pub(super) fn load(&self, offset: u64) -> u64 {
         self.word(offset).map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// Writes the word at `offset`, in one store.
+    /// Writes the word at `offset` in one store.
     pub(super) fn store(&self, offset: u64, value: u64) {
         if let Some(word) = self.word(offset) {
             word.store(value, Ordering::Release);
@@ -71,7 +71,7 @@ impl SharedMemory {
         Some(unsafe { at.cast().as_ref() })
     }
 
-    /// Writes the four bytes at `offset` (a multiple of 4), in one store.
+    /// Writes the four bytes at `offset`, a multiple of 4, in one store.
     pub(super) fn store_half(&self, offset: u64, value: u32) {
         if let Some(at) = self.at(offset, 4).filter(|_| offset.is_multiple_of(4)) {
             // SAFETY: aligned, inside, and valid for any bits.
@@ -80,19 +80,19 @@ impl SharedMemory {
         }
     }
 
-    /// Copies bytes in; what is outside is left out.
+    /// Copies bytes into the mapping. Does nothing out of bounds.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) {
         if let Some(at) = self.at(offset, bytes.len()) {
-            // SAFETY: inside, and the source is ours.
+            // SAFETY: inside, and the source does not overlap the mapping.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.as_ptr(), bytes.len()) };
         }
     }
 
-    /// Copies bytes out, after what is there.
+    /// Appends bytes of the mapping to `out`. Does nothing out of bounds.
     pub(super) fn read(&self, offset: u64, len: usize, out: &mut Vec<u8>) {
         let Some(at) = self.at(offset, len) else { return };
         out.reserve(len);
-        // SAFETY: inside; the room was just made, and is filled before it counts.
+        // SAFETY: inside; the capacity was just reserved, and is filled before the length is set.
         unsafe {
             let end = out.as_mut_ptr().add(out.len());
             std::ptr::copy_nonoverlapping(at.as_ptr(), end, len);
@@ -100,7 +100,7 @@ impl SharedMemory {
         }
     }
 
-    /// The first bytes.
+    /// Returns the first `len` bytes.
     pub(super) fn bytes(&self, len: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.read(0, len as usize, &mut bytes);
@@ -110,7 +110,7 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing refers to it any more.
+        // SAFETY: this value owns the mapping, and no reference to it remains.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_reached_outside() {
+    fn out_of_bounds_access_has_no_effect() {
         let memory = SharedMemory::map(&tempfile::tempfile().unwrap(), 4096).unwrap();
         memory.store(4088, 7);
         memory.store(4096, 9);

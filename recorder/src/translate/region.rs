@@ -1,6 +1,6 @@
-//! A thread's region: its slots and its log.
+//! The region of a thread: its slots and its log.
 
-use super::event::{Event, MAX_LEN};
+use super::event::{LogEvent, MAX_LEN};
 use super::layout::{self, CHUNK, CHUNK_COUNT};
 use super::memory::SharedMemory;
 use super::tracee::Tracee;
@@ -8,25 +8,25 @@ use crate::PAGE;
 use crate::error::{Error, Result};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of the file behind a region: the slots, then the chunks.
+/// The size of the file that backs a region: the slots, then the chunks.
 const FILE_SIZE: u64 = PAGE + CHUNK_COUNT * CHUNK;
 
-/// A region of the program.
+/// The memory of one thread in the program.
 #[derive(Debug)]
 pub(super) struct Region {
-    /// Its address in the program.
+    /// The address in the program.
     pub(super) base: u64,
     memory: SharedMemory,
-    /// Chunks that may be written: read to their end.
+    /// Chunks that may be filled, because they have been encoded completely.
     free: Mutex<[bool; CHUNK_COUNT as usize]>,
-    /// One has become free.
+    /// Signals that a chunk has become free.
     freed: Condvar,
 }
 
 impl Region {
-    /// Makes the region at `base`, where nothing is; the tables are those that the program has at
-    /// `tables`, or in a file of its own.
-    pub(super) fn make(tracee: &mut Tracee<'_>, base: u64, tables: Tables) -> Result<Self> {
+    /// Creates the region at the unused address `base`. The tables come from an address in the
+    /// program, or from a new file.
+    pub(super) fn make(tracee: &mut Tracee<'_>, base: u64, tables: TableSource) -> Result<Self> {
         tracee.reserve(base, layout::REGION_SIZE)?;
         tracee.hide(base, layout::REGION_SIZE)?;
         let (file, descriptor) = tracee.memory_file()?;
@@ -40,12 +40,12 @@ impl Region {
         tracee.close(descriptor)?;
         let to = base + layout::TABLES;
         match tables {
-            Tables::File(descriptor) => {
+            TableSource::File(descriptor) => {
                 tracee.map(to, layout::TABLES_SIZE, libc::PROT_READ, (descriptor, 0))?
             }
-            Tables::At(from) => tracee.map_again(from, layout::TABLES_SIZE, to)?,
+            TableSource::At(from) => tracee.map_again(from, layout::TABLES_SIZE, to)?,
         }
-        // Mappings do not take the wish over from what they replace.
+        // Mappings that replace others do not inherit `MADV_DONTDUMP`.
         tracee.hide(base, layout::REGION_SIZE)?;
         let region = Self {
             base,
@@ -57,19 +57,19 @@ impl Region {
         Ok(region)
     }
 
-    /// Makes it as new, for another thread.
+    /// Resets the region for another thread.
     pub(super) fn reset(&self) {
         *self.free() = ALL_BUT_FIRST;
         self.set_pointer(self.chunk(0));
         self.set_version(0);
     }
 
-    /// The program's address of a chunk.
+    /// Returns the address of a chunk in the program.
     pub(super) fn chunk(&self, chunk: u64) -> u64 {
         self.base + layout::chunk_start(chunk)
     }
 
-    /// The program's address of the next byte of the log.
+    /// Returns the address of the next byte of the log in the program.
     pub(super) fn pointer(&self) -> u64 {
         self.memory.load(u64::from(layout::LOG_POINTER))
     }
@@ -78,23 +78,23 @@ impl Region {
         self.memory.store(u64::from(layout::LOG_POINTER), pointer);
     }
 
-    /// Notes the last change of code that the log tells of.
+    /// Sets the code version that the thread has logged.
     pub(super) fn set_version(&self, version: u32) {
         self.memory.store(u64::from(layout::VERSION), u64::from(version));
     }
 
-    /// Copies what a system call is given; returns its address in the program.
+    /// Copies system call arguments into the region, and returns their address in the program.
     pub(super) fn set_arguments(&self, bytes: &[u8]) -> u64 {
         self.memory.write(u64::from(layout::ARGUMENTS), bytes);
         self.base + u64::from(layout::ARGUMENTS)
     }
 
-    /// A register's value that waits in its slot.
+    /// Returns the value of a spilled register.
     pub(super) fn slot(&self, slot: u32) -> u64 {
         self.memory.load(u64::from(slot))
     }
 
-    /// Copies part of a chunk.
+    /// Appends a part of a chunk to `out`.
     pub(super) fn read(&self, chunk: u64, from: u64, to: u64, out: &mut Vec<u8>) {
         let to = to.min(CHUNK);
         if from < to {
@@ -107,8 +107,8 @@ impl Region {
         self.memory.write(PAGE + chunk * CHUNK + at, bytes);
     }
 
-    /// Takes a chunk to be written, once it has been read to its end.
-    pub(super) fn take(&self, chunk: u64) {
+    /// Takes a chunk for filling. Waits until it has been encoded completely.
+    pub(super) fn acquire_chunk(&self, chunk: u64) {
         let mut free = self.free();
         while let Some(false) = free.get(chunk as usize) {
             free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
@@ -118,8 +118,8 @@ impl Region {
         }
     }
 
-    /// A chunk has been read to its end.
-    pub(super) fn give_back(&self, chunk: u64) {
+    /// Releases a chunk that has been encoded completely.
+    pub(super) fn release_chunk(&self, chunk: u64) {
         if let Some(free) = self.free().get_mut(chunk as usize) {
             *free = true;
         }
@@ -138,30 +138,30 @@ const ALL_BUT_FIRST: [bool; CHUNK_COUNT as usize] = {
     free
 };
 
-/// Where a new region's tables come from.
+/// The source of the tables of a new region.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Tables {
-    /// A descriptor open in the program.
+pub(super) enum TableSource {
+    /// A file descriptor that is open in the program.
     File(u64),
     /// An address in the program.
     At(u64),
 }
 
-/// The recorder's end of a log.
+/// The position of the recorder in a log.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cursor {
-    /// The chunk being written.
+pub(super) struct LogCursor {
+    /// The chunk that is being filled.
     pub(super) chunk: u64,
 }
 
-impl Cursor {
-    /// How much of its chunk is written.
+impl LogCursor {
+    /// Returns the number of bytes written to the current chunk.
     pub(super) fn written(&self, region: &Region) -> u64 {
         region.pointer().wrapping_sub(region.chunk(self.chunk)).min(CHUNK)
     }
 
-    /// Adds an event to the log of a stopped thread; `false`: the chunk is full.
-    pub(super) fn write(&self, region: &Region, event: Event) -> bool {
+    /// Appends an event to the log of a stopped thread. Returns `false` if the chunk is full.
+    pub(super) fn write(&self, region: &Region, event: LogEvent) -> bool {
         let at = self.written(region);
         if at + MAX_LEN as u64 > CHUNK {
             return false;

@@ -1,133 +1,135 @@
-//! A thread in the code cache: its true state at every stop, and its way back in.
+//! A thread in the code cache: entering the cache, and reconstructing the program state at every
+//! stop.
 
-mod births;
-mod hot;
-mod outside;
-mod writes;
+mod clone_calls;
+mod code_writes;
+mod outside_cache;
+mod promotion;
 
+use super::address_space::{AddressSpace, MemoryId};
 use super::assembler::Scratch;
-use super::block::{Next, Place, Saved, State as Doing, Style};
-use super::cache::Cause;
-use super::event::{Event, NO_OUTCOMES};
+use super::block::{BlockOptions, InstructionState, NextIp, SpilledRegisters, TranslationEntry};
+use super::cache::TrapCause;
+use super::encoder::{EncoderPool, PacketStorage, StreamId};
+use super::event::{LogEvent, NO_OUTCOMES};
 use super::layout;
-use super::region::{Cursor, Region};
-use super::scribe::{Keep, Scribe, StreamId};
-use super::space::Space;
+use super::region::{LogCursor, Region};
 use super::tracee::{Gadget, Tracee};
 use crate::clock;
 use crate::code::Code;
 use crate::error::Result;
 use crate::ptrace::{self, RawTid};
+use crate::recorded::FinishedStream;
 use crate::stepped::will_restart;
-use crate::thread::Finished;
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_pt::Avma;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Bytes of SYSCALL.
+/// The length of SYSCALL.
 const SYSCALL_LEN: u64 = 2;
-/// `restart_syscall(2)` answers this when it is to go on with a call of its own (`linux/errno.h`).
+/// The return value of a system call that `restart_syscall(2)` continues (`linux/errno.h`).
 const ERESTART_RESTARTBLOCK: i64 = -516;
 
-/// An address space, as the threads in it share it.
-pub(crate) type SharedSpace = Rc<RefCell<Space>>;
+/// An address space that several threads share.
+pub(crate) type SharedAddressSpace = Rc<RefCell<AddressSpace>>;
 
-/// How a program is translated.
+/// The options for translating a program.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Making {
-    /// Calls are logged, so that returns can be compressed.
+pub(crate) struct TranslateOptions {
+    /// Log calls, so that returns can be compressed.
     pub(crate) calls: bool,
-    /// Threads may register restartable sequences: those that ran before have.
+    /// Let threads register restartable sequences. Threads that ran before attaching have already
+    /// done so.
     pub(crate) rseq: bool,
-    /// Every block is wide, not only those executed often.
-    pub(crate) wide: bool,
-    /// Bytes of code near each part of the program; when they are full, it is translated anew.
+    /// Translate every block as a superblock, not only frequently executed ones.
+    pub(crate) superblock: bool,
+    /// The number of cache bytes near each module. A full cache is flushed.
     pub(crate) room: u64,
 }
 
-/// Where a thread is.
+/// The state of a translated thread.
 #[derive(Clone, Debug)]
-pub(crate) enum State {
+pub(crate) enum ThreadState {
     /// In the cache, running or stopped.
-    Cached,
-    /// Stopped, its registers being those of the program.
-    True,
-    /// Making a system call for the program, which stands before `next`.
-    Special {
+    InCache,
+    /// Stopped with the program's registers.
+    ProgramState,
+    /// Executing a system call for the program, which continues at `next`.
+    InSyscall {
         number: u64,
         next: u64,
         registers: Box<Registers>,
     },
-    /// Executing the one instruction at `ip` where the program has it.
+    /// Executing one instruction natively, at its original address `ip`.
     Native { ip: u64, code: Option<Code> },
-    /// Its log has ended.
+    /// The log has ended.
     Closed,
 }
 
-/// Why the recorder got control, from a thread in the cache.
+/// How to resume a thread after a trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trapped {
-    /// It can go on at once.
-    GoOn,
-    /// It must be stepped: a system call, or an instruction where it stands.
+pub(crate) enum TrapAction {
+    /// Resume it in the cache.
+    Continue,
+    /// Single-step it: it is at a system call or at an instruction outside the cache.
     Step,
-    /// It stands in its true state.
-    True,
+    /// It has the program's registers: re-enter the cache.
+    InProgramState,
 }
 
-/// What a thread about to start another knows of it.
+/// The state that a new thread inherits from its parent.
 #[derive(Clone, Debug)]
-pub(crate) struct Kin {
-    space: SharedSpace,
+pub(crate) struct ParentState {
+    space: SharedAddressSpace,
     next: u64,
     gs_base: u64,
-    /// The first two arguments of the call, as the program gave them.
+    /// The original first two arguments of the clone call.
     arguments: [u64; 2],
-    /// Names the memory: a copy is another.
-    memory: u64,
+    /// Identifies the memory of the new thread. A copy has another identifier.
+    memory: MemoryId,
 }
 
-impl Kin {
-    /// What the recorder has added to the memory that the new thread is in, start and size of each.
+impl ParentState {
+    /// Returns the start and size of added memory in the memory of the new thread.
     pub(crate) fn areas(&self) -> Vec<(u64, u64)> {
         self.space.borrow().areas()
     }
 }
 
-/// A thread in the cache.
+/// A translated thread.
 #[derive(Debug)]
 pub(crate) struct Translated {
     tid: RawTid,
     pid: RawTid,
-    pub(crate) space: SharedSpace,
-    /// Names the memory that the thread is in, where several have copies of one.
-    pub(crate) memory: u64,
+    pub(crate) space: SharedAddressSpace,
+    /// Identifies the memory of the thread among the copies in forked processes.
+    pub(crate) memory: MemoryId,
     region: Arc<Region>,
-    cursor: Cursor,
+    cursor: LogCursor,
     stream: StreamId,
-    pub(crate) state: State,
+    pub(crate) state: ThreadState,
     /// The program's own GS base.
     gs_base: u64,
-    /// Signals that came while the thread worked for us.
+    /// Signals that arrived during work on behalf of the recorder.
     pub(crate) held: Vec<SigInfo>,
-    /// Those of them that were sent anew and have not come.
+    /// Held signals that were sent again but have not arrived.
     sent: Vec<SigInfo>,
-    /// Changes of code that its log tells of.
+    /// The code version that the thread has logged.
     version: u32,
 }
 
 impl Translated {
-    /// Prepares the memory of a process whose only translated thread this is. It must be stopped in user
-    /// code, with true registers.
+    /// Prepares the memory of a process for its first translated thread. The thread must be stopped
+    /// in user code with the program's registers.
     pub(crate) fn first(
         tid: RawTid,
         pid: RawTid,
         registers: &Registers,
-        making: Making,
-        scribe: &mut Scribe,
-        keep: Keep,
+        options: TranslateOptions,
+        encoders: &mut EncoderPool,
+        storage: PacketStorage,
     ) -> Result<Self> {
         let gadget = Gadget::find(pid).ok_or_else(|| no_vdso(tid))?;
         let mut held = Vec::new();
@@ -137,23 +139,23 @@ impl Translated {
             registers: *registers,
             held: &mut held,
         };
-        let style = Style {
-            calls: making.calls,
-            wide: making.wide,
-            ..Style::default()
+        let block_options = BlockOptions {
+            calls: options.calls,
+            superblock: options.superblock,
+            ..BlockOptions::default()
         };
-        let (space, region) = Space::prepare(&mut tracee, style, making.room, making.rseq)?;
+        let (space, region) = AddressSpace::prepare(&mut tracee, block_options, options.room, options.rseq)?;
         ptrace::set_registers(tid, registers)?;
-        let stream = scribe.begin(Arc::clone(&region), keep);
+        let stream = encoders.begin(Arc::clone(&region), storage);
         Ok(Self {
             tid,
             pid,
             space: Rc::new(RefCell::new(space)),
-            memory: pid as u64,
+            memory: MemoryId(pid),
             region,
-            cursor: Cursor::default(),
+            cursor: LogCursor::default(),
             stream,
-            state: State::True,
+            state: ThreadState::ProgramState,
             gs_base: registers.gs_base,
             held,
             sent: Vec::new(),
@@ -161,31 +163,39 @@ impl Translated {
         })
     }
 
-    /// A thread that another has started, at its first stop.
+    /// Adds a new thread at its first stop.
     pub(crate) fn started(
         tid: RawTid,
         pid: RawTid,
-        kin: Kin,
+        parent: ParentState,
         registers: &Registers,
-        scribe: &mut Scribe,
-        keep: Keep,
+        encoders: &mut EncoderPool,
+        storage: PacketStorage,
     ) -> Result<Self> {
         let registers = Registers {
             orig_rax: u64::MAX,
-            ..Self::born(&kin, registers)
+            ..Self::child_registers(&parent, registers)
         };
-        Self::join(tid, pid, kin.space, kin.memory, &registers, scribe, keep)
+        Self::join(
+            tid,
+            pid,
+            parent.space,
+            parent.memory,
+            &registers,
+            encoders,
+            storage,
+        )
     }
 
-    /// A thread found in an address space that is prepared, its registers being true.
+    /// Adds a thread to an existing address space. It must have the program's registers.
     pub(crate) fn join(
         tid: RawTid,
         pid: RawTid,
-        space: SharedSpace,
-        memory: u64,
+        space: SharedAddressSpace,
+        memory: MemoryId,
         registers: &Registers,
-        scribe: &mut Scribe,
-        keep: Keep,
+        encoders: &mut EncoderPool,
+        storage: PacketStorage,
     ) -> Result<Self> {
         let mut held = Vec::new();
         let gadget = space.borrow().gadget;
@@ -198,16 +208,16 @@ impl Translated {
         let region = space.borrow_mut().region(&mut tracee, memory)?;
         ptrace::set_registers(tid, registers)?;
         region.reset();
-        let stream = scribe.begin(Arc::clone(&region), keep);
+        let stream = encoders.begin(Arc::clone(&region), storage);
         Ok(Self {
             tid,
             pid,
             space,
             memory,
             region,
-            cursor: Cursor::default(),
+            cursor: LogCursor::default(),
             stream,
-            state: State::True,
+            state: ThreadState::ProgramState,
             gs_base: registers.gs_base,
             held,
             sent: Vec::new(),
@@ -216,61 +226,61 @@ impl Translated {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, ThreadState::Closed)
     }
 
-    fn log(&mut self, event: Event, scribe: &Scribe) {
+    fn log(&mut self, event: LogEvent, encoders: &EncoderPool) {
         if !self.cursor.write(&self.region, event) {
-            self.turn_over(None, scribe);
+            self.next_chunk(None, encoders);
             self.cursor.write(&self.region, event);
         }
     }
 
-    /// Goes on in the next chunk of the log.
-    fn turn_over(&mut self, told: Option<u64>, scribe: &Scribe) {
-        scribe.full(self.stream, self.cursor.written(&self.region), told);
+    /// Continues the log in the next chunk.
+    fn next_chunk(&mut self, ip: Option<u64>, encoders: &EncoderPool) {
+        encoders.chunk_full(self.stream, self.cursor.written(&self.region), ip);
         let next = (self.cursor.chunk + 1) % layout::CHUNK_COUNT;
-        self.region.take(next);
+        self.region.acquire_chunk(next);
         self.cursor.chunk = next;
         self.region.set_pointer(self.region.chunk(next));
     }
 
-    /// Tells the log, the thread being about to go on at `ip`, that code has changed.
+    /// Logs the current code version, before the thread continues at `ip`.
     ///
-    /// Blocks of changed code trap where the thread was not told ([`Style::since`]): so this comes in time, by
-    /// whichever way it gets there.
-    fn tell_version(&mut self, ip: u64, scribe: &Scribe) {
+    /// Blocks of changed code trap in threads that have not logged the version
+    /// ([`BlockOptions::min_version`]). The event therefore precedes their execution.
+    fn log_version(&mut self, ip: u64, encoders: &EncoderPool) {
         let version = self.space.borrow().cache.version();
         if self.version != version {
             self.version = version;
             let time = clock::now().0;
-            self.log(Event::Interrupt { ip, time }, scribe);
-            self.log(Event::Version(u64::from(version)), scribe);
-            self.log(Event::Enter { ip, time }, scribe);
+            self.log(LogEvent::Interrupt { ip, time }, encoders);
+            self.log(LogEvent::Version(u64::from(version)), encoders);
+            self.log(LogEvent::Enter { ip, time }, encoders);
             self.region.set_version(version);
         }
     }
 
-    /// Handles a fault of the stub that found its chunk full; `false`: it was no such fault.
+    /// Handles a fault because of a full chunk. Returns `false` for other faults.
     pub(crate) fn on_fault(
         &mut self,
         address: Option<u64>,
         registers: &Registers,
-        scribe: &Scribe,
+        encoders: &EncoderPool,
     ) -> Result<bool> {
         let chunk = address
             .and_then(|address| address.checked_sub(self.region.base))
             .and_then(layout::full_chunk);
-        if chunk != Some(self.cursor.chunk) || !matches!(self.state, State::Cached) {
+        if chunk != Some(self.cursor.chunk) || !matches!(self.state, ThreadState::InCache) {
             return Ok(false);
         }
-        // A fault that has only our own address would be the program's, had it guessed it.
-        let place = self.space.borrow().cache.place(registers.rip);
-        let Some(place) = place else { return Ok(false) };
-        // The log tells of everything up to where `told` says; of a system call, only that it was made.
-        let in_user_code = !matches!(place.state, Doing::Returned { .. });
-        self.widen(&place, registers)?;
-        self.turn_over(in_user_code.then_some(place.told), scribe);
+        // The stub must be in the cache: a program could access the guard page itself.
+        let entry = self.space.borrow().cache.translation_at(registers.rip);
+        let Some(entry) = entry else { return Ok(false) };
+        // The log is complete up to `logged_ip`. In a system call the log only contains its start.
+        let in_user_code = !matches!(entry.state, InstructionState::Returned { .. });
+        self.promote(&entry, registers)?;
+        self.next_chunk(in_user_code.then_some(entry.logged_ip), encoders);
         let registers = Registers {
             rcx: self.region.pointer(),
             orig_rax: u64::MAX,
@@ -280,137 +290,146 @@ impl Translated {
         Ok(true)
     }
 
-    /// Handles an `int3` of the cache; `None`: it is none of ours.
-    pub(crate) fn on_trap(&mut self, registers: &Registers, scribe: &Scribe) -> Result<Option<Trapped>> {
-        if !matches!(self.state, State::Cached) {
+    /// Handles an `int3` in the cache. Returns `None` for other traps.
+    pub(crate) fn on_trap(
+        &mut self,
+        registers: &Registers,
+        encoders: &EncoderPool,
+    ) -> Result<Option<TrapAction>> {
+        if !matches!(self.state, ThreadState::InCache) {
             return Ok(None);
         }
         let cause = self.space.borrow().cache.cause(registers.rip.wrapping_sub(1));
         let Some(cause) = cause else { return Ok(None) };
         let mut registers = *registers;
         match cause {
-            Cause::Exit { site, target } => {
-                self.tell_version(target, scribe);
+            TrapCause::Exit { site, target } => {
+                self.log_version(target, encoders);
                 registers.rip = target;
-                self.go_in(&registers)?;
+                self.set_cache_ip(&registers)?;
                 self.space.borrow_mut().cache.link(site, target);
-                Ok(Some(Trapped::GoOn))
+                Ok(Some(TrapAction::Continue))
             }
-            Cause::Miss => {
+            TrapCause::Miss => {
                 let target = registers.rax;
-                self.tell_version(target, scribe);
-                self.restore(Saved::ALL, &mut registers);
+                self.log_version(target, encoders);
+                self.restore(SpilledRegisters::ALL, &mut registers);
                 registers.rip = target;
                 if !is_user(target) {
-                    return self.stand_at(target, &mut registers).map(Some);
+                    return self.step_natively(target, &mut registers).map(Some);
                 }
-                self.go_in(&registers)?;
-                self.space.borrow_mut().cache.land(target);
-                Ok(Some(Trapped::GoOn))
+                self.set_cache_ip(&registers)?;
+                self.space.borrow_mut().cache.add_indirect_entry(target);
+                Ok(Some(TrapAction::Continue))
             }
-            Cause::Untold { ip } => {
+            TrapCause::StaleVersion { ip } => {
                 self.restore_rcx(&mut registers);
-                self.tell_version(ip, scribe);
+                self.log_version(ip, encoders);
                 registers.rip = ip;
-                self.go_in(&registers)?;
-                Ok(Some(Trapped::GoOn))
+                self.set_cache_ip(&registers)?;
+                Ok(Some(TrapAction::Continue))
             }
-            Cause::Native { ip, outcomes } => {
-                self.log_outcomes(outcomes, scribe);
+            TrapCause::Native { ip, outcomes } => {
+                self.log_outcomes(outcomes, encoders);
                 registers.rip = ip;
-                self.stand_at(ip, &mut registers).map(Some)
+                self.step_natively(ip, &mut registers).map(Some)
             }
-            Cause::Special { next, .. } => {
+            TrapCause::InterceptedSyscall { next, .. } => {
                 self.restore_rcx(&mut registers);
-                self.begin_call(&registers, next, scribe).map(Some)
+                self.begin_syscall(&registers, next, encoders).map(Some)
             }
         }
     }
 
-    /// Gives the thread the registers of the program, to be stepped where it stands.
-    fn stand_at(&mut self, ip: u64, registers: &mut Registers) -> Result<Trapped> {
+    /// Gives the thread the program's registers, to step one instruction natively.
+    fn step_natively(&mut self, ip: u64, registers: &mut Registers) -> Result<TrapAction> {
         self.leave(registers)?;
-        self.state = State::Native {
+        self.state = ThreadState::Native {
             ip,
             code: Code::read(self.pid, Avma(ip)),
         };
-        Ok(Trapped::Step)
+        Ok(TrapAction::Step)
     }
 
-    /// Brings a stopped thread into its true state; gives its registers.
-    pub(crate) fn settle(&mut self, registers: &Registers, scribe: &Scribe) -> Result<Registers> {
+    /// Restores the program's registers in a stopped thread, and returns them.
+    pub(crate) fn restore_program_state(
+        &mut self,
+        registers: &Registers,
+        encoders: &EncoderPool,
+    ) -> Result<Registers> {
         let mut now = *registers;
         match &self.state {
-            State::True | State::Closed => return Ok(now),
-            State::Native { ip, .. } => {
+            ThreadState::ProgramState | ThreadState::Closed => return Ok(now),
+            ThreadState::Native { ip, .. } => {
                 if now.rip != *ip {
-                    self.on_stepped(registers, false, scribe);
+                    self.on_stepped(registers, false, encoders);
                 }
             }
-            State::Special {
+            ThreadState::InSyscall {
                 number,
                 next,
                 registers: before,
             } => {
                 let (next, gadget) = (*next, self.space.borrow().gadget);
-                births::restore_arguments(*number, before, &mut now);
-                if now.rip == gadget.behind() {
+                clone_calls::restore_arguments(*number, before, &mut now);
+                if now.rip == gadget.after_syscall() {
                     (now.rip, now.rcx) = (next, next);
                 } else if now.rip == gadget.syscall {
-                    self.log(Event::NoSyscall, scribe);
+                    self.log(LogEvent::NoSyscall, encoders);
                     now.rip = next - SYSCALL_LEN;
                 }
             }
-            State::Cached => self.true_registers(&mut now, scribe),
+            ThreadState::InCache => self.program_registers(&mut now, encoders),
         }
         now.gs_base = self.gs_base;
-        // A thread that was killed meanwhile has no use for registers.
+        // A thread that was killed in the meantime needs no registers.
         let _ = ptrace::set_registers(self.tid, &now);
-        self.state = State::True;
+        self.state = ThreadState::ProgramState;
         Ok(now)
     }
 
-    /// From registers in the cache to those of the program, telling the log what it does not know yet.
-    fn true_registers(&mut self, registers: &mut Registers, scribe: &Scribe) {
-        let place = self.space.borrow().cache.place(registers.rip);
-        let Some(Place {
+    /// Converts registers in the cache to the program's registers, and logs events that are not
+    /// logged yet.
+    fn program_registers(&mut self, registers: &mut Registers, encoders: &EncoderPool) {
+        let entry = self.space.borrow().cache.translation_at(registers.rip);
+        let Some(TranslationEntry {
             ip, state, outcomes, ..
-        }) = place
+        }) = entry
         else {
             return;
         };
-        self.log_outcomes(outcomes, scribe);
+        self.log_outcomes(outcomes, encoders);
         match state {
-            Doing::Before(saved) => {
-                self.restore(saved, registers);
+            InstructionState::Before(spilled) => {
+                self.restore(spilled, registers);
                 registers.rip = ip;
             }
-            Doing::Done { saved, event, next } => {
+            InstructionState::Done { spilled, event, next } => {
                 let next = match next {
-                    Next::At(next) => next,
-                    Next::InRax => registers.rax,
+                    NextIp::At(next) => next,
+                    NextIp::InRax => registers.rax,
                 };
                 if let Some(event) = event {
-                    self.log(event.completed(next), scribe);
+                    self.log(event.completed(next), encoders);
                 }
-                self.restore(saved, registers);
+                self.restore(spilled, registers);
                 registers.rip = next;
             }
-            Doing::Told(saved) => {
-                self.log(Event::NoSyscall, scribe);
-                self.restore(saved, registers);
+            InstructionState::Logged(spilled) => {
+                self.log(LogEvent::NoSyscall, encoders);
+                self.restore(spilled, registers);
                 registers.rip = ip;
             }
-            Doing::Returned { saved, next } => {
-                self.restore(saved, registers);
+            InstructionState::Returned { spilled, next } => {
+                self.restore(spilled, registers);
                 (registers.rip, registers.rcx) = (next, next);
             }
         }
     }
 
-    fn log_outcomes(&mut self, outcomes: u8, scribe: &Scribe) {
+    fn log_outcomes(&mut self, outcomes: u8, encoders: &EncoderPool) {
         if outcomes != NO_OUTCOMES {
-            self.log(Event::Outcomes(outcomes), scribe);
+            self.log(LogEvent::Outcomes(outcomes), encoders);
         }
     }
 
@@ -418,35 +437,35 @@ impl Translated {
         registers.rcx = self.region.slot(layout::SAVED_RCX);
     }
 
-    fn restore(&self, saved: Saved, registers: &mut Registers) {
+    fn restore(&self, spilled: SpilledRegisters, registers: &mut Registers) {
         let all = [
             (Scratch::Rax, &mut registers.rax),
             (Scratch::Rcx, &mut registers.rcx),
             (Scratch::Rdx, &mut registers.rdx),
         ];
         for (register, value) in all {
-            if saved.holds(register) {
+            if spilled.holds(register) {
                 *value = self.region.slot(register.slot());
             }
         }
     }
 
-    /// Gives the thread the registers of the program.
+    /// Sets the program's registers in the thread.
     fn leave(&self, registers: &mut Registers) -> Result<()> {
         registers.gs_base = self.gs_base;
         registers.orig_rax = u64::MAX;
         ptrace::set_registers(self.tid, registers)
     }
 
-    /// From its true state into the cache.
-    pub(crate) fn enter(&mut self, registers: &Registers, scribe: &Scribe) -> Result<Trapped> {
+    /// Enters the cache from the program's registers.
+    pub(crate) fn enter(&mut self, registers: &Registers, encoders: &EncoderPool) -> Result<TrapAction> {
         let mut registers = *registers;
         if !is_user(registers.rip) {
             let ip = registers.rip;
-            return self.stand_at(ip, &mut registers);
+            return self.step_natively(ip, &mut registers);
         }
         if will_restart(&registers) {
-            // As the kernel would: the system call is executed once more.
+            // Restart the system call as the kernel would.
             registers.rip -= SYSCALL_LEN;
             registers.rax = if registers.rax as i64 == ERESTART_RESTARTBLOCK {
                 libc::SYS_restart_syscall as u64
@@ -455,15 +474,15 @@ impl Translated {
             };
         }
         let (ip, time) = (registers.rip, clock::now().0);
-        self.tell_version(ip, scribe);
-        self.log(Event::Enter { ip, time }, scribe);
-        self.go_in(&registers)?;
-        self.state = State::Cached;
-        Ok(Trapped::GoOn)
+        self.log_version(ip, encoders);
+        self.log(LogEvent::Enter { ip, time }, encoders);
+        self.set_cache_ip(&registers)?;
+        self.state = ThreadState::InCache;
+        Ok(TrapAction::Continue)
     }
 
-    /// Puts the thread at the translation of its address.
-    fn go_in(&mut self, registers: &Registers) -> Result<()> {
+    /// Moves the thread to the translation of its address.
+    fn set_cache_ip(&mut self, registers: &Registers) -> Result<()> {
         let ip = registers.rip;
         let mut space = self.space.borrow_mut();
         let mut tracee = Tracee {
@@ -475,7 +494,7 @@ impl Translated {
         if !space.has_room(ip) {
             space.extend(&mut tracee, ip)?;
         }
-        let Some(address) = space.look_up(&mut tracee, self.pid, ip)? else {
+        let Some(address) = space.lookup_or_translate(&mut tracee, self.pid, ip)? else {
             return Err(out_of_reach(self.tid));
         };
         let registers = Registers {
@@ -487,18 +506,18 @@ impl Translated {
         ptrace::set_registers(self.tid, &registers)
     }
 
-    /// A signal is about to be delivered to a handler, from the true state.
-    pub(crate) fn deliver(&mut self, registers: &Registers, scribe: &Scribe) {
+    /// Prepares the delivery of a signal to a handler.
+    pub(crate) fn deliver(&mut self, registers: &Registers, encoders: &EncoderPool) {
         let (ip, time) = (registers.rip, clock::now().0);
-        self.log(Event::Interrupt { ip, time }, scribe);
-        self.state = State::Native {
+        self.log(LogEvent::Interrupt { ip, time }, encoders);
+        self.state = ThreadState::Native {
             ip,
             code: Code::read(self.pid, Avma(ip)),
         };
     }
 
-    /// Gives the process a copy of its address space's cache, for its code is about to differ from others'.
-    pub(crate) fn split(&mut self, registers: &Registers, regions: &[u64]) -> Result<SharedSpace> {
+    /// Gives the process its own copy of the cache, before its code diverges from that of others.
+    pub(crate) fn unshare(&mut self, registers: &Registers, regions: &[u64]) -> Result<SharedAddressSpace> {
         let gadget = self.space.borrow().gadget;
         let mut tracee = Tracee {
             tid: self.tid,
@@ -506,13 +525,13 @@ impl Translated {
             registers: *registers,
             held: &mut self.held,
         };
-        let space = self.space.borrow().split(&mut tracee, self.memory, regions)?;
+        let space = self.space.borrow().unshare(&mut tracee, self.memory, regions)?;
         ptrace::set_registers(self.tid, registers)?;
         Ok(Rc::new(RefCell::new(space)))
     }
 
-    /// Gives the process its memory back as it was; its threads must be in their true states.
-    pub(crate) fn clear(&mut self) -> Result<()> {
+    /// Removes added memory from the process. All its threads must have the program's registers.
+    pub(crate) fn remove_additions(&mut self) -> Result<()> {
         let registers = ptrace::registers(self.tid)?;
         let mut space = self.space.borrow_mut();
         let mut tracee = Tracee {
@@ -521,7 +540,7 @@ impl Translated {
             registers,
             held: &mut self.held,
         };
-        let cleared = space.clear(&mut tracee);
+        let cleared = space.remove_additions(&mut tracee);
         for info in self.held.drain(..) {
             ptrace::send(self.pid, self.tid, info.signal());
         }
@@ -529,55 +548,56 @@ impl Translated {
         cleared
     }
 
-    /// Where its region is.
+    /// Returns the address of the region.
     pub(crate) fn region(&self) -> u64 {
         self.region.base
     }
 
-    /// Whether going on at `ip` needs memory added to the program.
-    pub(crate) fn must_extend(&self, ip: u64) -> bool {
+    /// Returns whether continuing at `ip` requires another slab.
+    pub(crate) fn needs_slab(&self, ip: u64) -> bool {
         is_user(ip) && !self.space.borrow().has_room(ip)
     }
 
-    /// Where a thread that has trapped goes on, when that is not translated and there is no room to.
-    pub(crate) fn wants_room(&self, registers: &Registers) -> Option<u64> {
-        if !matches!(self.state, State::Cached) {
+    /// Returns the address where a trapped thread continues, if it is not translated and no slab
+    /// has room.
+    pub(crate) fn target_without_room(&self, registers: &Registers) -> Option<u64> {
+        if !matches!(self.state, ThreadState::InCache) {
             return None;
         }
         let cause = self.space.borrow().cache.cause(registers.rip.wrapping_sub(1));
         let next = match cause {
-            Some(Cause::Exit { target, .. }) => Some(target),
-            Some(Cause::Miss) => Some(registers.rax),
+            Some(TrapCause::Exit { target, .. }) => Some(target),
+            Some(TrapCause::Miss) => Some(registers.rax),
             _ => None,
         };
-        next.filter(|next| self.must_extend(*next))
+        next.filter(|next| self.needs_slab(*next))
     }
 
-    /// Whether emptying the cache would make room for the code at `ip`.
+    /// Returns whether a flush would make room for the code at `ip`.
     pub(crate) fn is_full(&self, ip: u64) -> bool {
         self.space.borrow().cache.is_full(ip)
     }
 
-    /// Not in the cache, nor at work for us.
-    pub(crate) fn is_out(&self) -> bool {
-        matches!(self.state, State::True | State::Closed)
+    /// Returns whether the thread has the program's registers or is not recorded.
+    pub(crate) fn is_outside_cache(&self) -> bool {
+        matches!(self.state, ThreadState::ProgramState | ThreadState::Closed)
     }
 
-    /// Has the signals that came while the thread worked for us come anew, before it executes anything else.
-    pub(crate) fn send_held(&mut self) {
+    /// Sends held signals again, so that they arrive before the thread executes anything else.
+    pub(crate) fn resend_held(&mut self) {
         for info in self.held.drain(..) {
             ptrace::send(self.pid, self.tid, info.signal());
             self.sent.push(info);
         }
     }
 
-    /// A signal has come: what it said when it came first, if it was held.
-    pub(crate) fn as_it_came(&mut self, info: SigInfo) -> SigInfo {
+    /// Returns the original siginfo of a signal that was held and sent again.
+    pub(crate) fn original_info(&mut self, info: SigInfo) -> SigInfo {
         let Some(first) = self.sent.iter().position(|sent| sent.signal() == info.signal()) else {
             return info;
         };
         let came = self.sent.remove(first);
-        // Another one of its kind was there before ours, and stands for both.
+        // An earlier signal with this number was pending, and stands for both.
         if info.code() != libc::SI_TKILL || ptrace::set_siginfo(self.tid, &came).is_err() {
             return info;
         }
@@ -585,31 +605,31 @@ impl Translated {
     }
 
     /// Ends the log with the thread at `ip`.
-    pub(crate) fn close(&mut self, ip: u64, scribe: &Scribe) {
+    pub(crate) fn close(&mut self, ip: u64, encoders: &EncoderPool) {
         if !self.is_closed() {
             let time = clock::now().0;
-            self.log(Event::Interrupt { ip, time }, scribe);
-            self.state = State::Closed;
+            self.log(LogEvent::Interrupt { ip, time }, encoders);
+            self.state = ThreadState::Closed;
         }
     }
 
-    /// Ends a dying thread's log, out of the registers that it stopped with.
-    pub(crate) fn close_dying(&mut self, registers: &Registers, scribe: &Scribe) {
+    /// Ends the log of an exiting thread, based on the registers at its last stop.
+    pub(crate) fn close_at_exit(&mut self, registers: &Registers, encoders: &EncoderPool) {
         let mut now = *registers;
         match &self.state {
-            State::Cached => self.true_registers(&mut now, scribe),
-            State::Special { next, .. } => now.rip = *next,
+            ThreadState::InCache => self.program_registers(&mut now, encoders),
+            ThreadState::InSyscall { next, .. } => now.rip = *next,
             _ => {}
         }
-        self.close(now.rip, scribe);
+        self.close(now.rip, encoders);
     }
 
     /// Waits for the packets.
-    pub(crate) fn finish(self, scribe: &Scribe) -> Option<Finished> {
+    pub(crate) fn finish(self, encoders: &EncoderPool) -> Option<FinishedStream> {
         let end = self.cursor.written(&self.region);
-        let written = scribe.end(self.stream, end).recv().ok()?;
-        self.space.borrow_mut().give_back(self.memory, self.region);
-        Some(Finished {
+        let written = encoders.end(self.stream, end).recv().ok()?;
+        self.space.borrow_mut().release_region(self.memory, self.region);
+        Some(FinishedStream {
             packets: written.packets,
             dropped: written.dropped,
             instructions: None,
@@ -630,8 +650,9 @@ fn no_vdso(tid: RawTid) -> crate::Error {
     }
 }
 
-/// The program's memory can be there: the lower half of the canonical addresses (SDM volume 1, "Canonical Addressing").
-/// Elsewhere the processor, or the kernel's vsyscall page, is left to do what it does.
+/// Returns whether an address is in the lower half of the canonical addresses (SDM volume 1,
+/// "Canonical Addressing"), where user code can be. Other addresses are left to the processor, or
+/// to the vsyscall page of the kernel.
 fn is_user(ip: u64) -> bool {
     ip >> 47 == 0
 }

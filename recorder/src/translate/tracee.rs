@@ -1,4 +1,4 @@
-//! System calls made in the name of a stopped thread of the recorded program.
+//! System calls that a stopped thread of the program makes for the recorder.
 
 use crate::error::{Error, Result};
 use crate::ptrace::{self, RawTid, Stop};
@@ -8,23 +8,23 @@ use backtrail_process::memory;
 use std::fs::File;
 use std::io;
 
-/// `memfd_create(2)`: closed on exec.
+/// `memfd_create(2)`: close on exec.
 const MFD_CLOEXEC: u64 = 1;
-/// Bytes of SYSCALL.
+/// The length of SYSCALL.
 const SYSCALL_LEN: u64 = 2;
 
-/// What every 64-bit process has without our help: the vdso holds a SYSCALL instruction, and begins with
-/// `\x7fELF\2\1\1\0`, which is a string.
+/// Useful parts of the vdso, which every 64-bit process has: a SYSCALL instruction, and its ELF
+/// header `\x7fELF\2\1\1\0`, which is a valid string.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gadget {
-    /// Address of a SYSCALL instruction.
+    /// The address of a SYSCALL instruction.
     pub(crate) syscall: u64,
-    /// Address of a string that ends in zero.
+    /// The address of a string that ends with a zero byte.
     name: u64,
 }
 
 impl Gadget {
-    /// Finds it; `None`: the process has no vdso.
+    /// Finds the gadget, or returns `None` if the process has no vdso.
     pub(crate) fn find(pid: RawTid) -> Option<Self> {
         let vdso = maps::maps(pid).into_iter().find(|map| map.path == "[vdso]")?;
         let mut code = vec![0; vdso.size() as usize];
@@ -37,19 +37,19 @@ impl Gadget {
         })
     }
 
-    /// Where a thread stands after the call.
-    pub(crate) fn behind(self) -> u64 {
+    /// Returns the address after the SYSCALL instruction.
+    pub(crate) fn after_syscall(self) -> u64 {
         self.syscall + SYSCALL_LEN
     }
 }
 
-/// A stopped thread that does what it is told.
+/// A stopped thread that makes system calls for the recorder.
 pub(crate) struct Tracee<'a> {
     pub(crate) tid: RawTid,
     pub(crate) gadget: Gadget,
-    /// Its registers; the general ones are lost in the thread itself.
+    /// The saved registers. A call overwrites the general-purpose registers of the thread.
     pub(crate) registers: Registers,
-    /// Signals that came meanwhile, to be delivered later.
+    /// Signals that arrived in the meantime, to be delivered later.
     pub(crate) held: &'a mut Vec<SigInfo>,
 }
 
@@ -74,13 +74,13 @@ impl Tracee<'_> {
             ptrace::step(self.tid, 0)?;
             match ptrace::wait_for(self.tid)? {
                 stop @ (Stop::Exited(_) | Stop::Killed(_) | Stop::Event(libc::PTRACE_EVENT_EXIT)) => {
-                    // Whoever minds its life must hear of it too.
+                    // The main loop must handle this report too.
                     ptrace::put_back(self.tid, stop);
                     return Err(self.error(libc::ESRCH));
                 }
                 Stop::Signal(libc::SIGTRAP) => {
                     let now = ptrace::registers(self.tid)?;
-                    if now.rip == self.gadget.behind() {
+                    if now.rip == self.gadget.after_syscall() {
                         return self.answer(now.rax);
                     }
                 }
@@ -106,7 +106,7 @@ impl Tracee<'_> {
         }
     }
 
-    /// Makes a file that lives in memory, open in the thread and here.
+    /// Creates a memory file, and opens it in the thread and in the recorder.
     pub(crate) fn memory_file(&mut self) -> Result<(File, u64)> {
         let name = self.gadget.name;
         let descriptor = self.call(libc::SYS_memfd_create, [name, MFD_CLOEXEC, 0, 0, 0, 0])?;
@@ -123,7 +123,7 @@ impl Tracee<'_> {
         self.call(libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]).map(drop)
     }
 
-    /// Maps part of a shared file at a place that was reserved.
+    /// Maps a part of a shared file at a reserved address.
     pub(crate) fn map(&mut self, at: u64, len: u64, protection: i32, file: (u64, u64)) -> Result<()> {
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         let (descriptor, offset) = file;
@@ -134,7 +134,7 @@ impl Tracee<'_> {
         .map(drop)
     }
 
-    /// Takes address space where nothing is.
+    /// Reserves unused address space.
     pub(crate) fn reserve(&mut self, at: u64, len: u64) -> Result<()> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         let nobody = u64::MAX;
@@ -142,14 +142,14 @@ impl Tracee<'_> {
             libc::SYS_mmap,
             [at, len, libc::PROT_NONE as u64, flags as u64, nobody, 0],
         )?;
-        // Kernels before 4.17 take the address as a hint.
+        // Kernels before 4.17 treat the address as a hint.
         if got != at {
             return Err(self.error(libc::EEXIST));
         }
         Ok(())
     }
 
-    /// Returns where the kernel would map `len` bytes, of its own choice.
+    /// Returns the address that the kernel chooses for a mapping of `len` bytes.
     pub(crate) fn mapped_by_kernel(&mut self, len: u64) -> Result<u64> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let nobody = u64::MAX;
@@ -161,7 +161,7 @@ impl Tracee<'_> {
         Ok(at)
     }
 
-    /// Keeps memory out of cores.
+    /// Excludes memory from core dumps.
     pub(crate) fn hide(&mut self, at: u64, len: u64) -> Result<()> {
         self.call(libc::SYS_madvise, [at, len, libc::MADV_DONTDUMP as u64, 0, 0, 0])
             .map(drop)

@@ -1,4 +1,4 @@
-//! libipt as the judge of a recorded stream: which instructions does it decode, and when?
+//! Decodes recorded streams with libipt, as the oracle of instructions and times.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
 
 use backtrail_bundle::{Bundle, CodeSection};
@@ -8,7 +8,7 @@ use libipt_sys as sys;
 use std::ffi::c_void;
 use std::mem::{size_of, zeroed};
 
-/// What libipt makes of a stream.
+/// The result of decoding a stream with libipt.
 #[derive(Debug, Default)]
 pub struct Decoded {
     /// Instruction pointers, in order.
@@ -17,13 +17,13 @@ pub struct Decoded {
     pub errors: Vec<(usize, i32)>,
     /// Overflows.
     pub overflows: usize,
-    /// The TSC at each instruction, as far as packets before it tell.
+    /// The TSC at each instruction, as far as earlier packets determine it.
     pub times: Vec<u64>,
     /// MTC and CYC packets that libipt could not use.
     pub lost: (u32, u32),
 }
 
-/// Decodes the trace of a thread with the code that is in the bundle.
+/// Decodes the trace of a thread with the code in the bundle.
 pub fn decode(bundle: &Bundle, pid: Pid, tid: Tid) -> Decoded {
     let process = bundle
         .manifest()
@@ -65,8 +65,8 @@ pub fn decode(bundle: &Bundle, pid: Pid, tid: Tid) -> Decoded {
     }
 }
 
-/// Serves code: later sections lie over earlier ones.
-// SAFETY: to be called by libipt alone, which passes its buffer and the context it was given.
+/// Reads code. Later sections take precedence over earlier ones.
+// SAFETY: only libipt calls this, with its own buffer and the context that was registered.
 unsafe extern "C" fn read(
     buffer: *mut u8,
     size: usize,
@@ -74,7 +74,7 @@ unsafe extern "C" fn read(
     ip: u64,
     context: *mut c_void,
 ) -> i32 {
-    // SAFETY: libipt passes its buffer of `size` bytes and the context we gave it.
+    // SAFETY: libipt passes its buffer of `size` bytes and the registered context.
     let (buffer, sections) = unsafe {
         (
             std::slice::from_raw_parts_mut(buffer, size),
@@ -104,7 +104,7 @@ unsafe extern "C" fn read(
 unsafe fn run(decoder: *mut sys::pt_insn_decoder) -> Decoded {
     const EOS: i32 = -(sys::pt_error_code_pte_eos as i32);
     let mut out = Decoded::default();
-    // SAFETY: all structures are ours and passed with their sizes.
+    // SAFETY: all structures are local and passed with their sizes.
     unsafe {
         loop {
             let mut status = sys::pt_insn_sync_forward(decoder);
@@ -136,7 +136,8 @@ unsafe fn run(decoder: *mut sys::pt_insn_decoder) -> Decoded {
     }
 }
 
-/// Every thread's stream decodes to what was stepped; with a ring, to the end of it.
+/// Checks that every thread's stream decodes to the stepped instructions; with a ring, to the last
+/// ones.
 pub fn check(outcome: &Outcome) -> Bundle {
     let bundle = Bundle::open(outcome.bundle.as_ref().unwrap()).unwrap();
     assert!(outcome.instructions.is_some_and(|count| count > 0));

@@ -1,4 +1,4 @@
-/* Two threads: one computes for ever, one sleeps in turns. */
+/* Two threads: one computes forever, the other sleeps repeatedly. */
 #include <pthread.h>
 #include <stdint.h>
 #include <unistd.h>

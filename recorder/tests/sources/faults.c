@@ -1,4 +1,4 @@
-/* Exits with 0 when the signals of a bad instruction and of a bad division name the instruction that raised them. */
+/* Exits with 0 if the signals of an invalid instruction and of a division by zero report its address. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

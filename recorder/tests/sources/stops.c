@@ -1,4 +1,4 @@
-/* Stops itself as a shell's Ctrl-Z would; a child wakes it. */
+/* Stops itself as Ctrl-Z in a shell does. A child process continues it. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

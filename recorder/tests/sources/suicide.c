@@ -1,4 +1,4 @@
-/* Is killed from outside while one thread waits and one computes. */
+/* A child kills this process while one thread waits and one computes. */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ int main(void)
     pid_t parent = getpid();
     turns = mmap(0, sizeof *turns, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (fork() == 0) {
-        /* However busy the machine is, both threads are there. */
+        /* Wait until both threads run, however busy the machine is. */
         while (*turns == 0)
             usleep(1000);
         usleep(200000);

@@ -1,4 +1,4 @@
-/* Looks for what single-stepping shows to a program: exits with 0 when it sees nothing. */
+/* Looks for signs of single-stepping, and exits with 0 if there are none. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>

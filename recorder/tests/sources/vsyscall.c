@@ -1,4 +1,4 @@
-/* Calls time() in the legacy vsyscall page, where there is one. */
+/* Calls time() in the legacy vsyscall page, if it is mapped. */
 #include <stdio.h>
 #include <string.h>
 

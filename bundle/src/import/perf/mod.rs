@@ -11,7 +11,7 @@ use crate::manifest::{CpuTrace, Manifest, Meta, Process, Source, Thread};
 use crate::{BundlePath, Error, Overwrite, Result, SharedBytes, Stop, Writer};
 use aux::{AuxBuffer, Owner};
 use backtrail_perf::auxtrace::IntelPtInfo;
-use backtrail_perf::data::Item;
+use backtrail_perf::data::DataItem;
 use backtrail_perf::{ContextSwitch, PerfData};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{CpuModel, Tid, TimingParams, TscConversion};
@@ -155,10 +155,10 @@ impl<'a> Recording<'a> {
         let (mut info, mut tsc, mut aux, mut records) = (None, None, Vec::new(), Vec::new());
         for item in data.items() {
             match item? {
-                Item::Record(record) => records.push(record),
-                Item::Info(found) => info = Some(found),
-                Item::Aux(piece) => aux.push(piece),
-                Item::Time(conversion) => tsc = Some(conversion),
+                DataItem::Record(record) => records.push(record),
+                DataItem::Info(found) => info = Some(found),
+                DataItem::Aux(piece) => aux.push(piece),
+                DataItem::Time(conversion) => tsc = Some(conversion),
             }
         }
         Ok(Self {

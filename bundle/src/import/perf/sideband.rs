@@ -2,7 +2,7 @@
 
 use super::aux::{AuxBuffer, Owner};
 use backtrail_perf::ContextSwitch;
-use backtrail_perf::record::{Event, Mmap, Record};
+use backtrail_perf::record::{Mmap, Record, RecordEvent};
 use backtrail_perf::switch::Direction;
 use backtrail_pt::{Cpu, Nanos, Pid, Tid};
 use std::cell::OnceCell;
@@ -61,13 +61,13 @@ impl Sideband {
 
     fn add(&mut self, record: Record) {
         match record.event {
-            Event::Mmap(mmap) if mmap.user && mmap.executable => {
+            RecordEvent::Mmap(mmap) if mmap.user && mmap.executable => {
                 let process = self.process(mmap.pid);
                 process.mapping_bytes += size_of::<Mmap>() + mmap.path.len();
                 process.mappings.push(mmap);
             }
-            Event::Mmap(_) => {}
-            Event::Comm { pid, tid, name, exec } => {
+            RecordEvent::Mmap(_) => {}
+            RecordEvent::Comm { pid, tid, name, exec } => {
                 let process = self.process(pid);
                 if exec {
                     process.mappings.clear();
@@ -75,25 +75,25 @@ impl Sideband {
                 }
                 process.threads.insert(tid, Some(name));
             }
-            Event::Fork { pid, tid, parent } => {
+            RecordEvent::Fork { pid, tid, parent } => {
                 if pid != parent {
                     self.inherit(pid, parent);
                 }
                 self.process(pid).threads.entry(tid).or_default();
             }
-            Event::Exit { pid, tid } => {
+            RecordEvent::Exit { pid, tid } => {
                 self.process(pid).threads.entry(tid).or_default();
             }
-            Event::ItraceStart { pid, tid } => {
+            RecordEvent::ItraceStart { pid, tid } => {
                 self.process(pid).threads.entry(tid).or_default();
                 self.traced.insert(tid);
             }
-            Event::Aux { flags, .. } => {
+            RecordEvent::Aux { flags, .. } => {
                 self.truncated += u64::from(flags.truncated());
                 self.partial += u64::from(flags.partial());
                 self.collided += u64::from(flags.collision());
             }
-            Event::Switch(switch) => {
+            RecordEvent::Switch(switch) => {
                 if let Some(cpu) = record.id.cpu {
                     self.switches.entry(cpu).or_default().push(switch);
                 }
@@ -106,7 +106,7 @@ impl Sideband {
                     process.threads.entry(switch.tid).or_default();
                 }
             }
-            Event::Lost { count } => self.lost = self.lost.saturating_add(count),
+            RecordEvent::Lost { count } => self.lost = self.lost.saturating_add(count),
         }
     }
 
@@ -243,7 +243,7 @@ mod tests {
     use backtrail_pt::{Avma, FileOffset};
     use std::time::{Duration, Instant};
 
-    fn record(event: Event) -> Record {
+    fn record(event: RecordEvent) -> Record {
         Record {
             id: SampleId::default(),
             event,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn mapping(pid: u32, path: String) -> Record {
-        record(Event::Mmap(Mmap {
+        record(RecordEvent::Mmap(Mmap {
             pid: Pid(pid),
             start: Avma(0x1000),
             size: 0x1000,
@@ -272,7 +272,7 @@ mod tests {
             .map(|_| mapping(1, "/".to_owned() + &"x".repeat(1000)))
             .collect();
         records.extend((2..20_000).map(|pid| {
-            record(Event::Fork {
+            record(RecordEvent::Fork {
                 pid: Pid(pid),
                 tid: Tid(pid),
                 parent: Pid(1),

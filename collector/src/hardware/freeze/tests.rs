@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 impl FrozenCpu {
     /// Made up: `paused` is the time on both clocks.
     pub(in crate::hardware) fn for_test(cpu: Cpu, bytes: &[u8], paused: u64, off: bool) -> Self {
-        let mut memory = Memory::new(bytes.len(), false).unwrap();
+        let mut memory = LockedMemory::new(bytes.len(), false).unwrap();
         memory.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         Self {
             cpu,

@@ -13,7 +13,7 @@ fn start(limit: usize) -> Option<Sideband> {
             sideband.begin(Path::new("/proc"), || None);
             Some(sideband)
         }
-        Err(error) if error.to_string().contains("not allowed") => {
+        Err(error) if error.to_string().contains("permission denied") => {
             println!("skipped: {error}");
             None
         }

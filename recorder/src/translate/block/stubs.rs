@@ -1,121 +1,133 @@
-//! The stubs of a block: what it logs, and how it leaves.
+//! The stubs of a block, which log events and leave the block.
 
-use super::{Next, Saved, State, Translator, Trap};
+use super::{BlockTrap, InstructionState, NextIp, SpilledRegisters, Translator};
 use crate::translate::assembler::Scratch;
-use crate::translate::event::{self, Event, NO_OUTCOMES};
+use crate::translate::event::{self, LogEvent, NO_OUTCOMES};
 use crate::translate::layout;
+use std::num::NonZeroU32;
 
 impl Translator {
-    /// Traps where the thread's log does not tell of the change that the block comes after.
-    pub(super) fn check_version(&mut self, ip: u64) {
-        self.before(ip, Saved::NONE);
+    /// Traps if the thread has not logged the code version of the block.
+    pub(super) fn check_version(&mut self, ip: u64, version: NonZeroU32) {
+        self.before(ip, SpilledRegisters::NONE);
         self.out.store(Scratch::Rcx, layout::SAVED_RCX);
-        self.before(ip, Saved::RCX);
+        self.before(ip, SpilledRegisters::RCX);
         self.out.load(Scratch::Rcx, layout::VERSION);
-        self.out.subtract_from_rcx(self.style.since);
+        self.out.subtract_from_rcx(version.get());
         self.out.sign_of_rcx(layout::NUMBER);
         self.out.skip_if_rcx_is_zero(1);
-        self.trap(Trap::Untold { ip });
+        self.trap(BlockTrap::StaleVersion { ip });
         self.out.load(Scratch::Rcx, layout::SAVED_RCX);
     }
 
-    /// Logs `outcomes` in one byte; none wait then.
-    pub(super) fn log_outcomes(&mut self, ip: u64, next: Next, outcomes: u8) {
+    /// Logs `outcomes` in one byte. No outcome is pending afterward.
+    pub(super) fn log_outcomes(&mut self, ip: u64, next: NextIp, outcomes: u8) {
         self.outcomes = NO_OUTCOMES;
-        let event = Event::Outcomes(outcomes);
-        let done = |saved, event| State::Done { saved, event, next };
-        self.place(ip, done(Saved::NONE, Some(event)));
+        let event = LogEvent::Outcomes(outcomes);
+        let done = |spilled, event| InstructionState::Done { spilled, event, next };
+        self.record(ip, done(SpilledRegisters::NONE, Some(event)));
         self.out.store(Scratch::Rcx, layout::SAVED_RCX);
-        self.place(ip, done(Saved::RCX, Some(event)));
+        self.record(ip, done(SpilledRegisters::RCX, Some(event)));
         self.out.load(Scratch::Rcx, layout::LOG_POINTER);
         self.out.log_byte(outcomes);
         self.out.advance_log(1);
         self.out.store(Scratch::Rcx, layout::LOG_POINTER);
-        self.quiet = false;
-        if let Next::At(next) = next {
-            self.told = next;
+        self.packetless = false;
+        if let NextIp::At(next) = next {
+            self.logged_ip = next;
         }
-        self.place(ip, done(Saved::RCX, None));
+        self.record(ip, done(SpilledRegisters::RCX, None));
         self.out.load(Scratch::Rcx, layout::SAVED_RCX);
     }
 
-    /// A FUP means the first time that a decoder comes to its address, and it counts standing there. So the
-    /// turn is told twice: before its branch, and behind it, each an address not passed since the other.
-    pub(super) fn log_turn(&mut self, ip: u64, target: u64) {
+    /// A decoder binds a FUP to the first time that it reaches the address, including its current
+    /// position. The loop is therefore logged twice: before its branch and after it. Each address
+    /// was not reached since the other.
+    pub(super) fn log_loop_marker(&mut self, ip: u64, target: u64) {
         for at in [ip, target] {
-            self.log(ip, Event::Turn(at), Next::At(target), Saved::NONE);
+            self.log(
+                ip,
+                LogEvent::LoopMarker(at),
+                NextIp::At(target),
+                SpilledRegisters::NONE,
+            );
         }
-        self.told = target;
+        self.logged_ip = target;
     }
 
     /// Logs a direct call.
     pub(super) fn log_call(&mut self, ip: u64, next: u64, to: u64) {
         let outcomes = self.outcomes;
-        self.log(ip, Event::Call { outcomes, next }, Next::At(to), Saved::NONE);
-        self.told = to;
+        self.log(
+            ip,
+            LogEvent::Call { outcomes, next },
+            NextIp::At(to),
+            SpilledRegisters::NONE,
+        );
+        self.logged_ip = to;
     }
 
-    /// Logs an event whose outcomes are those that wait, and whose target, if any, is in RAX, which waits
-    /// in its slot then.
-    fn log(&mut self, ip: u64, event: Event, next: Next, saved: Saved) {
-        let done = |saved, event| State::Done { saved, event, next };
-        self.place(ip, done(saved, Some(event)));
+    /// Logs an event with the pending outcomes. Its target, if any, is in RAX, which is then
+    /// spilled.
+    fn log(&mut self, ip: u64, event: LogEvent, next: NextIp, spilled: SpilledRegisters) {
+        let done = |spilled, event| InstructionState::Done { spilled, event, next };
+        self.record(ip, done(spilled, Some(event)));
         self.out.store(Scratch::Rcx, layout::SAVED_RCX);
-        let saved_too = saved.and(Saved::RCX);
-        self.place(ip, done(saved_too, Some(event)));
+        let spilled_too = spilled.and(SpilledRegisters::RCX);
+        self.record(ip, done(spilled_too, Some(event)));
         self.out.load(Scratch::Rcx, layout::LOG_POINTER);
-        // The end first, so that what does not fit faults before anything is written.
+        // Write the last bytes first, so that a full chunk faults before anything is written.
         let len = match event {
-            Event::Target { outcomes, .. } => {
+            LogEvent::Target { outcomes, .. } => {
                 self.out.log_rax(2);
-                self.out.log_two(event::TARGET, outcomes);
+                self.out.log_bytes(event::TARGET, outcomes);
                 10
             }
-            Event::Return { outcomes, .. } => {
+            LogEvent::Return { outcomes, .. } => {
                 self.out.log_rax(2);
-                self.out.log_two(event::RETURN, outcomes);
+                self.out.log_bytes(event::RETURN, outcomes);
                 10
             }
-            Event::IndirectCall { outcomes, next, .. } => {
+            LogEvent::IndirectCall { outcomes, next, .. } => {
                 self.out.log_rax(10);
                 self.out.log_word(2, next);
-                self.out.log_two(event::INDIRECT_CALL, outcomes);
+                self.out.log_bytes(event::INDIRECT_CALL, outcomes);
                 18
             }
-            Event::Call { outcomes, next } => {
+            LogEvent::Call { outcomes, next } => {
                 self.out.log_word(2, next);
-                self.out.log_two(event::CALL, outcomes);
+                self.out.log_bytes(event::CALL, outcomes);
                 10
             }
-            Event::Turn(at) => {
+            LogEvent::LoopMarker(at) => {
                 self.out.log_word(1, at);
-                self.out.log_byte(event::TURN);
+                self.out.log_byte(event::LOOP_MARKER);
                 9
             }
             _ => 0,
         };
         self.out.advance_log(len);
         self.out.store(Scratch::Rcx, layout::LOG_POINTER);
-        // A direct call by itself gives no packet.
-        self.quiet &= matches!(event, Event::Call { .. }) && self.outcomes == NO_OUTCOMES;
+        // A direct call alone produces no packet.
+        self.packetless &= matches!(event, LogEvent::Call { .. }) && self.outcomes == NO_OUTCOMES;
         self.outcomes = NO_OUTCOMES;
-        self.place(ip, done(saved_too, None));
-        if saved == Saved::NONE {
+        self.record(ip, done(spilled_too, None));
+        if spilled == SpilledRegisters::NONE {
             self.out.load(Scratch::Rcx, layout::SAVED_RCX);
-            self.place(ip, done(saved, None));
+            self.record(ip, done(spilled, None));
         }
     }
 
-    /// Logs an indirect branch to the target in RAX and goes there, by way of the tables.
-    pub(super) fn go_to_rax(&mut self, ip: u64, event: Event) {
-        self.log(ip, event, Next::InRax, Saved::RAX);
+    /// Logs an indirect branch to the target in RAX, and jumps there through the lookup tables.
+    pub(super) fn go_to_rax(&mut self, ip: u64, event: LogEvent) {
+        self.log(ip, event, NextIp::InRax, SpilledRegisters::RAX);
         self.out.store(Scratch::Rdx, layout::SAVED_RDX);
-        self.place(
+        self.record(
             ip,
-            State::Done {
-                saved: Saved::ALL,
+            InstructionState::Done {
+                spilled: SpilledRegisters::ALL,
                 event: None,
-                next: Next::InRax,
+                next: NextIp::InRax,
             },
         );
         self.out.hash();
@@ -124,39 +136,39 @@ impl Translator {
 
     pub(super) fn system_call(&mut self, ip: u64, next: u64) {
         if self.outcomes != NO_OUTCOMES {
-            self.log_outcomes(ip, Next::At(ip), self.outcomes);
-            self.before(ip, Saved::NONE);
+            self.log_outcomes(ip, NextIp::At(ip), self.outcomes);
+            self.before(ip, SpilledRegisters::NONE);
         }
         let out = &mut self.out;
         out.store(Scratch::Rcx, layout::SAVED_RCX);
-        self.before(ip, Saved::RCX);
-        self.out.look_up_syscall(layout::SPECIAL);
+        self.before(ip, SpilledRegisters::RCX);
+        self.out.look_up_syscall(layout::INTERCEPTED);
         self.out.skip_if_rcx_is_zero(1);
-        self.trap(Trap::Special { ip, next });
+        self.trap(BlockTrap::InterceptedSyscall { ip, next });
         self.out.store(Scratch::Rax, layout::SAVED_RAX);
         self.out.store(Scratch::Rdx, layout::SAVED_RDX);
         self.out.load(Scratch::Rcx, layout::LOG_POINTER);
         self.out.rdtsc();
-        self.before(ip, Saved::ALL);
+        self.before(ip, SpilledRegisters::ALL);
         self.out.log_edx(5);
         self.out.log_eax(1);
         self.out.log_byte(event::SYSCALL);
         self.out.advance_log(9);
         self.out.store(Scratch::Rcx, layout::LOG_POINTER);
-        self.place(ip, State::Told(Saved::ALL));
+        self.record(ip, InstructionState::Logged(SpilledRegisters::ALL));
         self.out.load(Scratch::Rdx, layout::SAVED_RDX);
         self.out.load(Scratch::Rax, layout::SAVED_RAX);
         self.out.load(Scratch::Rcx, layout::SAVED_RCX);
-        self.place(ip, State::Told(Saved::NONE));
+        self.record(ip, InstructionState::Logged(SpilledRegisters::NONE));
         self.out.bytes(&[0x0f, 0x05]);
-        let returned = |saved| State::Returned { saved, next };
-        self.place(ip, returned(Saved::NONE));
+        let returned = |spilled| InstructionState::Returned { spilled, next };
+        self.record(ip, returned(SpilledRegisters::NONE));
         self.out.store(Scratch::Rax, layout::SAVED_RAX);
         self.out.store(Scratch::Rdx, layout::SAVED_RDX);
         self.out.load(Scratch::Rcx, layout::LOG_POINTER);
         self.out.rdtsc();
-        let both = Saved::RAX.and(Saved::RDX);
-        self.place(ip, returned(both));
+        let both = SpilledRegisters::RAX.and(SpilledRegisters::RDX);
+        self.record(ip, returned(both));
         self.out.log_edx(13);
         self.out.log_eax(9);
         self.out.set(Scratch::Rax, next);
@@ -167,7 +179,7 @@ impl Translator {
         self.out.rcx_from_rax();
         self.out.load(Scratch::Rdx, layout::SAVED_RDX);
         self.out.load(Scratch::Rax, layout::SAVED_RAX);
-        self.told = next;
+        self.logged_ip = next;
         self.link(ip, next);
     }
 }

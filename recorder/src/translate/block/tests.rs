@@ -1,20 +1,20 @@
-//! Blocks of a few instructions.
+//! Tests with blocks of a few instructions.
 use super::*;
 use crate::translate::event;
 
 const AT: u64 = 0x2000_0000;
-const WIDE: Style = Style {
-    places: true,
+const SUPERBLOCK: BlockOptions = BlockOptions {
+    entries: true,
     calls: false,
-    since: 0,
-    wide: true,
+    min_version: None,
+    superblock: true,
 };
 
 fn block(start: u64, code: &[u8]) -> Block {
-    styled(start, code, Style::default())
+    block_with(start, code, BlockOptions::default())
 }
 
-fn styled(start: u64, code: &[u8], style: Style) -> Block {
+fn block_with(start: u64, code: &[u8], options: BlockOptions) -> Block {
     let mut fetch = |from: u64, out: &mut [u8]| {
         let rest = from
             .checked_sub(start)
@@ -27,65 +27,64 @@ fn styled(start: u64, code: &[u8], style: Style) -> Block {
     translate(
         start,
         AT,
-        Style {
-            places: true,
-            ..style
+        BlockOptions {
+            entries: true,
+            ..options
         },
         &mut fetch,
     )
 }
 
-fn tells(block: &Block, event: Event) -> bool {
-    block
-        .places
-        .iter()
-        .any(|place| matches!(place.state, State::Done { event: Some(told), .. } if told == event))
+fn logs(block: &Block, event: LogEvent) -> bool {
+    block.entries.iter().any(
+        |entry| matches!(entry.state, InstructionState::Done { event: Some(logged), .. } if logged == event),
+    )
 }
 
 #[test]
-fn a_loop_without_packets_is_told_of_at_each_turn() {
+fn packetless_loop_logs_each_iteration() {
     // inc edi; jmp back
     let turning = block(0x1000, &[0xff, 0xc7, 0xeb, 0xfc]);
-    assert!(tells(&turning, Event::Turn(0x1002)));
+    assert!(logs(&turning, LogEvent::LoopMarker(0x1002)));
     // sub rsp, 8; call itself
     let recursing = block(0x1000, &[0x48, 0x83, 0xec, 8, 0xe8, 0xf7, 0xff, 0xff, 0xff]);
-    assert!(tells(&recursing, Event::Turn(0x1004)));
+    assert!(logs(&recursing, LogEvent::LoopMarker(0x1004)));
     // dec edi; jne back; ret
     let counting = block(0x1000, &[0xff, 0xcf, 0x75, 0xfc, 0xc3]);
-    assert!(!tells(&counting, Event::Turn(0x1002)));
-    assert!(tells(&counting, Event::Outcomes(0b10)));
+    assert!(!logs(&counting, LogEvent::LoopMarker(0x1002)));
+    assert!(logs(&counting, LogEvent::Outcomes(0b10)));
 }
 
 #[test]
-fn a_short_loop_is_unrolled_until_a_byte_is_full() {
+fn short_loop_is_unrolled_until_outcome_byte_is_full() {
     // dec edi; jne back; ret
     let counting = block(0x1000, &[0xff, 0xcf, 0x75, 0xfc, 0xc3]);
-    assert!(tells(&counting, Event::Outcomes(0b111_1111)));
-    assert!(tells(&counting, Event::Outcomes(0b111_1110)));
+    assert!(logs(&counting, LogEvent::Outcomes(0b111_1111)));
+    assert!(logs(&counting, LogEvent::Outcomes(0b111_1110)));
     let source: Vec<_> = counting.source.runs().collect();
     assert_eq!(source, [(0x1000, &[0xff, 0xcf, 0x75, 0xfc][..])]);
 }
 
 #[test]
-fn a_call_by_way_of_a_jump_is_told_in_one() {
+fn call_through_plt_is_one_event() {
     let calling = |code: &[u8]| {
-        let style = Style {
+        let options = BlockOptions {
             calls: true,
-            ..Style::default()
+            ..BlockOptions::default()
         };
-        styled(0x1000, code, style)
+        block_with(0x1000, code, options)
     };
     let (outcomes, next, target) = (NO_OUTCOMES, 0x1005, 0);
     // call +0; endbr64; jmp [rip+0]
     let linked = calling(&[
         0xe8, 1, 0, 0, 0, 0x90, 0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 0, 0, 0, 0,
     ]);
-    let both = Event::IndirectCall {
+    let both = LogEvent::IndirectCall {
         outcomes,
         next,
         target,
     };
-    assert!(tells(&linked, both));
+    assert!(logs(&linked, both));
     assert!(
         !linked
             .code
@@ -94,68 +93,68 @@ fn a_call_by_way_of_a_jump_is_told_in_one() {
     );
     // call +1; nop; ret
     let direct = calling(&[0xe8, 1, 0, 0, 0, 0x90, 0x90, 0xc3]);
-    assert!(tells(&direct, Event::Call { outcomes, next }));
+    assert!(logs(&direct, LogEvent::Call { outcomes, next }));
 }
 
 #[test]
-fn a_wide_block_tells_the_outcomes_of_a_side_with_what_comes_after() {
+fn superblock_logs_side_exit_outcomes_with_next_event() {
     // test edi, edi; je +3; inc eax; ret; test esi, esi; je -4 (back at inc eax); ret
     let code = [
         0x85, 0xff, 0x74, 3, 0xff, 0xc0, 0xc3, 0x85, 0xf6, 0x74, 0xf9, 0xc3,
     ];
     let target = 0;
-    let returning = |outcomes| Event::Target { outcomes, target };
-    let narrow = block(0x1000, &code);
-    assert!(tells(&narrow, returning(0b10)) && tells(&narrow, Event::Outcomes(0b11)));
-    let wide = styled(0x1000, &code, WIDE);
+    let returning = |outcomes| LogEvent::Target { outcomes, target };
+    let plain = block(0x1000, &code);
+    assert!(logs(&plain, returning(0b10)) && logs(&plain, LogEvent::Outcomes(0b11)));
+    let superblock = block_with(0x1000, &code, SUPERBLOCK);
     for outcomes in [0b10, 0b110, 0b111] {
-        assert!(tells(&wide, returning(outcomes)), "{outcomes:b}");
+        assert!(logs(&superblock, returning(outcomes)), "{outcomes:b}");
     }
-    let alone = |place: &Place| {
+    let alone = |entry: &TranslationEntry| {
         matches!(
-            place.state,
-            State::Done {
-                event: Some(Event::Outcomes(_)),
+            entry.state,
+            InstructionState::Done {
+                event: Some(LogEvent::Outcomes(_)),
                 ..
             }
         )
     };
-    assert!(!wide.places.iter().any(alone));
+    assert!(!superblock.entries.iter().any(alone));
 }
 
 #[test]
-fn however_a_program_branches_a_wide_block_has_an_end() {
-    // je over itself, again and again
+fn superblock_size_is_bounded() {
+    // je to the next instruction, many times
     let code = [0x74, 0].repeat(4000);
-    let wide = styled(0x1000, &code, WIDE);
-    assert!(wide.code.len() < 1 << 14, "{}", wide.code.len());
+    let superblock = block_with(0x1000, &code, SUPERBLOCK);
+    assert!(superblock.code.len() < 1 << 14, "{}", superblock.code.len());
 }
 
 #[test]
-fn every_byte_of_a_block_is_some_place() {
+fn every_block_byte_has_a_translation_entry() {
     // push rbx; test edi, edi; je +2; mov ebx, eax; call [rip+0x10]; pop rbx; ret
     let code = [
         0x53, 0x85, 0xff, 0x74, 2, 0x89, 0xc3, 0xff, 0x15, 0x10, 0, 0, 0, 0x5b, 0xc3,
     ];
     let block = block(0x1fff_0000, &code);
-    assert_eq!(block.places[0].offset, 0);
-    assert!(block.places.is_sorted_by_key(|place| place.offset));
+    assert_eq!(block.entries[0].offset, 0);
+    assert!(block.entries.is_sorted_by_key(|entry| entry.offset));
     let source: Vec<_> = block.source.runs().collect();
     assert_eq!(source, [(0x1fff_0000, &code[..13])]);
     assert_eq!(
-        block.place(0).map(|place| place.state),
-        Some(State::Before(Saved::NONE))
+        block.entry_at(0).map(|entry| entry.state),
+        Some(InstructionState::Before(SpilledRegisters::NONE))
     );
 }
 
 #[test]
-fn what_cannot_be_read_or_reached_is_executed_where_it_stands() {
+fn unreadable_or_unreachable_code_executes_natively() {
     let native = |block: &Block| {
         matches!(
             block.traps[..],
             [(
                 _,
-                Trap::Native {
+                BlockTrap::Native {
                     ip: 0x1000,
                     outcomes: NO_OUTCOMES
                 }

@@ -1,10 +1,9 @@
-//! A cache without a program.
-#![allow(unsafe_code)]
+//! Tests of a cache without a program.
 use super::*;
 
-/// Where the cache is.
+/// The address of the cache.
 const AT: u64 = 0x2000_0000;
-/// Where the program's code is.
+/// The address of the program's code.
 const START: u64 = 0x1000;
 
 fn memory(len: u64) -> SharedMemory {
@@ -12,7 +11,7 @@ fn memory(len: u64) -> SharedMemory {
 }
 
 #[test]
-fn everything_leads_to_a_block_that_was_made_wide() {
+fn promotion_relinks_all_jumps_to_superblock() {
     // START: test edi, edi; je +1; ret; nop; jmp START
     let code = [0x85, 0xff, 0x74, 1, 0xc3, 0x90, 0xeb, 0xf8];
     let mut fetch = |from: u64, out: &mut [u8]| {
@@ -22,50 +21,45 @@ fn everything_leads_to_a_block_that_was_made_wide() {
     };
     let mut cache = Cache::new(
         memory(layout::TABLES_SIZE),
-        Style::default(),
-        layout::CLUSTER_SIZE,
+        BlockOptions::default(),
+        layout::SLAB_SIZE,
         &[],
     );
-    cache.add_cluster(AT, memory(layout::CLUSTER_SIZE));
-    let narrow = cache.look_up(START, &mut fetch).unwrap();
-    cache.land(START).unwrap();
-    let landing = cache.landings[&START];
+    cache.add_slab(AT, memory(layout::SLAB_SIZE));
+    let plain = cache.lookup_or_translate(START, &mut fetch).unwrap();
+    cache.add_indirect_entry(START).unwrap();
+    let entry = cache.indirect_entries[&START];
     let leads_to = |cache: &Cache, site: u64| {
-        let bytes = cache.clusters[0].memory.bytes(site + 4 - AT);
+        let bytes = cache.slabs[0].memory.bytes(site + 4 - AT);
         let distance = i32::from_le_bytes(*bytes.last_chunk().unwrap());
         (site + 4).wrapping_add_signed(i64::from(distance))
     };
     let ends = |cache: &Cache| {
-        [landing.first, landing.second].map(|at| match cache.pieces[&at] {
-            Piece::Landing { len, .. } => leads_to(cache, at + u64::from(len) - 4),
+        [entry.first, entry.second].map(|at| match cache.items[&at] {
+            CacheItem::IndirectEntry { len, .. } => leads_to(cache, at + u64::from(len) - 4),
             _ => 0,
         })
     };
-    assert_eq!(ends(&cache), [narrow; 2]);
-    assert!(cache.is_narrow(START));
-    cache.widen(START, &mut fetch);
-    let wide = cache.look_up(START, &mut fetch).unwrap();
-    assert!(wide != narrow && !cache.is_narrow(START));
-    assert_eq!(ends(&cache), [wide; 2]);
-    // A thread may stand in the old one still.
-    for at in [narrow, wide] {
-        assert_eq!(cache.place(at).map(|place| place.ip), Some(START));
-        assert_eq!(cache.block_at(at + 1), Some(START));
+    assert_eq!(ends(&cache), [plain; 2]);
+    assert!(cache.is_promotable(START));
+    cache.promote(START, &mut fetch);
+    let superblock = cache.lookup_or_translate(START, &mut fetch).unwrap();
+    assert!(superblock != plain && !cache.is_promotable(START));
+    assert_eq!(ends(&cache), [superblock; 2]);
+    // A thread may still be in the old block.
+    for at in [plain, superblock] {
+        assert_eq!(cache.translation_at(at).map(|entry| entry.ip), Some(START));
+        assert_eq!(cache.block_containing(at + 1), Some(START));
     }
-    // The code that each was made from is told when it changes.
-    assert_eq!(cache.made(START).count(), 2);
-    cache.change(START..START + 1);
+    // The code of both blocks is reported when it changes.
+    assert_eq!(cache.sources_of(START).count(), 2);
+    cache.code_changed(START..START + 1);
     assert!(cache.fragments(|_| false).len() >= 2);
-    assert_eq!(cache.made(START).count(), 0);
-    cache.widen(START, &mut fetch);
-    assert_eq!(cache.made(START).count(), 0, "only what is there is made wide");
-}
-
-#[test]
-fn the_hash_is_that_of_the_stubs() {
-    for target in [0, 1, 0x40_1234, 0x7fbc_15ee_cca1, u64::MAX] {
-        // SAFETY: the stubs need SSE4.2 all the same.
-        let crc = unsafe { core::arch::x86_64::_mm_crc32_u64(0, target) };
-        assert_eq!(hash(target), crc & 0xffff, "{target:#x}");
-    }
+    assert_eq!(cache.sources_of(START).count(), 0);
+    cache.promote(START, &mut fetch);
+    assert_eq!(
+        cache.sources_of(START).count(),
+        0,
+        "only existing blocks are promoted"
+    );
 }

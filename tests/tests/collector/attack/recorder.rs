@@ -151,7 +151,7 @@ fn too_few_descriptors_are_reported_as_such() {
                 refused += 1;
                 let said = run.stderr.lines().last().unwrap();
                 let cause =
-                    format!("Too many open files (os error 24): the recorder may have {limit} files open");
+                    format!("Too many open files (os error 24): the recorder may open at most {limit} files");
                 assert!(said.contains(&cause), "{limit}: {run:?}");
             }
             None => panic!("{limit}: {run:?}"),

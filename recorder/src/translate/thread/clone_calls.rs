@@ -1,18 +1,20 @@
-//! System calls that start threads: what the call is given, and what the new thread gets.
+//! System calls that start threads: their arguments, and the registers of the new thread.
 
-use super::{Kin, State, Translated};
+use super::{ParentState, ThreadState, Translated};
 use crate::clone_flags::{CloneCall, HIDING};
 use crate::ptrace::RawTid;
+use crate::translate::address_space::{AddressSpaceSharing, MemoryId, address_space_sharing};
 use crate::translate::layout;
-use crate::translate::space::{Kinship, kinship};
 use backtrail_bundle::core::Registers;
 use backtrail_process::memory;
 use std::rc::Rc;
 
 impl Translated {
-    /// Clears the flags that would hide a new thread from us; `registers` are those of the call.
+    /// Clears flags that would hide a new thread from the recorder. `registers` are those of the
+    /// call.
     ///
-    /// The program's `struct clone_args` is not changed: others may read it, and it may be constant.
+    /// The program's `struct clone_args` is not changed: other threads may read it, and it may be
+    /// constant.
     pub(super) fn clear_hiding(&self, number: u64, registers: &mut Registers) {
         let Some(call) = CloneCall::of(number) else { return };
         let flags = call.flags(self.pid, registers.rdi);
@@ -22,7 +24,8 @@ impl Translated {
         match call {
             CloneCall::Clone => registers.rdi = flags & !HIDING,
             CloneCall::Clone3 => {
-                // What is larger than a page is refused by the kernel, and so is what it does not know and is not zero.
+                // The kernel refuses structures that exceed a page, and unknown fields that are not
+                // zero.
                 let size = registers.rsi.min(crate::PAGE) as usize;
                 let mut arguments = vec![0; size];
                 if memory::read(self.pid, registers.rdi, &mut arguments) != size {
@@ -43,9 +46,9 @@ impl Translated {
         }
     }
 
-    /// What is known of the thread that this one starts in its system call.
-    pub(crate) fn kin(&self, child: RawTid) -> Option<Kin> {
-        let State::Special {
+    /// Returns the state that a thread created by the current system call inherits.
+    pub(crate) fn parent_state(&self, child: RawTid) -> Option<ParentState> {
+        let ThreadState::InSyscall {
             number,
             next,
             registers,
@@ -53,30 +56,30 @@ impl Translated {
         else {
             return None;
         };
-        let shares = kinship(self.pid, *number, registers.rdi) == Kinship::Shares;
-        Some(Kin {
+        let shares = address_space_sharing(self.pid, *number, registers.rdi) == AddressSpaceSharing::Shared;
+        Some(ParentState {
             space: Rc::clone(&self.space),
             next: *next,
             gs_base: self.gs_base,
             arguments: [registers.rdi, registers.rsi],
-            memory: if shares { self.memory } else { child as u64 },
+            memory: if shares { self.memory } else { MemoryId(child) },
         })
     }
 
-    /// The registers that a started thread has in the program's eyes.
-    pub(crate) fn born(kin: &Kin, registers: &Registers) -> Registers {
+    /// Returns the program's registers of a new thread.
+    pub(crate) fn child_registers(parent: &ParentState, registers: &Registers) -> Registers {
         Registers {
-            rip: kin.next,
-            rcx: kin.next,
-            rdi: kin.arguments[0],
-            rsi: kin.arguments[1],
-            gs_base: kin.gs_base,
+            rip: parent.next,
+            rcx: parent.next,
+            rdi: parent.arguments[0],
+            rsi: parent.arguments[1],
+            gs_base: parent.gs_base,
             ..*registers
         }
     }
 }
 
-/// Gives a thread that has made such a call its arguments back.
+/// Restores the arguments of a clone call.
 pub(super) fn restore_arguments(number: u64, before: &Registers, now: &mut Registers) {
     if CloneCall::of(number).is_some() {
         (now.rdi, now.rsi) = (before.rdi, before.rsi);

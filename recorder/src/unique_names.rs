@@ -1,15 +1,15 @@
-//! Names of files in the bundle.
+//! Unique file names in the bundle.
 
 use crate::error::Result;
 use backtrail_bundle::BundlePath;
 use std::collections::HashSet;
 
-/// Names given out: the kernel may use a thread's number again.
+/// The names in use. The kernel may reuse a thread id, so a name may be asked for again.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashSet<String>);
+pub(crate) struct UniqueNames(HashSet<String>);
 
-impl Names {
-    /// This name, or with a number where it is taken.
+impl UniqueNames {
+    /// Returns this name, with a number appended if it is already in use.
     pub(crate) fn take(&mut self, name: &str) -> Result<BundlePath> {
         let mut unique = name.to_owned();
         let mut copy = 1;
@@ -20,7 +20,7 @@ impl Names {
         Ok(BundlePath::new(&unique)?)
     }
 
-    /// A name that may be given out again: its file is not kept.
+    /// Releases a name whose file is not kept.
     pub(crate) fn release(&mut self, path: &BundlePath) {
         self.0.remove(path.as_str());
     }

@@ -1,4 +1,4 @@
-//! Where the packets of a stream are kept.
+//! Storage for the packets of a stream.
 
 use crate::recorded::Packets;
 use crate::ring::Ring;
@@ -6,31 +6,31 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// How much is kept, and where.
+/// The amount and the place of packet storage.
 #[derive(Debug)]
-pub(crate) enum Keep {
-    /// The newest bytes, about this many, in memory.
+pub(crate) enum PacketStorage {
+    /// About this many of the newest bytes, in memory.
     Newest(usize),
-    /// All, in a file that is there already.
-    All(PathBuf),
+    /// All bytes, in an existing file.
+    File(PathBuf),
 }
 
-impl Keep {
-    /// Bytes of packets that are stored together: a ring's oldest go together, too.
+impl PacketStorage {
+    /// Returns the size of a segment. A ring drops whole segments.
     pub(super) fn segment(&self) -> usize {
-        /// In general.
+        /// The maximum segment size.
         const SEGMENT: usize = 64 << 10;
-        /// A ring has so many at least.
+        /// The minimum number of segments in a ring.
         const PER_RING: usize = 64;
         match self {
             Self::Newest(limit) => (limit / PER_RING).min(SEGMENT),
-            Self::All(_) => SEGMENT,
+            Self::File(_) => SEGMENT,
         }
     }
 }
 
-/// Packets, kept.
-pub(super) enum Store {
+/// The stored packets.
+pub(super) enum PacketStore {
     Ring(Ring),
     File {
         path: PathBuf,
@@ -39,11 +39,11 @@ pub(super) enum Store {
     },
 }
 
-impl Store {
-    pub(super) fn new(keep: Keep) -> Self {
-        match keep {
-            Keep::Newest(limit) => Self::Ring(Ring::new(Some(limit))),
-            Keep::All(path) => Self::File {
+impl PacketStore {
+    pub(super) fn new(storage: PacketStorage) -> Self {
+        match storage {
+            PacketStorage::Newest(limit) => Self::Ring(Ring::new(Some(limit))),
+            PacketStorage::File(path) => Self::File {
                 path,
                 len: 0,
                 failure: None,
@@ -51,13 +51,14 @@ impl Store {
         }
     }
 
-    /// Keeps packets, which begin with PSB.
+    /// Stores a segment that begins with a PSB.
     pub(super) fn push(&mut self, packets: Vec<u8>) {
         match self {
             Self::Ring(ring) => ring.push(packets),
             Self::File { path, len, failure } => {
                 if failure.is_none() {
-                    // No thread keeps a descriptor: there may be more threads than descriptors.
+                    // The file is not kept open, because there may be more threads than file
+                    // descriptors.
                     let file = OpenOptions::new().append(true).open(&*path);
                     match file.and_then(|mut file| file.write_all(&packets)) {
                         Ok(()) => *len += packets.len() as u64,
@@ -68,14 +69,14 @@ impl Store {
         }
     }
 
-    /// The packets, how many bytes were dropped, and why some could not be written.
+    /// Returns the packets, the number of dropped bytes, and the error if a write failed.
     pub(super) fn finish(self) -> (Packets, u64, Option<io::Error>) {
         match self {
             Self::Ring(ring) => {
                 let dropped = ring.dropped();
-                (Packets::Kept(ring.into_bytes()), dropped, None)
+                (Packets::InMemory(ring.into_bytes()), dropped, None)
             }
-            Self::File { len, failure, .. } => (Packets::Filed(len), 0, failure),
+            Self::File { len, failure, .. } => (Packets::InFile(len), 0, failure),
         }
     }
 }

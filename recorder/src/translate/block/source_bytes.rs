@@ -1,17 +1,17 @@
-//! The bytes of the program that a block was made from.
+//! The program code that a block was translated from.
 
 use crate::PAGE;
 
-/// Runs of code, in the order they came.
+/// Ranges of code, in the order of translation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::translate) struct Source {
-    /// Where each run begins in the program, and where it ends in `bytes`.
+pub(in crate::translate) struct SourceBytes {
+    /// The start address of each range, and its end in `bytes`.
     runs: Vec<(u64, u32)>,
     bytes: Vec<u8>,
 }
 
-impl Source {
-    /// With room for most blocks.
+impl SourceBytes {
+    /// Builds an empty value with capacity for most blocks.
     pub(super) fn new() -> Self {
         Self {
             runs: Vec::with_capacity(4),
@@ -19,7 +19,7 @@ impl Source {
         }
     }
 
-    /// Adds an instruction, unless it is there already.
+    /// Adds an instruction, unless it is already present.
     pub(super) fn add(&mut self, ip: u64, instruction: &[u8]) {
         if self.has(ip) {
             return;
@@ -34,7 +34,7 @@ impl Source {
         }
     }
 
-    /// The runs and where they begin.
+    /// Returns the ranges with their start addresses.
     pub(in crate::translate) fn runs(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let mut from = 0;
         self.runs.iter().map(move |(start, end)| {
@@ -48,7 +48,7 @@ impl Source {
         })
     }
 
-    /// Whether the byte at an address is among them.
+    /// Returns whether a range contains the address.
     pub(super) fn has(&self, address: u64) -> bool {
         let mut from = 0;
         self.runs.iter().any(|(start, end)| {
@@ -57,7 +57,7 @@ impl Source {
         })
     }
 
-    /// Numbers of the pages they lie in.
+    /// Returns the page numbers of the ranges.
     pub(in crate::translate) fn pages(&self) -> impl Iterator<Item = u64> {
         self.runs().flat_map(|(start, run)| {
             let last = start + (run.len() as u64).saturating_sub(1);
@@ -65,7 +65,7 @@ impl Source {
         })
     }
 
-    /// Copies what follows an address in its run; says how many bytes that is.
+    /// Copies the bytes from an address to the end of its range, and returns their number.
     pub(in crate::translate) fn read(&self, address: u64, out: &mut [u8]) -> usize {
         let found = self.runs().find_map(|(start, run)| {
             let offset = usize::try_from(address.checked_sub(start)?).ok()?;
@@ -83,8 +83,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instructions_in_a_row_are_one_run_and_come_once() {
-        let mut source = Source::default();
+    fn contiguous_instructions_form_one_range() {
+        let mut source = SourceBytes::default();
         source.add(0x1ffe, &[1, 2]);
         source.add(0x2000, &[3]);
         source.add(0x1ffe, &[1, 2]);

@@ -1,38 +1,38 @@
-//! The packet stream of one thread: steps become control-flow facts.
+//! Turns the steps of one thread into its packet stream.
 
 use crate::ring::Ring;
 use backtrail_pt::cofi::{CodeInstruction, Cofi};
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tsc};
 use std::collections::HashSet;
 
-/// How control went from one instruction on.
+/// The control transfer of one executed instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Went {
-    /// To a successor the instruction allows.
-    On,
+pub(crate) enum StepOutcome {
+    /// To a successor that the instruction allows.
+    Followed,
     /// Out of user code.
-    Out,
-    /// Nowhere: a repeated string instruction is not through yet.
-    Nowhere,
-    /// Where the instruction cannot lead: told as a gap.
-    Astray,
+    LeftUserCode,
+    /// To itself: a repeated string instruction is not complete yet.
+    Repeating,
+    /// To an address that the instruction cannot reach. It is recorded as a gap.
+    Impossible,
 }
 
-/// Packets, their ring, and the numbers.
+/// The packets of a thread, with their storage and counters.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct PacketStream {
     encoder: Encoder,
     ring: Ring,
-    /// Every executed instruction, when asked for.
+    /// Every executed instruction, if requested.
     golden: Option<Vec<Avma>>,
-    /// Instructions executed since the last one that gave a packet or a TNT bit.
+    /// Instructions executed since the last packet or TNT bit.
     silent: HashSet<Avma>,
     pub(crate) instructions: u64,
     pub(crate) gaps: u64,
 }
 
-impl Stream {
-    /// An empty stream that begins now.
+impl PacketStream {
+    /// Builds an empty stream that starts now.
     pub(crate) fn new(options: EncoderOptions, limit: Option<usize>, golden: bool, now: Tsc) -> Self {
         let mut encoder = Encoder::new(options);
         encoder.set_time(now);
@@ -51,23 +51,22 @@ impl Stream {
         self.encoder.set_time(now);
     }
 
-    /// User code goes on at `ip`.
+    /// Records that user code continues at `ip`.
     pub(crate) fn enter(&mut self, ip: Avma) {
         self.silent.clear();
         self.encoder.enable(ip);
     }
 
-    /// Control was taken away before the instruction at `ip`.
+    /// Records an asynchronous exit before the instruction at `ip`.
     pub(crate) fn interrupt(&mut self, ip: Avma) {
         self.encoder.disable_async(ip);
     }
 
-    /// The instruction at `ip` is about to run. Writes PSB when one is due.
+    /// Prepares for the instruction at `ip`, and writes a PSB if one is due.
     ///
-    /// FUP means the first time that a decoder comes to its address. Where control comes back to an
-    /// instruction without any packet between (`for (;;) n++;`, recursion without a condition), that
-    /// would be the wrong turn: so an interruption is told just before, in each turn. Only `jmp .` is
-    /// beyond help.
+    /// A decoder binds a FUP to the first time that it reaches the address. If a loop has no
+    /// packets (`for (;;) n++;`, unconditional recursion), that is the wrong iteration. An
+    /// interruption is therefore recorded in each iteration. Only `jmp .` cannot be handled.
     pub(crate) fn before(&mut self, ip: Avma, instruction: Option<&CodeInstruction>) {
         let next = instruction.and_then(|instruction| match instruction.cofi {
             Cofi::Sequential => Some(ip + u64::from(instruction.len)),
@@ -84,18 +83,18 @@ impl Stream {
         }
     }
 
-    /// The far transfer at `at` was executed and has left user code.
+    /// Records that the far transfer at `at` has left user code.
     pub(crate) fn leave(&mut self, at: Avma) {
         self.executed(at);
         self.encoder.disable();
     }
 
-    /// The instruction at `at` was executed, `to` is next.
-    pub(crate) fn step(&mut self, instruction: &CodeInstruction, at: Avma, to: Avma) -> Went {
+    /// Records that the instruction at `at` has executed, and that `to` is next.
+    pub(crate) fn step(&mut self, instruction: &CodeInstruction, at: Avma, to: Avma) -> StepOutcome {
         let next = at + u64::from(instruction.len);
         let encoder = &mut self.encoder;
         match instruction.cofi {
-            Cofi::Sequential if instruction.repeats && to == at => return Went::Nowhere,
+            Cofi::Sequential if instruction.repeats && to == at => return StepOutcome::Repeating,
             Cofi::Sequential if to == next => {}
             Cofi::Conditional { target } if to == target || to == next => encoder.conditional(to == target),
             Cofi::Jump { target } if to == target => {}
@@ -108,12 +107,13 @@ impl Stream {
             Cofi::Return => encoder.near_return(to),
             Cofi::FarTransfer => {
                 self.leave(at);
-                return Went::Out;
+                return StepOutcome::LeftUserCode;
             }
             _ => {
-                // The instruction at `at` may have run or not: neither is claimed.
+                // It is unknown whether the instruction at `at` has executed, so the stream does
+                // not claim either.
                 self.gap(to);
-                return Went::Astray;
+                return StepOutcome::Impossible;
             }
         }
         self.executed(at);
@@ -123,10 +123,10 @@ impl Stream {
             }
             _ => self.silent.clear(),
         }
-        Went::On
+        StepOutcome::Followed
     }
 
-    /// Something ran that is not known; the instruction at `ip` is next.
+    /// Records that unknown code has executed, and that the instruction at `ip` is next.
     pub(crate) fn gap(&mut self, ip: Avma) {
         self.gaps += 1;
         self.silent.clear();
@@ -141,12 +141,13 @@ impl Stream {
         }
     }
 
-    /// Bytes written, those dropped included.
+    /// Returns the number of bytes written, including dropped ones.
     pub(crate) fn written(&self) -> u64 {
         self.encoder.written()
     }
 
-    /// Ends the stream: its packets with how many bytes were dropped before them, and the golden list.
+    /// Ends the stream, and returns its packets, the number of bytes dropped before them, and the
+    /// golden list.
     pub(crate) fn finish(mut self) -> (Vec<u8>, u64, Vec<Avma>) {
         self.ring.push(self.encoder.take());
         let dropped = self.ring.dropped();
@@ -163,7 +164,7 @@ mod tests {
         CodeInstruction::decode(code, at).unwrap()
     }
 
-    fn packets(stream: Stream) -> Vec<String> {
+    fn packets(stream: PacketStream) -> Vec<String> {
         let (bytes, _, _) = stream.finish();
         Parser::new(&bytes)
             .map(|packet| packet.unwrap().1.to_string())
@@ -171,48 +172,66 @@ mod tests {
             .collect()
     }
 
-    fn stream() -> Stream {
-        Stream::new(EncoderOptions::default(), None, true, Tsc(0))
+    fn stream() -> PacketStream {
+        PacketStream::new(EncoderOptions::default(), None, true, Tsc(0))
     }
 
     #[test]
-    fn a_packetless_loop_is_interrupted_before_it_closes() {
+    fn packetless_loop_is_interrupted_in_each_iteration() {
         let mut stream = stream();
         stream.enter(Avma(0x1000));
         let nop = instruction(&[0x90], Avma(0x1000));
         let jump = instruction(&[0xeb, 0xfd], Avma(0x1001));
         for _ in 0..2 {
             stream.before(Avma(0x1000), Some(&nop));
-            assert_eq!(stream.step(&nop, Avma(0x1000), Avma(0x1001)), Went::On);
+            assert_eq!(
+                stream.step(&nop, Avma(0x1000), Avma(0x1001)),
+                StepOutcome::Followed
+            );
             stream.before(Avma(0x1001), Some(&jump));
-            assert_eq!(stream.step(&jump, Avma(0x1001), Avma(0x1000)), Went::On);
+            assert_eq!(
+                stream.step(&jump, Avma(0x1001), Avma(0x1000)),
+                StepOutcome::Followed
+            );
         }
         assert_eq!(stream.instructions, 4);
-        let told = packets(stream);
-        let places: Vec<&str> = told.iter().filter_map(|line| line.strip_prefix("fup ")).collect();
+        let lines = packets(stream);
+        let places: Vec<&str> = lines
+            .iter()
+            .filter_map(|line| line.strip_prefix("fup "))
+            .collect();
         assert_eq!(
             places,
             ["upd16:0x1001", "upd16:0x1000", "upd16:0x1001"],
-            "each an address not passed since the last packet"
+            "each address was not reached since the last packet"
         );
     }
 
     #[test]
-    fn a_repeated_string_instruction_counts_when_it_is_through() {
+    fn repeated_string_instruction_counts_once() {
         let mut stream = stream();
         let movs = instruction(&[0xf3, 0xa4], Avma(0x1000));
-        assert_eq!(stream.step(&movs, Avma(0x1000), Avma(0x1000)), Went::Nowhere);
+        assert_eq!(
+            stream.step(&movs, Avma(0x1000), Avma(0x1000)),
+            StepOutcome::Repeating
+        );
         assert_eq!(stream.instructions, 0);
-        assert_eq!(stream.step(&movs, Avma(0x1000), Avma(0x1002)), Went::On);
+        assert_eq!(
+            stream.step(&movs, Avma(0x1000), Avma(0x1002)),
+            StepOutcome::Followed
+        );
         assert_eq!(stream.instructions, 1);
     }
 
     #[test]
-    fn going_where_nothing_leads_is_a_gap_and_claims_nothing() {
+    fn impossible_transfer_is_a_gap() {
         let mut stream = stream();
         stream.enter(Avma(0x1000));
         let branch = instruction(&[0x74, 0x10], Avma(0x1000));
-        assert_eq!(stream.step(&branch, Avma(0x1000), Avma(0x2000)), Went::Astray);
+        assert_eq!(
+            stream.step(&branch, Avma(0x1000), Avma(0x2000)),
+            StepOutcome::Impossible
+        );
         assert_eq!((stream.instructions, stream.gaps), (0, 1));
         assert_eq!(packets(stream)[2..], ["ovf", "fup full:0x2000"]);
     }

@@ -1,24 +1,25 @@
-//! Writes of the program to code that was translated.
+//! Handles self-modifying code: writes of the program to translated code.
 
-use super::{State, Translated, Trapped};
+use super::{ThreadState, Translated, TrapAction};
 use crate::PAGE;
 use crate::error::Result;
 use crate::ptrace;
-use crate::translate::scribe::Scribe;
+use crate::translate::encoder::EncoderPool;
 use crate::translate::tracee::Tracee;
 use backtrail_bundle::core::{Registers, SigInfo};
 
 impl Translated {
-    /// Handles the fault of a write to code that was translated; `None`: it was no such fault.
+    /// Handles the fault of a write to translated code. Returns `None` for other faults.
     pub(crate) fn on_write(
         &mut self,
         info: &SigInfo,
         registers: &Registers,
-        scribe: &Scribe,
-    ) -> Result<Option<Trapped>> {
-        /// What follows a store in its block lies this near.
+        encoders: &EncoderPool,
+    ) -> Result<Option<TrapAction>> {
+        /// The maximum distance between a store and the rest of its block.
         const NEAR: u64 = 2 * PAGE;
-        /// `si_code`: the mapping does not allow it (`asm-generic/siginfo.h`).
+        /// `si_code`: the protection of the mapping does not allow the access
+        /// (`asm-generic/siginfo.h`).
         const SEGV_ACCERR: i32 = 2;
         let address = info.address().filter(|_| info.code() == SEGV_ACCERR);
         let mut space = self.space.borrow_mut();
@@ -32,36 +33,37 @@ impl Translated {
                 registers: *registers,
                 held: &mut self.held,
             };
-            space.expose(&mut tracee, address.0)?;
+            space.unprotect(&mut tracee, address.0)?;
             let registers = Registers {
                 orig_rax: u64::MAX,
                 ..*registers
             };
             ptrace::set_registers(self.tid, &registers)?;
-        } else if !space.is_exposed(address.0) {
+        } else if !space.is_unprotected(address.0) {
             return Ok(None);
         }
-        // It may have been about to change what comes next in its own block: that is looked at anew behind it.
+        // The write may change the rest of its own block, so that code is translated again after
+        // the write.
         let ip = match self.state {
-            State::Cached => space.cache.place(registers.rip).map(|place| place.ip),
+            ThreadState::InCache => space.cache.translation_at(registers.rip).map(|entry| entry.ip),
             _ => None,
         };
         drop(space);
         let near = |ip: u64| (ip & !(PAGE - 1)..ip.saturating_add(NEAR)).contains(&address.0);
         if ip.is_some_and(near) {
-            let mut registers = self.settle(registers, scribe)?;
+            let mut registers = self.restore_program_state(registers, encoders)?;
             let ip = registers.rip;
-            return self.stand_at(ip, &mut registers).map(Some);
+            return self.step_natively(ip, &mut registers).map(Some);
         }
         Ok(Some(match self.state {
-            State::Native { .. } | State::Special { .. } => Trapped::Step,
-            State::True => Trapped::True,
-            State::Cached | State::Closed => Trapped::GoOn,
+            ThreadState::Native { .. } | ThreadState::InSyscall { .. } => TrapAction::Step,
+            ThreadState::ProgramState => TrapAction::InProgramState,
+            ThreadState::InCache | ThreadState::Closed => TrapAction::Continue,
         }))
     }
 
-    /// Something was mapped, which may be code that was translated, to be written at another place.
-    pub(crate) fn close_ways(&mut self, registers: &Registers) -> Result<()> {
+    /// Handles a new mapping that may be a writable alias of translated code.
+    pub(crate) fn protect_new_aliases(&mut self, registers: &Registers) -> Result<()> {
         let mut space = self.space.borrow_mut();
         if !space.may_be_mapped_twice() {
             return Ok(());
@@ -72,7 +74,7 @@ impl Translated {
             registers: *registers,
             held: &mut self.held,
         };
-        space.close_new(&mut tracee, self.pid)?;
+        space.protect_new_aliases(&mut tracee, self.pid)?;
         drop(space);
         let registers = Registers {
             orig_rax: u64::MAX,
@@ -81,7 +83,7 @@ impl Translated {
         ptrace::set_registers(self.tid, &registers)
     }
 
-    /// Whether a fault is one that [`Self::on_write`] handles.
+    /// Returns whether [`Self::on_write`] handles a fault.
     pub(crate) fn is_write(&self, info: &SigInfo) -> bool {
         info.address()
             .is_some_and(|address| self.space.borrow().is_protected(address.0))

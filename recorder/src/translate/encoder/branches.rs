@@ -1,30 +1,30 @@
-//! The inner loop of the scribe: branches out of a log, as packets.
+//! The inner loop of the encoders: encodes branch events as packets.
 //!
-//! Nobody can foretell what a program does next, so what this costs are wrong guesses of the processor;
-//! there is little else in it.
+//! The events are unpredictable, so branch mispredictions dominate the cost of this loop.
 
 use crate::translate::event;
 use backtrail_pt::{Avma, Branches};
 
-/// The bit of each byte that outcomes do not have.
+/// The bit of each byte that is zero in outcomes.
 const TAGS: u64 = 0x8080_8080_8080_8080;
 
-/// Writes the branches that a log begins with, as long as the longest event is sure to be whole. Says how
-/// many bytes they were, and where the program stood after them, if that is known. Zeros say nothing.
+/// Encodes branch events from the start of a log, as long as the longest event surely fits in the
+/// rest. Returns the number of bytes read, and the program address after them if it is known. Zero
+/// bytes are skipped.
 ///
 /// Inlined, so that the state of `branches` stays in registers.
 #[inline]
-pub(super) fn write(log: &[u8], branches: &mut Branches<'_>) -> (usize, Option<Avma>) {
+pub(super) fn encode_branches(log: &[u8], branches: &mut Branches<'_>) -> (usize, Option<Avma>) {
     let mut at = 0;
     let mut ip = None;
     while !branches.is_full()
         && let Some(head) = log.get(at..).and_then(|rest| rest.first_chunk())
     {
-        let &[tag, behind, ref words @ ..]: &[u8; event::MAX_LEN] = head;
+        let &[tag, second_byte, ref words @ ..]: &[u8; event::MAX_LEN] = head;
         if let Some(bytes) = head.first_chunk() {
             let bytes = u64::from_le_bytes(*bytes);
             if bytes & TAGS == 0 {
-                let (outcomes, count) = gathered(bytes.swap_bytes());
+                let (outcomes, count) = combine_outcomes(bytes.swap_bytes());
                 branches.many_conditionals(outcomes, count);
                 ip = None;
                 at += 8;
@@ -35,7 +35,7 @@ pub(super) fn write(log: &[u8], branches: &mut Branches<'_>) -> (usize, Option<A
         let (first, second) = (u64::from_le_bytes(first), u64::from_le_bytes(second));
         let outcomes = match tag {
             0..event::TARGET => tag,
-            event::TARGET | event::CALL | event::RETURN | event::INDIRECT_CALL => behind,
+            event::TARGET | event::CALL | event::RETURN | event::INDIRECT_CALL => second_byte,
             _ => break,
         };
         let count = event::count(outcomes);
@@ -73,15 +73,16 @@ pub(super) fn write(log: &[u8], branches: &mut Branches<'_>) -> (usize, Option<A
     (at, ip)
 }
 
-/// Eight bytes of outcomes, the oldest highest, as so many outcomes in a row.
+/// Combines eight bytes of outcomes, the oldest in the highest byte, into one sequence with its
+/// length.
 #[inline]
-fn gathered(bytes: u64) -> (u64, u8) {
+fn combine_outcomes(bytes: u64) -> (u64, u8) {
     // All bits below the leading one of each byte.
     let below = |by: u32, mask: u8| bytes_of(mask) & (bytes >> by);
     let below =
         below(1, 0x3f) | below(2, 0x1f) | below(3, 0x0f) | below(4, 0x07) | below(5, 0x03) | below(6, 0x01);
     let outcomes = bytes & below;
-    // Their number in each byte, by its halves.
+    // The number of outcomes in each byte.
     let pairs = below - (below >> 1 & bytes_of(0x55));
     let nibbles = (pairs & bytes_of(0x33)) + (pairs >> 2 & bytes_of(0x33));
     let counts = (nibbles + (nibbles >> 4)) & bytes_of(0x0f);
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_of_eight_bytes_come_in_their_order() {
+    fn eight_bytes_of_outcomes_keep_their_order() {
         let cases: [([u8; 8], u64, u8); 4] = [
             ([1; 8], 0, 0),
             (
@@ -112,12 +113,12 @@ mod tests {
                 11,
             ),
             ([0b111_1111; 8], (1 << 48) - 1, 48),
-            // Zero is no byte that is ever written.
+            // A zero byte is never logged.
             ([0, 0b1010, 0, 0, 0, 0, 0, 0b10], 0b0100, 4),
         ];
         for (bytes, outcomes, count) in cases {
             assert_eq!(
-                gathered(u64::from_be_bytes(bytes)),
+                combine_outcomes(u64::from_be_bytes(bytes)),
                 (outcomes, count),
                 "{bytes:?}"
             );

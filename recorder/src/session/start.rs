@@ -1,17 +1,16 @@
-//! Starting the program, or attaching to it.
+//! Starts the program, or attaches to processes.
 
 use super::Session;
 use crate::Target;
 use crate::error::{Error, Result};
 use crate::ptrace::{self, RawTid};
-use crate::recorded::Process;
+use crate::recorded::RecordedProcess;
 use crate::spawn;
 use backtrail_process::status;
 use backtrail_pt::Pid;
 use std::ffi::OsString;
-use std::sync::atomic::Ordering;
 
-/// The events every tracee reports.
+/// The ptrace events that every tracee reports.
 const EVENTS: libc::c_int = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
@@ -19,7 +18,7 @@ const EVENTS: libc::c_int = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEEXIT;
 
 impl Session<'_> {
-    /// Starts or attaches.
+    /// Starts the program or attaches to the processes.
     pub(crate) fn begin(&mut self, target: &Target, randomize: bool) -> Result<()> {
         match target {
             Target::Command(command) => self.start(command, randomize),
@@ -37,8 +36,8 @@ impl Session<'_> {
             self.limit.before(),
             EVENTS | libc::PTRACE_O_EXITKILL,
         )?;
-        (self.root, self.ours) = (spawned.pid, true);
-        self.shared.root.store(spawned.pid, Ordering::Release);
+        (self.root, self.owns_program) = (spawned.pid, true);
+        self.shared.program.set_started(spawned.pid);
         self.pending = Some(spawned);
         Ok(())
     }
@@ -55,8 +54,8 @@ impl Session<'_> {
         };
         ptrace::seize(leader, EVENTS).map_err(fail)?;
         let mut seized = vec![leader];
-        // Threads may start threads meanwhile: until a look finds none that is new. Those started by a
-        // seized one are traced already.
+        // Threads may start threads in the meantime, so this repeats until no new thread is found.
+        // Threads started by a seized thread are traced automatically.
         loop {
             let new: Vec<RawTid> = status::threads(leader)
                 .into_iter()
@@ -70,7 +69,7 @@ impl Session<'_> {
                 seized.push(tid);
             }
         }
-        self.add_process(leader, Process::new(leader, Vec::new(), &self.files));
+        self.add_process(leader, RecordedProcess::new(leader, Vec::new(), &self.files));
         self.free = ptrace::affinity(leader);
         self.attached.extend(&seized);
         for tid in seized {
@@ -78,7 +77,7 @@ impl Session<'_> {
                 self.pinned.extend(ptrace::affinity(tid).map(|free| (tid, free)));
                 ptrace::set_affinity(tid, cpu);
             }
-            // One that is gone already needs no stop.
+            // A thread that has ended needs no stop.
             let _ = ptrace::interrupt(tid);
         }
         Ok(())

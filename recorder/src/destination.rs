@@ -1,0 +1,53 @@
+//! The output of a recording: one bundle, or one for each crash.
+
+use crate::clock::Calibration;
+use crate::crash_sink::CrashSink;
+use crate::ptrace::RawTid;
+use crate::recorded::SaveTotals;
+use backtrail_bundle::manifest::Crash;
+use backtrail_bundle::{BundlePath, Writer};
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+/// The output of a session.
+pub(crate) enum Destination<'a> {
+    /// One bundle, written at the end.
+    Bundle(Writer),
+    /// One bundle for each crash.
+    Crashes(Crashes<'a>),
+}
+
+/// The crash output of a session.
+pub(crate) struct Crashes<'a> {
+    pub(crate) sink: &'a mut dyn CrashSink,
+    pub(crate) calibration: Calibration,
+    /// Crashes whose processes have not ended yet.
+    pub(crate) drafts: HashMap<RawTid, PendingCrash>,
+    /// Totals of the saved crashes.
+    pub(crate) saved: SaveTotals,
+}
+
+/// A crash whose process has not ended yet. Everything that must be read before its end is in the
+/// bundle.
+#[derive(Debug)]
+pub(crate) struct PendingCrash {
+    pub(crate) writer: Writer,
+    pub(crate) crash: Crash,
+    pub(crate) core: Option<BundlePath>,
+    /// Messages about missing parts.
+    pub(crate) missing: Vec<String>,
+    /// When the process was stopped.
+    pub(crate) at: SystemTime,
+}
+
+impl<'a> Crashes<'a> {
+    /// Starts with no crashes.
+    pub(crate) fn new(sink: &'a mut dyn CrashSink, calibration: Calibration) -> Self {
+        Self {
+            sink,
+            calibration,
+            drafts: HashMap::new(),
+            saved: SaveTotals::default(),
+        }
+    }
+}

@@ -1,0 +1,522 @@
+//! The address space of a recorded process, with the memory that the recorder has added.
+//!
+//! Forked processes share one until the code of one of them changes: shared memory stays shared
+//! after fork, and so does the code cache.
+
+use super::block::{BlockOptions, Fetch};
+use super::cache::Cache;
+use super::code_pages::{CodePages, WritableAlias, WritableAliases};
+use super::layout;
+use super::memory::SharedMemory;
+use super::region::{Region, TableSource};
+use super::tracee::{Gadget, Tracee};
+use crate::PAGE;
+use crate::clone_flags::CloneCall;
+use crate::error::{Error, Result};
+use crate::ptrace::RawTid;
+use backtrail_bundle::versions::Fragment;
+use backtrail_process::maps::{self, Map};
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+
+/// System calls that the recorder makes itself, because they change state that it tracks.
+const INTERCEPTED: [libc::c_long; 16] = [
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_pkey_mprotect,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_shmat,
+    libc::SYS_shmdt,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_arch_prctl,
+    libc::SYS_remap_file_pages,
+];
+
+/// The maximum number of attempts to place a region. Another thread may take a free address in the
+/// meantime.
+const TRIES: u64 = 64;
+
+/// Identifies the memory of a process among the copies that fork makes, by the first process in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryId(pub(crate) RawTid);
+
+/// An address space with its code cache.
+#[derive(Debug)]
+pub(crate) struct AddressSpace {
+    pub(super) cache: Cache,
+    pub(super) gadget: Gadget,
+    block_options: BlockOptions,
+    /// The address of the lookup tables in the program.
+    tables: u64,
+    next_region: u64,
+    /// Regions of ended threads, with the memory that contains them. A forked copy contains only
+    /// the regions that existed before, and processes that share memory use all of them.
+    free_regions: Vec<(MemoryId, Arc<Region>)>,
+    /// The start and size of each range of regions, in any memory. Usually one range holds them
+    /// all.
+    regions: Vec<(u64, u64)>,
+    code: CodePages,
+    /// Writable pages that were made read-only because they contain translated code, or alias it.
+    protected: BTreeSet<u64>,
+    /// Pages that were protected before, and that the program may write again. When several threads
+    /// fault at once, the later ones find the page here.
+    unprotected: BTreeSet<u64>,
+    /// The code pages that protected and unprotected pages alias.
+    aliases: WritableAliases,
+}
+
+impl AddressSpace {
+    /// Prepares the address space of a process, and returns it with the region of its thread.
+    ///
+    /// At most `room` bytes of each slab are used. With `rseq`, the kernel handles registration of
+    /// restartable sequences.
+    pub(super) fn prepare(
+        tracee: &mut Tracee<'_>,
+        block_options: BlockOptions,
+        room: u64,
+        rseq: bool,
+    ) -> Result<(Self, Arc<Region>)> {
+        let refused = [libc::SYS_rseq].into_iter().filter(|_| !rseq);
+        let intercepted: Vec<_> = INTERCEPTED.into_iter().chain(refused).collect();
+        let (file, descriptor) = tracee.memory_file()?;
+        let memory = SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
+        let gadget = tracee.gadget;
+        let next_region = layout::first_region(tracee.mapped_by_kernel(layout::REGION_SIZE)?);
+        let mut space = Self {
+            cache: Cache::new(memory, block_options, room, &intercepted),
+            gadget,
+            block_options,
+            tables: 0,
+            next_region,
+            free_regions: Vec::new(),
+            regions: Vec::new(),
+            code: CodePages::default(),
+            protected: BTreeSet::new(),
+            unprotected: BTreeSet::new(),
+            aliases: WritableAliases::new(),
+        };
+        let region = space.make_region(tracee, TableSource::File(descriptor))?;
+        tracee.close(descriptor)?;
+        space.tables = region.base + layout::TABLES;
+        Ok((space, region))
+    }
+
+    /// Returns a region for the tracee, which runs in `memory`.
+    pub(super) fn region(&mut self, tracee: &mut Tracee<'_>, memory: MemoryId) -> Result<Arc<Region>> {
+        if let Some(index) = self.free_regions.iter().position(|(place, _)| *place == memory) {
+            let (_, region) = self.free_regions.swap_remove(index);
+            return Ok(region);
+        }
+        self.make_region(tracee, TableSource::At(self.tables))
+    }
+
+    fn make_region(&mut self, tracee: &mut Tracee<'_>, tables: TableSource) -> Result<Arc<Region>> {
+        for _ in 0..TRIES {
+            let base = self.next_region;
+            self.next_region = base.saturating_sub(layout::REGION_SIZE);
+            if base < layout::LOWEST_REGION {
+                break;
+            }
+            match Region::make(tracee, base, tables) {
+                Err(Error::Ptrace { source, .. }) if source.raw_os_error() == Some(libc::EEXIST) => {
+                    let maps = maps::maps(tracee.tid);
+                    self.next_region = free_below(&maps, base).ok_or_else(|| no_place(tracee.tid))?;
+                }
+                Err(error) => return Err(error),
+                Ok(region) => {
+                    add_stretch(&mut self.regions, base);
+                    return Ok(Arc::new(region));
+                }
+            }
+        }
+        Err(no_place(tracee.tid))
+    }
+
+    /// Returns the region of an ended thread to the free list.
+    pub(super) fn release_region(&mut self, memory: MemoryId, region: Arc<Region>) {
+        self.free_regions.push((memory, region));
+    }
+
+    /// Forgets the free regions of a memory that no thread uses any more. Its identifier may be
+    /// reused.
+    pub(crate) fn forget(&mut self, memory: MemoryId) {
+        self.free_regions.retain(|(place, _)| *place != memory);
+    }
+
+    /// Returns whether the code at `ip` can be translated without another slab.
+    pub(super) fn has_room(&self, ip: u64) -> bool {
+        self.cache.has_room(ip)
+    }
+
+    /// Flushes the cache. No thread may be in it.
+    pub(crate) fn flush(&mut self) {
+        let changing = self.changing();
+        self.cache.flush(|page| changing.contains(&page));
+    }
+
+    /// Adds a slab near `ip`.
+    pub(super) fn extend(&mut self, tracee: &mut Tracee<'_>, ip: u64) -> Result<()> {
+        let maps = maps::maps(tracee.tid);
+        let at = find_slab_place(&maps, ip).ok_or_else(|| no_place(tracee.tid))?;
+        let memory = map_slab(tracee, at, true)?;
+        self.cache.add_slab(at, memory);
+        Ok(())
+    }
+
+    /// Returns the translation of `ip`, or `None` if no slab is in reach.
+    ///
+    /// Translated code cannot change unnoticed: writable pages are made read-only first, so that
+    /// the next write faults ([`Self::is_protected`]).
+    pub(super) fn lookup_or_translate(
+        &mut self,
+        tracee: &mut Tracee<'_>,
+        pid: RawTid,
+        ip: u64,
+    ) -> Result<Option<u64>> {
+        self.translate(tracee, pid, |cache, fetch| cache.lookup_or_translate(ip, fetch))
+    }
+
+    /// Replaces the frequently executed block at `ip` by a superblock.
+    pub(super) fn promote(&mut self, tracee: &mut Tracee<'_>, pid: RawTid, ip: u64) -> Result<()> {
+        self.translate(tracee, pid, |cache, fetch| cache.promote(ip, fetch))
+    }
+
+    /// Repeats a translation until all code that it has read is protected from writes.
+    fn translate<T>(
+        &mut self,
+        tracee: &mut Tracee<'_>,
+        pid: RawTid,
+        mut work: impl FnMut(&mut Cache, &mut Fetch<'_>) -> T,
+    ) -> Result<T> {
+        loop {
+            let mut aliases = WritableAliases::new();
+            let code = &mut self.code;
+            let mut read = |from: u64, out: &mut [u8]| code.read(pid, from, out, &mut aliases);
+            let done = work(&mut self.cache, &mut read);
+            let open = self.write_protect(tracee, aliases)?;
+            if open.is_empty() {
+                return Ok(done);
+            }
+            for code in open {
+                // The code may have changed just before the page was protected.
+                self.cache.invalidate(code..code + PAGE);
+                self.code.forget(&(code..code + PAGE));
+            }
+        }
+    }
+
+    /// Makes writable aliases read-only. Returns the code pages that still had a writable alias.
+    fn write_protect(&mut self, tracee: &mut Tracee<'_>, aliases: WritableAliases) -> Result<Vec<u64>> {
+        let mut open = Vec::new();
+        for (page, alias) in aliases {
+            if self.protected.contains(&page) {
+                continue;
+            }
+            let execute = if alias.executable { libc::PROT_EXEC } else { 0 };
+            tracee.protect(page, PAGE, libc::PROT_READ | execute)?;
+            self.protected.insert(page);
+            self.unprotected.remove(&page);
+            self.aliases.insert(page, alias);
+            open.push(alias.code);
+        }
+        Ok(open)
+    }
+
+    /// Returns whether a new mapping may alias translated code.
+    pub(super) fn may_be_mapped_twice(&self) -> bool {
+        self.code.may_be_mapped_twice()
+    }
+
+    /// Protects the writable aliases that new mappings have created.
+    pub(super) fn protect_new_aliases(&mut self, tracee: &mut Tracee<'_>, pid: RawTid) -> Result<()> {
+        let aliases = self.code.aliases_of_shared(pid);
+        self.write_protect(tracee, aliases).map(drop)
+    }
+
+    /// Returns whether a write to `address` faults only because of our protection.
+    pub(super) fn is_protected(&self, address: u64) -> bool {
+        self.protected.contains(&(address & !(PAGE - 1)))
+    }
+
+    /// Returns whether a write to `address` that has faulted would succeed now.
+    pub(super) fn is_unprotected(&self, address: u64) -> bool {
+        self.unprotected.contains(&(address & !(PAGE - 1)))
+    }
+
+    /// Returns the code pages that the program may write.
+    fn changing(&self) -> BTreeSet<u64> {
+        self.aliases.values().map(|alias| alias.code).collect()
+    }
+
+    /// Makes a page writable again, and invalidates the blocks translated from it.
+    pub(super) fn unprotect(&mut self, tracee: &mut Tracee<'_>, address: u64) -> Result<()> {
+        let page = address & !(PAGE - 1);
+        self.protected.remove(&page);
+        self.unprotected.insert(page);
+        let itself = WritableAlias {
+            code: page,
+            executable: true,
+        };
+        let WritableAlias { code, executable } = self.aliases.get(&page).copied().unwrap_or(itself);
+        self.cache.code_changed(code..code + PAGE);
+        self.code.forget(&(code..code + PAGE));
+        let execute = if executable { libc::PROT_EXEC } else { 0 };
+        tracee.protect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE | execute)
+    }
+
+    /// Returns whether code in `range` was translated or read.
+    pub(crate) fn has_code_in(&self, range: std::ops::Range<u64>) -> bool {
+        self.protected.range(range.clone()).next().is_some()
+            || self.code.has_read(&range)
+            || self.cache.has_code_in(range)
+    }
+
+    /// Handles a change of the mappings.
+    pub(crate) fn remapped(&mut self) {
+        self.code.remapped();
+    }
+
+    /// Handles a change of code mappings in `range`.
+    pub(crate) fn code_changed(&mut self, range: std::ops::Range<u64>) {
+        self.code.forget(&range);
+        self.protected.retain(|page| !range.contains(page));
+        self.unprotected.retain(|page| !range.contains(page));
+        self.aliases.retain(|page, _| !range.contains(page));
+        self.cache.code_changed(range);
+    }
+
+    /// Returns the old code of pages whose code has changed.
+    pub(crate) fn fragments(&self) -> Vec<Fragment> {
+        let changing = self.changing();
+        self.cache.fragments(|page| changing.contains(&page))
+    }
+
+    /// Removes all memory that the recorder has added, and restores write access.
+    pub(super) fn remove_additions(&mut self, tracee: &mut Tracee<'_>) -> Result<()> {
+        let pages: Vec<u64> = self.protected.iter().copied().collect();
+        for page in pages {
+            self.unprotect(tracee, page)?;
+        }
+        for (start, size) in self.areas() {
+            tracee.unmap(start, size)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the start and size of all memory that the recorder has added.
+    pub(crate) fn areas(&self) -> Vec<(u64, u64)> {
+        self.regions.iter().copied().chain(self.cache.areas()).collect()
+    }
+
+    /// Returns a copy for the tracee's `memory` alone, before its code diverges. `regions` are
+    /// those of its threads.
+    pub(super) fn unshare(&self, tracee: &mut Tracee<'_>, memory: MemoryId, regions: &[u64]) -> Result<Self> {
+        let (file, descriptor) = tracee.memory_file()?;
+        let tables = SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
+        let free_regions = self.free_regions.iter().filter(|(place, _)| *place == memory);
+        let free_regions: Vec<_> = free_regions.cloned().collect();
+        for base in regions
+            .iter()
+            .chain(free_regions.iter().map(|(_, region)| &region.base))
+        {
+            tracee.map(
+                base + layout::TABLES,
+                layout::TABLES_SIZE,
+                libc::PROT_READ,
+                (descriptor, 0),
+            )?;
+        }
+        tracee.close(descriptor)?;
+        let mut slabs = Vec::new();
+        for (at, _) in self.cache.areas() {
+            slabs.push(map_slab(tracee, at, false)?);
+        }
+        Ok(Self {
+            cache: self.cache.copy(tables, slabs),
+            gadget: self.gadget,
+            block_options: self.block_options,
+            tables: regions.first().map_or(self.tables, |base| base + layout::TABLES),
+            next_region: self.next_region,
+            free_regions,
+            regions: self.regions.clone(),
+            code: CodePages::default(),
+            protected: self.protected.clone(),
+            unprotected: self.unprotected.clone(),
+            aliases: self.aliases.clone(),
+        })
+    }
+}
+
+/// Returns the highest free place for a region that is not above `at`. `maps` are in ascending
+/// order.
+fn free_below(maps: &[Map], at: u64) -> Option<u64> {
+    let mut place = at;
+    for map in maps.iter().rev() {
+        let overlaps = map.start < place.saturating_add(layout::REGION_SIZE) && place < map.end;
+        if overlaps {
+            place = map.start.checked_sub(layout::REGION_SIZE)?;
+        }
+    }
+    (place >= layout::LOWEST_REGION).then_some(place)
+}
+
+/// Adds a region to a list of ranges, each a start and a size.
+fn add_stretch(stretches: &mut Vec<(u64, u64)>, base: u64) {
+    match stretches.last_mut() {
+        Some((start, size)) if base + layout::REGION_SIZE == *start => {
+            *start = base;
+            *size += layout::REGION_SIZE;
+        }
+        _ => stretches.push((base, layout::REGION_SIZE)),
+    }
+}
+
+/// Maps new memory for a slab, at an unused address or over an existing slab.
+fn map_slab(tracee: &mut Tracee<'_>, at: u64, reserve: bool) -> Result<SharedMemory> {
+    if reserve {
+        tracee.reserve(at, layout::SLAB_SIZE)?;
+    }
+    let (file, descriptor) = tracee.memory_file()?;
+    let memory = SharedMemory::map(&file, layout::SLAB_SIZE).map_err(Error::system("map memory"))?;
+    let executable = libc::PROT_READ | libc::PROT_EXEC;
+    tracee.map(at, layout::SLAB_SIZE, executable, (descriptor, 0))?;
+    tracee.close(descriptor)?;
+    tracee.hide(at, layout::SLAB_SIZE)?;
+    Ok(memory)
+}
+
+fn no_place(tid: RawTid) -> Error {
+    Error::Ptrace {
+        action: "find address space in",
+        tid: tid as u32,
+        source: io::Error::from_raw_os_error(libc::ENOMEM),
+    }
+}
+
+/// Returns a free place for a slab near `ip`, away from the growing heap and stack.
+fn find_slab_place(maps: &[Map], ip: u64) -> Option<u64> {
+    /// The gap on either side.
+    const MARGIN: u64 = 1 << 20;
+    /// The distance between candidates.
+    const STEP: u64 = 0x0400_0000;
+    /// Programs below this address have their heap directly after them.
+    const LOW: u64 = 1 << 31;
+    /// The end of the user address space.
+    const END: u64 = 0x7fff_f000_0000;
+    let free = |at: u64| {
+        at > 0x1_0000
+            && at + layout::SLAB_SIZE < END
+            && !maps
+                .iter()
+                .any(|map| map.start < at + layout::SLAB_SIZE + MARGIN && at < map.end.saturating_add(MARGIN))
+    };
+    let base = ip & !(STEP - 1);
+    let mut steps: Vec<u64> = (0x1000_0000..0x6000_0000).step_by(STEP as usize).collect();
+    if ip < LOW {
+        steps.reverse();
+        return steps.into_iter().find(|at| free(*at));
+    }
+    let mut candidates = steps
+        .into_iter()
+        .flat_map(|distance| [base.checked_sub(distance + 0x1000_0000), Some(base + distance)]);
+    candidates.find_map(|at| at.filter(|at| free(*at)))
+}
+
+/// How a new thread shares the memory of its parent (CLONE_VM).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AddressSpaceSharing {
+    /// Both use the same memory.
+    Shared,
+    /// The child has a copy.
+    Copied,
+}
+
+/// Returns how the child of a clone, fork or vfork call shares memory.
+pub(super) fn address_space_sharing(pid: RawTid, number: u64, first: u64) -> AddressSpaceSharing {
+    let flags = match CloneCall::of(number) {
+        Some(call) => call.flags(pid, first),
+        None if number == libc::SYS_vfork as u64 => libc::CLONE_VM as u64,
+        None => 0,
+    };
+    if flags & libc::CLONE_VM as u64 != 0 {
+        AddressSpaceSharing::Shared
+    } else {
+        AddressSpaceSharing::Copied
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(start: u64, end: u64) -> Map {
+        Map {
+            start,
+            end,
+            ..Map::default()
+        }
+    }
+
+    #[test]
+    fn slabs_are_near_and_overlap_nothing() {
+        let maps = [
+            map(0x5555_5555_4000, 0x5555_5556_0000),
+            map(0x7fff_f7fc_0000, 0x7fff_f800_0000),
+        ];
+        for ip in [0x5555_5555_5000, 0x7fff_f7fd_0000] {
+            let at = find_slab_place(&maps, ip).unwrap();
+            assert!(at.abs_diff(ip) < 0x6000_0000, "{at:#x}");
+            assert!(
+                maps.iter()
+                    .all(|map| map.end <= at || at + layout::SLAB_SIZE <= map.start)
+            );
+        }
+        let low = find_slab_place(&[map(0x40_0000, 0x50_0000)], 0x40_1000).unwrap();
+        assert!(low > 0x2000_0000 && low < 0x8000_0000);
+    }
+
+    #[test]
+    fn adjacent_regions_merge_into_one_range() {
+        let (size, mut stretches) = (layout::REGION_SIZE, Vec::new());
+        let top = 0x7fef_0000_0000;
+        for number in [0, 1, 2, 4, 5] {
+            add_stretch(&mut stretches, top - number * size);
+        }
+        assert_eq!(
+            stretches,
+            [(top - 2 * size, 3 * size), (top - 5 * size, 2 * size)]
+        );
+    }
+
+    #[test]
+    fn regions_are_placed_below_existing_mappings() {
+        let size = layout::REGION_SIZE;
+        let top = 0x7e80_0000_0000;
+        // ThreadSanitizer reserves the addresses below its part of the library area.
+        let maps = [
+            map(0x5000_0000_0000, 0x5000_0000_1000),
+            map(0x7c00_0000_0000, top),
+        ];
+        assert_eq!(free_below(&maps, top), Some(top));
+        assert_eq!(free_below(&maps, top - PAGE), Some(0x7c00_0000_0000 - size));
+        assert_eq!(free_below(&[map(0, top)], top - size), None);
+    }
+
+    #[test]
+    fn regions_start_below_libraries() {
+        // The lowest and the highest address under address space layout randomization.
+        for mapped in [0x7efb_0000_0000, 0x7fff_f7ff_0000] {
+            let at = layout::first_region(mapped);
+            assert!(at > 0x7e80_0000_0000 && at < mapped, "{at:#x}");
+        }
+        assert_eq!(layout::first_region(0), layout::LOWEST_REGION);
+    }
+}
