@@ -1,7 +1,7 @@
 //! The numbers by which a client names frames and what can be opened; they are good until the next move.
 
 use crate::failure::{Failure, Result};
-use backtrail_debugger::values::tree::Node;
+use backtrail_debugger::evaluation::variables::Node;
 use backtrail_decoder::Position;
 
 /// A frame of a thread's stack at a position.

@@ -5,6 +5,7 @@ use crate::session::Process;
 use backtrail_decoder::Version;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::Symbolizer;
+use backtrail_values::code_symbol;
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, IntelFormatter};
 use iced_x86::{SymbolResolver, SymbolResult};
 use serde::Serialize;
@@ -53,23 +54,12 @@ impl SymbolResolver for Names {
         address: u64,
         _size: u32,
     ) -> Option<SymbolResult<'_>> {
-        let name = symbol(&self.0, Avma(address))?;
+        let name = code_symbol(&self.0, Avma(address))?;
         Some(SymbolResult::with_string(
             address,
             format!("{address:#x} <{name}>"),
         ))
     }
-}
-
-/// `main+4` for an address in a function.
-#[must_use]
-pub fn symbol(symbols: &Symbolizer, at: Avma) -> Option<String> {
-    let function = symbols.function_at(at)?;
-    Some(match at - function.entry {
-        0 => function.name.to_string(),
-        offset if at >= function.entry => format!("{}+{offset}", function.name),
-        _ => format!("{} (part at {})", function.name, function.range.start),
-    })
 }
 
 fn formatter(flavor: Flavor, symbols: &Arc<Symbolizer>) -> Box<dyn Formatter> {
@@ -135,7 +125,7 @@ pub fn of_bytes(
         }
         lines.push(Line {
             address: address.0,
-            symbol: symbol(&process.symbols, address),
+            symbol: code_symbol(&process.symbols, address),
             bytes: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
             text,
             current: pc == Some(address),

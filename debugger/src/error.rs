@@ -122,6 +122,12 @@ impl Error {
     }
 }
 
+impl From<backtrail_values::Error> for Error {
+    fn from(error: backtrail_values::Error) -> Self {
+        Self::Cannot(error.0)
+    }
+}
+
 impl From<Canceled> for Error {
     fn from(_: Canceled) -> Self {
         Self::Canceled

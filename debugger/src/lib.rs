@@ -19,6 +19,7 @@ pub mod complete;
 pub mod coverage;
 pub mod disassembly;
 mod error;
+pub mod evaluation;
 pub mod functions;
 pub mod latency;
 pub mod lines;
@@ -37,7 +38,6 @@ mod stop;
 pub mod time;
 pub mod timeline;
 mod unwind;
-pub mod values;
 pub mod views;
 pub mod virtual_call;
 

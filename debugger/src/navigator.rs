@@ -13,9 +13,9 @@ use crate::session::{Process, Session, Thread};
 use crate::source::SourceFinder;
 use crate::stack::{self, Stack};
 use crate::stop::StopReason;
-use crate::values::{ELEMENTS, Value};
 use backtrail_decoder::{Position, Watch};
 use backtrail_pt::{Avma, Tid};
+use backtrail_values::{ELEMENTS, Value};
 use std::collections::BTreeMap;
 
 /// The columns of an answer where there is no terminal.

@@ -2,8 +2,8 @@
 //! call frame information tells. Before, what the code gives away.
 
 use crate::error::Result;
+use crate::evaluation::selected_frame;
 use crate::navigator::Navigator;
-use crate::values::SelectedFrame;
 use backtrail_decoder::Watch;
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ const NUMBERS: [u16; 16] = [0, 3, 2, 1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
 /// # Errors
 /// When canceled; when what is not decoded yet tells which frame that is.
 pub fn general(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<Register>> {
-    let frame = SelectedFrame::of(navigator, watch)?;
+    let frame = selected_frame::selected(navigator, watch)?;
     let of = |(at, name): (usize, &&str)| {
         let value = match (NUMBERS.get(at), *name) {
             (Some(&number), _) => frame.source.register(number).map_err(|why| why.to_string()),
@@ -63,7 +63,7 @@ pub fn general(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<Register>
 /// # Errors
 /// As [`general`].
 pub fn vectors(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<Register>> {
-    let frame = SelectedFrame::of(navigator, watch)?;
+    let frame = selected_frame::selected(navigator, watch)?;
     let of = |number| {
         let value = frame.source.vector(number);
         Register {

@@ -3,7 +3,7 @@
 use crate::adapter::Adapter;
 use crate::failure::Result;
 use backtrail_debugger::Error;
-use backtrail_debugger::values::tree::{self, Format, Which};
+use backtrail_debugger::evaluation::variables::{self, Format, VariableKind};
 use backtrail_decoder::Watch;
 use serde::{Deserialize, Serialize};
 
@@ -47,8 +47,8 @@ pub fn locals(adapter: &mut Adapter, arguments: Arguments, watch: &Watch<'_>) ->
         let function = pc.and_then(|pc| symbols.function_at(backtrail_pt::Avma(pc)));
         let declared = function.and_then(|function| function.declared);
         let mut nodes = Vec::new();
-        for which in [Which::Arguments, Which::Locals] {
-            match tree::variables(navigator, which, Format::default(), watch) {
+        for which in [VariableKind::Arguments, VariableKind::Locals] {
+            match variables::variables(navigator, which, Format::default(), watch) {
                 Ok(found) => nodes.extend(found),
                 // No debug information tells them.
                 Err(Error::Cannot(_)) => {}

@@ -9,7 +9,7 @@ use crate::protocol::types::{
     SetFunctionBreakpointsArguments, SetInstructionBreakpointsArguments, Source, SourceBreakpoint,
 };
 use backtrail_debugger::breakpoint::{Condition, Hits, Message};
-use backtrail_debugger::values::memory;
+use backtrail_debugger::evaluation::memory;
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
 use serde_json::{Value, json};

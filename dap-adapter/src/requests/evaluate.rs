@@ -9,9 +9,9 @@ use crate::handles::FrameKey;
 use crate::own::bookmarks;
 use crate::protocol::types::{EvaluateArguments, EvaluateContext, EvaluateResponseBody};
 use crate::stopped::Why;
+use backtrail_debugger::evaluation::variables::{self, Format};
 use backtrail_debugger::navigator::Stop;
 use backtrail_debugger::output::Text;
-use backtrail_debugger::values::tree::{self, Format};
 use backtrail_debugger::{Error, Output, commands};
 use backtrail_decoder::Watch;
 
@@ -48,7 +48,7 @@ fn value(
     let debuggee = adapter.debuggee()?;
     let (expression, format) = formatted(expression, format);
     let node = debuggee.look_from(frame, watch, |navigator| {
-        tree::evaluated(navigator, expression, format, watch)
+        variables::evaluate(navigator, expression, format, watch)
     })?;
     let shown = variable(debuggee, frame, node);
     Ok(EvaluateResponseBody {
@@ -119,7 +119,7 @@ fn command(
     if let Output::Value { expression, .. } = &output {
         let debuggee = adapter.debuggee()?;
         let node = debuggee.look_from(frame, watch, |navigator| {
-            tree::evaluated(navigator, expression, format, watch)
+            variables::evaluate(navigator, expression, format, watch)
         });
         if let Ok(node) = node {
             let shown = variable(debuggee, frame, node);

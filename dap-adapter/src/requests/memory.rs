@@ -4,7 +4,7 @@ use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
 use crate::handles::FrameKey;
 use crate::protocol::types::{ReadMemoryArguments, ReadMemoryResponseBody};
-use backtrail_debugger::values::memory;
+use backtrail_debugger::evaluation::memory;
 use backtrail_decoder::Watch;
 
 /// Bytes, up to the first that is not known.

@@ -9,8 +9,8 @@ use crate::protocol::types::{
     Variable, VariablePresentationHint, VariablePresentationHintAttributes, VariablesArguments,
     VariablesFilter, VariablesResponseBody,
 };
+use backtrail_debugger::evaluation::variables::{self, Children, Format, Node, VariableKind};
 use backtrail_debugger::registers::{self, Register};
-use backtrail_debugger::values::tree::{self, Children, Format, Node, Which};
 use backtrail_decoder::Watch;
 
 /// No more elements are told at once.
@@ -51,8 +51,8 @@ pub fn variables(
         });
     }
     let mut variables = match container {
-        Container::Locals(frame) => of_frame(debuggee, frame, Which::Locals, format, watch)?,
-        Container::Arguments(frame) => of_frame(debuggee, frame, Which::Arguments, format, watch)?,
+        Container::Locals(frame) => of_frame(debuggee, frame, VariableKind::Locals, format, watch)?,
+        Container::Arguments(frame) => of_frame(debuggee, frame, VariableKind::Arguments, format, watch)?,
         Container::Registers(frame) => {
             let all = debuggee.look_from(frame, watch, |navigator| registers::general(navigator, watch))?;
             all.iter().map(register).collect()
@@ -62,7 +62,7 @@ pub fn variables(
             // Of members, those that are wanted are taken out below.
             let window = indexed.map_or(0..MOST, |_| window.clone());
             let nodes = debuggee.look_from(frame, watch, |navigator| {
-                tree::children(navigator, &node, window.clone(), format, watch)
+                variables::children(navigator, &node, window.clone(), format, watch)
             })?;
             nodes
                 .into_iter()
@@ -91,12 +91,12 @@ pub fn variables(
 fn of_frame(
     debuggee: &mut Debuggee,
     frame: FrameKey,
-    which: Which,
+    which: VariableKind,
     format: Format,
     watch: &Watch<'_>,
 ) -> Result<Vec<Variable>> {
     let found = debuggee.look_from(frame, watch, |navigator| {
-        match tree::variables(navigator, which, format, watch) {
+        match variables::variables(navigator, which, format, watch) {
             Err(backtrail_debugger::Error::Cannot(why)) => Ok(Err(why)),
             Ok(nodes) => Ok(Ok(nodes)),
             Err(error) => Err(error),

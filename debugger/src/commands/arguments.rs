@@ -1,11 +1,12 @@
 //! The arguments of frames, for `backtrace` and where a breakpoint stops.
 
 use crate::error::Result;
+use crate::evaluation::selected_frame::{self, known};
 use crate::navigator::{FrameArguments, Navigator};
 use crate::stack::{Argument, StackFrame};
-use crate::values::{Scene, SelectedFrame, Shower, known};
 use backtrail_decoder::{Canceled, Watch};
 use backtrail_symbolizer::Variable;
+use backtrail_values::{Scene, Shower};
 
 /// Fills in the arguments of frames from number `from` on: `frames` are the innermost ones where the navigator stands, without a
 /// hole.
@@ -27,7 +28,7 @@ pub(super) fn fill(
         Some(last) if last.inlined => known(navigator, frames.len() - 1, watch)?,
         _ => frames.to_vec(),
     };
-    let selected = SelectedFrame::all(navigator, &stack, from, watch);
+    let selected = selected_frame::all(navigator, &stack, from, watch);
     for (frame, selected) in frames.iter_mut().skip(from).zip(selected) {
         if watch.is_canceled() {
             return Err(Canceled.into());

@@ -27,7 +27,7 @@ pub(super) fn display(context: &mut Context<'_>, arguments: &str) -> Result<Outp
     if x::is_of_memory(format) {
         x::shown(navigator, context.watch, arguments)?;
     } else {
-        crate::values::with_scene(navigator, context.watch, |scene| {
+        crate::evaluation::with_scene(navigator, context.watch, |scene| {
             super::values::evaluated(scene, format, expression)
         })?;
     }

@@ -9,9 +9,9 @@ use crate::output::{
     FunctionView, GapView, ModuleView, NowView, Output, SourceFileView, SourceView, ThreadView,
 };
 use crate::registers;
-use crate::values::plain;
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
+use backtrail_values::plain;
 
 /// `info functions` lists no more.
 const MAX_FUNCTIONS: usize = 500;

@@ -3,8 +3,9 @@
 use super::Context;
 use super::values::{evaluated, format_of};
 use crate::error::{Error, Result};
+use crate::evaluation::with_scene;
 use crate::output::Output;
-use crate::values::{Failure, Number, Scene, Shower, Value, parse, with_scene};
+use backtrail_values::{Failure, Number, Scene, Shower, Value, parse};
 
 /// No field of `printf` is made wider.
 const MAX_WIDTH: usize = 1000;
@@ -217,7 +218,7 @@ impl<'a> Conversion<'a> {
             'g' => float()?.to_string(),
             's' => self.string(scene, value)?,
             other => {
-                return Err(Failure::Error(Error::Cannot(format!(
+                return Err(Failure::Error(backtrail_values::Error(format!(
                     "printf converts by %d i u x X o p c s f e g, not by %{other}"
                 ))));
             }

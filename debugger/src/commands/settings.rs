@@ -5,7 +5,7 @@ use crate::disassembly::Flavor;
 use crate::error::{Error, Result};
 use crate::navigator::FrameArguments;
 use crate::output::Output;
-use crate::values::MAX_ELEMENTS;
+use backtrail_values::MAX_ELEMENTS;
 
 pub(super) fn disassembly_flavor(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     context.navigator.flavor = match arguments {

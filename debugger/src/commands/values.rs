@@ -2,13 +2,14 @@
 
 use super::{Context, x};
 use crate::error::{Error, Result};
+use crate::evaluation::with_scene;
 use crate::navigator::{Display, Navigator};
 use crate::output::{NamedValue, Output, Text};
-use crate::values::{
-    Evaluated, Expression, Failure, Scene, Shower, Shown, ShownMember, Value, expanded, parse, with_scene,
-};
 use backtrail_decoder::Watch;
 use backtrail_symbolizer::Variable;
+use backtrail_values::{
+    Evaluated, Expression, Failure, Scene, Shower, Shown, ShownMember, Value, expanded, parse,
+};
 
 /// The letters of `print/F`.
 const LETTERS: &str = "xduotacfsz";
@@ -140,7 +141,7 @@ fn scope<'a>(scene: &'a Scene<'_>) -> Result<&'a backtrail_symbolizer::Scope> {
 }
 
 /// The type that an expression, or the name of a type, has.
-fn type_of(scene: &Scene<'_>, expression: &str) -> Evaluated<(crate::values::Ty, bool)> {
+fn type_of(scene: &Scene<'_>, expression: &str) -> Evaluated<(backtrail_values::Ty, bool)> {
     match parse(expression, scene)? {
         Expression::Type(name) => Ok((scene.resolved(&name)?, true)),
         parsed => Ok((scene.evaluate(&parsed)?.ty, false)),
@@ -150,7 +151,7 @@ fn type_of(scene: &Scene<'_>, expression: &str) -> Evaluated<(crate::values::Ty,
 fn typed(
     context: &Context<'_>,
     arguments: &str,
-    show: impl FnOnce(&crate::values::Ty, bool) -> String,
+    show: impl FnOnce(&backtrail_values::Ty, bool) -> String,
 ) -> Result<Output> {
     with_scene(context.navigator, context.watch, |scene| {
         let (_, expression) = format_of(arguments);
@@ -160,7 +161,7 @@ fn typed(
                 expression: expression.to_owned(),
                 text: show(&ty, named),
             }),
-            Err(Failure::Error(error)) => Err(error),
+            Err(Failure::Error(error)) => Err(error.into()),
             Err(Failure::Gap(gap)) => Err(Error::UnknownValue {
                 name: expression.to_owned(),
                 why: gap

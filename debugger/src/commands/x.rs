@@ -2,12 +2,13 @@
 
 use super::{Context, list};
 use crate::error::{Error, Result};
+use crate::evaluation::with_scene;
 use crate::navigator::Navigator;
 use crate::output::{MemoryLine, Output};
-use crate::values::{Failure, Number, Scene, Shower, Units, integer, lettered, parse, with_scene};
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::types::Encoding;
+use backtrail_values::{Failure, Number, Scene, Shower, Units, integer, lettered, parse};
 
 /// No more are shown at once.
 const MAX_COUNT: u64 = 4096;
@@ -131,13 +132,13 @@ fn address(scene: &Scene<'_>, text: &str) -> Result<u64> {
             },
             false => match value.address() {
                 Some(at) => Ok(at),
-                None => Err(Failure::Error(Error::Cannot(
+                None => Err(Failure::Error(backtrail_values::Error(
                     "it has no address: it is not in memory".to_owned(),
                 ))),
             },
         });
     found.map_err(|failure| match failure {
-        Failure::Error(error) => error,
+        Failure::Error(error) => error.into(),
         Failure::Gap(gap) => Error::UnknownValue {
             name: text.to_owned(),
             why: gap.reason(),

@@ -3,7 +3,7 @@
 use super::Navigator;
 use crate::breakpoint::{Condition, Hits};
 use crate::error::Result;
-use crate::values::check;
+use crate::evaluation::conditions::check;
 use backtrail_decoder::Watch;
 use backtrail_pt::Pid;
 use std::collections::BTreeMap;

@@ -3,14 +3,14 @@
 use super::{Navigator, Stop};
 use crate::breakpoint::{self, Condition, Hit, Logged, Message, Truth};
 use crate::error::{Error, Result};
+use crate::evaluation::conditions;
+use crate::evaluation::variables::{self, Format};
 use crate::latency::{Gauge, Span, Unit};
 use crate::lines::LineStarts;
 use crate::signal;
 use crate::stack;
 use crate::step::{Direction, Motion, Steps};
 use crate::stop::StopReason;
-use crate::values;
-use crate::values::tree::{self, Format};
 use backtrail_decoder::{Stage, Watch};
 use backtrail_pt::Pid;
 
@@ -149,7 +149,7 @@ impl Navigator {
             // That it is an expression at all was found when it was given: what it cannot be here, nobody can tell.
             let mut value = |expression: &str| {
                 let truth = self.visiting(self.current, index, |navigator| {
-                    values::truth(navigator, expression, watch)
+                    conditions::truth(navigator, expression, watch)
                 });
                 match truth {
                     Err(Error::Cannot(why)) => Ok(Truth::Unknown(why)),
@@ -198,7 +198,7 @@ impl Navigator {
             true => String::new(),
             false => self.visiting(self.current, index, |navigator| {
                 message.told(&mut |expression| {
-                    let told = tree::evaluated(navigator, expression, Format::default(), watch);
+                    let told = variables::evaluate(navigator, expression, Format::default(), watch);
                     match told {
                         Ok(node) => Ok(node.shown.text),
                         Err(error @ (Error::Canceled | Error::Earlier)) => Err(error),

@@ -37,7 +37,7 @@ use crate::compare::Comparison;
 use crate::disassembly;
 use crate::registers::Register;
 use crate::stack::Stack;
-use crate::values::{Shown, ShownMember};
+use backtrail_values::{Shown, ShownMember};
 use serde::Serialize;
 
 /// The answer of a command.

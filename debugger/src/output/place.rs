@@ -7,7 +7,7 @@ use crate::source::short;
 use crate::stack::{Origin, Stack, StackFrame};
 use crate::stop::StopReason;
 use crate::time::Time;
-use crate::values::ShownMember;
+use backtrail_values::ShownMember;
 use serde::Serialize;
 
 /// A position with what is there.

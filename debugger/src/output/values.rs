@@ -1,7 +1,7 @@
 //! Values, variables, types and memory as text.
 
 use super::{Paint, Text};
-use crate::values::{Shown, ShownMember};
+use backtrail_values::{Shown, ShownMember};
 use serde::Serialize;
 
 /// A line of memory.

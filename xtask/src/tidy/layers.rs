@@ -13,7 +13,8 @@ const USES: &[(&str, &[&str])] = &[
     ("bpf", &[]),
     ("recorder", &["pt", "bundle", "process"]),
     ("collector", &["pt", "perf", "bpf", "bundle", "process"]),
-    ("debugger", &["pt", "bundle", "decoder", "symbolizer"]),
+    ("values", &["pt", "symbolizer"]),
+    ("debugger", &["pt", "bundle", "decoder", "symbolizer", "values"]),
     ("export", &["pt", "decoder", "symbolizer", "debugger"]),
     ("dap-adapter", &["pt", "decoder", "debugger"]),
     (

@@ -7,6 +7,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ("pt", FORBIDDEN),
     ("cli", FORBIDDEN),
     ("xtask", FORBIDDEN),
+    ("values", FORBIDDEN),
     ("debugger", FORBIDDEN),
     ("dap-adapter", FORBIDDEN),
     // Only the oracle is not ours.

@@ -1,0 +1,43 @@
+//! Whether an expression is true, for conditions.
+
+use super::selected_frame;
+use crate::breakpoint::Truth;
+use crate::error::Result;
+use crate::navigator::Navigator;
+use backtrail_decoder::Watch;
+use backtrail_pt::Avma;
+use backtrail_values::{Failure, Frame, NoSource, Scene, parse};
+
+/// Whether an expression is true in the selected frame.
+///
+/// # Errors
+/// When it is none there, or when canceled.
+pub(crate) fn truth(navigator: &Navigator, expression: &str, watch: &Watch<'_>) -> Result<Truth> {
+    let frame = selected_frame::selected(navigator, watch)?;
+    let process = navigator.process()?;
+    let scene = Scene::new(&process.symbols, &frame, &navigator.printed);
+    match scene.is_true(&parse(expression, &scene)?) {
+        Ok(truth) => Ok(Truth::Known(truth)),
+        Err(Failure::Gap(gap)) => Ok(Truth::Unknown(format!("{expression} is {}", gap.text()))),
+        Err(Failure::Error(error)) => Err(error.into()),
+    }
+}
+
+/// Whether an expression is one at an address of the current process, whatever the values.
+///
+/// # Errors
+/// When it is none there.
+pub(crate) fn check(navigator: &Navigator, at: Option<Avma>, expression: &str) -> Result<()> {
+    let process = navigator.process()?;
+    let frame = Frame {
+        look_up: at,
+        pc: at.map(|at| at.0),
+        level: 0,
+        source: Box::new(NoSource::because("it is asked for at the breakpoint")),
+    };
+    let scene = Scene::new(&process.symbols, &frame, &navigator.printed);
+    match scene.is_true(&parse(expression, &scene)?) {
+        Err(Failure::Error(error)) => Err(error.into()),
+        Ok(_) | Err(Failure::Gap(_)) => Ok(()),
+    }
+}

@@ -1,0 +1,137 @@
+//! Values before the crash: what the code that ran gives away, each with where it is known from.
+//!
+//! A register is known when the last instruction that wrote it, before the position, took its value from the code alone (a
+//! constant, an address, read-only memory, other registers that are known); when a comparison's branch, an indirect branch
+//! or `PTWRITE` shows it; and when nothing changed it until the crash. Whatever the kernel or a signal may have changed in
+//! between is not known. Of memory, what no program may write is known.
+
+mod code;
+mod constants;
+mod operation;
+mod part;
+mod registers;
+
+use crate::session::{Process, Session, Thread};
+use crate::unwind::by_number;
+use backtrail_pt::Avma;
+use backtrail_symbolizer::Unknown;
+use backtrail_values::ValueSource;
+use constants::Constants;
+use part::Part;
+use registers::Registers;
+use std::cell::RefCell;
+
+/// Why nothing is known before the crash.
+const BEFORE: Unknown =
+    Unknown::Borrowed("a trace records control flow, not values; they are known at the crash only");
+
+/// What is meant of a frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moment {
+    /// Before this instruction: where the frame stands, or its call. `None`: history does not have it.
+    pub at: Option<u64>,
+    /// It has called: what calls do not preserve is not as it was.
+    pub has_called: bool,
+    /// The first instruction of its function's call, if history has that.
+    pub entry: Option<u64>,
+}
+
+impl Moment {
+    /// No instruction further back is looked at.
+    pub const REACH: u64 = registers::BACK * registers::MAX_DEPTH as u64;
+}
+
+/// Knows what the code gives away.
+pub(super) struct RecoveredSource<'a> {
+    registers: RefCell<Registers<'a>>,
+    moment: Moment,
+    origins: RefCell<Vec<String>>,
+}
+
+impl<'a> RecoveredSource<'a> {
+    /// Of a frame of a thread.
+    pub fn new(session: &'a Session, process: &'a Process, thread: &'a Thread, moment: Moment) -> Self {
+        let constants = Constants::new(session, process);
+        let registers = Registers::new(process, thread, constants, at_end(session, thread));
+        Self {
+            registers: RefCell::new(registers),
+            moment,
+            origins: RefCell::default(),
+        }
+    }
+
+    fn known_at(&self, part: Part, index: u64, when: &str) -> Option<u64> {
+        let (value, by) = self.registers.borrow_mut().known(part, index)?;
+        self.originates(format!("{part} is {value:#x}: {when}{by}"));
+        Some(value)
+    }
+
+    fn originates(&self, origin: String) {
+        let mut origins = self.origins.borrow_mut();
+        if !origins.contains(&origin) {
+            origins.push(origin);
+        }
+    }
+}
+
+/// The registers that a core saved of a thread, where it stands at the end of the history.
+fn at_end(session: &Session, thread: &Thread) -> Option<[u64; 16]> {
+    let registers = session.end_registers(thread.tid)?;
+    let end = thread.history.pc(thread.history.len())?;
+    (registers.pc() == end).then(|| by_number(registers))
+}
+
+impl ValueSource for RecoveredSource<'_> {
+    fn register(&self, register: u16) -> Result<u64, Unknown> {
+        self.low(register, 8)
+    }
+
+    fn low(&self, register: u16, size: usize) -> Result<u64, Unknown> {
+        let whole = Part::of_dwarf(register).ok_or(BEFORE)?;
+        let at = self.moment.at.ok_or(BEFORE)?;
+        if self.moment.has_called && !whole.is_preserved() {
+            return Err(BEFORE);
+        }
+        let bits = match size {
+            1 => 8,
+            2 => 16,
+            3 | 4 => 32,
+            _ => 64,
+        };
+        self.known_at(Part { bits, ..whole }, at, "").ok_or(BEFORE)
+    }
+
+    fn vector(&self, _number: u16) -> Result<[u8; 16], Unknown> {
+        Err(BEFORE)
+    }
+
+    fn special(&self, _name: &str) -> Result<u64, Unknown> {
+        Err(BEFORE)
+    }
+
+    fn memory(&self, at: u64, out: &mut [u8]) -> Result<(), Unknown> {
+        let registers = self.registers.borrow();
+        let module = registers.constants().read(Avma(at), out).ok_or(BEFORE)?;
+        self.originates(format!("what it points to is read-only memory of {module}"));
+        Ok(())
+    }
+
+    fn cfa(&self) -> Result<u64, Unknown> {
+        Err(BEFORE)
+    }
+
+    fn thread_pointer(&self) -> Result<(u64, Option<Avma>), Unknown> {
+        Err(BEFORE)
+    }
+
+    fn entry_value(&self, register: u16) -> Result<u64, Unknown> {
+        let part = Part::of_dwarf(register).ok_or(BEFORE)?;
+        let entry = self.moment.entry.ok_or(BEFORE)?;
+        self.known_at(part, entry, "when the function was called, ")
+            .ok_or(BEFORE)
+    }
+
+    fn origins(&self) -> Vec<String> {
+        self.origins.take()
+    }
+}

@@ -1,0 +1,314 @@
+//! Values as a tree that opens level by level, for whoever shows it so: variables, their members, the members of those.
+
+use super::show::{Shower, Shown};
+use super::types::{RecordShape, Shape, Ty};
+use super::units::Units;
+use super::value::Value;
+use super::{Scene, parse};
+use crate::error::{Error, Result};
+use backtrail_symbolizer::Variable;
+use backtrail_symbolizer::types::{Language, PointerKind};
+use std::ops::Range;
+
+/// In the line of a value, records in records are shown this deep.
+const DEPTH: u32 = 1;
+
+/// Which variables of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VariableKind {
+    /// What the function was called with.
+    Arguments,
+    /// All others, those of the innermost block first.
+    Locals,
+}
+
+/// How values are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Format {
+    /// Numbers are hexadecimal.
+    pub hex: bool,
+}
+
+/// A variable, a part of one, or what an expression means.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it is called: a variable's or member's name, `[0]`, `<Base>`.
+    pub name: String,
+    /// Its value in one line, with its type and place.
+    pub shown: Shown,
+    /// An expression that means it; `None`: none is known to.
+    pub expression: Option<String>,
+    /// What it is made of.
+    pub children: Children,
+    /// Memory worth looking at: what a pointer points to, else where the value is.
+    pub memory: Option<u64>,
+    /// What the names of its parts stand behind.
+    path: Option<String>,
+}
+
+/// What a value is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Children {
+    /// Nothing.
+    None,
+    /// Members with names.
+    Named,
+    /// So many elements, from 0.
+    Indexed(u64),
+}
+
+/// Returns the variables of the frame.
+///
+/// # Errors
+/// If no debug information describes the frame.
+pub fn variables(scene: &Scene<'_>, kind: VariableKind, format: Format) -> Result<Vec<Node>> {
+    let opener = Opener { scene, format };
+    let (Some(scope), Some(here)) = (&scene.scope, &scene.here) else {
+        return Err(Error(
+            "no debug information describes the variables here".to_owned(),
+        ));
+    };
+    let node = |variable: &Variable| {
+        let value = scene.value_of(variable, here);
+        opener.node(variable.name.to_string(), &value, Some(variable.name.to_string()))
+    };
+    Ok(match kind {
+        VariableKind::Arguments => scope.parameters.iter().map(node).collect(),
+        VariableKind::Locals => {
+            let variables = scope.blocks.iter().flatten();
+            variables
+                .filter(|variable| !variable.artificial)
+                .map(node)
+                .collect()
+        }
+    })
+}
+
+/// Evaluates an expression in the frame.
+///
+/// # Errors
+/// If the expression cannot be parsed, or is wrong for its operands.
+pub fn evaluate(scene: &Scene<'_>, expression: &str, format: Format) -> Result<Node> {
+    let opener = Opener { scene, format };
+    match scene.evaluate(&parse(expression, scene)?) {
+        Ok(value) => {
+            let mut node = opener.node(expression.to_owned(), &value, Some(expression.to_owned()));
+            node.shown.text = opener.shower().top(&value).text;
+            node.shown.origins = scene.source.origins();
+            Ok(node)
+        }
+        Err(failure) => Ok(Node {
+            name: expression.to_owned(),
+            shown: Shower::failed(failure)?,
+            expression: Some(expression.to_owned()),
+            children: Children::None,
+            memory: None,
+            path: None,
+        }),
+    }
+}
+
+/// Returns the children of a node; of elements, those in `window`.
+#[must_use]
+pub fn children(scene: &Scene<'_>, node: &Node, window: Range<u64>, format: Format) -> Vec<Node> {
+    match &node.shown.of.0 {
+        Some(value) => Opener { scene, format }.children(value, node.path.as_deref(), window),
+        None => Vec::new(),
+    }
+}
+
+/// Opens values of a frame.
+struct Opener<'a> {
+    scene: &'a Scene<'a>,
+    format: Format,
+}
+
+impl<'a> Opener<'a> {
+    fn shower(&self) -> Shower<'a> {
+        let mut shower = Shower::new(self.scene, self.format.hex.then_some('x'));
+        shower.depth = DEPTH;
+        shower
+    }
+
+    /// A value by its name; `path`: what may mean it.
+    fn node(&self, name: String, named: &Value, path: Option<String>) -> Node {
+        let shower = self.shower();
+        let value = &referred(named, self.scene);
+        let mut shown = shower.show(value, 0);
+        shown.type_name = named.ty.name();
+        shown.origins = self.scene.source.origins();
+        let total = shower.total.get();
+        let has_value = shown.unknown.is_none() || !shown.members.is_empty();
+        let children = match value.ty.shape() {
+            _ if !has_value => Children::None,
+            Shape::Pointer(PointerKind::Pointer, target) if !shown.pretty => {
+                match opens(value, &target, self.scene) {
+                    true => Children::Named,
+                    false => Children::None,
+                }
+            }
+            // A string is shown in its line, and opens all the same.
+            Shape::Array { count, .. } => match shower.count(count) {
+                Ok(0) | Err(_) => Children::None,
+                Ok(count) => Children::Indexed(count),
+            },
+            _ => match (total, shown.members.is_empty()) {
+                (Some(0), _) | (None, true) => Children::None,
+                (Some(total), _) => Children::Indexed(total),
+                (None, false) => Children::Named,
+            },
+        };
+        // Only this level is shown with it.
+        shown.members.clear();
+        let expression = path.clone().filter(|path| self.means(path, named));
+        Node {
+            name,
+            memory: self.memory(value),
+            shown,
+            expression,
+            children,
+            path,
+        }
+    }
+
+    fn memory(&self, value: &Value) -> Option<u64> {
+        match value.ty.shape() {
+            Shape::Pointer(..) => {
+                let bytes = value.read(self.scene.source, 8).ok()?;
+                let target = u64::from_le_bytes(bytes.try_into().ok()?);
+                Some(target).filter(|target| *target != 0)
+            }
+            _ => value.address(),
+        }
+    }
+
+    /// An expression is evaluated to this very value.
+    fn means(&self, expression: &str, value: &Value) -> bool {
+        let Ok(parsed) = parse(expression, self.scene) else {
+            return false;
+        };
+        let Ok(found) = self.scene.evaluate(&parsed) else {
+            // Where nothing is known of it, its name means it as well.
+            return value.address().is_none() && expression.chars().all(|c| c.is_alphanumeric() || c == '_');
+        };
+        let source = self.scene.source;
+        found.ty.name() == value.ty.name()
+            && found.address() == value.address()
+            && (found.address().is_some() || found.bytes(source).ok() == value.bytes(source).ok())
+    }
+
+    fn children(&self, value: &Value, path: Option<&str>, window: Range<u64>) -> Vec<Node> {
+        let base = path.map(grouped);
+        if let Shape::Pointer(PointerKind::Pointer, target) = value.ty.shape() {
+            let Ok(bytes) = value.read(self.scene.source, 8) else {
+                return Vec::new();
+            };
+            let at = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+            let target_value = Value::at(target.clone(), at);
+            let deref = base.as_ref().map(|base| format!("*{base}"));
+            return match target.shape() {
+                Shape::Record(record) if !is_rust_value(&record) => self.parts(
+                    &target_value,
+                    deref.map(|deref| format!("({deref})")),
+                    base,
+                    window,
+                ),
+                _ => vec![self.node(
+                    deref.clone().unwrap_or_else(|| "*".to_owned()),
+                    &target_value,
+                    deref,
+                )],
+            };
+        }
+        if let Shape::Array { element, count, .. } = value.ty.shape() {
+            let count = self.shower().count(count).unwrap_or(0);
+            let size = element.size().unwrap_or(0);
+            let numbers = window.start.min(count)..window.end.min(count);
+            return numbers
+                .map(|number| {
+                    let part = value.part(element.clone(), number.saturating_mul(size));
+                    let path = base.as_ref().map(|base| format!("{base}[{number}]"));
+                    self.node(format!("[{number}]"), &part, path)
+                })
+                .collect();
+        }
+        self.parts(value, base, None, window)
+    }
+
+    /// The parts of a record; `pointer`: an expression that points to it.
+    fn parts(
+        &self,
+        value: &Value,
+        base: Option<String>,
+        pointer: Option<String>,
+        window: Range<u64>,
+    ) -> Vec<Node> {
+        let mut shower = self.shower();
+        shower.window = Some(window);
+        let members = shower.show(value, 0).members;
+        let parts = members.into_iter().filter_map(|member| {
+            let part = member.value.of.0?;
+            let is_name = member.name.chars().all(|c| c.is_alphanumeric() || c == '_');
+            let path = match (member.name.as_str(), &base, &pointer) {
+                // The members of a base, and of what has no name, are the object's own.
+                ("", base, _) => base.clone(),
+                (name, base, _) if name.starts_with('<') => base.clone(),
+                (name, Some(base), _) if name.starts_with('[') => Some(format!("{base}{name}")),
+                (name, _, Some(pointer)) if is_name && value.ty.language() != Some(Language::Rust) => {
+                    Some(format!("{pointer}->{name}"))
+                }
+                (name, Some(base), _) if is_name => {
+                    // The members of a tuple are called `__0` in the debug information.
+                    Some(format!("{base}.{}", name.strip_prefix("__").unwrap_or(name)))
+                }
+                _ => None,
+            };
+            Some(self.node(member.name, &part, path))
+        });
+        parts.collect()
+    }
+}
+
+/// What a reference refers to, where that is known; all else is itself.
+fn referred(value: &Value, scene: &Scene<'_>) -> Value {
+    let Shape::Pointer(kind, target) = value.ty.shape() else {
+        return value.clone();
+    };
+    match value.read(scene.source, 8) {
+        Ok(bytes) if kind != PointerKind::Pointer => {
+            Value::at(target, u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
+        }
+        _ => value.clone(),
+    }
+}
+
+/// What a pointer points to can be shown below it.
+fn opens(pointer: &Value, target: &Ty, scene: &Scene<'_>) -> bool {
+    let Ok(bytes) = pointer.read(scene.source, 8) else {
+        return false;
+    };
+    let is_null = bytes.iter().all(|byte| *byte == 0);
+    let is_string = Units::of(target).is_some() && pointer.ty.language() != Some(Language::Rust);
+    !is_null && !is_string && !matches!(target.shape(), Shape::Void | Shape::Function | Shape::Other(_))
+}
+
+/// Its members make no sense alone: an enumeration of Rust.
+fn is_rust_value(record: &RecordShape) -> bool {
+    record.record().variants.is_some()
+}
+
+/// An expression that something can stand behind.
+fn grouped(expression: &str) -> String {
+    let is_simple = expression
+        .replace("->", ".")
+        .chars()
+        .all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | ':' | '$'));
+    let inside = expression
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'));
+    let is_grouped = inside.is_some_and(|inside| !inside.contains(['(', ')']));
+    match is_simple || is_grouped {
+        true => expression.to_owned(),
+        false => format!("({expression})"),
+    }
+}
