@@ -3,7 +3,7 @@
 //! Every message passes here. Editors show strings in terminals, which obey control characters, and sentences as Markdown or as
 //! notifications, in which VS Code follows links, those to its commands too.
 
-use backtrail_debugger::output::{is_invisible, unlinked, visible_lines};
+use backtrail_console::output::{is_invisible, unlinked, visible_lines};
 use serde_json::Value;
 use std::borrow::Cow;
 

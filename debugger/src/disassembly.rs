@@ -1,7 +1,7 @@
 //! Disassembly, with names for the targets of jumps and calls.
 
-use crate::output::SourceView;
 use crate::session::Process;
+use crate::source::SourceLines;
 use backtrail_decoder::Version;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::Symbolizer;
@@ -37,7 +37,7 @@ pub struct Line {
     pub current: bool,
     /// Where the code of another line begins, and `disassemble /s` asks for it: that line.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<SourceView>,
+    pub source: Option<SourceLines>,
 }
 
 /// No more is disassembled at once.

@@ -7,7 +7,6 @@
 pub mod gauge;
 pub mod histogram;
 pub(crate) mod moments;
-pub mod question;
 #[cfg(test)]
 pub(crate) mod recording;
 pub mod spread;

@@ -135,7 +135,7 @@ fn function(process: &Process, name: &str) -> Result<Resolved> {
 }
 
 /// Hits for all functions given, as `rbreak` wants.
-pub(crate) fn functions(process: &Process, functions: &[Function<Avma>]) -> Vec<(Hits, String)> {
+pub fn functions(process: &Process, functions: &[Function<Avma>]) -> Vec<(Hits, String)> {
     let at = functions.iter().map(|function| process.after_prologue(function));
     at.map(|at| {
         (

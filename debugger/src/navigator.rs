@@ -38,7 +38,7 @@ pub struct Stop {
 
 /// Which arguments a stack shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum FrameArguments {
+pub enum FrameArguments {
     /// None of them.
     None,
     /// Numbers and pointers; of others that there are some.
@@ -71,13 +71,13 @@ pub struct Navigator {
     /// Records are shown with a line for each member.
     pub pretty: bool,
     /// Of a string or an array, so many elements are shown.
-    pub(crate) elements: usize,
+    pub elements: usize,
     /// Which arguments a stack shows.
-    pub(crate) frame_arguments: FrameArguments,
+    pub frame_arguments: FrameArguments,
     /// How many columns the terminal has, or whatever else shows the answers.
     pub width: usize,
     /// What was printed, `$1` first.
-    pub(crate) printed: Vec<Value>,
+    pub printed: Vec<Value>,
 }
 
 /// An expression that is shown after each move.
@@ -267,7 +267,7 @@ impl Navigator {
     }
 
     /// Calls `look` as if standing elsewhere; for views of another place.
-    pub(crate) fn looking_from<T>(&mut self, tid: Tid, index: u64, look: impl FnOnce(&Self) -> T) -> T {
+    pub fn looking_from<T>(&mut self, tid: Tid, index: u64, look: impl FnOnce(&Self) -> T) -> T {
         let (current, frame) = (self.current, self.frame);
         let left_at = self.positions.insert(tid, index);
         self.current = tid;

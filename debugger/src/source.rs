@@ -1,9 +1,28 @@
 //! Source text: where to find it, and lines of it.
 
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// No source file is larger than this.
 const MAX_SOURCE: u64 = 64 << 20;
+
+/// Lines of a source file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SourceLines {
+    /// The file, as the debug information names it.
+    pub file: String,
+    /// The number of the first line.
+    pub first: u32,
+    /// The text of the lines; `None` if the file was not found.
+    pub lines: Option<Vec<String>>,
+    /// The line of the current position, if it is one of these.
+    pub current: Option<u32>,
+    /// How often each line ran in the whole history of the thread, if that was requested.
+    ///
+    /// 0 means that the line has code that did not run, `None` that it has no code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executions: Option<Vec<Option<u64>>>,
+}
 
 /// Where source files are looked for.
 #[derive(Clone, Debug, Default)]

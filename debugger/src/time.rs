@@ -146,8 +146,9 @@ impl fmt::Display for Duration {
     }
 }
 
-/// Nanoseconds in the unit that suits.
-pub(crate) fn nanos(ns: i64) -> String {
+/// Returns nanoseconds in a suitable unit: `3.200 µs`.
+#[must_use]
+pub fn nanos(ns: i64) -> String {
     let size = ns.unsigned_abs();
     let (divisor, unit) = match size {
         0..1_000 => return format!("{ns} ns"),

@@ -3,7 +3,7 @@
 
 mod support;
 
-use backtrail_debugger::batch::{self, BatchOptions};
+use backtrail_console::batch::{self, BatchOptions};
 use backtrail_debugger::{OpenOptions, Session};
 use backtrail_decoder::Watch;
 use backtrail_tests::programs::{Variant, find};

@@ -231,7 +231,7 @@ fn extracted(around: &[u8], bits: Bits, size: u64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::source::NoSource;
+    use crate::source::NoSource;
 
     #[test]
     fn bits_are_taken_out() {

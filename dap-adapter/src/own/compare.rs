@@ -2,9 +2,9 @@
 
 use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
-use backtrail_debugger::output::Text;
+use backtrail_console::output::Text;
+use backtrail_console::{Output, commands};
 use backtrail_debugger::session::CallName;
-use backtrail_debugger::{Output, commands};
 use backtrail_decoder::{Position, Watch};
 use serde::{Deserialize, Serialize};
 

@@ -3,10 +3,10 @@
 use super::time::{Length, Moment};
 use crate::adapter::Adapter;
 use crate::failure::Result;
+use backtrail_console::commands::latency_query::{described, measure};
+use backtrail_console::views;
 use backtrail_debugger::latency::histogram::{Row, histogram};
-use backtrail_debugger::latency::question::{described, measure};
 use backtrail_debugger::latency::{Latencies, Spread, Unit};
-use backtrail_debugger::views;
 use backtrail_decoder::Watch;
 use serde::{Deserialize, Serialize};
 

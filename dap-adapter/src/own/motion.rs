@@ -4,7 +4,8 @@ use crate::adapter::{Adapter, Then};
 use crate::failure::{Failure, Result};
 use crate::requests::Ignored;
 use crate::stopped::Why;
-use backtrail_debugger::{Navigator, Output, commands, functions};
+use backtrail_console::{Output, commands};
+use backtrail_debugger::{Navigator, functions};
 use backtrail_decoder::{Position, Watch};
 use serde::Deserialize;
 

@@ -8,8 +8,9 @@ use crate::handles::FrameKey;
 use crate::protocol::types::Variable;
 use crate::requests::Ignored;
 use crate::requests::variables::note;
+use backtrail_console::views;
 use backtrail_debugger::session::Thread;
-use backtrail_debugger::{Navigator, signal, views};
+use backtrail_debugger::{Navigator, signal};
 use backtrail_decoder::Watch;
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use crate::adapter::Adapter;
 use crate::failure::Result;
 use crate::protocol::types::{CompletionItem, CompletionsArguments, CompletionsResponseBody};
-use backtrail_debugger::complete::complete;
+use backtrail_console::complete::complete;
 use backtrail_decoder::Watch;
 
 /// What the word before the cursor can become.

@@ -9,10 +9,11 @@ use crate::handles::FrameKey;
 use crate::own::bookmarks;
 use crate::protocol::types::{EvaluateArguments, EvaluateContext, EvaluateResponseBody};
 use crate::stopped::Why;
+use backtrail_console::output::Text;
+use backtrail_console::{Output, commands};
+use backtrail_debugger::Error;
 use backtrail_debugger::evaluation::variables::{self, Format};
 use backtrail_debugger::navigator::Stop;
-use backtrail_debugger::output::Text;
-use backtrail_debugger::{Error, Output, commands};
 use backtrail_decoder::Watch;
 
 /// Evaluates an expression, or does a command.

@@ -5,8 +5,9 @@ use crate::failure::{Failure, Result};
 use crate::protocol::types::{
     ExceptionBreakMode, ExceptionDetails, ExceptionInfoArguments, ExceptionInfoResponseBody,
 };
-use backtrail_debugger::output::Text;
-use backtrail_debugger::{commands, signal};
+use backtrail_console::commands;
+use backtrail_console::output::Text;
+use backtrail_debugger::signal;
 use backtrail_decoder::Watch;
 
 /// As many frames as are shown below what happened.

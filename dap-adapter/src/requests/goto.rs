@@ -7,7 +7,8 @@ use crate::protocol::types::{
     GotoArguments, GotoTarget, GotoTargetsArguments, GotoTargetsResponseBody, RestartFrameArguments,
 };
 use crate::stopped::Why;
-use backtrail_debugger::{Navigator, commands, views};
+use backtrail_console::{commands, views};
+use backtrail_debugger::Navigator;
 use backtrail_decoder::{Position, Watch};
 
 /// `gotoTargets`: the last time a line ran before here, the next, the first and the last.

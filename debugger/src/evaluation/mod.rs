@@ -6,7 +6,7 @@ pub(crate) mod conditions;
 mod core_source;
 pub mod memory;
 mod recovery;
-pub(crate) mod selected_frame;
+pub mod selected_frame;
 pub mod variables;
 
 use crate::error::Result;
@@ -15,7 +15,7 @@ use backtrail_decoder::Watch;
 use backtrail_values::Scene;
 
 /// Calls `look` with the selected frame.
-pub(crate) fn with_scene<T>(
+pub fn with_scene<T>(
     navigator: &Navigator,
     watch: &Watch<'_>,
     look: impl FnOnce(&Scene<'_>) -> Result<T>,

@@ -14,7 +14,7 @@ use backtrail_values::{Frame, NoSource};
 ///
 /// # Errors
 /// When canceled; if the frame needs history that is not decoded yet.
-pub(crate) fn selected<'a>(navigator: &'a Navigator, watch: &Watch<'_>) -> Result<Frame<'a>> {
+pub fn selected<'a>(navigator: &'a Navigator, watch: &Watch<'_>) -> Result<Frame<'a>> {
     let selected = navigator.selected_frame();
     let frames = known(navigator, selected, watch)?;
     frame_at(navigator, &frames, Places::new(&frames).nth(selected), watch)
@@ -23,7 +23,7 @@ pub(crate) fn selected<'a>(navigator: &'a Navigator, watch: &Watch<'_>) -> Resul
 /// Returns the frames of the navigator's stack, from number `from` on.
 ///
 /// `frames` are the innermost frames of the stack, without a hole.
-pub(crate) fn all<'a, 'f>(
+pub fn all<'a, 'f>(
     navigator: &'a Navigator,
     frames: &'f [StackFrame],
     from: usize,
@@ -84,7 +84,7 @@ fn frame_at<'a>(
 
 /// The stack, at least to the physical frame that a frame is in; where what is not decoded yet may tell of
 /// more frames among them, it has to be.
-pub(crate) fn known(navigator: &Navigator, selected: usize, watch: &Watch<'_>) -> Result<Vec<StackFrame>> {
+pub fn known(navigator: &Navigator, selected: usize, watch: &Watch<'_>) -> Result<Vec<StackFrame>> {
     /// So many copies are inlined into each other, at most.
     const INLINED: usize = 256;
     let stack = navigator.known_stack(selected.saturating_add(INLINED), watch)?;

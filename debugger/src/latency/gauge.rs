@@ -3,6 +3,7 @@
 use super::moments::{Away, Moment, Moments, Stretch};
 use crate::session::Thread;
 use crate::time::Timebase;
+use crate::time::nanos;
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left};
 use backtrail_pt::TscConversion;
 use serde::Serialize;
@@ -20,6 +21,18 @@ pub enum Unit {
     Instructions,
 }
 
+impl Unit {
+    /// Returns an amount with its unit: `3.200 µs`, `40 instructions`.
+    #[must_use]
+    pub fn amount(self, amount: u64) -> String {
+        match self {
+            Self::Ns => nanos(i64::try_from(amount).unwrap_or(i64::MAX)),
+            Self::Ticks => format!("{amount} ticks"),
+            Self::Instructions => format!("{amount} instructions"),
+        }
+    }
+}
+
 /// A length that is not below the least and not above the most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(into = "[u64; 2]")]
@@ -28,6 +41,18 @@ pub struct Span {
     pub least: u64,
     /// It was not longer.
     pub most: u64,
+}
+
+impl Span {
+    /// Returns the span with its unit: `3.200 µs`, `< 40 instructions`, `2 – 5 ticks`.
+    #[must_use]
+    pub fn describe(self, unit: Unit) -> String {
+        match self {
+            Self { least, most } if least == most => unit.amount(most),
+            Self { least: 0, most } => format!("< {}", unit.amount(most)),
+            Self { least, most } => format!("{} – {}", unit.amount(least), unit.amount(most)),
+        }
+    }
 }
 
 /// Why nothing can be said of how long a call took.

@@ -59,7 +59,7 @@ impl Navigator {
     ///
     /// # Errors
     /// When canceled; when it may be in a frame that older history tells of.
-    pub(crate) fn nearest<T>(
+    pub fn nearest<T>(
         &self,
         watch: &Watch<'_>,
         find: impl Fn(&StackFrame) -> Option<T>,

@@ -134,11 +134,15 @@ impl<'a> Steps<'a> {
         Target { index, reason }
     }
 
-    pub(crate) fn history(&self) -> &'a History {
+    /// Returns the history of the thread.
+    #[must_use]
+    pub fn history(&self) -> &'a History {
         self.lines.history
     }
 
-    pub(crate) fn forest(&self) -> &'a Forest {
+    /// Returns the call forest of the thread.
+    #[must_use]
+    pub fn forest(&self) -> &'a Forest {
         self.lines.forest
     }
 

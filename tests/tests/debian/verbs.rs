@@ -2,7 +2,7 @@
 
 use crate::walk::Step;
 use crate::{captures, orders, python, redis, sqlite};
-use backtrail_debugger::commands::{self, parse};
+use backtrail_console::commands::{self, parse};
 use std::collections::BTreeSet;
 
 /// The names of the commands that are typed.

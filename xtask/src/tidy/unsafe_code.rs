@@ -9,6 +9,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ("xtask", FORBIDDEN),
     ("values", FORBIDDEN),
     ("debugger", FORBIDDEN),
+    ("console", FORBIDDEN),
     ("dap-adapter", FORBIDDEN),
     // Only the oracle is not ours.
     (

@@ -1,0 +1,67 @@
+//! The arguments of frames, for `backtrace` and where a breakpoint stops.
+
+use backtrail_debugger::Result;
+use backtrail_debugger::evaluation::selected_frame::{self, known};
+use backtrail_debugger::navigator::{FrameArguments, Navigator};
+use backtrail_debugger::stack::{Argument, StackFrame};
+use backtrail_decoder::{Canceled, Watch};
+use backtrail_symbolizer::Variable;
+use backtrail_values::{Scene, Shower};
+
+/// Fills in the arguments of frames from number `from` on: `frames` are the innermost ones where the navigator stands, without a
+/// hole.
+///
+/// # Errors
+/// When canceled, or when older history has to be decoded for them.
+pub(super) fn fill(
+    navigator: &Navigator,
+    frames: &mut [StackFrame],
+    from: usize,
+    watch: &Watch<'_>,
+) -> Result<()> {
+    if navigator.frame_arguments == FrameArguments::None {
+        return Ok(());
+    }
+    let process = navigator.process()?;
+    // Where the last is inlined, the physical frame that it is in is not among them.
+    let stack = match frames.last() {
+        Some(last) if last.inlined => known(navigator, frames.len() - 1, watch)?,
+        _ => frames.to_vec(),
+    };
+    let selected = selected_frame::all(navigator, &stack, from, watch);
+    for (frame, selected) in frames.iter_mut().skip(from).zip(selected) {
+        if watch.is_canceled() {
+            return Err(Canceled.into());
+        }
+        let selected = selected?;
+        let scene = Scene::new(&process.symbols, &selected, &[]);
+        let parameters = scene.scope.as_ref().map(|scope| &scope.parameters);
+        frame.arguments = parameters.map(|parameters| {
+            let argument = |parameter| argument(&scene, parameter, navigator.frame_arguments);
+            parameters.iter().map(argument).collect()
+        });
+    }
+    Ok(())
+}
+
+fn argument(scene: &Scene<'_>, parameter: &Variable, shown: FrameArguments) -> Argument {
+    let mut argument = Argument {
+        name: parameter.name.to_string(),
+        value: None,
+        unknown: None,
+    };
+    let Some(here) = &scene.here else {
+        return argument;
+    };
+    let value = scene.value_of(parameter, here);
+    if shown == FrameArguments::Scalars && !value.ty.is_simple() {
+        argument.value = Some("...".to_owned());
+        return argument;
+    }
+    let value = Shower::new(scene, None).show(&value, 0);
+    match value.unknown {
+        Some(why) if value.text.starts_with("<unknown") => argument.unknown = Some(why),
+        _ => argument.value = Some(value.text),
+    }
+    argument
+}

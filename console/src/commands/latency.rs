@@ -1,0 +1,126 @@
+//! How long calls took: `latency`, `slowest`.
+
+use super::latency_query::{described, measure};
+use super::{Context, find};
+use crate::output::{LatencyView, Output, SlowestView, UnmeasuredView};
+use backtrail_debugger::Result;
+use backtrail_debugger::latency::histogram::histogram;
+use backtrail_debugger::latency::{Spread, Unmeasured};
+use std::collections::BTreeMap;
+
+/// How many calls `slowest` shows.
+const SLOWEST: usize = 10;
+/// No more are shown at once.
+const MAX_SLOWEST: usize = 10_000;
+
+/// What was asked for, without the options.
+struct Question<'a> {
+    function: String,
+    instructions: bool,
+    words: Vec<&'a str>,
+}
+
+impl<'a> Question<'a> {
+    fn read(command: &str, arguments: &'a str) -> Result<Self> {
+        let all = arguments.split_whitespace();
+        let (options, words): (Vec<&str>, Vec<&str>) = all.partition(|word| word.starts_with("--"));
+        if let Some(unknown) = options.iter().find(|&&option| option != "--instructions") {
+            return Err(find(command)?.misuse(format!("{unknown} is no option")));
+        }
+        if words.is_empty() {
+            return Err(find(command)?.misuse("it takes a function"));
+        }
+        Ok(Self {
+            function: words.join(" "),
+            instructions: !options.is_empty(),
+            words,
+        })
+    }
+
+    /// Takes the number at the end, if there is one behind the function.
+    fn number(&mut self) -> Option<usize> {
+        let (last, function) = self.words.split_last()?;
+        let number = last.parse().ok().filter(|_| !function.is_empty())?;
+        self.function = function.join(" ");
+        Some(number)
+    }
+}
+
+fn unmeasured(counts: &BTreeMap<Unmeasured, u64>) -> Vec<UnmeasuredView> {
+    let counts = counts.iter();
+    counts
+        .map(|(&reason, &calls)| UnmeasuredView { reason, calls })
+        .collect()
+}
+
+pub(super) fn latency(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let question = Question::read("latency", arguments)?;
+    let (latencies, no_time) = measure(
+        context.navigator,
+        &question.function,
+        question.instructions,
+        context.watch,
+    )?;
+    let spans = latencies.measured.iter().map(|measured| measured.span);
+    Ok(Output::Latency(LatencyView {
+        function: question.function,
+        unit: latencies.unit,
+        no_time,
+        calls: latencies.calls(),
+        measured: latencies.measured.len() as u64,
+        unmeasured: unmeasured(&latencies.unmeasured),
+        spread: Spread::of(spans.clone()),
+        total: latencies.total,
+        split: latencies.split,
+        histogram: histogram(spans),
+    }))
+}
+
+pub(super) fn slowest(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let mut question = Question::read("slowest", arguments)?;
+    let count = question.number().unwrap_or(SLOWEST).min(MAX_SLOWEST);
+    let (latencies, no_time) = measure(
+        context.navigator,
+        &question.function,
+        question.instructions,
+        context.watch,
+    )?;
+    let (unit, calls, unmeasured) = (
+        latencies.unit,
+        latencies.calls(),
+        unmeasured(&latencies.unmeasured),
+    );
+    let session = context.navigator.session();
+    let slowest = latencies
+        .slowest(count)
+        .into_iter()
+        .map(|measured| described(session, measured, context.watch))
+        .collect::<Result<_>>()?;
+    Ok(Output::Slowest(SlowestView {
+        function: question.function,
+        unit,
+        no_time,
+        calls,
+        unmeasured,
+        slowest,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_may_have_spaces_and_a_number_may_follow() {
+        let mut question = Question::read("slowest", "f(int, char) --instructions 5").unwrap();
+        assert!(question.instructions);
+        assert_eq!(question.number(), Some(5));
+        assert_eq!(question.function, "f(int, char)");
+        let mut question = Question::read("slowest", "f(int, char)").unwrap();
+        assert_eq!((question.number(), question.instructions), (None, false));
+        assert_eq!(question.function, "f(int, char)");
+        assert_eq!(Question::read("slowest", "7").unwrap().number(), None);
+        assert!(Question::read("latency", "--instructions").is_err());
+        assert!(Question::read("latency", "f --intructions").is_err());
+    }
+}

@@ -1,0 +1,231 @@
+//! `print`, `info locals`, `info args`, `ptype`, `whatis`.
+
+use super::{Context, x};
+use crate::output::{NamedValue, Output, Text};
+use backtrail_debugger::evaluation::with_scene;
+use backtrail_debugger::navigator::{Display, Navigator};
+use backtrail_debugger::{Error, Result};
+use backtrail_decoder::Watch;
+use backtrail_symbolizer::Variable;
+use backtrail_values::{
+    Evaluated, Expression, Failure, Scene, Shower, Shown, ShownMember, Value, expanded, parse,
+};
+
+/// The letters of `print/F`.
+const LETTERS: &str = "xduotacfsz";
+
+/// Splits `/x NAME` into the letters and the rest.
+pub(super) fn format_of(arguments: &str) -> (&str, &str) {
+    match arguments.strip_prefix('/') {
+        Some(rest) => {
+            let (format, expression) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+            (format, expression.trim())
+        }
+        None => ("", arguments.trim()),
+    }
+}
+
+/// The one letter of a format that `print` and `display` take; `r` asks for types of libraries as they are inside.
+fn letter_of(format: &str) -> Result<(Option<char>, bool)> {
+    let raw = format.contains('r');
+    let mut letters = format.chars().filter(|letter| *letter != 'r');
+    let letter = letters.next();
+    let known = letter.is_none_or(|letter| LETTERS.contains(letter));
+    if !known || letters.next().is_some() {
+        return Err(Error::Cannot(format!(
+            "print takes one letter of {LETTERS} behind the slash, and r for what a library's type has inside, not \"{format}\""
+        )));
+    }
+    Ok((letter, raw))
+}
+
+/// An expression's value, and how it is shown.
+pub(super) fn evaluated(scene: &Scene<'_>, format: &str, expression: &str) -> Result<(Option<Value>, Shown)> {
+    let (letter, raw) = letter_of(format)?;
+    let parsed = parse(expression, scene)?;
+    let mut shower = Shower::new(scene, letter);
+    shower.raw = raw;
+    match scene.evaluate(&parsed) {
+        Ok(value) => {
+            let mut shown = shower.top(&value);
+            shown.origins = scene.source.origins();
+            Ok((Some(value), shown))
+        }
+        Err(failure) => Ok((None, Shower::failed(failure)?)),
+    }
+}
+
+/// `print/FORMAT EXPRESSION`.
+pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let (format, expression) = format_of(arguments);
+    let expression = if expression.is_empty() { "$" } else { expression };
+    let (value, mut shown) = with_scene(context.navigator, context.watch, |scene| {
+        evaluated(scene, format, expression)
+    })?;
+    if context.navigator.pretty {
+        shown.text = shown.pretty_text();
+    }
+    // As GDB, only what is a value is numbered.
+    let number = value.map(|value| {
+        context.navigator.printed.push(value);
+        context.navigator.printed.len()
+    });
+    Ok(Output::Value {
+        number,
+        expression: expression.to_owned(),
+        value: shown,
+    })
+}
+
+fn shown(scene: &Scene<'_>, variable: &Variable, pretty: bool) -> ShownMember {
+    let mut value = match &scene.here {
+        Some(here) => Shower::new(scene, None).show(&scene.value_of(variable, here), 0),
+        None => Shown::default(),
+    };
+    value.origins = scene.source.origins();
+    if pretty {
+        value.text = value.pretty_text();
+    }
+    ShownMember::new(variable.name.to_string(), value)
+}
+
+/// The variables of the selected frame; none where no debug information tells them.
+pub(super) fn locals_of(context: &Context<'_>) -> Result<Vec<ShownMember>> {
+    let pretty = context.navigator.pretty;
+    with_scene(context.navigator, context.watch, |scene| {
+        let blocks = scene.scope.iter().flat_map(|scope| scope.blocks.iter().flatten());
+        let variables = blocks.filter(|variable| !variable.artificial);
+        Ok(variables.map(|variable| shown(scene, variable, pretty)).collect())
+    })
+}
+
+/// `info locals`.
+pub(super) fn locals(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let pretty = context.navigator.pretty;
+    with_scene(context.navigator, context.watch, |scene| {
+        let scope = scope(scene)?;
+        let variables = scope.blocks.iter().flatten();
+        Ok(Output::Variables {
+            variables: variables
+                .filter(|variable| !variable.artificial)
+                .map(|variable| shown(scene, variable, pretty))
+                .collect(),
+            none: "No locals.",
+        })
+    })
+}
+
+/// `info args`.
+pub(super) fn arguments(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let pretty = context.navigator.pretty;
+    with_scene(context.navigator, context.watch, |scene| {
+        let scope = scope(scene)?;
+        Ok(Output::Variables {
+            variables: scope
+                .parameters
+                .iter()
+                .map(|variable| shown(scene, variable, pretty))
+                .collect(),
+            none: "No arguments.",
+        })
+    })
+}
+
+fn scope<'a>(scene: &'a Scene<'_>) -> Result<&'a backtrail_symbolizer::Scope> {
+    scene.scope.as_ref().ok_or_else(|| {
+        Error::Cannot(
+            "no debug information tells the variables here; `info sharedlibrary` lists what has any"
+                .to_owned(),
+        )
+    })
+}
+
+/// The type that an expression, or the name of a type, has.
+fn type_of(scene: &Scene<'_>, expression: &str) -> Evaluated<(backtrail_values::Ty, bool)> {
+    match parse(expression, scene)? {
+        Expression::Type(name) => Ok((scene.resolved(&name)?, true)),
+        parsed => Ok((scene.evaluate(&parsed)?.ty, false)),
+    }
+}
+
+fn typed(
+    context: &Context<'_>,
+    arguments: &str,
+    show: impl FnOnce(&backtrail_values::Ty, bool) -> String,
+) -> Result<Output> {
+    with_scene(context.navigator, context.watch, |scene| {
+        let (_, expression) = format_of(arguments);
+        let expression = if expression.is_empty() { "$" } else { expression };
+        match type_of(scene, expression) {
+            Ok((ty, named)) => Ok(Output::Type {
+                expression: expression.to_owned(),
+                text: show(&ty, named),
+            }),
+            Err(Failure::Error(error)) => Err(error.into()),
+            Err(Failure::Gap(gap)) => Err(Error::UnknownValue {
+                name: expression.to_owned(),
+                why: gap
+                    .text()
+                    .trim_matches(['<', '>'])
+                    .trim_start_matches("unknown: ")
+                    .to_owned(),
+            }),
+        }
+    })
+}
+
+/// `ptype`: what a type is made of.
+pub(super) fn ptype(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    typed(context, arguments, |ty, _| expanded(ty))
+}
+
+/// `whatis`: what a type is called. Of a name of a type, what it stands for.
+pub(super) fn whatis(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    typed(context, arguments, |ty, named| match ty.below() {
+        Some((None, below)) if named => below.name(),
+        _ => ty.name(),
+    })
+}
+
+/// What `x` shows, as a display.
+fn examined(navigator: &Navigator, watch: &Watch<'_>, display: &Display) -> Result<Shown> {
+    let arguments = format!("/{} {}", display.format, display.expression);
+    let mut text = Text::plain();
+    x::shown(navigator, watch, &arguments)?.render(&mut text);
+    Ok(Shown {
+        text: text.into_string().trim_end().to_owned(),
+        ..Shown::default()
+    })
+}
+
+/// The values that are displayed after each move.
+pub(super) fn displayed(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<NamedValue>> {
+    if navigator.displays.is_empty() {
+        return Ok(Vec::new());
+    }
+    with_scene(navigator, watch, |scene| {
+        let displays = navigator.displays.iter().map(|display| {
+            let memory = x::is_of_memory(&display.format);
+            let shown = match memory {
+                true => examined(navigator, watch, display),
+                false => evaluated(scene, &display.format, &display.expression).map(|(_, shown)| shown),
+            };
+            let shown = match shown {
+                Ok(shown) => shown,
+                Err(error) => Shown {
+                    text: format!("<error: {error}>"),
+                    unknown: Some(error.to_string()),
+                    ..Shown::default()
+                },
+            };
+            NamedValue {
+                number: display.number,
+                format: display.format.clone(),
+                expression: display.expression.clone(),
+                value: shown,
+                memory,
+            }
+        });
+        Ok(displays.collect())
+    })
+}

@@ -1,0 +1,126 @@
+//! Two calls side by side: `compare`.
+
+use super::{Paint, Text};
+use backtrail_debugger::compare::{Cause, Comparison, Difference, Side, Who, is_certain};
+use backtrail_debugger::latency::Unit;
+
+/// Two bounds of a difference, with its sign.
+fn change(unit: Unit, [least, most]: [i64; 2]) -> String {
+    let one = |change: i64| {
+        let sign = if change < 0 { "−" } else { "+" };
+        format!("{sign}{}", unit.amount(change.unsigned_abs()))
+    };
+    match least == most {
+        true => one(most),
+        false => format!("{} … {}", one(least), one(most)),
+    }
+}
+
+fn place(side: Option<&Side>) -> Option<String> {
+    let side = side?;
+    Some(match &side.call {
+        Some(call) => format!("{call} {}", side.position),
+        None => side.position.clone(),
+    })
+}
+
+/// Writes the comparison of two calls.
+pub(super) fn render(comparison: &Comparison, to: &mut Text) {
+    for (name, function, side) in [
+        ("first", &comparison.functions[0], &comparison.first),
+        ("second", &comparison.functions[1], &comparison.second),
+    ] {
+        let took = side
+            .length
+            .map(|span| format!(", {}", span.describe(comparison.unit)))
+            .unwrap_or_default();
+        let place = place(Some(side)).unwrap_or_default();
+        to.line(format!(
+            "{name:<7} {}: {} instructions{took}  {}",
+            to.paint(Paint::Function, function),
+            side.instructions,
+            to.paint(Paint::Faint, format!("[{place}]"))
+        ));
+    }
+    if comparison.no_time {
+        to.line("The trace does not tell how long both took; instructions are compared.");
+    }
+    if comparison.differences.is_empty() {
+        to.line("Both made the same calls, with the same instructions.");
+        return;
+    }
+    if !comparison.no_time {
+        let heading = "What took longer in the second (+) or the first (−), as far as that is certain:";
+        render_causes(heading, comparison.unit, &comparison.by_time, to);
+    }
+    let heading = "What executed more in the second (+) or the first (−):";
+    render_causes(heading, Unit::Instructions, &comparison.by_instructions, to);
+    to.line("");
+    to.line("Where they differ (+ only the second, − only the first):");
+    for difference in &comparison.differences {
+        render_difference(difference, comparison.unit, to);
+    }
+    if comparison.more {
+        to.line("… and more; compare two of the calls in them.");
+    }
+    if comparison.cut {
+        to.line("The calls are too many: those marked as cut were only compared as a whole.");
+    }
+}
+
+fn render_causes(heading: &str, unit: Unit, causes: &[Cause], to: &mut Text) {
+    if causes.is_empty() {
+        return;
+    }
+    to.line("");
+    to.line(heading);
+    for cause in causes {
+        let calls = match (cause.who, cause.calls) {
+            (Who::Both, _) => "in its own code".to_owned(),
+            (Who::First, 1) => "called only by the first".to_owned(),
+            (Who::First, calls) => format!("{calls} calls only by the first"),
+            (Who::Second, 1) => "called only by the second".to_owned(),
+            (Who::Second, calls) => format!("{calls} calls only by the second"),
+        };
+        to.line(format!(
+            "{:>28}  {}, {calls}  {}",
+            change(unit, cause.change),
+            to.paint(Paint::Function, &cause.function),
+            to.paint(Paint::Faint, format!("[{}]", cause.position))
+        ));
+    }
+}
+
+fn render_difference(row: &Difference, unit: Unit, to: &mut Text) {
+    let sign = match row.who {
+        Who::Both => " ",
+        Who::First => "−",
+        Who::Second => "+",
+    };
+    let mut facts = Vec::new();
+    if row.calls > 1 {
+        facts.push(format!("{} times", row.calls));
+    }
+    if row.instructions != 0 {
+        facts.push(change(Unit::Instructions, [row.instructions; 2]));
+    }
+    if let Some(time) = row.time.filter(|&time| is_certain(time)) {
+        facts.push(change(unit, time));
+    }
+    if row.out_of_order {
+        facts.push("calls differ too much, paired without their order".to_owned());
+    }
+    if row.cut {
+        facts.push("cut".to_owned());
+    }
+    let places = [place(row.first.as_ref()), place(row.second.as_ref())];
+    let places: Vec<String> = places.into_iter().flatten().collect();
+    to.line(format!(
+        "{sign} {:indent$}{}  {}  {}",
+        "",
+        to.paint(Paint::Function, &row.function),
+        facts.join(", "),
+        to.paint(Paint::Faint, format!("[{}]", places.join(" | "))),
+        indent = row.depth * 2
+    ));
+}
