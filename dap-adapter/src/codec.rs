@@ -144,7 +144,7 @@ fn strict_head(bytes: &[u8]) -> Head {
         .is_some_and(|(begin, name)| begin.eq_ignore_ascii_case(name))
     {
         return bad(
-            "no message of the Debug Adapter Protocol: it begins with another header than Content-Length",
+            "no message of the Debug ClientSession Protocol: it begins with another header than Content-Length",
         );
     }
     let mut length = None;
@@ -162,7 +162,7 @@ fn strict_head(bytes: &[u8]) -> Head {
             },
             Some(length) if text.is_empty() => return Head::Known(at..at + length),
             Some(_) if begins_with(text, TYPE) => {}
-            Some(_) => return bad("a header that the Debug Adapter Protocol does not know"),
+            Some(_) => return bad("a header that the Debug ClientSession Protocol does not know"),
         }
     }
     match bytes.len() > MAX_HEADER {

@@ -1,9 +1,10 @@
 //! The trace that is open: where the debugger stands in it, and what the client was told of it.
 
+use crate::breakpoint_table::BreakpointTable;
+use crate::call_list_cache::CallListCache;
 use crate::failure::{Failure, Result};
 use crate::handles::{FrameKey, Handles};
-use crate::own::siblings::Siblings;
-use crate::requests::breakpoints::Table;
+use crate::latency_cache::CachedLatencies;
 use crate::sources::Sources;
 use backtrail_debugger::meanwhile::{Meanwhile, meanwhile};
 use backtrail_debugger::session::Thread;
@@ -21,20 +22,20 @@ pub struct Debuggee {
     /// Source files.
     pub sources: Sources,
     /// Which of the breakpoints the client set how.
-    pub breakpoints: Table,
+    pub breakpoints: BreakpointTable,
     /// Where it stood at first.
     pub home: Position,
     /// The measured calls that were asked for last.
-    pub latencies: Option<crate::own::latency::Kept>,
+    pub latencies: Option<CachedLatencies>,
     /// Lists of calls that were asked for.
-    pub siblings: Siblings,
+    pub call_lists: CallListCache,
     /// What was downloaded lives as long as this.
     pub _downloaded: Option<TempPath>,
 }
 
 /// Where a thread is, as seen from the current position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Now {
+pub enum CurrentPosition {
     /// Here.
     At(Position),
     /// Its history begins later.
@@ -62,18 +63,18 @@ impl Debuggee {
     ///
     /// # Errors
     /// When canceled.
-    pub fn now(&mut self, tid: Tid, watch: &Watch<'_>) -> Result<Now> {
+    pub fn position_of(&mut self, tid: Tid, watch: &Watch<'_>) -> Result<CurrentPosition> {
         let now = self.navigator.with_earlier(watch, |navigator| {
             if navigator.position().tid() == tid {
-                return Ok(Now::At(navigator.position()));
+                return Ok(CurrentPosition::At(navigator.position()));
             }
             let session = navigator.session();
             let there: &Thread = session.thread(tid)?;
             let at = meanwhile(session, navigator.thread()?, navigator.index(), there)?;
             Ok(match at {
-                Meanwhile::Between(index, _) => Now::At(there.position(index)),
-                Meanwhile::NotBegun => Now::NotBegun,
-                Meanwhile::Unknown => Now::LeftAt(navigator.position_of(tid)),
+                Meanwhile::Between(index, _) => CurrentPosition::At(there.position(index)),
+                Meanwhile::NotBegun => CurrentPosition::NotBegun,
+                Meanwhile::Unknown => CurrentPosition::LeftAt(navigator.position_of(tid)),
             })
         });
         Ok(now?)
@@ -97,9 +98,11 @@ impl Debuggee {
     /// # Errors
     /// When its history begins later; when canceled.
     pub fn standing(&mut self, tid: Tid, watch: &Watch<'_>) -> Result<FrameKey> {
-        match self.now(tid, watch)? {
-            Now::At(position) | Now::LeftAt(position) => Ok(FrameKey { position, number: 0 }),
-            Now::NotBegun => Err(Failure::Cannot(format!(
+        match self.position_of(tid, watch)? {
+            CurrentPosition::At(position) | CurrentPosition::LeftAt(position) => {
+                Ok(FrameKey { position, number: 0 })
+            }
+            CurrentPosition::NotBegun => Err(Failure::Cannot(format!(
                 "the history of thread {tid} begins later; `goto start` in it goes there"
             ))),
         }

@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::codec::Decoder;
 use crate::peer;
-use crate::serve::{runtime, serve};
+use crate::streams::{runtime, serve};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -47,7 +47,7 @@ impl FromStr for Address {
         match peer::is_loopback(address) {
             true => Ok(Self::Tcp(address)),
             false => Err(format!(
-                "{} is not on the loopback interface, and whoever reaches the adapter reads files as you; \
+                "{} is not on the loopback interface, and whoever reaches the client reads files as you; \
                  listen on 127.0.0.1 or unix:PATH, and forward that from elsewhere, as `ssh -L` does",
                 address.ip()
             )),

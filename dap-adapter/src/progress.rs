@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_millis(150);
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// Tells of the work for a request.
-pub struct Teller {
+pub struct ProgressReporter {
     outbox: Outbox,
     pending: Arc<Pending>,
     cancel: Cancel,
@@ -37,7 +37,7 @@ struct Told {
     message: String,
 }
 
-impl Teller {
+impl ProgressReporter {
     /// Of work that begins now.
     #[must_use]
     pub fn new(outbox: Outbox, pending: Arc<Pending>, cancel: Cancel, wanted: bool) -> Self {
@@ -116,7 +116,7 @@ impl Teller {
     }
 }
 
-impl Drop for Teller {
+impl Drop for ProgressReporter {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(told) = state.told.take() {

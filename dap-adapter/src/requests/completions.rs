@@ -1,20 +1,20 @@
 //! `completions`, in the console.
 
-use crate::adapter::Adapter;
 use crate::failure::Result;
 use crate::protocol::types::{CompletionItem, CompletionsArguments, CompletionsResponseBody};
+use crate::session::ClientSession;
 use backtrail_console::complete::complete;
 use backtrail_decoder::Watch;
 
 /// What the word before the cursor can become.
 pub fn completions(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: CompletionsArguments,
     _: &Watch<'_>,
 ) -> Result<CompletionsResponseBody> {
-    let first = i64::from(adapter.client.columns_start_at1 != Some(false));
-    let first_line = i64::from(adapter.client.lines_start_at1 != Some(false));
-    let debuggee = adapter.debuggee()?;
+    let first = i64::from(client.features.columns_start_at1 != Some(false));
+    let first_line = i64::from(client.features.lines_start_at1 != Some(false));
+    let debuggee = client.debuggee()?;
     let column = usize::try_from(arguments.column.saturating_sub(first)).unwrap_or(0);
     // Of several lines, the one with the cursor.
     let line = arguments.line.map_or(0, |line| {

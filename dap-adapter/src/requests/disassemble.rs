@@ -1,13 +1,13 @@
 //! `disassemble`: so many instructions before and behind an address.
 
-use super::breakpoints::Lines;
 use super::memory::address;
-use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
+use crate::line_numbering::LineNumbering;
 use crate::protocol::types::{
     DisassembleArguments, DisassembleResponseBody, DisassembledInstruction,
     DisassembledInstructionPresentationHint,
 };
+use crate::session::ClientSession;
 use backtrail_debugger::disassembly::{self, Line};
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
@@ -17,12 +17,12 @@ const MOST: usize = 10_000;
 
 /// Exactly as many instructions as are wanted; where the code is not known, they are told to be none.
 pub fn disassemble(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: DisassembleArguments,
     _: &Watch<'_>,
 ) -> Result<DisassembleResponseBody> {
-    let numbering = Lines::of(adapter);
-    let debuggee = adapter.debuggee()?;
+    let numbering = LineNumbering::of(&client.features);
+    let debuggee = client.debuggee()?;
     let navigator = &debuggee.navigator;
     let reference = arguments.memory_reference.trim();
     // Clients ask without an address before they know one: what is executed here is meant.

@@ -1,16 +1,17 @@
 //! Opening a trace.
 
 use crate::access::Access;
-use crate::adapter::{Adapter, Then};
+use crate::breakpoint_table::BreakpointTable;
+use crate::call_list_cache::CallListCache;
 use crate::debuggee::Debuggee;
+use crate::extensions::bookmarks::Bookmark;
+use crate::extensions::navigation;
 use crate::failure::{Failure, Result};
 use crate::fetch;
 use crate::handles::Handles;
-use crate::own::bookmarks::Bookmark;
-use crate::own::motion;
-use crate::own::siblings::Siblings;
+use crate::session::{ClientSession, FollowUp};
 use crate::sources::Sources;
-use crate::stopped;
+use crate::stop_events;
 use backtrail_debugger::{Navigator, OpenOptions, Session};
 use backtrail_decoder::{Position, Watch};
 use serde::Deserialize;
@@ -32,7 +33,7 @@ pub struct LaunchArguments {
 }
 
 /// Opens a trace.
-pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'_>) -> Result<()> {
+pub fn launch(client: &mut ClientSession, arguments: LaunchArguments, watch: &Watch<'_>) -> Result<()> {
     let missing = || {
         Failure::Cannot(
             "`bundle` is missing: a bundle's folder, a .btz file, a core, or an address of a .btz file"
@@ -51,9 +52,9 @@ pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'
     };
     options.source_paths = arguments.source_paths.unwrap_or_default();
     options.debug_roots = arguments.debug_roots.unwrap_or_default();
-    let (path, downloaded) = found(&bundle, arguments.sha256.as_deref(), &adapter.access, watch)?;
+    let (path, downloaded) = found(&bundle, arguments.sha256.as_deref(), &client.access, watch)?;
     let mut navigator = Navigator::new(Session::open(&path, &options, watch)?)?;
-    if adapter.access.is_bounded || downloaded.is_some() {
+    if client.access.is_bounded || downloaded.is_some() {
         navigator.bound_sources();
     }
     navigator.decode_ahead();
@@ -69,22 +70,22 @@ pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'
         }
     }
     if let Some(position) = &arguments.position {
-        motion::go_to(&mut navigator, position, watch)?;
+        navigation::go_to(&mut navigator, position, watch)?;
     }
-    adapter.debuggee = Some(Debuggee {
+    client.debuggee = Some(Debuggee {
         home: navigator.position(),
         navigator,
         handles: Handles::default(),
-        sources: Sources::of_client(adapter.client.path_format.as_ref()),
-        breakpoints: crate::requests::breakpoints::Table::default(),
+        sources: Sources::of_client(client.features.path_format.as_ref()),
+        breakpoints: BreakpointTable::default(),
         latencies: None,
-        siblings: Siblings::default(),
+        call_lists: CallListCache::default(),
         _downloaded: downloaded,
     });
     for note in notes {
-        stopped::say(adapter, &note);
+        stop_events::say(client, &note);
     }
-    adapter.then.push(Then::Initialized);
+    client.follow_ups.push(FollowUp::Initialized);
     Ok(())
 }
 

@@ -1,19 +1,19 @@
 //! `readMemory`.
 
-use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
 use crate::handles::FrameKey;
 use crate::protocol::types::{ReadMemoryArguments, ReadMemoryResponseBody};
+use crate::session::ClientSession;
 use backtrail_debugger::evaluation::memory;
 use backtrail_decoder::Watch;
 
 /// Bytes, up to the first that is not known.
 pub fn read(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: ReadMemoryArguments,
     watch: &Watch<'_>,
 ) -> Result<ReadMemoryResponseBody> {
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     let reference = &arguments.memory_reference;
     let none = || Failure::Cannot(format!("\"{reference}\" is no address"));
     let at = address(reference, arguments.offset).ok_or_else(none)?;

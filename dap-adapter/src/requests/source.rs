@@ -1,17 +1,17 @@
 //! `source`: the text of a file that the client cannot read.
 
-use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
 use crate::protocol::types::{SourceArguments, SourceResponseBody};
+use crate::session::ClientSession;
 use backtrail_decoder::Watch;
 
 /// The text of a source file.
 pub fn source(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: SourceArguments,
     _: &Watch<'_>,
 ) -> Result<SourceResponseBody> {
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     let by_number = debuggee
         .sources
         .numbered(arguments.source_reference)

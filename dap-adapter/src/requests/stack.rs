@@ -1,14 +1,14 @@
 //! `stackTrace`.
 
-use super::breakpoints::Lines;
-use crate::adapter::Adapter;
-use crate::debuggee::Now;
+use crate::debuggee::CurrentPosition;
 use crate::failure::Result;
 use crate::handles::FrameKey;
+use crate::line_numbering::LineNumbering;
 use crate::protocol::lenient::IntegerOrString;
 use crate::protocol::types::{
     StackFrame, StackFramePresentationHint, StackTraceArguments, StackTraceResponseBody,
 };
+use crate::session::ClientSession;
 use backtrail_debugger::stack::Origin;
 use backtrail_decoder::Watch;
 
@@ -17,21 +17,21 @@ const MOST: usize = 1000;
 
 /// Frames of a thread where it is now, inlined ones among them.
 pub fn stack_trace(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: StackTraceArguments,
     watch: &Watch<'_>,
 ) -> Result<StackTraceResponseBody> {
-    let lines = Lines::of(adapter);
-    let first_column = i64::from(adapter.client.columns_start_at1 != Some(false));
-    let debuggee = adapter.debuggee()?;
+    let lines = LineNumbering::of(&client.features);
+    let first_column = i64::from(client.features.columns_start_at1 != Some(false));
+    let debuggee = client.debuggee()?;
     let tid = debuggee.tid(Some(arguments.thread_id))?;
     let start = usize::try_from(arguments.start_frame.unwrap_or(0)).unwrap_or(0);
     let levels = usize::try_from(arguments.levels.unwrap_or(0)).unwrap_or(0);
     let levels = if levels == 0 { MOST } else { levels.min(MOST) };
-    let (position, left) = match debuggee.now(tid, watch)? {
-        Now::At(position) => (position, false),
-        Now::LeftAt(position) => (position, true),
-        Now::NotBegun => {
+    let (position, left) = match debuggee.position_of(tid, watch)? {
+        CurrentPosition::At(position) => (position, false),
+        CurrentPosition::LeftAt(position) => (position, true),
+        CurrentPosition::NotBegun => {
             let text = "the history of this thread begins later".to_owned();
             return Ok(StackTraceResponseBody {
                 stack_frames: vec![label(

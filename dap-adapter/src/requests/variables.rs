@@ -1,14 +1,14 @@
 //! `variables`: what a scope or a value is made of, level by level.
 
-use crate::adapter::Adapter;
 use crate::debuggee::Debuggee;
+use crate::extensions::place;
 use crate::failure::Result;
 use crate::handles::{Container, FrameKey};
-use crate::own::place;
 use crate::protocol::types::{
     Variable, VariablePresentationHint, VariablePresentationHintAttributes, VariablesArguments,
     VariablesFilter, VariablesResponseBody,
 };
+use crate::session::ClientSession;
 use backtrail_debugger::evaluation::variables::{self, Children, Format, Node, VariableKind};
 use backtrail_debugger::registers::{self, Register};
 use backtrail_decoder::Watch;
@@ -18,11 +18,11 @@ const MOST: u64 = 1 << 16;
 
 /// What a number opens.
 pub fn variables(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: VariablesArguments,
     watch: &Watch<'_>,
 ) -> Result<VariablesResponseBody> {
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     let format = Format {
         hex: arguments.format.is_some_and(|format| format.hex == Some(true)),
     };

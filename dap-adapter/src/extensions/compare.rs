@@ -1,7 +1,7 @@
 //! Two calls side by side.
 
-use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
+use crate::session::ClientSession;
 use backtrail_console::output::Text;
 use backtrail_console::{Output, commands};
 use backtrail_debugger::session::CallName;
@@ -22,8 +22,8 @@ pub struct Answer {
 }
 
 /// `backtrail/compare`.
-pub fn compare(adapter: &mut Adapter, arguments: Arguments, watch: &Watch<'_>) -> Result<Answer> {
-    let debuggee = adapter.debuggee()?;
+pub fn compare(client: &mut ClientSession, arguments: Arguments, watch: &Watch<'_>) -> Result<Answer> {
+    let debuggee = client.debuggee()?;
     let [one, other] = &arguments.calls;
     [one, other].into_iter().try_for_each(|text| check(text))?;
     let output = commands::execute(&mut debuggee.navigator, &format!("compare {one} {other}"), watch)?;

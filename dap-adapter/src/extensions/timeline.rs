@@ -1,7 +1,7 @@
 //! The threads side by side on one clock, with their calls: as much as can be seen in so many columns.
 
-use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
+use crate::session::ClientSession;
 use backtrail_debugger::calls::Calls;
 use backtrail_debugger::session::{Session, Thread};
 use backtrail_debugger::timeline::flame::{Axis, Flame, flames};
@@ -109,13 +109,13 @@ pub struct Timeline {
 }
 
 /// `backtrail/timeline`.
-pub fn timeline(adapter: &mut Adapter, arguments: Arguments, watch: &Watch<'_>) -> Result<Timeline> {
+pub fn timeline(client: &mut ClientSession, arguments: Arguments, watch: &Watch<'_>) -> Result<Timeline> {
     if let (Some(from), Some(to)) = (arguments.from, arguments.to)
         && from > to
     {
         return Err(Failure::Cannot("the window ends before it begins".to_owned()));
     }
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     let told = debuggee.navigator.with_earlier(watch, |navigator| {
         let session = navigator.session();
         session.threads().iter().try_for_each(Thread::needs_beginning)?;

@@ -4,12 +4,13 @@
 //! then wait for their turn.
 
 use crate::access::Access;
-use crate::adapter::Adapter;
 use crate::codec::{Decoder, Frame};
 use crate::outbox::{Outbox, outbox};
 use crate::pending::{Cancel, Pending};
 use crate::protocol::message::{Incoming, Request};
 use crate::protocol::types::{CancelArguments, OutputEventBody, OutputEventCategory};
+use crate::server::Server;
+use crate::session::ClientSession;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -58,13 +59,16 @@ pub async fn serve(
     let pending = Arc::new(Pending::default());
     let (jobs, queue) = channel();
     let (over, ended) = oneshot::channel();
-    let adapter = (outbox.clone(), Arc::clone(&pending));
+    let client = (outbox.clone(), Arc::clone(&pending));
     std::thread::Builder::new()
         .name("requests".to_owned())
         .stack_size(STACK)
         .spawn(move || {
-            let (outbox, pending) = adapter;
-            work(&mut Adapter::new(outbox, pending, access), &queue);
+            let (outbox, pending) = client;
+            work(
+                &mut Server::new(ClientSession::new(outbox, pending, access)),
+                &queue,
+            );
             let _ = over.send(());
         })?;
     let writer = tokio::spawn(outgoings.write_to(output));
@@ -91,11 +95,11 @@ pub async fn serve(
 }
 
 /// Works at requests until there are no more, or the client disconnects.
-fn work(adapter: &mut Adapter, queue: &Receiver<Job>) {
-    while !adapter.ended {
+fn work(server: &mut Server, queue: &Receiver<Job>) {
+    while !server.has_ended() {
         match queue.recv_timeout(IDLE) {
-            Ok((request, cancel)) => adapter.work(&request, &cancel),
-            Err(RecvTimeoutError::Timeout) => adapter.idle(),
+            Ok((request, cancel)) => server.work(&request, &cancel),
+            Err(RecvTimeoutError::Timeout) => server.idle(),
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }

@@ -1,9 +1,9 @@
 //! The call tree, page by page.
 
-use super::siblings::Siblings;
 use super::time::{Length, Moment};
-use crate::adapter::Adapter;
+use crate::call_list_cache::CallListCache;
 use crate::failure::Result;
+use crate::session::ClientSession;
 use backtrail_debugger::calls::Calls;
 use backtrail_debugger::session::Thread;
 use backtrail_debugger::{Error, Navigator};
@@ -61,10 +61,10 @@ pub struct Page {
 }
 
 /// `backtrail/calls`.
-pub fn calls(adapter: &mut Adapter, arguments: CallsArguments, watch: &Watch<'_>) -> Result<Page> {
-    let debuggee = adapter.debuggee()?;
+pub fn calls(client: &mut ClientSession, arguments: CallsArguments, watch: &Watch<'_>) -> Result<Page> {
+    let debuggee = client.debuggee()?;
     let tid = debuggee.tid(arguments.thread_id.map(|id| id as i64))?;
-    let siblings = &debuggee.siblings;
+    let siblings = &debuggee.call_lists;
     let page = debuggee.navigator.with_earlier(watch, |navigator| {
         let tree = Tree::new(navigator, siblings, tid, watch)?;
         let parent = arguments
@@ -100,10 +100,10 @@ pub struct Path {
 }
 
 /// `backtrail/callPath`.
-pub fn path(adapter: &mut Adapter, arguments: PathArguments, watch: &Watch<'_>) -> Result<Path> {
-    let debuggee = adapter.debuggee()?;
+pub fn path(client: &mut ClientSession, arguments: PathArguments, watch: &Watch<'_>) -> Result<Path> {
+    let debuggee = client.debuggee()?;
     let tid = debuggee.tid(arguments.thread_id.map(|id| id as i64))?;
-    let siblings = &debuggee.siblings;
+    let siblings = &debuggee.call_lists;
     let path = debuggee.navigator.with_earlier(watch, |navigator| {
         let tree = Tree::new(navigator, siblings, tid, watch)?;
         let mut ids = tree.around.clone();
@@ -124,7 +124,7 @@ pub fn path(adapter: &mut Adapter, arguments: PathArguments, watch: &Watch<'_>) 
 /// The calls of a thread, as seen from where it is.
 struct Tree<'a> {
     calls: Calls<'a>,
-    lists: &'a Siblings,
+    lists: &'a CallListCache,
     thread: &'a Thread,
     /// The calls around the position, the innermost first.
     around: Vec<CallId>,
@@ -133,7 +133,7 @@ struct Tree<'a> {
 impl<'a> Tree<'a> {
     fn new(
         navigator: &'a Navigator,
-        lists: &'a Siblings,
+        lists: &'a CallListCache,
         tid: Tid,
         watch: &Watch<'_>,
     ) -> backtrail_debugger::Result<Self> {

@@ -1,13 +1,13 @@
 //! What is open, and where the debugger stands in it.
 
 use super::time::Moment;
-use crate::adapter::Adapter;
 use crate::debuggee::Debuggee;
 use crate::failure::Result;
 use crate::handles::FrameKey;
 use crate::protocol::types::Variable;
 use crate::requests::Ignored;
 use crate::requests::variables::note;
+use crate::session::ClientSession;
 use backtrail_console::views;
 use backtrail_debugger::session::Thread;
 use backtrail_debugger::{Navigator, signal};
@@ -37,8 +37,8 @@ struct Crash {
 }
 
 /// `backtrail/trace`.
-pub fn trace(adapter: &mut Adapter, _: Ignored, _: &Watch<'_>) -> Result<Trace> {
-    let session = adapter.debuggee()?.navigator.session();
+pub fn trace(client: &mut ClientSession, _: Ignored, _: &Watch<'_>) -> Result<Trace> {
+    let session = client.debuggee()?.navigator.session();
     Ok(Trace {
         id: session.id(),
         name: session.name().to_owned(),
@@ -108,8 +108,8 @@ impl Where {
 }
 
 /// `backtrail/where`.
-pub fn place(adapter: &mut Adapter, _: Ignored, watch: &Watch<'_>) -> Result<Where> {
-    Where::of(&mut adapter.debuggee()?.navigator, watch)
+pub fn place(client: &mut ClientSession, _: Ignored, watch: &Watch<'_>) -> Result<Where> {
+    Where::of(&mut client.debuggee()?.navigator, watch)
 }
 
 /// The scope "Trace" of a frame: what the trace knows of the place.

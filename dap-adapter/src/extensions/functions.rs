@@ -1,7 +1,7 @@
 //! Functions by a part of their names.
 
-use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
+use crate::session::ClientSession;
 use backtrail_decoder::Watch;
 use serde::{Deserialize, Serialize};
 
@@ -34,8 +34,8 @@ pub struct Found {
 }
 
 /// `backtrail/functions`.
-pub fn functions(adapter: &mut Adapter, arguments: Arguments, _: &Watch<'_>) -> Result<Found> {
-    let navigator = &adapter.debuggee()?.navigator;
+pub fn functions(client: &mut ClientSession, arguments: Arguments, _: &Watch<'_>) -> Result<Found> {
+    let navigator = &client.debuggee()?.navigator;
     let pattern = regex::escape(&arguments.filter);
     let pattern = regex::RegexBuilder::new(&pattern).case_insensitive(true).build();
     let pattern = pattern.map_err(|_| Failure::Cannot("the filter is too long".to_owned()))?;

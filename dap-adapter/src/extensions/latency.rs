@@ -1,26 +1,18 @@
 //! How long the calls of a function took, call by call.
 
 use super::time::{Length, Moment};
-use crate::adapter::Adapter;
 use crate::failure::Result;
+use crate::latency_cache::{CachedLatencies, Order};
+use crate::session::ClientSession;
 use backtrail_console::commands::latency_query::{described, measure};
 use backtrail_console::views;
 use backtrail_debugger::latency::histogram::{Row, histogram};
-use backtrail_debugger::latency::{Latencies, Spread, Unit};
+use backtrail_debugger::latency::{Spread, Unit};
 use backtrail_decoder::Watch;
 use serde::{Deserialize, Serialize};
 
 /// No more calls are told at once.
 const MOST: usize = 1000;
-
-/// The calls that were asked for last: a client turns their pages.
-pub struct Kept {
-    function: String,
-    instructions: bool,
-    order: Order,
-    no_time: bool,
-    latencies: Latencies,
-}
 
 /// What `backtrail/latency` takes.
 #[derive(Clone, Debug, Deserialize)]
@@ -34,16 +26,6 @@ pub struct Arguments {
     start: Option<usize>,
     #[serde(default)]
     count: Option<usize>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Order {
-    /// In order of time, thread by thread.
-    #[default]
-    Time,
-    /// The longest first.
-    Length,
 }
 
 #[derive(Debug, Serialize)]
@@ -90,21 +72,21 @@ pub struct Latency {
 }
 
 /// `backtrail/latency`.
-pub fn latency(adapter: &mut Adapter, arguments: Arguments, watch: &Watch<'_>) -> Result<Latency> {
-    let debuggee = adapter.debuggee()?;
-    let is_it = |kept: &Kept| {
-        (&kept.function, kept.instructions, kept.order)
+pub fn latency(client: &mut ClientSession, arguments: Arguments, watch: &Watch<'_>) -> Result<Latency> {
+    let debuggee = client.debuggee()?;
+    let matches = |cached: &CachedLatencies| {
+        (&cached.function, cached.instructions, cached.order)
             == (&arguments.function, arguments.instructions, arguments.sort)
     };
-    let kept = match debuggee.latencies.take().filter(is_it) {
-        Some(kept) => kept,
+    let cached = match debuggee.latencies.take().filter(matches) {
+        Some(cached) => cached,
         None => debuggee.navigator.with_earlier(watch, |navigator| {
             let (mut latencies, no_time) =
                 measure(navigator, &arguments.function, arguments.instructions, watch)?;
             if arguments.sort == Order::Length {
                 latencies.sort_by_length();
             }
-            Ok(Kept {
+            Ok(CachedLatencies {
                 function: arguments.function.clone(),
                 instructions: arguments.instructions,
                 order: arguments.sort,
@@ -113,29 +95,29 @@ pub fn latency(adapter: &mut Adapter, arguments: Arguments, watch: &Watch<'_>) -
             })
         })?,
     };
-    let answer = told(debuggee, &arguments, &kept, watch);
-    debuggee.latencies = Some(kept);
+    let answer = page(debuggee, &arguments, &cached, watch);
+    debuggee.latencies = Some(cached);
     answer
 }
 
-fn told(
+fn page(
     debuggee: &crate::debuggee::Debuggee,
     arguments: &Arguments,
-    kept: &Kept,
+    cached: &CachedLatencies,
     watch: &Watch<'_>,
 ) -> Result<Latency> {
     let navigator = &debuggee.navigator;
-    let latencies = &kept.latencies;
+    let latencies = &cached.latencies;
     let unit = latencies.unit;
     let spans = latencies.measured.iter().map(|measured| measured.span);
     let count = arguments.count.unwrap_or(MOST).min(MOST);
-    let page = latencies
+    let calls = latencies
         .measured
         .iter()
         .skip(arguments.start.unwrap_or(0))
         .take(count);
     let mut rows = Vec::new();
-    for &measured in page {
+    for &measured in calls {
         let call = described(navigator.session(), measured, watch)?;
         let thread = navigator.session().thread(measured.tid)?;
         let forest = navigator.session().forest(thread, watch)?;
@@ -151,9 +133,9 @@ fn told(
         });
     }
     Ok(Latency {
-        function: kept.function.clone(),
+        function: cached.function.clone(),
         unit,
-        no_time: kept.no_time,
+        no_time: cached.no_time,
         calls: latencies.calls(),
         measured: latencies.measured.len() as u64,
         unmeasured: latencies

@@ -1,7 +1,7 @@
 //! The variables of a frame, for showing them in the source.
 
-use crate::adapter::Adapter;
 use crate::failure::Result;
+use crate::session::ClientSession;
 use backtrail_debugger::Error;
 use backtrail_debugger::evaluation::variables::{self, Format, VariableKind};
 use backtrail_decoder::Watch;
@@ -36,8 +36,8 @@ pub struct Locals {
 }
 
 /// `backtrail/locals`.
-pub fn locals(adapter: &mut Adapter, arguments: Arguments, watch: &Watch<'_>) -> Result<Locals> {
-    let debuggee = adapter.debuggee()?;
+pub fn locals(client: &mut ClientSession, arguments: Arguments, watch: &Watch<'_>) -> Result<Locals> {
+    let debuggee = client.debuggee()?;
     let frame = debuggee.frame(arguments.frame_id.map(|id| id as i64))?;
     let (place, declared, nodes) = debuggee.look_from(frame, watch, |navigator| {
         let frames = navigator.known_stack(frame.number + 1, watch)?.frames;

@@ -1,7 +1,7 @@
 //! Places with names.
 
-use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
+use crate::session::ClientSession;
 use backtrail_decoder::{Position, Watch};
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +30,8 @@ pub struct All {
 }
 
 /// `backtrail/bookmarks`.
-pub fn bookmarks(adapter: &mut Adapter, arguments: Arguments, _: &Watch<'_>) -> Result<All> {
-    let navigator = &mut adapter.debuggee()?.navigator;
+pub fn bookmarks(client: &mut ClientSession, arguments: Arguments, _: &Watch<'_>) -> Result<All> {
+    let navigator = &mut client.debuggee()?.navigator;
     let mut set = Vec::new();
     for Bookmark { name, position } in arguments.set {
         let wrong = || Failure::Cannot(format!("\"{position}\" is no position"));
@@ -45,13 +45,13 @@ pub fn bookmarks(adapter: &mut Adapter, arguments: Arguments, _: &Watch<'_>) -> 
         navigator.bookmarks.remove(name);
     }
     if changes {
-        tell(adapter)?;
+        tell(client)?;
     }
-    all(adapter)
+    all(client)
 }
 
-fn all(adapter: &mut Adapter) -> Result<All> {
-    let bookmarks = adapter.debuggee()?.navigator.bookmarks.iter();
+fn all(client: &mut ClientSession) -> Result<All> {
+    let bookmarks = client.debuggee()?.navigator.bookmarks.iter();
     let bookmarks = bookmarks.map(|(name, position)| Bookmark {
         name: name.clone(),
         position: position.to_string(),
@@ -65,8 +65,8 @@ fn all(adapter: &mut Adapter) -> Result<All> {
 ///
 /// # Errors
 /// When nothing is open.
-pub fn tell(adapter: &mut Adapter) -> Result<()> {
-    let all = all(adapter)?;
-    adapter.outbox.event("backtrail/bookmarksChanged", all);
+pub fn tell(client: &mut ClientSession) -> Result<()> {
+    let all = all(client)?;
+    client.outbox.event("backtrail/bookmarksChanged", all);
     Ok(())
 }

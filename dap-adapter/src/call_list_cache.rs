@@ -13,7 +13,7 @@ const SHORT: usize = 256;
 
 /// The lists that were asked for.
 #[derive(Debug, Default)]
-pub struct Siblings(RefCell<Lists>);
+pub struct CallListCache(RefCell<Lists>);
 
 #[derive(Debug, Default)]
 struct Lists {
@@ -24,7 +24,7 @@ struct Lists {
 /// A thread with the number of its calls, which is another when more of its history is decoded, and the parent.
 type Key = (Tid, usize, Option<u32>);
 
-impl Siblings {
+impl CallListCache {
     /// The calls that one made; without one, those that history begins with.
     pub fn of(&self, tid: Tid, forest: &Forest, parent: Option<CallId>) -> Arc<[CallId]> {
         let key = (tid, forest.len(), parent.map(CallId::number));

@@ -1,35 +1,22 @@
 //! Tells the client where the debugger stands, and why there.
 
-use crate::adapter::Adapter;
+use crate::breakpoint_table::BreakpointKind;
+use crate::extensions::place::Where;
 use crate::failure::{Failure, Result};
-use crate::own::place::Where;
 use crate::protocol::types::{
     ContinuedEventBody, OutputEventBody, OutputEventCategory, StoppedEventBody, StoppedEventReason,
 };
-use crate::requests::breakpoints::Kind;
+use crate::session::{ClientSession, StopCause};
 use crate::text;
 use backtrail_debugger::{Navigator, Stop, StopReason, signal};
 use backtrail_decoder::Watch;
-
-/// Why it stands there.
-#[derive(Clone, Debug)]
-pub enum Why {
-    /// The session begins.
-    Opened,
-    /// It was gone to.
-    Went,
-    /// A move ended.
-    Moved(Box<Stop>),
-    /// A move was stopped by the user, and is undone.
-    Paused,
-}
 
 /// Tells it; what the client knew of frames and values is over.
 ///
 /// # Errors
 /// When canceled.
-pub fn tell(adapter: &mut Adapter, why: Why, watch: &Watch<'_>) -> Result<()> {
-    let debuggee = adapter.debuggee()?;
+pub fn report_stop(client: &mut ClientSession, cause: StopCause, watch: &Watch<'_>) -> Result<()> {
+    let debuggee = client.debuggee()?;
     debuggee.handles.forget();
     let navigator = &debuggee.navigator;
     let mut body = StoppedEventBody {
@@ -37,34 +24,34 @@ pub fn tell(adapter: &mut Adapter, why: Why, watch: &Watch<'_>) -> Result<()> {
         all_threads_stopped: Some(true),
         ..StoppedEventBody::default()
     };
-    body.reason = match &why {
-        Why::Opened => StoppedEventReason::Entry,
-        Why::Went => StoppedEventReason::Goto,
-        Why::Paused => StoppedEventReason::Pause,
-        Why::Moved(_) => StoppedEventReason::Step,
+    body.reason = match &cause {
+        StopCause::Opened => StoppedEventReason::Entry,
+        StopCause::Jumped => StoppedEventReason::Goto,
+        StopCause::Paused => StoppedEventReason::Pause,
+        StopCause::Moved(_) => StoppedEventReason::Step,
     };
     let mut lines = Vec::new();
-    if let Why::Moved(stop) = &why {
+    if let StopCause::Moved(stop) = &cause {
         if let StopReason::Breakpoint { number } = stop.reason {
             body.reason = match debuggee.breakpoints.kind(number) {
-                Some(Kind::Function) => StoppedEventReason::FunctionBreakpoint,
-                Some(Kind::Instruction) => StoppedEventReason::InstructionBreakpoint,
-                Some(Kind::Source(_)) | None => StoppedEventReason::Breakpoint,
+                Some(BreakpointKind::Function) => StoppedEventReason::FunctionBreakpoint,
+                Some(BreakpointKind::Instruction) => StoppedEventReason::InstructionBreakpoint,
+                Some(BreakpointKind::Source(_)) | None => StoppedEventReason::Breakpoint,
             };
             body.hit_breakpoint_ids = Some(vec![i64::from(number)]);
         }
         edge(stop, &mut body, &mut lines);
     }
-    if let Some(crash) = crash_here(navigator).filter(|_| !matches!(why, Why::Paused)) {
+    if let Some(crash) = crash_here(navigator).filter(|_| !matches!(cause, StopCause::Paused)) {
         body.reason = StoppedEventReason::Exception;
         body.description = Some(format!("Crashed: {crash}"));
         body.text = Some(crash);
     }
     for line in lines {
-        say(adapter, &line);
+        say(client, &line);
     }
-    adapter.outbox.event("stopped", body);
-    tell_place(adapter, watch);
+    client.outbox.event("stopped", body);
+    report_place(client, watch);
     Ok(())
 }
 
@@ -72,12 +59,12 @@ pub fn tell(adapter: &mut Adapter, why: Why, watch: &Watch<'_>) -> Result<()> {
 ///
 /// # Errors
 /// When nothing is open.
-pub fn tell_going(adapter: &mut Adapter) -> Result<()> {
+pub fn report_continued(client: &mut ClientSession) -> Result<()> {
     let body = ContinuedEventBody {
-        thread_id: i64::from(adapter.debuggee()?.navigator.position().tid().0),
+        thread_id: i64::from(client.debuggee()?.navigator.position().tid().0),
         all_threads_continued: Some(true),
     };
-    adapter.outbox.event("continued", body);
+    client.outbox.event("continued", body);
     Ok(())
 }
 
@@ -123,12 +110,12 @@ fn crash_here(navigator: &Navigator) -> Option<String> {
 }
 
 /// A line in the console.
-pub fn say(adapter: &Adapter, line: &str) {
-    output(adapter, OutputEventCategory::Console, line);
+pub fn say(client: &ClientSession, line: &str) {
+    output(client, OutputEventCategory::Console, line);
 }
 
-fn output(adapter: &Adapter, category: OutputEventCategory, line: &str) {
-    adapter.outbox.event(
+fn output(client: &ClientSession, category: OutputEventCategory, line: &str) {
+    client.outbox.event(
         "output",
         OutputEventBody {
             category: Some(category),
@@ -140,13 +127,13 @@ fn output(adapter: &Adapter, category: OutputEventCategory, line: &str) {
 }
 
 /// What was to follow a request failed: nothing moved, and the client, which thinks it runs, is told so.
-pub fn tell_failure(adapter: &mut Adapter, failure: &Failure) {
+pub fn report_failure(client: &mut ClientSession, failure: &Failure) {
     let text = match failure.is_cancelled() {
         true => "Cancelled; nothing moved.".to_owned(),
         false => failure.to_string(),
     };
-    output(adapter, OutputEventCategory::Stderr, &text);
-    let Some(debuggee) = &mut adapter.debuggee else {
+    output(client, OutputEventCategory::Stderr, &text);
+    let Some(debuggee) = &mut client.debuggee else {
         return;
     };
     debuggee.handles.forget();
@@ -157,15 +144,15 @@ pub fn tell_failure(adapter: &mut Adapter, failure: &Failure) {
         text: Some(text),
         ..StoppedEventBody::default()
     };
-    adapter.outbox.event("stopped", body);
-    tell_place(adapter, &Watch::none());
+    client.outbox.event("stopped", body);
+    report_place(client, &Watch::none());
 }
 
 /// Tells those who follow the position.
-pub fn tell_place(adapter: &mut Adapter, watch: &Watch<'_>) {
-    if let Some(debuggee) = &mut adapter.debuggee
+pub fn report_place(client: &mut ClientSession, watch: &Watch<'_>) {
+    if let Some(debuggee) = &mut client.debuggee
         && let Ok(place) = Where::of(&mut debuggee.navigator, watch)
     {
-        adapter.outbox.event("backtrail/moved", place);
+        client.outbox.event("backtrail/moved", place);
     }
 }

@@ -1,8 +1,8 @@
 //! The lines of a file that ran.
 
-use crate::adapter::Adapter;
 use crate::failure::Result;
 use crate::requests::breakpoints::by_path;
+use crate::session::ClientSession;
 use backtrail_decoder::Watch;
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +25,8 @@ pub struct Lines {
 }
 
 /// `backtrail/coverage`.
-pub fn coverage(adapter: &mut Adapter, arguments: Arguments, watch: &Watch<'_>) -> Result<Lines> {
-    let debuggee = adapter.debuggee()?;
+pub fn coverage(client: &mut ClientSession, arguments: Arguments, watch: &Watch<'_>) -> Result<Lines> {
+    let debuggee = client.debuggee()?;
     let Some(file) = debuggee
         .sources
         .file_of(&debuggee.navigator, &by_path(&arguments.path))

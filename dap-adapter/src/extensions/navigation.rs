@@ -1,9 +1,9 @@
 //! Moves that the protocol has no words for.
 
-use crate::adapter::{Adapter, Then};
 use crate::failure::{Failure, Result};
 use crate::requests::Ignored;
-use crate::stopped::Why;
+use crate::session::StopCause;
+use crate::session::{ClientSession, FollowUp};
 use backtrail_console::{Output, commands};
 use backtrail_debugger::{Navigator, functions};
 use backtrail_decoder::{Position, Watch};
@@ -16,9 +16,9 @@ pub struct Goto {
 }
 
 /// `backtrail/goto`.
-pub fn goto(adapter: &mut Adapter, arguments: Goto, watch: &Watch<'_>) -> Result<()> {
-    go_to(&mut adapter.debuggee()?.navigator, &arguments.to, watch)?;
-    went(adapter)
+pub fn goto(client: &mut ClientSession, arguments: Goto, watch: &Watch<'_>) -> Result<()> {
+    go_to(&mut client.debuggee()?.navigator, &arguments.to, watch)?;
+    went(client)
 }
 
 /// Goes wherever `goto` does.
@@ -35,23 +35,25 @@ pub fn go_to(navigator: &mut Navigator, place: &str, watch: &Watch<'_>) -> Resul
     }
 }
 
-fn went(adapter: &mut Adapter) -> Result<()> {
-    adapter.then.extend([Then::Continued, Then::Stopped(Why::Went)]);
+fn went(client: &mut ClientSession) -> Result<()> {
+    client
+        .follow_ups
+        .extend([FollowUp::Continued, FollowUp::Stopped(StopCause::Jumped)]);
     Ok(())
 }
 
 /// `backtrail/back`.
-pub fn back(adapter: &mut Adapter, _: Ignored, watch: &Watch<'_>) -> Result<()> {
-    let navigator = &mut adapter.debuggee()?.navigator;
+pub fn back(client: &mut ClientSession, _: Ignored, watch: &Watch<'_>) -> Result<()> {
+    let navigator = &mut client.debuggee()?.navigator;
     navigator.with_earlier(watch, Navigator::back)?;
-    went(adapter)
+    went(client)
 }
 
 /// `backtrail/forward`.
-pub fn forward(adapter: &mut Adapter, _: Ignored, watch: &Watch<'_>) -> Result<()> {
-    let navigator = &mut adapter.debuggee()?.navigator;
+pub fn forward(client: &mut ClientSession, _: Ignored, watch: &Watch<'_>) -> Result<()> {
+    let navigator = &mut client.debuggee()?.navigator;
     navigator.with_earlier(watch, Navigator::forward)?;
-    went(adapter)
+    went(client)
 }
 
 /// What `backtrail/runToCall` takes.
@@ -74,8 +76,8 @@ enum Way {
 }
 
 /// `backtrail/runToCall`.
-pub fn run_to_call(adapter: &mut Adapter, arguments: RunToCall, watch: &Watch<'_>) -> Result<()> {
-    let debuggee = adapter.debuggee()?;
+pub fn run_to_call(client: &mut ClientSession, arguments: RunToCall, watch: &Watch<'_>) -> Result<()> {
+    let debuggee = client.debuggee()?;
     let tid = debuggee.tid(arguments.thread_id.map(|id| id as i64))?;
     let from = debuggee.standing(tid, watch)?;
     let RunToCall {
@@ -95,7 +97,7 @@ pub fn run_to_call(adapter: &mut Adapter, arguments: RunToCall, watch: &Watch<'_
         }
     })?;
     found.ok_or_else(none)?;
-    went(adapter)
+    went(client)
 }
 
 fn nearest_call(
