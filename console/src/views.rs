@@ -73,7 +73,7 @@ pub fn line_of(navigator: &Navigator, frame: &StackFrame) -> Option<SourceLines>
 
 /// The next instruction.
 #[must_use]
-pub fn instruction(navigator: &Navigator) -> Option<disassembly::Line> {
+pub fn instruction(navigator: &Navigator) -> Option<disassembly::DisassembledLine> {
     let (process, pc) = (navigator.process().ok()?, navigator.pc()?);
     let version = navigator.thread().ok()?.history.version(navigator.index());
     let end = Avma(pc.0.saturating_add(15));

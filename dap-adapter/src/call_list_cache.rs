@@ -13,16 +13,16 @@ const SHORT: usize = 256;
 
 /// The lists that were asked for.
 #[derive(Debug, Default)]
-pub struct CallListCache(RefCell<Lists>);
+pub struct CallListCache(RefCell<CallLists>);
 
 #[derive(Debug, Default)]
-struct Lists {
-    known: HashMap<Key, Arc<[CallId]>>,
+struct CallLists {
+    known: HashMap<CallListKey, Arc<[CallId]>>,
     calls: usize,
 }
 
 /// A thread with the number of its calls, which is another when more of its history is decoded, and the parent.
-type Key = (Tid, usize, Option<u32>);
+type CallListKey = (Tid, usize, Option<u32>);
 
 impl CallListCache {
     /// The calls that one made; without one, those that history begins with.
@@ -38,7 +38,7 @@ impl CallListCache {
         if list.len() > SHORT {
             let mut lists = self.0.borrow_mut();
             if lists.calls.saturating_add(list.len()) > MOST {
-                *lists = Lists::default();
+                *lists = CallLists::default();
             }
             lists.calls = lists.calls.saturating_add(list.len());
             lists.known.insert(key, Arc::clone(&list));

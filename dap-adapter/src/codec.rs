@@ -38,7 +38,7 @@ pub struct Decoder {
 }
 
 /// What the bytes begin with.
-enum Head {
+enum FrameStart {
     /// A header that was read whole: where the body is.
     Known(Range<usize>),
     Incomplete,
@@ -93,15 +93,15 @@ impl Decoder {
             }
         };
         let range = match head {
-            Head::Known(range) => range,
-            Head::Incomplete => return None,
-            Head::Bad { why, .. } if self.is_strict => {
+            FrameStart::Known(range) => range,
+            FrameStart::Incomplete => return None,
+            FrameStart::Bad { why, .. } if self.is_strict => {
                 self.is_lost = true;
                 self.buffer = Vec::new();
                 self.taken = 0;
                 return Some(Frame::Lost(why));
             }
-            Head::Bad { why, end } => {
+            FrameStart::Bad { why, end } => {
                 self.take(end);
                 return Some(Frame::Bad(why));
             }
@@ -131,8 +131,8 @@ impl Decoder {
 }
 
 /// The header that the bytes begin with: a length, perhaps a type, an empty line; each line as the protocol ends it.
-fn strict_head(bytes: &[u8]) -> Head {
-    let bad = |why: &str| Head::Bad {
+fn strict_head(bytes: &[u8]) -> FrameStart {
+    let bad = |why: &str| FrameStart::Bad {
         why: why.to_owned(),
         end: 0,
     };
@@ -158,26 +158,26 @@ fn strict_head(bytes: &[u8]) -> Head {
         match length {
             None => match length_of(text.get(LENGTH.len()..).unwrap_or_default()) {
                 Ok(found) => length = Some(found),
-                Err(why) => return Head::Bad { why, end: 0 },
+                Err(why) => return FrameStart::Bad { why, end: 0 },
             },
-            Some(length) if text.is_empty() => return Head::Known(at..at + length),
+            Some(length) if text.is_empty() => return FrameStart::Known(at..at + length),
             Some(_) if begins_with(text, TYPE) => {}
             Some(_) => return bad("a header that the Debug ClientSession Protocol does not know"),
         }
     }
     match bytes.len() > MAX_HEADER {
         true => bad("a header is too long"),
-        false => Head::Incomplete,
+        false => FrameStart::Incomplete,
     }
 }
 
 /// The next header that names a length, wherever it begins.
-fn lenient_head(bytes: &[u8]) -> Head {
+fn lenient_head(bytes: &[u8]) -> FrameStart {
     let Some(start) = find(bytes, LENGTH) else {
         return match bytes.len() < MAX_HEADER {
-            true => Head::Incomplete,
+            true => FrameStart::Incomplete,
             // The name of the header may be cut at the end.
-            false => Head::Bad {
+            false => FrameStart::Bad {
                 why: "what comes in has no header of a message".to_owned(),
                 end: bytes.len() - LENGTH.len(),
             },
@@ -185,11 +185,11 @@ fn lenient_head(bytes: &[u8]) -> Head {
     };
     let number = start + LENGTH.len();
     let incomplete = || match bytes.len() - number > MAX_HEADER {
-        true => Head::Bad {
+        true => FrameStart::Bad {
             why: "a header is too long".to_owned(),
             end: number,
         },
-        false => Head::Incomplete,
+        false => FrameStart::Incomplete,
     };
     let Some(line) = line_at(bytes, number) else {
         return incomplete();
@@ -197,13 +197,13 @@ fn lenient_head(bytes: &[u8]) -> Head {
     let mut at = line + 1;
     let length = match length_of(bytes.get(number..line).unwrap_or_default()) {
         Ok(length) => length,
-        Err(why) => return Head::Bad { why, end: at },
+        Err(why) => return FrameStart::Bad { why, end: at },
     };
     while let Some(line) = line_at(bytes, at) {
         let text = bytes.get(at..line).unwrap_or_default();
         at = line + 1;
         if text.is_empty() || text == b"\r" {
-            return Head::Known(at..at + length);
+            return FrameStart::Known(at..at + length);
         }
     }
     incomplete()

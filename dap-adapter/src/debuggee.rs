@@ -6,8 +6,8 @@ use crate::failure::{Failure, Result};
 use crate::handles::{FrameKey, Handles};
 use crate::latency_cache::CachedLatencies;
 use crate::sources::Sources;
-use backtrail_debugger::meanwhile::{Meanwhile, meanwhile};
 use backtrail_debugger::session::Thread;
+use backtrail_debugger::thread_at_time::{ThreadAtTime, thread_at_time};
 use backtrail_debugger::{Error, Navigator};
 use backtrail_decoder::{Position, Watch};
 use backtrail_pt::Tid;
@@ -70,11 +70,11 @@ impl Debuggee {
             }
             let session = navigator.session();
             let there: &Thread = session.thread(tid)?;
-            let at = meanwhile(session, navigator.thread()?, navigator.index(), there)?;
+            let at = thread_at_time(session, navigator.thread()?, navigator.index(), there)?;
             Ok(match at {
-                Meanwhile::Between(index, _) => CurrentPosition::At(there.position(index)),
-                Meanwhile::NotBegun => CurrentPosition::NotBegun,
-                Meanwhile::Unknown => CurrentPosition::LeftAt(navigator.position_of(tid)),
+                ThreadAtTime::Between(index, _) => CurrentPosition::At(there.position(index)),
+                ThreadAtTime::NotBegun => CurrentPosition::NotBegun,
+                ThreadAtTime::Unknown => CurrentPosition::LeftAt(navigator.position_of(tid)),
             })
         });
         Ok(now?)

@@ -19,7 +19,7 @@ pub fn dispatch(client: &mut ClientSession, request: &Request, watch: &Watch<'_>
         breakpoints, completions, disassemble, evaluate, exception, goto, launch, lifecycle, memory, modules,
         scopes, source, stack, step_back, stepping, threads, variables,
     };
-    let mut call = Call {
+    let mut call = RequestCall {
         client,
         request,
         watch,
@@ -80,13 +80,13 @@ pub fn dispatch(client: &mut ClientSession, request: &Request, watch: &Watch<'_>
     }
 }
 
-struct Call<'a, 'w> {
+struct RequestCall<'a, 'w> {
     client: &'a mut ClientSession,
     request: &'a Request,
     watch: &'a Watch<'w>,
 }
 
-impl Call<'_, '_> {
+impl RequestCall<'_, '_> {
     fn of<A: DeserializeOwned, B: Serialize>(
         &mut self,
         function: impl FnOnce(&mut ClientSession, A, &Watch<'_>) -> Result<B>,

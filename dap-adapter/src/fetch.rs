@@ -111,7 +111,7 @@ pub fn is_address(text: &str) -> bool {
 }
 
 /// What a download tells while it goes on.
-enum News {
+enum DownloadEvent {
     Size { done: u64, total: Option<u64> },
     Done(Result<TempPath, Error>),
 }
@@ -144,7 +144,7 @@ pub fn fetch(
     // A server that says nothing must not keep the user from cancelling: what it keeps waiting is left to its patience.
     std::thread::spawn(move || {
         let done = download.run(&sender);
-        let _ = sender.send(News::Done(done));
+        let _ = sender.send(DownloadEvent::Done(done));
     });
     wait(&receiver, address, cancel, tell)
 }
@@ -208,7 +208,7 @@ pub fn check(
 }
 
 fn wait(
-    receiver: &Receiver<News>,
+    receiver: &Receiver<DownloadEvent>,
     address: &str,
     cancel: &AtomicBool,
     tell: &dyn Fn(u64, Option<u64>),
@@ -218,8 +218,8 @@ fn wait(
             return Err(Error::Cancelled);
         }
         match receiver.recv_timeout(PERIOD) {
-            Ok(News::Size { done, total }) => tell(done, total),
-            Ok(News::Done(done)) => return done,
+            Ok(DownloadEvent::Size { done, total }) => tell(done, total),
+            Ok(DownloadEvent::Done(done)) => return done,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Error::Connection {
@@ -240,7 +240,7 @@ struct Download {
 }
 
 impl Download {
-    fn run(&self, news: &Sender<News>) -> Result<TempPath, Error> {
+    fn run(&self, news: &Sender<DownloadEvent>) -> Result<TempPath, Error> {
         let mut at = allowed(&self.address)?;
         // A company's own authorities are among the system's.
         let trusted = TlsConfig::builder()
@@ -306,7 +306,7 @@ impl Download {
     fn save(
         &self,
         response: ureq::http::Response<ureq::Body>,
-        news: &Sender<News>,
+        news: &Sender<DownloadEvent>,
     ) -> Result<TempPath, Error> {
         let length = response.headers().get("content-length");
         let total: Option<u64> = length.and_then(|length| length.to_str().ok()?.parse().ok());
@@ -334,7 +334,7 @@ impl Download {
             digest.update(read);
             file.write_all(read).map_err(|error| self.failed(&error))?;
             // Nobody waits any more.
-            if news.send(News::Size { done, total }).is_err() {
+            if news.send(DownloadEvent::Size { done, total }).is_err() {
                 return Err(Error::Cancelled);
             }
         }

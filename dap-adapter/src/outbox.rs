@@ -75,7 +75,7 @@ impl Outbox {
 }
 
 #[derive(Serialize)]
-struct Numbered<'a> {
+struct NumberedMessage<'a> {
     seq: u64,
     #[serde(flatten)]
     message: &'a Outgoing,
@@ -90,7 +90,7 @@ impl Outgoings {
         let mut seq = 0;
         while let Some(message) = self.0.recv().await {
             seq += 1;
-            let message = Numbered {
+            let message = NumberedMessage {
                 seq,
                 message: &message,
             };

@@ -11,7 +11,7 @@ const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
 const CONNECTED: [&str; 3] = ["01", "04", "05"];
 
 /// A socket as the kernel lists it.
-struct Row<'a> {
+struct SocketEntry<'a> {
     local: SocketAddr,
     remote: SocketAddr,
     state: &'a str,
@@ -85,14 +85,14 @@ fn owner(local: SocketAddr, peer: SocketAddr) -> io::Result<Option<u32>> {
     Ok(None)
 }
 
-fn row(line: &str) -> Option<Row<'_>> {
+fn row(line: &str) -> Option<SocketEntry<'_>> {
     let mut words = line.split_ascii_whitespace();
     let (local, remote) = (words.nth(1)?, words.next()?);
     let state = words.next()?;
     // Queues, timer, retransmissions.
     let uid = words.nth(3)?.parse().ok()?;
     let inode = words.nth(1)?.parse().ok()?;
-    Some(Row {
+    Some(SocketEntry {
         local: address(local)?,
         remote: address(remote)?,
         state,

@@ -23,15 +23,15 @@ pub struct ProgressReporter {
     cancel: Cancel,
     /// The client wants to hear of it.
     wanted: bool,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
-struct State {
+struct ProgressState {
     since: Instant,
-    told: Option<Told>,
+    shown: Option<ShownProgress>,
 }
 
-struct Told {
+struct ShownProgress {
     id: String,
     at: Instant,
     message: String,
@@ -46,9 +46,9 @@ impl ProgressReporter {
             pending,
             cancel,
             wanted,
-            state: Mutex::new(State {
+            state: Mutex::new(ProgressState {
                 since: Instant::now(),
-                told: None,
+                shown: None,
             }),
         }
     }
@@ -77,7 +77,7 @@ impl ProgressReporter {
             .filter(|(_, total)| *total > 0)
             .map(|(done, total)| (u128::from(done.min(total)) * 100 / u128::from(total)) as f64);
         let is_long = state.since.elapsed() >= PATIENCE;
-        match &mut state.told {
+        match &mut state.shown {
             None if !is_long => {}
             None => {
                 let id = format!("backtrail-{}", LAST.fetch_add(1, Ordering::Relaxed));
@@ -93,19 +93,19 @@ impl ProgressReporter {
                         ..ProgressStartEventBody::default()
                     },
                 );
-                state.told = Some(Told {
+                state.shown = Some(ShownProgress {
                     id,
                     at: Instant::now(),
                     message: what.to_owned(),
                 });
             }
-            Some(told) if told.at.elapsed() >= PERIOD || told.message != what => {
-                told.at = Instant::now();
-                what.clone_into(&mut told.message);
+            Some(shown) if shown.at.elapsed() >= PERIOD || shown.message != what => {
+                shown.at = Instant::now();
+                what.clone_into(&mut shown.message);
                 self.outbox.event(
                     "progressUpdate",
                     ProgressUpdateEventBody {
-                        progress_id: told.id.clone(),
+                        progress_id: shown.id.clone(),
                         message: Some(what.to_owned()),
                         percentage,
                     },
@@ -119,11 +119,11 @@ impl ProgressReporter {
 impl Drop for ProgressReporter {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(told) = state.told.take() {
+        if let Some(shown) = state.shown.take() {
             self.outbox.event(
                 "progressEnd",
                 ProgressEndEventBody {
-                    progress_id: told.id,
+                    progress_id: shown.id,
                     message: None,
                 },
             );

@@ -1,7 +1,7 @@
 //! Tells the client where the debugger stands, and why there.
 
 use crate::breakpoint_table::BreakpointKind;
-use crate::extensions::place::Where;
+use crate::extensions::place::PlaceBody;
 use crate::failure::{Failure, Result};
 use crate::protocol::types::{
     ContinuedEventBody, OutputEventBody, OutputEventCategory, StoppedEventBody, StoppedEventReason,
@@ -151,7 +151,7 @@ pub fn report_failure(client: &mut ClientSession, failure: &Failure) {
 /// Tells those who follow the position.
 pub fn report_place(client: &mut ClientSession, watch: &Watch<'_>) {
     if let Some(debuggee) = &mut client.debuggee
-        && let Ok(place) = Where::of(&mut debuggee.navigator, watch)
+        && let Ok(place) = PlaceBody::of(&mut debuggee.navigator, watch)
     {
         client.outbox.event("backtrail/moved", place);
     }

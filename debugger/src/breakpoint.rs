@@ -31,20 +31,20 @@ pub struct Hits {
 
 /// What of a set of addresses hits.
 #[derive(Clone, Copy)]
-enum Rule {
+enum HitRule {
     Always,
     LineStart,
     Entry,
 }
 
-type Found = Result<Option<u64>>;
+type HitIndex = Result<Option<u64>>;
 
 impl Hits {
     /// The first hit after `from` and before `limit`.
     ///
     /// # Errors
     /// When canceled.
-    pub fn next(&self, lines: &LineStarts<'_>, from: u64, limit: u64) -> Found {
+    pub fn next(&self, lines: &LineStarts<'_>, from: u64, limit: u64) -> HitIndex {
         let limit = limit.min(lines.history.len());
         let mut nearest = None;
         for (pcs, rule) in self.sets() {
@@ -64,7 +64,7 @@ impl Hits {
     ///
     /// # Errors
     /// When canceled.
-    pub fn previous(&self, lines: &LineStarts<'_>, from: u64, limit: u64) -> Found {
+    pub fn previous(&self, lines: &LineStarts<'_>, from: u64, limit: u64) -> HitIndex {
         let mut nearest = None;
         for (pcs, rule) in self.sets() {
             let low = nearest.map_or(limit, |at: u64| at + 1);
@@ -117,15 +117,18 @@ impl Hits {
     }
 
     /// The addresses first.
-    fn sets(&self) -> impl Iterator<Item = (&PcSet, Rule)> {
-        let fixed = [(&self.addresses, Rule::Always), (&self.line, Rule::LineStart)];
+    fn sets(&self) -> impl Iterator<Item = (&PcSet, HitRule)> {
+        let fixed = [
+            (&self.addresses, HitRule::Always),
+            (&self.line, HitRule::LineStart),
+        ];
         fixed
             .into_iter()
-            .chain(self.copies.iter().map(|copy| (copy, Rule::Entry)))
+            .chain(self.copies.iter().map(|copy| (copy, HitRule::Entry)))
     }
 }
 
-impl Rule {
+impl HitRule {
     fn holds(self, lines: &LineStarts<'_>, pcs: &PcSet, index: u64) -> Result<bool> {
         match self {
             Self::Always => Ok(true),
@@ -169,7 +172,7 @@ pub struct Breakpoint {
     /// How often its condition held then.
     pub met: u64,
     /// The hits of which nobody can tell whether its condition holds; they were passed.
-    pub untold: Option<Untold>,
+    pub untold: Option<UndecidedHits>,
     /// What to do where it stops a move.
     pub commands: Vec<String>,
     /// It stops no move; instead its hits are logged so.
@@ -178,7 +181,7 @@ pub struct Breakpoint {
 
 /// Hits that were passed because nobody can tell whether a condition holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Untold {
+pub struct UndecidedHits {
     /// The number of the breakpoint.
     pub breakpoint: u32,
     /// How many.
@@ -187,7 +190,7 @@ pub struct Untold {
     pub why: String,
 }
 
-impl Untold {
+impl UndecidedHits {
     /// One more in `all`.
     fn add(all: &mut Option<Self>, breakpoint: u32, why: &str) {
         let none = || Self {
@@ -200,7 +203,7 @@ impl Untold {
     }
 }
 
-impl fmt::Display for Untold {
+impl fmt::Display for UndecidedHits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hits = if self.hits == 1 { "hit" } else { "hits" };
         write!(
@@ -221,7 +224,7 @@ pub struct Breakpoints {
     /// The one for which commands are being typed.
     pub taking_commands: Option<u32>,
     /// What the last move passed without knowing.
-    untold: Option<Untold>,
+    untold: Option<UndecidedHits>,
     /// What moves have logged.
     pub log: Log,
 }
@@ -285,13 +288,13 @@ impl Breakpoints {
     /// # Errors
     /// When there is none of this number.
     pub fn passes_untold(&mut self, number: u32, why: &str) -> Result<()> {
-        Untold::add(&mut self.get_mut(number)?.untold, number, why);
-        Untold::add(&mut self.untold, number, why);
+        UndecidedHits::add(&mut self.get_mut(number)?.untold, number, why);
+        UndecidedHits::add(&mut self.untold, number, why);
         Ok(())
     }
 
     /// What was passed so since this was asked last; of several breakpoints the first is named.
-    pub fn take_untold(&mut self) -> Option<Untold> {
+    pub fn take_untold(&mut self) -> Option<UndecidedHits> {
         self.untold.take()
     }
 

@@ -1,7 +1,7 @@
 //! Queries over the call forest: the call tree, callers, calls of a function.
 
 use crate::error::{Error, Result};
-use crate::latency::{Gauge, Unit};
+use crate::latency::{CallTimer, Unit};
 use crate::session::{Session, Thread};
 use crate::source;
 use crate::time::{Duration, Time};
@@ -174,7 +174,7 @@ impl<'a> Calls<'a> {
         let declared = function.as_ref().and_then(|function| function.declared.clone());
         let (file, line) = declared.or(row.map(|row| (row.file, row.line))).unzip();
         let times = self.session.times();
-        let gauge = Gauge::new(self.thread, self.forest, Unit::Ticks, times);
+        let call_timer = CallTimer::new(self.thread, self.forest, Unit::Ticks, times);
         Ok(CallView {
             call: name.to_string(),
             depth,
@@ -187,7 +187,7 @@ impl<'a> Calls<'a> {
             position: self.thread.position(call.first).to_string(),
             instructions: call.end.saturating_sub(call.first),
             time: history.time(call.first).map(|begin| times.time(begin)),
-            duration: gauge.span(id).ok().map(|span| times.duration(span.into())),
+            duration: call_timer.span(id).ok().map(|span| times.duration(span.into())),
             entered: describe_entered(call.entered),
             left: describe_left(call.left),
             current: false,
@@ -251,8 +251,8 @@ impl<'a> Calls<'a> {
         }
         let process = self.session.process(self.thread);
         // A line may have several calls of it.
-        type Line = (Option<String>, Option<String>, Option<u32>);
-        let mut lines: BTreeMap<Line, (u64, u64, u64)> = BTreeMap::new();
+        type CallerLine = (Option<String>, Option<String>, Option<u32>);
+        let mut lines: BTreeMap<CallerLine, (u64, u64, u64)> = BTreeMap::new();
         for (pc, (count, first, last)) in sites {
             let frames = pc
                 .zip(process)

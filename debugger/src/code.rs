@@ -64,11 +64,11 @@ pub trait Lines {
 pub struct CodeMap {
     symbols: Arc<Symbolizer>,
     image: Arc<Image>,
-    cache: RefCell<Cache>,
+    cache: RefCell<CodeCache>,
 }
 
 #[derive(Default)]
-struct Cache {
+struct CodeCache {
     /// By address: the statement, and the chain.
     sites: FxHashMap<u64, (Option<Statement>, ChainId)>,
     /// Chain *n* is (chain around it, entry of its innermost copy); chain 0 is none.
@@ -146,7 +146,7 @@ impl CodeMap {
     }
 }
 
-impl Cache {
+impl CodeCache {
     fn chain_in(&mut self, outer: ChainId, entry: Avma) -> ChainId {
         if let Some(&known) = self.chain_ids.get(&(outer, entry)) {
             return known;

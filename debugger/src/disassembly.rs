@@ -24,7 +24,7 @@ pub enum Flavor {
 
 /// An instruction as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Line {
+pub struct DisassembledLine {
     /// Where.
     pub address: u64,
     /// `main+4`.
@@ -43,9 +43,9 @@ pub struct Line {
 /// No more is disassembled at once.
 const MAX_BYTES: u64 = 1 << 20;
 
-struct Names(Arc<Symbolizer>);
+struct SymbolNames(Arc<Symbolizer>);
 
-impl SymbolResolver for Names {
+impl SymbolResolver for SymbolNames {
     fn symbol(
         &mut self,
         _instruction: &Instruction,
@@ -63,7 +63,7 @@ impl SymbolResolver for Names {
 }
 
 fn formatter(flavor: Flavor, symbols: &Arc<Symbolizer>) -> Box<dyn Formatter> {
-    let names = Some(Box::new(Names(Arc::clone(symbols))) as Box<dyn SymbolResolver>);
+    let names = Some(Box::new(SymbolNames(Arc::clone(symbols))) as Box<dyn SymbolResolver>);
     let mut formatter: Box<dyn Formatter> = match flavor {
         Flavor::Att => Box::new(GasFormatter::with_options(names, None)),
         Flavor::Intel => Box::new(IntelFormatter::with_options(names, None)),
@@ -89,7 +89,7 @@ pub fn disassemble(
     count: usize,
     flavor: Flavor,
     pc: Option<Avma>,
-) -> Vec<Line> {
+) -> Vec<DisassembledLine> {
     let len = (range.end - range.start)
         .min(MAX_BYTES)
         .min((count as u64).saturating_mul(15));
@@ -108,7 +108,7 @@ pub fn of_bytes(
     count: usize,
     flavor: Flavor,
     pc: Option<Avma>,
-) -> Vec<Line> {
+) -> Vec<DisassembledLine> {
     let mut formatter = formatter(flavor, &process.symbols);
     let mut decoder = Decoder::with_ip(64, code, start.0, DecoderOptions::NONE);
     let mut lines = Vec::new();
@@ -123,7 +123,7 @@ pub fn of_bytes(
         } else {
             formatter.format(&instruction, &mut text);
         }
-        lines.push(Line {
+        lines.push(DisassembledLine {
             address: address.0,
             symbol: code_symbol(&process.symbols, address),
             bytes: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -146,8 +146,8 @@ pub fn disassemble_before(
     at: Avma,
     count: usize,
     flavor: Flavor,
-) -> Vec<Line> {
-    let mut found: Vec<Line> = Vec::new();
+) -> Vec<DisassembledLine> {
+    let mut found: Vec<DisassembledLine> = Vec::new();
     let mut end = at;
     while found.len() < count {
         let piece = piece_before(process, version, end, flavor);
@@ -161,7 +161,7 @@ pub fn disassemble_before(
 }
 
 /// Some instructions of which the last one ends at `end`.
-fn piece_before(process: &Process, version: Version, end: Avma, flavor: Flavor) -> Vec<Line> {
+fn piece_before(process: &Process, version: Version, end: Avma, flavor: Flavor) -> Vec<DisassembledLine> {
     /// So many bytes back, whatever stands there is read as it was meant.
     const NEAR: u64 = 64;
     let from = |start: Avma| {

@@ -4,22 +4,22 @@
 //! stamp here and there, so a length in time lies between a [least and a most](Span), and whatever is made of lengths keeps
 //! both. A call whose beginning or end the history does not have is [counted](Unmeasured) and not guessed at.
 
-pub mod gauge;
+pub mod call_timer;
 pub mod histogram;
-pub(crate) mod moments;
+pub mod percentiles;
 #[cfg(test)]
 pub(crate) mod recording;
-pub mod spread;
+pub(crate) mod time_bounds;
 
-pub use gauge::{Gauge, Span, Split, Unit, Unmeasured};
-pub use spread::Spread;
+pub use call_timer::{CallTimer, Span, Split, Unit, Unmeasured};
+pub use percentiles::Percentiles;
 
 use crate::calls::Calls;
 use crate::error::Result;
 use crate::session::{Session, Thread};
 use backtrail_decoder::{CallId, Stage, Watch};
 use backtrail_pt::{Avma, Tid};
-use gauge::Cover;
+use call_timer::IntervalUnion;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A call and its length.
@@ -91,15 +91,15 @@ impl Latencies {
         watch: &Watch<'_>,
     ) -> Result<()> {
         let calls = Calls::new(session, thread, watch)?;
-        let gauge = Gauge::new(thread, calls.forest(), self.unit, session.times());
+        let call_timer = CallTimer::new(thread, calls.forest(), self.unit, session.times());
         let mut outermost_until = 0;
-        let mut covered = Cover::within(0, u64::MAX);
+        let mut covered = IntervalUnion::within(0, u64::MAX);
         let of_function = calls.of(entries, watch)?;
         for (number, &call) in of_function.iter().enumerate() {
             if number % OFTEN == 0 {
                 watch.report(Stage::Measure, number as u64, of_function.len() as u64)?;
             }
-            let stretch = match gauge.stretch(call) {
+            let stretch = match call_timer.stretch(call) {
                 Ok(stretch) => stretch,
                 Err(why) => {
                     *self.unmeasured.entry(why).or_default() += 1;
@@ -119,7 +119,7 @@ impl Latencies {
             outermost_until = bounds.end;
             covered.add(stretch.widest());
             self.total.least = self.total.least.saturating_add(span.least);
-            if let Ok(split) = gauge.split(call) {
+            if let Ok(split) = call_timer.split(call) {
                 self.split = self.split.and(split);
             }
         }

@@ -17,7 +17,7 @@
 //! the current frame is within, which leaves out those in callees.
 
 mod frames;
-mod own;
+mod own_instructions;
 mod starts;
 
 use crate::code::{ChainId, Lines, Statement};
@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::session::begins_unseen;
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left, PcSet, Stage, Watch};
 use backtrail_pt::{Avma, Cofi};
-pub(crate) use own::Own;
+pub(crate) use own_instructions::OwnInstructions;
 pub use starts::Statements;
 use std::ops::Range;
 
@@ -102,7 +102,7 @@ impl<'a> LineStarts<'a> {
                 candidate.chain == statement.chain || !self.lines.is_within(candidate.chain, statement.chain)
             })
         };
-        match Own::new(self, id, index, precedes).previous(0)? {
+        match OwnInstructions::new(self, id, index, precedes).previous(0)? {
             Some(predecessor) => Ok(self.statement(predecessor) != Some(statement)),
             None => {
                 self.needs_beginning(id)?;

@@ -6,7 +6,7 @@ mod locate;
 mod run;
 mod visit;
 
-use crate::breakpoint::{Breakpoints, Untold};
+use crate::breakpoint::{Breakpoints, UndecidedHits};
 use crate::disassembly::Flavor;
 use crate::error::{Error, Result};
 use crate::session::{Process, Session, Thread};
@@ -33,7 +33,7 @@ pub struct Stop {
     /// A gap on the way: why history is missing there.
     pub crossed_gap: Option<String>,
     /// Hits that were passed because nobody can tell whether a condition holds.
-    pub untold: Option<Untold>,
+    pub untold: Option<UndecidedHits>,
 }
 
 /// Which arguments a stack shows.

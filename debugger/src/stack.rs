@@ -1,8 +1,8 @@
 //! The stack at a position: out of the call forest, beyond that out of the core, and the inlined copies.
 
+mod callers;
 mod core;
-mod outwards;
-mod ran;
+mod trace_frames;
 
 pub(crate) use self::core::{CoreStack, unwound};
 
@@ -11,7 +11,7 @@ use crate::session::{Session, Thread};
 use crate::unwind::PhysicalFrame;
 use backtrail_decoder::{CallId, Entered, Forest, Left, Watch};
 use backtrail_pt::Avma;
-use outwards::Outwards;
+use callers::Callers;
 use serde::Serialize;
 use std::fmt;
 
@@ -107,7 +107,7 @@ impl Stack {
     }
 }
 
-struct Walk<'a> {
+struct StackWalk<'a> {
     session: &'a Session,
     thread: &'a Thread,
     frames: Vec<StackFrame>,
@@ -127,7 +127,7 @@ pub fn stack(
     limit: usize,
     watch: &Watch<'_>,
 ) -> Result<Stack> {
-    let mut walk = Walk {
+    let mut walk = StackWalk {
         session,
         thread,
         frames: Vec::new(),
@@ -164,7 +164,7 @@ pub fn pc_at(session: &Session, thread: &Thread, index: u64) -> Option<Avma> {
         .or_else(|| thread.history.pc(index))
 }
 
-impl Walk<'_> {
+impl StackWalk<'_> {
     /// All frames out of the core. Gives why there may be more, as the others do.
     fn by_core(&mut self) -> Option<String> {
         if self.limit > 1
@@ -192,7 +192,7 @@ impl Walk<'_> {
             return self.by_core();
         }
         let mut root = None;
-        for step in Outwards::new(self.session, self.thread, forest, index) {
+        for step in Callers::new(self.session, self.thread, forest, index) {
             if self.frames.len() >= self.limit {
                 return None;
             }

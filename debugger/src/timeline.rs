@@ -7,7 +7,7 @@ pub mod flame;
 pub mod grid;
 
 use crate::error::Result;
-use crate::latency::moments::{Away, Moment, Moments};
+use crate::latency::time_bounds::{OffCpu, TimeBound, TimeBounds};
 use crate::session::{Session, Thread};
 use backtrail_decoder::{Entered, Forest, History, Mark, MarkKind, Resumed, Stage, TimeEstimate, Watch};
 use backtrail_pt::{Avma, Cofi, Tsc};
@@ -16,9 +16,9 @@ use serde::Serialize;
 /// What a thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum ThreadState {
     /// It executed the instructions of its history.
-    Ran,
+    TraceFrames,
     /// It was out of the traced code: in the kernel, or waiting for something or for a processor.
     OffCpu,
     /// History is missing.
@@ -29,9 +29,9 @@ pub enum State {
 
 /// A thread in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct StateSpan {
     /// The state.
-    pub state: State,
+    pub state: ThreadState,
     /// When it began.
     pub from: TimeEstimate,
     /// When it ended; not bounded where the trace ends before.
@@ -70,8 +70,8 @@ impl Window {
     }
 }
 
-impl Span {
-    fn new(state: State, from: TimeEstimate, to: TimeEstimate, first: u64, end: u64) -> Self {
+impl StateSpan {
+    fn new(state: ThreadState, from: TimeEstimate, to: TimeEstimate, first: u64, end: u64) -> Self {
         Self {
             state,
             from,
@@ -92,7 +92,7 @@ pub fn tell(
     thread: &Thread,
     window: Window,
     watch: &Watch<'_>,
-    hear: &mut dyn FnMut(Span) -> Result<()>,
+    hear: &mut dyn FnMut(StateSpan) -> Result<()>,
 ) -> Result<()> {
     let history = &thread.history;
     let Some(begin) = history.first_stamp() else {
@@ -102,50 +102,50 @@ pub fn tell(
     if window.from <= begin {
         thread.needs_beginning()?;
     }
-    let teller = Teller {
+    let builder = StateBuilder {
         // The recorder's single-stepping engine writes of a system call when it has returned.
         dated_late: session
             .made_by()
             .is_some_and(|command| command.contains("--engine step")),
-        ..Teller::new(history, window)
+        ..StateBuilder::new(history, window)
     };
-    states(teller, || End::of(session, thread), watch, hear)
+    states(builder, || HistoryEnd::of(session, thread), watch, hear)
 }
 
 /// The states of a history, and `end` after it.
 fn states(
-    mut teller: Teller<'_>,
-    end: impl FnOnce() -> End,
+    mut builder: StateBuilder<'_>,
+    end: impl FnOnce() -> HistoryEnd,
     watch: &Watch<'_>,
-    hear: &mut dyn FnMut(Span) -> Result<()>,
+    hear: &mut dyn FnMut(StateSpan) -> Result<()>,
 ) -> Result<()> {
-    let history = teller.moments.history;
-    let marks = history.marks_in(teller.ran_from..history.len());
+    let history = builder.moments.history;
+    let marks = history.marks_in(builder.ran_from..history.len());
     for (number, group) in marks.chunk_by(|one, next| one.index == next.index).enumerate() {
         let Some(mark) = group.first() else { continue };
         if number % OFTEN == 0 {
             watch.report(Stage::Search, mark.index, history.len())?;
         }
-        teller.between(group, hear)?;
-        if teller.is_over {
+        builder.between(group, hear)?;
+        if builder.is_over {
             return Ok(());
         }
     }
-    teller.end(end(), hear)
+    builder.end(end(), hear)
 }
 
 /// What is known of a thread after its last instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct End {
+struct HistoryEnd {
     /// What it did then.
-    state: State,
+    state: ThreadState,
     /// How long it was there; `None`: nobody knows.
     until: Option<Tsc>,
     /// It was what crashed.
     crashed: bool,
 }
 
-impl End {
+impl HistoryEnd {
     fn of(session: &Session, thread: &Thread) -> Self {
         let history = &thread.history;
         let last = history.marks_in(history.len()..u64::MAX);
@@ -154,12 +154,12 @@ impl End {
             .checked_sub(1)
             .and_then(|last| history.instruction(last));
         let is_gap = last.iter().any(|mark| is_gap(mark, 0));
-        let state = match Away::of(last) {
-            _ if is_gap => State::Gap,
-            Some(_) => State::OffCpu,
+        let state = match OffCpu::of(last) {
+            _ if is_gap => ThreadState::Gap,
+            Some(_) => ThreadState::OffCpu,
             // A system call that did not return.
-            None if last_executed.is_some_and(|last| last.cofi == Cofi::FarTransfer) => State::OffCpu,
-            None => State::Unknown,
+            None if last_executed.is_some_and(|last| last.cofi == Cofi::FarTransfer) => ThreadState::OffCpu,
+            None => ThreadState::Unknown,
         };
         Self {
             state,
@@ -193,8 +193,8 @@ fn is_gap(mark: &Mark, start: u64) -> bool {
 }
 
 /// Goes through the marks of a thread.
-struct Teller<'t> {
-    moments: Moments<'t>,
+struct StateBuilder<'t> {
+    moments: TimeBounds<'t>,
     window: Window,
     /// The first instruction that has run since.
     ran_from: u64,
@@ -206,7 +206,7 @@ struct Teller<'t> {
     is_over: bool,
 }
 
-impl<'t> Teller<'t> {
+impl<'t> StateBuilder<'t> {
     /// Begins at the last mark before the window.
     fn new(history: &'t History, window: Window) -> Self {
         let first = history.first_stamp().and_then(|first| history.index_at(first));
@@ -215,7 +215,7 @@ impl<'t> Teller<'t> {
         let start = first.unwrap_or(0);
         let before = before.map(|mark| mark.index).filter(|&index| index > start);
         Self {
-            moments: Moments {
+            moments: TimeBounds {
                 history,
                 conversion: None,
             },
@@ -230,7 +230,7 @@ impl<'t> Teller<'t> {
         }
     }
 
-    fn hear(&mut self, span: Span, hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+    fn hear(&mut self, span: StateSpan, hear: &mut dyn FnMut(StateSpan) -> Result<()>) -> Result<()> {
         if span.from.tsc > self.window.to {
             self.is_over = true;
             return Ok(());
@@ -242,27 +242,32 @@ impl<'t> Teller<'t> {
     }
 
     /// The instructions up to a mark, and what the marks before one instruction say.
-    fn between(&mut self, group: &[Mark], hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+    fn between(&mut self, group: &[Mark], hear: &mut dyn FnMut(StateSpan) -> Result<()>) -> Result<()> {
         let Some(mark) = group.first() else { return Ok(()) };
         let missing = group.iter().any(|mark| is_gap(mark, 0));
-        let state = match Away::of(group) {
-            _ if missing => State::Gap,
-            Some(_) => State::OffCpu,
+        let state = match OffCpu::of(group) {
+            _ if missing => ThreadState::Gap,
+            Some(_) => ThreadState::OffCpu,
             None => return Ok(()),
         };
         let departure = self.moments.history.departure(mark.index);
         // What is missing is all up to the next instruction, whatever the thread did.
-        let gap = Away {
+        let gap = OffCpu {
             index: mark.index,
             left: mark.tsc,
             back: departure.map(|departure| departure.tsc),
         };
-        let away = Away::of(group).filter(|_| !missing).unwrap_or(gap);
+        let away = OffCpu::of(group).filter(|_| !missing).unwrap_or(gap);
         self.away(state, away, hear)
     }
 
     /// The instructions up to one, and the time before it.
-    fn away(&mut self, state: State, away: Away, hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+    fn away(
+        &mut self,
+        state: ThreadState,
+        away: OffCpu,
+        hear: &mut dyn FnMut(StateSpan) -> Result<()>,
+    ) -> Result<()> {
         let index = away.index;
         let history = self.moments.history;
         let ends = match self.moments.stretch(&away) {
@@ -273,30 +278,38 @@ impl<'t> Teller<'t> {
         let Some((mut left, back)) = ends else {
             return Ok(());
         };
-        if self.dated_late && state == State::OffCpu {
+        if self.dated_late && state == ThreadState::OffCpu {
             let exit = index.checked_sub(1).and_then(|exit| history.departure(exit));
             let earliest = exit.map_or(left.tsc, |exit| exit.tsc.min(left.tsc));
             left = left.latest().map_or(left, |latest| between(earliest, latest));
         }
         self.ran(left, index, hear)?;
-        self.hear(Span::new(state, left, back, index, index), hear)?;
+        self.hear(StateSpan::new(state, left, back, index, index), hear)?;
         (self.ran_from, self.since) = (index, Some(back));
         Ok(())
     }
 
     /// The instructions up to one, if there are any.
-    fn ran(&mut self, to: TimeEstimate, end: u64, hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+    fn ran(
+        &mut self,
+        to: TimeEstimate,
+        end: u64,
+        hear: &mut dyn FnMut(StateSpan) -> Result<()>,
+    ) -> Result<()> {
         let since = self
             .since
             .or_else(|| self.moments.history.departure(self.ran_from));
         match since.filter(|_| self.ran_from < end) {
-            Some(since) => self.hear(Span::new(State::Ran, since, to, self.ran_from, end), hear),
+            Some(since) => self.hear(
+                StateSpan::new(ThreadState::TraceFrames, since, to, self.ran_from, end),
+                hear,
+            ),
             None => Ok(()),
         }
     }
 
     /// The last instructions, and what came then.
-    fn end(&mut self, end: End, hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+    fn end(&mut self, end: HistoryEnd, hear: &mut dyn FnMut(StateSpan) -> Result<()>) -> Result<()> {
         let history = self.moments.history;
         let len = history.len();
         let Some(left) = history.arrival(len) else {
@@ -309,13 +322,16 @@ impl<'t> Teller<'t> {
         };
         self.ran(left, len, hear)?;
         match end.until.filter(|&until| !end.crashed && until > left.tsc) {
-            Some(until) => self.hear(Span::new(end.state, left, between(until, until), len, len), hear),
+            Some(until) => self.hear(
+                StateSpan::new(end.state, left, between(until, until), len, len),
+                hear,
+            ),
             None => Ok(()),
         }
     }
 }
 
-fn estimate(moment: Moment) -> TimeEstimate {
+fn estimate(moment: TimeBound) -> TimeEstimate {
     between(Tsc(moment.earliest), Tsc(moment.latest))
 }
 

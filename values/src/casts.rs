@@ -1,9 +1,9 @@
 //! Casts between classes and their bases: the address changes where the base does not stand first. Where a base is
 //! virtual, the object's table tells (Itanium C++ ABI, sections 2.5 and 2.6).
 
+use super::context::EvalContext;
 use super::evaluate::{Evaluated, wrong};
 use super::members::value_of;
-use super::scene::Scene;
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Data, Gap, Value};
 use backtrail_symbolizer::types::{Language, Member, MemberPlace, PointerKind};
@@ -22,7 +22,7 @@ fn class(ty: &Ty) -> Option<RecordShape> {
     }
 }
 
-impl Scene<'_> {
+impl EvalContext<'_> {
     /// A class, or a pointer to one, as another that it is derived from or that is derived from it; `None`: the
     /// cast is none of these.
     pub(crate) fn cast_class(&self, value: &Value, ty: &Ty) -> Evaluated<Option<Value>> {

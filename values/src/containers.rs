@@ -1,25 +1,25 @@
 //! Containers of the C++ standard library (libstdc++): how many elements they have, and where those are.
 
+use super::context::EvalContext;
 use super::members::{address, number, path};
-use super::scene::Scene;
 use super::types::{ArrayCount, RecordShape, Shape, Ty};
 use super::units::Units;
 use super::value::Value;
 
 /// What holds elements.
-pub enum Container {
+pub enum CppContainer {
     /// One after the other in memory.
-    Row(Row),
+    CppArray(CppArray),
     /// Truth values, a bit each.
-    Bits(Bits),
+    CppBitVector(CppBitVector),
     /// In blocks of one size.
-    Deque(Deque),
+    CppDeque(CppDeque),
     /// Each in a node of its own.
-    Nodes(Nodes),
+    CppNodes(CppNodes),
 }
 
 /// A vector, a string, what views one.
-pub struct Row {
+pub struct CppArray {
     element: Ty,
     size: u64,
     start: u64,
@@ -29,7 +29,7 @@ pub struct Row {
 }
 
 /// A `vector<bool>` or `bitset`.
-pub struct Bits {
+pub struct CppBitVector {
     element: Ty,
     /// They are there in words of 8 bytes, the lowest bit first.
     words: Value,
@@ -38,7 +38,7 @@ pub struct Bits {
 }
 
 /// A deque: the first block has elements from `first` on, all others are full.
-pub struct Deque {
+pub struct CppDeque {
     element: Ty,
     size: u64,
     per_node: u64,
@@ -50,14 +50,14 @@ pub struct Deque {
 }
 
 /// A list, a tree, a hash table.
-pub struct Nodes {
+pub struct CppNodes {
     element: Ty,
     /// Where the element is in a node.
     offset: u64,
     first: u64,
     /// What stands for no node.
     end: u64,
-    order: Order,
+    order: NodeOrder,
     /// `None`: it is not kept.
     count: Option<u64>,
     /// Elements are pairs of a key and a value.
@@ -65,7 +65,7 @@ pub struct Nodes {
 }
 
 #[derive(Clone, Copy)]
-enum Order {
+enum NodeOrder {
     /// Each begins with the address of the next.
     List,
     /// A red-black tree.
@@ -82,80 +82,80 @@ pub fn template(record: &RecordShape) -> Option<String> {
     Some(template.to_owned())
 }
 
-impl Container {
+impl CppContainer {
     /// What a value of a record holds; `None`: it is no container, or its insides are not as they are known.
-    pub fn of(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
+    pub fn of(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
         let is_bool = || record.argument(0).is_some_and(|element| element.name() == "bool");
         Some(match template(record)?.as_str() {
-            "vector" if is_bool() => Self::Bits(Bits::of_vector(scene, value, record)?),
-            "bitset" => Self::Bits(Bits::of_bitset(scene, value, record)?),
-            "vector" => Self::Row(Row::of_vector(scene, value, record)?),
-            "array" => Self::Row(Row::of_array(&path(scene, value, &["_M_elems"])?)?),
+            "vector" if is_bool() => Self::CppBitVector(CppBitVector::of_vector(context, value, record)?),
+            "bitset" => Self::CppBitVector(CppBitVector::of_bitset(context, value, record)?),
+            "vector" => Self::CppArray(CppArray::of_vector(context, value, record)?),
+            "array" => Self::CppArray(CppArray::of_array(&path(context, value, &["_M_elems"])?)?),
             "basic_string" => {
-                let pointer = path(scene, value, &["_M_dataplus", "_M_p"])?;
-                Self::Row(Row::behind(scene, &pointer, value, &["_M_string_length"])?)
+                let pointer = path(context, value, &["_M_dataplus", "_M_p"])?;
+                Self::CppArray(CppArray::behind(context, &pointer, value, &["_M_string_length"])?)
             }
             "basic_string_view" => {
-                let pointer = path(scene, value, &["_M_str"])?;
-                Self::Row(Row::behind(scene, &pointer, value, &["_M_len"])?)
+                let pointer = path(context, value, &["_M_str"])?;
+                Self::CppArray(CppArray::behind(context, &pointer, value, &["_M_len"])?)
             }
             "initializer_list" => {
-                let pointer = path(scene, value, &["_M_array"])?;
-                Self::Row(Row::behind(scene, &pointer, value, &["_M_len"])?)
+                let pointer = path(context, value, &["_M_array"])?;
+                Self::CppArray(CppArray::behind(context, &pointer, value, &["_M_len"])?)
             }
             "span" => {
-                let pointer = path(scene, value, &["_M_ptr"])?;
-                Self::Row(Row::of_span(scene, &pointer, value, record)?)
+                let pointer = path(context, value, &["_M_ptr"])?;
+                Self::CppArray(CppArray::of_span(context, &pointer, value, record)?)
             }
-            "deque" => Self::Deque(Deque::of(scene, value, record)?),
-            "list" => Self::Nodes(Nodes::of_list(scene, value, record)?),
-            "map" | "multimap" => Self::Nodes(Nodes::of_tree(scene, value, record, true)?),
-            "set" | "multiset" => Self::Nodes(Nodes::of_tree(scene, value, record, false)?),
+            "deque" => Self::CppDeque(CppDeque::of(context, value, record)?),
+            "list" => Self::CppNodes(CppNodes::of_list(context, value, record)?),
+            "map" | "multimap" => Self::CppNodes(CppNodes::of_tree(context, value, record, true)?),
+            "set" | "multiset" => Self::CppNodes(CppNodes::of_tree(context, value, record, false)?),
             "unordered_map" | "unordered_multimap" => {
-                Self::Nodes(Nodes::of_table(scene, value, record, true)?)
+                Self::CppNodes(CppNodes::of_table(context, value, record, true)?)
             }
             "unordered_set" | "unordered_multiset" => {
-                Self::Nodes(Nodes::of_table(scene, value, record, false)?)
+                Self::CppNodes(CppNodes::of_table(context, value, record, false)?)
             }
             _ => return None,
         })
     }
 
     /// How many elements it has; `None`: too many to count where no count is kept.
-    pub fn count(&self, scene: &Scene<'_>) -> Option<u64> {
+    pub fn count(&self, context: &EvalContext<'_>) -> Option<u64> {
         match self {
-            Self::Row(row) => Some(row.count),
-            Self::Bits(bits) => Some(bits.count),
-            Self::Deque(deque) => Some(deque.count),
-            Self::Nodes(nodes) => nodes.count(scene),
+            Self::CppArray(row) => Some(row.count),
+            Self::CppBitVector(bits) => Some(bits.count),
+            Self::CppDeque(deque) => Some(deque.count),
+            Self::CppNodes(nodes) => nodes.count(context),
         }
     }
 
     /// The last element of those that it has.
-    pub fn last(&self, scene: &Scene<'_>) -> Option<Value> {
+    pub fn last(&self, context: &EvalContext<'_>) -> Option<Value> {
         match self {
-            Self::Nodes(nodes) => nodes.last(scene),
-            other => other.at(scene, other.count(scene)?.checked_sub(1)?),
+            Self::CppNodes(nodes) => nodes.last(context),
+            other => other.at(context, other.count(context)?.checked_sub(1)?),
         }
     }
 
     /// The element with this number, below the count; of nodes the first alone, for who asks for others walks.
-    pub fn at(&self, scene: &Scene<'_>, number: u64) -> Option<Value> {
+    pub fn at(&self, context: &EvalContext<'_>, number: u64) -> Option<Value> {
         match self {
-            Self::Row(row) => Some(row.at(number)),
-            Self::Bits(bits) => Some(bits.at(scene, number)),
-            Self::Deque(deque) => deque.at(scene, number),
-            Self::Nodes(nodes) if number == 0 => nodes.values(scene, 1)?.pop(),
-            Self::Nodes(_) => None,
+            Self::CppArray(row) => Some(row.at(number)),
+            Self::CppBitVector(bits) => Some(bits.at(context, number)),
+            Self::CppDeque(deque) => deque.at(context, number),
+            Self::CppNodes(nodes) if number == 0 => nodes.values(context, 1)?.pop(),
+            Self::CppNodes(_) => None,
         }
     }
 }
 
-impl Row {
-    fn of_vector(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
+impl CppArray {
+    fn of_vector(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
         let element = record.argument(0)?;
         let size = element.size().filter(|size| *size > 0)?;
-        let end = |name: &str| address(scene, &path(scene, value, &["_M_impl", name])?);
+        let end = |name: &str| address(context, &path(context, value, &["_M_impl", name])?);
         let start = end("_M_start")?;
         Some(Self {
             count: end("_M_finish")?.checked_sub(start)? / size,
@@ -186,29 +186,34 @@ impl Row {
     }
 
     /// So many elements behind a pointer as a member of the value says.
-    fn behind(scene: &Scene<'_>, pointer: &Value, value: &Value, length: &[&str]) -> Option<Self> {
+    fn behind(context: &EvalContext<'_>, pointer: &Value, value: &Value, length: &[&str]) -> Option<Self> {
         let Shape::Pointer(_, element) = pointer.ty.shape() else {
             return None;
         };
         Some(Self {
             size: element.size().filter(|size| *size > 0)?,
-            start: address(scene, pointer)?,
-            count: u64::try_from(number(scene, &path(scene, value, length)?)?).ok()?,
+            start: address(context, pointer)?,
+            count: u64::try_from(number(context, &path(context, value, length)?)?).ok()?,
             capacity: None,
             element,
         })
     }
 
     /// A span has its length in itself, or in its type.
-    fn of_span(scene: &Scene<'_>, pointer: &Value, value: &Value, record: &RecordShape) -> Option<Self> {
+    fn of_span(
+        context: &EvalContext<'_>,
+        pointer: &Value,
+        value: &Value,
+        record: &RecordShape,
+    ) -> Option<Self> {
         let in_type = record.record().arguments.get(1)?.value?;
         if in_type as u64 == u64::MAX {
-            return Self::behind(scene, pointer, value, &["_M_extent", "_M_extent_value"]);
+            return Self::behind(context, pointer, value, &["_M_extent", "_M_extent_value"]);
         }
         let element = record.argument(0)?;
         Some(Self {
             size: element.size().filter(|size| *size > 0)?,
-            start: address(scene, pointer)?,
+            start: address(context, pointer)?,
             count: in_type as u64,
             capacity: None,
             element,
@@ -226,22 +231,22 @@ impl Row {
     }
 
     /// The bytes of its first elements.
-    pub fn bytes(&self, scene: &Scene<'_>, count: u64) -> Option<Result<Vec<u8>, super::value::Gap>> {
+    pub fn bytes(&self, context: &EvalContext<'_>, count: u64) -> Option<Result<Vec<u8>, super::value::Gap>> {
         let size = count.min(self.count).checked_mul(self.size)?;
         let mut bytes = vec![0; usize::try_from(size).ok()?];
-        let read = scene.source.memory(self.start, &mut bytes);
+        let read = context.source.memory(self.start, &mut bytes);
         Some(read.map(|()| bytes).map_err(Into::into))
     }
 }
 
-impl Bits {
-    fn of_vector(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
-        let end = |name: &str| path(scene, value, &["_M_impl", name]);
-        let start = address(scene, &path(scene, &end("_M_start")?, &["_M_p"])?)?;
+impl CppBitVector {
+    fn of_vector(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
+        let end = |name: &str| path(context, value, &["_M_impl", name]);
+        let start = address(context, &path(context, &end("_M_start")?, &["_M_p"])?)?;
         let finish = end("_M_finish")?;
-        let words = address(scene, &path(scene, &finish, &["_M_p"])?)?.checked_sub(start)?;
-        let bits = u64::try_from(number(scene, &path(scene, &finish, &["_M_offset"])?)?).ok()?;
-        let limit = address(scene, &end("_M_end_of_storage")?)?;
+        let words = address(context, &path(context, &finish, &["_M_p"])?)?.checked_sub(start)?;
+        let bits = u64::try_from(number(context, &path(context, &finish, &["_M_offset"])?)?).ok()?;
+        let limit = address(context, &end("_M_end_of_storage")?)?;
         Some(Self {
             element: record.argument(0)?,
             words: Value::at(Ty::unsigned_long(), start),
@@ -250,19 +255,19 @@ impl Bits {
         })
     }
 
-    fn of_bitset(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
+    fn of_bitset(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
         let count = record.record().arguments.first()?.value?;
         Some(Self {
             element: Ty::base("bool", 1, backtrail_symbolizer::types::Encoding::Boolean),
-            words: path(scene, value, &["_M_w"])?,
+            words: path(context, value, &["_M_w"])?,
             count: u64::try_from(count).ok()?,
             capacity: None,
         })
     }
 
-    pub fn at(&self, scene: &Scene<'_>, number: u64) -> Value {
+    pub fn at(&self, context: &EvalContext<'_>, number: u64) -> Value {
         let word = self.words.part(Ty::unsigned_long(), number / 64 * 8);
-        match word.read(scene.source, 8) {
+        match word.read(context.source, 8) {
             Ok(bytes) => {
                 let byte = bytes.get((number % 64 / 8) as usize).copied().unwrap_or(0);
                 Value::new(self.element.clone(), vec![byte >> (number % 8) & 1])
@@ -272,19 +277,20 @@ impl Bits {
     }
 }
 
-fn word(scene: &Scene<'_>, at: u64) -> Option<u64> {
+fn word(context: &EvalContext<'_>, at: u64) -> Option<u64> {
     let mut bytes = [0; 8];
-    scene.source.memory(at, &mut bytes).ok()?;
+    context.source.memory(at, &mut bytes).ok()?;
     Some(u64::from_le_bytes(bytes))
 }
 
-impl Deque {
-    fn of(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
+impl CppDeque {
+    fn of(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
         let element = record.argument(0)?;
         let size = element.size().filter(|size| *size > 0)?;
         let per_node = if size < 512 { 512 / size } else { 1 };
-        let field =
-            |iterator: &str, name: &str| address(scene, &path(scene, value, &["_M_impl", iterator, name])?);
+        let field = |iterator: &str, name: &str| {
+            address(context, &path(context, value, &["_M_impl", iterator, name])?)
+        };
         let (first, last) = (field("_M_start", "_M_cur")?, field("_M_start", "_M_last")?);
         let (nodes, finish_node) = (field("_M_start", "_M_node")?, field("_M_finish", "_M_node")?);
         let (finish, finish_first) = (field("_M_finish", "_M_cur")?, field("_M_finish", "_M_first")?);
@@ -311,13 +317,13 @@ impl Deque {
         })
     }
 
-    pub fn at(&self, scene: &Scene<'_>, number: u64) -> Option<Value> {
+    pub fn at(&self, context: &EvalContext<'_>, number: u64) -> Option<Value> {
         let at = match number.checked_sub(self.in_first) {
             None => self.first.checked_add(number.checked_mul(self.size)?)?,
             Some(behind) => {
                 let node = self.nodes.checked_add(8 * (behind / self.per_node + 1))?;
                 let offset = (behind % self.per_node).checked_mul(self.size)?;
-                word(scene, node)?.checked_add(offset)?
+                word(context, node)?.checked_add(offset)?
             }
         };
         Some(Value::at(self.element.clone(), at))
@@ -337,36 +343,39 @@ fn held(record: &RecordShape) -> Option<Ty> {
     Some(record.ty(Some(entry)))
 }
 
-impl Nodes {
+impl CppNodes {
     /// No more are looked at, for a count or a key.
     pub const MOST: usize = 1 << 17;
 
-    fn of_list(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
+    fn of_list(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
         let element = record.argument(0)?;
-        let end = path(scene, value, &["_M_impl", "_M_node"])?.address()?;
+        let end = path(context, value, &["_M_impl", "_M_node"])?.address()?;
         Some(Self {
             offset: behind(16, &element)?,
-            first: word(scene, end)?,
+            first: word(context, end)?,
             end,
-            order: Order::List,
+            order: NodeOrder::List,
             // Older libraries count each time that they are asked.
-            count: path(scene, value, &["_M_impl", "_M_node", "_M_size"])
-                .and_then(|size| u64::try_from(number(scene, &size)?).ok()),
+            count: path(context, value, &["_M_impl", "_M_node", "_M_size"])
+                .and_then(|size| u64::try_from(number(context, &size)?).ok()),
             pairs: false,
             element,
         })
     }
 
     /// Of `_Rb_tree`.
-    fn of_tree(scene: &Scene<'_>, value: &Value, record: &RecordShape, pairs: bool) -> Option<Self> {
-        let count = number(scene, &path(scene, value, &["_M_t", "_M_impl", "_M_node_count"])?)?;
-        let header = path(scene, value, &["_M_t", "_M_impl", "_M_header"])?;
+    fn of_tree(context: &EvalContext<'_>, value: &Value, record: &RecordShape, pairs: bool) -> Option<Self> {
+        let count = number(
+            context,
+            &path(context, value, &["_M_t", "_M_impl", "_M_node_count"])?,
+        )?;
+        let header = path(context, value, &["_M_t", "_M_impl", "_M_header"])?;
         let element = held(record)?;
         Some(Self {
             offset: behind(32, &element)?,
-            first: address(scene, &path(scene, &header, &["_M_left"])?)?,
+            first: address(context, &path(context, &header, &["_M_left"])?)?,
             end: header.address()?,
-            order: Order::Tree,
+            order: NodeOrder::Tree,
             count: Some(u64::try_from(count).ok()?),
             pairs,
             element,
@@ -374,15 +383,15 @@ impl Nodes {
     }
 
     /// Of `_Hashtable`: its nodes are one list.
-    fn of_table(scene: &Scene<'_>, value: &Value, record: &RecordShape, pairs: bool) -> Option<Self> {
-        let count = number(scene, &path(scene, value, &["_M_h", "_M_element_count"])?)?;
+    fn of_table(context: &EvalContext<'_>, value: &Value, record: &RecordShape, pairs: bool) -> Option<Self> {
+        let count = number(context, &path(context, value, &["_M_h", "_M_element_count"])?)?;
         let element = held(record)?;
-        let before = path(scene, value, &["_M_h", "_M_before_begin", "_M_nxt"])?;
+        let before = path(context, value, &["_M_h", "_M_before_begin", "_M_nxt"])?;
         Some(Self {
             offset: behind(8, &element)?,
-            first: address(scene, &before)?,
+            first: address(context, &before)?,
             end: 0,
-            order: Order::List,
+            order: NodeOrder::List,
             count: Some(u64::try_from(count).ok()?),
             pairs,
             element,
@@ -390,37 +399,37 @@ impl Nodes {
     }
 
     /// `None`: there are too many to count.
-    pub fn count(&self, scene: &Scene<'_>) -> Option<u64> {
+    pub fn count(&self, context: &EvalContext<'_>) -> Option<u64> {
         match self.count {
             Some(count) => Some(count),
             None => {
-                let counted = self.values(scene, Self::MOST)?.len();
+                let counted = self.values(context, Self::MOST)?.len();
                 (counted < Self::MOST).then_some(counted as u64)
             }
         }
     }
 
     /// Its last element: what stands for no node is linked to that, too.
-    fn last(&self, scene: &Scene<'_>) -> Option<Value> {
+    fn last(&self, context: &EvalContext<'_>) -> Option<Value> {
         let link = match self.order {
-            Order::List => 8,
-            Order::Tree => 24,
+            NodeOrder::List => 8,
+            NodeOrder::Tree => 24,
         };
-        let node = word(scene, self.end.wrapping_add(link)).filter(|_| self.end != 0)?;
+        let node = word(context, self.end.wrapping_add(link)).filter(|_| self.end != 0)?;
         let at = node.wrapping_add(self.offset);
         (node != self.end).then(|| Value::at(self.element.clone(), at))
     }
 
     /// Its first elements in their order; `None`: they do not hang together as they should.
-    pub fn values(&self, scene: &Scene<'_>, most: usize) -> Option<Vec<Value>> {
+    pub fn values(&self, context: &EvalContext<'_>, most: usize) -> Option<Vec<Value>> {
         let (mut values, mut node) = (Vec::new(), self.first);
         let is_whole = |found: usize| self.count.is_some_and(|count| found as u64 >= count);
         while node != self.end && values.len() < most && !is_whole(values.len()) {
             let at = node.wrapping_add(self.offset);
             values.push(Value::at(self.element.clone(), at));
             node = match self.order {
-                Order::List => word(scene, node)?,
-                Order::Tree => successor(scene, node)?,
+                NodeOrder::List => word(context, node)?,
+                NodeOrder::Tree => successor(context, node)?,
             };
         }
         let missing = self.count.is_some_and(|count| (values.len() as u64) < count);
@@ -429,11 +438,11 @@ impl Nodes {
 }
 
 /// The next node: parent, left and right stand at 8, 16 and 24.
-fn successor(scene: &Scene<'_>, node: u64) -> Option<u64> {
+fn successor(context: &EvalContext<'_>, node: u64) -> Option<u64> {
     /// No genuine tree is deeper.
     const MAX_DEPTH: usize = 256;
     let (parent, left, right) = (8, 16, 24);
-    let follow = |node: u64, link: u64| word(scene, node.wrapping_add(link));
+    let follow = |node: u64, link: u64| word(context, node.wrapping_add(link));
     let mut next = follow(node, right)?;
     if next != 0 {
         for _ in 0..MAX_DEPTH {

@@ -1,40 +1,45 @@
 //! What the operators and functions of containers and pointers of the C++ standard library (libstdc++) give: `v[1]`,
 //! `m["a"]`, `*p`, `p->x`, `v.size()`.
 
-use super::containers::{Container, Nodes, template};
+use super::containers::{CppContainer, CppNodes, template};
+use super::context::EvalContext;
 use super::cpp::{alternative, owned, pointed_by_shared, tuple_part};
 use super::evaluate::{Evaluated, outside, wrong};
 use super::members::{address, number, path};
-use super::scene::Scene;
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Gap, Value};
 
 /// An element by its number or key; `None`: it is no such container, or its insides are not as they are known.
-pub fn element(scene: &Scene<'_>, value: &Value, record: &RecordShape, key: &Value) -> Option<Evaluated> {
-    let index = || scene.whole_number(key);
-    let at = |value: &Value| Some(index().and_then(|index| scene.index(value, index)));
+pub fn element(
+    context: &EvalContext<'_>,
+    value: &Value,
+    record: &RecordShape,
+    key: &Value,
+) -> Option<Evaluated> {
+    let index = || context.whole_number(key);
+    let at = |value: &Value| Some(index().and_then(|index| context.index(value, index)));
     match template(record)?.as_str() {
-        "array" => return at(&path(scene, value, &["_M_elems"])?),
-        "unique_ptr" => return at(&pointer(scene, value, record)?),
+        "array" => return at(&path(context, value, &["_M_elems"])?),
+        "unique_ptr" => return at(&pointer(context, value, record)?),
         _ => {}
     }
-    let container = Container::of(scene, value, record)?;
+    let container = CppContainer::of(context, value, record)?;
     let count = match &container {
-        Container::Nodes(nodes) if nodes.pairs => {
-            return Some(compares_plainly(record).and_then(|()| by_key(scene, nodes, key)));
+        CppContainer::CppNodes(nodes) if nodes.pairs => {
+            return Some(compares_plainly(record).and_then(|()| by_key(context, nodes, key)));
         }
-        Container::Nodes(_) => return None,
-        _ => container.count(scene)?,
+        CppContainer::CppNodes(_) => return None,
+        _ => container.count(context)?,
     };
     // The zero behind a string is its element, too.
-    if let Container::Row(row) = &container
+    if let CppContainer::CppArray(row) = &container
         && is_string(record)
         && index().is_ok_and(|index| index == i128::from(count))
     {
         return Some(Ok(row.at(count)));
     }
     Some(match index() {
-        Ok(index) => numbered(scene, &container, index, count),
+        Ok(index) => numbered(context, &container, index, count),
         Err(failure) => Err(failure),
     })
 }
@@ -62,9 +67,9 @@ fn compares_plainly(record: &RecordShape) -> Evaluated<()> {
 }
 
 /// The element with this number, of so many.
-fn numbered(scene: &Scene<'_>, container: &Container, index: i128, count: u64) -> Evaluated {
+fn numbered(context: &EvalContext<'_>, container: &CppContainer, index: i128, count: u64) -> Evaluated {
     let inside = u64::try_from(index).ok().filter(|index| *index < count);
-    match inside.map(|index| container.at(scene, index)) {
+    match inside.map(|index| container.at(context, index)) {
         Some(Some(value)) => Ok(value),
         Some(None) => wrong("its elements do not hang together as they should"),
         None => outside(count),
@@ -72,27 +77,27 @@ fn numbered(scene: &Scene<'_>, container: &Container, index: i128, count: u64) -
 }
 
 /// A part of a tuple, `__1` for the second; `None`: it is none, or has not so many.
-pub fn part(scene: &Scene<'_>, value: &Value, record: &RecordShape, name: &str) -> Option<Value> {
+pub fn part(context: &EvalContext<'_>, value: &Value, record: &RecordShape, name: &str) -> Option<Value> {
     let number = name.strip_prefix("__")?.parse().ok()?;
-    (template(record)? == "tuple").then(|| tuple_part(scene, value, number))?
+    (template(record)? == "tuple").then(|| tuple_part(context, value, number))?
 }
 
 /// The values of a key, as many as are asked for.
-fn with_key(scene: &Scene<'_>, nodes: &Nodes, key: &Value, most: usize) -> Evaluated<Vec<Value>> {
-    let Some(elements) = nodes.values(scene, Nodes::MOST) else {
+fn with_key(context: &EvalContext<'_>, nodes: &CppNodes, key: &Value, most: usize) -> Evaluated<Vec<Value>> {
+    let Some(elements) = nodes.values(context, CppNodes::MOST) else {
         return wrong("its elements do not hang together as they should");
     };
     let mut found = Vec::new();
-    let all = elements.len() < Nodes::MOST;
+    let all = elements.len() < CppNodes::MOST;
     for element in elements {
         let own = match nodes.pairs {
-            true => path(scene, &element, &["first"]),
+            true => path(context, &element, &["first"]),
             false => Some(element.clone()),
         };
         let Some(own) = own else {
             return wrong("its elements are no pairs of a key and a value");
         };
-        if scene.is_same(&own, key)? {
+        if context.is_same(&own, key)? {
             found.push(element);
             if found.len() == most {
                 return Ok(found);
@@ -105,64 +110,64 @@ fn with_key(scene: &Scene<'_>, nodes: &Nodes, key: &Value, most: usize) -> Evalu
     }
 }
 
-fn by_key(scene: &Scene<'_>, nodes: &Nodes, key: &Value) -> Evaluated {
-    let found = with_key(scene, nodes, key, 1)?.pop();
-    match found.and_then(|pair| path(scene, &pair, &["second"])) {
+fn by_key(context: &EvalContext<'_>, nodes: &CppNodes, key: &Value) -> Evaluated {
+    let found = with_key(context, nodes, key, 1)?.pop();
+    match found.and_then(|pair| path(context, &pair, &["second"])) {
         Some(value) => Ok(value),
         None => wrong("it has no such key"),
     }
 }
 
 /// What a pointer, an iterator or an `optional` of the library stands for; `None`: it is none.
-pub fn target(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Evaluated> {
+pub fn target(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Evaluated> {
     match template(record)?.as_str() {
         "__normal_iterator" => {
-            let pointer = path(scene, value, &["_M_current"])?;
-            return Some(scene.pointed(&pointer));
+            let pointer = path(context, value, &["_M_current"])?;
+            return Some(context.pointed(&pointer));
         }
-        "optional" => return contained(scene, value),
+        "optional" => return contained(context, value),
         _ => {}
     }
-    let pointer = pointer(scene, value, record)?;
+    let pointer = pointer(context, value, record)?;
     if matches!(pointer.ty.shape(), Shape::Pointer(_, target) if matches!(target.shape(), Shape::Void)) {
         return Some(wrong("what it points to has no type"));
     }
-    Some(scene.pointed(&pointer))
+    Some(context.pointed(&pointer))
 }
 
 /// The pointer in a smart pointer; `None`: it is none.
-pub fn pointer(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Value> {
+pub fn pointer(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Value> {
     let (pointer, target) = match template(record)?.as_str() {
-        "unique_ptr" => owned(scene, value, record)?,
-        "shared_ptr" => pointed_by_shared(scene, value, record)?,
+        "unique_ptr" => owned(context, value, record)?,
+        "shared_ptr" => pointed_by_shared(context, value, record)?,
         _ => return None,
     };
     Some(pointer.with_type(target.pointer()))
 }
 
-fn is_engaged(scene: &Scene<'_>, value: &Value) -> Option<bool> {
-    Some(number(scene, &path(scene, value, &["_M_payload", "_M_engaged"])?)? != 0)
+fn is_engaged(context: &EvalContext<'_>, value: &Value) -> Option<bool> {
+    Some(number(context, &path(context, value, &["_M_payload", "_M_engaged"])?)? != 0)
 }
 
-fn contained(scene: &Scene<'_>, value: &Value) -> Option<Evaluated> {
-    Some(match is_engaged(scene, value)? {
-        true => Ok(path(scene, value, &["_M_payload", "_M_payload", "_M_value"])?),
+fn contained(context: &EvalContext<'_>, value: &Value) -> Option<Evaluated> {
+    Some(match is_engaged(context, value)? {
+        true => Ok(path(context, value, &["_M_payload", "_M_payload", "_M_value"])?),
         false => wrong("it holds no value"),
     })
 }
 
 /// What is asked in its place whether it is true: the pointer in a smart pointer; of an `optional`, whether it holds a value.
 /// `None`: it is neither.
-pub fn truth(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Value> {
+pub fn truth(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Value> {
     match template(record)?.as_str() {
-        "optional" => Some(scene.truth(is_engaged(scene, value)?)),
-        _ => pointer(scene, value, record),
+        "optional" => Some(context.truth(is_engaged(context, value)?)),
+        _ => pointer(context, value, record),
     }
 }
 
 /// What a function of a container or pointer would give; `None`: it is not known of this one.
 pub fn method(
-    scene: &Scene<'_>,
+    context: &EvalContext<'_>,
     value: &Value,
     record: &RecordShape,
     name: &str,
@@ -170,39 +175,39 @@ pub fn method(
 ) -> Option<Evaluated> {
     let template = template(record)?;
     let count = |count: u64| Some(Ok(Value::number(Ty::unsigned_long(), i128::from(count))));
-    let container = || Container::of(scene, value, record);
+    let container = || CppContainer::of(context, value, record);
     match (template.as_str(), name, arguments) {
-        ("unique_ptr" | "shared_ptr", "get", []) => Some(Ok(pointer(scene, value, record)?)),
+        ("unique_ptr" | "shared_ptr", "get", []) => Some(Ok(pointer(context, value, record)?)),
         ("shared_ptr" | "weak_ptr", "use_count", []) => {
-            let counts = path(scene, value, &["_M_refcount", "_M_pi"])?;
-            if address(scene, &counts)? == 0 {
+            let counts = path(context, value, &["_M_refcount", "_M_pi"])?;
+            if address(context, &counts)? == 0 {
                 return count(0);
             }
-            let counts = scene.pointed(&counts).ok()?;
-            Some(Ok(path(scene, &counts, &["_M_use_count"])?))
+            let counts = context.pointed(&counts).ok()?;
+            Some(Ok(path(context, &counts, &["_M_use_count"])?))
         }
-        ("optional", "has_value", []) => Some(Ok(truth(scene, value, record)?)),
-        ("optional", "value", []) => contained(scene, value),
-        ("variant", "index", []) => match alternative(scene, value, record)? {
+        ("optional", "has_value", []) => Some(Ok(truth(context, value, record)?)),
+        ("optional", "value", []) => contained(context, value),
+        ("variant", "index", []) => match alternative(context, value, record)? {
             Some((index, _)) => count(index as u64),
             None => count(u64::MAX),
         },
-        (_, "size", []) => count(container()?.count(scene)?),
-        ("basic_string" | "basic_string_view", "length", []) => count(container()?.count(scene)?),
+        (_, "size", []) => count(container()?.count(context)?),
+        ("basic_string" | "basic_string_view", "length", []) => count(container()?.count(context)?),
         (_, "capacity", []) => match container()? {
-            Container::Row(row) => count(row.capacity?),
-            Container::Bits(bits) => count(bits.capacity?),
+            CppContainer::CppArray(row) => count(row.capacity?),
+            CppContainer::CppBitVector(bits) => count(bits.capacity?),
             _ => None,
         },
         (_, "empty", []) => {
-            let Container::Nodes(nodes) = container()? else {
-                return Some(Ok(scene.truth(container()?.count(scene)? == 0)));
+            let CppContainer::CppNodes(nodes) = container()? else {
+                return Some(Ok(context.truth(container()?.count(context)? == 0)));
             };
-            Some(Ok(scene.truth(nodes.values(scene, 1)?.is_empty())))
+            Some(Ok(context.truth(nodes.values(context, 1)?.is_empty())))
         }
         ("basic_string" | "basic_string_view" | "vector" | "array", "data" | "c_str", []) => {
             let first = Value::number(Ty::int(), 0);
-            let first = element(scene, value, record, &first)?;
+            let first = element(context, value, record, &first)?;
             Some(first.and_then(|first| match first.address() {
                 Some(at) => Ok(Value::number(first.ty.pointer(), i128::from(at))),
                 None => wrong("it has no address: it is not in memory"),
@@ -211,7 +216,10 @@ pub fn method(
         (_, "front", []) => {
             let container = container()?;
             Some(
-                match container.at(scene, 0).filter(|_| !is_empty(scene, &container)) {
+                match container
+                    .at(context, 0)
+                    .filter(|_| !is_empty(context, &container))
+                {
                     Some(first) => Ok(first),
                     None => wrong("it has no elements"),
                 },
@@ -220,28 +228,29 @@ pub fn method(
         (_, "back", []) => {
             let container = container()?;
             Some(
-                match container.last(scene).filter(|_| !is_empty(scene, &container)) {
+                match container.last(context).filter(|_| !is_empty(context, &container)) {
                     Some(last) => Ok(last),
                     None => wrong("it has no elements"),
                 },
             )
         }
         (_, "at", [key]) => match container()? {
-            Container::Nodes(nodes) if !nodes.pairs => None,
-            Container::Nodes(nodes) => {
-                Some(compares_plainly(record).and_then(|()| by_key(scene, &nodes, key)))
+            CppContainer::CppNodes(nodes) if !nodes.pairs => None,
+            CppContainer::CppNodes(nodes) => {
+                Some(compares_plainly(record).and_then(|()| by_key(context, &nodes, key)))
             }
             other => {
-                let elements = other.count(scene)?;
-                let index = scene.whole_number(key);
-                Some(index.and_then(|index| numbered(scene, &other, index, elements)))
+                let elements = other.count(context)?;
+                let index = context.whole_number(key);
+                Some(index.and_then(|index| numbered(context, &other, index, elements)))
             }
         },
-        ("bitset", "test", [key]) => element(scene, value, record, key),
+        ("bitset", "test", [key]) => element(context, value, record, key),
         ("list", "count" | "contains", _) => None,
         (_, "count", [key]) => match container()? {
-            Container::Nodes(nodes) => {
-                let found = compares_plainly(record).and_then(|()| with_key(scene, &nodes, key, usize::MAX));
+            CppContainer::CppNodes(nodes) => {
+                let found =
+                    compares_plainly(record).and_then(|()| with_key(context, &nodes, key, usize::MAX));
                 match found {
                     Ok(found) => count(found.len() as u64),
                     Err(failure) => Some(Err(failure)),
@@ -250,9 +259,9 @@ pub fn method(
             _ => None,
         },
         (_, "contains", [key]) => match container()? {
-            Container::Nodes(nodes) => {
-                let found = compares_plainly(record).and_then(|()| with_key(scene, &nodes, key, 1));
-                Some(found.map(|found| scene.truth(!found.is_empty())))
+            CppContainer::CppNodes(nodes) => {
+                let found = compares_plainly(record).and_then(|()| with_key(context, &nodes, key, 1));
+                Some(found.map(|found| context.truth(!found.is_empty())))
             }
             _ => None,
         },
@@ -260,26 +269,26 @@ pub fn method(
     }
 }
 
-fn is_empty(scene: &Scene<'_>, container: &Container) -> bool {
+fn is_empty(context: &EvalContext<'_>, container: &CppContainer) -> bool {
     match container {
-        Container::Nodes(nodes) => nodes.values(scene, 1).is_none_or(|first| first.is_empty()),
-        other => other.count(scene) == Some(0),
+        CppContainer::CppNodes(nodes) => nodes.values(context, 1).is_none_or(|first| first.is_empty()),
+        other => other.count(context) == Some(0),
     }
 }
 
 /// The characters of a string, as bytes; `None`: it is none, or its insides are not as they are known.
 pub fn text(
-    scene: &Scene<'_>,
+    context: &EvalContext<'_>,
     value: &Value,
     record: &RecordShape,
     most: u64,
 ) -> Option<Result<Vec<u8>, Gap>> {
-    match Container::of(scene, value, record)? {
-        Container::Row(row) if template(record)?.starts_with("basic_string") => {
+    match CppContainer::of(context, value, record)? {
+        CppContainer::CppArray(row) if template(record)?.starts_with("basic_string") => {
             row.units()?;
             match row.count > most {
                 true => Some(Err(Gap::Unknown("too long a text to be compared".into()))),
-                false => row.bytes(scene, most),
+                false => row.bytes(context, most),
             }
         }
         _ => None,

@@ -1,9 +1,9 @@
 //! Evaluates expressions in a frame.
 
 use super::arithmetic::{self, Number, combined, common, compared, converted, promoted};
+use super::context::EvalContext;
 use super::members::{active, member};
 use super::parser::{Expression, Suffix, TypeName};
-use super::scene::Scene;
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Data, Gap, Value};
 use super::{cpp_access, rust_access};
@@ -49,7 +49,7 @@ pub(crate) fn outside<T>(count: u64) -> Evaluated<T> {
     }
 }
 
-impl Scene<'_> {
+impl EvalContext<'_> {
     /// The value of an expression. What is not known is a value with a gap where that is all there is to it, and
     /// a failure where something was to be made of it.
     pub fn evaluate(&self, expression: &Expression) -> Evaluated {

@@ -1,6 +1,6 @@
 //! Pointers to members of C++ (Itanium C++ ABI, sections 2.3.1 and 2.3.2).
 
-use super::show::Shower;
+use super::formatter::ValueFormatter;
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Gap, Value};
 use backtrail_symbolizer::types::MemberPlace;
@@ -8,12 +8,12 @@ use backtrail_symbolizer::types::MemberPlace;
 /// Bases of bases are searched this deep.
 const MAX_DEPTH: u32 = 16;
 
-impl Shower<'_> {
+impl ValueFormatter<'_> {
     /// `&Node::value`, `(int (Node::*)(const Node * const)) 0x401136 <Node::get() const>`.
     pub(crate) fn member_pointer(&self, value: &Value, class: &Ty, target: &Ty) -> Result<String, Gap> {
         let word = |offset: u64| {
             let part = value.part(Ty::unsigned_long(), offset);
-            let bytes = part.read(self.scene.source, 8)?;
+            let bytes = part.read(self.context.source, 8)?;
             Ok::<_, Gap>(u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
         };
         let first = word(0)?;

@@ -509,9 +509,9 @@ fn built_in(words: &[&str]) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    struct Known;
+    struct FixedNames;
 
-    impl Names for Known {
+    impl Names for FixedNames {
         fn is_type(&self, name: &str) -> bool {
             matches!(name, "node" | "ns::box")
         }
@@ -546,7 +546,7 @@ mod tests {
 
     #[track_caller]
     fn parses(text: &str, expected: &str) {
-        assert_eq!(shown(&parse(text, &Known).unwrap()), expected, "{text}");
+        assert_eq!(shown(&parse(text, &FixedNames).unwrap()), expected, "{text}");
     }
 
     #[test]
@@ -580,10 +580,10 @@ mod tests {
     #[test]
     fn what_is_no_expression_is_refused() {
         for text in ["", "1 +", "a b", "f(1)", "x = 1", "(", "a[1", "a.", "::", "?"] {
-            assert!(parse(text, &Known).is_err(), "{text}");
+            assert!(parse(text, &FixedNames).is_err(), "{text}");
         }
-        assert!(parse(&"(".repeat(2000), &Known).is_err());
-        assert!(parse(&"-".repeat(2000), &Known).is_err());
-        assert!(parse(&"*".repeat(4000), &Known).is_err());
+        assert!(parse(&"(".repeat(2000), &FixedNames).is_err());
+        assert!(parse(&"-".repeat(2000), &FixedNames).is_err());
+        assert!(parse(&"*".repeat(4000), &FixedNames).is_err());
     }
 }

@@ -1,12 +1,12 @@
 //! Values whose parts are in different places (DWARF 5, section 2.6.1.2).
 
-use super::scene::Scene;
+use super::context::EvalContext;
 use super::types::Ty;
 use super::value::{Bytes, Data, Gap, MAX_SIZE, Value};
 use backtrail_symbolizer::{Piece, Place};
 use std::sync::Arc;
 
-impl Scene<'_> {
+impl EvalContext<'_> {
     /// A value of its pieces, in order; what they leave over is nowhere.
     pub(crate) fn assembled(&self, pieces: &[Piece], ty: Ty) -> Value {
         if let [

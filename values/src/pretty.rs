@@ -1,15 +1,15 @@
 //! Values with a line for each member, as GDB writes them after `set print pretty on`.
 
-use super::show::{Shown, ShownMember};
+use super::formatter::{FormattedMember, FormattedValue};
 
-impl Shown {
+impl FormattedValue {
     /// Its text with a line for each member of a record; as it is, where it has none.
     pub fn pretty_text(&self) -> String {
         self.at_depth(0)
     }
 
     fn at_depth(&self, depth: usize) -> String {
-        let is_base = |member: &ShownMember| member.name.starts_with('<');
+        let is_base = |member: &FormattedMember| member.name.starts_with('<');
         if !self.text.starts_with('{') || self.members.is_empty() || self.members.iter().any(is_base) {
             return self.text.clone();
         }
@@ -21,7 +21,7 @@ impl Shown {
 
     fn record(&self, depth: usize) -> String {
         let inner = "  ".repeat(depth + 1);
-        let line = |member: &ShownMember| {
+        let line = |member: &FormattedMember| {
             let value = member.value.at_depth(depth + 1);
             match member.name.is_empty() {
                 true => format!("{inner}{value}"),
@@ -58,15 +58,15 @@ impl Shown {
 mod tests {
     use super::*;
 
-    fn scalar(text: &str) -> Shown {
-        Shown {
+    fn scalar(text: &str) -> FormattedValue {
+        FormattedValue {
             text: text.to_owned(),
-            ..Shown::default()
+            ..FormattedValue::default()
         }
     }
 
-    fn of(text: &str, members: Vec<ShownMember>) -> Shown {
-        Shown {
+    fn of(text: &str, members: Vec<FormattedMember>) -> FormattedValue {
+        FormattedValue {
             members,
             ..scalar(text)
         }
@@ -74,17 +74,17 @@ mod tests {
 
     #[test]
     fn each_member_has_its_line() {
-        let point = |x: &str| of("{x = …}", vec![ShownMember::new("x", scalar(x))]);
+        let point = |x: &str| of("{x = …}", vec![FormattedMember::new("x", scalar(x))]);
         let points = vec![
-            ShownMember::new("[0]", point("1")),
-            ShownMember::new("[1]", point("2")),
+            FormattedMember::new("[0]", point("1")),
+            FormattedMember::new("[1]", point("2")),
         ];
         let value = of(
             "{…}",
             vec![
-                ShownMember::new("name", scalar("\"a\"")),
-                ShownMember::new("at", of("{{…}}", points)),
-                ShownMember::new("", point("3")),
+                FormattedMember::new("name", scalar("\"a\"")),
+                FormattedMember::new("at", of("{{…}}", points)),
+                FormattedMember::new("", point("3")),
             ],
         );
         let expected = "{\n  name = \"a\",\n  at = {{\n      x = 1\n    }, {\n      x = 2\n    }},\n  {\n    x = 3\n  }\n}";

@@ -1,7 +1,7 @@
 //! `$rip` and its like as values of the selected frame.
 
+use super::context::EvalContext;
 use super::evaluate::{Evaluated, wrong};
-use super::scene::Scene;
 use super::types::Ty;
 use super::value::{Gap, Value};
 use backtrail_symbolizer::types::Encoding;
@@ -40,7 +40,7 @@ pub fn plain(name: &str) -> &str {
     }
 }
 
-impl Scene<'_> {
+impl EvalContext<'_> {
     pub(crate) fn register(&self, name: &str) -> Evaluated {
         let plain = plain(name);
         if plain == "rip" {

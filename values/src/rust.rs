@@ -1,26 +1,31 @@
 //! Values of Rust: records as the source writes them, and types of the standard library as what they hold.
 
+use super::formatter::{FormattedMember, FormattedValue, ValueFormatter, listed, text};
 use super::members::{self, active, number, path};
-use super::rust_containers::{Container, Row, Table};
-use super::show::{Shower, Shown, ShownMember, listed, text};
+use super::rust_containers::{RustContainer, RustHashTable, RustSlice};
 use super::text::quoted;
 use super::types::{RecordShape, Shape};
 use super::value::{Gap, Value};
 use backtrail_symbolizer::types::MemberPlace;
 
 /// A record: `Point {x: 1, y: 2}`, `Some(5)`, `(1, 2)`.
-pub fn record(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) -> Result<Shown, Gap> {
-    if let Some(form) = active(shower.scene, record, value)? {
-        return Ok(variant(shower, record, &form, depth));
+pub fn record(
+    formatter: &ValueFormatter<'_>,
+    value: &Value,
+    record: &RecordShape,
+    depth: u32,
+) -> Result<FormattedValue, Gap> {
+    if let Some(form) = active(formatter.context, record, value)? {
+        return Ok(variant(formatter, record, &form, depth));
     }
     if record.record().variants.is_some() {
         return Err(Gap::Unknown("its form is not known".into()));
     }
-    Ok(fields(shower, value, record, record.name(), depth))
+    Ok(fields(formatter, value, record, record.name(), depth))
 }
 
 /// `core::option::Option<i32>::Some(5)`.
-fn variant(shower: &Shower<'_>, whole: &RecordShape, form: &Value, depth: u32) -> Shown {
+fn variant(formatter: &ValueFormatter<'_>, whole: &RecordShape, form: &Value, depth: u32) -> FormattedValue {
     let Shape::Record(inner) = form.ty.shape() else {
         return text("<unknown: its form is no record>");
     };
@@ -32,20 +37,26 @@ fn variant(shower: &Shower<'_>, whole: &RecordShape, form: &Value, depth: u32) -
         Some(last) if !last.is_empty() => format!("{}::{last}", whole.name()),
         _ => format!("{}::{}", whole.name(), inner.name()),
     };
-    fields(shower, form, &inner, &name, depth)
+    fields(formatter, form, &inner, &name, depth)
 }
 
-fn fields(shower: &Shower<'_>, value: &Value, record: &RecordShape, name: &str, depth: u32) -> Shown {
+fn fields(
+    formatter: &ValueFormatter<'_>,
+    value: &Value,
+    record: &RecordShape,
+    name: &str,
+    depth: u32,
+) -> FormattedValue {
     let own = record
         .record()
         .members
         .iter()
         .filter(|member| !matches!(member.place, MemberPlace::Static(_)));
-    let shown: Vec<ShownMember> = own
+    let shown: Vec<FormattedMember> = own
         .map(|member| {
-            let inner = members::value_of(shower.scene, record, value, member);
+            let inner = members::value_of(formatter.context, record, value, member);
             let name = member.name.as_deref().unwrap_or_default();
-            ShownMember::new(name, shower.show(&inner, depth + 1))
+            FormattedMember::new(name, formatter.show(&inner, depth + 1))
         })
         .collect();
     let is_tuple = name.starts_with('(');
@@ -70,145 +81,155 @@ fn fields(shower: &Shower<'_>, value: &Value, record: &RecordShape, name: &str, 
     } else {
         format!("{name} {{{}}}", texts(true).join(", "))
     };
-    Shown {
+    FormattedValue {
         text,
         members: shown,
-        ..Shown::default()
+        ..FormattedValue::default()
     }
 }
 
 /// A type of the standard library as what it holds; `None`: it is none, or its insides are not as they are known.
-pub fn show(shower: &Shower<'_>, value: &Value, record: &RecordShape, depth: u32) -> Option<Shown> {
-    let scene = shower.scene;
+pub fn show(
+    formatter: &ValueFormatter<'_>,
+    value: &Value,
+    record: &RecordShape,
+    depth: u32,
+) -> Option<FormattedValue> {
+    let context = formatter.context;
     let name = record.name();
     let is = |path: &str| name == path || name.strip_prefix(path).is_some_and(|rest| rest.starts_with('<'));
-    match Container::of(scene, value, record) {
-        Some(Container::Text(row)) => return string(shower, &row),
-        Some(Container::Row(row)) if name.starts_with("alloc::") => {
-            return Some(elements(shower, &row, "Vec", depth));
+    match RustContainer::of(context, value, record) {
+        Some(RustContainer::Text(row)) => return string(formatter, &row),
+        Some(RustContainer::RustSlice(row)) if name.starts_with("alloc::") => {
+            return Some(elements(formatter, &row, "Vec", depth));
         }
-        Some(Container::Row(row)) => return Some(elements(shower, &row, "&", depth)),
-        Some(Container::Deque(deque)) => {
+        Some(RustContainer::RustSlice(row)) => return Some(elements(formatter, &row, "&", depth)),
+        Some(RustContainer::RustDeque(deque)) => {
             let values = (0..deque.count).map(|number| (format!("[{number}]"), deque.at(number)));
-            return Some(counted_list(shower, "VecDeque", deque.count, values, depth));
+            return Some(counted_list(formatter, "VecDeque", deque.count, values, depth));
         }
-        Some(Container::Table(found)) => {
+        Some(RustContainer::RustHashTable(found)) => {
             let last = name.split('<').next().unwrap_or(name);
             let last = last.rsplit("::").next().unwrap_or(last);
-            return table(shower, &found, last, depth);
+            return table(formatter, &found, last, depth);
         }
         None => {}
     }
     if is("alloc::rc::Rc") || is("alloc::sync::Arc") {
-        return counted(shower, value, depth);
+        return counted(formatter, value, depth);
     }
     if is("core::cell::Cell") || is("core::cell::UnsafeCell") {
-        let inner = path(scene, value, &["value"])?;
-        return Some(shower.show(&inner, depth));
+        let inner = path(context, value, &["value"])?;
+        return Some(formatter.show(&inner, depth));
     }
     if is("core::num::nonzero::NonZero") {
-        let inner = path(scene, value, &["__0", "__0"]).or_else(|| path(scene, value, &["__0"]))?;
-        return Some(shower.show(&inner, depth));
+        let inner = path(context, value, &["__0", "__0"]).or_else(|| path(context, value, &["__0"]))?;
+        return Some(formatter.show(&inner, depth));
     }
     if is("core::cell::RefCell") {
-        let borrow = path(scene, value, &["borrow", "value", "value"])
-            .or_else(|| path(scene, value, &["borrow", "v", "value", "value"]))?;
-        let held = path(scene, value, &["value", "value"])?;
-        let borrow = number(scene, &borrow)?;
-        let held = shower.show(&held, depth + 1);
-        return Some(Shown {
+        let borrow = path(context, value, &["borrow", "value", "value"])
+            .or_else(|| path(context, value, &["borrow", "v", "value", "value"]))?;
+        let held = path(context, value, &["value", "value"])?;
+        let borrow = number(context, &borrow)?;
+        let held = formatter.show(&held, depth + 1);
+        return Some(FormattedValue {
             text: format!("RefCell(borrow={borrow}) {{{}}}", held.text),
-            members: vec![ShownMember::new("value", held)],
-            ..Shown::default()
+            members: vec![FormattedMember::new("value", held)],
+            ..FormattedValue::default()
         });
     }
     None
 }
 
-fn string(shower: &Shower<'_>, row: &Row) -> Option<Shown> {
-    let limit = shower.scene.elements;
-    Some(match row.bytes(shower.scene, limit as u64)? {
+fn string(formatter: &ValueFormatter<'_>, row: &RustSlice) -> Option<FormattedValue> {
+    let limit = formatter.context.elements;
+    Some(match row.bytes(formatter.context, limit as u64)? {
         Ok(bytes) => text(quoted(&bytes, row.count > limit as u64, limit)),
-        Err(gap) => Shown {
+        Err(gap) => FormattedValue {
             unknown: Some(gap.reason()),
             ..text(gap.text())
         },
     })
 }
 
-fn elements(shower: &Shower<'_>, row: &Row, name: &str, depth: u32) -> Shown {
+fn elements(formatter: &ValueFormatter<'_>, row: &RustSlice, name: &str, depth: u32) -> FormattedValue {
     let values = (0..row.count).map(|number| (format!("[{number}]"), row.at(number)));
-    counted_list(shower, name, row.count, values, depth)
+    counted_list(formatter, name, row.count, values, depth)
 }
 
 fn counted_list(
-    shower: &Shower<'_>,
+    formatter: &ValueFormatter<'_>,
     name: &str,
     count: u64,
     values: impl Iterator<Item = (String, Value)>,
     depth: u32,
-) -> Shown {
-    let (shown, more) = shower.elements(values, depth);
+) -> FormattedValue {
+    let (shown, more) = formatter.elements(values, depth);
     let listed = listed(&shown, more, false);
-    Shown {
+    FormattedValue {
         text: match name {
             "&" => format!("&[{listed}]"),
             name => format!("{name}(size={count}) = {{{listed}}}"),
         },
         members: shown,
-        ..Shown::default()
+        ..FormattedValue::default()
     }
 }
 
 /// `Rc` and `Arc`: what is counted, and how often it is held.
-fn counted(shower: &Shower<'_>, value: &Value, depth: u32) -> Option<Shown> {
-    let scene = shower.scene;
-    let pointer = path(scene, value, &["ptr", "pointer"])?;
-    let inner = scene.pointed(&pointer).ok()?;
+fn counted(formatter: &ValueFormatter<'_>, value: &Value, depth: u32) -> Option<FormattedValue> {
+    let context = formatter.context;
+    let pointer = path(context, value, &["ptr", "pointer"])?;
+    let inner = context.pointed(&pointer).ok()?;
     let count = |name: &str| {
-        let counter = path(scene, &inner, &[name, "value", "value"])
-            .or_else(|| path(scene, &inner, &[name, "v", "value"]))
-            .or_else(|| path(scene, &inner, &[name, "v", "value", "__0"]))?;
-        number(scene, &counter)
+        let counter = path(context, &inner, &[name, "value", "value"])
+            .or_else(|| path(context, &inner, &[name, "v", "value"]))
+            .or_else(|| path(context, &inner, &[name, "v", "value", "__0"]))?;
+        number(context, &counter)
     };
     let (strong, weak) = (count("strong")?, count("weak")?);
-    let held = path(scene, &inner, &["value"]).or_else(|| path(scene, &inner, &["data"]))?;
-    let held = shower.show(&held, depth + 1);
+    let held = path(context, &inner, &["value"]).or_else(|| path(context, &inner, &["data"]))?;
+    let held = formatter.show(&held, depth + 1);
     let kind = match value.ty.name() {
         name if name.starts_with("alloc::rc") => "Rc",
         _ => "Arc",
     };
     // All strong ones together hold one weak.
     let weak = weak.saturating_sub(1);
-    Some(Shown {
+    Some(FormattedValue {
         text: format!("{kind}(strong={strong}, weak={weak}) = {{{}}}", held.text),
-        members: vec![ShownMember::new("value", held)],
-        ..Shown::default()
+        members: vec![FormattedMember::new("value", held)],
+        ..FormattedValue::default()
     })
 }
 
 /// `HashMap(size=1) = {["a"]: 1}`, and its like of sets.
-fn table(shower: &Shower<'_>, table: &Table, name: &str, depth: u32) -> Option<Shown> {
-    let entries = table.entries(shower.scene, shower.scene.elements)?;
+fn table(
+    formatter: &ValueFormatter<'_>,
+    table: &RustHashTable,
+    name: &str,
+    depth: u32,
+) -> Option<FormattedValue> {
+    let entries = table.entries(formatter.context, formatter.context.elements)?;
     let more = table.count > entries.len() as u64;
     let is_set = name.ends_with("Set");
     let mut shown = Vec::new();
     for (key, value) in entries {
-        let key = shower.show(&key, depth + 1);
+        let key = formatter.show(&key, depth + 1);
         if is_set {
-            shown.push(ShownMember::new(format!("[{}]", shown.len()), key));
+            shown.push(FormattedMember::new(format!("[{}]", shown.len()), key));
             continue;
         }
-        let value = shower.show(&value, depth + 1);
-        shown.push(ShownMember::new(format!("[{}]", key.text), value));
+        let value = formatter.show(&value, depth + 1);
+        shown.push(FormattedMember::new(format!("[{}]", key.text), value));
     }
-    Some(Shown {
+    Some(FormattedValue {
         text: format!(
             "{name}(size={}) = {{{}}}",
             table.count,
             listed(&shown, more, !is_set)
         ),
         members: shown,
-        ..Shown::default()
+        ..FormattedValue::default()
     })
 }

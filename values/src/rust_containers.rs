@@ -1,43 +1,43 @@
 //! Containers of Rust's standard library: how many elements they have, and where those are.
 
+use super::context::EvalContext;
 use super::members::{self, address, number, path};
-use super::scene::Scene;
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Gap, Value};
 
 /// What holds elements.
-pub enum Container {
+pub enum RustContainer {
     /// Bytes of UTF-8.
-    Text(Row),
+    Text(RustSlice),
     /// One after the other in memory.
-    Row(Row),
+    RustSlice(RustSlice),
     /// The same, in a ring.
-    Deque(Deque),
+    RustDeque(RustDeque),
     /// Keys, with values or without.
-    Table(Table),
+    RustHashTable(RustHashTable),
 }
 
 /// A slice, or what a vector holds.
-pub struct Row {
+pub struct RustSlice {
     element: Ty,
     at: u64,
     pub count: u64,
 }
 
 /// A `VecDeque`.
-pub struct Deque {
-    row: Row,
+pub struct RustDeque {
+    row: RustSlice,
     head: u64,
     pub count: u64,
 }
 
 /// A map or a set.
-pub struct Table {
+pub struct RustHashTable {
     pub count: u64,
-    kind: Kind,
+    kind: TableKind,
 }
 
-enum Kind {
+enum TableKind {
     /// Of `hashbrown`: the slots stand before the control bytes, the first one last.
     Hash { pair: Ty, mask: u64, control: u64 },
     /// Of B-trees.
@@ -49,41 +49,41 @@ enum Kind {
     },
 }
 
-impl Container {
+impl RustContainer {
     /// What a value of a record holds; `None`: it is no container, or its insides are not as they are known.
-    pub fn of(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
+    pub fn of(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
         let name = record.name();
         let is =
             |path: &str| name == path || name.strip_prefix(path).is_some_and(|rest| rest.starts_with('<'));
-        let hashed = |to: &[&str]| Some(Self::Table(Table::hashed(scene, value, to)?));
-        let sorted = |to: &[&str]| Some(Self::Table(Table::sorted(scene, value, to)?));
+        let hashed = |to: &[&str]| Some(Self::RustHashTable(RustHashTable::hashed(context, value, to)?));
+        let sorted = |to: &[&str]| Some(Self::RustHashTable(RustHashTable::sorted(context, value, to)?));
         if matches!(name, "&str" | "&mut str" | "*const str" | "*mut str") {
-            return Some(Self::Text(slice(scene, value)?));
+            return Some(Self::Text(slice(context, value)?));
         }
         if ["&[", "&mut [", "*const [", "*mut ["]
             .iter()
             .any(|begin| name.starts_with(begin))
         {
-            return Some(Self::Row(slice(scene, value)?));
+            return Some(Self::RustSlice(slice(context, value)?));
         }
         if is("alloc::string::String") {
-            let inner = path(scene, value, &["vec"])?;
-            return Some(Self::Text(vector(scene, &inner)?));
+            let inner = path(context, value, &["vec"])?;
+            return Some(Self::Text(vector(context, &inner)?));
         }
         // A path is in them as bytes.
         if is("std::ffi::os_str::OsString") {
-            let inner = path(scene, value, &["inner", "inner"])?;
-            return Some(Self::Text(vector(scene, &inner)?));
+            let inner = path(context, value, &["inner", "inner"])?;
+            return Some(Self::Text(vector(context, &inner)?));
         }
         if is("std::path::PathBuf") {
-            let inner = path(scene, value, &["inner", "inner", "inner"])?;
-            return Some(Self::Text(vector(scene, &inner)?));
+            let inner = path(context, value, &["inner", "inner", "inner"])?;
+            return Some(Self::Text(vector(context, &inner)?));
         }
         if is("alloc::vec::Vec") {
-            return Some(Self::Row(vector(scene, value)?));
+            return Some(Self::RustSlice(vector(context, value)?));
         }
         if is("alloc::collections::vec_deque::VecDeque") {
-            return Some(Self::Deque(Deque::of(scene, value, record)?));
+            return Some(Self::RustDeque(RustDeque::of(context, value, record)?));
         }
         if is("std::collections::hash::map::HashMap") {
             return hashed(&["base", "table"]);
@@ -103,31 +103,31 @@ impl Container {
     /// How many elements it has.
     pub fn count(&self) -> u64 {
         match self {
-            Self::Text(row) | Self::Row(row) => row.count,
-            Self::Deque(deque) => deque.count,
-            Self::Table(table) => table.count,
+            Self::Text(row) | Self::RustSlice(row) => row.count,
+            Self::RustDeque(deque) => deque.count,
+            Self::RustHashTable(table) => table.count,
         }
     }
 }
 
-fn slice(scene: &Scene<'_>, value: &Value) -> Option<Row> {
-    let pointer = path(scene, value, &["data_ptr"])?;
+fn slice(context: &EvalContext<'_>, value: &Value) -> Option<RustSlice> {
+    let pointer = path(context, value, &["data_ptr"])?;
     let Shape::Pointer(_, element) = pointer.ty.shape() else {
         return None;
     };
-    Some(Row {
+    Some(RustSlice {
         element,
-        at: address(scene, &pointer)?,
-        count: u64::try_from(number(scene, &path(scene, value, &["length"])?)?).ok()?,
+        at: address(context, &pointer)?,
+        count: u64::try_from(number(context, &path(context, value, &["length"])?)?).ok()?,
     })
 }
 
 /// The address in a `NonNull` or `Unique`, however deep.
-fn held_address(scene: &Scene<'_>, value: &Value) -> Option<u64> {
-    address(scene, &held_pointer(scene, value)?)
+fn held_address(context: &EvalContext<'_>, value: &Value) -> Option<u64> {
+    address(context, &held_pointer(context, value)?)
 }
 
-fn held_pointer(scene: &Scene<'_>, value: &Value) -> Option<Value> {
+fn held_pointer(context: &EvalContext<'_>, value: &Value) -> Option<Value> {
     let mut value = value.clone();
     for _ in 0..8 {
         match value.ty.shape() {
@@ -136,7 +136,7 @@ fn held_pointer(scene: &Scene<'_>, value: &Value) -> Option<Value> {
                 let members = &record.record().members;
                 let inner = members
                     .iter()
-                    .map(|member| members::value_of(scene, &record, &value, member))
+                    .map(|member| members::value_of(context, &record, &value, member))
                     .find(|inner| inner.ty.size().is_some_and(|size| size >= 8))?;
                 value = inner;
             }
@@ -147,24 +147,24 @@ fn held_pointer(scene: &Scene<'_>, value: &Value) -> Option<Value> {
 }
 
 /// The buffer of a `RawVec`, of one and the other edition.
-fn buffer(scene: &Scene<'_>, value: &Value) -> Option<u64> {
+fn buffer(context: &EvalContext<'_>, value: &Value) -> Option<u64> {
     let pointer =
-        path(scene, value, &["buf", "inner", "ptr"]).or_else(|| path(scene, value, &["buf", "ptr"]))?;
-    held_address(scene, &pointer)
+        path(context, value, &["buf", "inner", "ptr"]).or_else(|| path(context, value, &["buf", "ptr"]))?;
+    held_address(context, &pointer)
 }
 
-fn vector(scene: &Scene<'_>, value: &Value) -> Option<Row> {
+fn vector(context: &EvalContext<'_>, value: &Value) -> Option<RustSlice> {
     let Shape::Record(record) = value.ty.shape() else {
         return None;
     };
-    Some(Row {
+    Some(RustSlice {
         element: record.argument(0)?,
-        at: buffer(scene, value)?,
-        count: u64::try_from(number(scene, &path(scene, value, &["len"])?)?).ok()?,
+        at: buffer(context, value)?,
+        count: u64::try_from(number(context, &path(context, value, &["len"])?)?).ok()?,
     })
 }
 
-impl Row {
+impl RustSlice {
     pub fn at(&self, number: u64) -> Value {
         let size = self.element.size().unwrap_or(0);
         Value::at(
@@ -174,25 +174,25 @@ impl Row {
     }
 
     /// Its first bytes, of a text.
-    pub fn bytes(&self, scene: &Scene<'_>, count: u64) -> Option<Result<Vec<u8>, Gap>> {
+    pub fn bytes(&self, context: &EvalContext<'_>, count: u64) -> Option<Result<Vec<u8>, Gap>> {
         let mut bytes = vec![0; usize::try_from(count.min(self.count)).ok()?];
-        let read = scene.source.memory(self.at, &mut bytes);
+        let read = context.source.memory(self.at, &mut bytes);
         Some(read.map(|()| bytes).map_err(Into::into))
     }
 }
 
-impl Deque {
-    fn of(scene: &Scene<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
-        let field = |names: &[&str]| u64::try_from(number(scene, &path(scene, value, names)?)?).ok();
+impl RustDeque {
+    fn of(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
+        let field = |names: &[&str]| u64::try_from(number(context, &path(context, value, names)?)?).ok();
         let (head, count) = (field(&["head"])?, field(&["len"])?);
         let capacity = field(&["buf", "inner", "cap", "__0"]).or_else(|| field(&["buf", "cap", "__0"]))?;
         if capacity == 0 && count > 0 {
             return None;
         }
         Some(Self {
-            row: Row {
+            row: RustSlice {
                 element: record.argument(0)?,
-                at: buffer(scene, value)?,
+                at: buffer(context, value)?,
                 count: capacity.max(1),
             },
             head,
@@ -205,89 +205,89 @@ impl Deque {
     }
 }
 
-impl Table {
+impl RustHashTable {
     /// A larger table is not gone through.
     const MAX_SLOTS: u64 = 1 << 24;
     /// No more entries are looked at for a key.
     pub const MOST: usize = 1 << 17;
 
-    fn hashed(scene: &Scene<'_>, value: &Value, to: &[&str]) -> Option<Self> {
-        let raw = path(scene, value, to)?;
+    fn hashed(context: &EvalContext<'_>, value: &Value, to: &[&str]) -> Option<Self> {
+        let raw = path(context, value, to)?;
         let Shape::Record(record) = raw.ty.shape() else {
             return None;
         };
-        let table = path(scene, &raw, &["table"])?;
-        let field = |name: &str| u64::try_from(number(scene, &path(scene, &table, &[name])?)?).ok();
+        let table = path(context, &raw, &["table"])?;
+        let field = |name: &str| u64::try_from(number(context, &path(context, &table, &[name])?)?).ok();
         Some(Self {
             count: field("items")?,
-            kind: Kind::Hash {
+            kind: TableKind::Hash {
                 pair: record.argument(0)?,
                 mask: field("bucket_mask")?,
-                control: held_address(scene, &path(scene, &table, &["ctrl"])?)?,
+                control: held_address(context, &path(context, &table, &["ctrl"])?)?,
             },
         })
     }
 
     /// `alloc::collections::btree::node`: a leaf has `parent`, `keys`, `vals`, `parent_idx` and `len`; an inner node is a leaf
     /// with the addresses of the nodes between its keys behind it.
-    fn sorted(scene: &Scene<'_>, value: &Value, to: &[&str]) -> Option<Self> {
-        let map = path(scene, value, to)?;
-        let count = u64::try_from(number(scene, &path(scene, &map, &["length"])?)?).ok()?;
-        let root = path(scene, &map, &["root"])?;
+    fn sorted(context: &EvalContext<'_>, value: &Value, to: &[&str]) -> Option<Self> {
+        let map = path(context, value, to)?;
+        let count = u64::try_from(number(context, &path(context, &map, &["length"])?)?).ok()?;
+        let root = path(context, &map, &["root"])?;
         let Shape::Record(record) = root.ty.shape() else {
             return None;
         };
         // An empty map may have no root.
-        let form = members::active(scene, &record, &root).ok()??;
-        let node = path(scene, &form, &["__0"]).filter(|_| count > 0);
+        let form = members::active(context, &record, &root).ok()??;
+        let node = path(context, &form, &["__0"]).filter(|_| count > 0);
         let Some(node) = node else {
             return (count == 0).then_some(Self {
                 count,
-                kind: Kind::Tree {
+                kind: TableKind::Tree {
                     leaf: Ty::Void,
                     root: 0,
                     height: 0,
                 },
             });
         };
-        let pointer = held_pointer(scene, &path(scene, &node, &["node"])?)?;
+        let pointer = held_pointer(context, &path(context, &node, &["node"])?)?;
         let Shape::Pointer(_, leaf) = pointer.ty.shape() else {
             return None;
         };
         Some(Self {
             count,
-            kind: Kind::Tree {
+            kind: TableKind::Tree {
                 leaf,
-                root: address(scene, &pointer)?,
-                height: u64::try_from(number(scene, &path(scene, &node, &["height"])?)?).ok()?,
+                root: address(context, &pointer)?,
+                height: u64::try_from(number(context, &path(context, &node, &["height"])?)?).ok()?,
             },
         })
     }
 
     /// The first keys with their values, of a set with nothing; `None`: they do not hang together as they should.
-    pub fn entries(&self, scene: &Scene<'_>, most: usize) -> Option<Vec<(Value, Value)>> {
+    pub fn entries(&self, context: &EvalContext<'_>, most: usize) -> Option<Vec<(Value, Value)>> {
         match &self.kind {
-            Kind::Hash { pair, mask, control } => {
+            TableKind::Hash { pair, mask, control } => {
                 if *mask >= Self::MAX_SLOTS {
                     return None;
                 }
                 let mut controls = vec![0; usize::try_from(*mask).ok()? + 1];
-                scene.source.memory(*control, &mut controls).ok()?;
+                context.source.memory(*control, &mut controls).ok()?;
                 let size = pair.size()?;
                 let taken = (1u64..).zip(&controls).filter(|(_, byte)| **byte < 0x80);
                 let entry = |slot: u64| {
                     let pair = Value::at(pair.clone(), control.wrapping_sub(slot.wrapping_mul(size)));
                     Some((
-                        path(scene, &pair, &["__0"])?,
-                        path(scene, &pair, &["__1"]).unwrap_or_else(|| Value::number(Ty::Void, 0)),
+                        path(context, &pair, &["__0"])?,
+                        path(context, &pair, &["__1"]).unwrap_or_else(|| Value::number(Ty::Void, 0)),
                     ))
                 };
                 taken.map(|(slot, _)| entry(slot)).take(most).collect()
             }
-            Kind::Tree { leaf, root, height } => {
+            TableKind::Tree { leaf, root, height } => {
                 let mut entries = Vec::new();
                 if self.count > 0 {
-                    sorted(scene, leaf, *root, *height, most, &mut entries)?;
+                    sorted(context, leaf, *root, *height, most, &mut entries)?;
                 }
                 Some(entries)
             }
@@ -297,7 +297,7 @@ impl Table {
 
 /// The entries of a node of a B-tree and of those below it.
 fn sorted(
-    scene: &Scene<'_>,
+    context: &EvalContext<'_>,
     leaf: &Ty,
     at: u64,
     height: u64,
@@ -309,7 +309,7 @@ fn sorted(
     /// Keys of a node at most.
     const CAPACITY: i128 = 11;
     let node = Value::at(leaf.clone(), at);
-    let len = number(scene, &path(scene, &node, &["len"])?)?;
+    let len = number(context, &path(context, &node, &["len"])?)?;
     if height > MAX_HEIGHT || !(0..=CAPACITY).contains(&len) {
         return None;
     }
@@ -317,8 +317,8 @@ fn sorted(
     let below = |number: u64, entries: &mut Vec<(Value, Value)>| {
         let mut edge = [0; 8];
         let from = edges.wrapping_add(8 * number);
-        scene.source.memory(from, &mut edge).ok()?;
-        sorted(scene, leaf, u64::from_le_bytes(edge), height - 1, most, entries)
+        context.source.memory(from, &mut edge).ok()?;
+        sorted(context, leaf, u64::from_le_bytes(edge), height - 1, most, entries)
     };
     for number in 0..len as u64 {
         if height > 0 {
@@ -328,8 +328,8 @@ fn sorted(
             return Some(());
         }
         let held = |name: &str| {
-            let slots = path(scene, &node, &[name])?;
-            let slot = scene.index(&slots, i128::from(number)).ok()?;
+            let slots = path(context, &node, &[name])?;
+            let slot = context.index(&slots, i128::from(number)).ok()?;
             initialized(&slot)
         };
         entries.push((held("keys")?, held("vals")?));

@@ -23,11 +23,11 @@ pub(crate) struct Linker<'a> {
     library: &'a ModuleRef,
 }
 
-type Known<T> = Result<T, Unknown>;
+type Lookup<T> = Result<T, Unknown>;
 
 impl<'a> Linker<'a> {
     /// That of these modules.
-    pub fn new(source: &'a dyn ValueSource, modules: &'a [Arc<ModuleRef>]) -> Known<Self> {
+    pub fn new(source: &'a dyn ValueSource, modules: &'a [Arc<ModuleRef>]) -> Lookup<Self> {
         let mut libraries = modules
             .iter()
             .filter(|module| module.file.data_named(MODULE_NUMBER).is_some());
@@ -42,13 +42,13 @@ impl<'a> Linker<'a> {
     }
 
     /// The address of a thread's copy of what is at `offset` in a module's thread-local data; `thread`: the thread pointer.
-    pub fn address(&self, module: &ModuleRef, thread: u64, offset: u64) -> Known<u64> {
+    pub fn address(&self, module: &ModuleRef, thread: u64, offset: u64) -> Lookup<u64> {
         let entry = self.entry(module)?;
         Ok(self.block(entry, thread)?.wrapping_add(offset))
     }
 
     /// Where the block of a module begins, by its entry in the linker's list.
-    fn block(&self, entry: u64, thread: u64) -> Known<u64> {
+    fn block(&self, entry: u64, thread: u64) -> Lookup<u64> {
         let number = self.field(entry, MODULE_NUMBER)?;
         if number == 0 {
             return Err("the dynamic linker knows of no thread-local data of its module".into());
@@ -78,7 +78,7 @@ impl<'a> Linker<'a> {
     }
 
     /// The entry of a module in the linker's list, by where it is loaded.
-    fn entry(&self, module: &ModuleRef) -> Known<u64> {
+    fn entry(&self, module: &ModuleRef) -> Lookup<u64> {
         // `struct r_debug` and `struct link_map` are fixed (System V ABI, chapter 5; <link.h>).
         let start = self.data("_r_debug")?;
         let mut entry = self.word(start.wrapping_add(8))?;
@@ -95,7 +95,7 @@ impl<'a> Linker<'a> {
     }
 
     /// When the module got its number, in the linker's count: the number may have been another's before.
-    fn generation(&self, entry: u64, number: u64) -> Known<u64> {
+    fn generation(&self, entry: u64, number: u64) -> Lookup<u64> {
         let (_, list) = self.description("_thread_db_rtld_global__dl_tls_dtv_slotinfo_list")?;
         let mut piece = self.word(self.data("_rtld_global")?.wrapping_add(list))?;
         let size = self.number("_thread_db_sizeof_dtv_slotinfo")?;
@@ -122,7 +122,7 @@ impl<'a> Linker<'a> {
     }
 
     /// The word of a structure that a symbol describes.
-    fn field(&self, structure: u64, name: &str) -> Known<u64> {
+    fn field(&self, structure: u64, name: &str) -> Lookup<u64> {
         match self.description(name)? {
             (64, offset) => self.word(structure.wrapping_add(offset)),
             _ => Err(undescribed(name)),
@@ -130,20 +130,20 @@ impl<'a> Linker<'a> {
     }
 
     /// What a symbol says of a field: how many bits it, or an element of it, has, and where it is.
-    fn description(&self, name: &str) -> Known<(u64, u64)> {
+    fn description(&self, name: &str) -> Lookup<(u64, u64)> {
         let mut words = [0; 12];
         self.source.memory(self.described(name, 12)?, &mut words)?;
         description(&words).ok_or_else(|| undescribed(name))
     }
 
     /// A number that a symbol gives.
-    fn number(&self, name: &str) -> Known<u32> {
+    fn number(&self, name: &str) -> Lookup<u32> {
         let mut bytes = [0; 4];
         self.source.memory(self.described(name, 4)?, &mut bytes)?;
         Ok(u32::from_le_bytes(bytes))
     }
 
-    fn described(&self, name: &str, size: u64) -> Known<u64> {
+    fn described(&self, name: &str, size: u64) -> Lookup<u64> {
         let found = self.library.file.data_named(name);
         let (at, _) = found
             .filter(|(_, stated)| *stated >= size)
@@ -152,7 +152,7 @@ impl<'a> Linker<'a> {
     }
 
     /// The address of data that only the dynamic linker has.
-    fn data(&self, name: &str) -> Known<u64> {
+    fn data(&self, name: &str) -> Lookup<u64> {
         let mut found = self.modules.iter().filter_map(|module| {
             let (at, _) = module.file.data_named(name)?;
             Some(at.to_avma(module.bias).0)
@@ -161,7 +161,7 @@ impl<'a> Linker<'a> {
         first.ok_or_else(|| format!("the dynamic linker's \"{name}\" is not found").into())
     }
 
-    fn word(&self, at: u64) -> Known<u64> {
+    fn word(&self, at: u64) -> Lookup<u64> {
         let mut bytes = [0; 8];
         self.source.memory(at, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))

@@ -1,10 +1,10 @@
 //! Values as a tree that opens level by level, for whoever shows it so: variables, their members, the members of those.
 
-use super::show::{Shower, Shown};
+use super::formatter::{FormattedValue, ValueFormatter};
 use super::types::{RecordShape, Shape, Ty};
 use super::units::Units;
 use super::value::Value;
-use super::{Scene, parse};
+use super::{EvalContext, parse};
 use crate::error::{Error, Result};
 use backtrail_symbolizer::Variable;
 use backtrail_symbolizer::types::{Language, PointerKind};
@@ -35,7 +35,7 @@ pub struct Node {
     /// What it is called: a variable's or member's name, `[0]`, `<Base>`.
     pub name: String,
     /// Its value in one line, with its type and place.
-    pub shown: Shown,
+    pub shown: FormattedValue,
     /// An expression that means it; `None`: none is known to.
     pub expression: Option<String>,
     /// What it is made of.
@@ -61,16 +61,16 @@ pub enum Children {
 ///
 /// # Errors
 /// If no debug information describes the frame.
-pub fn variables(scene: &Scene<'_>, kind: VariableKind, format: Format) -> Result<Vec<Node>> {
-    let opener = Opener { scene, format };
-    let (Some(scope), Some(here)) = (&scene.scope, &scene.here) else {
+pub fn variables(context: &EvalContext<'_>, kind: VariableKind, format: Format) -> Result<Vec<Node>> {
+    let builder = TreeBuilder { context, format };
+    let (Some(scope), Some(here)) = (&context.scope, &context.here) else {
         return Err(Error(
             "no debug information describes the variables here".to_owned(),
         ));
     };
     let node = |variable: &Variable| {
-        let value = scene.value_of(variable, here);
-        opener.node(variable.name.to_string(), &value, Some(variable.name.to_string()))
+        let value = context.value_of(variable, here);
+        builder.node(variable.name.to_string(), &value, Some(variable.name.to_string()))
     };
     Ok(match kind {
         VariableKind::Arguments => scope.parameters.iter().map(node).collect(),
@@ -88,18 +88,18 @@ pub fn variables(scene: &Scene<'_>, kind: VariableKind, format: Format) -> Resul
 ///
 /// # Errors
 /// If the expression cannot be parsed, or is wrong for its operands.
-pub fn evaluate(scene: &Scene<'_>, expression: &str, format: Format) -> Result<Node> {
-    let opener = Opener { scene, format };
-    match scene.evaluate(&parse(expression, scene)?) {
+pub fn evaluate(context: &EvalContext<'_>, expression: &str, format: Format) -> Result<Node> {
+    let builder = TreeBuilder { context, format };
+    match context.evaluate(&parse(expression, context)?) {
         Ok(value) => {
-            let mut node = opener.node(expression.to_owned(), &value, Some(expression.to_owned()));
-            node.shown.text = opener.shower().top(&value).text;
-            node.shown.origins = scene.source.origins();
+            let mut node = builder.node(expression.to_owned(), &value, Some(expression.to_owned()));
+            node.shown.text = builder.formatter().top(&value).text;
+            node.shown.origins = context.source.origins();
             Ok(node)
         }
         Err(failure) => Ok(Node {
             name: expression.to_owned(),
-            shown: Shower::failed(failure)?,
+            shown: ValueFormatter::failed(failure)?,
             expression: Some(expression.to_owned()),
             children: Children::None,
             memory: None,
@@ -110,45 +110,45 @@ pub fn evaluate(scene: &Scene<'_>, expression: &str, format: Format) -> Result<N
 
 /// Returns the children of a node; of elements, those in `window`.
 #[must_use]
-pub fn children(scene: &Scene<'_>, node: &Node, window: Range<u64>, format: Format) -> Vec<Node> {
+pub fn children(context: &EvalContext<'_>, node: &Node, window: Range<u64>, format: Format) -> Vec<Node> {
     match &node.shown.of.0 {
-        Some(value) => Opener { scene, format }.children(value, node.path.as_deref(), window),
+        Some(value) => TreeBuilder { context, format }.children(value, node.path.as_deref(), window),
         None => Vec::new(),
     }
 }
 
 /// Opens values of a frame.
-struct Opener<'a> {
-    scene: &'a Scene<'a>,
+struct TreeBuilder<'a> {
+    context: &'a EvalContext<'a>,
     format: Format,
 }
 
-impl<'a> Opener<'a> {
-    fn shower(&self) -> Shower<'a> {
-        let mut shower = Shower::new(self.scene, self.format.hex.then_some('x'));
-        shower.depth = DEPTH;
-        shower
+impl<'a> TreeBuilder<'a> {
+    fn formatter(&self) -> ValueFormatter<'a> {
+        let mut formatter = ValueFormatter::new(self.context, self.format.hex.then_some('x'));
+        formatter.depth = DEPTH;
+        formatter
     }
 
     /// A value by its name; `path`: what may mean it.
     fn node(&self, name: String, named: &Value, path: Option<String>) -> Node {
-        let shower = self.shower();
-        let value = &referred(named, self.scene);
-        let mut shown = shower.show(value, 0);
+        let formatter = self.formatter();
+        let value = &referred(named, self.context);
+        let mut shown = formatter.show(value, 0);
         shown.type_name = named.ty.name();
-        shown.origins = self.scene.source.origins();
-        let total = shower.total.get();
+        shown.origins = self.context.source.origins();
+        let total = formatter.total.get();
         let has_value = shown.unknown.is_none() || !shown.members.is_empty();
         let children = match value.ty.shape() {
             _ if !has_value => Children::None,
             Shape::Pointer(PointerKind::Pointer, target) if !shown.pretty => {
-                match opens(value, &target, self.scene) {
+                match opens(value, &target, self.context) {
                     true => Children::Named,
                     false => Children::None,
                 }
             }
             // A string is shown in its line, and opens all the same.
-            Shape::Array { count, .. } => match shower.count(count) {
+            Shape::Array { count, .. } => match formatter.count(count) {
                 Ok(0) | Err(_) => Children::None,
                 Ok(count) => Children::Indexed(count),
             },
@@ -174,7 +174,7 @@ impl<'a> Opener<'a> {
     fn memory(&self, value: &Value) -> Option<u64> {
         match value.ty.shape() {
             Shape::Pointer(..) => {
-                let bytes = value.read(self.scene.source, 8).ok()?;
+                let bytes = value.read(self.context.source, 8).ok()?;
                 let target = u64::from_le_bytes(bytes.try_into().ok()?);
                 Some(target).filter(|target| *target != 0)
             }
@@ -184,14 +184,14 @@ impl<'a> Opener<'a> {
 
     /// An expression is evaluated to this very value.
     fn means(&self, expression: &str, value: &Value) -> bool {
-        let Ok(parsed) = parse(expression, self.scene) else {
+        let Ok(parsed) = parse(expression, self.context) else {
             return false;
         };
-        let Ok(found) = self.scene.evaluate(&parsed) else {
+        let Ok(found) = self.context.evaluate(&parsed) else {
             // Where nothing is known of it, its name means it as well.
             return value.address().is_none() && expression.chars().all(|c| c.is_alphanumeric() || c == '_');
         };
-        let source = self.scene.source;
+        let source = self.context.source;
         found.ty.name() == value.ty.name()
             && found.address() == value.address()
             && (found.address().is_some() || found.bytes(source).ok() == value.bytes(source).ok())
@@ -200,7 +200,7 @@ impl<'a> Opener<'a> {
     fn children(&self, value: &Value, path: Option<&str>, window: Range<u64>) -> Vec<Node> {
         let base = path.map(grouped);
         if let Shape::Pointer(PointerKind::Pointer, target) = value.ty.shape() {
-            let Ok(bytes) = value.read(self.scene.source, 8) else {
+            let Ok(bytes) = value.read(self.context.source, 8) else {
                 return Vec::new();
             };
             let at = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
@@ -221,7 +221,7 @@ impl<'a> Opener<'a> {
             };
         }
         if let Shape::Array { element, count, .. } = value.ty.shape() {
-            let count = self.shower().count(count).unwrap_or(0);
+            let count = self.formatter().count(count).unwrap_or(0);
             let size = element.size().unwrap_or(0);
             let numbers = window.start.min(count)..window.end.min(count);
             return numbers
@@ -243,9 +243,9 @@ impl<'a> Opener<'a> {
         pointer: Option<String>,
         window: Range<u64>,
     ) -> Vec<Node> {
-        let mut shower = self.shower();
-        shower.window = Some(window);
-        let members = shower.show(value, 0).members;
+        let mut formatter = self.formatter();
+        formatter.window = Some(window);
+        let members = formatter.show(value, 0).members;
         let parts = members.into_iter().filter_map(|member| {
             let part = member.value.of.0?;
             let is_name = member.name.chars().all(|c| c.is_alphanumeric() || c == '_');
@@ -270,11 +270,11 @@ impl<'a> Opener<'a> {
 }
 
 /// What a reference refers to, where that is known; all else is itself.
-fn referred(value: &Value, scene: &Scene<'_>) -> Value {
+fn referred(value: &Value, context: &EvalContext<'_>) -> Value {
     let Shape::Pointer(kind, target) = value.ty.shape() else {
         return value.clone();
     };
-    match value.read(scene.source, 8) {
+    match value.read(context.source, 8) {
         Ok(bytes) if kind != PointerKind::Pointer => {
             Value::at(target, u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
         }
@@ -283,8 +283,8 @@ fn referred(value: &Value, scene: &Scene<'_>) -> Value {
 }
 
 /// What a pointer points to can be shown below it.
-fn opens(pointer: &Value, target: &Ty, scene: &Scene<'_>) -> bool {
-    let Ok(bytes) = pointer.read(scene.source, 8) else {
+fn opens(pointer: &Value, target: &Ty, context: &EvalContext<'_>) -> bool {
+    let Ok(bytes) = pointer.read(context.source, 8) else {
         return false;
     };
     let is_null = bytes.iter().all(|byte| *byte == 0);

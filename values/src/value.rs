@@ -17,12 +17,12 @@ pub struct Value {
     /// Its bytes.
     pub data: Data,
     /// The bits of it that are meant, of the bytes: those of a bit field.
-    pub bits: Option<Bits>,
+    pub bits: Option<BitField>,
 }
 
 /// The place of a bit field in the bytes around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bits {
+pub struct BitField {
     /// From the first bit of the first byte.
     pub offset: u64,
     /// How many.
@@ -214,7 +214,7 @@ impl Value {
 }
 
 /// The bits of a field as a number of `size` bytes, not extended by its sign.
-fn extracted(around: &[u8], bits: Bits, size: u64) -> Vec<u8> {
+fn extracted(around: &[u8], bits: BitField, size: u64) -> Vec<u8> {
     let mut out = vec![0u8; usize::try_from(size).unwrap_or(0).min(16)];
     for bit in 0..bits.size.min(128) {
         let from = bits.offset.saturating_add(bit);
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn bits_are_taken_out() {
-        let bits = Bits { offset: 3, size: 7 };
+        let bits = BitField { offset: 3, size: 7 };
         assert_eq!(
             extracted(&[0b1010_1000, 0b0000_0010], bits, 4),
             [0b0101_0101, 0, 0, 0]
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(value.part(Ty::char(), 1).bytes(&source), Ok(vec![2]));
         assert!(value.part(Ty::char(), 9).bytes(&source).is_err());
         let field = |offset, size| Value {
-            bits: Some(Bits { offset, size }),
+            bits: Some(BitField { offset, size }),
             ..value.part(Ty::char(), 1)
         };
         assert_eq!(field(0, 8).bytes(&source), Ok(vec![2]));
@@ -275,11 +275,11 @@ mod tests {
         let value = Value {
             ty: Ty::char(),
             data: Data::Bytes(Arc::new(bytes), 0..1),
-            bits: Some(Bits { offset: 0, size: 3 }),
+            bits: Some(BitField { offset: 0, size: 3 }),
         };
         let source = NoSource::because("nothing is known here");
         assert_eq!(value.bytes(&source), Ok(vec![0b101]));
-        let next = Bits { offset: 2, size: 2 };
+        let next = BitField { offset: 2, size: 2 };
         let next = Value {
             bits: Some(next),
             ..value

@@ -6,7 +6,7 @@ use backtrail_debugger::navigator::{FrameArguments, Navigator};
 use backtrail_debugger::stack::{Argument, StackFrame};
 use backtrail_decoder::{Canceled, Watch};
 use backtrail_symbolizer::Variable;
-use backtrail_values::{Scene, Shower};
+use backtrail_values::{EvalContext, ValueFormatter};
 
 /// Fills in the arguments of frames from number `from` on: `frames` are the innermost ones where the navigator stands, without a
 /// hole.
@@ -34,31 +34,31 @@ pub(super) fn fill(
             return Err(Canceled.into());
         }
         let selected = selected?;
-        let scene = Scene::new(&process.symbols, &selected, &[]);
-        let parameters = scene.scope.as_ref().map(|scope| &scope.parameters);
+        let eval = EvalContext::new(&process.symbols, &selected, &[]);
+        let parameters = eval.scope.as_ref().map(|scope| &scope.parameters);
         frame.arguments = parameters.map(|parameters| {
-            let argument = |parameter| argument(&scene, parameter, navigator.frame_arguments);
+            let argument = |parameter| argument(&eval, parameter, navigator.frame_arguments);
             parameters.iter().map(argument).collect()
         });
     }
     Ok(())
 }
 
-fn argument(scene: &Scene<'_>, parameter: &Variable, shown: FrameArguments) -> Argument {
+fn argument(eval: &EvalContext<'_>, parameter: &Variable, shown: FrameArguments) -> Argument {
     let mut argument = Argument {
         name: parameter.name.to_string(),
         value: None,
         unknown: None,
     };
-    let Some(here) = &scene.here else {
+    let Some(here) = &eval.here else {
         return argument;
     };
-    let value = scene.value_of(parameter, here);
+    let value = eval.value_of(parameter, here);
     if shown == FrameArguments::Scalars && !value.ty.is_simple() {
         argument.value = Some("...".to_owned());
         return argument;
     }
-    let value = Shower::new(scene, None).show(&value, 0);
+    let value = ValueFormatter::new(eval, None).show(&value, 0);
     match value.unknown {
         Some(why) if value.text.starts_with("<unknown") => argument.unknown = Some(why),
         _ => argument.value = Some(value.text),

@@ -2,7 +2,7 @@
 
 use super::{Context, find};
 use crate::output::Output;
-use backtrail_debugger::compare::{Bounds, Subject, compare as compared};
+use backtrail_debugger::compare::{ComparedCall, ComparisonLimits, compare as compared};
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::Position;
 
@@ -17,14 +17,14 @@ pub(super) fn compare(context: &mut Context<'_>, arguments: &str) -> Result<Outp
         context.navigator.session(),
         first,
         second,
-        Bounds::default(),
+        ComparisonLimits::default(),
         context.watch,
     )?;
     Ok(Output::Comparison(Box::new(comparison)))
 }
 
 /// The call of a name in the current thread, or the one that begins at a position of any.
-fn call<'a>(context: &'a Context<'_>, text: &str) -> Result<Subject<'a>> {
+fn call<'a>(context: &'a Context<'_>, text: &str) -> Result<ComparedCall<'a>> {
     let navigator = &*context.navigator;
     let session = navigator.session();
     let here = navigator.thread()?;
@@ -57,9 +57,9 @@ fn whole<'a>(
     thread: &'a backtrail_debugger::session::Thread,
     forest: &'a backtrail_decoder::Forest,
     call: backtrail_decoder::CallId,
-) -> Result<Subject<'a>> {
+) -> Result<ComparedCall<'a>> {
     if thread.is_cut_off(&forest.call(call)) {
         return Err(Error::Earlier);
     }
-    Ok(Subject { thread, forest, call })
+    Ok(ComparedCall { thread, forest, call })
 }

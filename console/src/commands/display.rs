@@ -27,8 +27,8 @@ pub(super) fn display(context: &mut Context<'_>, arguments: &str) -> Result<Outp
     if x::is_of_memory(format) {
         x::shown(navigator, context.watch, arguments)?;
     } else {
-        backtrail_debugger::evaluation::with_scene(navigator, context.watch, |scene| {
-            super::values::evaluated(scene, format, expression)
+        backtrail_debugger::evaluation::with_context(navigator, context.watch, |eval| {
+            super::values::evaluated(eval, format, expression)
         })?;
     }
     let number = navigator.displays.last().map_or(1, |last| last.number + 1);

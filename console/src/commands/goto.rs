@@ -1,11 +1,11 @@
 //! Moving anywhere: positions, times, calls, bookmarks, threads.
 
-use super::{Context, several};
-use crate::output::{Output, WhenView};
+use super::{Context, thread_apply};
+use crate::output::{Output, PositionView};
 use crate::views;
-use backtrail_debugger::meanwhile::{Meanwhile, meanwhile};
 use backtrail_debugger::navigator::Stop;
 use backtrail_debugger::signal;
+use backtrail_debugger::thread_at_time::{ThreadAtTime, thread_at_time};
 use backtrail_debugger::time::parse_nanos;
 use backtrail_debugger::timeline;
 use backtrail_debugger::{Error, Result};
@@ -122,7 +122,7 @@ pub(super) fn when(context: &mut Context<'_>, _arguments: &str) -> Result<Output
             Some(crash) => format!("at the crash: {}", signal::describe(crash)),
             None => "at the end of the history".to_owned(),
         });
-    Ok(Output::When(WhenView {
+    Ok(Output::When(PositionView {
         position: navigator.position().to_string(),
         thread: thread.tid.0,
         name: thread.name.clone(),
@@ -185,7 +185,7 @@ pub(super) fn thread(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
         return when(context, arguments);
     }
     if let Some(rest) = arguments.strip_prefix("apply ") {
-        return several::thread_apply(context, rest);
+        return thread_apply::thread_apply(context, rest);
     }
     let (text, now) = match arguments.split_once(char::is_whitespace) {
         Some((text, rest)) => (text, rest.trim() == "now"),
@@ -195,10 +195,10 @@ pub(super) fn thread(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     let to = if now {
         let navigator = &*context.navigator;
         let there = navigator.session().thread(tid)?;
-        let at = meanwhile(navigator.session(), navigator.thread()?, navigator.index(), there)?;
+        let at = thread_at_time(navigator.session(), navigator.thread()?, navigator.index(), there)?;
         let why = match at {
-            Meanwhile::NotBegun => "its history begins later; `goto start` goes to its start",
-            Meanwhile::Between(..) | Meanwhile::Unknown => {
+            ThreadAtTime::NotBegun => "its history begins later; `goto start` goes to its start",
+            ThreadAtTime::Between(..) | ThreadAtTime::Unknown => {
                 "the trace has no time here; `thread TID` goes to where it was left"
             }
         };

@@ -1,12 +1,14 @@
 //! `info …`.
 
 use super::Context;
-use crate::output::{FunctionView, GapView, ModuleView, NowView, Output, SourceFileView, ThreadView};
+use crate::output::{
+    FunctionView, GapView, ModuleView, Output, SourceFileView, ThreadPositionView, ThreadView,
+};
 use backtrail_debugger::functions::regex;
-use backtrail_debugger::meanwhile::{Meanwhile, meanwhile};
 use backtrail_debugger::navigator::Navigator;
 use backtrail_debugger::registers;
 use backtrail_debugger::source::SourceLines;
+use backtrail_debugger::thread_at_time::{ThreadAtTime, thread_at_time};
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
@@ -33,20 +35,20 @@ pub(super) fn threads(context: &mut Context<'_>, _arguments: &str) -> Result<Out
                     .map(backtrail_debugger::stack::StackFrame::describe))
             };
             let here = (navigator.thread()?, navigator.index());
-            let now = match meanwhile(session, here.0, here.1, thread)? {
-                Meanwhile::Between(from, until) => NowView {
+            let now = match thread_at_time(session, here.0, here.1, thread)? {
+                ThreadAtTime::Between(from, until) => ThreadPositionView {
                     position: Some(thread.position(from).to_string()),
                     until: (until > from).then(|| thread.position(until).to_string()),
                     place: place(from)?,
                     unknown: None,
                 },
-                Meanwhile::NotBegun => NowView {
+                ThreadAtTime::NotBegun => ThreadPositionView {
                     unknown: Some("its history begins later"),
-                    ..NowView::default()
+                    ..ThreadPositionView::default()
                 },
-                Meanwhile::Unknown => NowView {
+                ThreadAtTime::Unknown => ThreadPositionView {
                     unknown: Some("where it was at this time is unknown"),
-                    ..NowView::default()
+                    ..ThreadPositionView::default()
                 },
             };
             Ok(ThreadView {

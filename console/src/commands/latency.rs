@@ -5,7 +5,7 @@ use super::{Context, find};
 use crate::output::{LatencyView, Output, SlowestView, UnmeasuredView};
 use backtrail_debugger::Result;
 use backtrail_debugger::latency::histogram::histogram;
-use backtrail_debugger::latency::{Spread, Unmeasured};
+use backtrail_debugger::latency::{Percentiles, Unmeasured};
 use std::collections::BTreeMap;
 
 /// How many calls `slowest` shows.
@@ -14,13 +14,13 @@ const SLOWEST: usize = 10;
 const MAX_SLOWEST: usize = 10_000;
 
 /// What was asked for, without the options.
-struct Question<'a> {
+struct LatencyArguments<'a> {
     function: String,
     instructions: bool,
     words: Vec<&'a str>,
 }
 
-impl<'a> Question<'a> {
+impl<'a> LatencyArguments<'a> {
     fn read(command: &str, arguments: &'a str) -> Result<Self> {
         let all = arguments.split_whitespace();
         let (options, words): (Vec<&str>, Vec<&str>) = all.partition(|word| word.starts_with("--"));
@@ -54,22 +54,22 @@ fn unmeasured(counts: &BTreeMap<Unmeasured, u64>) -> Vec<UnmeasuredView> {
 }
 
 pub(super) fn latency(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let question = Question::read("latency", arguments)?;
+    let parsed = LatencyArguments::read("latency", arguments)?;
     let (latencies, no_time) = measure(
         context.navigator,
-        &question.function,
-        question.instructions,
+        &parsed.function,
+        parsed.instructions,
         context.watch,
     )?;
     let spans = latencies.measured.iter().map(|measured| measured.span);
     Ok(Output::Latency(LatencyView {
-        function: question.function,
+        function: parsed.function,
         unit: latencies.unit,
         no_time,
         calls: latencies.calls(),
         measured: latencies.measured.len() as u64,
         unmeasured: unmeasured(&latencies.unmeasured),
-        spread: Spread::of(spans.clone()),
+        spread: Percentiles::of(spans.clone()),
         total: latencies.total,
         split: latencies.split,
         histogram: histogram(spans),
@@ -77,12 +77,12 @@ pub(super) fn latency(context: &mut Context<'_>, arguments: &str) -> Result<Outp
 }
 
 pub(super) fn slowest(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let mut question = Question::read("slowest", arguments)?;
-    let count = question.number().unwrap_or(SLOWEST).min(MAX_SLOWEST);
+    let mut parsed = LatencyArguments::read("slowest", arguments)?;
+    let count = parsed.number().unwrap_or(SLOWEST).min(MAX_SLOWEST);
     let (latencies, no_time) = measure(
         context.navigator,
-        &question.function,
-        question.instructions,
+        &parsed.function,
+        parsed.instructions,
         context.watch,
     )?;
     let (unit, calls, unmeasured) = (
@@ -97,7 +97,7 @@ pub(super) fn slowest(context: &mut Context<'_>, arguments: &str) -> Result<Outp
         .map(|measured| described(session, measured, context.watch))
         .collect::<Result<_>>()?;
     Ok(Output::Slowest(SlowestView {
-        function: question.function,
+        function: parsed.function,
         unit,
         no_time,
         calls,
@@ -112,15 +112,15 @@ mod tests {
 
     #[test]
     fn a_function_may_have_spaces_and_a_number_may_follow() {
-        let mut question = Question::read("slowest", "f(int, char) --instructions 5").unwrap();
-        assert!(question.instructions);
-        assert_eq!(question.number(), Some(5));
-        assert_eq!(question.function, "f(int, char)");
-        let mut question = Question::read("slowest", "f(int, char)").unwrap();
-        assert_eq!((question.number(), question.instructions), (None, false));
-        assert_eq!(question.function, "f(int, char)");
-        assert_eq!(Question::read("slowest", "7").unwrap().number(), None);
-        assert!(Question::read("latency", "--instructions").is_err());
-        assert!(Question::read("latency", "f --intructions").is_err());
+        let mut parsed = LatencyArguments::read("slowest", "f(int, char) --instructions 5").unwrap();
+        assert!(parsed.instructions);
+        assert_eq!(parsed.number(), Some(5));
+        assert_eq!(parsed.function, "f(int, char)");
+        let mut parsed = LatencyArguments::read("slowest", "f(int, char)").unwrap();
+        assert_eq!((parsed.number(), parsed.instructions), (None, false));
+        assert_eq!(parsed.function, "f(int, char)");
+        assert_eq!(LatencyArguments::read("slowest", "7").unwrap().number(), None);
+        assert!(LatencyArguments::read("latency", "--instructions").is_err());
+        assert!(LatencyArguments::read("latency", "f --intructions").is_err());
     }
 }

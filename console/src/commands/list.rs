@@ -200,7 +200,7 @@ pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<
 }
 
 /// Puts each line before its code.
-fn with_sources(navigator: &Navigator, lines: &mut [disassembly::Line]) -> Result<()> {
+fn with_sources(navigator: &Navigator, lines: &mut [disassembly::DisassembledLine]) -> Result<()> {
     let symbols = &navigator.process()?.symbols;
     let mut before = None;
     for line in lines {
@@ -217,7 +217,10 @@ fn with_sources(navigator: &Navigator, lines: &mut [disassembly::Line]) -> Resul
 }
 
 /// The code that is asked for, and its function's name.
-fn code_of(context: &Context<'_>, arguments: &str) -> Result<(Option<String>, Vec<disassembly::Line>)> {
+fn code_of(
+    context: &Context<'_>,
+    arguments: &str,
+) -> Result<(Option<String>, Vec<disassembly::DisassembledLine>)> {
     let navigator = &*context.navigator;
     let process = navigator.process()?;
     let version = navigator.thread()?.history.version(navigator.index());

@@ -7,7 +7,6 @@ mod calls;
 mod compare;
 mod crash;
 mod display;
-mod foreign;
 mod frame_info;
 mod goto;
 mod help;
@@ -20,10 +19,11 @@ mod printf;
 mod ptwrites;
 mod search;
 mod settings;
-mod several;
 mod stack;
 mod table;
+mod thread_apply;
 mod timeline;
+mod unsupported_gdb;
 mod values;
 mod x;
 
@@ -155,7 +155,7 @@ pub fn parse(line: &str) -> Result<(&'static Command, &str)> {
     let (first, rest) = split_name(line);
     let (second, arguments) = split_word(rest);
     if exact(first).is_none()
-        && let Some(error) = foreign::instead(first, second, line)
+        && let Some(error) = unsupported_gdb::instead(first, second, line)
     {
         return Err(error);
     }
@@ -172,7 +172,7 @@ pub fn parse(line: &str) -> Result<(&'static Command, &str)> {
             .and_then(|command| command.name.split(' ').next())
             .unwrap_or(first);
         let found = find(&format!("{first} {second}"));
-        let found = found.map_err(|error| foreign::instead(first, second, line).unwrap_or(error));
+        let found = found.map_err(|error| unsupported_gdb::instead(first, second, line).unwrap_or(error));
         return Ok((found?, arguments));
     }
     Ok((find(first)?, rest))
@@ -195,12 +195,14 @@ fn split_name(line: &str) -> (&str, &str) {
 /// What the command fails with.
 pub fn execute(navigator: &mut Navigator, line: &str, watch: &Watch<'_>) -> Result<Output> {
     let line = line.trim();
-    if several::take(navigator, line)? {
+    if thread_apply::take(navigator, line)? {
         return Ok(Output::Several { answers: Vec::new() });
     }
     let answer = execute_one(navigator, line, watch)?;
     match answer {
-        Output::Stop(_) if !navigator.breakpoints.due.is_empty() => several::follow(navigator, answer, watch),
+        Output::Stop(_) if !navigator.breakpoints.due.is_empty() => {
+            thread_apply::follow(navigator, answer, watch)
+        }
         answer => Ok(answer),
     }
 }
@@ -266,9 +268,9 @@ pub fn find(name: &str) -> Result<&'static Command> {
     match found.as_slice() {
         [] => Err(Error::UnknownCommand(name.to_owned())),
         [command] => Ok(command),
-        several => Err(Error::AmbiguousCommand {
+        thread_apply => Err(Error::AmbiguousCommand {
             name: name.to_owned(),
-            candidates: several
+            candidates: thread_apply
                 .iter()
                 .map(|command| command.name)
                 .collect::<Vec<_>>()

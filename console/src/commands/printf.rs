@@ -3,9 +3,9 @@
 use super::Context;
 use super::values::{evaluated, format_of};
 use crate::output::Output;
-use backtrail_debugger::evaluation::with_scene;
+use backtrail_debugger::evaluation::with_context;
 use backtrail_debugger::{Error, Result};
-use backtrail_values::{Failure, Number, Scene, Shower, Value, parse};
+use backtrail_values::{EvalContext, Failure, Number, Value, ValueFormatter, parse};
 
 /// No field of `printf` is made wider.
 const MAX_WIDTH: usize = 1000;
@@ -19,8 +19,8 @@ pub(super) fn echo(_context: &mut Context<'_>, arguments: &str) -> Result<Output
 /// `output/FORMAT EXPRESSION`: the bare value, which gets no number.
 pub(super) fn output(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let (format, expression) = format_of(arguments);
-    let (_, shown) = with_scene(context.navigator, context.watch, |scene| {
-        evaluated(scene, format, expression)
+    let (_, shown) = with_context(context.navigator, context.watch, |eval| {
+        evaluated(eval, format, expression)
     })?;
     Ok(Output::lines(shown.text))
 }
@@ -33,7 +33,7 @@ pub(super) fn printf(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     };
     let (format, rest) = quoted(arguments).ok_or_else(wrong)?;
     let mut values = split(rest).into_iter();
-    let text = with_scene(context.navigator, context.watch, |scene| {
+    let text = with_context(context.navigator, context.watch, |eval| {
         let mut text = String::new();
         let mut rest = format;
         while let Some((before, behind)) = rest.split_once('%') {
@@ -42,7 +42,7 @@ pub(super) fn printf(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
             rest = behind.get(conversion.length..).unwrap_or("");
             text.push_str(&match conversion.letter {
                 '%' => "%".to_owned(),
-                _ => conversion.of(scene, values.next().ok_or_else(wrong)?)?,
+                _ => conversion.of(eval, values.next().ok_or_else(wrong)?)?,
             });
         }
         text.push_str(&unescaped(rest));
@@ -172,21 +172,21 @@ impl<'a> Conversion<'a> {
     }
 
     /// The value of an expression as the conversion writes it; what is unknown is written as such.
-    fn of(&self, scene: &Scene<'_>, expression: &str) -> Result<String> {
-        let parsed = parse(expression, scene)?;
-        let text = scene.evaluate(&parsed).and_then(|value| self.text(scene, &value));
+    fn of(&self, eval: &EvalContext<'_>, expression: &str) -> Result<String> {
+        let parsed = parse(expression, eval)?;
+        let text = eval.evaluate(&parsed).and_then(|value| self.text(eval, &value));
         match text {
             Ok(text) => Ok(self.padded(text)),
-            Err(failure) => Ok(Shower::failed(failure)?.text),
+            Err(failure) => Ok(ValueFormatter::failed(failure)?.text),
         }
     }
 
-    fn text(&self, scene: &Scene<'_>, value: &Value) -> std::result::Result<String, Failure> {
+    fn text(&self, eval: &EvalContext<'_>, value: &Value) -> std::result::Result<String, Failure> {
         let integer = || -> std::result::Result<i128, Failure> {
-            let number = match scene.number(value) {
+            let number = match eval.number(value) {
                 Ok((Number::Integer(number), _)) => number,
                 Ok((Number::Float(number), _)) => number as i128,
-                Err(_) => i128::from(scene.pointer(value)?),
+                Err(_) => i128::from(eval.pointer(value)?),
             };
             Ok(match (self.bits, "di".contains(self.letter)) {
                 (8, true) => i128::from(number as i8),
@@ -198,7 +198,7 @@ impl<'a> Conversion<'a> {
             })
         };
         let float = || -> std::result::Result<f64, Failure> {
-            match scene.number(value)?.0 {
+            match eval.number(value)?.0 {
                 Number::Integer(number) => Ok(number as f64),
                 Number::Float(number) => Ok(number),
             }
@@ -211,12 +211,12 @@ impl<'a> Conversion<'a> {
             'x' => format!("{:x}", integer()? as u64),
             'X' => format!("{:X}", integer()? as u64),
             'o' => format!("{:o}", integer()? as u64),
-            'p' => format!("{:#x}", scene.pointer(value)?),
+            'p' => format!("{:#x}", eval.pointer(value)?),
             'c' => char::from(integer()? as u8).to_string(),
             'f' | 'F' => format!("{:.*}", self.precision.unwrap_or(6), float()?),
             'e' => format!("{:.*e}", self.precision.unwrap_or(6), float()?),
             'g' => float()?.to_string(),
-            's' => self.string(scene, value)?,
+            's' => self.string(eval, value)?,
             other => {
                 return Err(Failure::Error(backtrail_values::Error(format!(
                     "printf converts by %d i u x X o p c s f e g, not by %{other}"
@@ -225,12 +225,12 @@ impl<'a> Conversion<'a> {
         })
     }
 
-    fn string(&self, scene: &Scene<'_>, value: &Value) -> std::result::Result<String, Failure> {
+    fn string(&self, eval: &EvalContext<'_>, value: &Value) -> std::result::Result<String, Failure> {
         let at = match value.address() {
             Some(at) if !value.ty.is_scalar() => at,
-            _ => scene.pointer(value)?,
+            _ => eval.pointer(value)?,
         };
-        let text = Shower::new(scene, None).string_at(at);
+        let text = ValueFormatter::new(eval, None).string_at(at);
         let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
         let text = bare.map_or_else(|| text.clone(), unescaped);
         Ok(match self.precision {

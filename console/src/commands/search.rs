@@ -73,10 +73,10 @@ pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
 }
 
 /// Functions that match and were called: how often, and the positions of the last call and the first.
-type Called = Vec<(String, u64, String, String)>;
+type CalledFunctions = Vec<(String, u64, String, String)>;
 
 /// The functions that match, the last called first.
-fn called(navigator: &Navigator, pattern: &Regex, watch: &Watch<'_>) -> Result<(Called, bool)> {
+fn called(navigator: &Navigator, pattern: &Regex, watch: &Watch<'_>) -> Result<(CalledFunctions, bool)> {
     let thread = navigator.thread()?;
     let process = navigator.process()?;
     let calls = Calls::of_all(navigator.session(), thread, watch)?;

@@ -9,7 +9,7 @@ use backtrail_debugger::functions;
 use backtrail_debugger::session::{Session, Thread};
 use backtrail_debugger::signal;
 use backtrail_debugger::time::{Timebase, parse_nanos};
-use backtrail_debugger::timeline::grid::{Grid, Marks, Presence, Row};
+use backtrail_debugger::timeline::grid::{ColumnMarks, Grid, GridRow, Presence};
 use backtrail_debugger::timeline::{self, Window};
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::{Left, Stage, TimeEstimate, Watch};
@@ -29,20 +29,20 @@ const OFTEN: usize = 4096;
 
 /// What was asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Question<'a> {
+struct TimelineArguments<'a> {
     function: Option<String>,
     from: Option<&'a str>,
     to: Option<&'a str>,
     columns: Option<usize>,
 }
 
-impl<'a> Question<'a> {
+impl<'a> TimelineArguments<'a> {
     fn read(arguments: &'a str) -> Result<Self> {
         let misuse = |problem: String| match find("timeline") {
             Ok(command) => command.misuse(problem),
             Err(error) => error,
         };
-        let mut question = Self::default();
+        let mut parsed = Self::default();
         let mut function = Vec::new();
         let mut words = arguments.split_whitespace();
         while let Some(word) = words.next() {
@@ -51,29 +51,29 @@ impl<'a> Question<'a> {
                 value.ok_or_else(|| misuse(format!("{word} takes a value")))
             };
             match word {
-                "--from" => question.from = Some(value()?),
-                "--to" => question.to = Some(value()?),
+                "--from" => parsed.from = Some(value()?),
+                "--to" => parsed.to = Some(value()?),
                 "--columns" => {
                     let number = value()?.parse().ok();
                     let fits = number.filter(|number| (1..=MAX_COLUMNS).contains(number));
                     let wrong = || misuse(format!("--columns takes a number from 1 to {MAX_COLUMNS}"));
-                    question.columns = Some(fits.ok_or_else(wrong)?);
+                    parsed.columns = Some(fits.ok_or_else(wrong)?);
                 }
                 _ if word.starts_with("--") => return Err(misuse(format!("{word} is no option"))),
                 _ => function.push(word),
             }
         }
-        question.function = (!function.is_empty()).then(|| function.join(" "));
-        Ok(question)
+        parsed.function = (!function.is_empty()).then(|| function.join(" "));
+        Ok(parsed)
     }
 }
 
 pub(super) fn timeline(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let question = Question::read(arguments)?;
+    let parsed = TimelineArguments::read(arguments)?;
     let navigator = &*context.navigator;
     let session = navigator.session();
-    let window = window(context, &question)?;
-    let entries = match &question.function {
+    let window = window(context, &parsed)?;
+    let entries = match &parsed.function {
         Some(function) => Some((
             navigator.process()?.pid,
             functions::entries(navigator.process()?, function)?,
@@ -81,7 +81,7 @@ pub(super) fn timeline(context: &mut Context<'_>, arguments: &str) -> Result<Out
         None => None,
     };
     let current = navigator.thread()?;
-    let columns = question.columns.unwrap_or_else(|| {
+    let columns = parsed.columns.unwrap_or_else(|| {
         let labels = session
             .threads()
             .iter()
@@ -90,7 +90,7 @@ pub(super) fn timeline(context: &mut Context<'_>, arguments: &str) -> Result<Out
         let room = navigator.width.saturating_sub(longest + 1);
         room.clamp(MIN_COLUMNS, MAX_COLUMNS)
     });
-    let drawer = Drawer {
+    let builder = TimelineBuilder {
         session,
         grid: Grid::new(window, columns),
         entries,
@@ -99,10 +99,10 @@ pub(super) fn timeline(context: &mut Context<'_>, arguments: &str) -> Result<Out
     let threads = session
         .threads()
         .iter()
-        .map(|thread| drawer.row(thread, thread.tid == current.tid))
+        .map(|thread| builder.row(thread, thread.tid == current.tid))
         .collect::<Result<_>>()?;
     let here = timeline::reached(current, navigator.index());
-    let mut here_at = Marks::new(drawer.grid);
+    let mut here_at = ColumnMarks::new(builder.grid);
     if let Some(here) = here {
         here_at.add(here, here);
     }
@@ -111,7 +111,7 @@ pub(super) fn timeline(context: &mut Context<'_>, arguments: &str) -> Result<Out
         from: exactly(times, window.from),
         to: exactly(times, window.to),
         columns,
-        function: question.function,
+        function: parsed.function,
         here: MomentView {
             thread: current.tid.0,
             position: navigator.position().to_string(),
@@ -124,12 +124,12 @@ pub(super) fn timeline(context: &mut Context<'_>, arguments: &str) -> Result<Out
         }),
         threads,
         here_at: here_at.columns().to_vec(),
-        axis: axis(times, &drawer.grid),
+        axis: axis(times, &builder.grid),
     })))
 }
 
 /// What is looked at.
-fn window(context: &Context<'_>, question: &Question<'_>) -> Result<Window> {
+fn window(context: &Context<'_>, parsed: &TimelineArguments<'_>) -> Result<Window> {
     let session = context.navigator.session();
     let no_time = || {
         Error::Cannot(
@@ -138,18 +138,18 @@ fn window(context: &Context<'_>, question: &Question<'_>) -> Result<Window> {
         )
     };
     let whole = Window::whole(session);
-    if whole.is_none() || question.from.is_none() {
+    if whole.is_none() || parsed.from.is_none() {
         session.threads().iter().try_for_each(Thread::needs_beginning)?;
     }
     let mut window = whole.ok_or_else(no_time)?;
-    if let Some(place) = question.from {
+    if let Some(place) = parsed.from {
         window.from = moment(context, place)?.tsc;
     }
-    if let Some(place) = question.to {
+    if let Some(place) = parsed.to {
         let to = moment(context, place)?;
         window.to = to.latest().unwrap_or(to.tsc);
     }
-    match window.from < window.to || question.from.or(question.to).is_none() {
+    match window.from < window.to || parsed.from.or(parsed.to).is_none() {
         true => Ok(window),
         false => Err(Error::Cannot(
             "the timeline ends before it begins; --from takes the earlier place, --to the later one"
@@ -190,7 +190,7 @@ fn axis(times: &Timebase, grid: &Grid) -> Vec<(usize, backtrail_debugger::time::
 }
 
 /// Draws threads.
-struct Drawer<'a> {
+struct TimelineBuilder<'a> {
     session: &'a Session,
     grid: Grid,
     /// The functions that were asked for, and the process that has them.
@@ -198,11 +198,11 @@ struct Drawer<'a> {
     watch: &'a Watch<'a>,
 }
 
-impl Drawer<'_> {
+impl TimelineBuilder<'_> {
     fn row(&self, thread: &Thread, current: bool) -> Result<ThreadRow> {
         let (session, times) = (self.session, self.session.times());
         let window = self.grid.window();
-        let mut row = Row::new(self.grid);
+        let mut row = GridRow::new(self.grid);
         let (mut spans, mut more_spans) = (Vec::new(), 0);
         timeline::tell(session, thread, window, self.watch, &mut |span| {
             row.add(&span);
@@ -220,7 +220,7 @@ impl Drawer<'_> {
             Ok(())
         })?;
         let signals = timeline::signals(session, thread, window, self.watch)?;
-        let mut signals_at = Marks::new(self.grid);
+        let mut signals_at = ColumnMarks::new(self.grid);
         for signal in &signals {
             signals_at.add(signal.at, signal.at);
         }
@@ -273,7 +273,7 @@ impl Drawer<'_> {
         let calls = Calls::of_all(self.session, thread, self.watch)?;
         let of_function = calls.of(entries, self.watch)?;
         let until = timeline::there_until(self.session, thread);
-        let mut marks = Marks::new(self.grid);
+        let mut marks = ColumnMarks::new(self.grid);
         let mut row = CallsRow {
             count: 0,
             rests: 0,
@@ -323,11 +323,11 @@ mod tests {
 
     #[test]
     fn a_function_may_have_spaces_between_options() {
-        let question = Question::read("f(int, --from @-3ms char) --columns 7").unwrap();
-        assert_eq!(question.function.as_deref(), Some("f(int, char)"));
-        assert_eq!((question.from, question.to), (Some("@-3ms"), None));
-        assert_eq!(question.columns, Some(7));
-        assert_eq!(Question::read("").unwrap(), Question::default());
+        let parsed = TimelineArguments::read("f(int, --from @-3ms char) --columns 7").unwrap();
+        assert_eq!(parsed.function.as_deref(), Some("f(int, char)"));
+        assert_eq!((parsed.from, parsed.to), (Some("@-3ms"), None));
+        assert_eq!(parsed.columns, Some(7));
+        assert_eq!(TimelineArguments::read("").unwrap(), TimelineArguments::default());
     }
 
     #[test]
@@ -339,7 +339,7 @@ mod tests {
             "--columns x",
             "--colums 3",
         ] {
-            let error = Question::read(wrong).unwrap_err().to_string();
+            let error = TimelineArguments::read(wrong).unwrap_err().to_string();
             assert!(error.contains("usage: timeline"), "{error}");
         }
     }

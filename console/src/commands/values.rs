@@ -2,13 +2,14 @@
 
 use super::{Context, x};
 use crate::output::{NamedValue, Output, Text};
-use backtrail_debugger::evaluation::with_scene;
+use backtrail_debugger::evaluation::with_context;
 use backtrail_debugger::navigator::{Display, Navigator};
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::Watch;
 use backtrail_symbolizer::Variable;
 use backtrail_values::{
-    Evaluated, Expression, Failure, Scene, Shower, Shown, ShownMember, Value, expanded, parse,
+    EvalContext, Evaluated, Expression, Failure, FormattedMember, FormattedValue, Value, ValueFormatter,
+    parse,
 };
 
 /// The letters of `print/F`.
@@ -40,18 +41,22 @@ fn letter_of(format: &str) -> Result<(Option<char>, bool)> {
 }
 
 /// An expression's value, and how it is shown.
-pub(super) fn evaluated(scene: &Scene<'_>, format: &str, expression: &str) -> Result<(Option<Value>, Shown)> {
+pub(super) fn evaluated(
+    eval: &EvalContext<'_>,
+    format: &str,
+    expression: &str,
+) -> Result<(Option<Value>, FormattedValue)> {
     let (letter, raw) = letter_of(format)?;
-    let parsed = parse(expression, scene)?;
-    let mut shower = Shower::new(scene, letter);
-    shower.raw = raw;
-    match scene.evaluate(&parsed) {
+    let parsed = parse(expression, eval)?;
+    let mut formatter = ValueFormatter::new(eval, letter);
+    formatter.raw = raw;
+    match eval.evaluate(&parsed) {
         Ok(value) => {
-            let mut shown = shower.top(&value);
-            shown.origins = scene.source.origins();
+            let mut shown = formatter.top(&value);
+            shown.origins = eval.source.origins();
             Ok((Some(value), shown))
         }
-        Err(failure) => Ok((None, Shower::failed(failure)?)),
+        Err(failure) => Ok((None, ValueFormatter::failed(failure)?)),
     }
 }
 
@@ -59,8 +64,8 @@ pub(super) fn evaluated(scene: &Scene<'_>, format: &str, expression: &str) -> Re
 pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let (format, expression) = format_of(arguments);
     let expression = if expression.is_empty() { "$" } else { expression };
-    let (value, mut shown) = with_scene(context.navigator, context.watch, |scene| {
-        evaluated(scene, format, expression)
+    let (value, mut shown) = with_context(context.navigator, context.watch, |eval| {
+        evaluated(eval, format, expression)
     })?;
     if context.navigator.pretty {
         shown.text = shown.pretty_text();
@@ -77,38 +82,38 @@ pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output
     })
 }
 
-fn shown(scene: &Scene<'_>, variable: &Variable, pretty: bool) -> ShownMember {
-    let mut value = match &scene.here {
-        Some(here) => Shower::new(scene, None).show(&scene.value_of(variable, here), 0),
-        None => Shown::default(),
+fn shown(eval: &EvalContext<'_>, variable: &Variable, pretty: bool) -> FormattedMember {
+    let mut value = match &eval.here {
+        Some(here) => ValueFormatter::new(eval, None).show(&eval.value_of(variable, here), 0),
+        None => FormattedValue::default(),
     };
-    value.origins = scene.source.origins();
+    value.origins = eval.source.origins();
     if pretty {
         value.text = value.pretty_text();
     }
-    ShownMember::new(variable.name.to_string(), value)
+    FormattedMember::new(variable.name.to_string(), value)
 }
 
 /// The variables of the selected frame; none where no debug information tells them.
-pub(super) fn locals_of(context: &Context<'_>) -> Result<Vec<ShownMember>> {
+pub(super) fn locals_of(context: &Context<'_>) -> Result<Vec<FormattedMember>> {
     let pretty = context.navigator.pretty;
-    with_scene(context.navigator, context.watch, |scene| {
-        let blocks = scene.scope.iter().flat_map(|scope| scope.blocks.iter().flatten());
+    with_context(context.navigator, context.watch, |eval| {
+        let blocks = eval.scope.iter().flat_map(|scope| scope.blocks.iter().flatten());
         let variables = blocks.filter(|variable| !variable.artificial);
-        Ok(variables.map(|variable| shown(scene, variable, pretty)).collect())
+        Ok(variables.map(|variable| shown(eval, variable, pretty)).collect())
     })
 }
 
 /// `info locals`.
 pub(super) fn locals(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     let pretty = context.navigator.pretty;
-    with_scene(context.navigator, context.watch, |scene| {
-        let scope = scope(scene)?;
+    with_context(context.navigator, context.watch, |eval| {
+        let scope = scope(eval)?;
         let variables = scope.blocks.iter().flatten();
         Ok(Output::Variables {
             variables: variables
                 .filter(|variable| !variable.artificial)
-                .map(|variable| shown(scene, variable, pretty))
+                .map(|variable| shown(eval, variable, pretty))
                 .collect(),
             none: "No locals.",
         })
@@ -118,21 +123,21 @@ pub(super) fn locals(context: &mut Context<'_>, _arguments: &str) -> Result<Outp
 /// `info args`.
 pub(super) fn arguments(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     let pretty = context.navigator.pretty;
-    with_scene(context.navigator, context.watch, |scene| {
-        let scope = scope(scene)?;
+    with_context(context.navigator, context.watch, |eval| {
+        let scope = scope(eval)?;
         Ok(Output::Variables {
             variables: scope
                 .parameters
                 .iter()
-                .map(|variable| shown(scene, variable, pretty))
+                .map(|variable| shown(eval, variable, pretty))
                 .collect(),
             none: "No arguments.",
         })
     })
 }
 
-fn scope<'a>(scene: &'a Scene<'_>) -> Result<&'a backtrail_symbolizer::Scope> {
-    scene.scope.as_ref().ok_or_else(|| {
+fn scope<'a>(eval: &'a EvalContext<'_>) -> Result<&'a backtrail_symbolizer::Scope> {
+    eval.scope.as_ref().ok_or_else(|| {
         Error::Cannot(
             "no debug information tells the variables here; `info sharedlibrary` lists what has any"
                 .to_owned(),
@@ -141,10 +146,10 @@ fn scope<'a>(scene: &'a Scene<'_>) -> Result<&'a backtrail_symbolizer::Scope> {
 }
 
 /// The type that an expression, or the name of a type, has.
-fn type_of(scene: &Scene<'_>, expression: &str) -> Evaluated<(backtrail_values::Ty, bool)> {
-    match parse(expression, scene)? {
-        Expression::Type(name) => Ok((scene.resolved(&name)?, true)),
-        parsed => Ok((scene.evaluate(&parsed)?.ty, false)),
+fn type_of(eval: &EvalContext<'_>, expression: &str) -> Evaluated<(backtrail_values::Ty, bool)> {
+    match parse(expression, eval)? {
+        Expression::Type(name) => Ok((eval.resolved(&name)?, true)),
+        parsed => Ok((eval.evaluate(&parsed)?.ty, false)),
     }
 }
 
@@ -153,10 +158,10 @@ fn typed(
     arguments: &str,
     show: impl FnOnce(&backtrail_values::Ty, bool) -> String,
 ) -> Result<Output> {
-    with_scene(context.navigator, context.watch, |scene| {
+    with_context(context.navigator, context.watch, |eval| {
         let (_, expression) = format_of(arguments);
         let expression = if expression.is_empty() { "$" } else { expression };
-        match type_of(scene, expression) {
+        match type_of(eval, expression) {
             Ok((ty, named)) => Ok(Output::Type {
                 expression: expression.to_owned(),
                 text: show(&ty, named),
@@ -176,7 +181,7 @@ fn typed(
 
 /// `ptype`: what a type is made of.
 pub(super) fn ptype(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    typed(context, arguments, |ty, _| expanded(ty))
+    typed(context, arguments, |ty, _| backtrail_values::ptype(ty))
 }
 
 /// `whatis`: what a type is called. Of a name of a type, what it stands for.
@@ -188,13 +193,13 @@ pub(super) fn whatis(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
 }
 
 /// What `x` shows, as a display.
-fn examined(navigator: &Navigator, watch: &Watch<'_>, display: &Display) -> Result<Shown> {
+fn examined(navigator: &Navigator, watch: &Watch<'_>, display: &Display) -> Result<FormattedValue> {
     let arguments = format!("/{} {}", display.format, display.expression);
     let mut text = Text::plain();
     x::shown(navigator, watch, &arguments)?.render(&mut text);
-    Ok(Shown {
+    Ok(FormattedValue {
         text: text.into_string().trim_end().to_owned(),
-        ..Shown::default()
+        ..FormattedValue::default()
     })
 }
 
@@ -203,19 +208,19 @@ pub(super) fn displayed(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<
     if navigator.displays.is_empty() {
         return Ok(Vec::new());
     }
-    with_scene(navigator, watch, |scene| {
+    with_context(navigator, watch, |eval| {
         let displays = navigator.displays.iter().map(|display| {
             let memory = x::is_of_memory(&display.format);
             let shown = match memory {
                 true => examined(navigator, watch, display),
-                false => evaluated(scene, &display.format, &display.expression).map(|(_, shown)| shown),
+                false => evaluated(eval, &display.format, &display.expression).map(|(_, shown)| shown),
             };
             let shown = match shown {
                 Ok(shown) => shown,
-                Err(error) => Shown {
+                Err(error) => FormattedValue {
                     text: format!("<error: {error}>"),
                     unknown: Some(error.to_string()),
-                    ..Shown::default()
+                    ..FormattedValue::default()
                 },
             };
             NamedValue {

@@ -2,19 +2,19 @@
 
 use super::{Context, list};
 use crate::output::{MemoryLine, Output};
-use backtrail_debugger::evaluation::with_scene;
+use backtrail_debugger::evaluation::with_context;
 use backtrail_debugger::navigator::Navigator;
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::types::Encoding;
-use backtrail_values::{Failure, Number, Scene, Shower, Units, integer, lettered, parse};
+use backtrail_values::{EvalContext, Failure, Number, Units, ValueFormatter, integer, lettered, parse};
 
 /// No more are shown at once.
 const MAX_COUNT: u64 = 4096;
 
 /// How memory is shown.
-struct Format {
+struct MemoryFormat {
     count: u64,
     letter: char,
     /// In bytes.
@@ -36,9 +36,9 @@ pub(super) fn is_of_memory(format: &str) -> bool {
 pub(super) fn shown(navigator: &Navigator, watch: &Watch<'_>, arguments: &str) -> Result<Output> {
     let (format, place) = super::values::format_of(arguments);
     let instructions = format.ends_with('i') || (format.is_empty() && place.is_empty());
-    let format = Format::parse(format)?;
+    let format = MemoryFormat::parse(format)?;
     let place = if place.is_empty() { "$pc" } else { place };
-    let at = with_scene(navigator, watch, |scene| address(scene, place));
+    let at = with_context(navigator, watch, |eval| address(eval, place));
     if instructions {
         // What is no expression may be a function or an address of code.
         return match at {
@@ -47,16 +47,16 @@ pub(super) fn shown(navigator: &Navigator, watch: &Watch<'_>, arguments: &str) -
         };
     }
     let at = at?;
-    let lines = with_scene(navigator, watch, |scene| {
+    let lines = with_context(navigator, watch, |eval| {
         Ok(match format.letter {
-            's' => strings(scene, at, &format),
-            _ => numbers(scene, at, &format),
+            's' => strings(eval, at, &format),
+            _ => numbers(eval, at, &format),
         })
     })?;
     Ok(Output::Memory { lines })
 }
 
-impl Format {
+impl MemoryFormat {
     fn parse(text: &str) -> Result<Self> {
         let wrong = || {
             Error::Cannot(format!(
@@ -104,9 +104,9 @@ pub(super) fn symbol(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
             usage: "info symbol ADDRESS".to_owned(),
         });
     }
-    let found = with_scene(context.navigator, context.watch, |scene| {
-        let at = address(scene, arguments)?;
-        Ok((at, scene.symbol(at)))
+    let found = with_context(context.navigator, context.watch, |eval| {
+        let at = address(eval, arguments)?;
+        Ok((at, eval.symbol(at)))
     });
     let (at, symbol) = found?;
     let symbol = symbol.ok_or_else(|| Error::Cannot(format!("no symbol covers {at:#x}")))?;
@@ -118,17 +118,17 @@ pub(super) fn symbol(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
 }
 
 /// The address that an expression means: the value of a number or pointer, the place of anything else.
-fn address(scene: &Scene<'_>, text: &str) -> Result<u64> {
-    let parsed = parse(text, scene)?;
-    let found = scene
+fn address(eval: &EvalContext<'_>, text: &str) -> Result<u64> {
+    let parsed = parse(text, eval)?;
+    let found = eval
         .evaluate(&parsed)
-        .and_then(|value| scene.without_reference(value))
+        .and_then(|value| eval.without_reference(value))
         .and_then(|value| match value.ty.is_scalar() {
             // A number that is shorter than an address is not read as one.
-            true => match scene.number(&value) {
+            true => match eval.number(&value) {
                 Ok((Number::Integer(number), _)) => Ok(number as u64),
                 Ok((Number::Float(number), _)) => Ok(number as u64),
-                Err(_) => scene.pointer(&value),
+                Err(_) => eval.pointer(&value),
             },
             false => match value.address() {
                 Some(at) => Ok(at),
@@ -146,22 +146,22 @@ fn address(scene: &Scene<'_>, text: &str) -> Result<u64> {
     })
 }
 
-fn label(scene: &Scene<'_>, at: u64) -> String {
-    match scene.symbol(at) {
+fn label(eval: &EvalContext<'_>, at: u64) -> String {
+    match eval.symbol(at) {
         Some(symbol) => format!("{at:#x} <{symbol}>:"),
         None => format!("{at:#x}:"),
     }
 }
 
-fn strings(scene: &Scene<'_>, start: u64, format: &Format) -> Vec<MemoryLine> {
-    let shower = Shower::new(scene, None);
+fn strings(eval: &EvalContext<'_>, start: u64, format: &MemoryFormat) -> Vec<MemoryLine> {
+    let formatter = ValueFormatter::new(eval, None);
     let mut at = start;
     let mut lines = Vec::new();
     for _ in 0..format.count {
-        let (text, length) = shower.string_and_length(at, Units::of_size(format.size));
+        let (text, length) = formatter.string_and_length(at, Units::of_size(format.size));
         lines.push(MemoryLine {
             address: at,
-            label: label(scene, at),
+            label: label(eval, at),
             unknown: text.contains("<unknown: ").then(|| text.clone()),
             values: vec![text],
         });
@@ -173,7 +173,7 @@ fn strings(scene: &Scene<'_>, start: u64, format: &Format) -> Vec<MemoryLine> {
     lines
 }
 
-fn numbers(scene: &Scene<'_>, start: u64, format: &Format) -> Vec<MemoryLine> {
+fn numbers(eval: &EvalContext<'_>, start: u64, format: &MemoryFormat) -> Vec<MemoryLine> {
     let per_line = match (format.letter, format.size) {
         ('c', _) => 8,
         ('a', _) | ('t', 4) => 2,
@@ -184,14 +184,14 @@ fn numbers(scene: &Scene<'_>, start: u64, format: &Format) -> Vec<MemoryLine> {
         (_, 8) => 2,
         _ => 4,
     };
-    let shower = Shower::new(scene, None);
+    let formatter = ValueFormatter::new(eval, None);
     let mut lines: Vec<MemoryLine> = Vec::new();
     for number in 0..format.count {
         let at = start.wrapping_add(number.wrapping_mul(format.size));
         if number % per_line == 0 {
             lines.push(MemoryLine {
                 address: at,
-                label: label(scene, at),
+                label: label(eval, at),
                 values: Vec::new(),
                 unknown: None,
             });
@@ -201,22 +201,22 @@ fn numbers(scene: &Scene<'_>, start: u64, format: &Format) -> Vec<MemoryLine> {
         let Some(part) = bytes.get_mut(..format.size as usize) else {
             break;
         };
-        if let Err(why) = scene.source.memory(at, part) {
+        if let Err(why) = eval.source.memory(at, part) {
             line.values.push(format!("<unknown: {why}>"));
             line.unknown = Some(why.to_string());
             break;
         }
-        line.values.push(written(&shower, part, format));
+        line.values.push(written(&formatter, part, format));
     }
     lines
 }
 
-fn written(shower: &Shower<'_>, bytes: &[u8], format: &Format) -> String {
+fn written(formatter: &ValueFormatter<'_>, bytes: &[u8], format: &MemoryFormat) -> String {
     let bits = bytes.len() as u64 * 8;
     let letter = match format.letter {
         'a' => {
             let at = integer(bytes, false, bits).unwrap_or_default() as u64;
-            return shower.with_symbol(at);
+            return formatter.with_symbol(at);
         }
         // Numbers stand below each other.
         'x' => 'z',

@@ -1,7 +1,7 @@
 //! Two calls side by side: `compare`.
 
 use super::{Paint, Text};
-use backtrail_debugger::compare::{Cause, Comparison, Difference, Side, Who, is_certain};
+use backtrail_debugger::compare::{CallSide, CalledBy, Cause, Comparison, Difference, is_certain};
 use backtrail_debugger::latency::Unit;
 
 /// Two bounds of a difference, with its sign.
@@ -16,7 +16,7 @@ fn change(unit: Unit, [least, most]: [i64; 2]) -> String {
     }
 }
 
-fn place(side: Option<&Side>) -> Option<String> {
+fn place(side: Option<&CallSide>) -> Option<String> {
     let side = side?;
     Some(match &side.call {
         Some(call) => format!("{call} {}", side.position),
@@ -76,11 +76,11 @@ fn render_causes(heading: &str, unit: Unit, causes: &[Cause], to: &mut Text) {
     to.line(heading);
     for cause in causes {
         let calls = match (cause.who, cause.calls) {
-            (Who::Both, _) => "in its own code".to_owned(),
-            (Who::First, 1) => "called only by the first".to_owned(),
-            (Who::First, calls) => format!("{calls} calls only by the first"),
-            (Who::Second, 1) => "called only by the second".to_owned(),
-            (Who::Second, calls) => format!("{calls} calls only by the second"),
+            (CalledBy::Both, _) => "in its own code".to_owned(),
+            (CalledBy::First, 1) => "called only by the first".to_owned(),
+            (CalledBy::First, calls) => format!("{calls} calls only by the first"),
+            (CalledBy::Second, 1) => "called only by the second".to_owned(),
+            (CalledBy::Second, calls) => format!("{calls} calls only by the second"),
         };
         to.line(format!(
             "{:>28}  {}, {calls}  {}",
@@ -93,9 +93,9 @@ fn render_causes(heading: &str, unit: Unit, causes: &[Cause], to: &mut Text) {
 
 fn render_difference(row: &Difference, unit: Unit, to: &mut Text) {
     let sign = match row.who {
-        Who::Both => " ",
-        Who::First => "−",
-        Who::Second => "+",
+        CalledBy::Both => " ",
+        CalledBy::First => "−",
+        CalledBy::Second => "+",
     };
     let mut facts = Vec::new();
     if row.calls > 1 {

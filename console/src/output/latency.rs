@@ -1,8 +1,8 @@
 //! How long calls took: `latency`, `slowest`.
 
 use super::{Paint, Text};
-use backtrail_debugger::latency::histogram::{Row, bar};
-use backtrail_debugger::latency::{Span, Split, Spread, Unit, Unmeasured};
+use backtrail_debugger::latency::histogram::{HistogramRow, bar};
+use backtrail_debugger::latency::{Percentiles, Span, Split, Unit, Unmeasured};
 use serde::Serialize;
 
 /// How many calls have no length, for one reason.
@@ -30,13 +30,13 @@ pub struct LatencyView {
     /// Of how many others it is not.
     pub unmeasured: Vec<UnmeasuredView>,
     /// How the lengths are spread; `None`: none is known.
-    pub spread: Option<Spread>,
+    pub spread: Option<Percentiles>,
     /// All together. A call inside of another is in the other's.
     pub total: Span,
     /// Where that went.
     pub split: Split,
     /// How many calls took how long.
-    pub histogram: Vec<Row>,
+    pub histogram: Vec<HistogramRow>,
 }
 
 /// One of the calls that took longest.

@@ -1,7 +1,7 @@
 //! Lists: threads, modules, gaps, breakpoints, functions, registers.
 
 use super::{Paint, Text};
-use backtrail_debugger::breakpoint::Untold;
+use backtrail_debugger::breakpoint::UndecidedHits;
 use backtrail_debugger::registers::Register;
 use backtrail_debugger::source::short;
 use serde::Serialize;
@@ -26,12 +26,12 @@ pub struct ThreadView {
     /// What is there.
     pub place: Option<String>,
     /// Where it was at the time of the current position.
-    pub now: NowView,
+    pub now: ThreadPositionView,
 }
 
 /// Where a thread was at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct NowView {
+pub struct ThreadPositionView {
     /// It had reached this.
     pub position: Option<String>,
     /// It was not beyond this, as near as the time stamps tell.
@@ -87,7 +87,7 @@ pub struct BreakpointView {
     pub condition: Option<String>,
     /// The hits that it passed because nobody can tell whether the condition holds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub untold: Option<Untold>,
+    pub untold: Option<UndecidedHits>,
     /// How many hits it passes yet.
     pub ignore: u64,
     /// How often it was hit.

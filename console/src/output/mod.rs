@@ -10,8 +10,8 @@ mod latency;
 mod lists;
 mod place;
 mod ptwrites;
-mod several;
 mod text;
+mod thread_apply;
 mod timeline;
 mod values;
 mod visible;
@@ -20,11 +20,13 @@ pub use called::CalledView;
 pub use crash::{CrashView, HandlerView};
 pub use flow::{FileHit, HistoryStep, HistoryView, LineHit, SearchView};
 pub use latency::{LatencyView, SlowCall, SlowestView, UnmeasuredView};
-pub use lists::{BreakpointView, FunctionView, GapView, ModuleView, NowView, SourceFileView, ThreadView};
-pub use place::{Place, StopView, WhenView};
+pub use lists::{
+    BreakpointView, FunctionView, GapView, ModuleView, SourceFileView, ThreadPositionView, ThreadView,
+};
+pub use place::{Place, PositionView, StopView};
 pub use ptwrites::PtwriteView;
-pub use several::Answer;
 pub use text::{Paint, Text};
+pub use thread_apply::ThreadAnswer;
 pub(crate) use timeline::label;
 pub use timeline::{
     CallSpan, CallsRow, CrashMoment, MomentView, SignalView, SpanView, ThreadRow, TimelineView,
@@ -38,7 +40,7 @@ use backtrail_debugger::disassembly;
 use backtrail_debugger::registers::Register;
 use backtrail_debugger::source::SourceLines;
 use backtrail_debugger::stack::Stack;
-use backtrail_values::{Shown, ShownMember};
+use backtrail_values::{FormattedMember, FormattedValue};
 use serde::Serialize;
 
 /// The answer of a command.
@@ -49,7 +51,7 @@ pub enum Output {
     /// Of a command that moved.
     Stop(Box<StopView>),
     /// `when`.
-    When(WhenView),
+    When(PositionView),
     /// `frame`, `up`, `down`, `info frame`.
     Frame {
         number: usize,
@@ -77,14 +79,14 @@ pub enum Output {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         more: bool,
         /// Of each frame, the variables.
-        locals: Vec<Vec<ShownMember>>,
+        locals: Vec<Vec<FormattedMember>>,
     },
     /// `list`, `info line`.
     Source(SourceLines),
     /// `disassemble`, `x/i`.
     Disassembly {
         function: Option<String>,
-        lines: Vec<disassembly::Line>,
+        lines: Vec<disassembly::DisassembledLine>,
         /// With the bytes of each instruction.
         #[serde(skip)]
         raw: bool,
@@ -132,11 +134,11 @@ pub enum Output {
         /// `$1` is 1; absent where there is no value.
         number: Option<usize>,
         expression: String,
-        value: Shown,
+        value: FormattedValue,
     },
     /// `info locals`, `info args`.
     Variables {
-        variables: Vec<ShownMember>,
+        variables: Vec<FormattedMember>,
         #[serde(skip)]
         none: &'static str,
     },
@@ -167,7 +169,7 @@ pub enum Output {
     /// `bookmark`, `info bookmarks`.
     Bookmarks { bookmarks: Vec<(String, String)> },
     /// What several commands answered: `thread apply`, and the commands of a breakpoint.
-    Several { answers: Vec<Answer> },
+    Several { answers: Vec<ThreadAnswer> },
     /// A sentence.
     Message { text: String },
     /// `help`.
@@ -275,7 +277,7 @@ impl Output {
                     to.line(format!("{name}  {position}"));
                 }
             }
-            Self::Several { answers } => several::render(answers, to),
+            Self::Several { answers } => thread_apply::render(answers, to),
             Self::Message { text } | Self::Help { text } => to.lines(text),
             Self::Quit => {}
         }

@@ -2,12 +2,12 @@
 
 use super::{Paint, Text};
 use backtrail_debugger::StopReason;
-use backtrail_debugger::breakpoint::Untold;
+use backtrail_debugger::breakpoint::UndecidedHits;
 use backtrail_debugger::disassembly;
 use backtrail_debugger::source::{SourceLines, short};
 use backtrail_debugger::stack::{Origin, Stack, StackFrame};
 use backtrail_debugger::time::Time;
-use backtrail_values::ShownMember;
+use backtrail_values::FormattedMember;
 use serde::Serialize;
 
 /// A position with what is there.
@@ -24,7 +24,7 @@ pub struct Place {
     /// The source line, if there is one.
     pub source: Option<SourceLines>,
     /// The next instruction, where the position is not the start of a line.
-    pub instruction: Option<disassembly::Line>,
+    pub instruction: Option<disassembly::DisassembledLine>,
 }
 
 /// A stop of a verb.
@@ -39,7 +39,7 @@ pub struct StopView {
     pub crossed_gap: Option<String>,
     /// Hits that were passed because nobody can tell whether a condition holds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub untold: Option<Untold>,
+    pub untold: Option<UndecidedHits>,
     /// Where it stopped.
     pub place: Place,
     /// What `display` asked for.
@@ -49,7 +49,7 @@ pub struct StopView {
 
 /// The answer of `when`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct WhenView {
+pub struct PositionView {
     /// `t3497496#18220`.
     pub position: String,
     /// The thread.
@@ -166,7 +166,7 @@ pub(super) fn render_source(source: &SourceLines, to: &mut Text) {
     }
 }
 
-impl WhenView {
+impl PositionView {
     pub(super) fn render(&self, to: &mut Text) {
         let name = self
             .name
@@ -210,14 +210,14 @@ pub(super) fn render_frame(number: usize, frame: &StackFrame, to: &mut Text) {
 
 /// With the variables of each frame, where there are some.
 /// `backtrace`, with the variables of each frame where they are asked for; `more`: there are more frames.
-pub(super) fn render_backtrace(stack: &Stack, locals: &[Vec<ShownMember>], more: bool, to: &mut Text) {
+pub(super) fn render_backtrace(stack: &Stack, locals: &[Vec<FormattedMember>], more: bool, to: &mut Text) {
     render_stack(stack, locals, to);
     if more {
         to.line(to.paint(Paint::Faint, "    <more frames follow>"));
     }
 }
 
-pub(super) fn render_stack(stack: &Stack, locals: &[Vec<ShownMember>], to: &mut Text) {
+pub(super) fn render_stack(stack: &Stack, locals: &[Vec<FormattedMember>], to: &mut Text) {
     let mut before = None;
     let mut locals = locals.iter();
     for frame in &stack.frames {
@@ -249,7 +249,7 @@ pub(super) fn render_stack(stack: &Stack, locals: &[Vec<ShownMember>], to: &mut 
     }
 }
 
-fn instruction_line(line: &disassembly::Line, to: &Text) -> String {
+fn instruction_line(line: &disassembly::DisassembledLine, to: &Text) -> String {
     let mark = if line.current { "=> " } else { "   " };
     let symbol = line
         .symbol
@@ -266,7 +266,7 @@ fn instruction_line(line: &disassembly::Line, to: &Text) -> String {
 
 pub(super) fn render_disassembly(
     function: Option<&str>,
-    lines: &[disassembly::Line],
+    lines: &[disassembly::DisassembledLine],
     raw: bool,
     to: &mut Text,
 ) {
@@ -287,7 +287,10 @@ pub(super) fn render_disassembly(
                 .map(|pair| String::from_utf8_lossy(pair).into_owned())
                 .collect();
             let text = format!("{:<24}{}", pairs.join(" "), line.text);
-            to.line(instruction_line(&disassembly::Line { text, ..line.clone() }, to));
+            to.line(instruction_line(
+                &disassembly::DisassembledLine { text, ..line.clone() },
+                to,
+            ));
         } else {
             to.line(instruction_line(line, to));
         }

@@ -3,8 +3,8 @@
 use super::flow::render_rests;
 use super::{Paint, Text, is_zero};
 use backtrail_debugger::time::{Time, nanos};
-use backtrail_debugger::timeline::State;
-use backtrail_debugger::timeline::grid::{Cell, Presence};
+use backtrail_debugger::timeline::ThreadState;
+use backtrail_debugger::timeline::grid::{GridCell, Presence};
 use serde::Serialize;
 
 /// The answer of `timeline`.
@@ -80,7 +80,7 @@ pub struct ThreadRow {
     /// The calls that were asked for.
     pub calls: Option<CallsRow>,
     #[serde(skip)]
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<GridCell>,
     /// Where the columns have signals.
     #[serde(skip)]
     pub(crate) signals_at: Vec<Presence>,
@@ -93,7 +93,7 @@ pub struct ThreadRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SpanView {
     /// The state.
-    pub state: State,
+    pub state: ThreadState,
     /// When it began.
     pub from: Time,
     /// When it ended.
@@ -145,15 +145,15 @@ pub struct CallSpan {
 }
 
 /// The states, as they are drawn and explained.
-const LEGEND: [(Cell, char, &str); 5] = [
-    (Cell::Ran, '█', "ran"),
-    (Cell::OffCpu, '░', "off the processor"),
-    (Cell::Both, '▒', "both, or partly unknown"),
-    (Cell::Unknown, '?', "unknown"),
-    (Cell::Gap, '×', "history is missing"),
+const LEGEND: [(GridCell, char, &str); 5] = [
+    (GridCell::TraceFrames, '█', "ran"),
+    (GridCell::OffCpu, '░', "off the processor"),
+    (GridCell::Both, '▒', "both, or partly unknown"),
+    (GridCell::Unknown, '?', "unknown"),
+    (GridCell::Gap, '×', "history is missing"),
 ];
 
-fn glyph(cell: Cell) -> char {
+fn glyph(cell: GridCell) -> char {
     let mut known = LEGEND.iter().filter(|(known, _, _)| *known == cell);
     known.next().map_or(' ', |&(_, glyph, _)| glyph)
 }
@@ -241,7 +241,7 @@ impl TimelineView {
             row.render(width, self.function.as_deref(), to);
         }
         self.render_axis(width, to);
-        let used = |cell: &Cell| {
+        let used = |cell: &GridCell| {
             self.threads
                 .iter()
                 .any(|row| row.timed && row.cells.contains(cell))
@@ -268,7 +268,7 @@ impl TimelineView {
         if self.here_at.iter().any(|&at| at != Presence::No) {
             legend.push("^ here".to_owned());
         }
-        if used(&Cell::Nothing) {
+        if used(&GridCell::Nothing) {
             legend.push("blank: no history".to_owned());
         }
         for line in wrapped(&legend, (width + 1 + self.columns).max(NARROW)) {

@@ -1,7 +1,7 @@
 //! Values, variables, types and memory as text.
 
 use super::{Paint, Text};
-use backtrail_values::{Shown, ShownMember};
+use backtrail_values::{FormattedMember, FormattedValue};
 use serde::Serialize;
 
 /// A line of memory.
@@ -30,13 +30,13 @@ pub struct NamedValue {
     /// The expression.
     pub expression: String,
     /// Its value; the lines that `x` shows, where the format asks for memory.
-    pub value: Shown,
+    pub value: FormattedValue,
     /// It does.
     #[serde(skip)]
     pub memory: bool,
 }
 
-pub(super) fn render_value(number: Option<usize>, expression: &str, value: &Shown, to: &mut Text) {
+pub(super) fn render_value(number: Option<usize>, expression: &str, value: &FormattedValue, to: &mut Text) {
     match number {
         Some(number) => to.lines(format!("${number} = {}", value.text)),
         None => to.lines(format!("{expression} = {}", value.text)),
@@ -45,13 +45,13 @@ pub(super) fn render_value(number: Option<usize>, expression: &str, value: &Show
 }
 
 /// What a value before the crash is known from.
-fn render_origins(value: &Shown, to: &mut Text) {
+fn render_origins(value: &FormattedValue, to: &mut Text) {
     for origin in &value.origins {
         to.line(to.paint(Paint::Faint, format!("    <{origin}>")));
     }
 }
 
-pub(super) fn render_variables(variables: &[ShownMember], none: &str, to: &mut Text) {
+pub(super) fn render_variables(variables: &[FormattedMember], none: &str, to: &mut Text) {
     if variables.is_empty() {
         to.line(none);
     }

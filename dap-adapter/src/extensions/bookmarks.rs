@@ -16,7 +16,7 @@ pub struct Bookmark {
 
 /// What `backtrail/bookmarks` takes.
 #[derive(Debug, Deserialize)]
-pub struct Arguments {
+pub struct BookmarksArguments {
     #[serde(default)]
     set: Vec<Bookmark>,
     #[serde(default)]
@@ -25,12 +25,16 @@ pub struct Arguments {
 
 /// All of them.
 #[derive(Debug, Serialize)]
-pub struct All {
+pub struct BookmarkList {
     bookmarks: Vec<Bookmark>,
 }
 
 /// `backtrail/bookmarks`.
-pub fn bookmarks(client: &mut ClientSession, arguments: Arguments, _: &Watch<'_>) -> Result<All> {
+pub fn bookmarks(
+    client: &mut ClientSession,
+    arguments: BookmarksArguments,
+    _: &Watch<'_>,
+) -> Result<BookmarkList> {
     let navigator = &mut client.debuggee()?.navigator;
     let mut set = Vec::new();
     for Bookmark { name, position } in arguments.set {
@@ -50,13 +54,13 @@ pub fn bookmarks(client: &mut ClientSession, arguments: Arguments, _: &Watch<'_>
     all(client)
 }
 
-fn all(client: &mut ClientSession) -> Result<All> {
+fn all(client: &mut ClientSession) -> Result<BookmarkList> {
     let bookmarks = client.debuggee()?.navigator.bookmarks.iter();
     let bookmarks = bookmarks.map(|(name, position)| Bookmark {
         name: name.clone(),
         position: position.to_string(),
     });
-    Ok(All {
+    Ok(BookmarkList {
         bookmarks: bookmarks.collect(),
     })
 }

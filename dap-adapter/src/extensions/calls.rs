@@ -15,9 +15,9 @@ use std::sync::Arc;
 /// No more calls are told at once.
 const MOST: usize = 500;
 
-/// `Call` of `docs/dap.md`.
+/// `CallNode` of `docs/dap.md`.
 #[derive(Debug, Serialize)]
-pub struct Call {
+pub struct CallNode {
     call: String,
     function: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,18 +55,18 @@ pub struct CallsArguments {
 
 /// A page of calls.
 #[derive(Debug, Serialize)]
-pub struct Page {
-    calls: Vec<Call>,
+pub struct CallPage {
+    calls: Vec<CallNode>,
     total: usize,
 }
 
 /// `backtrail/calls`.
-pub fn calls(client: &mut ClientSession, arguments: CallsArguments, watch: &Watch<'_>) -> Result<Page> {
+pub fn calls(client: &mut ClientSession, arguments: CallsArguments, watch: &Watch<'_>) -> Result<CallPage> {
     let debuggee = client.debuggee()?;
     let tid = debuggee.tid(arguments.thread_id.map(|id| id as i64))?;
     let siblings = &debuggee.call_lists;
     let page = debuggee.navigator.with_earlier(watch, |navigator| {
-        let tree = Tree::new(navigator, siblings, tid, watch)?;
+        let tree = CallTreeView::new(navigator, siblings, tid, watch)?;
         let parent = arguments
             .parent
             .as_deref()
@@ -77,7 +77,7 @@ pub fn calls(client: &mut ClientSession, arguments: CallsArguments, watch: &Watc
         let all = tree.siblings(parent);
         let page = all.iter().enumerate().skip(start).take(count);
         let calls = page.map(|(number, &id)| tree.call(id, number));
-        Ok(Page {
+        Ok(CallPage {
             calls: calls.collect::<backtrail_debugger::Result<_>>()?,
             total: all.len(),
         })
@@ -95,17 +95,17 @@ pub struct PathArguments {
 
 /// The calls around a position.
 #[derive(Debug, Serialize)]
-pub struct Path {
-    path: Vec<Call>,
+pub struct CallPath {
+    path: Vec<CallNode>,
 }
 
 /// `backtrail/callPath`.
-pub fn path(client: &mut ClientSession, arguments: PathArguments, watch: &Watch<'_>) -> Result<Path> {
+pub fn path(client: &mut ClientSession, arguments: PathArguments, watch: &Watch<'_>) -> Result<CallPath> {
     let debuggee = client.debuggee()?;
     let tid = debuggee.tid(arguments.thread_id.map(|id| id as i64))?;
     let siblings = &debuggee.call_lists;
     let path = debuggee.navigator.with_earlier(watch, |navigator| {
-        let tree = Tree::new(navigator, siblings, tid, watch)?;
+        let tree = CallTreeView::new(navigator, siblings, tid, watch)?;
         let mut ids = tree.around.clone();
         ids.reverse();
         let mut parent = None;
@@ -116,13 +116,13 @@ pub fn path(client: &mut ClientSession, arguments: PathArguments, watch: &Watch<
             path.push(tree.call(id, number)?);
             parent = Some(id);
         }
-        Ok(Path { path })
+        Ok(CallPath { path })
     });
     Ok(path?)
 }
 
 /// The calls of a thread, as seen from where it is.
-struct Tree<'a> {
+struct CallTreeView<'a> {
     calls: Calls<'a>,
     lists: &'a CallListCache,
     thread: &'a Thread,
@@ -130,7 +130,7 @@ struct Tree<'a> {
     around: Vec<CallId>,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> CallTreeView<'a> {
     fn new(
         navigator: &'a Navigator,
         lists: &'a CallListCache,
@@ -161,9 +161,9 @@ impl<'a> Tree<'a> {
         self.lists.of(self.thread.tid, self.calls.forest(), parent)
     }
 
-    fn call(&self, id: CallId, number: usize) -> backtrail_debugger::Result<Call> {
+    fn call(&self, id: CallId, number: usize) -> backtrail_debugger::Result<CallNode> {
         let view = self.calls.view(id, 0)?;
-        Ok(Call {
+        Ok(CallNode {
             call: view.call,
             function: view.function,
             file: view.file,

@@ -10,19 +10,23 @@ use serde::{Deserialize, Serialize};
 
 /// What `backtrail/compare` takes.
 #[derive(Debug, Deserialize)]
-pub struct Arguments {
+pub struct CompareArguments {
     calls: [String; 2],
 }
 
 /// Its answer.
 #[derive(Debug, Serialize)]
-pub struct Answer {
+pub struct CompareBody {
     text: String,
     comparison: Output,
 }
 
 /// `backtrail/compare`.
-pub fn compare(client: &mut ClientSession, arguments: Arguments, watch: &Watch<'_>) -> Result<Answer> {
+pub fn compare(
+    client: &mut ClientSession,
+    arguments: CompareArguments,
+    watch: &Watch<'_>,
+) -> Result<CompareBody> {
     let debuggee = client.debuggee()?;
     let [one, other] = &arguments.calls;
     [one, other].into_iter().try_for_each(|text| check(text))?;
@@ -32,7 +36,7 @@ pub fn compare(client: &mut ClientSession, arguments: Arguments, watch: &Watch<'
     };
     let mut text = Text::plain();
     output.render(&mut text);
-    Ok(Answer {
+    Ok(CompareBody {
         text: text.into_string(),
         comparison: output,
     })

@@ -8,30 +8,34 @@ use serde::{Deserialize, Serialize};
 
 /// What `backtrail/coverage` takes.
 #[derive(Debug, Deserialize)]
-pub struct Arguments {
+pub struct CoverageArguments {
     path: String,
 }
 
 #[derive(Debug, Serialize)]
-struct Line {
+struct CoveredLine {
     line: u32,
     executions: u64,
 }
 
 /// Its answer.
 #[derive(Debug, Default, Serialize)]
-pub struct Lines {
-    lines: Vec<Line>,
+pub struct CoverageBody {
+    lines: Vec<CoveredLine>,
 }
 
 /// `backtrail/coverage`.
-pub fn coverage(client: &mut ClientSession, arguments: Arguments, watch: &Watch<'_>) -> Result<Lines> {
+pub fn coverage(
+    client: &mut ClientSession,
+    arguments: CoverageArguments,
+    watch: &Watch<'_>,
+) -> Result<CoverageBody> {
     let debuggee = client.debuggee()?;
     let Some(file) = debuggee
         .sources
         .file_of(&debuggee.navigator, &by_path(&arguments.path))
     else {
-        return Ok(Lines::default());
+        return Ok(CoverageBody::default());
     };
     let lines = debuggee.navigator.with_earlier(watch, |navigator| {
         let thread = navigator.thread()?;
@@ -40,11 +44,11 @@ pub fn coverage(client: &mut ClientSession, arguments: Arguments, watch: &Watch<
         let ran = files.find(|(name, _)| ***name == *file);
         let lines = ran.into_iter().flat_map(|(_, lines)| lines);
         Ok(lines
-            .map(|(&line, count)| Line {
+            .map(|(&line, count)| CoveredLine {
                 line,
                 executions: count.count,
             })
             .collect())
     })?;
-    Ok(Lines { lines })
+    Ok(CoverageBody { lines })
 }

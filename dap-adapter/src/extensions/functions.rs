@@ -10,7 +10,7 @@ const MOST: usize = 1000;
 
 /// What `backtrail/functions` takes.
 #[derive(Debug, Deserialize)]
-pub struct Arguments {
+pub struct FunctionsArguments {
     #[serde(default)]
     filter: String,
     #[serde(default)]
@@ -28,13 +28,17 @@ struct Function {
 
 /// Its answer.
 #[derive(Debug, Serialize)]
-pub struct Found {
+pub struct MatchingFunctions {
     functions: Vec<Function>,
     more: bool,
 }
 
 /// `backtrail/functions`.
-pub fn functions(client: &mut ClientSession, arguments: Arguments, _: &Watch<'_>) -> Result<Found> {
+pub fn functions(
+    client: &mut ClientSession,
+    arguments: FunctionsArguments,
+    _: &Watch<'_>,
+) -> Result<MatchingFunctions> {
     let navigator = &client.debuggee()?.navigator;
     let pattern = regex::escape(&arguments.filter);
     let pattern = regex::RegexBuilder::new(&pattern).case_insensitive(true).build();
@@ -61,5 +65,5 @@ pub fn functions(client: &mut ClientSession, arguments: Arguments, _: &Watch<'_>
     let count = arguments.count.unwrap_or(MOST).min(MOST);
     let more = functions.len() > count;
     functions.truncate(count);
-    Ok(Found { functions, more })
+    Ok(MatchingFunctions { functions, more })
 }

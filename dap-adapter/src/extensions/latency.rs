@@ -6,8 +6,8 @@ use crate::latency_cache::{CachedLatencies, Order};
 use crate::session::ClientSession;
 use backtrail_console::commands::latency_query::{described, measure};
 use backtrail_console::views;
-use backtrail_debugger::latency::histogram::{Row, histogram};
-use backtrail_debugger::latency::{Spread, Unit};
+use backtrail_debugger::latency::histogram::{HistogramRow, histogram};
+use backtrail_debugger::latency::{Percentiles, Unit};
 use backtrail_decoder::Watch;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ const MOST: usize = 1000;
 
 /// What `backtrail/latency` takes.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Arguments {
+pub struct LatencyArguments {
     function: String,
     #[serde(default)]
     instructions: bool,
@@ -67,12 +67,16 @@ pub struct Latency {
     unmeasured: Vec<Unmeasured>,
     #[serde(skip_serializing_if = "Option::is_none")]
     spread: Option<Vec<Named>>,
-    histogram: Vec<Row>,
+    histogram: Vec<HistogramRow>,
     rows: Vec<Measured>,
 }
 
 /// `backtrail/latency`.
-pub fn latency(client: &mut ClientSession, arguments: Arguments, watch: &Watch<'_>) -> Result<Latency> {
+pub fn latency(
+    client: &mut ClientSession,
+    arguments: LatencyArguments,
+    watch: &Watch<'_>,
+) -> Result<Latency> {
     let debuggee = client.debuggee()?;
     let matches = |cached: &CachedLatencies| {
         (&cached.function, cached.instructions, cached.order)
@@ -102,7 +106,7 @@ pub fn latency(client: &mut ClientSession, arguments: Arguments, watch: &Watch<'
 
 fn page(
     debuggee: &crate::debuggee::Debuggee,
-    arguments: &Arguments,
+    arguments: &LatencyArguments,
     cached: &CachedLatencies,
     watch: &Watch<'_>,
 ) -> Result<Latency> {
@@ -146,7 +150,7 @@ fn page(
                 calls,
             })
             .collect(),
-        spread: Spread::of(spans.clone()).map(|spread| {
+        spread: Percentiles::of(spans.clone()).map(|spread| {
             let named = spread.named();
             named
                 .into_iter()

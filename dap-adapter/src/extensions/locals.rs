@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// What `backtrail/locals` takes.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Arguments {
+pub struct LocalsArguments {
     #[serde(default)]
     frame_id: Option<f64>,
 }
@@ -36,7 +36,7 @@ pub struct Locals {
 }
 
 /// `backtrail/locals`.
-pub fn locals(client: &mut ClientSession, arguments: Arguments, watch: &Watch<'_>) -> Result<Locals> {
+pub fn locals(client: &mut ClientSession, arguments: LocalsArguments, watch: &Watch<'_>) -> Result<Locals> {
     let debuggee = client.debuggee()?;
     let frame = debuggee.frame(arguments.frame_id.map(|id| id as i64))?;
     let (place, declared, nodes) = debuggee.look_from(frame, watch, |navigator| {

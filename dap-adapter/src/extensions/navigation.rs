@@ -11,12 +11,12 @@ use serde::Deserialize;
 
 /// What `backtrail/goto` takes.
 #[derive(Debug, Deserialize)]
-pub struct Goto {
+pub struct GotoArguments {
     to: String,
 }
 
 /// `backtrail/goto`.
-pub fn goto(client: &mut ClientSession, arguments: Goto, watch: &Watch<'_>) -> Result<()> {
+pub fn goto(client: &mut ClientSession, arguments: GotoArguments, watch: &Watch<'_>) -> Result<()> {
     go_to(&mut client.debuggee()?.navigator, &arguments.to, watch)?;
     went(client)
 }
@@ -59,34 +59,38 @@ pub fn forward(client: &mut ClientSession, _: Ignored, watch: &Watch<'_>) -> Res
 /// What `backtrail/runToCall` takes.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RunToCall {
+pub struct RunToCallArguments {
     function: String,
     #[serde(default)]
-    direction: Way,
+    direction: SearchDirection,
     #[serde(default)]
     thread_id: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Way {
+enum SearchDirection {
     #[default]
     Backward,
     Forward,
 }
 
 /// `backtrail/runToCall`.
-pub fn run_to_call(client: &mut ClientSession, arguments: RunToCall, watch: &Watch<'_>) -> Result<()> {
+pub fn run_to_call(
+    client: &mut ClientSession,
+    arguments: RunToCallArguments,
+    watch: &Watch<'_>,
+) -> Result<()> {
     let debuggee = client.debuggee()?;
     let tid = debuggee.tid(arguments.thread_id.map(|id| id as i64))?;
     let from = debuggee.standing(tid, watch)?;
-    let RunToCall {
+    let RunToCallArguments {
         function, direction, ..
     } = &arguments;
     let none = || {
         let side = match direction {
-            Way::Backward => "before",
-            Way::Forward => "after",
+            SearchDirection::Backward => "before",
+            SearchDirection::Forward => "after",
         };
         Failure::Cannot(format!("there is no call of {function} {side} this place"))
     };
@@ -103,7 +107,7 @@ pub fn run_to_call(client: &mut ClientSession, arguments: RunToCall, watch: &Wat
 fn nearest_call(
     navigator: &Navigator,
     function: &str,
-    way: Way,
+    direction: SearchDirection,
     watch: &Watch<'_>,
 ) -> backtrail_debugger::Result<Option<Position>> {
     let entries = functions::entries(navigator.process()?, function)?;
@@ -112,12 +116,12 @@ fn nearest_call(
     let all = calls.of(&entries, watch)?;
     let here = navigator.index();
     let first = |id| calls.forest().call(id).first;
-    let found = match way {
-        Way::Backward => {
+    let found = match direction {
+        SearchDirection::Backward => {
             let before = all.partition_point(|&id| first(id) < here);
             before.checked_sub(1).and_then(|at| all.get(at))
         }
-        Way::Forward => all.get(all.partition_point(|&id| first(id) <= here)),
+        SearchDirection::Forward => all.get(all.partition_point(|&id| first(id) <= here)),
     };
     Ok(found.map(|&id| thread.position(first(id))))
 }

@@ -53,10 +53,10 @@ pub fn trace(client: &mut ClientSession, _: Ignored, _: &Watch<'_>) -> Result<Tr
     })
 }
 
-/// `Where` of `docs/dap.md`.
+/// `PlaceBody` of `docs/dap.md`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Where {
+pub struct PlaceBody {
     thread_id: u32,
     position: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,7 +75,7 @@ pub struct Where {
     end: Option<String>,
 }
 
-impl Where {
+impl PlaceBody {
     /// Where a navigator stands.
     ///
     /// # Errors
@@ -108,8 +108,8 @@ impl Where {
 }
 
 /// `backtrail/where`.
-pub fn place(client: &mut ClientSession, _: Ignored, watch: &Watch<'_>) -> Result<Where> {
-    Where::of(&mut client.debuggee()?.navigator, watch)
+pub fn place(client: &mut ClientSession, _: Ignored, watch: &Watch<'_>) -> Result<PlaceBody> {
+    PlaceBody::of(&mut client.debuggee()?.navigator, watch)
 }
 
 /// The scope "Trace" of a frame: what the trace knows of the place.

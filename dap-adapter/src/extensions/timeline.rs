@@ -5,7 +5,7 @@ use crate::session::ClientSession;
 use backtrail_debugger::calls::Calls;
 use backtrail_debugger::session::{Session, Thread};
 use backtrail_debugger::timeline::flame::{Axis, Flame, flames};
-use backtrail_debugger::timeline::grid::{Cell, Grid, Row};
+use backtrail_debugger::timeline::grid::{Grid, GridCell, GridRow};
 use backtrail_debugger::timeline::{self, Window};
 use backtrail_debugger::{Navigator, signal};
 use backtrail_decoder::{TimeEstimate, Watch};
@@ -24,7 +24,7 @@ const LEVELS: usize = 40;
 
 /// What `backtrail/timeline` takes.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Arguments {
+pub struct TimelineRequest {
     #[serde(default)]
     from: Option<f64>,
     #[serde(default)]
@@ -38,7 +38,7 @@ pub struct Arguments {
 /// What the numbers count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Unit {
+enum TimeUnit {
     Ns,
     Ticks,
     Instructions,
@@ -46,21 +46,21 @@ enum Unit {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Here {
+struct TimelinePosition {
     thread_id: u32,
     at: i64,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct CrashAt {
+struct TimelineCrash {
     thread_id: u32,
     at: i64,
     signal: String,
 }
 
 #[derive(Debug, Serialize)]
-struct State {
+struct TimelineState {
     state: &'static str,
     from: i64,
     to: i64,
@@ -69,7 +69,7 @@ struct State {
 }
 
 #[derive(Debug, Serialize)]
-struct Call {
+struct TimelineCall {
     level: u32,
     from: i64,
     to: i64,
@@ -82,34 +82,38 @@ struct Call {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ThreadTold {
+struct TimelineThread {
     thread_id: u32,
     name: String,
     current: bool,
     crashed: bool,
     timed: bool,
-    states: Vec<State>,
-    calls: Vec<Call>,
+    states: Vec<TimelineState>,
+    calls: Vec<TimelineCall>,
     levels: u32,
 }
 
 /// `Timeline` of `docs/dap.md`.
 #[derive(Debug, Serialize)]
 pub struct Timeline {
-    unit: Unit,
+    unit: TimeUnit,
     begin: i64,
     end: i64,
     from: i64,
     to: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    here: Option<Here>,
+    here: Option<TimelinePosition>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    crash: Option<CrashAt>,
-    threads: Vec<ThreadTold>,
+    crash: Option<TimelineCrash>,
+    threads: Vec<TimelineThread>,
 }
 
 /// `backtrail/timeline`.
-pub fn timeline(client: &mut ClientSession, arguments: Arguments, watch: &Watch<'_>) -> Result<Timeline> {
+pub fn timeline(
+    client: &mut ClientSession,
+    arguments: TimelineRequest,
+    watch: &Watch<'_>,
+) -> Result<Timeline> {
     if let (Some(from), Some(to)) = (arguments.from, arguments.to)
         && from > to
     {
@@ -127,11 +131,11 @@ pub fn timeline(client: &mut ClientSession, arguments: Arguments, watch: &Watch<
     Ok(told?)
 }
 
-fn columns(arguments: &Arguments) -> usize {
+fn columns(arguments: &TimelineRequest) -> usize {
     whole(arguments.width, COLUMNS, MOST_COLUMNS)
 }
 
-fn levels(arguments: &Arguments) -> usize {
+fn levels(arguments: &TimelineRequest) -> usize {
     whole(arguments.depth, LEVELS, MOST_LEVELS)
 }
 
@@ -144,16 +148,16 @@ fn whole(wanted: Option<f64>, usual: usize, most: usize) -> usize {
 }
 
 /// The clock of a session, as the client sees it.
-struct Clock<'a> {
+struct TimelineClock<'a> {
     session: &'a Session,
-    unit: Unit,
+    unit: TimeUnit,
 }
 
-impl<'a> Clock<'a> {
+impl<'a> TimelineClock<'a> {
     fn of(session: &'a Session) -> Self {
         let unit = match session.times().conversion {
-            Some(_) if session.times().zero.is_some() => Unit::Ns,
-            _ => Unit::Ticks,
+            Some(_) if session.times().zero.is_some() => TimeUnit::Ns,
+            _ => TimeUnit::Ticks,
         };
         Self { session, unit }
     }
@@ -161,7 +165,7 @@ impl<'a> Clock<'a> {
     fn write(&self, tsc: Tsc) -> i64 {
         let time = self.session.times().time(TimeEstimate { tsc, uncertainty: 0 });
         match self.unit {
-            Unit::Ns => time.ns.unwrap_or(0),
+            TimeUnit::Ns => time.ns.unwrap_or(0),
             _ => tsc
                 .0
                 .wrapping_sub(self.session.times().zero.map_or(0, |zero| zero.0)) as i64,
@@ -171,7 +175,7 @@ impl<'a> Clock<'a> {
     fn read(&self, at: f64) -> Option<Tsc> {
         let at = at as i64;
         match self.unit {
-            Unit::Ns => self.session.times().tsc_at(at),
+            TimeUnit::Ns => self.session.times().tsc_at(at),
             _ => {
                 let zero = self.session.times().zero.map_or(0, |zero| zero.0);
                 Some(Tsc(zero.saturating_add_signed(at)))
@@ -183,11 +187,11 @@ impl<'a> Clock<'a> {
 fn by_time(
     navigator: &Navigator,
     all: Window,
-    arguments: &Arguments,
+    arguments: &TimelineRequest,
     watch: &Watch<'_>,
 ) -> backtrail_debugger::Result<Timeline> {
     let session = navigator.session();
-    let clock = Clock::of(session);
+    let clock = TimelineClock::of(session);
     let bound = |at: Option<f64>, otherwise: Tsc| {
         let read = at.and_then(|at| clock.read(at));
         read.map_or(otherwise, |at| at.clamp(all.from, all.to))
@@ -219,7 +223,7 @@ fn by_time(
         threads.push(told(navigator, thread, timed, states, found, &write, watch)?);
     }
     let thread = navigator.thread()?;
-    let here = timeline::reached(thread, navigator.index()).map(|here| Here {
+    let here = timeline::reached(thread, navigator.index()).map(|here| TimelinePosition {
         thread_id: thread.tid.0,
         at: clock.write(here.tsc),
     });
@@ -231,7 +235,7 @@ fn by_time(
         from: clock.write(window.from),
         to: clock.write(window.to),
         here,
-        crash: crash.map(|(crash, zero)| CrashAt {
+        crash: crash.map(|(crash, zero)| TimelineCrash {
             thread_id: crash.tid.0,
             at: clock.write(zero),
             signal: signal::name(crash.signal),
@@ -243,7 +247,7 @@ fn by_time(
 /// Without time, the current thread by its instructions.
 fn by_instructions(
     navigator: &Navigator,
-    arguments: &Arguments,
+    arguments: &TimelineRequest,
     watch: &Watch<'_>,
 ) -> backtrail_debugger::Result<Timeline> {
     let thread = navigator.thread()?;
@@ -260,13 +264,13 @@ fn by_instructions(
         .gaps()
         .filter(|&(at, _)| at > 0 && (from..to).contains(&at));
     let write = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
-    let mut states = vec![State {
+    let mut states = vec![TimelineState {
         state: "ran",
         from: write(from),
         to: write(to),
         cause: None,
     }];
-    states.extend(gaps.map(|(at, gap)| State {
+    states.extend(gaps.map(|(at, gap)| TimelineState {
         state: "gap",
         from: write(at),
         to: write(at),
@@ -274,16 +278,16 @@ fn by_instructions(
     }));
     let crashed = navigator.session().crash_of(thread.tid);
     Ok(Timeline {
-        unit: Unit::Instructions,
+        unit: TimeUnit::Instructions,
         begin: 0,
         end: write(len),
         from: write(from),
         to: write(to),
-        here: Some(Here {
+        here: Some(TimelinePosition {
             thread_id: thread.tid.0,
             at: write(navigator.index()),
         }),
-        crash: crashed.map(|crash| CrashAt {
+        crash: crashed.map(|crash| TimelineCrash {
             thread_id: crash.tid.0,
             at: write(len),
             signal: signal::name(crash.signal),
@@ -297,14 +301,14 @@ fn states(
     session: &Session,
     thread: &Thread,
     grid: Grid,
-    clock: &Clock<'_>,
+    clock: &TimelineClock<'_>,
     watch: &Watch<'_>,
-) -> backtrail_debugger::Result<Vec<State>> {
-    let mut row = Row::new(grid);
+) -> backtrail_debugger::Result<Vec<TimelineState>> {
+    let mut row = GridRow::new(grid);
     let mut causes: Vec<(Range<u64>, String)> = Vec::new();
     timeline::tell(session, thread, grid.window(), watch, &mut |span| {
         row.add(&span);
-        if span.state == timeline::State::Gap
+        if span.state == timeline::ThreadState::Gap
             && let Some((_, gap)) = thread
                 .history
                 .gap_between(span.first.saturating_sub(1), span.first)
@@ -314,7 +318,7 @@ fn states(
         }
         Ok(())
     })?;
-    let mut states: Vec<(Cell, Range<usize>)> = Vec::new();
+    let mut states: Vec<(GridCell, Range<usize>)> = Vec::new();
     for (column, cell) in row.cells().into_iter().enumerate() {
         match states.last_mut() {
             Some((last, run)) if *last == cell => run.end = column + 1,
@@ -323,40 +327,40 @@ fn states(
     }
     let named = states.into_iter().filter_map(|(cell, run)| {
         let state = match cell {
-            Cell::Nothing => return None,
-            Cell::Ran => "ran",
-            Cell::OffCpu => "offCpu",
-            Cell::Both => "both",
-            Cell::Unknown => "unknown",
-            Cell::Gap => "gap",
+            GridCell::Nothing => return None,
+            GridCell::TraceFrames => "ran",
+            GridCell::OffCpu => "offCpu",
+            GridCell::Both => "both",
+            GridCell::Unknown => "unknown",
+            GridCell::Gap => "gap",
         };
         let (from, to) = (grid.edge(run.start), grid.edge(run.end));
         let mut causes = causes
             .iter()
             .filter(|(when, _)| when.start < to.0 && from.0 < when.end);
-        Some(State {
+        Some(TimelineState {
             state,
             from: clock.write(from),
             to: clock.write(to),
             cause: causes
                 .next()
-                .filter(|_| cell == Cell::Gap)
+                .filter(|_| cell == GridCell::Gap)
                 .map(|(_, cause)| cause.clone()),
         })
     });
     Ok(named.collect())
 }
 
-type Found = (Vec<Flame>, u32);
+type FunctionFlames = (Vec<Flame>, u32);
 
 fn calls(
     navigator: &Navigator,
     thread: &Thread,
     axis: Axis,
     window: Range<u64>,
-    arguments: &Arguments,
+    arguments: &TimelineRequest,
     watch: &Watch<'_>,
-) -> backtrail_debugger::Result<Found> {
+) -> backtrail_debugger::Result<FunctionFlames> {
     if thread.history.is_empty() {
         return Ok((Vec::new(), 0));
     }
@@ -377,11 +381,11 @@ fn told(
     navigator: &Navigator,
     thread: &Thread,
     timed: bool,
-    states: Vec<State>,
-    (flames, levels): Found,
+    states: Vec<TimelineState>,
+    (flames, levels): FunctionFlames,
     write: &dyn Fn(u64) -> i64,
     watch: &Watch<'_>,
-) -> backtrail_debugger::Result<ThreadTold> {
+) -> backtrail_debugger::Result<TimelineThread> {
     let session = navigator.session();
     let forest = match thread.history.is_empty() {
         true => None,
@@ -391,7 +395,7 @@ fn told(
     let calls = flames.into_iter().filter_map(|flame| {
         let forest = forest?;
         let function = symbols.and_then(|symbols| symbols.function_at(flame.function));
-        Some(Call {
+        Some(TimelineCall {
             level: flame.level,
             from: write(flame.from),
             to: write(flame.to),
@@ -404,7 +408,7 @@ fn told(
             several: flame.several,
         })
     });
-    Ok(ThreadTold {
+    Ok(TimelineThread {
         thread_id: thread.tid.0,
         name: thread.name.clone().unwrap_or_default(),
         current: navigator.position().tid() == thread.tid,

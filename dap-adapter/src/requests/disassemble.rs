@@ -8,7 +8,7 @@ use crate::protocol::types::{
     DisassembledInstructionPresentationHint,
 };
 use crate::session::ClientSession;
-use backtrail_debugger::disassembly::{self, Line};
+use backtrail_debugger::disassembly::{self, DisassembledLine};
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
 
@@ -57,7 +57,7 @@ pub fn disassemble(
         navigator.flavor,
         navigator.pc(),
     );
-    let end_of = |line: &Line| line.address.saturating_add(line.bytes.len() as u64 / 2);
+    let end_of = |line: &DisassembledLine| line.address.saturating_add(line.bytes.len() as u64 / 2);
     // Behind what is known, each byte counts as one.
     let mut next = behind.last().map_or(at, end_of);
     next = next.saturating_add(skipped.saturating_sub(behind.len()) as u64);
@@ -91,7 +91,7 @@ pub fn disassemble(
     Ok(DisassembleResponseBody { instructions })
 }
 
-fn described(line: &Line) -> DisassembledInstruction {
+fn described(line: &DisassembledLine) -> DisassembledInstruction {
     let bytes: Vec<String> = line
         .bytes
         .as_bytes()

@@ -19,15 +19,15 @@ pub struct Condition {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Term {
-    Hits(Comparison, u64),
-    Thread(Comparison, u64),
+    Hits(Comparator, u64),
+    Thread(Comparator, u64),
     Caller {
         name: String,
         equal: bool,
     },
     /// In nanoseconds.
-    Duration(Comparison, u64),
-    Instructions(Comparison, u64),
+    Duration(Comparator, u64),
+    Instructions(Comparator, u64),
     /// An expression of the program.
     Value(String),
 }
@@ -42,7 +42,7 @@ pub enum Truth {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
+enum Comparator {
     Equal,
     NotEqual,
     AtLeast,
@@ -54,17 +54,17 @@ enum Comparison {
 }
 
 /// Longer operators first, so that `>=` is not read as `>`.
-const OPERATORS: [(&str, Comparison); 7] = [
-    ("==", Comparison::Equal),
-    ("!=", Comparison::NotEqual),
-    (">=", Comparison::AtLeast),
-    ("<=", Comparison::AtMost),
-    (">", Comparison::Above),
-    ("<", Comparison::Below),
-    ("%", Comparison::Every),
+const OPERATORS: [(&str, Comparator); 7] = [
+    ("==", Comparator::Equal),
+    ("!=", Comparator::NotEqual),
+    (">=", Comparator::AtLeast),
+    ("<=", Comparator::AtMost),
+    (">", Comparator::Above),
+    ("<", Comparator::Below),
+    ("%", Comparator::Every),
 ];
 
-impl Comparison {
+impl Comparator {
     fn holds(self, left: u64, right: u64) -> bool {
         match self {
             Self::Equal => left == right,
@@ -240,7 +240,7 @@ fn parse_term(term: &str) -> Result<Term> {
         })
     };
     match (left.trim_start_matches('$'), comparison) {
-        (_, Comparison::Every) if left.trim_start_matches('$') != "hits" => value(),
+        (_, Comparator::Every) if left.trim_start_matches('$') != "hits" => value(),
         ("hits", _) => Ok(Term::Hits(comparison, number()?)),
         ("thread" | "_thread", _) => Ok(Term::Thread(comparison, number()?)),
         ("instructions", _) => Ok(Term::Instructions(comparison, number()?)),
@@ -253,9 +253,9 @@ fn parse_term(term: &str) -> Result<Term> {
             };
             Ok(Term::Duration(comparison, ns.ok_or_else(no_time)?))
         }
-        ("caller", Comparison::Equal | Comparison::NotEqual) => Ok(Term::Caller {
+        ("caller", Comparator::Equal | Comparator::NotEqual) => Ok(Term::Caller {
             name: right.to_owned(),
-            equal: comparison == Comparison::Equal,
+            equal: comparison == Comparator::Equal,
         }),
         ("caller", _) => Err(Error::Cannot(
             "a caller is compared by == or !=: `$caller == main`".to_owned(),

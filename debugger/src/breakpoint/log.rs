@@ -4,10 +4,10 @@ use crate::error::{Error, Result};
 
 /// A message: text, and expressions in braces, as in `count is {count}`. A brace itself is written `\\{`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message(Vec<Part>);
+pub struct Message(Vec<MessagePart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum MessagePart {
     Text(String),
     Expression(String),
 }
@@ -43,22 +43,22 @@ impl Message {
             match character {
                 '\\' if matches!(characters.peek(), Some('{' | '}')) => open.extend(characters.next()),
                 '{' => {
-                    parts.push(Part::Text(std::mem::take(&mut open)));
-                    parts.push(Part::Expression(expression(&mut characters)?));
+                    parts.push(MessagePart::Text(std::mem::take(&mut open)));
+                    parts.push(MessagePart::Expression(expression(&mut characters)?));
                 }
                 _ => open.push(character),
             }
         }
-        parts.push(Part::Text(open));
-        parts.retain(|part| *part != Part::Text(String::new()));
+        parts.push(MessagePart::Text(open));
+        parts.retain(|part| *part != MessagePart::Text(String::new()));
         Ok(Self(parts))
     }
 
     /// The expressions in it.
     pub fn expressions(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
-            Part::Expression(expression) => Some(expression.as_str()),
-            Part::Text(_) => None,
+            MessagePart::Expression(expression) => Some(expression.as_str()),
+            MessagePart::Text(_) => None,
         })
     }
 
@@ -70,8 +70,8 @@ impl Message {
         let mut told = String::new();
         for part in &self.0 {
             match part {
-                Part::Text(text) => told.push_str(text),
-                Part::Expression(expression) => told.push_str(&value(expression)?),
+                MessagePart::Text(text) => told.push_str(text),
+                MessagePart::Expression(expression) => told.push_str(&value(expression)?),
             }
         }
         Ok(told)

@@ -1,7 +1,7 @@
 //! The instructions of a set of addresses, one after the other: walked to where they are near, searched for
 //! where they are not.
 
-use super::Found;
+use super::HitIndex;
 use crate::lines::LineStarts;
 use backtrail_decoder::{PcSet, Walker};
 
@@ -34,7 +34,7 @@ impl<'a> Scan<'a> {
     ///
     /// # Errors
     /// When canceled.
-    pub fn next(&mut self, end: u64) -> Found {
+    pub fn next(&mut self, end: u64) -> HitIndex {
         loop {
             let index = self.walker.index();
             if index >= end {
@@ -66,7 +66,7 @@ impl<'a> Scan<'a> {
     ///
     /// # Errors
     /// When canceled.
-    pub fn previous(&mut self, low: u64) -> Found {
+    pub fn previous(&mut self, low: u64) -> HitIndex {
         loop {
             let index = self.walker.index();
             if index <= low {

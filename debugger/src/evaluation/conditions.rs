@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::navigator::Navigator;
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
-use backtrail_values::{Failure, Frame, NoSource, Scene, parse};
+use backtrail_values::{EvalContext, Failure, Frame, NoSource, parse};
 
 /// Whether an expression is true in the selected frame.
 ///
@@ -15,8 +15,8 @@ use backtrail_values::{Failure, Frame, NoSource, Scene, parse};
 pub(crate) fn truth(navigator: &Navigator, expression: &str, watch: &Watch<'_>) -> Result<Truth> {
     let frame = selected_frame::selected(navigator, watch)?;
     let process = navigator.process()?;
-    let scene = Scene::new(&process.symbols, &frame, &navigator.printed);
-    match scene.is_true(&parse(expression, &scene)?) {
+    let context = EvalContext::new(&process.symbols, &frame, &navigator.printed);
+    match context.is_true(&parse(expression, &context)?) {
         Ok(truth) => Ok(Truth::Known(truth)),
         Err(Failure::Gap(gap)) => Ok(Truth::Unknown(format!("{expression} is {}", gap.text()))),
         Err(Failure::Error(error)) => Err(error.into()),
@@ -35,8 +35,8 @@ pub(crate) fn check(navigator: &Navigator, at: Option<Avma>, expression: &str) -
         level: 0,
         source: Box::new(NoSource::because("it is asked for at the breakpoint")),
     };
-    let scene = Scene::new(&process.symbols, &frame, &navigator.printed);
-    match scene.is_true(&parse(expression, &scene)?) {
+    let context = EvalContext::new(&process.symbols, &frame, &navigator.printed);
+    match context.is_true(&parse(expression, &context)?) {
         Err(Failure::Error(error)) => Err(error.into()),
         Ok(_) | Err(Failure::Gap(_)) => Ok(()),
     }

@@ -1,6 +1,6 @@
 //! Bytes of memory, as far as they are known where the navigator stands.
 
-use super::with_scene;
+use super::with_context;
 use crate::error::Result;
 use crate::navigator::Navigator;
 use backtrail_decoder::Watch;
@@ -28,11 +28,11 @@ pub fn read(navigator: &Navigator, at: u64, count: u64, watch: &Watch<'_>) -> Re
     let count = count.min(MAX_READ);
     let process = navigator.process()?;
     let version = navigator.thread()?.history.version(navigator.index());
-    with_scene(navigator, watch, |scene| {
+    with_context(navigator, watch, |context| {
         let mut read = Read::default();
         let known = |from: u64, size: u64, out: &mut Vec<u8>| {
             let mut piece = vec![0; size as usize];
-            let in_memory = scene.source.memory(from, &mut piece);
+            let in_memory = context.source.memory(from, &mut piece);
             let found = match in_memory {
                 Ok(()) => Ok(()),
                 Err(why) => match process.read(version, Avma(from), &mut piece) as u64 == size {

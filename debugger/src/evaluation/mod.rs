@@ -12,17 +12,17 @@ pub mod variables;
 use crate::error::Result;
 use crate::navigator::Navigator;
 use backtrail_decoder::Watch;
-use backtrail_values::Scene;
+use backtrail_values::EvalContext;
 
 /// Calls `look` with the selected frame.
-pub fn with_scene<T>(
+pub fn with_context<T>(
     navigator: &Navigator,
     watch: &Watch<'_>,
-    look: impl FnOnce(&Scene<'_>) -> Result<T>,
+    look: impl FnOnce(&EvalContext<'_>) -> Result<T>,
 ) -> Result<T> {
     let frame = selected_frame::selected(navigator, watch)?;
     let process = navigator.process()?;
-    let mut scene = Scene::new(&process.symbols, &frame, &navigator.printed);
-    scene.elements = navigator.elements;
-    look(&scene)
+    let mut context = EvalContext::new(&process.symbols, &frame, &navigator.printed);
+    context.elements = navigator.elements;
+    look(&context)
 }

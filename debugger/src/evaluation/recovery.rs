@@ -17,7 +17,7 @@ use backtrail_pt::Avma;
 use backtrail_symbolizer::Unknown;
 use backtrail_values::ValueSource;
 use constants::Constants;
-use part::Part;
+use part::RegisterPart;
 use registers::Registers;
 use std::cell::RefCell;
 
@@ -27,7 +27,7 @@ const BEFORE: Unknown =
 
 /// What is meant of a frame.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Moment {
+pub(super) struct FramePosition {
     /// Before this instruction: where the frame stands, or its call. `None`: history does not have it.
     pub at: Option<u64>,
     /// It has called: what calls do not preserve is not as it was.
@@ -36,7 +36,7 @@ pub(super) struct Moment {
     pub entry: Option<u64>,
 }
 
-impl Moment {
+impl FramePosition {
     /// No instruction further back is looked at.
     pub const REACH: u64 = registers::BACK * registers::MAX_DEPTH as u64;
 }
@@ -44,13 +44,18 @@ impl Moment {
 /// Knows what the code gives away.
 pub(super) struct RecoveredSource<'a> {
     registers: RefCell<Registers<'a>>,
-    moment: Moment,
+    moment: FramePosition,
     origins: RefCell<Vec<String>>,
 }
 
 impl<'a> RecoveredSource<'a> {
     /// Of a frame of a thread.
-    pub fn new(session: &'a Session, process: &'a Process, thread: &'a Thread, moment: Moment) -> Self {
+    pub fn new(
+        session: &'a Session,
+        process: &'a Process,
+        thread: &'a Thread,
+        moment: FramePosition,
+    ) -> Self {
         let constants = Constants::new(session, process);
         let registers = Registers::new(process, thread, constants, at_end(session, thread));
         Self {
@@ -60,7 +65,7 @@ impl<'a> RecoveredSource<'a> {
         }
     }
 
-    fn known_at(&self, part: Part, index: u64, when: &str) -> Option<u64> {
+    fn known_at(&self, part: RegisterPart, index: u64, when: &str) -> Option<u64> {
         let (value, by) = self.registers.borrow_mut().known(part, index)?;
         self.originates(format!("{part} is {value:#x}: {when}{by}"));
         Some(value)
@@ -87,7 +92,7 @@ impl ValueSource for RecoveredSource<'_> {
     }
 
     fn low(&self, register: u16, size: usize) -> Result<u64, Unknown> {
-        let whole = Part::of_dwarf(register).ok_or(BEFORE)?;
+        let whole = RegisterPart::of_dwarf(register).ok_or(BEFORE)?;
         let at = self.moment.at.ok_or(BEFORE)?;
         if self.moment.has_called && !whole.is_preserved() {
             return Err(BEFORE);
@@ -98,7 +103,8 @@ impl ValueSource for RecoveredSource<'_> {
             3 | 4 => 32,
             _ => 64,
         };
-        self.known_at(Part { bits, ..whole }, at, "").ok_or(BEFORE)
+        self.known_at(RegisterPart { bits, ..whole }, at, "")
+            .ok_or(BEFORE)
     }
 
     fn vector(&self, _number: u16) -> Result<[u8; 16], Unknown> {
@@ -125,7 +131,7 @@ impl ValueSource for RecoveredSource<'_> {
     }
 
     fn entry_value(&self, register: u16) -> Result<u64, Unknown> {
-        let part = Part::of_dwarf(register).ok_or(BEFORE)?;
+        let part = RegisterPart::of_dwarf(register).ok_or(BEFORE)?;
         let entry = self.moment.entry.ok_or(BEFORE)?;
         self.known_at(part, entry, "when the function was called, ")
             .ok_or(BEFORE)

@@ -1,7 +1,7 @@
 //! The selected frame: its code address, what is in scope there, and who knows its values.
 
 use super::core_source::CoreSource;
-use super::recovery::{Moment, RecoveredSource};
+use super::recovery::{FramePosition, RecoveredSource};
 use crate::error::Result;
 use crate::navigator::Navigator;
 use crate::stack::{Origin, StackFrame, unwound};
@@ -17,7 +17,12 @@ use backtrail_values::{Frame, NoSource};
 pub fn selected<'a>(navigator: &'a Navigator, watch: &Watch<'_>) -> Result<Frame<'a>> {
     let selected = navigator.selected_frame();
     let frames = known(navigator, selected, watch)?;
-    frame_at(navigator, &frames, Places::new(&frames).nth(selected), watch)
+    frame_at(
+        navigator,
+        &frames,
+        FrameIndexes::new(&frames).nth(selected),
+        watch,
+    )
 }
 
 /// Returns the frames of the navigator's stack, from number `from` on.
@@ -29,14 +34,14 @@ pub fn all<'a, 'f>(
     from: usize,
     watch: &'f Watch<'_>,
 ) -> impl Iterator<Item = Result<Frame<'a>>> + use<'a, 'f> {
-    let places = Places::new(frames).skip(from);
+    let places = FrameIndexes::new(frames).skip(from);
     places.map(move |place| frame_at(navigator, frames, Some(place), watch))
 }
 
 fn frame_at<'a>(
     navigator: &'a Navigator,
     frames: &[StackFrame],
-    place: Option<Place>,
+    place: Option<FrameIndex>,
     watch: &Watch<'_>,
 ) -> Result<Frame<'a>> {
     let thread = navigator.thread()?;
@@ -105,7 +110,7 @@ pub fn known(navigator: &Navigator, selected: usize, watch: &Watch<'_>) -> Resul
 
 /// Which physical frame a frame of the stack shows.
 #[derive(Clone, Copy)]
-struct Place {
+struct FrameIndex {
     selected: usize,
     /// The first frame of the stack that is in the same physical frame.
     first: usize,
@@ -118,17 +123,17 @@ struct Place {
 }
 
 /// The places of all frames of a stack, innermost first.
-struct Places<'f> {
+struct FrameIndexes<'f> {
     frames: &'f [StackFrame],
     /// Of the next frame.
-    next: Place,
+    next: FrameIndex,
     /// The next frame that is not inlined, from that one on, when it was looked for.
     physical: usize,
 }
 
-impl<'f> Places<'f> {
+impl<'f> FrameIndexes<'f> {
     fn new(frames: &'f [StackFrame]) -> Self {
-        let next = Place {
+        let next = FrameIndex {
             selected: 0,
             first: 0,
             inside: 0,
@@ -143,17 +148,17 @@ impl<'f> Places<'f> {
     }
 }
 
-impl Iterator for Places<'_> {
-    type Item = Place;
+impl Iterator for FrameIndexes<'_> {
+    type Item = FrameIndex;
 
-    fn next(&mut self) -> Option<Place> {
+    fn next(&mut self) -> Option<FrameIndex> {
         let frame = self.frames.get(self.next.selected)?;
         self.physical = self.physical.max(self.next.selected);
         while self.frames.get(self.physical).is_some_and(|frame| frame.inlined) {
             self.physical += 1;
         }
         let physical = self.frames.get(self.physical);
-        let place = Place {
+        let place = FrameIndex {
             has_frame: physical.is_some_and(|frame| !frame.tail_caller),
             ..self.next
         };
@@ -168,7 +173,7 @@ impl Iterator for Places<'_> {
     }
 }
 
-impl Place {
+impl FrameIndex {
     /// Where its variables are looked up, by the stack alone.
     fn look_up(&self, frames: &[StackFrame]) -> Option<Avma> {
         let pc = frames.get(self.selected)?.pc?;
@@ -180,7 +185,12 @@ impl Place {
     }
 
     /// When in the history it is meant.
-    fn moment(&self, frames: &[StackFrame], navigator: &Navigator, watch: &Watch<'_>) -> Result<Moment> {
+    fn moment(
+        &self,
+        frames: &[StackFrame],
+        navigator: &Navigator,
+        watch: &Watch<'_>,
+    ) -> Result<FramePosition> {
         let thread = navigator.thread()?;
         let forest = navigator.session().forest(thread, watch)?;
         let call = |number: usize| {
@@ -197,10 +207,14 @@ impl Place {
         };
         let entered = call(self.selected).filter(|call| site_of(*call).is_some());
         let entry = entered.map(|call| call.first);
-        if at.into_iter().chain(entry).any(|index| index < Moment::REACH) {
+        if at
+            .into_iter()
+            .chain(entry)
+            .any(|index| index < FramePosition::REACH)
+        {
             thread.needs_beginning()?;
         }
-        Ok(Moment {
+        Ok(FramePosition {
             at,
             has_called: self.first > 0,
             entry,

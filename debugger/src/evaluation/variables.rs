@@ -1,6 +1,6 @@
 //! Variables and expressions of the selected frame as trees that open level by level.
 
-use super::with_scene;
+use super::with_context;
 use crate::error::Result;
 use crate::navigator::Navigator;
 use backtrail_decoder::Watch;
@@ -18,8 +18,8 @@ pub fn variables(
     format: Format,
     watch: &Watch<'_>,
 ) -> Result<Vec<Node>> {
-    with_scene(navigator, watch, |scene| {
-        Ok(tree::variables(scene, kind, format)?)
+    with_context(navigator, watch, |context| {
+        Ok(tree::variables(context, kind, format)?)
     })
 }
 
@@ -28,8 +28,8 @@ pub fn variables(
 /// # Errors
 /// If the expression cannot be parsed, or is wrong for its operands; when canceled.
 pub fn evaluate(navigator: &Navigator, expression: &str, format: Format, watch: &Watch<'_>) -> Result<Node> {
-    with_scene(navigator, watch, |scene| {
-        Ok(tree::evaluate(scene, expression, format)?)
+    with_context(navigator, watch, |context| {
+        Ok(tree::evaluate(context, expression, format)?)
     })
 }
 
@@ -44,7 +44,7 @@ pub fn children(
     format: Format,
     watch: &Watch<'_>,
 ) -> Result<Vec<Node>> {
-    with_scene(navigator, watch, |scene| {
-        Ok(tree::children(scene, node, window, format))
+    with_context(navigator, watch, |context| {
+        Ok(tree::children(context, node, window, format))
     })
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// A row of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Row {
+pub struct HistogramRow {
     /// Not shorter than this.
     pub from: u64,
     /// Shorter than this.
@@ -18,8 +18,8 @@ pub struct Row {
 
 /// Rows of 1, 2, 5, 10, 20, … from the shortest to the longest, those without calls between them included.
 #[must_use]
-pub fn histogram(spans: impl Iterator<Item = Span>) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
+pub fn histogram(spans: impl Iterator<Item = Span>) -> Vec<HistogramRow> {
+    let mut rows: Vec<HistogramRow> = Vec::new();
     for span in spans {
         let (from, to) = row_of(span.most);
         let uncertain = u64::from(span.least < from);
@@ -32,7 +32,7 @@ pub fn histogram(spans: impl Iterator<Item = Span>) -> Vec<Row> {
             }
             Err(at) => rows.insert(
                 at,
-                Row {
+                HistogramRow {
                     from,
                     to,
                     calls: 1,
@@ -44,12 +44,12 @@ pub fn histogram(spans: impl Iterator<Item = Span>) -> Vec<Row> {
     with_empty_rows(rows)
 }
 
-fn with_empty_rows(rows: Vec<Row>) -> Vec<Row> {
-    let mut all: Vec<Row> = Vec::with_capacity(rows.len());
+fn with_empty_rows(rows: Vec<HistogramRow>) -> Vec<HistogramRow> {
+    let mut all: Vec<HistogramRow> = Vec::with_capacity(rows.len());
     for row in rows {
         while let Some(last) = all.last().filter(|last| last.to < row.from) {
             let (from, to) = row_of(last.to);
-            all.push(Row {
+            all.push(HistogramRow {
                 from,
                 to,
                 calls: 0,

@@ -1,6 +1,6 @@
 //! The line starts of one frame and of those around it: what `next` and `reverse-next` choose from.
 
-use super::own::Own;
+use super::own_instructions::OwnInstructions;
 use super::{FrameKey, LineStarts};
 use crate::code::Statement;
 use crate::error::Result;
@@ -39,7 +39,7 @@ impl LineStarts<'_> {
         let (mut at, mut run) = (from, None);
         loop {
             let wanted = |pc: Avma| self.can_start(pc, frame, run);
-            let Some(found) = Own::new(self, frame.call, at, wanted).next(limit)? else {
+            let Some(found) = OwnInstructions::new(self, frame.call, at, wanted).next(limit)? else {
                 return Ok(None);
             };
             if self.stops_in(found, frame)? {
@@ -82,7 +82,7 @@ impl LineStarts<'_> {
         let (mut at, mut run) = (from, None);
         loop {
             let wanted = |pc: Avma| self.can_start(pc, frame, run);
-            let found = Own::new(self, frame.call, at, wanted).previous(limit)?;
+            let found = OwnInstructions::new(self, frame.call, at, wanted).previous(limit)?;
             if let Some(run) = run {
                 // The run begins behind what was found, if it does not begin before the limit.
                 let first = found.map_or(limit, |found| found + 1);
@@ -107,7 +107,7 @@ impl LineStarts<'_> {
     /// The first instruction from `from` on and before `end` that a call executed itself for a statement.
     fn first_of(&self, statement: Statement, call: CallId, from: u64, end: u64) -> Result<Option<u64>> {
         let wanted = |pc: Avma| self.lines.statement(pc) == Some(statement);
-        Own::new(self, call, from, wanted).next(end)
+        OwnInstructions::new(self, call, from, wanted).next(end)
     }
 
     /// A line of `frame`, or of a frame that it is within, may start at `pc`, after a `run` of instructions of one

@@ -55,13 +55,13 @@ const CALL: (u64, u32, u32) = (0x101, 0, 2);
 const AFTER_CALL: (u64, u32, u32) = (0x106, 0, 2);
 const CALLEE: [(u64, u32, u32); 2] = [(0x200, 0, 10), (0x201, 0, 11)];
 
-struct Trace {
+struct ExpectedTrace {
     program: Program,
     history: History,
     forest: Forest,
 }
 
-fn trace(executed: &[(u64, u32, u32)]) -> Trace {
+fn trace(executed: &[(u64, u32, u32)]) -> ExpectedTrace {
     let lines = executed.iter().filter(|(_, _, line)| *line != 0);
     let program = Program {
         lines: lines.map(|&(pc, chain, line)| (pc, (chain, line))).collect(),
@@ -79,14 +79,14 @@ fn trace(executed: &[(u64, u32, u32)]) -> Trace {
     }
     let history = builder.finish();
     let forest = Forest::build(&history, &program, &Watch::none()).unwrap();
-    Trace {
+    ExpectedTrace {
         program,
         history,
         forest,
     }
 }
 
-impl Trace {
+impl ExpectedTrace {
     fn with<T>(&self, with: impl FnOnce(&LineStarts<'_>) -> T) -> T {
         let watch = Watch::none();
         with(&LineStarts {

@@ -9,7 +9,7 @@ use backtrail_pt::Tid;
 use std::collections::BTreeMap;
 
 /// What a command may change of a navigator before it finds out that it needs older history.
-struct State {
+struct SavedState {
     current: Tid,
     positions: BTreeMap<Tid, u64>,
     frame: usize,
@@ -66,8 +66,8 @@ impl Navigator {
         self.session.decode_ahead();
     }
 
-    fn state(&self) -> State {
-        State {
+    fn state(&self) -> SavedState {
+        SavedState {
             current: self.current,
             positions: self.positions.clone(),
             frame: self.frame,
@@ -79,7 +79,7 @@ impl Navigator {
         }
     }
 
-    fn restore(&mut self, state: State) {
+    fn restore(&mut self, state: SavedState) {
         self.current = state.current;
         self.positions = state.positions;
         self.frame = state.frame;

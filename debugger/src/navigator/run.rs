@@ -5,7 +5,7 @@ use crate::breakpoint::{self, Condition, Hit, Logged, Message, Truth};
 use crate::error::{Error, Result};
 use crate::evaluation::conditions;
 use crate::evaluation::variables::{self, Format};
-use crate::latency::{Gauge, Span, Unit};
+use crate::latency::{CallTimer, Span, Unit};
 use crate::lines::LineStarts;
 use crate::signal;
 use crate::stack;
@@ -234,7 +234,7 @@ impl Navigator {
         if thread.is_cut_off(&forest.call(call)) {
             return Err(Error::Earlier);
         }
-        Ok(Gauge::new(thread, forest, unit, times).span(call).ok())
+        Ok(CallTimer::new(thread, forest, unit, times).span(call).ok())
     }
 
     fn caller_at(&self, index: u64, watch: &Watch<'_>) -> Result<Option<String>> {

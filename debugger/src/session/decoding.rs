@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// What is decoded, and how.
-pub(super) struct Source {
+pub(super) struct DecodeInput {
     pub inputs: Vec<Input>,
     pub images: BTreeMap<Pid, Arc<Image>>,
     pub config: Config,
@@ -26,7 +26,7 @@ pub(super) struct Source {
     pub calls_of: Option<(Tid, SymbolFunctions)>,
 }
 
-impl Source {
+impl DecodeInput {
     /// Decodes about so many bytes of each trace, the last ones; `None`: all.
     pub fn decode(&self, last: Option<u64>, watch: &Watch<'_>) -> Result<Decoded, Canceled> {
         let functions = |tid: Tid| match &self.calls_of {
@@ -70,32 +70,32 @@ impl Source {
 }
 
 /// The older history, which is not decoded yet.
-pub(super) struct Earlier {
-    source: Arc<Source>,
+pub(super) struct UndecodedHistory {
+    source: Arc<DecodeInput>,
     /// How much of each trace is wanted; `None`: all.
     last: Option<u64>,
-    ahead: Option<Ahead>,
+    ahead: Option<BackgroundDecoder>,
 }
 
 /// A thread that decodes it.
-struct Ahead {
+struct BackgroundDecoder {
     thread: JoinHandle<Result<Decoded, Canceled>>,
-    state: Arc<State>,
+    state: Arc<AheadState>,
 }
 
 /// What it is told and tells.
 #[derive(Default)]
-struct State {
+struct AheadState {
     cancel: AtomicBool,
     done: AtomicU64,
     total: AtomicU64,
 }
 
-impl Earlier {
+impl UndecodedHistory {
     /// How often a waiting user is told how far it is.
     const PERIOD: Duration = Duration::from_millis(5);
 
-    pub fn new(source: Arc<Source>, last: Option<u64>) -> Self {
+    pub fn new(source: Arc<DecodeInput>, last: Option<u64>) -> Self {
         Self {
             source,
             last,
@@ -107,7 +107,7 @@ impl Earlier {
     pub fn begin(&mut self) {
         let (source, last) = (Arc::clone(&self.source), self.last);
         self.ahead.get_or_insert_with(|| {
-            let state = Arc::new(State::default());
+            let state = Arc::new(AheadState::default());
             let told = Arc::clone(&state);
             let thread = thread::spawn(move || {
                 let progress = |progress: Progress| {
@@ -120,7 +120,7 @@ impl Earlier {
                 };
                 source.decode(last, &watch)
             });
-            Ahead { thread, state }
+            BackgroundDecoder { thread, state }
         });
     }
 
@@ -155,7 +155,7 @@ impl Earlier {
     }
 }
 
-impl Drop for Earlier {
+impl Drop for UndecodedHistory {
     fn drop(&mut self) {
         if let Some(ahead) = &self.ahead {
             ahead.state.cancel.store(true, Ordering::Relaxed);

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct SymbolFunctions {
     symbols: Arc<Symbolizer>,
     /// By the end of the range: answers, of which the functions' ranges do not overlap.
-    known: Mutex<BTreeMap<u64, Known>>,
+    known: Mutex<BTreeMap<u64, KnownFunction>>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct KnownFunction {
     range: Range<Avma>,
     entry: Avma,
     is_plt: bool,
@@ -32,18 +32,18 @@ impl SymbolFunctions {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Known>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, KnownFunction>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask<T>(&self, pc: Avma, answer: impl Fn(&Known) -> T) -> Option<T> {
+    fn ask<T>(&self, pc: Avma, answer: impl Fn(&KnownFunction) -> T) -> Option<T> {
         if let Some((_, known)) = self.known().range(pc.0.saturating_add(1)..).next()
             && known.range.contains(&pc)
         {
             return Some(answer(known));
         }
         let function = self.symbols.function_at(pc)?;
-        let known = Known {
+        let known = KnownFunction {
             is_plt: function.kind == FunctionKind::Plt,
             is_resolver: function.name.starts_with("_dl_runtime_resolve"),
             entry: function.entry,

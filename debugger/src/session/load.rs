@@ -1,7 +1,7 @@
 //! Opening a bundle or a core.
 
-use super::decoding::{Earlier, Source};
-use super::modules::{self, Mapped};
+use super::decoding::{DecodeInput, UndecodedHistory};
+use super::modules::{self, CoreFile};
 use super::threads::Threads;
 use super::{OpenOptions, Process, Session, SymbolFunctions, Thread};
 use crate::code::CodeMap;
@@ -133,7 +133,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         Some((tid, SymbolFunctions::new(Arc::clone(&process.symbols))))
     });
     let main = main.map(|(tid, _)| tid);
-    let source = Arc::new(Source {
+    let source = Arc::new(DecodeInput {
         inputs,
         images,
         config,
@@ -174,7 +174,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         source_paths: Vec::new(),
         notes,
         main: None,
-        earlier: first.map(|_| Earlier::new(source, options.last)),
+        earlier: first.map(|_| UndecodedHistory::new(source, options.last)),
         bundle: None,
     };
     // How much history a thread has is not known yet where only its end is decoded.
@@ -210,7 +210,7 @@ fn main_input(inputs: &[Input], ended: Option<Tid>) -> Option<(Tid, &Arc<Image>)
 
 /// Decoding the end first pays: what follows takes several times as long, and what is decoded at first is the end
 /// of all of it.
-fn pays(source: &Source, first: u64, last: Option<u64>) -> bool {
+fn pays(source: &DecodeInput, first: u64, last: Option<u64>) -> bool {
     const TIMES: u64 = 4;
     let wanted = |input: &Input| input.trace_len().min(last.unwrap_or(u64::MAX));
     let much = first.saturating_mul(TIMES);
@@ -409,8 +409,8 @@ fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
 }
 
 /// Groups the mappings of a core by file, the files in the order of their first mapping.
-fn by_path(files: &[MappedFile]) -> Vec<Mapped<'_>> {
-    let mut mapped: Vec<Mapped<'_>> = Vec::new();
+fn by_path(files: &[MappedFile]) -> Vec<CoreFile<'_>> {
+    let mut mapped: Vec<CoreFile<'_>> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::new();
     for file in files
         .iter()
@@ -420,7 +420,7 @@ fn by_path(files: &[MappedFile]) -> Vec<Mapped<'_>> {
         let index = *known.entry(&file.path).or_insert(mapped.len());
         match mapped.get_mut(index) {
             Some(known) => known.parts.push(part),
-            None => mapped.push(Mapped {
+            None => mapped.push(CoreFile {
                 path: &file.path,
                 parts: vec![part],
             }),

@@ -20,7 +20,7 @@ use backtrail_decoder::{CpuReport, EngineKind, Forest, Image, Stage, Version, Wa
 use backtrail_pt::{Avma, Pid, Tid};
 use backtrail_symbolizer::{Function, Symbolizer};
 pub use call_name::CallName;
-use decoding::Earlier;
+use decoding::UndecodedHistory;
 pub use functions::SymbolFunctions;
 use iced_x86::{Decoder, DecoderOptions};
 pub use load::Prepared;
@@ -72,7 +72,7 @@ pub struct Session {
     /// The thread to begin with.
     main: Option<Tid>,
     /// What is not decoded yet.
-    earlier: Option<Earlier>,
+    earlier: Option<UndecodedHistory>,
     /// What a packed bundle was unpacked to lives as long as this.
     bundle: Option<backtrail_bundle::Bundle>,
 }
@@ -275,7 +275,7 @@ impl Session {
     /// Older history has been decoded in the background and can be had at once.
     #[must_use]
     pub fn is_decoded_ahead(&self) -> bool {
-        self.earlier.as_ref().is_some_and(Earlier::is_ready)
+        self.earlier.as_ref().is_some_and(UndecodedHistory::is_ready)
     }
 
     /// Decodes what was left out at first: histories get longer at their beginnings.

@@ -15,12 +15,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A `PT_LOAD` segment of a module's file.
-struct Load {
+struct LoadSegment {
     at: Svma,
     size: u64,
 }
 
-fn loads(bytes: &[u8]) -> Vec<Load> {
+fn loads(bytes: &[u8]) -> Vec<LoadSegment> {
     let Ok(header) = FileHeader64::<LittleEndian>::parse(bytes) else {
         return Vec::new();
     };
@@ -31,14 +31,14 @@ fn loads(bytes: &[u8]) -> Vec<Load> {
         .iter()
         .filter(|segment| segment.p_type(LittleEndian) == PT_LOAD);
     loads
-        .map(|segment| Load {
+        .map(|segment| LoadSegment {
             at: Svma(segment.p_vaddr(LittleEndian)),
             size: segment.p_memsz(LittleEndian),
         })
         .collect()
 }
 
-fn lowest(loads: &[Load]) -> Option<Svma> {
+fn lowest(loads: &[LoadSegment]) -> Option<Svma> {
     loads.iter().map(|load| load.at).min()
 }
 
@@ -52,7 +52,7 @@ pub(super) struct BundleFiles<'a> {
 /// A module's file.
 #[derive(Default)]
 struct BundleFile {
-    loads: Vec<Load>,
+    loads: Vec<LoadSegment>,
     symbols: Option<Arc<SymbolFile>>,
 }
 
@@ -128,7 +128,7 @@ fn open(
 }
 
 /// A file that a core says was mapped: its mappings as (range, file offset).
-pub(super) struct Mapped<'a> {
+pub(super) struct CoreFile<'a> {
     pub path: &'a str,
     pub parts: Vec<(Range<Avma>, u64)>,
 }
@@ -139,7 +139,7 @@ const MISSING_NAMED: usize = 20;
 /// Maps the files that a core names, where this machine still has them. The code in them is
 /// what lies under the core's own memory.
 pub(super) fn of_core(
-    files: &[Mapped<'_>],
+    files: &[CoreFile<'_>],
     search: &DebugSearch,
     image: &mut Image,
     notes: &mut Vec<String>,

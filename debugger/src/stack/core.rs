@@ -3,11 +3,11 @@
 //! A call that has not ended when history ends has the same callers at every position inside of it: those that it
 //! has at the crash. They did not run, so their frames are in the core as they were.
 
-use super::outwards::Outwards;
+use super::callers::Callers;
 use super::pc_at;
-use super::ran::Ran;
+use super::trace_frames::TraceFrames;
 use crate::session::{Session, Thread};
-use crate::unwind::{self, End, Memory, PhysicalFrame, Unwound};
+use crate::unwind::{self, Memory, PhysicalFrame, UnwindEnd, Unwound};
 use backtrail_decoder::{CallId, Forest, Left};
 use backtrail_pt::{Avma, Cofi};
 use std::cell::OnceCell;
@@ -16,14 +16,14 @@ use std::cell::OnceCell;
 #[derive(Default)]
 pub(crate) struct CoreStack {
     unwound: OnceCell<Option<Unwound>>,
-    meeting: OnceCell<Meeting>,
+    meeting: OnceCell<StackJoin>,
     /// From this instruction on it is certain which call is meant where a function calls itself.
     settled: OnceCell<u64>,
 }
 
 /// How the two stacks of a thread at the end of its history fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meeting {
+enum StackJoin {
     /// Frame by frame the same, as far as history goes.
     Joint {
         /// The outermost call of the forest's stack.
@@ -45,7 +45,7 @@ pub(crate) fn unwound<'a>(session: &Session, thread: &'a Thread) -> Option<&'a U
         let (registers, core) = (session.end_registers(thread.tid)?, session.core()?);
         let process = session.process(thread)?;
         let memory = Memory::new(core, &process.image);
-        let past = Ran::new(session, thread, process);
+        let past = TraceFrames::new(session, thread, process);
         Some(unwind::unwind(registers, &process.symbols, &memory, &past))
     };
     thread.core_stack.unwound.get_or_init(find).as_ref()
@@ -59,9 +59,9 @@ pub(super) fn callers<'a>(
     forest: &Forest,
     root: CallId,
     index: u64,
-) -> Option<(&'a [PhysicalFrame], End)> {
+) -> Option<(&'a [PhysicalFrame], UnwindEnd)> {
     let unwound = unwound(session, thread)?;
-    let Meeting::Joint {
+    let StackJoin::Joint {
         root: joined,
         same_stack,
         caller,
@@ -84,28 +84,28 @@ pub(super) fn callers<'a>(
 /// The core's stack at the end of history is not the forest's.
 pub(super) fn contradicts(session: &Session, thread: &Thread, forest: &Forest) -> bool {
     let unwound = unwound(session, thread);
-    unwound.is_some_and(|unwound| meeting(session, thread, forest, unwound) == Meeting::Differ)
+    unwound.is_some_and(|unwound| meeting(session, thread, forest, unwound) == StackJoin::Differ)
 }
 
-fn meeting(session: &Session, thread: &Thread, forest: &Forest, unwound: &Unwound) -> Meeting {
-    let find = || Meeting::find(session, thread, forest, unwound);
+fn meeting(session: &Session, thread: &Thread, forest: &Forest, unwound: &Unwound) -> StackJoin {
+    let find = || StackJoin::find(session, thread, forest, unwound);
     *thread.core_stack.meeting.get_or_init(find)
 }
 
-impl Meeting {
+impl StackJoin {
     /// Goes along both stacks, innermost first: every frame must stand at the same address in both.
     fn find(session: &Session, thread: &Thread, forest: &Forest, unwound: &Unwound) -> Self {
         let mut physical = unwound.frames.iter().enumerate().peekable();
         let mut root = None;
         let (mut root_has_frame, mut jumped) = (false, true);
         let mut guessed = false;
-        for step in Outwards::new(session, thread, forest, thread.history.len()) {
+        for step in Callers::new(session, thread, forest, thread.history.len()) {
             // One that jumped to its callee has no frame of its own.
             if !step.tail_caller {
                 match physical.next() {
                     Some((_, frame)) if Some(frame.pc) == step.pc => guessed = frame.bad_pointer,
                     Some(_) if step.pc.is_some() && !guessed => return Self::Differ,
-                    None if unwound.end == End::Outermost => return Self::Differ,
+                    None if unwound.end == UnwindEnd::Outermost => return Self::Differ,
                     _ => return Self::Unknown,
                 }
             }
@@ -147,7 +147,7 @@ fn ends_where_the_program_begins(session: &Session, thread: &Thread, unwound: &U
         let outermost = unwound.frames.last()?.look_up();
         Some(process.symbols.function_at(outermost)?.entry == entry)
     };
-    unwound.end == End::Outermost && found().unwrap_or(false)
+    unwound.end == UnwindEnd::Outermost && found().unwrap_or(false)
 }
 
 /// The last instruction can have led to where the thread stands: nothing ran since that is not in the history.

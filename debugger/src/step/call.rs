@@ -2,7 +2,7 @@
 
 use super::{Direction, Steps};
 use crate::error::Result;
-use crate::lines::Own;
+use crate::lines::OwnInstructions;
 use backtrail_decoder::Entered;
 use backtrail_pt::Avma;
 
@@ -18,7 +18,7 @@ impl Steps<'_> {
         let call = self.forest().call(frame.call);
         let lines = self.lines.lines;
         let outside = |pc: Avma| !lines.is_within(lines.chain(pc), frame.chain);
-        let own = |from: u64| Own::new(&self.lines, frame.call, from, outside);
+        let own = |from: u64| OwnInstructions::new(&self.lines, frame.call, from, outside);
         match direction {
             Direction::Forward => {
                 if Self::is_inlined(frame)

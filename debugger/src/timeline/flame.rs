@@ -50,7 +50,7 @@ pub fn flames(
     levels: usize,
     watch: &Watch<'_>,
 ) -> Result<Flames> {
-    let chart = Chart {
+    let chart = FlameBuilder {
         history,
         forest,
         axis,
@@ -58,7 +58,7 @@ pub fn flames(
         columns: columns.max(1),
     };
     let mut found = Flames::default();
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenFlame> = Vec::new();
     for column in 0..chart.columns {
         if column % OFTEN == 0 {
             watch.report(Stage::Measure, column as u64, chart.columns as u64)?;
@@ -85,7 +85,7 @@ pub fn flames(
             found.flames.push(chart.flame(&gone, column));
         }
         let new = shown.iter().enumerate().skip(same);
-        open.extend(new.map(|(level, &call)| Open {
+        open.extend(new.map(|(level, &call)| OpenFlame {
             level: level as u32,
             call,
             since: column,
@@ -107,13 +107,13 @@ pub struct Flames {
 }
 
 /// A call that goes on in the next column.
-struct Open {
+struct OpenFlame {
     level: u32,
     call: CallId,
     since: usize,
 }
 
-struct Chart<'a> {
+struct FlameBuilder<'a> {
     history: &'a History,
     forest: &'a Forest,
     axis: Axis,
@@ -121,7 +121,7 @@ struct Chart<'a> {
     columns: usize,
 }
 
-impl Chart<'_> {
+impl FlameBuilder<'_> {
     fn length(&self) -> u64 {
         self.window.end.saturating_sub(self.window.start).max(1)
     }
@@ -188,7 +188,7 @@ impl Chart<'_> {
         ends.end.saturating_sub(ends.start) < column
     }
 
-    fn flame(&self, open: &Open, until: usize) -> Flame {
+    fn flame(&self, open: &OpenFlame, until: usize) -> Flame {
         let several = self.is_short(open.call);
         let columns = self.edge(open.since)..self.edge(until);
         let ends = match several {

@@ -1,6 +1,6 @@
 //! A timeline in columns of equal length: what can be said of each.
 
-use super::{Span, State, Window};
+use super::{StateSpan, ThreadState, Window};
 use backtrail_decoder::TimeEstimate;
 use backtrail_pt::Tsc;
 
@@ -13,11 +13,11 @@ pub struct Grid {
 
 /// What a column shows of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cell {
+pub enum GridCell {
     /// The history of the thread has not begun, or is over.
     Nothing,
     /// It ran: in seven of eight parts at least.
-    Ran,
+    TraceFrames,
     /// It was off the processor: in seven of eight parts at least.
     OffCpu,
     /// It did both, or what it did is unknown for some of it.
@@ -42,7 +42,7 @@ pub enum Presence {
 
 /// How long each state lasted in a column, in TSC ticks.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct ColumnTimes {
     ran: u64,
     off: u64,
     unknown: u64,
@@ -51,16 +51,16 @@ struct Sums {
 
 /// The row of a thread while its spans are added, in order of time.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct GridRow {
     grid: Grid,
-    sums: Vec<Sums>,
+    sums: Vec<ColumnTimes>,
     /// All before this is told.
     told: u64,
 }
 
 /// Where something was, column by column.
 #[derive(Clone, Debug)]
-pub struct Marks {
+pub struct ColumnMarks {
     grid: Grid,
     columns: Vec<Presence>,
 }
@@ -117,33 +117,33 @@ impl Grid {
     }
 }
 
-impl Row {
+impl GridRow {
     /// Without spans.
     #[must_use]
     pub fn new(grid: Grid) -> Self {
         Self {
             grid,
-            sums: vec![Sums::default(); grid.columns],
+            sums: vec![ColumnTimes::default(); grid.columns],
             told: grid.window.from.0,
         }
     }
 
     /// Adds what comes after the spans that were added before.
-    pub fn add(&mut self, span: &Span) {
+    pub fn add(&mut self, span: &StateSpan) {
         // When it began and ended may be known only so far: in between, it was in this state or the next.
         let certain = span.from.latest().unwrap_or(span.from.tsc);
-        self.tell(State::Unknown, span.from.tsc, certain);
+        self.tell(ThreadState::Unknown, span.from.tsc, certain);
         self.tell(span.state, certain, span.to.tsc);
         if let Some(latest) = span.to.latest() {
-            self.tell(State::Unknown, span.to.tsc, latest);
+            self.tell(ThreadState::Unknown, span.to.tsc, latest);
         }
-        if span.state == State::Gap {
+        if span.state == ThreadState::Gap {
             let until = span.to.latest().unwrap_or(span.to.tsc);
             self.each(span.from.tsc.0, until.0, |sums, _| sums.gap = true);
         }
     }
 
-    fn tell(&mut self, state: State, from: Tsc, to: Tsc) {
+    fn tell(&mut self, state: ThreadState, from: Tsc, to: Tsc) {
         let from = from.0.max(self.told);
         let to = to.0.min(self.grid.window.to.0);
         if from >= to {
@@ -151,15 +151,15 @@ impl Row {
         }
         self.told = to;
         self.each(from, to, |sums, ticks| match state {
-            State::Ran => sums.ran += ticks,
-            State::OffCpu => sums.off += ticks,
-            State::Gap => sums.gap = true,
-            State::Unknown => sums.unknown += ticks,
+            ThreadState::TraceFrames => sums.ran += ticks,
+            ThreadState::OffCpu => sums.off += ticks,
+            ThreadState::Gap => sums.gap = true,
+            ThreadState::Unknown => sums.unknown += ticks,
         });
     }
 
     /// The columns between two times, and how many ticks of each are between them.
-    fn each(&mut self, from: u64, to: u64, change: impl Fn(&mut Sums, u64)) {
+    fn each(&mut self, from: u64, to: u64, change: impl Fn(&mut ColumnTimes, u64)) {
         let Window { from: begin, to: end } = self.grid.window;
         if to < begin.0 || from > end.0 {
             return;
@@ -178,27 +178,27 @@ impl Row {
 
     /// What each column shows.
     #[must_use]
-    pub fn cells(&self) -> Vec<Cell> {
-        self.sums.iter().map(Sums::cell).collect()
+    pub fn cells(&self) -> Vec<GridCell> {
+        self.sums.iter().map(ColumnTimes::cell).collect()
     }
 }
 
-impl Sums {
-    fn cell(&self) -> Cell {
+impl ColumnTimes {
+    fn cell(&self) -> GridCell {
         let all = u128::from(self.ran) + u128::from(self.off) + u128::from(self.unknown);
         let most = |part: u64| u128::from(part) * 8 >= all * 7;
         match self {
-            _ if self.gap => Cell::Gap,
-            _ if all == 0 => Cell::Nothing,
-            _ if u128::from(self.unknown) * 2 > all => Cell::Unknown,
-            _ if most(self.ran) => Cell::Ran,
-            _ if most(self.off) => Cell::OffCpu,
-            _ => Cell::Both,
+            _ if self.gap => GridCell::Gap,
+            _ if all == 0 => GridCell::Nothing,
+            _ if u128::from(self.unknown) * 2 > all => GridCell::Unknown,
+            _ if most(self.ran) => GridCell::TraceFrames,
+            _ if most(self.off) => GridCell::OffCpu,
+            _ => GridCell::Both,
         }
     }
 }
 
-impl Marks {
+impl ColumnMarks {
     /// Without any.
     #[must_use]
     pub fn new(grid: Grid) -> Self {
@@ -261,20 +261,20 @@ mod tests {
         }
     }
 
-    fn span(state: State, from: TimeEstimate, to: TimeEstimate) -> Span {
-        Span::new(state, from, to, 0, 0)
+    fn span(state: ThreadState, from: TimeEstimate, to: TimeEstimate) -> StateSpan {
+        StateSpan::new(state, from, to, 0, 0)
     }
 
-    fn drawn(spans: &[Span]) -> String {
-        let mut row = Row::new(grid());
+    fn drawn(spans: &[StateSpan]) -> String {
+        let mut row = GridRow::new(grid());
         spans.iter().for_each(|span| row.add(span));
         let glyph = |cell| match cell {
-            Cell::Nothing => ' ',
-            Cell::Ran => '#',
-            Cell::OffCpu => '.',
-            Cell::Both => '+',
-            Cell::Unknown => '?',
-            Cell::Gap => 'x',
+            GridCell::Nothing => ' ',
+            GridCell::TraceFrames => '#',
+            GridCell::OffCpu => '.',
+            GridCell::Both => '+',
+            GridCell::Unknown => '?',
+            GridCell::Gap => 'x',
         };
         row.cells().into_iter().map(glyph).collect()
     }
@@ -282,9 +282,9 @@ mod tests {
     #[test]
     fn a_column_shows_what_took_all_of_it() {
         let spans = [
-            span(State::Ran, at(1200, 1200), at(1450, 1450)),
-            span(State::OffCpu, at(1450, 1450), at(1700, 1700)),
-            span(State::Ran, at(1700, 1700), at(1705, 1705)),
+            span(ThreadState::TraceFrames, at(1200, 1200), at(1450, 1450)),
+            span(ThreadState::OffCpu, at(1450, 1450), at(1700, 1700)),
+            span(ThreadState::TraceFrames, at(1700, 1700), at(1705, 1705)),
         ];
         assert_eq!(drawn(&spans), "  ##+..#  ");
         assert_eq!(drawn(&[]), "          ");
@@ -294,16 +294,16 @@ mod tests {
     fn what_no_time_stamp_tells_is_unknown() {
         // It left somewhere between 1200 and 1500, and came back somewhere between 1600 and 1900.
         let spans = [
-            span(State::Ran, at(1000, 1000), at(1200, 1500)),
-            span(State::OffCpu, at(1200, 1500), at(1600, 1900)),
-            span(State::Ran, at(1600, 1900), at(2000, 2000)),
+            span(ThreadState::TraceFrames, at(1000, 1000), at(1200, 1500)),
+            span(ThreadState::OffCpu, at(1200, 1500), at(1600, 1900)),
+            span(ThreadState::TraceFrames, at(1600, 1900), at(2000, 2000)),
         ];
         assert_eq!(drawn(&spans), "##???.???#");
         // Both between the same two stamps.
         let spans = [
-            span(State::Ran, at(1000, 1000), at(1200, 1900)),
-            span(State::OffCpu, at(1200, 1900), at(1200, 1900)),
-            span(State::Ran, at(1200, 1900), at(2000, 2000)),
+            span(ThreadState::TraceFrames, at(1000, 1000), at(1200, 1900)),
+            span(ThreadState::OffCpu, at(1200, 1900), at(1200, 1900)),
+            span(ThreadState::TraceFrames, at(1200, 1900), at(2000, 2000)),
         ];
         assert_eq!(drawn(&spans), "##???????#");
     }
@@ -311,13 +311,13 @@ mod tests {
     #[test]
     fn a_gap_is_never_hidden() {
         let spans = [
-            span(State::Ran, at(1000, 1000), at(1250, 1250)),
-            span(State::Gap, at(1250, 1250), at(1250, 1250)),
-            span(State::Ran, at(1250, 1250), at(1900, 1900)),
-            span(State::Gap, at(1900, 1900), at(2000, 2000)),
+            span(ThreadState::TraceFrames, at(1000, 1000), at(1250, 1250)),
+            span(ThreadState::Gap, at(1250, 1250), at(1250, 1250)),
+            span(ThreadState::TraceFrames, at(1250, 1250), at(1900, 1900)),
+            span(ThreadState::Gap, at(1900, 1900), at(2000, 2000)),
         ];
         assert_eq!(drawn(&spans), "##x######x");
-        let somewhere = [span(State::Gap, at(1300, 1500), at(1300, 1500))];
+        let somewhere = [span(ThreadState::Gap, at(1300, 1500), at(1300, 1500))];
         assert_eq!(drawn(&somewhere), "   xxx    ");
     }
 
@@ -327,13 +327,16 @@ mod tests {
             tsc: Tsc(1500),
             uncertainty: TimeEstimate::UNBOUNDED,
         };
-        assert_eq!(drawn(&[span(State::Ran, at(1000, 1000), open)]), "#####     ");
+        assert_eq!(
+            drawn(&[span(ThreadState::TraceFrames, at(1000, 1000), open)]),
+            "#####     "
+        );
     }
 
     #[test]
     fn a_mark_is_certain_where_one_column_has_all_of_it() {
         let shown = |from, to| {
-            let mut marks = Marks::new(grid());
+            let mut marks = ColumnMarks::new(grid());
             marks.add(from, to);
             let glyph = |&presence: &Presence| match presence {
                 Presence::No => ' ',
@@ -367,8 +370,8 @@ mod tests {
                 let grid = Grid::new(window, columns);
                 assert_eq!(grid.column(window.from), Some(grid.nearest(window.from.0)));
                 assert!(grid.column(window.to).unwrap() < columns);
-                let mut row = Row::new(grid);
-                row.add(&span(State::Gap, at(0, 0), at(u64::MAX, u64::MAX)));
+                let mut row = GridRow::new(grid);
+                row.add(&span(ThreadState::Gap, at(0, 0), at(u64::MAX, u64::MAX)));
                 assert_eq!(row.cells().len(), columns);
             }
         }

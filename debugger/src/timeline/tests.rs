@@ -9,8 +9,8 @@ const ALL: Window = Window {
     to: Tsc(u64::MAX),
 };
 
-fn end(state: State, until: Option<u64>) -> End {
-    End {
+fn end(state: ThreadState, until: Option<u64>) -> HistoryEnd {
+    HistoryEnd {
         state,
         until: until.map(Tsc),
         crashed: false,
@@ -18,13 +18,13 @@ fn end(state: State, until: Option<u64>) -> End {
 }
 
 /// State, bounds of the beginning, bounds of the end, instructions; 0 for no upper bound.
-type Told = (State, [u64; 2], [u64; 2], u64);
+type States = (ThreadState, [u64; 2], [u64; 2], u64);
 
-fn told(recording: Recording, window: Window, end: End) -> Vec<Told> {
+fn told(recording: Recording, window: Window, end: HistoryEnd) -> Vec<States> {
     let history = recording.0.finish();
     let bounds = |time: TimeEstimate| [time.tsc.0, time.latest().map_or(0, |latest| latest.0)];
     let mut told = Vec::new();
-    let hear = &mut |span: Span| {
+    let hear = &mut |span: StateSpan| {
         told.push((
             span.state,
             bounds(span.from),
@@ -33,7 +33,7 @@ fn told(recording: Recording, window: Window, end: End) -> Vec<Told> {
         ));
         Ok(())
     };
-    states(Teller::new(&history, window), || end, &Watch::none(), hear).unwrap();
+    states(StateBuilder::new(&history, window), || end, &Watch::none(), hear).unwrap();
     told
 }
 
@@ -51,28 +51,34 @@ fn recording() -> Recording {
 fn a_thread_runs_and_waits_in_turn() {
     let mut recording = recording();
     recording.time(95_000);
-    let expected: [Told; 5] = [
-        (State::Ran, [1_000; 2], [10_000; 2], 4),
-        (State::OffCpu, [10_000; 2], [50_000; 2], 0),
-        (State::Ran, [50_000; 2], [60_000; 2], 6),
-        (State::OffCpu, [60_000; 2], [90_000; 2], 0),
-        (State::Ran, [90_000; 2], [95_000, 0], 2),
+    let expected: [States; 5] = [
+        (ThreadState::TraceFrames, [1_000; 2], [10_000; 2], 4),
+        (ThreadState::OffCpu, [10_000; 2], [50_000; 2], 0),
+        (ThreadState::TraceFrames, [50_000; 2], [60_000; 2], 6),
+        (ThreadState::OffCpu, [60_000; 2], [90_000; 2], 0),
+        (ThreadState::TraceFrames, [90_000; 2], [95_000, 0], 2),
     ];
-    let told = told(recording, ALL, end(State::Unknown, None));
+    let told = told(recording, ALL, end(ThreadState::Unknown, None));
     assert_eq!(told[..4], expected[..4]);
-    assert_eq!((told[4].0, told[4].1, told[4].3), (State::Ran, [90_000; 2], 2));
+    assert_eq!(
+        (told[4].0, told[4].1, told[4].3),
+        (ThreadState::TraceFrames, [90_000; 2], 2)
+    );
 }
 
 #[test]
 fn after_the_last_time_stamp_nothing_is_known_but_what_the_core_says() {
-    let open = told(recording(), ALL, end(State::Unknown, None));
-    assert_eq!(open.last(), Some(&(State::Ran, [90_000; 2], [90_000, 0], 2)));
-    let there = told(recording(), ALL, end(State::Unknown, Some(200_000)));
+    let open = told(recording(), ALL, end(ThreadState::Unknown, None));
+    assert_eq!(
+        open.last(),
+        Some(&(ThreadState::TraceFrames, [90_000; 2], [90_000, 0], 2))
+    );
+    let there = told(recording(), ALL, end(ThreadState::Unknown, Some(200_000)));
     assert_eq!(
         there[4..],
         [
-            (State::Ran, [90_000; 2], [90_000, 200_000], 2),
-            (State::Unknown, [90_000, 200_000], [200_000; 2], 0)
+            (ThreadState::TraceFrames, [90_000; 2], [90_000, 200_000], 2),
+            (ThreadState::Unknown, [90_000, 200_000], [200_000; 2], 0)
         ]
     );
 }
@@ -81,12 +87,12 @@ fn after_the_last_time_stamp_nothing_is_known_but_what_the_core_says() {
 fn a_thread_that_never_came_back_waits_at_the_crash() {
     let mut recording = Recording::new();
     recording.time(1_000).run(0x10, 3).time(2_000);
-    let told = told(recording, ALL, end(State::OffCpu, Some(9_000)));
+    let told = told(recording, ALL, end(ThreadState::OffCpu, Some(9_000)));
     assert_eq!(
         told,
         [
-            (State::Ran, [1_000; 2], [2_000; 2], 3),
-            (State::OffCpu, [2_000; 2], [9_000; 2], 0)
+            (ThreadState::TraceFrames, [1_000; 2], [2_000; 2], 3),
+            (ThreadState::OffCpu, [2_000; 2], [9_000; 2], 0)
         ]
     );
 }
@@ -97,18 +103,21 @@ fn a_window_begins_in_the_state_that_goes_on() {
         from: Tsc(20_000),
         to: Tsc(55_000),
     };
-    let part: Vec<State> = told(recording(), window, end(State::Unknown, None))
+    let part: Vec<ThreadState> = told(recording(), window, end(ThreadState::Unknown, None))
         .iter()
         .map(|told| told.0)
         .collect();
-    assert_eq!(part, [State::OffCpu, State::Ran]);
+    assert_eq!(part, [ThreadState::OffCpu, ThreadState::TraceFrames]);
     let late = Window {
         from: Tsc(91_000),
         to: Tsc(92_000),
     };
     // When its last instructions ran, no time stamp bounds.
-    let late = told(recording(), late, end(State::Unknown, None));
-    assert_eq!(late.iter().map(|told| told.0).collect::<Vec<_>>(), [State::Ran]);
+    let late = told(recording(), late, end(ThreadState::Unknown, None));
+    assert_eq!(
+        late.iter().map(|told| told.0).collect::<Vec<_>>(),
+        [ThreadState::TraceFrames]
+    );
 }
 
 #[test]
@@ -117,9 +126,16 @@ fn a_gap_is_a_state_of_its_own() {
     recording.time(1_000).run(0x10, 3).time(2_000);
     recording.0.event(Event::Overflow { offset: 0 });
     recording.time(7_000).run(0x30, 3).time(8_000);
-    let told = told(recording, ALL, end(State::Unknown, None));
-    let states: Vec<State> = told.iter().map(|told| told.0).collect();
-    assert_eq!(states, [State::Ran, State::Gap, State::Ran]);
+    let told = told(recording, ALL, end(ThreadState::Unknown, None));
+    let states: Vec<ThreadState> = told.iter().map(|told| told.0).collect();
+    assert_eq!(
+        states,
+        [
+            ThreadState::TraceFrames,
+            ThreadState::Gap,
+            ThreadState::TraceFrames
+        ]
+    );
     assert_eq!((told[1].1, told[1].2), ([2_000; 2], [7_000; 2]));
 }
 
@@ -132,16 +148,16 @@ fn a_system_call_that_is_dated_when_it_is_over_began_nobody_knows_when() {
         .syscall(0x18, [90_000, 90_001])
         .run(0x1a, 3);
     let history = recording.0.finish();
-    let teller = Teller {
+    let builder = StateBuilder {
         dated_late: true,
-        ..Teller::new(&history, ALL)
+        ..StateBuilder::new(&history, ALL)
     };
     let mut told = Vec::new();
-    let hear = &mut |span: Span| {
+    let hear = &mut |span: StateSpan| {
         told.push((span.state, span.to.tsc.0, span.to.latest().map(|latest| latest.0)));
         Ok(())
     };
-    states(teller, || end(State::Unknown, None), &Watch::none(), hear).unwrap();
-    assert_eq!(told[0], (State::Ran, 50_000, Some(90_000)));
-    assert_eq!(told[1].0, State::OffCpu);
+    states(builder, || end(ThreadState::Unknown, None), &Watch::none(), hear).unwrap();
+    assert_eq!(told[0], (ThreadState::TraceFrames, 50_000, Some(90_000)));
+    assert_eq!(told[1].0, ThreadState::OffCpu);
 }

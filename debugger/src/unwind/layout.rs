@@ -4,7 +4,7 @@
 //! Assumed of callees is what call frame information assumes, too: they preserve what they have to, and nobody writes over
 //! what a function saved. Sources: Intel SDM, volume 2; System V ABI AMD64, section 3.2.1.
 
-use super::operation::{Operand, Operation, Place};
+use super::operation::{MemoryOperand, Operand, Operation};
 use super::{COUNT, PC, RSP, is_preserved};
 use backtrail_symbolizer::{CfaRule, RegisterRule, UnwindRow};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ const RBP: u16 = 6;
 
 /// What a register holds, in terms of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holds {
+enum RegisterContent {
     /// What a register, by its DWARF number, held when the function was entered.
     Entry(u16),
     /// The canonical frame address and so many bytes.
@@ -27,7 +27,7 @@ enum Holds {
 /// What is known of a frame while its function runs.
 pub(crate) struct Layout {
     /// By DWARF number.
-    registers: [Holds; COUNT],
+    registers: [RegisterContent; COUNT],
     /// The entry values that were saved, by how many bytes from the canonical frame address.
     saved: BTreeMap<i64, u16>,
 }
@@ -35,12 +35,12 @@ pub(crate) struct Layout {
 impl Layout {
     /// Before the first instruction of a function.
     pub fn at_entry() -> Self {
-        let mut registers = [Holds::Unknown; COUNT];
+        let mut registers = [RegisterContent::Unknown; COUNT];
         for (number, holds) in (0..).zip(&mut registers) {
             *holds = match number {
                 // The return address was put below the frame.
-                RSP => Holds::Frame(-8),
-                number => Holds::Entry(number),
+                RSP => RegisterContent::Frame(-8),
+                number => RegisterContent::Entry(number),
             };
         }
         Self {
@@ -58,19 +58,19 @@ impl Layout {
             return None;
         }
         let mut layout = Self {
-            registers: [Holds::Unknown; COUNT],
+            registers: [RegisterContent::Unknown; COUNT],
             saved: BTreeMap::new(),
         };
         for entry in (0..COUNT as u16).filter(|&register| is_preserved(register)) {
             match row.rule(entry) {
-                None | Some(RegisterRule::SameValue) => layout.put(entry, Holds::Entry(entry)),
-                Some(RegisterRule::Register(other)) => layout.put(*other, Holds::Entry(entry)),
-                Some(RegisterRule::Offset(at)) => layout.store(Some(*at), 8, Holds::Entry(entry)),
+                None | Some(RegisterRule::SameValue) => layout.put(entry, RegisterContent::Entry(entry)),
+                Some(RegisterRule::Register(other)) => layout.put(*other, RegisterContent::Entry(entry)),
+                Some(RegisterRule::Offset(at)) => layout.store(Some(*at), 8, RegisterContent::Entry(entry)),
                 Some(_) => {}
             }
         }
-        layout.put(RSP, Holds::Unknown);
-        layout.put(register, Holds::Frame(offset.wrapping_neg()));
+        layout.put(RSP, RegisterContent::Unknown);
+        layout.put(register, RegisterContent::Frame(offset.wrapping_neg()));
         Some(layout)
     }
 
@@ -92,7 +92,7 @@ impl Layout {
             Operation::Store(to, value) => self.store(self.place(*to), 8, self.value(*value)),
             Operation::Address(to, place) => {
                 let at = self.place(*place);
-                self.put(*to, at.map_or(Holds::Unknown, Holds::Frame));
+                self.put(*to, at.map_or(RegisterContent::Unknown, RegisterContent::Frame));
             }
             Operation::Add(to, by) => {
                 let sum = self.moved(*to, *by);
@@ -103,12 +103,16 @@ impl Layout {
                 changes,
                 stores,
             } => {
-                let moved = stack.map_or(Holds::Unknown, |by| self.moved(RSP, by));
+                let moved = stack.map_or(RegisterContent::Unknown, |by| self.moved(RSP, by));
                 for (to, size) in stores {
-                    self.store(self.place(*to), *size, Holds::Unknown);
+                    self.store(self.place(*to), *size, RegisterContent::Unknown);
                 }
                 for register in Operation::registers(*changes) {
-                    let value = if register == RSP { moved } else { Holds::Unknown };
+                    let value = if register == RSP {
+                        moved
+                    } else {
+                        RegisterContent::Unknown
+                    };
                     self.put(register, value);
                 }
             }
@@ -120,7 +124,7 @@ impl Layout {
     pub fn called(&mut self) {
         for (number, holds) in (0..).zip(&mut self.registers) {
             if !is_preserved(number) {
-                *holds = Holds::Unknown;
+                *holds = RegisterContent::Unknown;
             }
         }
     }
@@ -128,7 +132,7 @@ impl Layout {
     /// How the caller's registers are found from those that the frame has now; `None`: its address is not known.
     pub fn row(&self) -> Option<UnwindRow> {
         let at = |register: u16| match self.get(register) {
-            Holds::Frame(at) => Some((register, at)),
+            RegisterContent::Frame(at) => Some((register, at)),
             _ => None,
         };
         let (register, from) = at(RSP).or_else(|| {
@@ -154,12 +158,13 @@ impl Layout {
 
     /// Where what a register held at the function's entry is now.
     fn rule(&self, register: u16) -> RegisterRule {
-        if self.get(register) == Holds::Entry(register) {
+        if self.get(register) == RegisterContent::Entry(register) {
             return RegisterRule::SameValue;
         }
         let slot = self.saved.iter().find(|(_, saved)| **saved == register);
         let copy = || {
-            (0..COUNT as u16).find(|&other| is_preserved(other) && self.get(other) == Holds::Entry(register))
+            (0..COUNT as u16)
+                .find(|&other| is_preserved(other) && self.get(other) == RegisterContent::Entry(register))
         };
         match slot {
             Some((&at, _)) => RegisterRule::Offset(at),
@@ -168,54 +173,59 @@ impl Layout {
     }
 
     /// What a register holds, and so much added to it.
-    fn moved(&self, register: u16, by: i64) -> Holds {
+    fn moved(&self, register: u16, by: i64) -> RegisterContent {
         match self.get(register) {
-            Holds::Frame(at) => Holds::Frame(at.wrapping_add(by)),
-            _ => Holds::Unknown,
+            RegisterContent::Frame(at) => RegisterContent::Frame(at.wrapping_add(by)),
+            _ => RegisterContent::Unknown,
         }
     }
 
-    fn push(&mut self, value: Holds) {
+    fn push(&mut self, value: RegisterContent) {
         let below = match self.get(RSP) {
-            Holds::Frame(at) => Some(at.wrapping_sub(8)),
+            RegisterContent::Frame(at) => Some(at.wrapping_sub(8)),
             _ => None,
         };
-        self.put(RSP, below.map_or(Holds::Unknown, Holds::Frame));
+        self.put(
+            RSP,
+            below.map_or(RegisterContent::Unknown, RegisterContent::Frame),
+        );
         self.store(below, 8, value);
     }
 
-    fn pop(&mut self) -> Holds {
-        let Holds::Frame(at) = self.get(RSP) else {
-            return Holds::Unknown;
+    fn pop(&mut self) -> RegisterContent {
+        let RegisterContent::Frame(at) = self.get(RSP) else {
+            return RegisterContent::Unknown;
         };
-        self.put(RSP, Holds::Frame(at.wrapping_add(8)));
+        self.put(RSP, RegisterContent::Frame(at.wrapping_add(8)));
         self.load(at)
     }
 
-    fn value(&self, operand: Operand) -> Holds {
+    fn value(&self, operand: Operand) -> RegisterContent {
         match operand {
             Operand::Register(register) => self.get(register),
-            Operand::Memory(place) => self.place(place).map_or(Holds::Unknown, |at| self.load(at)),
-            Operand::Other => Holds::Unknown,
+            Operand::Memory(place) => self
+                .place(place)
+                .map_or(RegisterContent::Unknown, |at| self.load(at)),
+            Operand::Other => RegisterContent::Unknown,
         }
     }
 
     /// Where a place is in the frame; `None`: that is not known, or it is elsewhere.
-    fn place(&self, place: Place) -> Option<i64> {
+    fn place(&self, place: MemoryOperand) -> Option<i64> {
         match self.moved(place.base?, place.displacement) {
-            Holds::Frame(at) => Some(at),
+            RegisterContent::Frame(at) => Some(at),
             _ => None,
         }
     }
 
-    fn load(&self, at: i64) -> Holds {
-        self.saved
-            .get(&at)
-            .map_or(Holds::Unknown, |&register| Holds::Entry(register))
+    fn load(&self, at: i64) -> RegisterContent {
+        self.saved.get(&at).map_or(RegisterContent::Unknown, |&register| {
+            RegisterContent::Entry(register)
+        })
     }
 
     /// Writes `size` bytes; nowhere in particular for `None`.
-    fn store(&mut self, at: Option<i64>, size: i64, value: Holds) {
+    fn store(&mut self, at: Option<i64>, size: i64, value: RegisterContent) {
         let Some(at) = at else { return };
         let over = self
             .saved
@@ -224,19 +234,19 @@ impl Layout {
         for at in over {
             self.saved.remove(&at);
         }
-        if let Holds::Entry(register) = value {
+        if let RegisterContent::Entry(register) = value {
             self.saved.insert(at, register);
         }
     }
 
-    fn get(&self, register: u16) -> Holds {
+    fn get(&self, register: u16) -> RegisterContent {
         self.registers
             .get(usize::from(register))
             .copied()
-            .unwrap_or(Holds::Unknown)
+            .unwrap_or(RegisterContent::Unknown)
     }
 
-    fn put(&mut self, register: u16, value: Holds) {
+    fn put(&mut self, register: u16, value: RegisterContent) {
         if let Some(holds) = self.registers.get_mut(usize::from(register)) {
             *holds = value;
         }

@@ -17,11 +17,11 @@ fn time(tsc: u64) -> Time {
     base.time(estimate)
 }
 
-fn cells(drawn: &str) -> Vec<Cell> {
+fn cells(drawn: &str) -> Vec<GridCell> {
     let cell = |glyph| LEGEND.iter().find(|known| known.1 == glyph);
     drawn
         .chars()
-        .map(|glyph| cell(glyph).map_or(Cell::Nothing, |known| known.0))
+        .map(|glyph| cell(glyph).map_or(GridCell::Nothing, |known| known.0))
         .collect()
 }
 

@@ -1,6 +1,6 @@
 //! Executed instructions, decoded once each.
 
-use super::part::Part;
+use super::part::RegisterPart;
 use crate::session::{Process, Thread};
 use backtrail_decoder::Version;
 use backtrail_pt::Avma;
@@ -11,28 +11,28 @@ use rustc_hash::FxHashMap;
 const MAX_KEPT: usize = 1 << 16;
 
 /// The code that a thread executed.
-pub(super) struct Code<'a> {
+pub(super) struct ExecutedCode<'a> {
     process: &'a Process,
     thread: &'a Thread,
     info: InstructionInfoFactory,
-    kept: FxHashMap<(Avma, Version), Option<Step>>,
+    kept: FxHashMap<(Avma, Version), Option<ExecutedInstruction>>,
 }
 
 /// An instruction and which registers it may change.
 #[derive(Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct ExecutedInstruction {
     pub instruction: Instruction,
     writes: u16,
 }
 
-impl Step {
+impl ExecutedInstruction {
     /// It may change a register, or a part of it.
-    pub fn writes(&self, part: Part) -> bool {
+    pub fn writes(&self, part: RegisterPart) -> bool {
         self.writes & part.bit() != 0
     }
 }
 
-impl<'a> Code<'a> {
+impl<'a> ExecutedCode<'a> {
     pub fn new(process: &'a Process, thread: &'a Thread) -> Self {
         Self {
             process,
@@ -43,7 +43,7 @@ impl<'a> Code<'a> {
     }
 
     /// The instruction that was executed as number `index`; `None`: its bytes are not known.
-    pub fn at(&mut self, index: u64, pc: Avma, len: u8) -> Option<Step> {
+    pub fn at(&mut self, index: u64, pc: Avma, len: u8) -> Option<ExecutedInstruction> {
         let version = self.thread.history.version(index);
         if let Some(step) = self.kept.get(&(pc, version)) {
             return *step;
@@ -56,7 +56,7 @@ impl<'a> Code<'a> {
         step
     }
 
-    fn decode(&mut self, version: Version, pc: Avma, len: u8) -> Option<Step> {
+    fn decode(&mut self, version: Version, pc: Avma, len: u8) -> Option<ExecutedInstruction> {
         let instruction = self.process.decoded_at(version, pc, len)?;
         let writes = |access| {
             matches!(
@@ -68,9 +68,9 @@ impl<'a> Code<'a> {
         let written = used.filter(|used| writes(used.access()));
         let bits = written.map(|used| {
             let register = used.register().full_register();
-            Part::named(register).map_or(0, Part::bit)
+            RegisterPart::named(register).map_or(0, RegisterPart::bit)
         });
-        Some(Step {
+        Some(ExecutedInstruction {
             instruction,
             writes: bits.fold(0, |all, bit| all | bit),
         })

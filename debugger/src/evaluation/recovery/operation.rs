@@ -1,25 +1,29 @@
 //! What one instruction tells of registers (Intel SDM, volume 2).
 
-use super::part::Part;
+use super::part::RegisterPart;
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 
 /// What is known before an instruction.
-pub(super) trait Inputs {
+pub(super) trait InstructionInputs {
     /// Its bits; `None`: not known.
-    fn part(&mut self, part: Part) -> Option<u64>;
+    fn part(&mut self, part: RegisterPart) -> Option<u64>;
 
     /// So many bytes at `at`, at most 8, zero-extended; `None`: not known.
     fn memory(&mut self, at: u64, size: usize) -> Option<u64>;
 }
 
 /// What an instruction leaves in a part of a register that it writes, if the inputs tell.
-pub(super) fn result(instruction: &Instruction, wanted: Part, inputs: &mut dyn Inputs) -> Option<u64> {
+pub(super) fn result(
+    instruction: &Instruction,
+    wanted: RegisterPart,
+    inputs: &mut dyn InstructionInputs,
+) -> Option<u64> {
     let (to, value) = match instruction.mnemonic() {
         Mnemonic::Cdqe => (64, extended(Register::EAX, inputs)?),
         Mnemonic::Cwde => (32, extended(Register::AX, inputs)?),
         _ => {
-            let to = Part::operand(instruction, 0).filter(|to| to.register == wanted.register)?;
-            (to.bits, Part::of(to, operation(instruction, to, inputs)?))
+            let to = RegisterPart::operand(instruction, 0).filter(|to| to.register == wanted.register)?;
+            (to.bits, RegisterPart::of(to, operation(instruction, to, inputs)?))
         }
     };
     let written = match to {
@@ -27,29 +31,29 @@ pub(super) fn result(instruction: &Instruction, wanted: Part, inputs: &mut dyn I
         32 => 64,
         bits => bits,
     };
-    let to = Part { bits: to, ..wanted };
+    let to = RegisterPart { bits: to, ..wanted };
     (written >= wanted.bits).then(|| wanted.of(to.of(value)))
 }
 
 /// The sign extension of a part of the accumulator.
-fn extended(from: Register, inputs: &mut dyn Inputs) -> Option<u64> {
-    let from = Part::named(from)?;
-    Some(Part::signed(from.bits, inputs.part(from)?))
+fn extended(from: Register, inputs: &mut dyn InstructionInputs) -> Option<u64> {
+    let from = RegisterPart::named(from)?;
+    Some(RegisterPart::signed(from.bits, inputs.part(from)?))
 }
 
-fn operation(instruction: &Instruction, to: Part, inputs: &mut dyn Inputs) -> Option<u64> {
+fn operation(instruction: &Instruction, to: RegisterPart, inputs: &mut dyn InstructionInputs) -> Option<u64> {
     let immediate = instruction.try_immediate(1).ok();
     let of_itself = instruction.op1_kind() == OpKind::Register
         && instruction.op0_register() == instruction.op1_register();
     let source_bits = || match instruction.op1_kind() {
-        OpKind::Register => Part::operand(instruction, 1).map(|part| part.bits),
+        OpKind::Register => RegisterPart::operand(instruction, 1).map(|part| part.bits),
         OpKind::Memory => Some(instruction.memory_size().size() as u32 * 8),
         _ => None,
     };
     let mut operand = |number| operand(instruction, number, inputs);
     Some(match instruction.mnemonic() {
         Mnemonic::Mov | Mnemonic::Movzx => operand(1)?,
-        Mnemonic::Movsx | Mnemonic::Movsxd => Part::signed(source_bits()?, operand(1)?),
+        Mnemonic::Movsx | Mnemonic::Movsxd => RegisterPart::signed(source_bits()?, operand(1)?),
         Mnemonic::Lea => address(instruction, inputs)?,
         Mnemonic::Xor | Mnemonic::Sub if of_itself => 0,
         Mnemonic::And if immediate == Some(0) => 0,
@@ -67,20 +71,20 @@ fn operation(instruction: &Instruction, to: Part, inputs: &mut dyn Inputs) -> Op
         Mnemonic::Imul if instruction.op_count() == 3 => operand(1)?.wrapping_mul(operand(2)?),
         Mnemonic::Shl => operand(0)?.wrapping_shl(count(to, operand(1)?)),
         Mnemonic::Shr => operand(0)?.wrapping_shr(count(to, operand(1)?)),
-        Mnemonic::Sar => (Part::signed(to.bits, operand(0)?) as i64 >> count(to, operand(1)?)) as u64,
+        Mnemonic::Sar => (RegisterPart::signed(to.bits, operand(0)?) as i64 >> count(to, operand(1)?)) as u64,
         _ => return None,
     })
 }
 
 /// By how much a shift shifts.
-fn count(to: Part, operand: u64) -> u32 {
+fn count(to: RegisterPart, operand: u64) -> u32 {
     let mask = if to.bits == 64 { 63 } else { 31 };
     (operand & mask) as u32
 }
 
-fn operand(instruction: &Instruction, number: u32, inputs: &mut dyn Inputs) -> Option<u64> {
+fn operand(instruction: &Instruction, number: u32, inputs: &mut dyn InstructionInputs) -> Option<u64> {
     match instruction.op_kind(number) {
-        OpKind::Register => inputs.part(Part::operand(instruction, number)?),
+        OpKind::Register => inputs.part(RegisterPart::operand(instruction, number)?),
         OpKind::Memory if instruction.segment_prefix() == Register::None => {
             let at = address(instruction, inputs)?;
             let size = instruction.memory_size().size();
@@ -91,13 +95,13 @@ fn operand(instruction: &Instruction, number: u32, inputs: &mut dyn Inputs) -> O
 }
 
 /// The address of the memory operand, without what a segment adds.
-fn address(instruction: &Instruction, inputs: &mut dyn Inputs) -> Option<u64> {
+fn address(instruction: &Instruction, inputs: &mut dyn InstructionInputs) -> Option<u64> {
     if instruction.is_ip_rel_memory_operand() {
         return Some(instruction.ip_rel_memory_address());
     }
     let mut part = |register: Register| match register {
         Register::None => Some(0),
-        register => inputs.part(Part::named(register).filter(|part| part.bits == 64)?),
+        register => inputs.part(RegisterPart::named(register).filter(|part| part.bits == 64)?),
     };
     let index = part(instruction.memory_index())?.wrapping_mul(instruction.memory_index_scale().into());
     Some(
@@ -108,18 +112,18 @@ fn address(instruction: &Instruction, inputs: &mut dyn Inputs) -> Option<u64> {
 }
 
 /// What a part of a register held before an instruction, and what it holds behind it, if that sets the zero flag.
-pub(super) struct IfZero {
+pub(super) struct ZeroFlagValues {
     pub before: Option<u64>,
     pub behind: Option<u64>,
 }
 
 /// What the zero flag, set by an instruction, tells of a part of a register.
-pub(super) fn if_zero(instruction: &Instruction, wanted: Part) -> IfZero {
-    let none = IfZero {
+pub(super) fn if_zero(instruction: &Instruction, wanted: RegisterPart) -> ZeroFlagValues {
+    let none = ZeroFlagValues {
         before: None,
         behind: None,
     };
-    let Some(part) = Part::operand(instruction, 0)
+    let Some(part) = RegisterPart::operand(instruction, 0)
         .filter(|part| part.register == wanted.register && instruction.op0_kind() == OpKind::Register)
     else {
         return none;
@@ -145,7 +149,7 @@ pub(super) fn if_zero(instruction: &Instruction, wanted: Part) -> IfZero {
         true => None,
         false => before.filter(|_| part.bits >= wanted.bits),
     };
-    IfZero {
+    ZeroFlagValues {
         before: before
             .filter(|_| part.bits >= wanted.bits)
             .map(|value| wanted.of(value)),
@@ -174,8 +178,8 @@ mod tests {
     /// Known: ecx, r12, and the four bytes at 0x2000.
     struct Some2;
 
-    impl Inputs for Some2 {
-        fn part(&mut self, part: Part) -> Option<u64> {
+    impl InstructionInputs for Some2 {
+        fn part(&mut self, part: RegisterPart) -> Option<u64> {
             let value = match part.register {
                 Register::RCX if part.bits <= 32 => 0xffff_fff0,
                 Register::R12 => 0x1000,
@@ -193,8 +197,8 @@ mod tests {
         Decoder::with_ip(64, code, 0x1ff0, DecoderOptions::NONE).decode()
     }
 
-    fn part(register: Register) -> Part {
-        Part::named(register).expect("a low part")
+    fn part(register: Register) -> RegisterPart {
+        RegisterPart::named(register).expect("a low part")
     }
 
     #[test]

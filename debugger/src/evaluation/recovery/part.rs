@@ -25,13 +25,13 @@ const REGISTERS: [Register; 16] = [
 
 /// So many low bits (8, 16, 32 or 64) of a general register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct RegisterPart {
     /// The whole register.
     pub register: Register,
     pub bits: u32,
 }
 
-impl Part {
+impl RegisterPart {
     /// As an instruction names it; `None`: it is no low part of a general register.
     pub fn named(register: Register) -> Option<Self> {
         let high = matches!(
@@ -88,7 +88,7 @@ impl Part {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for RegisterPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |register: Register| format!("{register:?}").to_lowercase();
         match self.bits {

@@ -1,9 +1,9 @@
 //! What a register held before an instruction, as far as the instructions around it tell.
 
-use super::code::Code;
+use super::code::ExecutedCode;
 use super::constants::Constants;
-use super::operation::{self, Inputs};
-use super::part::Part;
+use super::operation::{self, InstructionInputs};
+use super::part::RegisterPart;
 use crate::session::{Process, Thread};
 use backtrail_decoder::{Mark, MarkKind, Position, Resumed};
 use backtrail_pt::{Avma, Cofi};
@@ -20,9 +20,9 @@ const MOST: u32 = 1 << 16;
 
 /// Where a value is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum Evidence {
     /// An instruction computed it from what the code tells.
-    Code(Position),
+    ExecutedCode(Position),
     /// An indirect branch went there.
     Branch(Position),
     /// The comparison before this conditional branch, which went as it does for this value.
@@ -33,10 +33,10 @@ pub(super) enum By {
     Crash,
 }
 
-impl fmt::Display for By {
+impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Code(at) => write!(f, "by the code at {at}"),
+            Self::ExecutedCode(at) => write!(f, "by the code at {at}"),
             Self::Branch(at) => write!(f, "the branch at {at} went there"),
             Self::Comparison(at) => write!(f, "by the comparison before the branch at {at}"),
             Self::Ptwrite(at) => write!(f, "PTWRITE at {at} told it"),
@@ -48,7 +48,7 @@ impl fmt::Display for By {
 /// Knows registers of a thread before its instructions.
 pub(super) struct Registers<'a> {
     thread: &'a Thread,
-    code: Code<'a>,
+    code: ExecutedCode<'a>,
     constants: Constants<'a>,
     /// At the end of the history, by their DWARF numbers.
     at_end: Option<[u64; 16]>,
@@ -65,7 +65,7 @@ impl<'a> Registers<'a> {
     ) -> Self {
         Self {
             thread,
-            code: Code::new(process, thread),
+            code: ExecutedCode::new(process, thread),
             constants,
             at_end,
             left: MOST,
@@ -78,7 +78,7 @@ impl<'a> Registers<'a> {
     }
 
     /// What a part of a register held before instruction `index`.
-    pub fn known(&mut self, part: Part, index: u64) -> Option<(u64, By)> {
+    pub fn known(&mut self, part: RegisterPart, index: u64) -> Option<(u64, Evidence)> {
         self.left = MOST;
         self.before(part, index, 0).or_else(|| self.ahead(part, index, 0))
     }
@@ -90,7 +90,7 @@ impl<'a> Registers<'a> {
     }
 
     /// What the instructions before tell.
-    fn before(&mut self, part: Part, index: u64, depth: u32) -> Option<(u64, By)> {
+    fn before(&mut self, part: RegisterPart, index: u64, depth: u32) -> Option<(u64, Evidence)> {
         let history = &self.thread.history;
         let first = index.saturating_sub(BACK);
         let marks = history.marks_in(first..index.saturating_add(1));
@@ -112,22 +112,22 @@ impl<'a> Registers<'a> {
                 if let MarkKind::Ptwrite(value) = mark.kind
                     && let Some(value) = told(&step.instruction, part, value)
                 {
-                    return Some((value, By::Ptwrite(self.thread.position(at))));
+                    return Some((value, Evidence::Ptwrite(self.thread.position(at))));
                 }
             }
             if let Some(branch) = equal
                 && let Some(value) = operation::if_zero(&step.instruction, part).behind
             {
-                return Some((value, By::Comparison(self.thread.position(branch))));
+                return Some((value, Evidence::Comparison(self.thread.position(branch))));
             }
             if step.writes(part) {
-                let mut inputs = Before {
+                let mut inputs = KnownInputs {
                     registers: self,
                     index: at,
                     depth: depth + 1,
                 };
                 let value = operation::result(&step.instruction, part, &mut inputs)?;
-                return Some((value, By::Code(self.thread.position(at))));
+                return Some((value, Evidence::ExecutedCode(self.thread.position(at))));
             }
             equal = next
                 .filter(|next| operation::was_zero(&step.instruction, next.0))
@@ -138,7 +138,7 @@ impl<'a> Registers<'a> {
     }
 
     /// What the instructions from there on tell of a register that they have not changed, or of a copy of it.
-    fn ahead(&mut self, part: Part, index: u64, depth: u32) -> Option<(u64, By)> {
+    fn ahead(&mut self, part: RegisterPart, index: u64, depth: u32) -> Option<(u64, Evidence)> {
         let history = &self.thread.history;
         let end = index.saturating_add(AHEAD).min(history.len());
         let mut marks = history.marks_in(index.saturating_add(1)..end).iter().peekable();
@@ -160,7 +160,7 @@ impl<'a> Registers<'a> {
                 && let Some(next) = self.went(at)
                 && operation::was_zero(&step.instruction, next.0)
             {
-                return Some((value, By::Comparison(self.thread.position(at))));
+                return Some((value, Evidence::Comparison(self.thread.position(at))));
             }
             if changed {
                 return None;
@@ -188,26 +188,31 @@ impl<'a> Registers<'a> {
         let marks = history.marks_in(end..end.saturating_add(1));
         let kept = kept && !marks.iter().any(|mark| matches!(mark.kind, MarkKind::Gap(_)));
         let value = self.at_end.filter(|_| kept)?.get(part.number()?).copied()?;
-        Some((part.of(value), By::Crash))
+        Some((part.of(value), Evidence::Crash))
     }
 
     /// What an instruction that uses a part of a register shows of it.
-    fn shown(&self, instruction: &iced_x86::Instruction, part: Part, at: u64) -> Option<(u64, By)> {
+    fn shown(
+        &self,
+        instruction: &iced_x86::Instruction,
+        part: RegisterPart,
+        at: u64,
+    ) -> Option<(u64, Evidence)> {
         let uses = instruction.op0_kind() == OpKind::Register
-            && Part::operand(instruction, 0).is_some_and(|used| used.register == part.register);
+            && RegisterPart::operand(instruction, 0).is_some_and(|used| used.register == part.register);
         if !uses {
             return None;
         }
         let position = self.thread.position(at);
         if instruction.is_call_near_indirect() || instruction.is_jmp_near_indirect() {
-            return Some((part.of(self.went(at)?.0), By::Branch(position)));
+            return Some((part.of(self.went(at)?.0), Evidence::Branch(position)));
         }
         let marks = self.thread.history.marks_in(at + 1..at + 2);
         let told = marks.iter().find_map(|mark| match mark.kind {
             MarkKind::Ptwrite(value) => told(instruction, part, value),
             _ => None,
         });
-        Some((told?, By::Ptwrite(position)))
+        Some((told?, Evidence::Ptwrite(position)))
     }
 
     /// Where an instruction went; `None`: what comes next may be where something else led.
@@ -234,14 +239,14 @@ impl<'a> Registers<'a> {
 }
 
 /// What was known before an instruction, for what it computes.
-struct Before<'r, 'a> {
+struct KnownInputs<'r, 'a> {
     registers: &'r mut Registers<'a>,
     index: u64,
     depth: u32,
 }
 
-impl Inputs for Before<'_, '_> {
-    fn part(&mut self, part: Part) -> Option<u64> {
+impl InstructionInputs for KnownInputs<'_, '_> {
+    fn part(&mut self, part: RegisterPart) -> Option<u64> {
         let known = self.registers.before(part, self.index, self.depth);
         known.map(|(value, _)| value)
     }
@@ -259,15 +264,15 @@ fn is_changed_by_the_kernel(register: Register) -> bool {
 }
 
 /// What `PTWRITE` told of a part of a register.
-fn told(instruction: &iced_x86::Instruction, part: Part, value: u64) -> Option<u64> {
+fn told(instruction: &iced_x86::Instruction, part: RegisterPart, value: u64) -> Option<u64> {
     let of_it = instruction.mnemonic() == Mnemonic::Ptwrite
-        && Part::operand(instruction, 0)
+        && RegisterPart::operand(instruction, 0)
             .is_some_and(|used| used.register == part.register && used.bits >= part.bits);
     of_it.then(|| part.of(value))
 }
 
 /// Where an instruction copies a part of a register to.
-fn copied(instruction: &iced_x86::Instruction, part: Part) -> Option<Part> {
+fn copied(instruction: &iced_x86::Instruction, part: RegisterPart) -> Option<RegisterPart> {
     let moves = matches!(
         instruction.mnemonic(),
         Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd
@@ -276,10 +281,10 @@ fn copied(instruction: &iced_x86::Instruction, part: Part) -> Option<Part> {
     if !moves || !registers {
         return None;
     }
-    let from = Part::operand(instruction, 1)?;
-    let to = Part::operand(instruction, 0)?;
+    let from = RegisterPart::operand(instruction, 1)?;
+    let to = RegisterPart::operand(instruction, 0)?;
     let all = from.register == part.register && from.bits >= part.bits && to.bits >= part.bits;
-    all.then_some(Part {
+    all.then_some(RegisterPart {
         register: to.register,
         bits: part.bits,
     })

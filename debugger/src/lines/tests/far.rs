@@ -189,7 +189,9 @@ fn searches_find_what_walks_find() {
             let frame = lines.frame(from).unwrap();
             let call = forest.call(frame.call);
             let own = walked.before(frame.call, from);
-            let found = Own::new(&lines, frame.call, from, |_| true).previous(0).unwrap();
+            let found = OwnInstructions::new(&lines, frame.call, from, |_| true)
+                .previous(0)
+                .unwrap();
             assert_eq!(found, own, "{seed}: {call:?} before {from}");
             let next = walked.next(from, frame, &starts);
             assert_eq!(

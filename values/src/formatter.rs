@@ -1,11 +1,11 @@
 //! Values as text, as GDB writes it, and as a tree of what they are made of.
 
 use super::arithmetic::{integer, is_read, is_signed};
+use super::context::EvalContext;
 use super::evaluate::Failure;
 use super::members;
 use super::registers;
 use super::scalar;
-use super::scene::Scene;
 use super::text::REPEATS;
 use super::types::{ArrayCount, Base, RecordShape, Shape, Ty};
 use super::units::Units;
@@ -25,7 +25,7 @@ const MAX_PARTS: usize = 4000;
 
 /// A value as it is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Shown {
+pub struct FormattedValue {
     /// Its type.
     #[serde(rename = "type")]
     pub type_name: String,
@@ -42,28 +42,28 @@ pub struct Shown {
     pub origins: Vec<String>,
     /// What it is made of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub members: Vec<ShownMember>,
+    pub members: Vec<FormattedMember>,
     /// It is of a library's type, and shown as what it holds.
     #[serde(skip)]
     pub pretty: bool,
     /// What is shown.
     #[serde(skip)]
-    pub of: Whole,
+    pub of: UnderlyingValue,
 }
 
 /// The value that is shown, for who opens it further; it makes no difference between two that are shown alike.
 #[derive(Clone, Default)]
-pub struct Whole(pub Option<Value>);
+pub struct UnderlyingValue(pub Option<Value>);
 
-impl PartialEq for Whole {
+impl PartialEq for UnderlyingValue {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Whole {}
+impl Eq for UnderlyingValue {}
 
-impl fmt::Debug for Whole {
+impl fmt::Debug for UnderlyingValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Whole" } else { "Nothing" })
     }
@@ -71,12 +71,12 @@ impl fmt::Debug for Whole {
 
 /// A part of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ShownMember {
+pub struct FormattedMember {
     /// What it is called: a member's name, `[0]`, `<Base>`.
     pub name: String,
     /// The part.
     #[serde(flatten)]
-    pub value: Shown,
+    pub value: FormattedValue,
     /// So many elements in a row are the same.
     #[serde(skip_serializing_if = "is_once")]
     pub repeats: u64,
@@ -86,9 +86,9 @@ fn is_once(repeats: &u64) -> bool {
     *repeats == 1
 }
 
-impl ShownMember {
+impl FormattedMember {
     /// Builds a member that occurs once.
-    pub fn new(name: impl Into<String>, value: Shown) -> Self {
+    pub fn new(name: impl Into<String>, value: FormattedValue) -> Self {
         Self {
             name: name.into(),
             value,
@@ -98,9 +98,9 @@ impl ShownMember {
 }
 
 /// Shows values of a frame.
-pub struct Shower<'a> {
+pub struct ValueFormatter<'a> {
     /// The frame.
-    pub scene: &'a Scene<'a>,
+    pub context: &'a EvalContext<'a>,
     /// The form of numbers that was asked for.
     pub letter: Option<char>,
     /// Types of libraries are shown as they are inside.
@@ -118,16 +118,16 @@ pub struct Shower<'a> {
     base_next: Cell<bool>,
 }
 
-impl<'a> Shower<'a> {
+impl<'a> ValueFormatter<'a> {
     /// As many as are asked for are shown, in any case.
     fn most_parts(&self) -> usize {
-        MAX_PARTS.max(self.scene.elements.saturating_mul(2))
+        MAX_PARTS.max(self.context.elements.saturating_mul(2))
     }
 
     /// Numbers in the form of `letter`.
-    pub fn new(scene: &'a Scene<'a>, letter: Option<char>) -> Self {
+    pub fn new(context: &'a EvalContext<'a>, letter: Option<char>) -> Self {
         Self {
-            scene,
+            context,
             letter: letter.filter(|letter| *letter != 's'),
             raw: false,
             depth: MAX_DEPTH,
@@ -140,7 +140,7 @@ impl<'a> Shower<'a> {
     }
 
     /// As `print` shows it: a pointer with its type.
-    pub fn top(&self, value: &Value) -> Shown {
+    pub fn top(&self, value: &Value) -> FormattedValue {
         let mut shown = self.show(value, 0);
         let plain = self.letter.is_some() || shown.text.starts_with('<') && shown.unknown.is_some();
         let is_string = |target: &Ty| value.ty.below().is_none() && is_plain_char(target);
@@ -155,32 +155,32 @@ impl<'a> Shower<'a> {
     }
 
     /// As it stands in another value, and in `info locals`.
-    pub fn show(&self, value: &Value, depth: u32) -> Shown {
+    pub fn show(&self, value: &Value, depth: u32) -> FormattedValue {
         let parts = self.parts.get();
         self.parts.set(parts.saturating_add(1));
         let too_deep = depth > MAX_DEPTH || depth > self.depth && !value.ty.is_scalar();
         let mut shown = if too_deep || parts > self.most_parts() {
-            Shown {
+            FormattedValue {
                 text: "{...}".to_owned(),
-                ..Shown::default()
+                ..FormattedValue::default()
             }
         } else {
             match self.shown(value, depth) {
                 Ok(shown) => shown,
-                Err(gap) => Shown {
+                Err(gap) => FormattedValue {
                     text: gap.text(),
                     unknown: Some(gap.reason()),
-                    ..Shown::default()
+                    ..FormattedValue::default()
                 },
             }
         };
         shown.type_name = value.ty.name();
         shown.address = value.address();
-        shown.of = Whole(Some(value.clone()));
+        shown.of = UnderlyingValue(Some(value.clone()));
         shown
     }
 
-    fn shown(&self, value: &Value, depth: u32) -> Result<Shown, Gap> {
+    fn shown(&self, value: &Value, depth: u32) -> Result<FormattedValue, Gap> {
         if let super::value::Data::Gap(gap) = &value.data {
             return Err(gap.clone());
         }
@@ -188,7 +188,7 @@ impl<'a> Shower<'a> {
             Shape::Void => Ok(text("void")),
             Shape::Base(base) => self.base(value, &base).map(text),
             Shape::Enumeration(described, size) => {
-                let bytes = value.bytes(self.scene.source)?;
+                let bytes = value.bytes(self.context.source)?;
                 let bits = value.bits.map_or(size * 8, |bits| bits.size);
                 if let Some(letter) = self.letter
                     && let Some(found) = scalar::lettered(&bytes, letter, Encoding::Unsigned, bits)
@@ -213,7 +213,7 @@ impl<'a> Shower<'a> {
     }
 
     fn base(&self, value: &Value, base: &Base) -> Result<String, Gap> {
-        let bytes = value.bytes(self.scene.source)?;
+        let bytes = value.bytes(self.context.source)?;
         let bits = value.bits.map_or(bytes.len() as u64 * 8, |bits| bits.size);
         if let Some('a') = self.letter {
             let at = integer(&bytes, false, bits).unwrap_or_default() as u64;
@@ -242,19 +242,19 @@ impl<'a> Shower<'a> {
             let signed = is_signed(base.encoding);
             return Ok(units.alone(integer(&bytes, signed, bits).unwrap_or_default()));
         }
-        Ok(scalar::base(&bytes, base.encoding, bits, self.scene.language()))
+        Ok(scalar::base(&bytes, base.encoding, bits, self.context.language()))
     }
 
     /// `0x401136 <main+4>`.
     pub fn with_symbol(&self, at: u64) -> String {
-        match self.scene.symbol(at) {
+        match self.context.symbol(at) {
             Some(symbol) => format!("{at:#x} <{symbol}>"),
             None => format!("{at:#x}"),
         }
     }
 
     fn pointer(&self, value: &Value, target: &Ty) -> Result<String, Gap> {
-        let bytes = value.read(self.scene.source, 8)?;
+        let bytes = value.read(self.context.source, 8)?;
         let at = u64::from_le_bytes(bytes.as_slice().try_into().unwrap_or_default());
         match self.letter {
             None => {}
@@ -280,14 +280,14 @@ impl<'a> Shower<'a> {
     /// The string at an address, and how many bytes it takes with what ends it, or as far as it is shown; `None`: memory
     /// ends before it.
     pub fn string_and_length(&self, at: u64, units: Units) -> (String, Option<u64>) {
-        let elements = self.scene.elements;
+        let elements = self.context.elements;
         let limit = units.size * elements as u64;
         let mut bytes = Vec::new();
         // A string may end just before memory does.
         for offset in (0..=limit).step_by(units.size as usize) {
             let mut wide = [0; 4];
             let unit = wide.get_mut(..units.size as usize).unwrap_or_default();
-            if let Err(why) = self.scene.source.memory(at.wrapping_add(offset), unit) {
+            if let Err(why) = self.context.source.memory(at.wrapping_add(offset), unit) {
                 let read = match bytes.is_empty() {
                     true => String::new(),
                     false => units.quoted(&bytes, false, elements),
@@ -303,10 +303,10 @@ impl<'a> Shower<'a> {
         (units.quoted(shown, true, elements), Some(limit))
     }
 
-    fn reference(&self, value: &Value, target: &Ty, depth: u32) -> Result<Shown, Gap> {
-        let bytes = match value.read(self.scene.source, 8) {
+    fn reference(&self, value: &Value, target: &Ty, depth: u32) -> Result<FormattedValue, Gap> {
+        let bytes = match value.read(self.context.source, 8) {
             Err(Gap::ImplicitPointer(entry, offset)) => {
-                let inner = self.scene.implicit_target(entry, offset, target.clone());
+                let inner = self.context.implicit_target(entry, offset, target.clone());
                 return self.shown(&inner, depth + 1);
             }
             other => other?,
@@ -324,23 +324,23 @@ impl<'a> Shower<'a> {
                 _ => format!("@{at:#x}: {}", inner.text),
             },
         };
-        Ok(Shown {
+        Ok(FormattedValue {
             text: shown,
             members: inner.members,
             unknown: inner.unknown,
-            ..Shown::default()
+            ..FormattedValue::default()
         })
     }
 
     /// Memory that is not there at all is said once, not for every member.
     fn is_there(&self, value: &Value) -> Result<(), Gap> {
         if value.address().is_some() && value.ty.size().is_none_or(|size| size > 0) {
-            value.read(self.scene.source, 1)?;
+            value.read(self.context.source, 1)?;
         }
         Ok(())
     }
 
-    fn record(&self, value: &Value, record: &RecordShape, depth: u32) -> Result<Shown, Gap> {
+    fn record(&self, value: &Value, record: &RecordShape, depth: u32) -> Result<FormattedValue, Gap> {
         if self.base_next.take() {
             return self.record_or_base(value, record, depth);
         }
@@ -359,7 +359,7 @@ impl<'a> Shower<'a> {
         first
     }
 
-    fn record_or_base(&self, value: &Value, record: &RecordShape, depth: u32) -> Result<Shown, Gap> {
+    fn record_or_base(&self, value: &Value, record: &RecordShape, depth: u32) -> Result<FormattedValue, Gap> {
         self.is_there(value)?;
         if record.record().declaration {
             return Ok(text("<incomplete type>"));
@@ -371,7 +371,7 @@ impl<'a> Shower<'a> {
                 Language::C => None,
             };
             if let Some(shown) = pretty {
-                return Ok(Shown {
+                return Ok(FormattedValue {
                     pretty: true,
                     ..shown
                 });
@@ -380,13 +380,13 @@ impl<'a> Shower<'a> {
         if record.described.language == Language::Rust {
             return rust::record(self, value, record, depth);
         }
-        let mut shown: Vec<ShownMember> = Vec::new();
+        let mut shown: Vec<FormattedMember> = Vec::new();
         let members = &record.record().members;
         for member in members {
             if member.is_virtual && !self.is_first(&record.ty(member.entry)) {
                 continue;
             }
-            let inner = members::value_of(self.scene, record, value, member);
+            let inner = members::value_of(self.context, record, value, member);
             let is_static = matches!(member.place, MemberPlace::Static(_));
             let name = match (&member.name, member.base) {
                 (_, true) => format!("<{}>", inner.ty.name()),
@@ -403,12 +403,14 @@ impl<'a> Shower<'a> {
             } else {
                 self.base_next.set(member.base);
                 // A number's form is not that of a pointer to a table of virtual functions.
-                let plain = name.starts_with("_vptr").then(|| Shower::new(self.scene, None));
+                let plain = name
+                    .starts_with("_vptr")
+                    .then(|| ValueFormatter::new(self.context, None));
                 let inner = plain.as_ref().unwrap_or(self).show(&inner, depth + 1);
                 self.base_next.set(false);
                 inner
             };
-            shown.push(ShownMember::new(name, inner));
+            shown.push(FormattedMember::new(name, inner));
         }
         let mut parts: Vec<String> = shown
             .iter()
@@ -420,10 +422,10 @@ impl<'a> Shower<'a> {
         if members.iter().all(|member| member.base) {
             parts.push("<No data fields>".to_owned());
         }
-        Ok(Shown {
+        Ok(FormattedValue {
             text: format!("{{{}}}", parts.join(", ")),
             members: shown,
-            ..Shown::default()
+            ..FormattedValue::default()
         })
     }
 
@@ -436,13 +438,13 @@ impl<'a> Shower<'a> {
             ArrayCount::Count(expression) => (expression, 0),
         };
         let unknown = || Gap::Unknown("how many elements it has is not known".into());
-        let here = self.scene.here.as_ref().ok_or_else(unknown)?;
+        let here = self.context.here.as_ref().ok_or_else(unknown)?;
         let location = VariableLocation::Expression(expression);
-        let value = self.scene.at_location(&location, here, Ty::long());
+        let value = self.context.at_location(&location, here, Ty::long());
         // An expression for a value leaves it on the stack, as it would an address.
         let number = match value.address() {
             Some(number) => number as i64,
-            None => members::number(self.scene, &value)
+            None => members::number(self.context, &value)
                 .and_then(|number| i64::try_from(number).ok())
                 .ok_or_else(unknown)?,
         };
@@ -450,7 +452,13 @@ impl<'a> Shower<'a> {
         Ok(count)
     }
 
-    fn array(&self, value: &Value, element: &Ty, count: ArrayCount, depth: u32) -> Result<Shown, Gap> {
+    fn array(
+        &self,
+        value: &Value,
+        element: &Ty,
+        count: ArrayCount,
+        depth: u32,
+    ) -> Result<FormattedValue, Gap> {
         let count = self.count(count)?;
         if count > 0 {
             self.is_there(value)?;
@@ -460,9 +468,9 @@ impl<'a> Shower<'a> {
             matches!(self.letter, None | Some('s')) && value.ty.language() != Some(Language::Rust)
         });
         if let Some(units) = units {
-            let limit = self.scene.elements;
+            let limit = self.context.elements;
             let wanted = count.min(limit as u64 + 1);
-            let mut bytes = value.read(self.scene.source, wanted * units.size)?;
+            let mut bytes = value.read(self.context.source, wanted * units.size)?;
             let last = bytes.len().saturating_sub(units.size as usize);
             if count <= limit as u64 && bytes.iter().skip(last).all(|byte| *byte == 0) {
                 bytes.truncate(last);
@@ -474,14 +482,14 @@ impl<'a> Shower<'a> {
             (format!("[{number}]"), element)
         });
         let (shown, more) = self.elements(elements, depth);
-        let (open, close) = match self.scene.language() {
+        let (open, close) = match self.context.language() {
             Language::Rust => ("[", "]"),
             _ => ("{", "}"),
         };
-        Ok(Shown {
+        Ok(FormattedValue {
             text: format!("{open}{}{close}", listed(&shown, more, false)),
             members: shown,
-            ..Shown::default()
+            ..FormattedValue::default()
         })
     }
 
@@ -490,7 +498,7 @@ impl<'a> Shower<'a> {
         &self,
         elements: impl Iterator<Item = (String, Value)>,
         depth: u32,
-    ) -> (Vec<ShownMember>, bool) {
+    ) -> (Vec<FormattedMember>, bool) {
         if depth == 0 {
             let (least, most) = elements.size_hint();
             self.total
@@ -499,9 +507,9 @@ impl<'a> Shower<'a> {
                 return self.listed_alone(elements, window, depth);
             }
         }
-        let mut shown: Vec<ShownMember> = Vec::new();
+        let mut shown: Vec<FormattedMember> = Vec::new();
         let mut last: Option<Vec<u8>> = None;
-        let limit = self.scene.elements;
+        let limit = self.context.elements;
         let mut printed = 0;
         let mut looked_at = 0u64;
         for (name, element) in elements {
@@ -510,7 +518,7 @@ impl<'a> Shower<'a> {
             if looked_at > MAX_SIZE || self.parts.get() > self.most_parts() {
                 return (shown, true);
             }
-            let bytes = element.bytes(self.scene.source).ok();
+            let bytes = element.bytes(self.context.source).ok();
             if bytes.is_some()
                 && bytes == last
                 && let Some(run) = shown.last_mut()
@@ -523,7 +531,7 @@ impl<'a> Shower<'a> {
                 return (shown, true);
             }
             last = bytes;
-            shown.push(ShownMember::new(name, self.show(&element, depth + 1)));
+            shown.push(FormattedMember::new(name, self.show(&element, depth + 1)));
         }
         // A run at the end may have more than are shown.
         printed += shown.last().map_or(0, |run| printed_as(run.repeats));
@@ -542,13 +550,13 @@ impl<'a> Shower<'a> {
         elements: impl Iterator<Item = (String, Value)>,
         window: &Range<u64>,
         depth: u32,
-    ) -> (Vec<ShownMember>, bool) {
+    ) -> (Vec<FormattedMember>, bool) {
         let count = window.end.saturating_sub(window.start);
         let skipped = elements.skip(usize::try_from(window.start).unwrap_or(usize::MAX));
         let wanted = skipped.take(usize::try_from(count).unwrap_or(usize::MAX));
         let shown = wanted
             .take_while(|_| self.parts.get() <= self.most_parts())
-            .map(|(name, element)| ShownMember::new(name, self.show(&element, depth + 1)))
+            .map(|(name, element)| FormattedMember::new(name, self.show(&element, depth + 1)))
             .collect();
         (shown, false)
     }
@@ -560,7 +568,7 @@ fn printed_as(repeats: u64) -> usize {
 }
 
 /// Elements in one line; `named`: with their names.
-pub fn listed(elements: &[ShownMember], more: bool, named: bool) -> String {
+pub fn listed(elements: &[FormattedMember], more: bool, named: bool) -> String {
     let mut parts = Vec::new();
     for element in elements {
         let shown = |after: u64| match named {
@@ -590,10 +598,10 @@ fn number_after(name: &str, after: u64) -> String {
 }
 
 /// Text alone.
-pub fn text(text: impl Into<String>) -> Shown {
-    Shown {
+pub fn text(text: impl Into<String>) -> FormattedValue {
+    FormattedValue {
         text: text.into(),
-        ..Shown::default()
+        ..FormattedValue::default()
     }
 }
 
@@ -617,12 +625,12 @@ fn is_plain_char(ty: &Ty) -> bool {
     }
 }
 
-impl Shower<'_> {
+impl ValueFormatter<'_> {
     /// A failure as it is shown in the place of a value.
-    pub fn failed(failure: Failure) -> crate::error::Result<Shown> {
+    pub fn failed(failure: Failure) -> crate::error::Result<FormattedValue> {
         match failure {
             Failure::Error(error) => Err(error),
-            Failure::Gap(gap) => Ok(Shown {
+            Failure::Gap(gap) => Ok(FormattedValue {
                 unknown: Some(gap.reason()),
                 ..text(gap.text())
             }),

@@ -1,7 +1,7 @@
 //! Commands that move, and breakpoints.
 
 use crate::commands::{Command, Completion, Group};
-use crate::commands::{breakpoints, goto, motion, search, several};
+use crate::commands::{breakpoints, goto, motion, search, thread_apply};
 
 /// These, in the order of help.
 pub(super) static MOVING: &[Command] = &[
@@ -333,7 +333,7 @@ pub(super) static MOVING: &[Command] = &[
         help: "The following lines, up to `end`, are done where breakpoint N stops, the last one if not given; `silent` first: its stop is not shown.",
         completion: Completion::None,
         repeats: false,
-        run: several::commands,
+        run: thread_apply::commands,
     },
     Command {
         name: "info breakpoints",

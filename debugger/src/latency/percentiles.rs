@@ -6,7 +6,7 @@ use serde::Serialize;
 /// The spread of some lengths. Each figure is as uncertain as the lengths are: among all lengths that the trace allows,
 /// it was not less than the first number and not more than the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Spread {
+pub struct Percentiles {
     /// The shortest.
     pub min: Span,
     /// Half of them are no longer.
@@ -19,7 +19,7 @@ pub struct Spread {
     pub max: Span,
 }
 
-impl Spread {
+impl Percentiles {
     /// Of these; `None` when there are none.
     #[must_use]
     pub fn of(spans: impl Iterator<Item = Span> + Clone) -> Option<Self> {
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_percentile_is_one_of_the_lengths() {
-        let spread = |count: u64| Spread::of((1..=count).map(Span::exactly));
+        let spread = |count: u64| Percentiles::of((1..=count).map(Span::exactly));
         assert_eq!(spread(0), None);
         let one = spread(1).unwrap();
         assert_eq!((one.min, one.p99), (Span::exactly(1), Span::exactly(1)));
@@ -92,8 +92,8 @@ mod tests {
                 .into_iter()
                 .map(|(least, more, above)| Span { least, most: least + more + above })
                 .collect();
-            let known = Spread::of(spans.into_iter()).unwrap();
-            let truth = Spread::of(truths.into_iter().map(Span::exactly)).unwrap();
+            let known = Percentiles::of(spans.into_iter()).unwrap();
+            let truth = Percentiles::of(truths.into_iter().map(Span::exactly)).unwrap();
             for (known, truth) in [
                 (known.min, truth.min),
                 (known.p50, truth.p50),

@@ -6,28 +6,28 @@ use std::ops::Range;
 
 /// A point in time, or in the count of instructions: not before the one, not after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment {
+pub(crate) struct TimeBound {
     pub earliest: u64,
     pub latest: u64,
 }
 
 /// From one moment to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
-    pub begin: Moment,
-    pub end: Moment,
+pub(crate) struct TimeInterval {
+    pub begin: TimeBound,
+    pub end: TimeBound,
 }
 
 /// Tells the moments of a history, in ticks or in the unit of a conversion.
 #[derive(Clone, Copy)]
-pub(crate) struct Moments<'a> {
+pub(crate) struct TimeBounds<'a> {
     pub history: &'a History,
     pub conversion: Option<TscConversion>,
 }
 
 /// A time out of the traced code: in the kernel, waiting, or in code that is not traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Away {
+pub(crate) struct OffCpu {
     /// The instruction before which it was.
     pub index: u64,
     /// The last time stamp before it.
@@ -36,7 +36,7 @@ pub(crate) struct Away {
     pub back: Option<Tsc>,
 }
 
-impl Moment {
+impl TimeBound {
     pub fn exactly(at: u64) -> Self {
         Self {
             earliest: at,
@@ -45,10 +45,10 @@ impl Moment {
     }
 }
 
-impl<'a> Moments<'a> {
+impl<'a> TimeBounds<'a> {
     /// `None`: no later stamp bounds it.
-    pub fn moment(&self, estimate: TimeEstimate) -> Option<Moment> {
-        Some(Moment {
+    pub fn moment(&self, estimate: TimeEstimate) -> Option<TimeBound> {
+        Some(TimeBound {
             earliest: self.convert(estimate.tsc),
             latest: self.convert(estimate.latest()?),
         })
@@ -61,35 +61,35 @@ impl<'a> Moments<'a> {
     }
 
     /// When the thread was out of the traced code before instructions of a range.
-    pub fn aways(self, range: Range<u64>) -> impl Iterator<Item = Away> + 'a {
+    pub fn aways(self, range: Range<u64>) -> impl Iterator<Item = OffCpu> + 'a {
         // A system call during which the thread was off the processor has two marks.
         let groups = self
             .history
             .marks_in(range)
             .chunk_by(|one, next| one.index == next.index);
-        groups.filter_map(Away::of)
+        groups.filter_map(OffCpu::of)
     }
 
     /// From when to when; `None`: the trace has no time before it, or none after it.
-    pub fn stretch(&self, away: &Away) -> Option<Stretch> {
+    pub fn stretch(&self, away: &OffCpu) -> Option<TimeInterval> {
         let left = self.moment(self.history.arrival(away.index)?)?;
         let back = self.moment(self.history.departure(away.index)?)?;
-        let left = Moment {
+        let left = TimeBound {
             earliest: away.left.map_or(left.earliest, |left| self.convert(left)),
             ..left
         };
-        let back = Moment {
+        let back = TimeBound {
             earliest: away.back.map_or(left.earliest, |back| self.convert(back)),
             ..back
         };
-        Some(Stretch {
+        Some(TimeInterval {
             begin: left,
             end: back,
         })
     }
 }
 
-impl Away {
+impl OffCpu {
     /// What the marks before one instruction say; `None`: the thread did not leave.
     pub fn of(marks: &[Mark]) -> Option<Self> {
         let mut known: Option<Self> = None;

@@ -6,7 +6,7 @@ use backtrail_pt::Tsc;
 
 /// Where a thread was at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meanwhile {
+pub enum ThreadAtTime {
     /// Between these two indices of its history, as near as the time stamps tell.
     Between(u64, u64),
     /// Its history begins later.
@@ -15,7 +15,7 @@ pub enum Meanwhile {
     Unknown,
 }
 
-impl Meanwhile {
+impl ThreadAtTime {
     /// The index that is known to have been reached.
     #[must_use]
     pub fn index(self) -> Option<u64> {
@@ -30,9 +30,9 @@ impl Meanwhile {
 ///
 /// # Errors
 /// When that is in history which is not decoded yet.
-pub fn meanwhile(session: &Session, here: &Thread, index: u64, other: &Thread) -> Result<Meanwhile> {
+pub fn thread_at_time(session: &Session, here: &Thread, index: u64, other: &Thread) -> Result<ThreadAtTime> {
     if other.tid == here.tid {
-        return Ok(Meanwhile::Between(index, index));
+        return Ok(ThreadAtTime::Between(index, index));
     }
     let len = other.history.len();
     // The crash ended all threads of its process at once.
@@ -41,20 +41,20 @@ pub fn meanwhile(session: &Session, here: &Thread, index: u64, other: &Thread) -
         _ => false,
     };
     if index >= here.history.len() && session.crash_of(here.tid).is_some() && same_process {
-        return Ok(Meanwhile::Between(len, len));
+        return Ok(ThreadAtTime::Between(len, len));
     }
     let Some(time) = here.history.time(index) else {
         here.needs_beginning()?;
-        return Ok(Meanwhile::Unknown);
+        return Ok(ThreadAtTime::Unknown);
     };
     if other.history.departure(len).is_none() {
         other.needs_beginning()?;
-        return Ok(Meanwhile::Unknown);
+        return Ok(ThreadAtTime::Unknown);
     }
     let Some(from) = other.index_at(time.tsc)? else {
-        return Ok(Meanwhile::NotBegun);
+        return Ok(ThreadAtTime::NotBegun);
     };
-    Ok(Meanwhile::Between(
+    Ok(ThreadAtTime::Between(
         from,
         until(other, time.latest()).unwrap_or(len),
     ))

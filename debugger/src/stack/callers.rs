@@ -7,7 +7,7 @@ use backtrail_pt::{Avma, Cofi};
 
 /// One call on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct CallerStep {
     /// Where it stands: the next instruction, or where the call made from it returns to.
     pub pc: Option<Avma>,
     /// The address whose function and line are meant.
@@ -25,11 +25,11 @@ pub(super) struct Step {
 }
 
 /// The calls that a position is in, innermost first.
-pub(super) struct Outwards<'a> {
+pub(super) struct Callers<'a> {
     thread: &'a Thread,
     forest: &'a Forest,
     /// Comes before all others.
-    callee: Option<Step>,
+    callee: Option<CallerStep>,
     at: Option<CallId>,
     pc: Option<Avma>,
     look_up: Option<Avma>,
@@ -38,7 +38,7 @@ pub(super) struct Outwards<'a> {
     site: Option<u64>,
 }
 
-impl<'a> Outwards<'a> {
+impl<'a> Callers<'a> {
     pub fn new(session: &Session, thread: &'a Thread, forest: &'a Forest, index: u64) -> Self {
         let pc = pc_at(session, thread, index);
         let mut outwards = Self {
@@ -69,7 +69,7 @@ impl<'a> Outwards<'a> {
         else {
             return;
         };
-        let callee = Step {
+        let callee = CallerStep {
             pc: Some(pc),
             look_up: Some(pc),
             call: None,
@@ -87,7 +87,7 @@ impl<'a> Outwards<'a> {
             let call = self.forest.call(returned);
             self.at = call.parent.filter(|_| !call.is_outermost());
             if self.at.is_none() {
-                self.callee = Some(Step {
+                self.callee = Some(CallerStep {
                     root: Some(returned),
                     ..callee
                 });
@@ -103,10 +103,10 @@ impl<'a> Outwards<'a> {
     }
 }
 
-impl Iterator for Outwards<'_> {
-    type Item = Step;
+impl Iterator for Callers<'_> {
+    type Item = CallerStep;
 
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<CallerStep> {
         if let Some(callee) = self.callee.take() {
             return Some(callee);
         }
@@ -114,7 +114,7 @@ impl Iterator for Outwards<'_> {
         let history = &self.thread.history;
         let call = self.forest.call(at);
         let jump = self.site.take().and_then(|site| history.instruction(site));
-        let step = Step {
+        let step = CallerStep {
             pc: self.pc,
             look_up: self.look_up,
             call: Some(at),

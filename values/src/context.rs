@@ -20,7 +20,7 @@ use std::sync::Arc;
 const XMM0: u16 = 17;
 
 /// A frame with its names, types and values.
-pub struct Scene<'a> {
+pub struct EvalContext<'a> {
     /// The process.
     pub symbols: &'a Symbolizer,
     /// Who knows registers and memory.
@@ -43,7 +43,7 @@ pub struct Scene<'a> {
     pub elements: usize,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> EvalContext<'a> {
     /// Of the selected frame.
     pub fn new(symbols: &'a Symbolizer, frame: &'a Frame<'_>, history: &'a [Value]) -> Self {
         let (look_up, level) = (frame.look_up, frame.level);
@@ -386,7 +386,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-impl Names for Scene<'_> {
+impl Names for EvalContext<'_> {
     fn is_type(&self, name: &str) -> bool {
         if self.local(name).is_some() {
             return false;

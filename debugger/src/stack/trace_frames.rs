@@ -1,8 +1,8 @@
 //! What the history tells of the frames that a thread has in the core.
 
-use super::outwards::{Outwards, Step};
+use super::callers::{CallerStep, Callers};
 use crate::session::{Process, Session, Thread};
-use crate::unwind::{Layout, Operation, Past};
+use crate::unwind::{FrameHistory, Layout, Operation};
 use backtrail_decoder::{Call, CallId, Entered, Forest, Instruction, Version, Watch};
 use backtrail_pt::{Avma, Cofi};
 use backtrail_symbolizer::UnwindRow;
@@ -22,13 +22,13 @@ const DESCRIBED_BACK: u32 = 16;
 const DESCRIBED_STEP: u32 = 8;
 
 /// Instructions decoded once each.
-struct Decoded {
+struct InstructionCache {
     known: FxHashMap<(Avma, Version), Operation>,
     info: InstructionInfoFactory,
 }
 
 /// A thread whose stack is looked for in the core.
-pub(super) struct Ran<'a> {
+pub(super) struct TraceFrames<'a> {
     session: &'a Session,
     thread: &'a Thread,
     process: &'a Process,
@@ -36,7 +36,7 @@ pub(super) struct Ran<'a> {
     left: Cell<u64>,
 }
 
-impl<'a> Ran<'a> {
+impl<'a> TraceFrames<'a> {
     pub fn new(session: &'a Session, thread: &'a Thread, process: &'a Process) -> Self {
         Self {
             session,
@@ -58,7 +58,7 @@ impl<'a> Ran<'a> {
     }
 }
 
-impl Past for Ran<'_> {
+impl FrameHistory for TraceFrames<'_> {
     fn has_returned(&self) -> bool {
         self.last().is_some_and(|last| last.cofi == Cofi::Return)
     }
@@ -66,8 +66,8 @@ impl Past for Ran<'_> {
     fn rules(&self, number: usize, pc: Avma) -> Option<(Vec<UnwindRow>, Avma)> {
         let history = &self.thread.history;
         let forest = self.session.forest(self.thread, &Watch::none()).ok()?;
-        let steps = Outwards::new(self.session, self.thread, forest, history.len());
-        let Numbered { step, inner, outer } = Numbered::find(steps, number)?;
+        let steps = Callers::new(self.session, self.thread, forest, history.len());
+        let PhysicalCall { step, inner, outer } = PhysicalCall::find(steps, number)?;
         if step.pc != Some(pc) {
             return None;
         }
@@ -78,8 +78,8 @@ impl Past for Ran<'_> {
         };
         let until = match inner {
             None => history.len(),
-            Some(Step { call: None, .. }) => history.len().checked_sub(1)?,
-            Some(Step {
+            Some(CallerStep { call: None, .. }) => history.len().checked_sub(1)?,
+            Some(CallerStep {
                 call: Some(inner), ..
             }) => match forest.call(inner).entered {
                 Entered::Call { site } => site,
@@ -91,7 +91,7 @@ impl Past for Ran<'_> {
             return None;
         };
         let returns_to = history.instruction(site)?.next();
-        let frame = Frame {
+        let frame = CallFrame {
             ran: self,
             forest,
             outer,
@@ -101,17 +101,17 @@ impl Past for Ran<'_> {
 }
 
 /// A frame on the program's stack.
-struct Numbered {
-    step: Step,
+struct PhysicalCall {
+    step: CallerStep,
     /// The outermost of those that share the frame inside of it.
-    inner: Option<Step>,
+    inner: Option<CallerStep>,
     /// The call whose return it shares; `None`: it began with the last instruction.
     outer: Option<CallId>,
 }
 
-impl Numbered {
+impl PhysicalCall {
     /// A frame by its number in the core: what handlers return to is counted there, what jumped to its callee is not.
-    fn find(steps: Outwards<'_>, number: usize) -> Option<Self> {
+    fn find(steps: Callers<'_>, number: usize) -> Option<Self> {
         let mut steps = steps.peekable();
         let (mut count, mut inner) = (0, None);
         while let Some(step) = steps.next() {
@@ -133,33 +133,33 @@ impl Numbered {
 }
 
 /// A frame that a call has, and those that it jumped to.
-struct Frame<'a> {
-    ran: &'a Ran<'a>,
+struct CallFrame<'a> {
+    ran: &'a TraceFrames<'a>,
     forest: &'a Forest,
     outer: CallId,
 }
 
 /// Instructions that a frame's functions executed themselves, none between them.
-struct Stretch {
+struct InstructionRun {
     own: Range<u64>,
     /// A callee returned just before it.
     after_callee: bool,
 }
 
 /// What a frame's functions executed themselves, back to where the frame is described.
-struct Way {
+struct ExecutedRange {
     /// The last first.
-    stretches: Vec<Stretch>,
+    stretches: Vec<InstructionRun>,
     /// Before which instructions it is described, and how; the last first.
     described: Vec<(u64, Layout)>,
 }
 
-impl Frame<'_> {
+impl CallFrame<'_> {
     /// The rules of the frame before instruction `until`, by each description of it that there is: that of the code it came
     /// from last may not say what that did to go there.
     fn rows(&self, until: u64) -> Option<Vec<UnwindRow>> {
-        let Way { stretches, described } = self.back(until)?;
-        let mut decoded = Decoded {
+        let ExecutedRange { stretches, described } = self.back(until)?;
+        let mut decoded = InstructionCache {
             known: FxHashMap::default(),
             info: InstructionInfoFactory::new(),
         };
@@ -173,8 +173,14 @@ impl Frame<'_> {
     }
 
     /// Executes a stretch from instruction `from` on, or from its beginning.
-    fn run(&self, layout: &mut Layout, stretch: &Stretch, from: u64, decoded: &mut Decoded) -> Option<()> {
-        let Ran { thread, process, .. } = self.ran;
+    fn run(
+        &self,
+        layout: &mut Layout,
+        stretch: &InstructionRun,
+        from: u64,
+        decoded: &mut InstructionCache,
+    ) -> Option<()> {
+        let TraceFrames { thread, process, .. } = self.ran;
         let own = stretch.own.start.max(from)..stretch.own.end;
         if stretch.after_callee && stretch.own.start > from {
             layout.called();
@@ -194,8 +200,8 @@ impl Frame<'_> {
     }
 
     /// Goes back from instruction `until` to where call frame information describes the frame, or to its entry.
-    fn back(&self, until: u64) -> Option<Way> {
-        let Ran { thread, process, .. } = self.ran;
+    fn back(&self, until: u64) -> Option<ExecutedRange> {
+        let TraceFrames { thread, process, .. } = self.ran;
         let history = &thread.history;
         let first = self.forest.call(self.outer).first;
         let mut rows: FxHashMap<Avma, Option<Arc<UnwindRow>>> = FxHashMap::default();
@@ -214,7 +220,7 @@ impl Frame<'_> {
                 if callee.end != at || history.pc(at) != Some(back) {
                     return None;
                 }
-                stretches.push(Stretch {
+                stretches.push(InstructionRun {
                     own: at..end,
                     after_callee: site < callee.first,
                 });
@@ -236,14 +242,14 @@ impl Frame<'_> {
                 behind_described += u32::from(!described.is_empty());
             }
         }
-        stretches.push(Stretch {
+        stretches.push(InstructionRun {
             own: at..end,
             after_callee: false,
         });
         if at == first {
             described.push((first, Layout::at_entry()));
         }
-        Some(Way { stretches, described })
+        Some(ExecutedRange { stretches, described })
     }
 
     /// The call by the frame that has the instruction before number `at`, if that is not the frame's own; `None`: it is not

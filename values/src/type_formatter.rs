@@ -20,7 +20,7 @@ impl Ty {
 
 /// How types in a declaration are written.
 #[derive(Clone, Copy)]
-pub struct Spell<'a> {
+pub struct TypeFormatter<'a> {
     /// Typedefs as what they stand for.
     pub resolve: bool,
     /// What a type is written as, where it is not its name.
@@ -28,14 +28,14 @@ pub struct Spell<'a> {
 }
 
 /// By their names.
-const PLAIN: Spell<'static> = Spell {
+const PLAIN: TypeFormatter<'static> = TypeFormatter {
     resolve: false,
     body: &|_| None,
 };
 
-/// A declaration in which types are written as `spell` says.
-pub fn declare_with(ty: &Ty, what: String, spell: Spell<'_>) -> String {
-    declare(ty, what, 0, spell)
+/// A declaration in which types are written as `formatter` says.
+pub fn declare_with(ty: &Ty, what: String, formatter: TypeFormatter<'_>) -> String {
+    declare(ty, what, 0, formatter)
 }
 
 /// Pointers to arrays and functions take parentheses.
@@ -49,7 +49,7 @@ fn is_postfix(ty: &Ty) -> bool {
 }
 
 /// `sign` is `*` or `&`, with qualifiers behind it.
-fn behind(sign: &str, target: &Ty, inner: &str, depth: u32, spell: Spell<'_>) -> String {
+fn behind(sign: &str, target: &Ty, inner: &str, depth: u32, formatter: TypeFormatter<'_>) -> String {
     let space = if sign.len() > 2 && !inner.is_empty() {
         " "
     } else {
@@ -61,7 +61,7 @@ fn behind(sign: &str, target: &Ty, inner: &str, depth: u32, spell: Spell<'_>) ->
     } else {
         inner
     };
-    declare(target, inner, depth + 1, spell)
+    declare(target, inner, depth + 1, formatter)
 }
 
 fn spaced(base: &str, inner: &str) -> String {
@@ -71,23 +71,25 @@ fn spaced(base: &str, inner: &str) -> String {
     }
 }
 
-fn declare(ty: &Ty, inner: String, depth: u32, spell: Spell<'_>) -> String {
+fn declare(ty: &Ty, inner: String, depth: u32, formatter: TypeFormatter<'_>) -> String {
     if depth > MAX_DEPTH {
         return spaced("…", &inner);
     }
-    if spell.resolve
+    if formatter.resolve
         && let Some((None, below)) = ty.below()
     {
-        return declare(&below, inner, depth + 1, spell);
+        return declare(&below, inner, depth + 1, formatter);
     }
-    if let Some(body) = (spell.body)(ty) {
+    if let Some(body) = (formatter.body)(ty) {
         return spaced(&body, &inner);
     }
     let (module, described) = match ty {
         Ty::Void => return spaced("void", &inner),
         Ty::Base(base) => return spaced(&base.name, &inner),
-        Ty::Pointer(target) => return behind("*", target, &inner, depth, spell),
-        Ty::Array(element, count) => return declare(element, format!("{inner}[{count}]"), depth + 1, spell),
+        Ty::Pointer(target) => return behind("*", target, &inner, depth, formatter),
+        Ty::Array(element, count) => {
+            return declare(element, format!("{inner}[{count}]"), depth + 1, formatter);
+        }
         Ty::Rest {
             element,
             dimensions,
@@ -95,9 +97,9 @@ fn declare(ty: &Ty, inner: String, depth: u32, spell: Spell<'_>) -> String {
             ..
         } => {
             let rest = dimensions.get(*from..).unwrap_or_default();
-            return declare(element, format!("{inner}{}", written(rest)), depth + 1, spell);
+            return declare(element, format!("{inner}{}", written(rest)), depth + 1, formatter);
         }
-        Ty::Function(result) => return declare(result, format!("{inner}()"), depth + 1, spell),
+        Ty::Function(result) => return declare(result, format!("{inner}()"), depth + 1, formatter),
         Ty::Entry { .. } => match ty.described() {
             Some(found) => found,
             None => return spaced("<unknown type>", &inner),
@@ -114,7 +116,7 @@ fn declare(ty: &Ty, inner: String, depth: u32, spell: Spell<'_>) -> String {
                 PointerKind::Reference => "&",
                 PointerKind::RvalueReference => "&&",
             };
-            behind(sign, &target(*to), &inner, depth, spell)
+            behind(sign, &target(*to), &inner, depth, formatter)
         }
         TypeKind::MemberPointer { class, target: to } => {
             let sign = format!("{}::*", target(*class).name());
@@ -125,9 +127,9 @@ fn declare(ty: &Ty, inner: String, depth: u32, spell: Spell<'_>) -> String {
             } else {
                 inner
             };
-            declare(&to, inner, depth + 1, spell)
+            declare(&to, inner, depth + 1, formatter)
         }
-        TypeKind::Qualified { .. } => qualified(ty, inner, depth, spell),
+        TypeKind::Qualified { .. } => qualified(ty, inner, depth, formatter),
         TypeKind::Array {
             element, dimensions, ..
         } if described.language == Language::Rust => {
@@ -149,13 +151,13 @@ fn declare(ty: &Ty, inner: String, depth: u32, spell: Spell<'_>) -> String {
             match dimensions.as_slice() {
                 [Count::Known(count)] if *vector => {
                     let attribute = format!("__attribute__ ((vector_size({count})))");
-                    declare(&element, spaced(&attribute, &inner), depth + 1, spell)
+                    declare(&element, spaced(&attribute, &inner), depth + 1, formatter)
                 }
                 dimensions => declare(
                     &element,
                     format!("{inner}{}", written(dimensions)),
                     depth + 1,
-                    spell,
+                    formatter,
                 ),
             }
         }
@@ -185,7 +187,7 @@ fn declare(ty: &Ty, inner: String, depth: u32, spell: Spell<'_>) -> String {
                 &target(*result),
                 format!("{inner}({})", names.join(", ")),
                 depth + 1,
-                spell,
+                formatter,
             )
         }
         kind => {
@@ -220,7 +222,7 @@ fn pointed_by_this(ty: &Ty) -> Option<Ty> {
 }
 
 /// Qualifiers stand before a name, and behind the star of a pointer.
-fn qualified(ty: &Ty, inner: String, depth: u32, spell: Spell<'_>) -> String {
+fn qualified(ty: &Ty, inner: String, depth: u32, formatter: TypeFormatter<'_>) -> String {
     let mut words: Vec<&str> = Vec::new();
     let mut below = ty.clone();
     while let Some((Some(qualifier), next)) = below.below() {
@@ -242,12 +244,14 @@ fn qualified(ty: &Ty, inner: String, depth: u32, spell: Spell<'_>) -> String {
             _ => None,
         });
     match pointer {
-        Some((PointerKind::Pointer, target)) => behind(&format!("* {words}"), &target, &inner, depth, spell),
+        Some((PointerKind::Pointer, target)) => {
+            behind(&format!("* {words}"), &target, &inner, depth, formatter)
+        }
         _ if is_postfix(&below) => {
             // Of an array, the elements are what is qualified.
-            format!("{words} {}", declare(&below, inner, depth + 1, spell))
+            format!("{words} {}", declare(&below, inner, depth + 1, formatter))
         }
-        _ => format!("{words} {}", declare(&below, inner, depth + 1, spell)),
+        _ => format!("{words} {}", declare(&below, inner, depth + 1, formatter)),
     }
 }
 
@@ -343,12 +347,12 @@ fn written(dimensions: &[Count]) -> String {
 }
 
 /// How a keyword or qualifier is written.
-pub trait Word {
+pub trait TypeKeyword {
     /// In the source.
     fn word(self) -> &'static str;
 }
 
-impl Word for Keyword {
+impl TypeKeyword for Keyword {
     fn word(self) -> &'static str {
         match self {
             Self::Struct => "struct",
@@ -358,7 +362,7 @@ impl Word for Keyword {
     }
 }
 
-impl Word for Qualifier {
+impl TypeKeyword for Qualifier {
     fn word(self) -> &'static str {
         match self {
             Self::Const => "const",

@@ -1,6 +1,6 @@
 //! What `ptype` lists of classes beside their data: who may name what, member functions, typedefs.
 
-use super::expanded::line;
+use super::ptype::line;
 use super::types::{RecordShape, Ty};
 use backtrail_symbolizer::types::{Access, Keyword, Language, Method, Parameter, Qualifier, TypeKind};
 

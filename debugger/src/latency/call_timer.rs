@@ -1,6 +1,6 @@
 //! Lengths of calls, between the least and the most that the trace allows, and where the time of one went.
 
-use super::moments::{Away, Moment, Moments, Stretch};
+use super::time_bounds::{OffCpu, TimeBound, TimeBounds, TimeInterval};
 use crate::session::Thread;
 use crate::time::Timebase;
 use crate::time::nanos;
@@ -91,7 +91,7 @@ pub struct Split {
 
 /// Measures the calls of a thread.
 #[derive(Clone, Copy)]
-pub struct Gauge<'a> {
+pub struct CallTimer<'a> {
     history: &'a History,
     forest: &'a Forest,
     gaps: &'a [u64],
@@ -101,7 +101,7 @@ pub struct Gauge<'a> {
 
 /// The length of what is covered by stretches that come in the order of their beginnings.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cover {
+pub(super) struct IntervalUnion {
     until: u64,
     end: u64,
     /// So much is covered.
@@ -164,7 +164,7 @@ impl Span {
     }
 }
 
-impl Stretch {
+impl TimeInterval {
     pub fn span(&self) -> Span {
         Span {
             least: self.end.earliest.saturating_sub(self.begin.latest),
@@ -178,7 +178,7 @@ impl Stretch {
     }
 }
 
-impl Cover {
+impl IntervalUnion {
     pub fn within(begin: u64, end: u64) -> Self {
         Self {
             until: begin,
@@ -196,7 +196,7 @@ impl Cover {
     }
 }
 
-impl<'a> Gauge<'a> {
+impl<'a> CallTimer<'a> {
     /// Of a thread; `forest` has its calls.
     #[must_use]
     pub fn new(thread: &'a Thread, forest: &'a Forest, unit: Unit, times: &Timebase) -> Self {
@@ -217,11 +217,11 @@ impl<'a> Gauge<'a> {
         Ok(self.stretch_of(&self.forest.call(id))?.span())
     }
 
-    pub(super) fn stretch(&self, id: CallId) -> Result<Stretch, Unmeasured> {
+    pub(super) fn stretch(&self, id: CallId) -> Result<TimeInterval, Unmeasured> {
         self.stretch_of(&self.forest.call(id))
     }
 
-    fn stretch_of(&self, call: &Call) -> Result<Stretch, Unmeasured> {
+    fn stretch_of(&self, call: &Call) -> Result<TimeInterval, Unmeasured> {
         match call.entered {
             Entered::Call { .. } | Entered::TailCall { .. } | Entered::Signal { .. } => {}
             Entered::Adopted | Entered::HistoryStart => return Err(Unmeasured::BeganBeforeHistory),
@@ -242,21 +242,21 @@ impl<'a> Gauge<'a> {
     }
 
     /// From instruction `first` on to the end of the one before `end`; `None`: the trace has no time for it.
-    fn between(&self, first: u64, end: u64) -> Option<Stretch> {
+    fn between(&self, first: u64, end: u64) -> Option<TimeInterval> {
         if self.unit == Unit::Instructions {
-            return Some(Stretch {
-                begin: Moment::exactly(first),
-                end: Moment::exactly(end),
+            return Some(TimeInterval {
+                begin: TimeBound::exactly(first),
+                end: TimeBound::exactly(end),
             });
         }
-        Some(Stretch {
+        Some(TimeInterval {
             begin: self.moments().moment(self.history.departure(first)?)?,
             end: self.moments().moment(self.history.arrival(end)?)?,
         })
     }
 
-    fn moments(&self) -> Moments<'a> {
-        Moments {
+    fn moments(&self) -> TimeBounds<'a> {
+        TimeBounds {
             history: self.history,
             conversion: self.conversion,
         }
@@ -269,7 +269,7 @@ impl<'a> Gauge<'a> {
     pub fn own(&self, id: CallId) -> Result<Span, Unmeasured> {
         let whole = self.stretch(id)?;
         let mut certain = 0u64;
-        let mut covered = Cover::within(whole.begin.latest, whole.end.earliest);
+        let mut covered = IntervalUnion::within(whole.begin.latest, whole.end.earliest);
         for child in self.forest.children(id) {
             let child = self.forest.call(child);
             if let Some(child) = self.between(child.first, child.end) {
@@ -292,15 +292,15 @@ impl<'a> Gauge<'a> {
         let call = self.forest.call(id);
         let whole = self.stretch_of(&call)?;
         let (begin, end) = whole.widest();
-        let mut parts = Parts {
-            gauge: self,
-            callees: Cover::within(begin, end),
+        let mut parts = SplitSums {
+            call_timer: self,
+            callees: IntervalUnion::within(begin, end),
             callees_least: 0,
-            away: Cover::within(begin, end),
+            away: IntervalUnion::within(begin, end),
             away_least: 0,
-            away_in_callees: Cover::within(begin, end),
+            away_in_callees: IntervalUnion::within(begin, end),
             away_in_callees_least: 0,
-            not_own: Cover::within(whole.begin.latest, whole.end.earliest),
+            not_own: IntervalUnion::within(whole.begin.latest, whole.end.earliest),
         };
         let mut marks = self.away(call.first, call.end).peekable();
         for child in self.forest.children(id) {
@@ -318,7 +318,7 @@ impl<'a> Gauge<'a> {
     }
 
     /// When the thread was out of the traced code between its instructions `first` and `end`.
-    fn away(&self, first: u64, end: u64) -> impl Iterator<Item = Away> + '_ {
+    fn away(&self, first: u64, end: u64) -> impl Iterator<Item = OffCpu> + '_ {
         let range = match self.unit {
             Unit::Instructions => 0..0,
             Unit::Ns | Unit::Ticks => first.saturating_add(1)..end,
@@ -328,29 +328,29 @@ impl<'a> Gauge<'a> {
 }
 
 /// The parts of a call's time while they are added up.
-struct Parts<'a> {
-    gauge: &'a Gauge<'a>,
-    callees: Cover,
+struct SplitSums<'a> {
+    call_timer: &'a CallTimer<'a>,
+    callees: IntervalUnion,
     callees_least: u64,
-    away: Cover,
+    away: IntervalUnion,
     away_least: u64,
-    away_in_callees: Cover,
+    away_in_callees: IntervalUnion,
     away_in_callees_least: u64,
     /// What may have been in callees or away, of what was surely in the call.
-    not_own: Cover,
+    not_own: IntervalUnion,
 }
 
-impl Parts<'_> {
+impl SplitSums<'_> {
     fn callee(&mut self, child: &Call) {
-        if let Some(stretch) = self.gauge.between(child.first, child.end) {
+        if let Some(stretch) = self.call_timer.between(child.first, child.end) {
             self.callees.add(stretch.widest());
             self.not_own.add(stretch.widest());
             self.callees_least = self.callees_least.saturating_add(stretch.span().least);
         }
     }
 
-    fn away(&mut self, away: &Away, in_callee: bool) {
-        let Some(stretch) = self.gauge.moments().stretch(away) else {
+    fn away(&mut self, away: &OffCpu, in_callee: bool) {
+        let Some(stretch) = self.call_timer.moments().stretch(away) else {
             return;
         };
         let least = stretch.span().least;

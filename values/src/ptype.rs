@@ -1,9 +1,9 @@
 //! Types with what they are made of, as `ptype` shows them.
 
-use super::expanded_class::{self, Labels, word};
-use super::expanded_rust;
-use super::names::{Spell, Word, declare_with};
+use super::ptype_class::{self, Labels, word};
+use super::ptype_rust;
 use super::scalar::path_of;
+use super::type_formatter::{TypeFormatter, TypeKeyword, declare_with};
 use super::types::{RecordShape, Shape, Ty};
 use backtrail_symbolizer::types::{Enumeration, Language, Member, MemberPlace, Type, TypeKind};
 
@@ -11,12 +11,12 @@ use backtrail_symbolizer::types::{Enumeration, Language, Member, MemberPlace, Ty
 const MAX_SHOWN: usize = 4096;
 
 /// A type as `ptype` shows it: typedefs resolved, and the record or enumeration in it spelled out.
-pub fn expanded(ty: &Ty) -> String {
-    let spell = Spell {
+pub fn ptype(ty: &Ty) -> String {
+    let formatter = TypeFormatter {
         resolve: true,
         body: &|base| spelled(base, 1, 0),
     };
-    declare_with(ty, String::new(), spell)
+    declare_with(ty, String::new(), formatter)
 }
 
 /// A record or enumeration spelled out, if it is one and `show` asks for it; `level`: how far its lines are indented.
@@ -25,7 +25,7 @@ fn spelled(ty: &Ty, show: i32, level: usize) -> Option<String> {
         return None;
     }
     if ty.language() == Some(Language::Rust) {
-        return (show > 0).then(|| expanded_rust::spelled(ty)).flatten();
+        return (show > 0).then(|| ptype_rust::spelled(ty)).flatten();
     }
     match ty.shape() {
         Shape::Record(record) if show > 0 || show == 0 && record.described.name.is_none() => {
@@ -112,15 +112,15 @@ fn record_text(record: &RecordShape, show: i32, level: usize) -> String {
             _ => String::new(),
         };
         let name = member.name.as_deref().unwrap_or_default();
-        let spell = Spell {
+        let formatter = TypeFormatter {
             resolve: false,
             body: &|base| spelled(base, show - 1, level + 4),
         };
-        let declared = declare_with(&record.ty(member.entry), name.to_owned(), spell);
+        let declared = declare_with(&record.ty(member.entry), name.to_owned(), formatter);
         text.push_str(&line(&format!("{storage}{declared}{bits};"), level + 4));
     }
-    text.push_str(&expanded_class::methods(record, &mut labels, level));
-    text.push_str(&expanded_class::typedefs(record, &mut labels, level));
+    text.push_str(&ptype_class::methods(record, &mut labels, level));
+    text.push_str(&ptype_class::typedefs(record, &mut labels, level));
     let empty = described.members.is_empty() && described.methods.is_empty() && described.typedefs.is_empty();
     if empty && !described.declaration {
         text.push_str(&line("<no data fields>", level + 4));

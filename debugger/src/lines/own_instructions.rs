@@ -10,7 +10,7 @@ use backtrail_pt::Avma;
 const NEAR: u32 = 256;
 
 /// A way through the own instructions of a call that stops at those whose address is wanted.
-pub(crate) struct Own<'a, F> {
+pub(crate) struct OwnInstructions<'a, F> {
     lines: &'a LineStarts<'a>,
     call: CallId,
     wanted: F,
@@ -23,7 +23,7 @@ pub(crate) struct Own<'a, F> {
     pcs: Option<PcSet>,
 }
 
-impl<'a, F: Fn(Avma) -> bool> Own<'a, F> {
+impl<'a, F: Fn(Avma) -> bool> OwnInstructions<'a, F> {
     /// Stands before instruction `at`.
     pub fn new(lines: &'a LineStarts<'a>, call: CallId, at: u64, wanted: F) -> Self {
         Self {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// What one of several commands answered.
 #[derive(Clone, Debug, Serialize)]
-pub struct Answer {
+pub struct ThreadAnswer {
     /// In which thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<u32>,
@@ -19,7 +19,7 @@ pub struct Answer {
     pub result: Option<Box<Output>>,
 }
 
-pub(super) fn render(answers: &[Answer], to: &mut Text) {
+pub(super) fn render(answers: &[ThreadAnswer], to: &mut Text) {
     for answer in answers {
         if let Some(thread) = answer.thread {
             to.line(to.paint(Paint::Place, format!("Thread {thread}:")));

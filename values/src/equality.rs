@@ -1,14 +1,14 @@
 //! Whether two values are the same, where the program would compare them by code of its own: keys and texts.
 
 use super::arithmetic::{self, compared, converted};
+use super::context::EvalContext;
 use super::evaluate::{Evaluated, Failure, wrong};
-use super::scene::Scene;
 use super::types::Shape;
 use super::units::Units;
 use super::value::{Data, Gap, MAX_SIZE, Value};
 use super::{cpp_access, rust_access};
 
-impl Scene<'_> {
+impl EvalContext<'_> {
     /// Both are numbers, or texts of the same characters; `other` is taken as `one` is.
     pub fn is_same(&self, one: &Value, other: &Value) -> Evaluated<bool> {
         if let (Shape::Pointer(..), Shape::Array { .. }) = (one.ty.shape(), other.ty.shape())

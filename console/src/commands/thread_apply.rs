@@ -2,9 +2,9 @@
 
 use super::goto::thread_of;
 use super::{Command, Context, Group, execute_one, find, parse};
-use crate::output::{Answer, Output};
-use backtrail_debugger::meanwhile::meanwhile;
+use crate::output::{Output, ThreadAnswer};
 use backtrail_debugger::navigator::Navigator;
+use backtrail_debugger::thread_at_time::thread_at_time;
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::Watch;
 use backtrail_pt::Tid;
@@ -49,8 +49,8 @@ pub(super) fn thread_apply(context: &mut Context<'_>, arguments: &str) -> Result
     let mut answers = Vec::new();
     for tid in tids {
         let session = navigator.session();
-        let there = meanwhile(session, session.thread(here)?, index, session.thread(tid)?)?;
-        let mut answer = Answer {
+        let there = thread_at_time(session, session.thread(here)?, index, session.thread(tid)?)?;
+        let mut answer = ThreadAnswer {
             thread: Some(tid.0),
             command: rest.to_owned(),
             error: None,
@@ -142,13 +142,13 @@ pub(super) fn follow(navigator: &mut Navigator, stop: Output, watch: &Watch<'_>)
     let mut due = std::mem::take(&mut navigator.breakpoints.due).into_iter();
     let mut answers = Vec::new();
     let mut last = Some(stop);
-    let push = |answers: &mut Vec<Answer>, command: &str, result: Result<Output>| -> Result<()> {
+    let push = |answers: &mut Vec<ThreadAnswer>, command: &str, result: Result<Output>| -> Result<()> {
         let (result, error) = match result {
             Err(Error::Canceled) => return Err(Error::Canceled),
             Err(error) => (None, Some(error.to_string())),
             Ok(output) => (Some(Box::new(output)), None),
         };
-        answers.push(Answer {
+        answers.push(ThreadAnswer {
             thread: None,
             command: command.to_owned(),
             error,
