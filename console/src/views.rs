@@ -22,7 +22,7 @@ pub fn stop(navigator: &Navigator, stop: Stop, watch: &Watch<'_>) -> Result<Stop
         reason: stop.reason,
         from: stop.from.to_string(),
         crossed_gap: stop.crossed_gap,
-        untold: stop.untold,
+        undecided: stop.undecided,
         place: place(navigator, watch)?,
         displays: Vec::new(),
     })

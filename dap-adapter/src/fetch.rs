@@ -116,7 +116,7 @@ enum DownloadEvent {
     Done(Result<TempPath, Error>),
 }
 
-/// Fetches a file; `tell` hears how many bytes of how many are there.
+/// Fetches a file; `report` hears how many bytes of how many are there.
 ///
 /// # Errors
 /// When it cannot be had, is not what was meant, or is cancelled.
@@ -125,7 +125,7 @@ pub fn fetch(
     sha256: Option<&str>,
     access: &Access,
     cancel: &AtomicBool,
-    tell: &dyn Fn(u64, Option<u64>),
+    report: &dyn Fn(u64, Option<u64>),
 ) -> Result<TempPath, Error> {
     let sha256 = sha256.map(digest).transpose()?;
     let uri = allowed(address)?;
@@ -146,7 +146,7 @@ pub fn fetch(
         let done = download.run(&sender);
         let _ = sender.send(DownloadEvent::Done(done));
     });
-    wait(&receiver, address, cancel, tell)
+    wait(&receiver, address, cancel, report)
 }
 
 /// A digest in small letters.
@@ -158,7 +158,7 @@ fn digest(text: &str) -> Result<String, Error> {
     }
 }
 
-/// A file on this machine is the one that was meant; `tell` hears how many bytes of how many were looked at.
+/// A file on this machine is the one that was meant; `report` hears how many bytes of how many were looked at.
 ///
 /// # Errors
 /// When it is not, cannot be read, or it is cancelled.
@@ -166,7 +166,7 @@ pub fn check(
     path: &Path,
     sha256: &str,
     cancel: &AtomicBool,
-    tell: &dyn Fn(u64, Option<u64>),
+    report: &dyn Fn(u64, Option<u64>),
 ) -> Result<(), Error> {
     let wanted = digest(sha256)?;
     let name = || path.display().to_string();
@@ -194,7 +194,7 @@ pub fn check(
         }
         digest.update(piece.get(..read).unwrap_or_default());
         done += read as u64;
-        tell(done, Some(metadata.len()));
+        report(done, Some(metadata.len()));
     }
     let found = hex(&digest.finalize());
     match found == wanted {
@@ -211,14 +211,14 @@ fn wait(
     receiver: &Receiver<DownloadEvent>,
     address: &str,
     cancel: &AtomicBool,
-    tell: &dyn Fn(u64, Option<u64>),
+    report: &dyn Fn(u64, Option<u64>),
 ) -> Result<TempPath, Error> {
     loop {
         if cancel.load(Ordering::Relaxed) {
             return Err(Error::Cancelled);
         }
         match receiver.recv_timeout(PERIOD) {
-            Ok(DownloadEvent::Size { done, total }) => tell(done, total),
+            Ok(DownloadEvent::Size { done, total }) => report(done, total),
             Ok(DownloadEvent::Done(done)) => return done,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {

@@ -73,28 +73,28 @@ pub enum Notice {
     Refused(String),
 }
 
-/// Speaks to one client after the other, or to several at once, each with a session of its own; `tell` hears where it listens, before
+/// Speaks to one client after the other, or to several at once, each with a session of its own; `notify` hears where it listens, before
 /// the first can come, and which clients are refused.
 ///
 /// # Errors
-/// When the address cannot be listened on, or `tell` fails.
+/// When the address cannot be listened on, or `notify` fails.
 pub fn listen(
     address: &Address,
     access: Access,
-    tell: impl Fn(Notice) -> io::Result<()> + 'static,
+    notify: impl Fn(Notice) -> io::Result<()> + 'static,
 ) -> io::Result<()> {
     let access = access.for_clients_that_connect();
     runtime()?.block_on(async {
         match address {
             Address::Tcp(address) => {
                 let listener = TcpListener::bind(address).await?;
-                tell(Notice::Listening(Address::Tcp(listener.local_addr()?)))?;
-                take(&listener, access, tell).await
+                notify(Notice::Listening(Address::Tcp(listener.local_addr()?)))?;
+                take(&listener, access, notify).await
             }
             Address::Unix(path) => {
                 let listener = bind(path)?;
-                tell(Notice::Listening(Address::Unix(path.clone())))?;
-                take(&listener, access, tell).await
+                notify(Notice::Listening(Address::Unix(path.clone())))?;
+                take(&listener, access, notify).await
             }
         }
     })
@@ -121,7 +121,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 fn is_left_behind(path: &Path) -> bool {
     let is_socket = path
         .symlink_metadata()
-        .is_ok_and(|found| found.file_type().is_socket() && found.uid() == peer::own());
+        .is_ok_and(|found| found.file_type().is_socket() && found.uid() == peer::own_uid());
     let connected = || std::os::unix::net::UnixStream::connect(path);
     is_socket && connected().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
@@ -172,7 +172,7 @@ impl Listener for UnixListener {
 impl Stream for UnixStream {
     async fn is_own(&self) -> io::Result<bool> {
         let uid = self.peer_cred()?.uid();
-        Ok(uid == peer::own() && peer::is_told_apart(uid)?)
+        Ok(uid == peer::own_uid() && peer::has_distinct_uid(uid)?)
     }
 
     async fn serve(self, access: Access) -> io::Result<()> {
@@ -185,7 +185,7 @@ impl Stream for UnixStream {
 async fn take<L: Listener>(
     listener: &L,
     access: Access,
-    tell: impl Fn(Notice) -> io::Result<()> + 'static,
+    notify: impl Fn(Notice) -> io::Result<()> + 'static,
 ) -> io::Result<()> {
     let sessions = Arc::new(Semaphore::new(MAX_SESSIONS));
     let (refusals, mut refused) = tokio::sync::mpsc::channel::<String>(1);
@@ -213,7 +213,7 @@ async fn take<L: Listener>(
             if last.is_none_or(|last| last.elapsed() >= PERIOD) {
                 last = Some(Instant::now());
                 // Whoever reads the sentences may be gone.
-                let _ = tell(Notice::Refused(sentence));
+                let _ = notify(Notice::Refused(sentence));
             }
         }
     };

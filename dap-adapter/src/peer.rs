@@ -25,12 +25,12 @@ struct SocketEntry<'a> {
 /// # Errors
 /// When the kernel's table of sockets cannot be read.
 pub fn is_own(local: SocketAddr, peer: SocketAddr) -> io::Result<bool> {
-    if !is_loopback(peer) || !is_loopback(local) || !is_told_apart(own())? {
+    if !is_loopback(peer) || !is_loopback(local) || !has_distinct_uid(own_uid())? {
         return Ok(false);
     }
     // A socket that is closed while it is listed may show as root's: once it is closed, it stays so.
     for _ in 0..2 {
-        if owner(local, peer)? != Some(own()) {
+        if owner(local, peer)? != Some(own_uid()) {
             return Ok(false);
         }
     }
@@ -38,13 +38,13 @@ pub fn is_own(local: SocketAddr, peer: SocketAddr) -> io::Result<bool> {
 }
 
 /// The user of this process.
-pub fn own() -> u32 {
+pub fn own_uid() -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
 /// Whether another user cannot have the number of this one: users that a user namespace does not have all show as one number
 /// (user_namespaces(7)).
-pub fn is_told_apart(uid: u32) -> io::Result<bool> {
+pub fn has_distinct_uid(uid: u32) -> io::Result<bool> {
     let map = std::fs::read_to_string("/proc/self/uid_map")?;
     Ok(map.lines().any(|line| has(line, uid).unwrap_or(false)))
 }
@@ -142,7 +142,7 @@ mod tests {
             let (stream, peer) = listener.accept().unwrap();
             let local = stream.local_addr().unwrap();
             assert!(is_own(local, peer).unwrap(), "{bound}");
-            assert_eq!(owner(local, peer).unwrap(), Some(own()));
+            assert_eq!(owner(local, peer).unwrap(), Some(own_uid()));
             // Another port of the same client is another connection.
             let other = SocketAddr::new(peer.ip(), peer.port() ^ 1);
             assert!(!is_own(local, other).unwrap());

@@ -54,13 +54,13 @@ impl ProgressReporter {
     }
 
     /// Work of the debugger is so far.
-    pub fn hear(&self, progress: Progress) {
-        self.tell(progress.stage.describe(), Some((progress.done, progress.total)));
+    pub fn report(&self, progress: Progress) {
+        self.show(progress.stage.describe(), Some((progress.done, progress.total)));
     }
 
     /// Does work, watched.
     pub fn watch<T>(&self, work: impl FnOnce(&Watch<'_>) -> T) -> T {
-        let progress = |progress: Progress| self.hear(progress);
+        let progress = |progress: Progress| self.report(progress);
         work(&Watch {
             cancel: &self.cancel,
             progress: &progress,
@@ -68,7 +68,7 @@ impl ProgressReporter {
     }
 
     /// What is being done, and how much of how much is.
-    pub fn tell(&self, what: &str, of: Option<(u64, u64)>) {
+    pub fn show(&self, what: &str, of: Option<(u64, u64)>) {
         if !self.wanted {
             return;
         }

@@ -85,7 +85,7 @@ impl Sources {
             return Some(file.to_owned());
         }
         let path = &path_of(source.path.as_ref().or(source.name.as_ref())?);
-        let candidates = self.known(navigator).get(short(path))?;
+        let candidates = self.files_by_name(navigator).get(short(path))?;
         let wanted = Path::new(path);
         let is_it = |file: &&String| {
             let found = navigator.sources.find(file);
@@ -123,10 +123,14 @@ impl Sources {
 
     /// All files that the debug information knows.
     pub fn all(&mut self, navigator: &Navigator) -> Vec<String> {
-        self.known(navigator).values().flatten().cloned().collect()
+        self.files_by_name(navigator)
+            .values()
+            .flatten()
+            .cloned()
+            .collect()
     }
 
-    fn known(&mut self, navigator: &Navigator) -> &BTreeMap<String, Vec<String>> {
+    fn files_by_name(&mut self, navigator: &Navigator) -> &BTreeMap<String, Vec<String>> {
         self.known.get_or_insert_with(|| {
             let mut known: BTreeMap<String, Vec<String>> = BTreeMap::new();
             let modules = navigator.session().processes().iter();

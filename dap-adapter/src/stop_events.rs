@@ -48,7 +48,7 @@ pub fn report_stop(client: &mut ClientSession, cause: StopCause, watch: &Watch<'
         body.text = Some(crash);
     }
     for line in lines {
-        say(client, &line);
+        print(client, &line);
     }
     client.outbox.event("stopped", body);
     report_place(client, watch);
@@ -98,8 +98,8 @@ fn edge(stop: &Stop, body: &mut StoppedEventBody, lines: &mut Vec<String>) {
     if let Some(cause) = &stop.crossed_gap {
         lines.push(format!("History is missing on the way: {cause}."));
     }
-    if let Some(untold) = &stop.untold {
-        lines.push(format!("Breakpoint {}: {untold}.", untold.breakpoint));
+    if let Some(undecided) = &stop.undecided {
+        lines.push(format!("Breakpoint {}: {undecided}.", undecided.breakpoint));
     }
 }
 
@@ -110,7 +110,7 @@ fn crash_here(navigator: &Navigator) -> Option<String> {
 }
 
 /// A line in the console.
-pub fn say(client: &ClientSession, line: &str) {
+pub fn print(client: &ClientSession, line: &str) {
     output(client, OutputEventCategory::Console, line);
 }
 

@@ -172,7 +172,7 @@ pub struct Breakpoint {
     /// How often its condition held then.
     pub met: u64,
     /// The hits of which nobody can tell whether its condition holds; they were passed.
-    pub untold: Option<UndecidedHits>,
+    pub undecided: Option<UndecidedHits>,
     /// What to do where it stops a move.
     pub commands: Vec<String>,
     /// It stops no move; instead its hits are logged so.
@@ -224,7 +224,7 @@ pub struct Breakpoints {
     /// The one for which commands are being typed.
     pub taking_commands: Option<u32>,
     /// What the last move passed without knowing.
-    untold: Option<UndecidedHits>,
+    undecided: Option<UndecidedHits>,
     /// What moves have logged.
     pub log: Log,
 }
@@ -251,7 +251,7 @@ impl Breakpoints {
             ignore: 0,
             count: 0,
             met: 0,
-            untold: None,
+            undecided: None,
             commands: Vec::new(),
             message: None,
         });
@@ -288,14 +288,14 @@ impl Breakpoints {
     /// # Errors
     /// When there is none of this number.
     pub fn passes_untold(&mut self, number: u32, why: &str) -> Result<()> {
-        UndecidedHits::add(&mut self.get_mut(number)?.untold, number, why);
-        UndecidedHits::add(&mut self.untold, number, why);
+        UndecidedHits::add(&mut self.get_mut(number)?.undecided, number, why);
+        UndecidedHits::add(&mut self.undecided, number, why);
         Ok(())
     }
 
     /// What was passed so since this was asked last; of several breakpoints the first is named.
-    pub fn take_untold(&mut self) -> Option<UndecidedHits> {
-        self.untold.take()
+    pub fn take_undecided(&mut self) -> Option<UndecidedHits> {
+        self.undecided.take()
     }
 
     /// The number of the last one that was made.

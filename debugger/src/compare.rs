@@ -288,10 +288,10 @@ impl<'a> ComparedCalls<'a> {
     }
 
     /// How many instructions a call executed without its callees, and how long that took.
-    fn own(&self, id: CallId) -> (u64, Option<Span>) {
+    fn self_cost(&self, id: CallId) -> (u64, Option<Span>) {
         let callees = self.forest.children(id).map(|child| self.instructions(child));
         let own = self.instructions(id).saturating_sub(callees.sum());
-        (own, self.call_timer.own(id).ok())
+        (own, self.call_timer.self_time(id).ok())
     }
 }
 
@@ -328,7 +328,7 @@ impl ComparisonWalk<'_> {
         });
         let callees = self.callees(one, other, depth, at, shown)?;
         let (own, other_own) = match callees {
-            Some(_) => (self.first.own(one), self.second.own(other)),
+            Some(_) => (self.first.self_cost(one), self.second.self_cost(other)),
             None => (
                 (first.instructions, first.length),
                 (second.instructions, second.length),

@@ -33,7 +33,7 @@ pub struct Stop {
     /// A gap on the way: why history is missing there.
     pub crossed_gap: Option<String>,
     /// Hits that were passed because nobody can tell whether a condition holds.
-    pub untold: Option<UndecidedHits>,
+    pub undecided: Option<UndecidedHits>,
 }
 
 /// Which arguments a stack shows.
@@ -292,7 +292,7 @@ impl Navigator {
             to: self.position(),
             reason: StopReason::Done,
             crossed_gap: None,
-            untold: None,
+            undecided: None,
         }
     }
 

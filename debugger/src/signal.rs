@@ -101,9 +101,9 @@ mod tests {
         let killed = Ending::Killed(15);
         assert_eq!(describe_ending(killed, None), "SIGTERM ended the program");
         assert_eq!(describe_ending(killed, said(2)), "SIGTERM ended the program");
-        let told = "SIGTERM ended the program (sent by kill)";
-        assert_eq!(describe_ending(killed, said(15)), told);
-        let told = "the program exited with status 3";
-        assert_eq!(describe_ending(Ending::Exited(3), said(15)), told);
+        let expected = "SIGTERM ended the program (sent by kill)";
+        assert_eq!(describe_ending(killed, said(15)), expected);
+        let expected = "the program exited with status 3";
+        assert_eq!(describe_ending(Ending::Exited(3), said(15)), expected);
     }
 }

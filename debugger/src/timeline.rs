@@ -18,7 +18,7 @@ use serde::Serialize;
 #[serde(rename_all = "snake_case")]
 pub enum ThreadState {
     /// It executed the instructions of its history.
-    TraceFrames,
+    Ran,
     /// It was out of the traced code: in the kernel, or waiting for something or for a processor.
     OffCpu,
     /// History is missing.
@@ -86,13 +86,13 @@ impl StateSpan {
 /// what comes after its last instruction where nothing says that the thread was still there.
 ///
 /// # Errors
-/// Those of `hear`; when canceled; when it depends on history that is not decoded yet.
-pub fn tell(
+/// Those of `visit`; when canceled; when it depends on history that is not decoded yet.
+pub fn visit_states(
     session: &Session,
     thread: &Thread,
     window: Window,
     watch: &Watch<'_>,
-    hear: &mut dyn FnMut(StateSpan) -> Result<()>,
+    visit: &mut dyn FnMut(StateSpan) -> Result<()>,
 ) -> Result<()> {
     let history = &thread.history;
     let Some(begin) = history.first_stamp() else {
@@ -109,7 +109,7 @@ pub fn tell(
             .is_some_and(|command| command.contains("--engine step")),
         ..StateBuilder::new(history, window)
     };
-    states(builder, || HistoryEnd::of(session, thread), watch, hear)
+    states(builder, || HistoryEnd::of(session, thread), watch, visit)
 }
 
 /// The states of a history, and `end` after it.
@@ -117,7 +117,7 @@ fn states(
     mut builder: StateBuilder<'_>,
     end: impl FnOnce() -> HistoryEnd,
     watch: &Watch<'_>,
-    hear: &mut dyn FnMut(StateSpan) -> Result<()>,
+    visit: &mut dyn FnMut(StateSpan) -> Result<()>,
 ) -> Result<()> {
     let history = builder.moments.history;
     let marks = history.marks_in(builder.ran_from..history.len());
@@ -126,12 +126,12 @@ fn states(
         if number % OFTEN == 0 {
             watch.report(Stage::Search, mark.index, history.len())?;
         }
-        builder.between(group, hear)?;
+        builder.between(group, visit)?;
         if builder.is_over {
             return Ok(());
         }
     }
-    builder.end(end(), hear)
+    builder.end(end(), visit)
 }
 
 /// What is known of a thread after its last instruction.
@@ -230,19 +230,19 @@ impl<'t> StateBuilder<'t> {
         }
     }
 
-    fn hear(&mut self, span: StateSpan, hear: &mut dyn FnMut(StateSpan) -> Result<()>) -> Result<()> {
+    fn emit(&mut self, span: StateSpan, visit: &mut dyn FnMut(StateSpan) -> Result<()>) -> Result<()> {
         if span.from.tsc > self.window.to {
             self.is_over = true;
             return Ok(());
         }
         match span.to.latest().is_some_and(|latest| latest < self.window.from) {
             true => Ok(()),
-            false => hear(span),
+            false => visit(span),
         }
     }
 
     /// The instructions up to a mark, and what the marks before one instruction say.
-    fn between(&mut self, group: &[Mark], hear: &mut dyn FnMut(StateSpan) -> Result<()>) -> Result<()> {
+    fn between(&mut self, group: &[Mark], visit: &mut dyn FnMut(StateSpan) -> Result<()>) -> Result<()> {
         let Some(mark) = group.first() else { return Ok(()) };
         let missing = group.iter().any(|mark| is_gap(mark, 0));
         let state = match OffCpu::of(group) {
@@ -258,15 +258,15 @@ impl<'t> StateBuilder<'t> {
             back: departure.map(|departure| departure.tsc),
         };
         let away = OffCpu::of(group).filter(|_| !missing).unwrap_or(gap);
-        self.away(state, away, hear)
+        self.add_off_cpu(state, away, visit)
     }
 
     /// The instructions up to one, and the time before it.
-    fn away(
+    fn add_off_cpu(
         &mut self,
         state: ThreadState,
         away: OffCpu,
-        hear: &mut dyn FnMut(StateSpan) -> Result<()>,
+        visit: &mut dyn FnMut(StateSpan) -> Result<()>,
     ) -> Result<()> {
         let index = away.index;
         let history = self.moments.history;
@@ -283,33 +283,33 @@ impl<'t> StateBuilder<'t> {
             let earliest = exit.map_or(left.tsc, |exit| exit.tsc.min(left.tsc));
             left = left.latest().map_or(left, |latest| between(earliest, latest));
         }
-        self.ran(left, index, hear)?;
-        self.hear(StateSpan::new(state, left, back, index, index), hear)?;
+        self.add_running(left, index, visit)?;
+        self.emit(StateSpan::new(state, left, back, index, index), visit)?;
         (self.ran_from, self.since) = (index, Some(back));
         Ok(())
     }
 
     /// The instructions up to one, if there are any.
-    fn ran(
+    fn add_running(
         &mut self,
         to: TimeEstimate,
         end: u64,
-        hear: &mut dyn FnMut(StateSpan) -> Result<()>,
+        visit: &mut dyn FnMut(StateSpan) -> Result<()>,
     ) -> Result<()> {
         let since = self
             .since
             .or_else(|| self.moments.history.departure(self.ran_from));
         match since.filter(|_| self.ran_from < end) {
-            Some(since) => self.hear(
-                StateSpan::new(ThreadState::TraceFrames, since, to, self.ran_from, end),
-                hear,
+            Some(since) => self.emit(
+                StateSpan::new(ThreadState::Ran, since, to, self.ran_from, end),
+                visit,
             ),
             None => Ok(()),
         }
     }
 
     /// The last instructions, and what came then.
-    fn end(&mut self, end: HistoryEnd, hear: &mut dyn FnMut(StateSpan) -> Result<()>) -> Result<()> {
+    fn end(&mut self, end: HistoryEnd, visit: &mut dyn FnMut(StateSpan) -> Result<()>) -> Result<()> {
         let history = self.moments.history;
         let len = history.len();
         let Some(left) = history.arrival(len) else {
@@ -320,11 +320,11 @@ impl<'t> StateBuilder<'t> {
             (None, Some(until)) if until >= left.tsc => between(left.tsc, until),
             _ => left,
         };
-        self.ran(left, len, hear)?;
+        self.add_running(left, len, visit)?;
         match end.until.filter(|&until| !end.crashed && until > left.tsc) {
-            Some(until) => self.hear(
+            Some(until) => self.emit(
                 StateSpan::new(end.state, left, between(until, until), len, len),
-                hear,
+                visit,
             ),
             None => Ok(()),
         }

@@ -93,15 +93,20 @@ impl CppContainer {
             "array" => Self::CppArray(CppArray::of_array(&path(context, value, &["_M_elems"])?)?),
             "basic_string" => {
                 let pointer = path(context, value, &["_M_dataplus", "_M_p"])?;
-                Self::CppArray(CppArray::behind(context, &pointer, value, &["_M_string_length"])?)
+                Self::CppArray(CppArray::pointed_to(
+                    context,
+                    &pointer,
+                    value,
+                    &["_M_string_length"],
+                )?)
             }
             "basic_string_view" => {
                 let pointer = path(context, value, &["_M_str"])?;
-                Self::CppArray(CppArray::behind(context, &pointer, value, &["_M_len"])?)
+                Self::CppArray(CppArray::pointed_to(context, &pointer, value, &["_M_len"])?)
             }
             "initializer_list" => {
                 let pointer = path(context, value, &["_M_array"])?;
-                Self::CppArray(CppArray::behind(context, &pointer, value, &["_M_len"])?)
+                Self::CppArray(CppArray::pointed_to(context, &pointer, value, &["_M_len"])?)
             }
             "span" => {
                 let pointer = path(context, value, &["_M_ptr"])?;
@@ -186,7 +191,12 @@ impl CppArray {
     }
 
     /// So many elements behind a pointer as a member of the value says.
-    fn behind(context: &EvalContext<'_>, pointer: &Value, value: &Value, length: &[&str]) -> Option<Self> {
+    fn pointed_to(
+        context: &EvalContext<'_>,
+        pointer: &Value,
+        value: &Value,
+        length: &[&str],
+    ) -> Option<Self> {
         let Shape::Pointer(_, element) = pointer.ty.shape() else {
             return None;
         };
@@ -208,7 +218,7 @@ impl CppArray {
     ) -> Option<Self> {
         let in_type = record.record().arguments.get(1)?.value?;
         if in_type as u64 == u64::MAX {
-            return Self::behind(context, pointer, value, &["_M_extent", "_M_extent_value"]);
+            return Self::pointed_to(context, pointer, value, &["_M_extent", "_M_extent_value"]);
         }
         let element = record.argument(0)?;
         Some(Self {
@@ -331,7 +341,7 @@ impl CppDeque {
 }
 
 /// Where the value is in a node that begins with `header` bytes of links.
-fn behind(header: u64, ty: &Ty) -> Option<u64> {
+fn offset_after(header: u64, ty: &Ty) -> Option<u64> {
     let aligned = super::layout::alignment(ty)?;
     header.checked_next_multiple_of(aligned)
 }
@@ -351,7 +361,7 @@ impl CppNodes {
         let element = record.argument(0)?;
         let end = path(context, value, &["_M_impl", "_M_node"])?.address()?;
         Some(Self {
-            offset: behind(16, &element)?,
+            offset: offset_after(16, &element)?,
             first: word(context, end)?,
             end,
             order: NodeOrder::List,
@@ -372,7 +382,7 @@ impl CppNodes {
         let header = path(context, value, &["_M_t", "_M_impl", "_M_header"])?;
         let element = held(record)?;
         Some(Self {
-            offset: behind(32, &element)?,
+            offset: offset_after(32, &element)?,
             first: address(context, &path(context, &header, &["_M_left"])?)?,
             end: header.address()?,
             order: NodeOrder::Tree,
@@ -388,7 +398,7 @@ impl CppNodes {
         let element = held(record)?;
         let before = path(context, value, &["_M_h", "_M_before_begin", "_M_nxt"])?;
         Some(Self {
-            offset: behind(8, &element)?,
+            offset: offset_after(8, &element)?,
             first: address(context, &before)?,
             end: 0,
             order: NodeOrder::List,

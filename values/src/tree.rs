@@ -160,7 +160,7 @@ impl<'a> TreeBuilder<'a> {
         };
         // Only this level is shown with it.
         shown.members.clear();
-        let expression = path.clone().filter(|path| self.means(path, named));
+        let expression = path.clone().filter(|path| self.evaluates_to(path, named));
         Node {
             name,
             memory: self.memory(value),
@@ -183,7 +183,7 @@ impl<'a> TreeBuilder<'a> {
     }
 
     /// An expression is evaluated to this very value.
-    fn means(&self, expression: &str, value: &Value) -> bool {
+    fn evaluates_to(&self, expression: &str, value: &Value) -> bool {
         let Ok(parsed) = parse(expression, self.context) else {
             return false;
         };

@@ -49,7 +49,7 @@ fn is_postfix(ty: &Ty) -> bool {
 }
 
 /// `sign` is `*` or `&`, with qualifiers behind it.
-fn behind(sign: &str, target: &Ty, inner: &str, depth: u32, formatter: TypeFormatter<'_>) -> String {
+fn declare_derived(sign: &str, target: &Ty, inner: &str, depth: u32, formatter: TypeFormatter<'_>) -> String {
     let space = if sign.len() > 2 && !inner.is_empty() {
         " "
     } else {
@@ -86,7 +86,7 @@ fn declare(ty: &Ty, inner: String, depth: u32, formatter: TypeFormatter<'_>) -> 
     let (module, described) = match ty {
         Ty::Void => return spaced("void", &inner),
         Ty::Base(base) => return spaced(&base.name, &inner),
-        Ty::Pointer(target) => return behind("*", target, &inner, depth, formatter),
+        Ty::Pointer(target) => return declare_derived("*", target, &inner, depth, formatter),
         Ty::Array(element, count) => {
             return declare(element, format!("{inner}[{count}]"), depth + 1, formatter);
         }
@@ -116,7 +116,7 @@ fn declare(ty: &Ty, inner: String, depth: u32, formatter: TypeFormatter<'_>) -> 
                 PointerKind::Reference => "&",
                 PointerKind::RvalueReference => "&&",
             };
-            behind(sign, &target(*to), &inner, depth, formatter)
+            declare_derived(sign, &target(*to), &inner, depth, formatter)
         }
         TypeKind::MemberPointer { class, target: to } => {
             let sign = format!("{}::*", target(*class).name());
@@ -172,7 +172,7 @@ fn declare(ty: &Ty, inner: String, depth: u32, formatter: TypeFormatter<'_>) -> 
                 .map(|parameter| {
                     let ty = target(parameter.entry);
                     match pointed_by_this(&ty).filter(|_| parameter.artificial) {
-                        Some(object) => behind("* const", &object, "", depth, PLAIN),
+                        Some(object) => declare_derived("* const", &object, "", depth, PLAIN),
                         None => declare(&ty, String::new(), depth + 1, PLAIN),
                     }
                 })
@@ -245,7 +245,7 @@ fn qualified(ty: &Ty, inner: String, depth: u32, formatter: TypeFormatter<'_>) -
         });
     match pointer {
         Some((PointerKind::Pointer, target)) => {
-            behind(&format!("* {words}"), &target, &inner, depth, formatter)
+            declare_derived(&format!("* {words}"), &target, &inner, depth, formatter)
         }
         _ if is_postfix(&below) => {
             // Of an array, the elements are what is qualified.

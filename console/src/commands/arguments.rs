@@ -1,7 +1,7 @@
 //! The arguments of frames, for `backtrace` and where a breakpoint stops.
 
 use backtrail_debugger::Result;
-use backtrail_debugger::evaluation::selected_frame::{self, known};
+use backtrail_debugger::evaluation::selected_frame::{self, known_stack_of_frame};
 use backtrail_debugger::navigator::{FrameArguments, Navigator};
 use backtrail_debugger::stack::{Argument, StackFrame};
 use backtrail_decoder::{Canceled, Watch};
@@ -25,7 +25,7 @@ pub(super) fn fill(
     let process = navigator.process()?;
     // Where the last is inlined, the physical frame that it is in is not among them.
     let stack = match frames.last() {
-        Some(last) if last.inlined => known(navigator, frames.len() - 1, watch)?,
+        Some(last) if last.inlined => known_stack_of_frame(navigator, frames.len() - 1, watch)?,
         _ => frames.to_vec(),
     };
     let selected = selected_frame::all(navigator, &stack, from, watch);

@@ -19,7 +19,7 @@ fn view(breakpoint: &Breakpoint) -> BreakpointView {
         temporary: breakpoint.temporary,
         enabled: breakpoint.enabled,
         condition: breakpoint.condition.as_ref().map(ToString::to_string),
-        untold: breakpoint.untold.clone(),
+        undecided: breakpoint.undecided.clone(),
         ignore: breakpoint.ignore,
         hits: breakpoint.count,
         commands: breakpoint.commands.clone(),
@@ -148,7 +148,7 @@ pub(super) fn condition(context: &mut Context<'_>, arguments: &str) -> Result<Ou
     };
     let breakpoint = context.navigator.breakpoints.get_mut(number)?;
     breakpoint.condition = condition;
-    breakpoint.untold = None;
+    breakpoint.undecided = None;
     Ok(Output::Breakpoint {
         breakpoint: view(breakpoint),
     })

@@ -56,7 +56,7 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
         ending: session
             .ending()
             .filter(|_| crash.is_none())
-            .map(|ending| signal::describe_ending(ending, said(session))),
+            .map(|ending| signal::describe_ending(ending, signal_info(session))),
         thread: thread.tid.0,
         name: thread.name.clone(),
         position: navigator.position().to_string(),
@@ -71,7 +71,7 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
 }
 
 /// What the signal said that the core was written at.
-fn said(session: &Session) -> Option<SigInfo> {
+fn signal_info(session: &Session) -> Option<SigInfo> {
     session.core()?.crashed_thread()?.siginfo
 }
 

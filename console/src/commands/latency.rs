@@ -69,7 +69,7 @@ pub(super) fn latency(context: &mut Context<'_>, arguments: &str) -> Result<Outp
         calls: latencies.calls(),
         measured: latencies.measured.len() as u64,
         unmeasured: unmeasured(&latencies.unmeasured),
-        spread: Percentiles::of(spans.clone()),
+        percentiles: Percentiles::of(spans.clone()),
         total: latencies.total,
         split: latencies.split,
         histogram: histogram(spans),

@@ -204,7 +204,7 @@ impl TimelineBuilder<'_> {
         let window = self.grid.window();
         let mut row = GridRow::new(self.grid);
         let (mut spans, mut more_spans) = (Vec::new(), 0);
-        timeline::tell(session, thread, window, self.watch, &mut |span| {
+        timeline::visit_states(session, thread, window, self.watch, &mut |span| {
             row.add(&span);
             if spans.len() == LISTED {
                 more_spans += 1;

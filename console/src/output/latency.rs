@@ -29,8 +29,9 @@ pub struct LatencyView {
     pub measured: u64,
     /// Of how many others it is not.
     pub unmeasured: Vec<UnmeasuredView>,
-    /// How the lengths are spread; `None`: none is known.
-    pub spread: Option<Percentiles>,
+    /// How the lengths are percentiles; `None`: none is known.
+    #[serde(rename = "spread")]
+    pub percentiles: Option<Percentiles>,
     /// All together. A call inside of another is in the other's.
     pub total: Span,
     /// Where that went.
@@ -109,14 +110,16 @@ impl LatencyView {
             no_time(to);
         }
         render_unmeasured(&self.unmeasured, to);
-        let Some(spread) = &self.spread else { return };
+        let Some(percentiles) = &self.percentiles else {
+            return;
+        };
         let rest = [
             ("total", self.total),
             ("self", self.split.own),
             ("callees", self.split.callees),
             ("off-CPU", self.split.off_cpu),
         ];
-        for (name, span) in spread.named().into_iter().chain(rest) {
+        for (name, span) in percentiles.named().into_iter().chain(rest) {
             if name == "off-CPU" && self.unit == Unit::Instructions {
                 continue;
             }

@@ -87,7 +87,8 @@ pub struct BreakpointView {
     pub condition: Option<String>,
     /// The hits that it passed because nobody can tell whether the condition holds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub untold: Option<UndecidedHits>,
+    #[serde(rename = "untold")]
+    pub undecided: Option<UndecidedHits>,
     /// How many hits it passes yet.
     pub ignore: u64,
     /// How often it was hit.
@@ -226,8 +227,8 @@ pub(super) fn render_breakpoints(breakpoints: &[BreakpointView], to: &mut Text) 
         if let Some(condition) = &breakpoint.condition {
             to.line(format!("    stop only if {condition}"));
         }
-        if let Some(untold) = &breakpoint.untold {
-            to.line(format!("    {untold}"));
+        if let Some(undecided) = &breakpoint.undecided {
+            to.line(format!("    {undecided}"));
         }
         if breakpoint.ignore > 0 {
             to.line(match breakpoint.ignore {

@@ -39,7 +39,8 @@ pub struct StopView {
     pub crossed_gap: Option<String>,
     /// Hits that were passed because nobody can tell whether a condition holds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub untold: Option<UndecidedHits>,
+    #[serde(rename = "untold")]
+    pub undecided: Option<UndecidedHits>,
     /// Where it stopped.
     pub place: Place,
     /// What `display` asked for.
@@ -71,8 +72,8 @@ impl StopView {
         if let Some(cause) = &self.crossed_gap {
             to.line(to.paint(Paint::Alarm, format!("Crossed a gap in history: {cause}.")));
         }
-        if let Some(untold) = &self.untold {
-            to.line(format!("Breakpoint {} {untold}.", untold.breakpoint));
+        if let Some(undecided) = &self.undecided {
+            to.line(format!("Breakpoint {} {undecided}.", undecided.breakpoint));
         }
         let mut prefix = String::new();
         match &self.reason {

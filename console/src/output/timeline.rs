@@ -146,7 +146,7 @@ pub struct CallSpan {
 
 /// The states, as they are drawn and explained.
 const LEGEND: [(GridCell, char, &str); 5] = [
-    (GridCell::TraceFrames, '█', "ran"),
+    (GridCell::Ran, '█', "ran"),
     (GridCell::OffCpu, '░', "off the processor"),
     (GridCell::Both, '▒', "both, or partly unknown"),
     (GridCell::Unknown, '?', "unknown"),

@@ -49,7 +49,7 @@ pub fn bookmarks(
         navigator.bookmarks.remove(name);
     }
     if changes {
-        tell(client)?;
+        send_event(client)?;
     }
     all(client)
 }
@@ -69,7 +69,7 @@ fn all(client: &mut ClientSession) -> Result<BookmarkList> {
 ///
 /// # Errors
 /// When nothing is open.
-pub fn tell(client: &mut ClientSession) -> Result<()> {
+pub fn send_event(client: &mut ClientSession) -> Result<()> {
     let all = all(client)?;
     client.outbox.event("backtrail/bookmarksChanged", all);
     Ok(())

@@ -65,8 +65,8 @@ pub struct Latency {
     calls: u64,
     measured: u64,
     unmeasured: Vec<Unmeasured>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    spread: Option<Vec<Named>>,
+    #[serde(skip_serializing_if = "Option::is_none", rename = "spread")]
+    percentiles: Option<Vec<Named>>,
     histogram: Vec<HistogramRow>,
     rows: Vec<Measured>,
 }
@@ -150,8 +150,8 @@ fn page(
                 calls,
             })
             .collect(),
-        spread: Percentiles::of(spans.clone()).map(|spread| {
-            let named = spread.named();
+        percentiles: Percentiles::of(spans.clone()).map(|percentiles| {
+            let named = percentiles.named();
             named
                 .into_iter()
                 .map(|(name, span)| Named {

@@ -18,7 +18,7 @@ pub struct GotoArguments {
 /// `backtrail/goto`.
 pub fn goto(client: &mut ClientSession, arguments: GotoArguments, watch: &Watch<'_>) -> Result<()> {
     go_to(&mut client.debuggee()?.navigator, &arguments.to, watch)?;
-    went(client)
+    report_jump(client)
 }
 
 /// Goes wherever `goto` does.
@@ -35,7 +35,7 @@ pub fn go_to(navigator: &mut Navigator, place: &str, watch: &Watch<'_>) -> Resul
     }
 }
 
-fn went(client: &mut ClientSession) -> Result<()> {
+fn report_jump(client: &mut ClientSession) -> Result<()> {
     client
         .follow_ups
         .extend([FollowUp::Continued, FollowUp::Stopped(StopCause::Jumped)]);
@@ -46,14 +46,14 @@ fn went(client: &mut ClientSession) -> Result<()> {
 pub fn back(client: &mut ClientSession, _: Ignored, watch: &Watch<'_>) -> Result<()> {
     let navigator = &mut client.debuggee()?.navigator;
     navigator.with_earlier(watch, Navigator::back)?;
-    went(client)
+    report_jump(client)
 }
 
 /// `backtrail/forward`.
 pub fn forward(client: &mut ClientSession, _: Ignored, watch: &Watch<'_>) -> Result<()> {
     let navigator = &mut client.debuggee()?.navigator;
     navigator.with_earlier(watch, Navigator::forward)?;
-    went(client)
+    report_jump(client)
 }
 
 /// What `backtrail/runToCall` takes.
@@ -101,7 +101,7 @@ pub fn run_to_call(
         }
     })?;
     found.ok_or_else(none)?;
-    went(client)
+    report_jump(client)
 }
 
 fn nearest_call(

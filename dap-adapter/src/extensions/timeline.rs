@@ -220,7 +220,9 @@ fn by_time(
             false => (Vec::new(), (Vec::new(), 0)),
         };
         let write = |at: u64| clock.write(Tsc(at));
-        threads.push(told(navigator, thread, timed, states, found, &write, watch)?);
+        threads.push(timeline_thread(
+            navigator, thread, timed, states, found, &write, watch,
+        )?);
     }
     let thread = navigator.thread()?;
     let here = timeline::reached(thread, navigator.index()).map(|here| TimelinePosition {
@@ -292,7 +294,9 @@ fn by_instructions(
             at: write(len),
             signal: signal::name(crash.signal),
         }),
-        threads: vec![told(navigator, thread, false, states, found, &write, watch)?],
+        threads: vec![timeline_thread(
+            navigator, thread, false, states, found, &write, watch,
+        )?],
     })
 }
 
@@ -306,7 +310,7 @@ fn states(
 ) -> backtrail_debugger::Result<Vec<TimelineState>> {
     let mut row = GridRow::new(grid);
     let mut causes: Vec<(Range<u64>, String)> = Vec::new();
-    timeline::tell(session, thread, grid.window(), watch, &mut |span| {
+    timeline::visit_states(session, thread, grid.window(), watch, &mut |span| {
         row.add(&span);
         if span.state == timeline::ThreadState::Gap
             && let Some((_, gap)) = thread
@@ -328,7 +332,7 @@ fn states(
     let named = states.into_iter().filter_map(|(cell, run)| {
         let state = match cell {
             GridCell::Nothing => return None,
-            GridCell::TraceFrames => "ran",
+            GridCell::Ran => "ran",
             GridCell::OffCpu => "offCpu",
             GridCell::Both => "both",
             GridCell::Unknown => "unknown",
@@ -377,7 +381,7 @@ fn calls(
     Ok((found.flames, found.levels))
 }
 
-fn told(
+fn timeline_thread(
     navigator: &Navigator,
     thread: &Thread,
     timed: bool,

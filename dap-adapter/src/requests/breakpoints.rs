@@ -331,7 +331,7 @@ pub fn follow_console(client: &mut ClientSession, before: &[u32]) {
         .iter()
         .map(|breakpoint| (breakpoint.number, breakpoint.location.clone()))
         .collect();
-    let told = |number: u32, message: Option<String>| Breakpoint {
+    let changed = |number: u32, message: Option<String>| Breakpoint {
         id: Some(i64::from(number)),
         verified: true,
         message,
@@ -342,11 +342,11 @@ pub fn follow_console(client: &mut ClientSession, before: &[u32]) {
         .filter(|number| now.iter().all(|(known, _)| known != *number))
     {
         debuggee.breakpoints.remove(gone);
-        let body = json!({ "reason": "removed", "breakpoint": told(gone, None) });
+        let body = json!({ "reason": "removed", "breakpoint": changed(gone, None) });
         client.outbox.event("breakpoint", body);
     }
     for (new, location) in now.iter().filter(|(number, _)| !before.contains(number)) {
-        let body = json!({ "reason": "new", "breakpoint": told(*new, Some(location.clone())) });
+        let body = json!({ "reason": "new", "breakpoint": changed(*new, Some(location.clone())) });
         client.outbox.event("breakpoint", body);
     }
 }

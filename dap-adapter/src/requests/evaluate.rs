@@ -99,7 +99,7 @@ fn command(
     report_log(client);
     follow_console(client, &breakpoints);
     if !same_marks {
-        bookmarks::tell(client)?;
+        bookmarks::send_event(client)?;
     }
     let output = answer?;
     if client.debuggee()?.navigator.position() != before {
@@ -149,7 +149,7 @@ fn cause(line: &str, output: &Output) -> StopCause {
             to,
             reason: view.reason.clone(),
             crossed_gap: view.crossed_gap.clone(),
-            untold: view.untold.clone(),
+            undecided: view.undecided.clone(),
         })),
         None => StopCause::Jumped,
     }

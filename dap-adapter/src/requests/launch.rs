@@ -83,7 +83,7 @@ pub fn launch(client: &mut ClientSession, arguments: LaunchArguments, watch: &Wa
         _downloaded: downloaded,
     });
     for note in notes {
-        stop_events::say(client, &note);
+        stop_events::print(client, &note);
     }
     client.follow_ups.push(FollowUp::Initialized);
     Ok(())
@@ -96,7 +96,7 @@ fn found(
     access: &Access,
     watch: &Watch<'_>,
 ) -> Result<(PathBuf, Option<TempPath>)> {
-    let tell = |done: u64, total: Option<u64>| {
+    let report = |done: u64, total: Option<u64>| {
         (watch.progress)(backtrail_decoder::Progress {
             stage: backtrail_decoder::Stage::Fetch,
             done,
@@ -106,10 +106,10 @@ fn found(
     if !fetch::is_address(bundle) {
         let path = PathBuf::from(bundle);
         if let Some(sha256) = sha256 {
-            fetch::check(&path, sha256, watch.cancel, &tell)?;
+            fetch::check(&path, sha256, watch.cancel, &report)?;
         }
         return Ok((path, None));
     }
-    let file = fetch::fetch(bundle, sha256, access, watch.cancel, &tell)?;
+    let file = fetch::fetch(bundle, sha256, access, watch.cancel, &report)?;
     Ok((file.to_path_buf(), Some(file)))
 }

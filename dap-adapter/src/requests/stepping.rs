@@ -64,7 +64,7 @@ pub fn report_log(client: &mut ClientSession) {
         );
     }
     if dropped > 0 {
-        stop_events::say(
+        stop_events::print(
             client,
             &format!("{dropped} more messages of log points are not shown."),
         );

@@ -275,8 +275,8 @@ mod tests {
     use super::*;
 
     fn holds(condition: &Condition, hit: &Hit<'_>) -> bool {
-        let told = condition.holds(hit, &mut |expression| panic!("{expression} is a value"));
-        told.unwrap() == Truth::Known(true)
+        let evaluated = condition.holds(hit, &mut |expression| panic!("{expression} is a value"));
+        evaluated.unwrap() == Truth::Known(true)
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
             instructions: None,
         };
         let unknown = || Truth::Unknown("why".to_owned());
-        let told = |n: Truth, c: bool| {
+        let evaluated = |n: Truth, c: bool| {
             condition.holds(&hit(2), &mut |expression| {
                 Ok(match expression {
                     "n == 3" => n.clone(),
@@ -343,9 +343,9 @@ mod tests {
                 })
             })
         };
-        assert_eq!(told(Truth::Known(true), true).unwrap(), Truth::Known(true));
-        assert_eq!(told(unknown(), true).unwrap(), unknown());
-        assert_eq!(told(unknown(), false).unwrap(), Truth::Known(false));
+        assert_eq!(evaluated(Truth::Known(true), true).unwrap(), Truth::Known(true));
+        assert_eq!(evaluated(unknown(), true).unwrap(), unknown());
+        assert_eq!(evaluated(unknown(), false).unwrap(), Truth::Known(false));
         let nothing = condition.holds(&hit(1), &mut |_| panic!("the rest does not hold"));
         assert_eq!(nothing.unwrap(), Truth::Known(false));
         for whole in ["1 || 0 && 0", "a && b || c", "n ? x && y : z"] {

@@ -66,7 +66,7 @@ impl Message {
     ///
     /// # Errors
     /// Those of `value`.
-    pub fn told(&self, value: &mut dyn FnMut(&str) -> Result<String>) -> Result<String> {
+    pub fn render(&self, value: &mut dyn FnMut(&str) -> Result<String>) -> Result<String> {
         let mut told = String::new();
         for part in &self.0 {
             match part {
@@ -131,19 +131,19 @@ impl Log {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> String {
+    fn rendered(text: &str) -> String {
         let message = Message::parse(text).unwrap();
         message
-            .told(&mut |expression| Ok(format!("<{expression}>")))
+            .render(&mut |expression| Ok(format!("<{expression}>")))
             .unwrap()
     }
 
     #[test]
     fn expressions_stand_in_braces() {
-        assert_eq!(told("n is {n}, m {a[1]} "), "n is <n>, m <a[1]> ");
-        assert_eq!(told("{ a }{b}"), "<a><b>");
-        assert_eq!(told("plain"), "plain");
-        assert_eq!(told(r"\{n\} \x"), r"{n} \x");
+        assert_eq!(rendered("n is {n}, m {a[1]} "), "n is <n>, m <a[1]> ");
+        assert_eq!(rendered("{ a }{b}"), "<a><b>");
+        assert_eq!(rendered("plain"), "plain");
+        assert_eq!(rendered(r"\{n\} \x"), r"{n} \x");
         let message = Message::parse("{a} {b}").unwrap();
         assert_eq!(message.expressions().collect::<Vec<_>>(), ["a", "b"]);
         for wrong in ["{n", "{}", "a { }"] {

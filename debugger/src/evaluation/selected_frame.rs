@@ -16,7 +16,7 @@ use backtrail_values::{Frame, NoSource};
 /// When canceled; if the frame needs history that is not decoded yet.
 pub fn selected<'a>(navigator: &'a Navigator, watch: &Watch<'_>) -> Result<Frame<'a>> {
     let selected = navigator.selected_frame();
-    let frames = known(navigator, selected, watch)?;
+    let frames = known_stack_of_frame(navigator, selected, watch)?;
     frame_at(
         navigator,
         &frames,
@@ -89,7 +89,11 @@ fn frame_at<'a>(
 
 /// The stack, at least to the physical frame that a frame is in; where what is not decoded yet may tell of
 /// more frames among them, it has to be.
-pub fn known(navigator: &Navigator, selected: usize, watch: &Watch<'_>) -> Result<Vec<StackFrame>> {
+pub fn known_stack_of_frame(
+    navigator: &Navigator,
+    selected: usize,
+    watch: &Watch<'_>,
+) -> Result<Vec<StackFrame>> {
     /// So many copies are inlined into each other, at most.
     const INLINED: usize = 256;
     let stack = navigator.known_stack(selected.saturating_add(INLINED), watch)?;

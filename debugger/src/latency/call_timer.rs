@@ -266,7 +266,7 @@ impl<'a> CallTimer<'a> {
     ///
     /// # Errors
     /// When that cannot be said.
-    pub fn own(&self, id: CallId) -> Result<Span, Unmeasured> {
+    pub fn self_time(&self, id: CallId) -> Result<Span, Unmeasured> {
         let whole = self.stretch(id)?;
         let mut certain = 0u64;
         let mut covered = IntervalUnion::within(whole.begin.latest, whole.end.earliest);
@@ -296,29 +296,29 @@ impl<'a> CallTimer<'a> {
             call_timer: self,
             callees: IntervalUnion::within(begin, end),
             callees_least: 0,
-            away: IntervalUnion::within(begin, end),
+            off_cpu: IntervalUnion::within(begin, end),
             away_least: 0,
             away_in_callees: IntervalUnion::within(begin, end),
             away_in_callees_least: 0,
             not_own: IntervalUnion::within(whole.begin.latest, whole.end.earliest),
         };
-        let mut marks = self.away(call.first, call.end).peekable();
+        let mut marks = self.off_cpu(call.first, call.end).peekable();
         for child in self.forest.children(id) {
             let child = self.forest.call(child);
             while let Some(at) = marks.next_if(|at| at.index <= child.first) {
-                parts.away(&at, false);
+                parts.add_off_cpu(&at, false);
             }
             parts.callee(&child);
             while let Some(at) = marks.next_if(|at| at.index < child.end) {
-                parts.away(&at, true);
+                parts.add_off_cpu(&at, true);
             }
         }
-        marks.for_each(|at| parts.away(&at, false));
+        marks.for_each(|at| parts.add_off_cpu(&at, false));
         Ok(parts.split(whole.span()))
     }
 
     /// When the thread was out of the traced code between its instructions `first` and `end`.
-    fn away(&self, first: u64, end: u64) -> impl Iterator<Item = OffCpu> + '_ {
+    fn off_cpu(&self, first: u64, end: u64) -> impl Iterator<Item = OffCpu> + '_ {
         let range = match self.unit {
             Unit::Instructions => 0..0,
             Unit::Ns | Unit::Ticks => first.saturating_add(1)..end,
@@ -332,11 +332,11 @@ struct SplitSums<'a> {
     call_timer: &'a CallTimer<'a>,
     callees: IntervalUnion,
     callees_least: u64,
-    away: IntervalUnion,
+    off_cpu: IntervalUnion,
     away_least: u64,
     away_in_callees: IntervalUnion,
     away_in_callees_least: u64,
-    /// What may have been in callees or away, of what was surely in the call.
+    /// What may have been in callees or off_cpu, of what was surely in the call.
     not_own: IntervalUnion,
 }
 
@@ -349,12 +349,12 @@ impl SplitSums<'_> {
         }
     }
 
-    fn away(&mut self, away: &OffCpu, in_callee: bool) {
-        let Some(stretch) = self.call_timer.moments().stretch(away) else {
+    fn add_off_cpu(&mut self, off_cpu: &OffCpu, in_callee: bool) {
+        let Some(stretch) = self.call_timer.moments().stretch(off_cpu) else {
             return;
         };
         let least = stretch.span().least;
-        self.away.add(stretch.widest());
+        self.off_cpu.add(stretch.widest());
         self.away_least = self.away_least.saturating_add(least);
         if in_callee {
             self.away_in_callees.add(stretch.widest());
@@ -377,7 +377,7 @@ impl SplitSums<'_> {
         };
         let off_cpu = Span {
             least: self.away_least,
-            most: self.away.length,
+            most: self.off_cpu.length,
         };
         Split {
             own,

@@ -71,14 +71,14 @@ mod tests {
 
     #[test]
     fn a_percentile_is_one_of_the_lengths() {
-        let spread = |count: u64| Percentiles::of((1..=count).map(Span::exactly));
-        assert_eq!(spread(0), None);
-        let one = spread(1).unwrap();
+        let percentiles = |count: u64| Percentiles::of((1..=count).map(Span::exactly));
+        assert_eq!(percentiles(0), None);
+        let one = percentiles(1).unwrap();
         assert_eq!((one.min, one.p99), (Span::exactly(1), Span::exactly(1)));
-        let hundred = spread(100).unwrap();
+        let hundred = percentiles(100).unwrap();
         let figures = [hundred.min, hundred.p50, hundred.p90, hundred.p99, hundred.max];
         assert_eq!(figures.map(|span| span.most), [1, 50, 90, 99, 100]);
-        assert_eq!(spread(10).unwrap().p99, Span::exactly(10));
+        assert_eq!(percentiles(10).unwrap().p99, Span::exactly(10));
     }
 
     proptest! {

@@ -48,7 +48,7 @@ impl Navigator {
     pub fn run(&mut self, motion: &Motion, direction: Direction, watch: &Watch<'_>) -> Result<Stop> {
         let from = self.index();
         let process = self.process()?.pid;
-        self.breakpoints.take_untold();
+        self.breakpoints.take_undecided();
         let target = self.with_steps(watch, |steps| steps.target(motion, direction, from))?;
         let (index, reason) = match self.breakpoint_on_the_way(process, direction, target.index, watch)? {
             Some((index, number)) => (index, StopReason::Breakpoint { number }),
@@ -70,7 +70,7 @@ impl Navigator {
         Ok(Stop {
             reason,
             crossed_gap,
-            untold: self.breakpoints.take_untold(),
+            undecided: self.breakpoints.take_undecided(),
             ..stop
         })
     }
@@ -197,7 +197,7 @@ impl Navigator {
         let text = match self.breakpoints.log.is_full() {
             true => String::new(),
             false => self.visiting(self.current, index, |navigator| {
-                message.told(&mut |expression| {
+                message.render(&mut |expression| {
                     let told = variables::evaluate(navigator, expression, Format::default(), watch);
                     match told {
                         Ok(node) => Ok(node.shown.text),

@@ -32,12 +32,12 @@ impl SymbolFunctions {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, KnownFunction>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, KnownFunction>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ask<T>(&self, pc: Avma, answer: impl Fn(&KnownFunction) -> T) -> Option<T> {
-        if let Some((_, known)) = self.known().range(pc.0.saturating_add(1)..).next()
+        if let Some((_, known)) = self.lock().range(pc.0.saturating_add(1)..).next()
             && known.range.contains(&pc)
         {
             return Some(answer(known));
@@ -50,7 +50,7 @@ impl SymbolFunctions {
             range: function.range,
         };
         let told = answer(&known);
-        self.known().insert(known.range.end.0, known);
+        self.lock().insert(known.range.end.0, known);
         Some(told)
     }
 }

@@ -17,7 +17,7 @@ pub enum GridCell {
     /// The history of the thread has not begun, or is over.
     Nothing,
     /// It ran: in seven of eight parts at least.
-    TraceFrames,
+    Ran,
     /// It was off the processor: in seven of eight parts at least.
     OffCpu,
     /// It did both, or what it did is unknown for some of it.
@@ -132,10 +132,10 @@ impl GridRow {
     pub fn add(&mut self, span: &StateSpan) {
         // When it began and ended may be known only so far: in between, it was in this state or the next.
         let certain = span.from.latest().unwrap_or(span.from.tsc);
-        self.tell(ThreadState::Unknown, span.from.tsc, certain);
-        self.tell(span.state, certain, span.to.tsc);
+        self.add_state(ThreadState::Unknown, span.from.tsc, certain);
+        self.add_state(span.state, certain, span.to.tsc);
         if let Some(latest) = span.to.latest() {
-            self.tell(ThreadState::Unknown, span.to.tsc, latest);
+            self.add_state(ThreadState::Unknown, span.to.tsc, latest);
         }
         if span.state == ThreadState::Gap {
             let until = span.to.latest().unwrap_or(span.to.tsc);
@@ -143,7 +143,7 @@ impl GridRow {
         }
     }
 
-    fn tell(&mut self, state: ThreadState, from: Tsc, to: Tsc) {
+    fn add_state(&mut self, state: ThreadState, from: Tsc, to: Tsc) {
         let from = from.0.max(self.told);
         let to = to.0.min(self.grid.window.to.0);
         if from >= to {
@@ -151,7 +151,7 @@ impl GridRow {
         }
         self.told = to;
         self.each(from, to, |sums, ticks| match state {
-            ThreadState::TraceFrames => sums.ran += ticks,
+            ThreadState::Ran => sums.ran += ticks,
             ThreadState::OffCpu => sums.off += ticks,
             ThreadState::Gap => sums.gap = true,
             ThreadState::Unknown => sums.unknown += ticks,
@@ -191,7 +191,7 @@ impl ColumnTimes {
             _ if self.gap => GridCell::Gap,
             _ if all == 0 => GridCell::Nothing,
             _ if u128::from(self.unknown) * 2 > all => GridCell::Unknown,
-            _ if most(self.ran) => GridCell::TraceFrames,
+            _ if most(self.ran) => GridCell::Ran,
             _ if most(self.off) => GridCell::OffCpu,
             _ => GridCell::Both,
         }
@@ -270,7 +270,7 @@ mod tests {
         spans.iter().for_each(|span| row.add(span));
         let glyph = |cell| match cell {
             GridCell::Nothing => ' ',
-            GridCell::TraceFrames => '#',
+            GridCell::Ran => '#',
             GridCell::OffCpu => '.',
             GridCell::Both => '+',
             GridCell::Unknown => '?',
@@ -282,9 +282,9 @@ mod tests {
     #[test]
     fn a_column_shows_what_took_all_of_it() {
         let spans = [
-            span(ThreadState::TraceFrames, at(1200, 1200), at(1450, 1450)),
+            span(ThreadState::Ran, at(1200, 1200), at(1450, 1450)),
             span(ThreadState::OffCpu, at(1450, 1450), at(1700, 1700)),
-            span(ThreadState::TraceFrames, at(1700, 1700), at(1705, 1705)),
+            span(ThreadState::Ran, at(1700, 1700), at(1705, 1705)),
         ];
         assert_eq!(drawn(&spans), "  ##+..#  ");
         assert_eq!(drawn(&[]), "          ");
@@ -294,16 +294,16 @@ mod tests {
     fn what_no_time_stamp_tells_is_unknown() {
         // It left somewhere between 1200 and 1500, and came back somewhere between 1600 and 1900.
         let spans = [
-            span(ThreadState::TraceFrames, at(1000, 1000), at(1200, 1500)),
+            span(ThreadState::Ran, at(1000, 1000), at(1200, 1500)),
             span(ThreadState::OffCpu, at(1200, 1500), at(1600, 1900)),
-            span(ThreadState::TraceFrames, at(1600, 1900), at(2000, 2000)),
+            span(ThreadState::Ran, at(1600, 1900), at(2000, 2000)),
         ];
         assert_eq!(drawn(&spans), "##???.???#");
         // Both between the same two stamps.
         let spans = [
-            span(ThreadState::TraceFrames, at(1000, 1000), at(1200, 1900)),
+            span(ThreadState::Ran, at(1000, 1000), at(1200, 1900)),
             span(ThreadState::OffCpu, at(1200, 1900), at(1200, 1900)),
-            span(ThreadState::TraceFrames, at(1200, 1900), at(2000, 2000)),
+            span(ThreadState::Ran, at(1200, 1900), at(2000, 2000)),
         ];
         assert_eq!(drawn(&spans), "##???????#");
     }
@@ -311,9 +311,9 @@ mod tests {
     #[test]
     fn a_gap_is_never_hidden() {
         let spans = [
-            span(ThreadState::TraceFrames, at(1000, 1000), at(1250, 1250)),
+            span(ThreadState::Ran, at(1000, 1000), at(1250, 1250)),
             span(ThreadState::Gap, at(1250, 1250), at(1250, 1250)),
-            span(ThreadState::TraceFrames, at(1250, 1250), at(1900, 1900)),
+            span(ThreadState::Ran, at(1250, 1250), at(1900, 1900)),
             span(ThreadState::Gap, at(1900, 1900), at(2000, 2000)),
         ];
         assert_eq!(drawn(&spans), "##x######x");
@@ -328,7 +328,7 @@ mod tests {
             uncertainty: TimeEstimate::UNBOUNDED,
         };
         assert_eq!(
-            drawn(&[span(ThreadState::TraceFrames, at(1000, 1000), open)]),
+            drawn(&[span(ThreadState::Ran, at(1000, 1000), open)]),
             "#####     "
         );
     }

@@ -240,22 +240,31 @@ mod tests {
 
     #[test]
     fn comparisons_tell_where_the_branch_went_as_for_equal_values() {
-        let told = |code: &[u8], register| {
-            let told = if_zero(&decoded(code), part(register));
-            (told.before, told.behind)
+        let zero_flag_values = |code: &[u8], register| {
+            let values = if_zero(&decoded(code), part(register));
+            (values.before, values.behind)
         };
-        assert_eq!(told(&[0x83, 0xff, 5], Register::EDI), (Some(5), Some(5))); // cmp $5,%edi
-        assert_eq!(told(&[0x83, 0xff, 5], Register::RDI), (None, None));
         assert_eq!(
-            told(&[0x83, 0xff, 0xff], Register::EDI),
+            zero_flag_values(&[0x83, 0xff, 5], Register::EDI),
+            (Some(5), Some(5))
+        ); // cmp $5,%edi
+        assert_eq!(zero_flag_values(&[0x83, 0xff, 5], Register::RDI), (None, None));
+        assert_eq!(
+            zero_flag_values(&[0x83, 0xff, 0xff], Register::EDI),
             (Some(0xffff_ffff), Some(0xffff_ffff))
         );
-        assert_eq!(told(&[0x48, 0x85, 0xff], Register::RDI), (Some(0), Some(0))); // test %rdi,%rdi
-        assert_eq!(told(&[0x85, 0xf7], Register::RDI), (None, None)); // test %esi,%edi
-        assert_eq!(told(&[0x83, 0xef, 5], Register::EDI), (Some(5), Some(0))); // sub $5,%edi
-        assert_eq!(told(&[0x83, 0xef, 5], Register::RDI), (None, Some(0)));
-        assert_eq!(told(&[0x39, 0xf7], Register::EDI), (None, None)); // cmp %esi,%edi
-        assert_eq!(told(&[0x83, 0x3f, 5], Register::RDI), (None, None)); // cmpl $5,(%rdi)
+        assert_eq!(
+            zero_flag_values(&[0x48, 0x85, 0xff], Register::RDI),
+            (Some(0), Some(0))
+        ); // test %rdi,%rdi
+        assert_eq!(zero_flag_values(&[0x85, 0xf7], Register::RDI), (None, None)); // test %esi,%edi
+        assert_eq!(
+            zero_flag_values(&[0x83, 0xef, 5], Register::EDI),
+            (Some(5), Some(0))
+        ); // sub $5,%edi
+        assert_eq!(zero_flag_values(&[0x83, 0xef, 5], Register::RDI), (None, Some(0)));
+        assert_eq!(zero_flag_values(&[0x39, 0xf7], Register::EDI), (None, None)); // cmp %esi,%edi
+        assert_eq!(zero_flag_values(&[0x83, 0x3f, 5], Register::RDI), (None, None)); // cmpl $5,(%rdi)
         let equal = decoded(&[0x74, 0x10]); // je
         assert!(was_zero(&equal, 0x2002) && !was_zero(&equal, 0x1ff2));
         let unequal = decoded(&[0x75, 0x10]);

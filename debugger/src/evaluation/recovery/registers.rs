@@ -110,7 +110,7 @@ impl<'a> Registers<'a> {
                     return None;
                 }
                 if let MarkKind::Ptwrite(value) = mark.kind
-                    && let Some(value) = told(&step.instruction, part, value)
+                    && let Some(value) = value_from_ptwrite(&step.instruction, part, value)
                 {
                     return Some((value, Evidence::Ptwrite(self.thread.position(at))));
                 }
@@ -157,7 +157,7 @@ impl<'a> Registers<'a> {
             let executed = walker.next()?;
             let step = self.code.at(at, executed.pc, executed.len)?;
             if let Some(value) = compared
-                && let Some(next) = self.went(at)
+                && let Some(next) = self.branch_target(at)
                 && operation::was_zero(&step.instruction, next.0)
             {
                 return Some((value, Evidence::Comparison(self.thread.position(at))));
@@ -205,18 +205,18 @@ impl<'a> Registers<'a> {
         }
         let position = self.thread.position(at);
         if instruction.is_call_near_indirect() || instruction.is_jmp_near_indirect() {
-            return Some((part.of(self.went(at)?.0), Evidence::Branch(position)));
+            return Some((part.of(self.branch_target(at)?.0), Evidence::Branch(position)));
         }
         let marks = self.thread.history.marks_in(at + 1..at + 2);
         let told = marks.iter().find_map(|mark| match mark.kind {
-            MarkKind::Ptwrite(value) => told(instruction, part, value),
+            MarkKind::Ptwrite(value) => value_from_ptwrite(instruction, part, value),
             _ => None,
         });
         Some((told?, Evidence::Ptwrite(position)))
     }
 
     /// Where an instruction went; `None`: what comes next may be where something else led.
-    fn went(&self, at: u64) -> Option<Avma> {
+    fn branch_target(&self, at: u64) -> Option<Avma> {
         let history = &self.thread.history;
         let undisturbed = history.marks_in(at + 1..at + 2).is_empty();
         history.pc(at + 1).filter(|_| undisturbed)
@@ -264,7 +264,7 @@ fn is_changed_by_the_kernel(register: Register) -> bool {
 }
 
 /// What `PTWRITE` told of a part of a register.
-fn told(instruction: &iced_x86::Instruction, part: RegisterPart, value: u64) -> Option<u64> {
+fn value_from_ptwrite(instruction: &iced_x86::Instruction, part: RegisterPart, value: u64) -> Option<u64> {
     let of_it = instruction.mnemonic() == Mnemonic::Ptwrite
         && RegisterPart::operand(instruction, 0)
             .is_some_and(|used| used.register == part.register && used.bits >= part.bits);

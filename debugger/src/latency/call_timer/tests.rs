@@ -49,7 +49,7 @@ fn stamps_at_the_ends_of_a_call_make_its_length_exact() {
         assert_eq!(split.off_cpu, Span::exactly(60_000));
         assert_eq!(split.callees, Span::exactly(20_000));
         assert_eq!(split.own, Span::exactly(25_000));
-        assert_eq!(call_timer.own(calls[1]), Ok(Span::exactly(25_000)));
+        assert_eq!(call_timer.self_time(calls[1]), Ok(Span::exactly(25_000)));
         let inner = call_timer.split(calls[2]).unwrap();
         assert_eq!(inner.own, Span::exactly(20_000));
         assert_eq!(
