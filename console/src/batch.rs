@@ -32,7 +32,7 @@ struct Record<'a> {
     error: Option<String>,
 }
 
-/// How a batch is run.
+/// The options of a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatchOptions {
     /// JSON instead of text.

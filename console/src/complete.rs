@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// No more candidates are given.
 const MAX_CANDIDATES: usize = 200;
 
-/// Where the word to replace begins in `line`, and what it can be.
+/// Returns the start of the word to replace in `line`, and its completions.
 #[must_use]
 pub fn complete(navigator: &Navigator, line: &str) -> (usize, Vec<String>) {
     let mut found = command_names(line);

@@ -20,10 +20,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How the command line behaves.
+/// The options of the REPL.
 #[derive(Clone, Debug, Default)]
 pub struct ReplOptions {
-    /// Where typed commands are kept between sessions; `None`: nowhere.
+    /// The file that stores typed commands between sessions; `None` stores none.
     pub history_file: Option<PathBuf>,
     /// Colors the output.
     pub color: bool,
@@ -58,11 +58,12 @@ impl Helper for Assistant {}
 
 /// Opens the debugger at the crash and runs commands until `quit` or the end of the input.
 ///
-/// Ctrl-C ends the running command, not the program. While commands are typed, what was left out of the trace at first is
-/// decoded; `progress` is told how far that, and other long work, is when a command waits for it.
+/// Ctrl-C ends the running command, not the program. While the user types, the rest of the trace is
+/// decoded. If a command waits for that or for other long work, `progress` receives the progress.
 ///
 /// # Errors
-/// When the session has no thread, or the terminal cannot be used.
+///
+/// If the session has no thread, or the terminal cannot be used.
 pub fn run(session: Session, options: ReplOptions, progress: &(dyn Fn(Progress) + Sync)) -> Result<()> {
     let mut navigator = Navigator::new(session)?;
     navigator.decode_ahead();
@@ -131,7 +132,8 @@ fn converse(
     }
 }
 
-/// What an empty line after `line` does: commands that go on do so, `list` without its place.
+/// Returns the command that an empty line after `line` repeats. Repeatable commands are repeated,
+/// `list` without its location.
 fn repeated(line: &str) -> String {
     match commands::parse(line) {
         Ok((command, _)) if command.name == "list" => "list".to_owned(),

@@ -50,7 +50,7 @@ pub fn place(navigator: &Navigator, watch: &Watch<'_>) -> Result<Place> {
     })
 }
 
-/// When instruction `index` ran; at the end, when the last one had run.
+/// Returns the time at which instruction `index` ran; at the end, the time after the last one.
 #[must_use]
 pub fn time(navigator: &Navigator, thread: &Thread, index: u64) -> Option<Time> {
     let reached = timeline::reached(thread, index)?;
@@ -131,7 +131,7 @@ pub fn history(navigator: &Navigator, count: usize, watch: &Watch<'_>) -> Result
         last = Some(this);
         steps.push(step);
     }
-    // How deep all of it lies says nothing where history begins in the middle of the program.
+    // The absolute depth is meaningless if history begins in the middle of the program.
     let outermost = steps.iter().map(|step| step.depth).min().unwrap_or(0);
     for step in &mut steps {
         step.depth -= outermost;

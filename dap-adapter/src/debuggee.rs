@@ -1,4 +1,4 @@
-//! The trace that is open: where the debugger stands in it, and what the client was told of it.
+//! The open trace: the debugger with its position, and the numbers that the client received.
 
 use crate::breakpoint_table::BreakpointTable;
 use crate::call_list_cache::CallListCache;
@@ -23,24 +23,24 @@ pub struct Debuggee {
     pub sources: Sources,
     /// Which of the breakpoints the client set how.
     pub breakpoints: BreakpointTable,
-    /// Where it stood at first.
+    /// The position at which the session began.
     pub home: Position,
     /// The measured calls that were asked for last.
     pub latencies: Option<CachedLatencies>,
     /// Lists of calls that were asked for.
     pub call_lists: CallListCache,
-    /// What was downloaded lives as long as this.
+    /// Keeps the downloaded file.
     pub _downloaded: Option<TempPath>,
 }
 
-/// Where a thread is, as seen from the current position.
+/// The position of a thread, as seen from the current position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CurrentPosition {
     /// Here.
     At(Position),
     /// Its history begins later.
     NotBegun,
-    /// The trace has no time to tell it by: it is shown where it was left.
+    /// The trace has no time stamps to determine the position, so the last position is shown.
     LeftAt(Position),
 }
 
@@ -59,9 +59,10 @@ impl Debuggee {
         Ok(tid)
     }
 
-    /// Where a thread is now: the current one where it stands, the others by time.
+    /// Returns the position of a thread: its own for the current thread, and by time for others.
     ///
     /// # Errors
+    ///
     /// When canceled.
     pub fn position_of(&mut self, tid: Tid, watch: &Watch<'_>) -> Result<CurrentPosition> {
         let now = self.navigator.with_earlier(watch, |navigator| {
@@ -103,7 +104,7 @@ impl Debuggee {
                 Ok(FrameKey { position, number: 0 })
             }
             CurrentPosition::NotBegun => Err(Failure::Cannot(format!(
-                "the history of thread {tid} begins later; `goto start` in it goes there"
+                "the history of thread {tid} begins later; `goto start` in that thread goes to its start"
             ))),
         }
     }
@@ -119,9 +120,7 @@ impl Debuggee {
         mut look: impl FnMut(&mut Navigator) -> backtrail_debugger::Result<T>,
     ) -> Result<T> {
         if frame.number == FrameKey::NONE {
-            return Err(Failure::Cannot(
-                "this is no frame: nothing is known of it".to_owned(),
-            ));
+            return Err(Failure::Cannot("this stack entry is not a frame".to_owned()));
         }
         let tid = frame.position.tid();
         let looked = self.navigator.with_earlier(watch, |navigator| {

@@ -19,6 +19,7 @@ mod handles;
 mod latency_cache;
 mod line_numbering;
 mod listen;
+mod origin;
 mod outbox;
 mod peer;
 mod pending;
@@ -31,6 +32,7 @@ mod sources;
 mod stop_events;
 mod streams;
 mod text;
+mod variable_note;
 
 pub use access::{Access, Origin};
 pub use codec::Decoder;

@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-/// So many sessions at once; further clients wait.
+/// The limit of concurrent sessions. Further clients wait.
 const MAX_SESSIONS: usize = 32;
-/// After a connection that could not be taken, for want of descriptors for instance.
+/// The delay after a connection that could not be accepted, for example for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Between two sentences about refused clients: anybody may connect as often as he likes.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Where to listen.
+/// The address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// TCP on the loopback interface.
@@ -43,12 +43,12 @@ impl FromStr for Address {
         }
         let address: SocketAddr = text
             .parse()
-            .map_err(|_| "write 127.0.0.1:PORT, [::1]:PORT or unix:PATH".to_owned())?;
+            .map_err(|_| "use 127.0.0.1:PORT, [::1]:PORT or unix:PATH".to_owned())?;
         match peer::is_loopback(address) {
             true => Ok(Self::Tcp(address)),
             false => Err(format!(
-                "{} is not on the loopback interface, and whoever reaches the client reads files as you; \
-                 listen on 127.0.0.1 or unix:PATH, and forward that from elsewhere, as `ssh -L` does",
+                "{} is not a loopback address, and everyone who reaches it could read your files; \
+                 listen on 127.0.0.1 or unix:PATH, and forward it, for example with `ssh -L`",
                 address.ip()
             )),
         }
@@ -64,7 +64,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What happens where clients connect.
+/// The events of a listener.
 #[derive(Debug)]
 pub enum Notice {
     /// Clients can connect there.
@@ -73,11 +73,13 @@ pub enum Notice {
     Refused(String),
 }
 
-/// Speaks to one client after the other, or to several at once, each with a session of its own; `notify` hears where it listens, before
-/// the first can come, and which clients are refused.
+/// Serves clients one after the other or concurrently, each with its own session.
+///
+/// `notify` receives the address before the first client can connect, and the refused clients.
 ///
 /// # Errors
-/// When the address cannot be listened on, or `notify` fails.
+///
+/// If the address is not available, or `notify` fails.
 pub fn listen(
     address: &Address,
     access: Access,
@@ -100,7 +102,7 @@ pub fn listen(
     })
 }
 
-/// A socket that its owner alone may connect to. One that a process left behind goes.
+/// Binds a socket to which only its owner can connect, in place of one that a process left.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     use nix::sys::stat::{Mode, umask};
     // No other thread makes files yet.
@@ -117,7 +119,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     bound
 }
 
-/// A socket of this user at which nobody listens.
+/// Returns whether a socket belongs to this user and no process listens on it.
 fn is_left_behind(path: &Path) -> bool {
     let is_socket = path
         .symlink_metadata()
@@ -126,7 +128,7 @@ fn is_left_behind(path: &Path) -> bool {
     is_socket && connected().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// What accepts connections.
+/// A listener that accepts connections.
 trait Listener {
     type Stream: Stream;
     async fn accept(&self) -> io::Result<(Self::Stream, String)>;
@@ -134,7 +136,7 @@ trait Listener {
 
 /// A connection.
 trait Stream: Sized + Send + 'static {
-    /// Whether this process's user has the other end.
+    /// Returns whether the peer belongs to this process's user.
     async fn is_own(&self) -> io::Result<bool>;
     async fn serve(self, access: Access) -> io::Result<()>;
 }
@@ -181,7 +183,7 @@ impl Stream for UnixStream {
     }
 }
 
-/// Takes clients, and tells of those that are refused.
+/// Accepts clients, and reports the refused ones.
 async fn take<L: Listener>(
     listener: &L,
     access: Access,
@@ -199,8 +201,8 @@ async fn take<L: Listener>(
             let (access, refusals) = (access.clone(), refusals.clone());
             let session = async move {
                 if let Err(why) = talk(stream, access).await {
-                    // While one is told, others are as good as it.
-                    let _ = refusals.try_send(format!("a client from {whence} was refused: {why}"));
+                    // While one refusal is reported, others can be dropped.
+                    let _ = refusals.try_send(format!("refused a client from {whence}: {why}"));
                 }
                 drop(permit);
             };
@@ -212,7 +214,7 @@ async fn take<L: Listener>(
         while let Some(sentence) = refused.recv().await {
             if last.is_none_or(|last| last.elapsed() >= PERIOD) {
                 last = Some(Instant::now());
-                // Whoever reads the sentences may be gone.
+                // The reader of the reports may be gone.
                 let _ = notify(Notice::Refused(sentence));
             }
         }
@@ -229,10 +231,10 @@ async fn take<L: Listener>(
 async fn talk(stream: impl Stream, access: Access) -> Result<(), String> {
     match stream.is_own().await {
         Ok(true) => {}
-        Ok(false) => return Err("it is not of this user".to_owned()),
+        Ok(false) => return Err("it belongs to another user".to_owned()),
         Err(error) => {
             return Err(format!(
-                "whose it is cannot be told ({error}); listen at unix:PATH"
+                "its user cannot be determined ({error}); listen on unix:PATH"
             ));
         }
     }

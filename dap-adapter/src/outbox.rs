@@ -1,4 +1,4 @@
-//! What goes out to the client: numbered in the order in which it was put in.
+//! The messages to the client, numbered in the order of sending.
 
 use crate::codec;
 use crate::protocol::message::{Event, Outgoing, Request, Response};
@@ -56,7 +56,7 @@ impl Outbox {
         }));
     }
 
-    /// Tells an event.
+    /// Sends an event.
     pub fn event(&self, event: &str, body: impl Serialize) {
         let mut body = serde_json::to_value(body).ok().filter(|body| !body.is_null());
         if let Some(body) = &mut body {

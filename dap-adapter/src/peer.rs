@@ -5,7 +5,7 @@
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 
-/// Where the kernel lists the sockets of this network namespace.
+/// The kernel's list of sockets in this network namespace.
 const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
 /// `TCP_ESTABLISHED`, `TCP_FIN_WAIT1`, `TCP_FIN_WAIT2`: connected, or closed for writing alone.
 const CONNECTED: [&str; 3] = ["01", "04", "05"];
@@ -16,14 +16,15 @@ struct SocketEntry<'a> {
     remote: SocketAddr,
     state: &'a str,
     uid: u32,
-    /// 0: no process has it any more, and `uid` is nobody's.
+    /// 0 means that no process has it any more, and `uid` is invalid.
     inode: u64,
 }
 
-/// Whether the peer of a TCP connection is a socket of this process's user.
+/// Returns whether the peer of a TCP connection is a socket of this process's user.
 ///
 /// # Errors
-/// When the kernel's table of sockets cannot be read.
+///
+/// If the kernel's table of sockets cannot be read.
 pub fn is_own(local: SocketAddr, peer: SocketAddr) -> io::Result<bool> {
     if !is_loopback(peer) || !is_loopback(local) || !has_distinct_uid(own_uid())? {
         return Ok(false);
@@ -42,14 +43,15 @@ pub fn own_uid() -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
-/// Whether another user cannot have the number of this one: users that a user namespace does not have all show as one number
-/// (user_namespaces(7)).
+/// Returns whether no other user can appear with the id of this one.
+///
+/// All users that a user namespace does not map appear with one id (user_namespaces(7)).
 pub fn has_distinct_uid(uid: u32) -> io::Result<bool> {
     let map = std::fs::read_to_string("/proc/self/uid_map")?;
     Ok(map.lines().any(|line| has(line, uid).unwrap_or(false)))
 }
 
-/// Whether a line of a `uid_map` (first inside, first outside, how many) has the user.
+/// Returns whether a line of a `uid_map` (first inside, first outside, count) contains the user.
 fn has(line: &str, uid: u32) -> Option<bool> {
     let mut numbers = line.split_ascii_whitespace().map(str::parse::<u64>);
     let first = numbers.next()?.ok()?;
@@ -122,7 +124,7 @@ fn canonical(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip().to_canonical(), address.port())
 }
 
-/// Whether an address is of this machine's loopback interface.
+/// Returns whether an address is of this machine's loopback interface.
 pub fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }

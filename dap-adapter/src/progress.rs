@@ -1,4 +1,4 @@
-//! Long work told to the client: begun after a moment, updated now and then, ended.
+//! Progress reports of long work: started after a delay, updated periodically, ended.
 
 use crate::outbox::Outbox;
 use crate::pending::{Cancel, Pending};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is over sooner is not told of.
+/// Shorter work is not reported.
 const PATIENCE: Duration = Duration::from_millis(400);
 /// Between two updates.
 const PERIOD: Duration = Duration::from_millis(150);
@@ -16,7 +16,7 @@ const PERIOD: Duration = Duration::from_millis(150);
 /// Every progress has a number of its own.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// Tells of the work for a request.
+/// Reports the progress of the work for a request.
 pub struct ProgressReporter {
     outbox: Outbox,
     pending: Arc<Pending>,
@@ -38,7 +38,7 @@ struct ShownProgress {
 }
 
 impl ProgressReporter {
-    /// Of work that begins now.
+    /// Returns a reporter of work that begins now.
     #[must_use]
     pub fn new(outbox: Outbox, pending: Arc<Pending>, cancel: Cancel, wanted: bool) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl ProgressReporter {
         })
     }
 
-    /// What is being done, and how much of how much is.
+    /// Shows the current work, and the completed part of the total.
     pub fn show(&self, what: &str, of: Option<(u64, u64)>) {
         if !self.wanted {
             return;

@@ -6,12 +6,12 @@ use backtrail_debugger::source::short;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The files that a client was told of by a number, and those that the debug information knows.
+/// The files that the client knows by numbers, and those of the debug information.
 #[derive(Debug, Default)]
 pub struct Sources {
     /// Number 1 first: files that only the bundle has, as the debug information names them.
     numbered: Vec<String>,
-    /// The debug information's files by their last part; `None`: not looked at yet.
+    /// The files of the debug information by their names; `None` before the first search.
     known: Option<BTreeMap<String, Vec<String>>>,
     /// The client writes paths as addresses, `file:///a.c`.
     by_address: bool,
@@ -55,7 +55,7 @@ impl Sources {
             None => Source {
                 name,
                 path: Some(self.written(file)),
-                origin: Some("not found; `sourcePaths` names folders to look in".to_owned()),
+                origin: Some("not found; add its folder to `sourcePaths`".to_owned()),
                 presentation_hint: Some(SourcePresentationHint::Deemphasize),
                 ..Source::default()
             },
@@ -106,7 +106,7 @@ impl Sources {
         found.or_else(nearest).cloned()
     }
 
-    /// What stands for a file of the client wherever it names that.
+    /// Returns the key of a source file, which is the same for all names that the client uses.
     #[must_use]
     pub fn key_of(&self, source: &Source) -> String {
         let numbered = source.source_reference.and_then(|number| self.numbered(number));
@@ -200,7 +200,7 @@ fn address_of(path: &str) -> String {
     address
 }
 
-/// How many parts at their ends two paths have in common.
+/// Returns the number of equal components at the ends of two paths.
 fn common_end(one: &str, other: &str) -> usize {
     let pairs = one.rsplit('/').zip(other.rsplit('/'));
     pairs.take_while(|(one, other)| one == other).count()

@@ -1,4 +1,4 @@
-//! Tells the client where the debugger stands, and why there.
+//! Reports stops to the client, with their causes.
 
 use crate::breakpoint_table::BreakpointKind;
 use crate::extensions::place::PlaceBody;
@@ -11,10 +11,11 @@ use crate::text;
 use backtrail_debugger::{Navigator, Stop, StopReason, signal};
 use backtrail_decoder::Watch;
 
-/// Tells it; what the client knew of frames and values is over.
+/// Reports a stop. The client's numbers of frames and values become invalid.
 ///
 /// # Errors
-/// When canceled.
+///
+/// If no trace is open; when canceled.
 pub fn report_stop(client: &mut ClientSession, cause: StopCause, watch: &Watch<'_>) -> Result<()> {
     let debuggee = client.debuggee()?;
     debuggee.handles.forget();
@@ -55,10 +56,11 @@ pub fn report_stop(client: &mut ClientSession, cause: StopCause, watch: &Watch<'
     Ok(())
 }
 
-/// Tells that all threads go elsewhere.
+/// Reports that all threads run, before a jump.
 ///
 /// # Errors
-/// When nothing is open.
+///
+/// If no trace is open.
 pub fn report_continued(client: &mut ClientSession) -> Result<()> {
     let body = ContinuedEventBody {
         thread_id: i64::from(client.debuggee()?.navigator.position().tid().0),
@@ -68,7 +70,7 @@ pub fn report_continued(client: &mut ClientSession) -> Result<()> {
     Ok(())
 }
 
-/// What the edges of history, and what a move passed, are to the user.
+/// Describes the ends of history, and gaps and hits that a move passed, to the user.
 fn edge(stop: &Stop, body: &mut StoppedEventBody, lines: &mut Vec<String>) {
     let mut at_edge = |reason: &str, description: &str, text: String| {
         body.reason = StoppedEventReason::Other(reason.to_owned());
@@ -80,7 +82,7 @@ fn edge(stop: &Stop, body: &mut StoppedEventBody, lines: &mut Vec<String>) {
         StopReason::HistoryStart => at_edge(
             "history start",
             "Start of history",
-            "The history of this thread begins here: what ran before was not recorded.".to_owned(),
+            "The history of this thread begins here. Earlier execution was not recorded.".to_owned(),
         ),
         StopReason::HistoryEnd { crash: None } => at_edge(
             "history end",
@@ -90,13 +92,13 @@ fn edge(stop: &Stop, body: &mut StoppedEventBody, lines: &mut Vec<String>) {
         StopReason::Gap { cause } => at_edge(
             "gap",
             "Gap in the trace",
-            format!("History is missing before this place: {cause}."),
+            format!("History is missing before this position: {cause}."),
         ),
         StopReason::Canceled => body.reason = StoppedEventReason::Pause,
         StopReason::HistoryEnd { crash: Some(_) } | StopReason::Done | StopReason::Breakpoint { .. } => {}
     }
     if let Some(cause) = &stop.crossed_gap {
-        lines.push(format!("History is missing on the way: {cause}."));
+        lines.push(format!("The move crossed a gap in history: {cause}."));
     }
     if let Some(undecided) = &stop.undecided {
         lines.push(format!("Breakpoint {}: {undecided}.", undecided.breakpoint));
@@ -126,7 +128,8 @@ fn output(client: &ClientSession, category: OutputEventCategory, line: &str) {
     );
 }
 
-/// What was to follow a request failed: nothing moved, and the client, which thinks it runs, is told so.
+/// Reports that the action after a response failed and nothing moved, because the client expects a
+/// running thread.
 pub fn report_failure(client: &mut ClientSession, failure: &Failure) {
     let text = match failure.is_cancelled() {
         true => "Cancelled; nothing moved.".to_owned(),
@@ -148,7 +151,7 @@ pub fn report_failure(client: &mut ClientSession, failure: &Failure) {
     report_place(client, &Watch::none());
 }
 
-/// Tells those who follow the position.
+/// Reports the place to clients that follow the position.
 pub fn report_place(client: &mut ClientSession, watch: &Watch<'_>) {
     if let Some(debuggee) = &mut client.debuggee
         && let Ok(place) = PlaceBody::of(&mut debuggee.navigator, watch)

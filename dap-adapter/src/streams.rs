@@ -19,12 +19,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// Between two looks at what is decoded in the background.
+/// The interval between two checks of background decoding.
 const IDLE: Duration = Duration::from_millis(100);
 /// Debug information nests deeply.
 const STACK: usize = 64 << 20;
 
-/// A request and how it is cancelled.
+/// A request and its cancellation flag.
 type Job = (Request, Cancel);
 
 /// Speaks over standard input and output until the client disconnects or its end is closed.
@@ -40,7 +40,7 @@ pub fn standard(access: Access) -> io::Result<()> {
     served
 }
 
-/// What runs the tasks of the sessions, on this thread.
+/// Returns the runtime of the session tasks, on this thread.
 pub(crate) fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
@@ -84,7 +84,7 @@ pub async fn serve(
             pending.cancel_all();
             let _ = ended.await;
             if read.is_err() {
-                // Who does not read what is left must not keep the session.
+                // A client that does not read the rest must not keep the session.
                 writer.abort();
                 return read;
             }
@@ -155,21 +155,21 @@ impl Reader {
                 return self.outbox.respond(&request, Ok(serde_json::Value::Null));
             }
             "disconnect" | "terminate" => self.pending.cancel_all(),
-            // It goes elsewhere than what runs now would.
+            // The restart makes the result of the running request obsolete.
             "restart" => {
                 self.pending.cancel_running();
             }
             _ => {}
         }
         let cancel = self.pending.add(request.seq);
-        // When nobody works any more, the session is over.
+        // If the receiver is gone, the session is over.
         let _ = self.jobs.send((request, cancel));
     }
 
     fn cancel(&self, request: &Request) {
         let arguments: CancelArguments =
             serde_json::from_value(request.arguments.clone()).unwrap_or_default();
-        // What is over already cannot be cancelled, and that is no failure.
+        // A finished request cannot be canceled, which is not an error.
         if let Some(seq) = arguments.request_id {
             self.pending.cancel_request(seq);
         }

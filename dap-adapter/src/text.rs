@@ -1,7 +1,7 @@
-//! The last look at what goes out to the client: text of traces is shown as text there.
+//! Sanitizes all outgoing messages, so that text of traces is shown as text.
 //!
-//! Every message passes here. Editors show strings in terminals, which obey control characters, and sentences as Markdown or as
-//! notifications, in which VS Code follows links, those to its commands too.
+//! Editors show strings in terminals, which obey control characters. They also show sentences as
+//! Markdown or as notifications, in which VS Code follows links, including links to its commands.
 
 use backtrail_console::output::{is_invisible, unlinked, visible_lines};
 use serde_json::Value;
@@ -13,7 +13,7 @@ const SENTENCES: [&str; 5] = ["message", "format", "title", "description", "text
 /// The members that have several lines: what commands print, and values.
 const LINES: [&str; 4] = ["output", "result", "value", "text"];
 
-/// Of a request: what is in the answer is the text of a file, for an editor.
+/// Returns whether the response to a request contains the text of a file for an editor.
 const SOURCE: &str = "source";
 
 /// Makes the body of an answer harmless.

@@ -34,34 +34,34 @@ pub struct CallSide {
     pub call: Option<String>,
     /// Its first instruction, for `goto`.
     pub position: String,
-    /// How many instructions it and its callees executed.
+    /// The number of instructions that it and its callees executed.
     pub instructions: u64,
-    /// How long it took, if that is known.
+    /// Its duration, if known.
     pub length: Option<Span>,
 }
 
 /// A call that both made and that differs, or calls in a row that only one made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// How deep below the calls compared.
+    /// The depth below the compared calls.
     pub depth: usize,
     /// Which made it.
     pub who: CalledBy,
     /// The function.
     pub function: String,
-    /// How many calls in a row.
+    /// The number of consecutive calls.
     pub calls: u64,
     /// The first one's call, the first of several.
     pub first: Option<CallSide>,
     /// The second one's.
     pub second: Option<CallSide>,
-    /// How many instructions more the second executed, in all of the calls.
+    /// The number of additional instructions in the second, over all of the calls.
     pub instructions: i64,
-    /// How much longer it took: not less than the first number, not more than the second.
+    /// The lower and upper bound of the additional time in the second.
     pub time: Option<[i64; 2]>,
-    /// What it called differs so much that it was paired without regard to the order.
+    /// Whether its callees differ so much that they were paired without regard to order.
     pub out_of_order: bool,
-    /// What it called was not compared any more.
+    /// Whether the comparison of its callees was cut off.
     pub cut: bool,
 }
 
@@ -72,11 +72,11 @@ pub struct Cause {
     pub function: String,
     /// Calls that both made count with their own code, others as a whole.
     pub who: CalledBy,
-    /// How many calls, or pairs of calls.
+    /// The number of calls, or pairs of calls.
     pub calls: u64,
-    /// How much more the second has: not less than the first number, not more than the second.
+    /// The lower and upper bound of the surplus of the second.
     pub change: [i64; 2],
-    /// Where the first of the calls begins, in the second where both made it.
+    /// The position of the first of the calls; in the second if both made it.
     pub position: String,
 }
 
@@ -85,7 +85,7 @@ pub struct Cause {
 pub struct Comparison {
     /// The unit of times.
     pub unit: Unit,
-    /// Times are not compared: the trace does not tell how long both took.
+    /// Whether times are not compared because the trace does not have them.
     pub no_time: bool,
     /// The functions of the two.
     pub functions: [String; 2],
@@ -101,7 +101,7 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// There are more differences than are listed.
     pub more: bool,
-    /// The calls are so many that some were not compared.
+    /// Whether some calls were not compared because there are too many.
     pub cut: bool,
 }
 
@@ -116,10 +116,10 @@ pub struct ComparedCall<'a> {
     pub call: CallId,
 }
 
-/// How much is compared.
+/// The limits of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct ComparisonLimits {
-    /// Calls looked at, over both.
+    /// The limit of compared calls, over both.
     pub calls: usize,
     /// Differences between the callees of two calls, for their order to count.
     pub differences: usize,
@@ -197,7 +197,8 @@ pub fn is_certain([least, most]: [i64; 2]) -> bool {
     least > 0 || most < 0
 }
 
-/// The part of the longer call's time that a call must differ by to be listed for its time alone: one in so many.
+/// The inverse of the share of the longer call's time by which a call must differ to be listed for
+/// its time.
 const NOTABLE: u64 = 20;
 
 /// The calls of one of the two.
@@ -209,7 +210,7 @@ struct ComparedCalls<'a> {
     kinds: FxHashMap<Avma, u32>,
 }
 
-/// What the calls of a function add to the difference.
+/// The contribution of a function's calls to the difference.
 struct FunctionSum {
     calls: u64,
     instructions: i64,
@@ -287,7 +288,7 @@ impl<'a> ComparedCalls<'a> {
         call.end.saturating_sub(call.first)
     }
 
-    /// How many instructions a call executed without its callees, and how long that took.
+    /// Returns the instructions that a call executed without its callees, and their duration.
     fn self_cost(&self, id: CallId) -> (u64, Option<Span>) {
         let callees = self.forest.children(id).map(|child| self.instructions(child));
         let own = self.instructions(id).saturating_sub(callees.sum());
@@ -494,7 +495,7 @@ impl ComparisonWalk<'_> {
         });
     }
 
-    /// What makes the difference, as far as that is certain, the largest first.
+    /// Returns the causes of the difference that are certain, the largest first.
     fn causes(&self, change: impl Fn(&FunctionSum) -> Option<[i64; 2]>) -> Vec<Cause> {
         let causes = self.sums.iter().filter_map(|((function, who), sum)| {
             Some(Cause {

@@ -33,9 +33,9 @@ pub struct DisassembledLine {
     pub bytes: String,
     /// `mov    %rsp,%rbp`; `(bad)` where the bytes are no instruction.
     pub text: String,
-    /// It is the next to run.
+    /// Whether this is the next instruction.
     pub current: bool,
-    /// Where the code of another line begins, and `disassemble /s` asks for it: that line.
+    /// The source line, where the code of another line begins and `disassemble /s` requests it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceLines>,
 }
@@ -135,10 +135,11 @@ pub fn of_bytes(
     lines
 }
 
-/// Up to `count` instructions that stand before `at`, the last one ending there; fewer where the code is unknown.
+/// Returns up to `count` instructions before `at`, of which the last ends there; fewer if the code
+/// is unknown.
 ///
-/// Instructions of x86 cannot be read backward: they are read forward from the start of a function, or from the first byte near
-/// by from which one of them ends at `at`.
+/// Instructions of x86 cannot be decoded backward. They are decoded forward from the start of the
+/// function, or from the first near byte from which an instruction ends at `at`.
 #[must_use]
 pub fn disassemble_before(
     process: &Process,
@@ -162,7 +163,7 @@ pub fn disassemble_before(
 
 /// Some instructions of which the last one ends at `end`.
 fn piece_before(process: &Process, version: Version, end: Avma, flavor: Flavor) -> Vec<DisassembledLine> {
-    /// So many bytes back, whatever stands there is read as it was meant.
+    /// The number of bytes after which decoding has synchronized with the instruction stream.
     const NEAR: u64 = 64;
     let from = |start: Avma| {
         let lines = disassemble(process, version, start..end, usize::MAX, flavor, None);

@@ -1,8 +1,9 @@
-//! How long the calls of a function took, in time or in instructions.
+//! The latency of the calls of a function, in time or in instructions.
 //!
-//! A call's length goes from its first instruction to its last, with all that it called and waited for. The trace has a time
-//! stamp here and there, so a length in time lies between a [least and a most](Span), and whatever is made of lengths keeps
-//! both. A call whose beginning or end the history does not have is [counted](Unmeasured) and not guessed at.
+//! The length of a call extends from its first instruction to its last, including callees and
+//! waiting. Time stamps are sparse, so a length in time lies between [two bounds](Span), and all
+//! figures derived from lengths keep both. A call whose beginning or end is not in the history is
+//! [counted](Unmeasured), and its length is not estimated.
 
 pub mod call_timer;
 pub mod histogram;
@@ -29,33 +30,34 @@ pub struct Measured {
     pub tid: Tid,
     /// The call.
     pub call: CallId,
-    /// How long it took.
+    /// The length.
     pub span: Span,
 }
 
 /// The lengths of all calls of some functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latencies {
-    /// What they are counted in.
+    /// The unit of the lengths.
     pub unit: Unit,
     /// The calls whose length is known, by thread, in order of time.
     pub measured: Vec<Measured>,
-    /// How many calls have none, and why.
+    /// The number of calls without a length, by reason.
     pub unmeasured: BTreeMap<Unmeasured, u64>,
     /// The time of all together. A call inside of another is in the other's.
     pub total: Span,
-    /// Where that went.
+    /// The parts of the time.
     pub split: Split,
 }
 
-/// Calls between two looks at whether to stop.
+/// The number of calls between two checks for cancellation.
 const OFTEN: usize = 1024;
 
 impl Latencies {
-    /// Of the functions with these entries, in all of the threads.
+    /// Measures the calls of the functions with these entries, in all of the threads.
     ///
     /// # Errors
-    /// When canceled; when the beginning of a history is not decoded yet.
+    ///
+    /// If the beginning of a history is not decoded yet; when canceled.
     pub fn of<'a>(
         session: &Session,
         threads: impl IntoIterator<Item = &'a Thread>,
@@ -127,7 +129,7 @@ impl Latencies {
         Ok(())
     }
 
-    /// How many calls there are, their length known or not.
+    /// Returns the number of calls, including those of unknown length.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.measured.len() as u64 + self.unmeasured.values().sum::<u64>()

@@ -24,14 +24,14 @@ pub enum Location {
     Address(String),
 }
 
-/// Where a location hits, and what to call that.
+/// The resolved addresses of a location, with their descriptions.
 #[derive(Clone, Debug, Default)]
 pub struct Resolved {
     /// Where.
     pub hits: Hits,
     /// `main at main.c:3`, a place a part.
     pub places: Vec<String>,
-    /// The line that stands for the one asked for, which has no code.
+    /// The next line with code, if the requested line has none.
     pub nearest: Option<u32>,
 }
 
@@ -76,9 +76,10 @@ impl Location {
         match self {
             Self::Function(name) => function(process, name),
             Self::Line { file, line } => {
-                let file = file.as_deref().or(here).ok_or_else(|| {
-                    Error::Cannot(format!("no source file is known here; give FILE:{line}"))
-                })?;
+                let file = file
+                    .as_deref()
+                    .or(here)
+                    .ok_or_else(|| Error::Cannot(format!("no source file is known here; use FILE:{line}")))?;
                 lines(process, file, *line)
             }
             Self::Address(text) => {

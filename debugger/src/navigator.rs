@@ -28,11 +28,11 @@ pub struct Stop {
     pub from: Position,
     /// To where.
     pub to: Position,
-    /// Why it ended there.
+    /// The reason of the stop.
     pub reason: StopReason,
     /// A gap on the way: why history is missing there.
     pub crossed_gap: Option<String>,
-    /// Hits that were passed because nobody can tell whether a condition holds.
+    /// Hits that were passed because their condition was unknown.
     pub undecided: Option<UndecidedHits>,
 }
 
@@ -60,23 +60,23 @@ pub struct Navigator {
     pub breakpoints: Breakpoints,
     /// Positions that the user named.
     pub bookmarks: BTreeMap<String, Position>,
-    /// Where source is looked for.
+    /// The directories of source files.
     pub sources: SourceFinder,
     /// The syntax of disassembly.
     pub flavor: Flavor,
-    /// Where `list` goes on: the file and the next line.
+    /// The file and line at which `list` continues.
     pub listed: Option<(String, u32)>,
-    /// What is shown after each move.
+    /// The expressions that are displayed after each move.
     pub displays: Vec<Display>,
     /// Records are shown with a line for each member.
     pub pretty: bool,
-    /// Of a string or an array, so many elements are shown.
+    /// The number of elements that are shown of a string or an array.
     pub elements: usize,
     /// Which arguments a stack shows.
     pub frame_arguments: FrameArguments,
-    /// How many columns the terminal has, or whatever else shows the answers.
+    /// The width of the terminal, or of another view, in columns.
     pub width: usize,
-    /// What was printed, `$1` first.
+    /// The value history, `$1` first.
     pub printed: Vec<Value>,
 }
 
@@ -85,17 +85,18 @@ pub struct Navigator {
 pub struct Display {
     /// Its number.
     pub number: u32,
-    /// The letter that stood behind the slash, or nothing.
+    /// The format letters after the slash, or nothing.
     pub format: String,
     /// The expression.
     pub expression: String,
 }
 
 impl Navigator {
-    /// Stands at the crash, or at the end of the history that ends last.
+    /// Returns a navigator at the crash, or at the end of the history that ends last.
     ///
     /// # Errors
-    /// When the session has no thread.
+    ///
+    /// If the session has no thread.
     pub fn new(session: Session) -> Result<Self> {
         let main = session.main_thread().map(|thread| thread.tid);
         let current = main.ok_or_else(|| Error::NoThreads(session.name().to_owned()))?;
@@ -139,7 +140,7 @@ impl Navigator {
         self.sources.readable = Some(readable);
     }
 
-    /// What is debugged.
+    /// Returns the session.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
@@ -176,7 +177,7 @@ impl Navigator {
         })
     }
 
-    /// Where the current thread stands, if known.
+    /// Returns the program counter of the current thread, if known.
     #[must_use]
     pub fn pc(&self) -> Option<Avma> {
         stack::pc_at(&self.session, self.thread().ok()?, self.index())
@@ -212,17 +213,19 @@ impl Navigator {
         Ok(())
     }
 
-    /// The stack at the current position, at most `limit` frames.
+    /// Returns the stack at the current position, at most `limit` frames.
     ///
     /// # Errors
-    /// When canceled; when there are fewer frames, for want of history that is not decoded yet.
+    ///
+    /// If further frames depend on history that is not decoded yet; when canceled.
     pub fn stack(&self, limit: usize, watch: &Watch<'_>) -> Result<Stack> {
         self.known_stack(limit, watch)?.complete()
     }
 
-    /// The same, as far as what is decoded tells.
+    /// Returns the stack as far as the decoded history determines it.
     ///
     /// # Errors
+    ///
     /// When canceled.
     pub fn known_stack(&self, limit: usize, watch: &Watch<'_>) -> Result<Stack> {
         stack::stack(&self.session, self.thread()?, self.index(), limit, watch)
@@ -259,7 +262,7 @@ impl Navigator {
     /// # Errors
     /// When nothing was undone.
     pub fn forward(&mut self) -> Result<Stop> {
-        let nothing = || Error::Cannot("there is no undone move to make again".to_owned());
+        let nothing = || Error::Cannot("there is no move to redo".to_owned());
         let to = self.undone.pop().ok_or_else(nothing)?;
         self.done.push(self.position());
         let index = self.session.thread(to.tid())?.index_of(to)?;
@@ -296,7 +299,7 @@ impl Navigator {
         }
     }
 
-    /// Where a thread was left, or the end of its history.
+    /// Returns the last position of a thread, or the end of its history.
     #[must_use]
     pub fn position_of(&self, tid: Tid) -> Position {
         let index = self.index_of(tid);

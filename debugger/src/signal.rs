@@ -31,7 +31,7 @@ pub fn name(signal: i32) -> String {
     name.to_owned()
 }
 
-/// What the signal means, as `strsignal` says it.
+/// Returns the meaning of the signal, as `strsignal` does.
 #[must_use]
 pub fn meaning(signal: i32) -> &'static str {
     match signal {
@@ -47,26 +47,26 @@ pub fn meaning(signal: i32) -> &'static str {
     }
 }
 
-/// What `si_code` adds, of signals that the processor raised.
+/// Returns the meaning of `si_code`, for signals that the processor raised.
 #[must_use]
 pub fn cause(signal: i32, code: i32) -> Option<&'static str> {
     Some(match (signal, code) {
-        (11, 1) => "no memory is mapped there",
+        (11, 1) => "no memory is mapped at the address",
         (11, 2) => "the mapping does not permit the access",
-        (11, 0x80) => "a general protection fault, of which the address is not told",
+        (11, 0x80) => "general protection fault; the processor does not report the address",
         (7, 1) => "the address is not aligned",
-        (7, 2) => "there is no such memory behind the mapping",
+        (7, 2) => "the mapped file or device has no such memory",
         (8, 1) => "integer division by zero",
         (8, 2) => "integer overflow",
-        (4, _) => "the processor refuses the instruction",
+        (4, _) => "the processor rejects the instruction",
         (_, -6) => "sent by the program itself (tgkill)",
         (_, 0) => "sent by kill",
         _ => return None,
     })
 }
 
-/// How a program ended that did not crash: `SIGINT ended the program (sent by kill)`. What the signal said is known where its
-/// core is.
+/// Describes the end of a program that did not crash: `SIGINT ended the program (sent by kill)`.
+/// The cause is known if the core has it.
 #[must_use]
 pub fn describe_ending(ending: Ending, said: Option<SigInfo>) -> String {
     match ending {

@@ -1,13 +1,13 @@
-//! Where the other threads were, at the time of a position in one.
+//! The positions of other threads at the time of a position.
 
 use crate::error::Result;
 use crate::session::{Session, Thread};
 use backtrail_pt::Tsc;
 
-/// Where a thread was at some time.
+/// The position of a thread at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadAtTime {
-    /// Between these two indices of its history, as near as the time stamps tell.
+    /// Between these two indexes of its history, as precisely as the time stamps determine.
     Between(u64, u64),
     /// Its history begins later.
     NotBegun,
@@ -26,10 +26,11 @@ impl ThreadAtTime {
     }
 }
 
-/// Where `other` was when `here` was before its instruction `index`.
+/// Returns the position of `other` at the time when `here` was before its instruction `index`.
 ///
 /// # Errors
-/// When that is in history which is not decoded yet.
+///
+/// If the position is in history that is not decoded yet.
 pub fn thread_at_time(session: &Session, here: &Thread, index: u64, other: &Thread) -> Result<ThreadAtTime> {
     if other.tid == here.tid {
         return Ok(ThreadAtTime::Between(index, index));

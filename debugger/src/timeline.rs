@@ -1,7 +1,7 @@
-//! What a thread did when: in its code, off the processor, or in a gap, each with its beginning and end as exactly as the
-//! time stamps tell.
+//! The states of a thread over time: running, off CPU, or in a gap, with time bounds for each
+//! beginning and end.
 //!
-//! Nothing is walked but the marks between instructions, so a history without system calls takes no time however long it is.
+//! Only the marks between instructions are read, so the cost depends on the number of system calls.
 
 pub mod flame;
 pub mod grid;
@@ -13,17 +13,17 @@ use backtrail_decoder::{Entered, Forest, History, Mark, MarkKind, Resumed, Stage
 use backtrail_pt::{Avma, Cofi, Tsc};
 use serde::Serialize;
 
-/// What a thread did.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadState {
-    /// It executed the instructions of its history.
+    /// The thread executed instructions of its history.
     Ran,
-    /// It was out of the traced code: in the kernel, or waiting for something or for a processor.
+    /// The thread was out of the traced code: in the kernel, or waiting for an event or a CPU.
     OffCpu,
     /// History is missing.
     Gap,
-    /// It was there, and nothing tells what it did.
+    /// The thread existed, in an unknown state.
     Unknown,
 }
 
@@ -32,9 +32,9 @@ pub enum ThreadState {
 pub struct StateSpan {
     /// The state.
     pub state: ThreadState,
-    /// When it began.
+    /// The bounds of its beginning.
     pub from: TimeEstimate,
-    /// When it ended; not bounded where the trace ends before.
+    /// The bounds of its end; the upper bound is open if the trace ends before.
     pub to: TimeEstimate,
     /// The first instruction of it, or that it came before.
     pub first: u64,
@@ -45,13 +45,13 @@ pub struct StateSpan {
 /// From one time stamp to another, in TSC ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// What ends before this is left out.
+    /// States that end before this are left out.
     pub from: Tsc,
-    /// What begins after this is left out.
+    /// States that begin after this are left out.
     pub to: Tsc,
 }
 
-/// Marks between two looks at whether to stop.
+/// The number of marks between two checks for cancellation.
 const OFTEN: usize = 4096;
 
 impl Window {
@@ -60,7 +60,7 @@ impl Window {
     pub fn whole(session: &Session) -> Option<Self> {
         let histories = || session.threads().iter().map(|thread| &thread.history);
         let from = histories().filter_map(|history| history.first_stamp()).min()?;
-        // A stamp behind the last instruction is of what came then, such as the saving of the core.
+        // A stamp after the last instruction belongs to a later event, such as saving the core.
         let ends = histories().filter_map(|history| history.arrival(history.len()));
         let to = ends.map(|end| end.tsc).chain(session.times().zero).max()?;
         Some(Self {
@@ -82,11 +82,14 @@ impl StateSpan {
     }
 }
 
-/// Tells the states of a thread in a window, in order of time. What is before its first time stamp is left out, and so is
-/// what comes after its last instruction where nothing says that the thread was still there.
+/// Calls `visit` with the states of a thread in a window, in order of time.
+///
+/// The time before the first time stamp is left out. So is the time after the last instruction,
+/// unless the thread is known to have existed then.
 ///
 /// # Errors
-/// Those of `visit`; when canceled; when it depends on history that is not decoded yet.
+///
+/// Those of `visit`; if the states depend on history that is not decoded yet; when canceled.
 pub fn visit_states(
     session: &Session,
     thread: &Thread,
@@ -98,7 +101,7 @@ pub fn visit_states(
     let Some(begin) = history.first_stamp() else {
         return thread.needs_beginning();
     };
-    // A stamp that tells nothing new is left out, so the same time may have been before this one.
+    // A repeated stamp is left out, so an earlier position may have the same time.
     if window.from <= begin {
         thread.needs_beginning()?;
     }
@@ -134,14 +137,14 @@ fn states(
     builder.end(end(), visit)
 }
 
-/// What is known of a thread after its last instruction.
+/// The known state of a thread after its last instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HistoryEnd {
-    /// What it did then.
+    /// The state.
     state: ThreadState,
-    /// How long it was there; `None`: nobody knows.
+    /// The end of the thread's known existence; `None` if it is unknown.
     until: Option<Tsc>,
-    /// It was what crashed.
+    /// Whether the thread crashed.
     crashed: bool,
 }
 
@@ -169,8 +172,8 @@ impl HistoryEnd {
     }
 }
 
-/// When a thread came before an instruction; at the end of its history, when the last one had run. `None`: no time stamp
-/// tells.
+/// Returns the time at which a thread reached an instruction; at the end of its history, the time
+/// after the last one. `None` without a time stamp.
 #[must_use]
 pub fn reached(thread: &Thread, index: u64) -> Option<TimeEstimate> {
     let history = &thread.history;
@@ -180,7 +183,8 @@ pub fn reached(thread: &Thread, index: u64) -> Option<TimeEstimate> {
     }
 }
 
-/// Until when a thread was surely there: until the crash, if the core lists it; `None`: nobody knows.
+/// Returns the time until which a thread certainly existed: the crash, if the core lists it; `None`
+/// if unknown.
 #[must_use]
 pub fn there_until(session: &Session, thread: &Thread) -> Option<Tsc> {
     let listed = session.core()?.thread(thread.tid).is_some();
@@ -198,7 +202,7 @@ struct StateBuilder<'t> {
     window: Window,
     /// The first instruction that has run since.
     ran_from: u64,
-    /// When it did; `None`: that is before the window.
+    /// Returns the time bounds of the event; `None` if it is before the window.
     since: Option<TimeEstimate>,
     /// That the thread left has the time stamp of when it was back: only what came before is certain.
     dated_late: bool,
@@ -251,7 +255,7 @@ impl<'t> StateBuilder<'t> {
             None => return Ok(()),
         };
         let departure = self.moments.history.departure(mark.index);
-        // What is missing is all up to the next instruction, whatever the thread did.
+        // The gap extends to the next instruction, whatever the thread did.
         let gap = OffCpu {
             index: mark.index,
             left: mark.tsc,
@@ -272,7 +276,7 @@ impl<'t> StateBuilder<'t> {
         let history = self.moments.history;
         let ends = match self.moments.stretch(&away) {
             Some(stretch) => Some((estimate(stretch.begin), estimate(stretch.end))),
-            // No time stamp follows: how long it took, nobody knows.
+            // Without a following time stamp, the end is unknown.
             None => history.arrival(index).zip(history.departure(index)),
         };
         let Some((mut left, back)) = ends else {
@@ -349,7 +353,7 @@ pub struct Delivery {
     pub index: u64,
     /// An address in the handler.
     pub handler: Avma,
-    /// When that ran.
+    /// Returns the bounds of the running time.
     pub at: TimeEstimate,
 }
 
@@ -382,7 +386,7 @@ pub fn signals(
         if at.tsc > window.to {
             break;
         }
-        // Whether it was a handler that it came to, the call forest knows.
+        // The call forest knows whether the destination was a handler.
         let forest = match forest {
             Some(forest) => forest,
             None => *forest.insert(session.forest(thread, watch)?),

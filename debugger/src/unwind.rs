@@ -20,8 +20,8 @@ pub(crate) use operation::Operation;
 /// A stack with more frames is cut here.
 const MAX_FRAMES: usize = 4096;
 
-/// How many general registers there are, and the DWARF numbers of the stack pointer and of what stands for the
-/// return address.
+/// The number of general registers, and the DWARF numbers of the stack pointer and the return
+/// address.
 const COUNT: usize = 16;
 const RSP: u16 = 7;
 const PC: u16 = 16;
@@ -39,9 +39,10 @@ pub(crate) struct PhysicalFrame {
     pub cfa: Option<Avma>,
     /// The general registers in it.
     registers: KnownRegisters,
-    /// It was not left by a call: it is the innermost one, or a signal interrupted it.
+    /// Whether the frame is the innermost one or was interrupted by a signal, and so was not left
+    /// by a call.
     interrupted: bool,
-    /// It is the code that the kernel lets a signal handler return to, not a function.
+    /// Whether it is the code to which a signal handler returns, and not a function.
     pub signal_frame: bool,
     /// `pc` is no code: that the word on top of the stack says who called it is a rule, not known.
     pub bad_pointer: bool,
@@ -52,14 +53,14 @@ pub(crate) struct PhysicalFrame {
 pub(crate) struct Unwound {
     /// Innermost first, never empty.
     pub frames: Vec<PhysicalFrame>,
-    /// Why there are no more.
+    /// The reason why there are no more frames.
     pub end: UnwindEnd,
 }
 
-/// Why the last frame has no caller that is known.
+/// The reason why the last frame has no known caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnwindEnd {
-    /// It has none.
+    /// The frame is the outermost one.
     Outermost,
     /// No call frame information covers this address.
     NoRules(Avma),
@@ -69,20 +70,20 @@ pub(crate) enum UnwindEnd {
     Lost,
     /// The caller's frame would not lie above.
     NotGrowing,
-    /// What should be a return address, or the address of the innermost frame, is no code.
+    /// The return address, or the program counter of the innermost frame, is not code.
     NoCode(Avma),
     /// There are [`MAX_FRAMES`].
     TooMany,
 }
 
 impl UnwindEnd {
-    /// What to tell the user of the older frames; `None`: nothing is missing.
+    /// Returns the note about older frames for the user; `None` if none are missing.
     pub fn why(self) -> Option<String> {
         let reason = self.reason()?;
         Some(format!("older frames are unknown: {reason}"))
     }
 
-    /// What is missing; `None`: nothing.
+    /// Returns the missing part; `None` if nothing is missing.
     pub fn reason(self) -> Option<String> {
         Some(match self {
             Self::Outermost => return None,
@@ -97,7 +98,7 @@ impl UnwindEnd {
 }
 
 impl PhysicalFrame {
-    /// A general register by its DWARF number, or the address where the frame stands.
+    /// Returns a general register by its DWARF number, or the program counter.
     pub fn register(&self, register: u16) -> Option<u64> {
         match register {
             PC => Some(self.pc.0),
@@ -105,8 +106,10 @@ impl PhysicalFrame {
         }
     }
 
-    /// The address whose rules, function and line are those of the frame: a caller's is inside of its call,
-    /// which may be the last instruction of a function.
+    /// Returns the address whose unwind rules, function and line apply to the frame.
+    ///
+    /// For a caller, this address is inside its call instruction, which may be the last instruction
+    /// of a function.
     pub fn look_up(&self) -> Avma {
         if self.interrupted || self.signal_frame {
             self.pc
@@ -116,13 +119,13 @@ impl PhysicalFrame {
     }
 }
 
-/// What the history tells of the frames of a stack.
+/// The part of the history that determines frames of a stack.
 pub(crate) trait FrameHistory {
     /// The last instruction was a return, so that a bad pointer was not called.
     fn has_returned(&self) -> bool;
 
-    /// What may be the rules of a frame, by its number from the innermost one on, that stands at `pc`, and where its function
-    /// returns to.
+    /// Returns the possible unwind rules of a frame at `pc`, by its number from the innermost one,
+    /// and its return address.
     fn rules(&self, number: usize, pc: Avma) -> Option<(Vec<UnwindRow>, Avma)>;
 }
 
@@ -202,8 +205,8 @@ impl Unwinder<'_> {
         if frame.interrupted && !self.memory.is_code(frame.pc) {
             return self.caller_by_bad_pointer(frame);
         }
-        // The address alone does not tell that a signal handler returns here, and there is nothing before it
-        // that belongs to it: the C library's rules begin a byte early for that.
+        // The address alone does not show that a signal handler returns here. The preceding byte
+        // does not belong to it, so the C library's unwind rules begin a byte early.
         let Some(row) = self.symbols.unwind_row(frame.look_up()) else {
             let no_rules = if self.is_program_entry(frame) {
                 UnwindEnd::Outermost
@@ -274,7 +277,7 @@ impl Unwinder<'_> {
         })
     }
 
-    /// It is of the function where the program begins.
+    /// Returns whether the frame is of the program's entry function.
     fn is_program_entry(&self, frame: &PhysicalFrame) -> bool {
         let function = self.symbols.function_at(frame.look_up());
         function.is_some_and(|function| Some(function.entry) == self.memory.program_entry())
@@ -357,7 +360,7 @@ fn known_in(frame: &PhysicalFrame, register: u16) -> Option<u64> {
     frame.registers.get(usize::from(register)).copied().flatten()
 }
 
-/// What an expression may ask of a frame.
+/// The state of a frame that unwind expressions read.
 struct CfiState<'a> {
     frame: &'a PhysicalFrame,
     memory: &'a Memory<'a>,

@@ -60,7 +60,7 @@ pub fn integer(bytes: &[u8], signed: bool, bits: u64) -> Option<i128> {
     })
 }
 
-/// Whether numbers of an encoding have a sign.
+/// Returns whether the numbers of an encoding have a sign.
 pub fn is_signed(encoding: Encoding) -> bool {
     matches!(encoding, Encoding::Signed | Encoding::SignedChar)
 }
@@ -78,7 +78,7 @@ pub fn float(bytes: &[u8]) -> Option<f64> {
 pub fn number(value: &Value, source: &dyn ValueSource) -> Result<Option<(Number, Ty)>, Gap> {
     let (signed, floating) = match value.ty.shape() {
         Shape::Base(Base { encoding, .. }) => (is_signed(encoding), encoding == Encoding::Float),
-        Shape::Enumeration(described, _) => (super::scalar::is_negative(&described), false),
+        Shape::Enumeration(described, _) => (super::types::is_negative(&described), false),
         Shape::Pointer(..) => (false, false),
         _ => return Ok(None),
     };
@@ -87,19 +87,20 @@ pub fn number(value: &Value, source: &dyn ValueSource) -> Result<Option<(Number,
         && floating
         && !is_read(&base.name, base.size)
     {
-        return Err(Gap::Unknown("numbers of its type are not read".into()));
+        return Err(Gap::Unknown("numbers of its type are not supported".into()));
     }
     if floating {
         return Ok(float(&bytes).map(|number| (Number::Float(number), value.ty.clone())));
     }
     let bits = value.bits.map_or(bytes.len() as u64 * 8, |bits| bits.size);
     if !signed && bits == 128 && bytes.last().is_some_and(|byte| byte >> 7 == 1) {
-        return Err(Gap::Unknown("it is too large to calculate with".into()));
+        return Err(Gap::Unknown("it is too large for arithmetic".into()));
     }
     Ok(integer(&bytes, signed, bits).map(|number| (Number::Integer(number), value.ty.clone())))
 }
 
-/// Whether numbers with a fraction of a type are read: those of 16 bytes are the x87's, but for the quadruple ones.
+/// Returns whether floating-point numbers of a type are supported. Those of 16 bytes are x87
+/// numbers, not quadruple ones.
 pub fn is_read(name: &str, size: u64) -> bool {
     matches!(size, 4 | 8) || size > 8 && !name.contains("128")
 }
@@ -182,7 +183,7 @@ pub fn combined(sign: &str, left: Number, right: Number, ty: Ty) -> Result<Value
                 "-" => left - right,
                 "*" => left * right,
                 "/" => left / right,
-                _ => return Err(format!("\"{sign}\" takes whole numbers")),
+                _ => return Err(format!("\"{sign}\" requires integers")),
             };
             return Ok(converted(Number::Float(result), ty));
         }
@@ -198,14 +199,15 @@ pub fn combined(sign: &str, left: Number, right: Number, ty: Ty) -> Result<Value
         "&" => left & right,
         "|" => left | right,
         "^" => left ^ right,
-        "<<" => left.wrapping_shl(shift(right).ok_or("a shift by more bits than there are")?),
-        ">>" => left.wrapping_shr(shift(right).ok_or("a shift by more bits than there are")?),
+        "<<" => left.wrapping_shl(shift(right).ok_or("the shift count exceeds the width of the type")?),
+        ">>" => left.wrapping_shr(shift(right).ok_or("the shift count exceeds the width of the type")?),
         _ => return Err(format!("\"{sign}\" is not understood")),
     };
     Ok(Value::number(ty, result))
 }
 
-/// Whether `left sign right`, of numbers that were made of one type; `None`: it is no comparison.
+/// Evaluates the comparison `left sign right` of numbers of one type; `None` if `sign` is not a
+/// comparison.
 pub fn compared(sign: &str, left: Number, right: Number) -> Option<bool> {
     let order = match (left, right) {
         (Number::Integer(left), Number::Integer(right)) => Some(left.cmp(&right)),

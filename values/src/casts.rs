@@ -1,8 +1,10 @@
-//! Casts between classes and their bases: the address changes where the base does not stand first. Where a base is
-//! virtual, the object's table tells (Itanium C++ ABI, sections 2.5 and 2.6).
+//! Casts between classes and their bases.
+//!
+//! The address changes if the base is not first in the object. The vtable gives the location of a
+//! virtual base (Itanium C++ ABI, sections 2.5 and 2.6).
 
 use super::context::EvalContext;
-use super::evaluate::{Evaluated, wrong};
+use super::failure::{Evaluated, wrong};
 use super::members::value_of;
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Data, Gap, Value};
@@ -12,7 +14,7 @@ use backtrail_symbolizer::types::{Language, Member, MemberPlace, PointerKind};
 const MAX_DEPTH: u32 = 32;
 const MAX_BASES: u32 = 4096;
 
-/// What a class is, if the type is one of C++.
+/// Returns the class of a type, if it is a C++ class.
 fn class(ty: &Ty) -> Option<RecordShape> {
     match ty.shape() {
         Shape::Record(record) if record.described.language == Language::Cpp => {
@@ -23,8 +25,8 @@ fn class(ty: &Ty) -> Option<RecordShape> {
 }
 
 impl EvalContext<'_> {
-    /// A class, or a pointer to one, as another that it is derived from or that is derived from it; `None`: the
-    /// cast is none of these.
+    /// Casts a class, or a pointer to one, to a base or derived class; `None` if the cast is not of
+    /// this form.
     pub(crate) fn cast_class(&self, value: &Value, ty: &Ty) -> Evaluated<Option<Value>> {
         match (value.ty.shape(), ty.shape()) {
             (Shape::Pointer(PointerKind::Pointer, from), Shape::Pointer(PointerKind::Pointer, to)) => {
@@ -64,7 +66,7 @@ impl EvalContext<'_> {
     ) -> Evaluated<Option<Value>> {
         let mut left = MAX_BASES;
         if let Some(base) = self.base_of(object, from, to_class.name(), 0, &mut left) {
-            // Why it is not known where the base is, is why there is no value.
+            // An unknown location of the base is the reason why there is no value.
             if let Data::Gap(gap) = &base.data {
                 return Err(gap.clone().into());
             }
@@ -74,7 +76,7 @@ impl EvalContext<'_> {
         match offset_of(to_class, from.name(), 0, &mut left) {
             Some(BaseOffset::Fixed(offset)) => match object.address() {
                 Some(at) => Ok(Some(Value::at(to.clone(), at.wrapping_sub(offset)))),
-                None => unknown("what it is a base of: it is not in memory"),
+                None => unknown("the enclosing object cannot be found: the value is not in memory"),
             },
             Some(BaseOffset::Virtual) => self.whole_object(object, from, to, to_class).map(Some),
             None => Ok(None),
@@ -107,11 +109,12 @@ impl EvalContext<'_> {
         None
     }
 
-    /// What an object is as a whole, by its table: two words before where the pointer to it points stands how far above the
-    /// start of the whole object this part is, and the table's symbol names the class.
+    /// Returns the complete object that contains an object, by its vtable. The word two before the
+    /// address point is the offset to the start of the complete object. The symbol of the vtable
+    /// names the class.
     fn whole_object(&self, object: &Value, from: &RecordShape, to: &Ty, to_class: &RecordShape) -> Evaluated {
         let (Some(at), true) = (object.address(), has_table(from, 0)) else {
-            return unknown("what it is a virtual base of: it has no table of virtual functions");
+            return unknown("the enclosing object cannot be found: the value has no vtable");
         };
         let mut word = [0; 8];
         self.source.memory(at, &mut word).map_err(Gap::from)?;
@@ -126,7 +129,7 @@ impl EvalContext<'_> {
             .and_then(|name| Some(name.rsplit_once('+')?.0));
         let whole = name.and_then(|name| self.type_named(name));
         let Some((whole, whole_class)) = whole.and_then(|whole| Some((whole.clone(), class(&whole)?))) else {
-            return unknown("what it is a virtual base of: its table has no symbol of a known class");
+            return unknown("the enclosing object is unknown: the vtable has no symbol of a known class");
         };
         let whole = Value::at(whole, start);
         if whole_class.name() == to_class.name() {
@@ -136,7 +139,7 @@ impl EvalContext<'_> {
         match self.base_of(&whole, &whole_class, to_class.name(), 0, &mut left) {
             Some(found) => Ok(found.with_type(to.clone())),
             None => wrong(format!(
-                "it is part of a \"{}\", which has no \"{}\"",
+                "it is part of a \"{}\", which has no base \"{}\"",
                 whole_class.name(),
                 to_class.name()
             )),
@@ -148,9 +151,9 @@ fn unknown<T>(what: &'static str) -> Evaluated<T> {
     Err(Gap::Unknown(what.into()).into())
 }
 
-/// Where a base is in objects of a class.
+/// The location of a base in the objects of a class.
 enum BaseOffset {
-    /// So many bytes from the start.
+    /// The number of bytes from the start.
     Fixed(u64),
     /// A virtual base is on the way.
     Virtual,

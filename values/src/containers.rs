@@ -6,16 +6,16 @@ use super::types::{ArrayCount, RecordShape, Shape, Ty};
 use super::units::Units;
 use super::value::Value;
 
-/// What holds elements.
+/// A container of elements.
 pub enum CppContainer {
     /// One after the other in memory.
-    CppArray(CppArray),
+    Array(CppArray),
     /// Truth values, a bit each.
-    CppBitVector(CppBitVector),
+    BitVector(CppBitVector),
     /// In blocks of one size.
-    CppDeque(CppDeque),
+    Deque(CppDeque),
     /// Each in a node of its own.
-    CppNodes(CppNodes),
+    Nodes(CppNodes),
 }
 
 /// A vector, a string, what views one.
@@ -24,7 +24,7 @@ pub struct CppArray {
     size: u64,
     start: u64,
     pub count: u64,
-    /// Of a vector, how many fit.
+    /// The capacity, of a vector.
     pub capacity: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ pub struct CppDeque {
     per_node: u64,
     first: u64,
     in_first: u64,
-    /// Where the address of the first block is, followed by those of the others.
+    /// The address of the array of block addresses.
     nodes: u64,
     pub count: u64,
 }
@@ -52,10 +52,10 @@ pub struct CppDeque {
 /// A list, a tree, a hash table.
 pub struct CppNodes {
     element: Ty,
-    /// Where the element is in a node.
+    /// The offset of the element in a node.
     offset: u64,
     first: u64,
-    /// What stands for no node.
+    /// The address of the end node.
     end: u64,
     order: NodeOrder,
     /// `None`: it is not kept.
@@ -83,17 +83,17 @@ pub fn template(record: &RecordShape) -> Option<String> {
 }
 
 impl CppContainer {
-    /// What a value of a record holds; `None`: it is no container, or its insides are not as they are known.
+    /// Returns the container that a record is; `None` if it is not one, or its layout is unknown.
     pub fn of(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
         let is_bool = || record.argument(0).is_some_and(|element| element.name() == "bool");
         Some(match template(record)?.as_str() {
-            "vector" if is_bool() => Self::CppBitVector(CppBitVector::of_vector(context, value, record)?),
-            "bitset" => Self::CppBitVector(CppBitVector::of_bitset(context, value, record)?),
-            "vector" => Self::CppArray(CppArray::of_vector(context, value, record)?),
-            "array" => Self::CppArray(CppArray::of_array(&path(context, value, &["_M_elems"])?)?),
+            "vector" if is_bool() => Self::BitVector(CppBitVector::of_vector(context, value, record)?),
+            "bitset" => Self::BitVector(CppBitVector::of_bitset(context, value, record)?),
+            "vector" => Self::Array(CppArray::of_vector(context, value, record)?),
+            "array" => Self::Array(CppArray::of_array(&path(context, value, &["_M_elems"])?)?),
             "basic_string" => {
                 let pointer = path(context, value, &["_M_dataplus", "_M_p"])?;
-                Self::CppArray(CppArray::pointed_to(
+                Self::Array(CppArray::pointed_to(
                     context,
                     &pointer,
                     value,
@@ -102,44 +102,44 @@ impl CppContainer {
             }
             "basic_string_view" => {
                 let pointer = path(context, value, &["_M_str"])?;
-                Self::CppArray(CppArray::pointed_to(context, &pointer, value, &["_M_len"])?)
+                Self::Array(CppArray::pointed_to(context, &pointer, value, &["_M_len"])?)
             }
             "initializer_list" => {
                 let pointer = path(context, value, &["_M_array"])?;
-                Self::CppArray(CppArray::pointed_to(context, &pointer, value, &["_M_len"])?)
+                Self::Array(CppArray::pointed_to(context, &pointer, value, &["_M_len"])?)
             }
             "span" => {
                 let pointer = path(context, value, &["_M_ptr"])?;
-                Self::CppArray(CppArray::of_span(context, &pointer, value, record)?)
+                Self::Array(CppArray::of_span(context, &pointer, value, record)?)
             }
-            "deque" => Self::CppDeque(CppDeque::of(context, value, record)?),
-            "list" => Self::CppNodes(CppNodes::of_list(context, value, record)?),
-            "map" | "multimap" => Self::CppNodes(CppNodes::of_tree(context, value, record, true)?),
-            "set" | "multiset" => Self::CppNodes(CppNodes::of_tree(context, value, record, false)?),
+            "deque" => Self::Deque(CppDeque::of(context, value, record)?),
+            "list" => Self::Nodes(CppNodes::of_list(context, value, record)?),
+            "map" | "multimap" => Self::Nodes(CppNodes::of_tree(context, value, record, true)?),
+            "set" | "multiset" => Self::Nodes(CppNodes::of_tree(context, value, record, false)?),
             "unordered_map" | "unordered_multimap" => {
-                Self::CppNodes(CppNodes::of_table(context, value, record, true)?)
+                Self::Nodes(CppNodes::of_table(context, value, record, true)?)
             }
             "unordered_set" | "unordered_multiset" => {
-                Self::CppNodes(CppNodes::of_table(context, value, record, false)?)
+                Self::Nodes(CppNodes::of_table(context, value, record, false)?)
             }
             _ => return None,
         })
     }
 
-    /// How many elements it has; `None`: too many to count where no count is kept.
+    /// Returns the number of elements; `None` if they must be counted and are too many.
     pub fn count(&self, context: &EvalContext<'_>) -> Option<u64> {
         match self {
-            Self::CppArray(row) => Some(row.count),
-            Self::CppBitVector(bits) => Some(bits.count),
-            Self::CppDeque(deque) => Some(deque.count),
-            Self::CppNodes(nodes) => nodes.count(context),
+            Self::Array(row) => Some(row.count),
+            Self::BitVector(bits) => Some(bits.count),
+            Self::Deque(deque) => Some(deque.count),
+            Self::Nodes(nodes) => nodes.count(context),
         }
     }
 
     /// The last element of those that it has.
     pub fn last(&self, context: &EvalContext<'_>) -> Option<Value> {
         match self {
-            Self::CppNodes(nodes) => nodes.last(context),
+            Self::Nodes(nodes) => nodes.last(context),
             other => other.at(context, other.count(context)?.checked_sub(1)?),
         }
     }
@@ -147,11 +147,11 @@ impl CppContainer {
     /// The element with this number, below the count; of nodes the first alone, for who asks for others walks.
     pub fn at(&self, context: &EvalContext<'_>, number: u64) -> Option<Value> {
         match self {
-            Self::CppArray(row) => Some(row.at(number)),
-            Self::CppBitVector(bits) => Some(bits.at(context, number)),
-            Self::CppDeque(deque) => deque.at(context, number),
-            Self::CppNodes(nodes) if number == 0 => nodes.values(context, 1)?.pop(),
-            Self::CppNodes(_) => None,
+            Self::Array(row) => Some(row.at(number)),
+            Self::BitVector(bits) => Some(bits.at(context, number)),
+            Self::Deque(deque) => deque.at(context, number),
+            Self::Nodes(nodes) if number == 0 => nodes.values(context, 1)?.pop(),
+            Self::Nodes(_) => None,
         }
     }
 }
@@ -190,7 +190,8 @@ impl CppArray {
         })
     }
 
-    /// So many elements behind a pointer as a member of the value says.
+    /// Returns the array at a pointer, with the number of elements that a member of the value
+    /// gives.
     fn pointed_to(
         context: &EvalContext<'_>,
         pointer: &Value,
@@ -235,7 +236,7 @@ impl CppArray {
         Value::at(self.element.clone(), at)
     }
 
-    /// What its characters are; `None`: its elements make no strings.
+    /// Returns the code units of its characters; `None` if the elements make no strings.
     pub fn units(&self) -> Option<Units> {
         Units::of(&self.element)
     }
@@ -340,13 +341,13 @@ impl CppDeque {
     }
 }
 
-/// Where the value is in a node that begins with `header` bytes of links.
+/// Returns the offset of the value in a node that begins with `header` bytes of links.
 fn offset_after(header: u64, ty: &Ty) -> Option<u64> {
     let aligned = super::layout::alignment(ty)?;
     header.checked_next_multiple_of(aligned)
 }
 
-/// What a container holds, by the name that it has for it.
+/// Reads a container, by its type name.
 fn held(record: &RecordShape) -> Option<Ty> {
     let name = format!("{}::value_type", record.name());
     let entry = record.module.file.type_named(&name, None)?;
@@ -354,7 +355,7 @@ fn held(record: &RecordShape) -> Option<Ty> {
 }
 
 impl CppNodes {
-    /// No more are looked at, for a count or a key.
+    /// The limit of elements that are read to count them or to find a key.
     pub const MOST: usize = 1 << 17;
 
     fn of_list(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
@@ -373,7 +374,7 @@ impl CppNodes {
         })
     }
 
-    /// Of `_Rb_tree`.
+    /// Reads an `_Rb_tree`.
     fn of_tree(context: &EvalContext<'_>, value: &Value, record: &RecordShape, pairs: bool) -> Option<Self> {
         let count = number(
             context,
@@ -392,7 +393,7 @@ impl CppNodes {
         })
     }
 
-    /// Of `_Hashtable`: its nodes are one list.
+    /// Reads a `_Hashtable`, whose nodes are one list.
     fn of_table(context: &EvalContext<'_>, value: &Value, record: &RecordShape, pairs: bool) -> Option<Self> {
         let count = number(context, &path(context, value, &["_M_h", "_M_element_count"])?)?;
         let element = held(record)?;
@@ -419,7 +420,7 @@ impl CppNodes {
         }
     }
 
-    /// Its last element: what stands for no node is linked to that, too.
+    /// Returns the last element. The end node links to it.
     fn last(&self, context: &EvalContext<'_>) -> Option<Value> {
         let link = match self.order {
             NodeOrder::List => 8,

@@ -1,50 +1,43 @@
-//! What names mean in a frame, and where the values of variables are.
+//! The names in scope of a frame, and the values of its variables.
 
 use super::parser::Names;
 use super::source::{Frame, ValueSource};
 use super::symbols::code_symbol;
 use super::text::ELEMENTS;
-use super::thread_local::Linker;
 use super::types::{ModuleRef, Ty};
-use super::value::{Gap, MAX_SIZE, Value};
+use super::value::Value;
 use crate::error::{Error, Result};
-use backtrail_pt::{Avma, Svma};
+use backtrail_pt::Avma;
 use backtrail_symbolizer::types::{Language, TypeKind};
-use backtrail_symbolizer::{
-    EntryId, FrameState, Function, Global, LocationExpression, Piece, Place, Scope, Symbolizer, Unknown,
-    Variable, VariableLocation, is_named, is_visible,
-};
+use backtrail_symbolizer::{EntryId, Function, Global, Scope, Symbolizer, Variable, is_named, is_visible};
 use std::sync::Arc;
-
-/// The DWARF numbers of xmm0 to xmm15 begin here (System V ABI AMD64, section 3.6.2).
-const XMM0: u16 = 17;
 
 /// A frame with its names, types and values.
 pub struct EvalContext<'a> {
     /// The process.
     pub symbols: &'a Symbolizer,
-    /// Who knows registers and memory.
+    /// Reads registers and memory.
     pub source: &'a dyn ValueSource,
-    /// Where variables are looked up.
+    /// The address at which variables are looked up.
     pub look_up: Option<Avma>,
-    /// Where the frame stands.
+    /// The program counter of the frame.
     pub pc: Option<u64>,
     /// The frame may not be set up yet: a register that its variables are counted from may be the caller's.
-    in_prologue: bool,
-    /// What can be named.
+    pub(crate) in_prologue: bool,
+    /// The names in scope.
     pub scope: Option<Scope>,
     /// The module of the frame.
     pub here: Option<Arc<ModuleRef>>,
     /// All modules with symbols; that of the frame first.
     pub modules: Vec<Arc<ModuleRef>>,
-    /// What was printed before, `$1` first.
+    /// The value history, `$1` first.
     pub history: &'a [Value],
-    /// Of a string or an array, so many elements are shown.
+    /// The number of elements that are shown of a string or an array.
     pub elements: usize,
 }
 
 impl<'a> EvalContext<'a> {
-    /// Of the selected frame.
+    /// Returns the context of a frame.
     pub fn new(symbols: &'a Symbolizer, frame: &'a Frame<'_>, history: &'a [Value]) -> Self {
         let (look_up, level) = (frame.look_up, frame.level);
         let mut modules: Vec<_> = ModuleRef::all(symbols).into_iter().map(Arc::new).collect();
@@ -97,7 +90,7 @@ impl<'a> EvalContext<'a> {
             .find(|variable| *variable.name == *name)
     }
 
-    /// What a name means; `None`: nothing.
+    /// Returns the value of a name; `None` if the name is unknown.
     pub fn named(&self, name: &str) -> Result<Option<Value>> {
         if let (Some(variable), Some(here)) = (self.local(name), &self.here) {
             return Ok(Some(self.value_of(variable, here)));
@@ -138,7 +131,8 @@ impl<'a> EvalContext<'a> {
         Err(Error(format!("no symbol \"{name}\" in \"{file}\"")))
     }
 
-    /// What several variables have the name is not guessed between, unless one is of the same source file.
+    /// Returns the variable of a name. If several have the name, one of the same source file is
+    /// taken, and otherwise none.
     fn one_of(
         &self,
         name: &str,
@@ -157,7 +151,7 @@ impl<'a> EvalContext<'a> {
         });
         if places.len() > 1 && !nearest {
             return Err(Error(format!(
-                "{} variables are called \"{name}\"; 'FILE'::{name} or a longer path tells which is meant",
+                "{} variables are named \"{name}\"; use 'FILE'::{name} or a qualified name to select one",
                 places.len()
             )));
         }
@@ -180,7 +174,7 @@ impl<'a> EvalContext<'a> {
         let here = self.look_up.and_then(|at| self.symbols.function_at(at));
         let from = here.as_ref().map(|here| &*here.name);
         let found = self.symbols.functions_named(name);
-        // What does not have the name itself has a symbol of that name.
+        // A function of another name has a symbol of this name.
         let means = |function: &&Function<Avma>| {
             is_visible(&function.name, name, from) || !is_named(&function.name, name)
         };
@@ -210,7 +204,7 @@ impl<'a> EvalContext<'a> {
             let (at, _) = module.file.data_named(name)?;
             Some(at.to_avma(module.bias).0)
         };
-        // What the executable defines goes before all others.
+        // The executable takes precedence over all other modules.
         let entry = self.source.thread_pointer().ok().and_then(|(_, entry)| entry);
         let executable = self
             .modules
@@ -223,142 +217,6 @@ impl<'a> EvalContext<'a> {
         let mut found = self.modules.iter().filter_map(|module| defined(module));
         let first = found.next();
         first.filter(|_| found.next().is_none())
-    }
-
-    /// The value of a variable.
-    pub fn value_of(&self, variable: &Variable, module: &Arc<ModuleRef>) -> Value {
-        let ty = Ty::of(module, variable.type_entry);
-        if variable.type_entry.is_none() {
-            return Value::gap(ty, Gap::Unknown("its type is not stated".into()));
-        }
-        if variable.location == VariableLocation::Elsewhere {
-            return self.defined_elsewhere(variable, module, ty);
-        }
-        self.at_location(&variable.location, module, ty)
-    }
-
-    fn defined_elsewhere(&self, variable: &Variable, module: &Arc<ModuleRef>, ty: Ty) -> Value {
-        let found = module.file.globals_named(&variable.name, Some(variable.entry));
-        let defined = found.iter().find_map(|global| match global {
-            Global::Variable(found) if found.location != VariableLocation::Elsewhere => Some(found),
-            _ => None,
-        });
-        if let Some(defined) = defined {
-            let own = Ty::of(module, defined.type_entry);
-            return self.at_location(&defined.location, module, own);
-        }
-        match self.data_named(&variable.name) {
-            Some(at) => Value::at(ty, at),
-            None => Value::gap(
-                ty,
-                Gap::Unknown("it is not certain which module defines it".into()),
-            ),
-        }
-    }
-
-    /// The value at a location.
-    pub fn at_location(&self, location: &VariableLocation, module: &Arc<ModuleRef>, ty: Ty) -> Value {
-        let gap = match location {
-            VariableLocation::OptimizedOut => Gap::OptimizedOut,
-            VariableLocation::Constant(number) => return Value::number(ty, i128::from(*number)),
-            VariableLocation::Bytes(bytes) => {
-                let mut bytes = bytes.to_vec();
-                let size = ty.size().filter(|size| *size <= MAX_SIZE);
-                bytes.resize(size.map_or(bytes.len(), |size| size as usize), 0);
-                return Value::new(ty, bytes);
-            }
-            VariableLocation::Expression(expression) => match self.pieces(expression, module) {
-                Ok(pieces) => return self.assembled(&pieces, ty),
-                Err(why) => Gap::Unknown(why),
-            },
-            VariableLocation::Elsewhere => Gap::Unknown("it is defined elsewhere".into()),
-            VariableLocation::Unknown(why) => Gap::Unknown((*why).into()),
-        };
-        Value::gap(ty, gap)
-    }
-
-    /// The pieces of a value.
-    pub fn pieces(
-        &self,
-        expression: &LocationExpression,
-        module: &Arc<ModuleRef>,
-    ) -> std::result::Result<Vec<Piece>, Unknown> {
-        let frame_base = self.scope.as_ref().and_then(|scope| scope.frame_base.as_ref());
-        let frame_base = match frame_base {
-            Some(base) if base.is_register() && self.in_prologue => None,
-            other => other,
-        };
-        let state = ModuleState {
-            source: self.source,
-            modules: &self.modules,
-            module,
-        };
-        module.file.evaluate(expression, frame_base, &state)
-    }
-
-    /// The address of a member of an object, where it depends on the object.
-    pub fn member_at(
-        &self,
-        expression: &LocationExpression,
-        object: u64,
-        module: &Arc<ModuleRef>,
-    ) -> std::result::Result<u64, Unknown> {
-        let state = ModuleState {
-            source: self.source,
-            modules: &self.modules,
-            module,
-        };
-        module.file.member_at(expression, object, &state)
-    }
-
-    pub(crate) fn in_place(&self, place: &Place, ty: Ty) -> Value {
-        let size = ty.size().unwrap_or(8).min(MAX_SIZE) as usize;
-        let bytes = match place {
-            Place::Memory(address) => return Value::at(ty, *address),
-            Place::OptimizedOut => return Value::gap(ty, Gap::OptimizedOut),
-            Place::Unknown(why) => return Value::gap(ty, Gap::Unknown(why.clone())),
-            Place::ImplicitPointer { entry, offset } => {
-                return Value::gap(ty, Gap::ImplicitPointer(*entry, *offset));
-            }
-            Place::Register(register) => match self.register_bytes(*register, size) {
-                Ok(bytes) => bytes,
-                Err(why) => return Value::gap(ty, Gap::Unknown(why)),
-            },
-            Place::Value(bytes) => bytes.to_vec(),
-            Place::Bytes(bytes) => bytes.to_vec(),
-        };
-        match bytes.get(..size) {
-            Some(bytes) => Value::new(ty, bytes.to_vec()),
-            None => Value::gap(ty, Gap::Unknown("its place is smaller than its type".into())),
-        }
-    }
-
-    /// A register's bytes; the first `size` are asked for.
-    pub(crate) fn register_bytes(&self, register: u16, size: usize) -> std::result::Result<Vec<u8>, Unknown> {
-        match register.checked_sub(XMM0) {
-            Some(number) if number < 16 => Ok(self.source.vector(number)?.to_vec()),
-            Some(_) => Err("it is in a register that is not read".into()),
-            None => Ok(self.source.low(register, size)?.to_le_bytes().to_vec()),
-        }
-    }
-
-    /// What an implicit pointer points to.
-    pub fn implicit_target(&self, entry: EntryId, offset: i64, target: Ty) -> Value {
-        let Some(here) = &self.here else {
-            return Value::gap(target, Gap::OptimizedOut);
-        };
-        let at = self.look_up.map_or(Svma(0), |at| at.to_svma(here.bias));
-        let value = match here.file.variable_at(entry, at) {
-            Some(variable) => self.value_of(&variable, here),
-            None => match here.file.location_at(entry, at) {
-                Some(location) => self.at_location(&location, here, target.clone()),
-                None => Value::gap(target.clone(), Gap::OptimizedOut),
-            },
-        };
-        match u64::try_from(offset) {
-            Ok(offset) => value.part(target, offset),
-            Err(_) => Value::gap(target, Gap::OptimizedOut),
-        }
     }
 
     /// The type called `name`, and the number of C of that name.
@@ -403,7 +261,7 @@ impl Names for EvalContext<'_> {
         };
         match self.type_named(name) {
             Some(ty) => {
-                // A record and a variable may share a name; in C, `struct` tells them apart.
+                // In C, a record and a variable can share a name; `struct` distinguishes them.
                 let tagged = ty.described().is_some_and(|(_, described)| {
                     described.language == Language::C
                         && matches!(described.kind, TypeKind::Record(_) | TypeKind::Enumeration(_))
@@ -412,46 +270,5 @@ impl Names for EvalContext<'_> {
             }
             None => false,
         }
-    }
-}
-
-/// What expressions of a module's variables ask.
-struct ModuleState<'a> {
-    source: &'a dyn ValueSource,
-    modules: &'a [Arc<ModuleRef>],
-    module: &'a ModuleRef,
-}
-
-impl FrameState for ModuleState<'_> {
-    fn bias(&self) -> u64 {
-        self.module.bias
-    }
-
-    fn register(&self, register: u16) -> std::result::Result<u64, Unknown> {
-        self.source.register(register)
-    }
-
-    fn memory(&self, address: u64, out: &mut [u8]) -> std::result::Result<(), Unknown> {
-        self.source.memory(address, out)
-    }
-
-    fn cfa(&self) -> std::result::Result<u64, Unknown> {
-        self.source.cfa()
-    }
-
-    fn thread_local(&self, offset: u64) -> std::result::Result<u64, Unknown> {
-        let (pointer, entry) = self.source.thread_pointer()?;
-        let executable =
-            entry.is_some_and(|entry| self.module.file.contains_code(entry.to_svma(self.module.bias)));
-        if !executable {
-            return Linker::new(self.source, self.modules)?.address(self.module, pointer, offset);
-        }
-        let block = self.module.file.thread_local_block();
-        let size = block.ok_or("the module has no thread-local data")?;
-        Ok(pointer.wrapping_sub(size).wrapping_add(offset))
-    }
-
-    fn entry_value(&self, register: u16) -> std::result::Result<u64, Unknown> {
-        self.source.entry_value(register)
     }
 }

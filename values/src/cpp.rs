@@ -2,15 +2,28 @@
 
 use super::containers::CppContainer;
 use super::context::EvalContext;
-use super::formatter::{FormattedMember, FormattedValue, ValueFormatter, listed, text};
+use super::formatted::{FormattedMember, FormattedValue, listed, text};
+use super::formatter::ValueFormatter;
 use super::members::{address, number, path};
 use super::type_formatter::short;
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{MAX_SIZE, Value};
 use backtrail_symbolizer::types::PointerKind;
 
+impl ValueFormatter<'_> {
+    /// Formats a value of a C++ library type as its contents; `None` for other types.
+    pub(crate) fn format_cpp(
+        &self,
+        value: &Value,
+        record: &RecordShape,
+        depth: u32,
+    ) -> Option<FormattedValue> {
+        show(self, value, record, depth)
+    }
+}
+
 /// A container as what it holds; `None`: it is none, or its insides are not as they are known.
-pub fn show(
+fn show(
     formatter: &ValueFormatter<'_>,
     value: &Value,
     record: &RecordShape,
@@ -38,7 +51,7 @@ pub fn show(
 
 fn string(formatter: &ValueFormatter<'_>, value: &Value, record: &RecordShape) -> Option<FormattedValue> {
     let limit = formatter.context.elements;
-    let CppContainer::CppArray(row) = CppContainer::of(formatter.context, value, record)? else {
+    let CppContainer::Array(row) = CppContainer::of(formatter.context, value, record)? else {
         return None;
     };
     let units = row.units()?;
@@ -81,12 +94,12 @@ fn vector(
         Some(format!("{name} of length {count}, capacity {}", capacity?))
     };
     match CppContainer::of(context, value, record)? {
-        CppContainer::CppBitVector(bits) => {
+        CppContainer::BitVector(bits) => {
             let title = title("std::vector<bool>", bits.count, bits.capacity)?;
             let values = (0..bits.count).map(|number| (format!("[{number}]"), bits.at(context, number)));
             Some(container(formatter, title, values, false, depth))
         }
-        CppContainer::CppArray(row) => {
+        CppContainer::Array(row) => {
             let title = title("std::vector", row.count, row.capacity)?;
             let values = (0..row.count).map(|number| (format!("[{number}]"), row.at(number)));
             Some(container(formatter, title, values, false, depth))
@@ -125,7 +138,7 @@ fn numbered(values: Vec<Value>) -> impl Iterator<Item = (String, Value)> {
         .map(|(number, value): (usize, _)| (format!("[{number}]"), value))
 }
 
-/// Of a tree or a table of hashes.
+/// Formats a tree or a hash table.
 fn associative(
     formatter: &ValueFormatter<'_>,
     value: &Value,
@@ -134,7 +147,7 @@ fn associative(
     depth: u32,
 ) -> Option<FormattedValue> {
     let context = formatter.context;
-    let CppContainer::CppNodes(nodes) = CppContainer::of(context, value, record)? else {
+    let CppContainer::Nodes(nodes) = CppContainer::of(context, value, record)? else {
         return None;
     };
     let count = nodes.count(context)?;
@@ -176,7 +189,7 @@ fn base(context: &EvalContext<'_>, value: &Value, name: &str) -> Option<Value> {
     base_within(context, value, name, &mut { MAX_BASES })
 }
 
-/// The same, of so many at most.
+/// Returns up to `limit` of the elements.
 fn base_within(context: &EvalContext<'_>, value: &Value, name: &str, left: &mut u32) -> Option<Value> {
     *left = left.checked_sub(1)?;
     let Shape::Record(record) = value.ty.shape() else {
@@ -197,7 +210,7 @@ fn list(
     depth: u32,
 ) -> Option<FormattedValue> {
     let context = formatter.context;
-    let CppContainer::CppNodes(nodes) = CppContainer::of(context, value, record)? else {
+    let CppContainer::Nodes(nodes) = CppContainer::of(context, value, record)? else {
         return None;
     };
     let values = nodes.values(context, MAX_SIZE as usize)?;
@@ -214,7 +227,7 @@ fn deque(
     record: &RecordShape,
     depth: u32,
 ) -> Option<FormattedValue> {
-    let CppContainer::CppDeque(deque) = CppContainer::of(formatter.context, value, record)? else {
+    let CppContainer::Deque(deque) = CppContainer::of(formatter.context, value, record)? else {
         return None;
     };
     // A run may be longer than what is shown.
@@ -237,7 +250,7 @@ fn bitset(
     depth: u32,
 ) -> Option<FormattedValue> {
     let context = formatter.context;
-    let CppContainer::CppBitVector(bits) = CppContainer::of(context, value, record)? else {
+    let CppContainer::BitVector(bits) = CppContainer::of(context, value, record)? else {
         return None;
     };
     // A larger value is not read at once.
@@ -288,7 +301,7 @@ fn tuple(formatter: &ValueFormatter<'_>, value: &Value, depth: u32) -> Option<Fo
 pub fn tuple_part(context: &EvalContext<'_>, value: &Value, number: usize) -> Option<Value> {
     let head = base(context, value, &format!("std::_Head_base<{number},"))?;
     path(context, &head, &["_M_head_impl"]).or_else(|| match head.ty.shape() {
-        // What has no members is a base itself.
+        // A class without members is the base itself.
         Shape::Record(record) => Some(head.part(record.argument(1)?, 0)),
         _ => None,
     })
@@ -313,7 +326,7 @@ fn variant(
     })
 }
 
-/// What a `variant` holds, and which of its types that is; `Some(None)`: nothing.
+/// Returns the value of a `variant` and the index of its type; `Some(None)` if it has no value.
 pub fn alternative(
     context: &EvalContext<'_>,
     value: &Value,
@@ -403,7 +416,7 @@ pub fn pointed_by_shared(
     Some((path(context, value, &["_M_ptr"])?, pointee(record)?))
 }
 
-/// What a smart pointer points to; of an array, an element.
+/// Returns the target of a smart pointer; of an array, an element.
 fn pointee(record: &RecordShape) -> Option<Ty> {
     let target = record.argument(0)?;
     Some(match target.shape() {

@@ -1,10 +1,10 @@
-//! What the operators and functions of containers and pointers of the C++ standard library (libstdc++) give: `v[1]`,
-//! `m["a"]`, `*p`, `p->x`, `v.size()`.
+//! The operators and member functions of containers and pointers of libstdc++: `v[1]`, `m["a"]`,
+//! `*p`, `p->x`, `v.size()`.
 
 use super::containers::{CppContainer, CppNodes, template};
 use super::context::EvalContext;
 use super::cpp::{alternative, owned, pointed_by_shared, tuple_part};
-use super::evaluate::{Evaluated, outside, wrong};
+use super::failure::{Evaluated, outside, wrong};
 use super::members::{address, number, path};
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Gap, Value};
@@ -25,14 +25,14 @@ pub fn element(
     }
     let container = CppContainer::of(context, value, record)?;
     let count = match &container {
-        CppContainer::CppNodes(nodes) if nodes.pairs => {
+        CppContainer::Nodes(nodes) if nodes.pairs => {
             return Some(compares_plainly(record).and_then(|()| by_key(context, nodes, key)));
         }
-        CppContainer::CppNodes(_) => return None,
+        CppContainer::Nodes(_) => return None,
         _ => container.count(context)?,
     };
-    // The zero behind a string is its element, too.
-    if let CppContainer::CppArray(row) = &container
+    // The terminating zero of a string is an element too.
+    if let CppContainer::Array(row) = &container
         && is_string(record)
         && index().is_ok_and(|index| index == i128::from(count))
     {
@@ -61,22 +61,23 @@ fn compares_plainly(record: &RecordShape) -> Evaluated<()> {
     match functions.find(|name| !PLAIN.iter().any(|plain| name.starts_with(plain))) {
         None => Ok(()),
         Some(name) => wrong(format!(
-            "its keys are compared by code of the program, \"{name}\", which cannot be called"
+            "its keys are compared by the program's function \"{name}\", which cannot be called"
         )),
     }
 }
 
-/// The element with this number, of so many.
+/// Returns the element with this number of `count`.
 fn numbered(context: &EvalContext<'_>, container: &CppContainer, index: i128, count: u64) -> Evaluated {
     let inside = u64::try_from(index).ok().filter(|index| *index < count);
     match inside.map(|index| container.at(context, index)) {
         Some(Some(value)) => Ok(value),
-        Some(None) => wrong("its elements do not hang together as they should"),
+        Some(None) => wrong("the container is inconsistent"),
         None => outside(count),
     }
 }
 
-/// A part of a tuple, `__1` for the second; `None`: it is none, or has not so many.
+/// Returns a part of a tuple, `__1` for the second; `None` if the value is not a tuple or has no
+/// such part.
 pub fn part(context: &EvalContext<'_>, value: &Value, record: &RecordShape, name: &str) -> Option<Value> {
     let number = name.strip_prefix("__")?.parse().ok()?;
     (template(record)? == "tuple").then(|| tuple_part(context, value, number))?
@@ -85,7 +86,7 @@ pub fn part(context: &EvalContext<'_>, value: &Value, record: &RecordShape, name
 /// The values of a key, as many as are asked for.
 fn with_key(context: &EvalContext<'_>, nodes: &CppNodes, key: &Value, most: usize) -> Evaluated<Vec<Value>> {
     let Some(elements) = nodes.values(context, CppNodes::MOST) else {
-        return wrong("its elements do not hang together as they should");
+        return wrong("the container is inconsistent");
     };
     let mut found = Vec::new();
     let all = elements.len() < CppNodes::MOST;
@@ -95,7 +96,7 @@ fn with_key(context: &EvalContext<'_>, nodes: &CppNodes, key: &Value, most: usiz
             false => Some(element.clone()),
         };
         let Some(own) = own else {
-            return wrong("its elements are no pairs of a key and a value");
+            return wrong("its elements are not pairs of a key and a value");
         };
         if context.is_same(&own, key)? {
             found.push(element);
@@ -106,7 +107,7 @@ fn with_key(context: &EvalContext<'_>, nodes: &CppNodes, key: &Value, most: usiz
     }
     match all {
         true => Ok(found),
-        false => wrong("there are too many elements to look for a key among them"),
+        false => wrong("it has too many elements to search for a key"),
     }
 }
 
@@ -118,7 +119,8 @@ fn by_key(context: &EvalContext<'_>, nodes: &CppNodes, key: &Value) -> Evaluated
     }
 }
 
-/// What a pointer, an iterator or an `optional` of the library stands for; `None`: it is none.
+/// Dereferences a pointer, iterator or `optional` of the library; `None` if the value is none of
+/// them.
 pub fn target(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Evaluated> {
     match template(record)?.as_str() {
         "__normal_iterator" => {
@@ -130,7 +132,7 @@ pub fn target(context: &EvalContext<'_>, value: &Value, record: &RecordShape) ->
     }
     let pointer = pointer(context, value, record)?;
     if matches!(pointer.ty.shape(), Shape::Pointer(_, target) if matches!(target.shape(), Shape::Void)) {
-        return Some(wrong("what it points to has no type"));
+        return Some(wrong("it points to void"));
     }
     Some(context.pointed(&pointer))
 }
@@ -156,8 +158,8 @@ fn contained(context: &EvalContext<'_>, value: &Value) -> Option<Evaluated> {
     })
 }
 
-/// What is asked in its place whether it is true: the pointer in a smart pointer; of an `optional`, whether it holds a value.
-/// `None`: it is neither.
+/// Returns the value that decides a condition: the pointer of a smart pointer, or whether an
+/// `optional` has a value; `None` for other types.
 pub fn truth(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Value> {
     match template(record)?.as_str() {
         "optional" => Some(context.truth(is_engaged(context, value)?)),
@@ -165,7 +167,8 @@ pub fn truth(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> 
     }
 }
 
-/// What a function of a container or pointer would give; `None`: it is not known of this one.
+/// Returns the result of a member function of a container or pointer; `None` if the function is not
+/// supported.
 pub fn method(
     context: &EvalContext<'_>,
     value: &Value,
@@ -195,12 +198,12 @@ pub fn method(
         (_, "size", []) => count(container()?.count(context)?),
         ("basic_string" | "basic_string_view", "length", []) => count(container()?.count(context)?),
         (_, "capacity", []) => match container()? {
-            CppContainer::CppArray(row) => count(row.capacity?),
-            CppContainer::CppBitVector(bits) => count(bits.capacity?),
+            CppContainer::Array(row) => count(row.capacity?),
+            CppContainer::BitVector(bits) => count(bits.capacity?),
             _ => None,
         },
         (_, "empty", []) => {
-            let CppContainer::CppNodes(nodes) = container()? else {
+            let CppContainer::Nodes(nodes) = container()? else {
                 return Some(Ok(context.truth(container()?.count(context)? == 0)));
             };
             Some(Ok(context.truth(nodes.values(context, 1)?.is_empty())))
@@ -210,9 +213,25 @@ pub fn method(
             let first = element(context, value, record, &first)?;
             Some(first.and_then(|first| match first.address() {
                 Some(at) => Ok(Value::number(first.ty.pointer(), i128::from(at))),
-                None => wrong("it has no address: it is not in memory"),
+                None => wrong("it is not in memory, so it has no address"),
             }))
         }
+        _ => element_method(context, value, record, name, arguments),
+    }
+}
+
+/// Returns the result of a member function of a container that reads its elements.
+fn element_method(
+    context: &EvalContext<'_>,
+    value: &Value,
+    record: &RecordShape,
+    name: &str,
+    arguments: &[Value],
+) -> Option<Evaluated> {
+    let template = template(record)?;
+    let count = |count: u64| Some(Ok(Value::number(Ty::unsigned_long(), i128::from(count))));
+    let container = || CppContainer::of(context, value, record);
+    match (template.as_str(), name, arguments) {
         (_, "front", []) => {
             let container = container()?;
             Some(
@@ -235,8 +254,8 @@ pub fn method(
             )
         }
         (_, "at", [key]) => match container()? {
-            CppContainer::CppNodes(nodes) if !nodes.pairs => None,
-            CppContainer::CppNodes(nodes) => {
+            CppContainer::Nodes(nodes) if !nodes.pairs => None,
+            CppContainer::Nodes(nodes) => {
                 Some(compares_plainly(record).and_then(|()| by_key(context, &nodes, key)))
             }
             other => {
@@ -248,7 +267,7 @@ pub fn method(
         ("bitset", "test", [key]) => element(context, value, record, key),
         ("list", "count" | "contains", _) => None,
         (_, "count", [key]) => match container()? {
-            CppContainer::CppNodes(nodes) => {
+            CppContainer::Nodes(nodes) => {
                 let found =
                     compares_plainly(record).and_then(|()| with_key(context, &nodes, key, usize::MAX));
                 match found {
@@ -259,7 +278,7 @@ pub fn method(
             _ => None,
         },
         (_, "contains", [key]) => match container()? {
-            CppContainer::CppNodes(nodes) => {
+            CppContainer::Nodes(nodes) => {
                 let found = compares_plainly(record).and_then(|()| with_key(context, &nodes, key, 1));
                 Some(found.map(|found| context.truth(!found.is_empty())))
             }
@@ -271,7 +290,7 @@ pub fn method(
 
 fn is_empty(context: &EvalContext<'_>, container: &CppContainer) -> bool {
     match container {
-        CppContainer::CppNodes(nodes) => nodes.values(context, 1).is_none_or(|first| first.is_empty()),
+        CppContainer::Nodes(nodes) => nodes.values(context, 1).is_none_or(|first| first.is_empty()),
         other => other.count(context) == Some(0),
     }
 }
@@ -284,10 +303,10 @@ pub fn text(
     most: u64,
 ) -> Option<Result<Vec<u8>, Gap>> {
     match CppContainer::of(context, value, record)? {
-        CppContainer::CppArray(row) if template(record)?.starts_with("basic_string") => {
+        CppContainer::Array(row) if template(record)?.starts_with("basic_string") => {
             row.units()?;
             match row.count > most {
-                true => Some(Err(Gap::Unknown("too long a text to be compared".into()))),
+                true => Some(Err(Gap::Unknown("the string is too long to compare".into()))),
                 false => row.bytes(context, most),
             }
         }

@@ -1,8 +1,8 @@
-//! Whether two values are the same, where the program would compare them by code of its own: keys and texts.
+//! Compares two values in place of the program's own functions: keys and strings.
 
 use super::arithmetic::{self, compared, converted};
 use super::context::EvalContext;
-use super::evaluate::{Evaluated, Failure, wrong};
+use super::failure::{Evaluated, Failure, wrong};
 use super::types::Shape;
 use super::units::Units;
 use super::value::{Data, Gap, MAX_SIZE, Value};
@@ -30,7 +30,7 @@ impl EvalContext<'_> {
                 Ok(wanted.and_then(|(wanted, _)| compared("==", number, wanted)) == Some(true))
             }
             _ => wrong(format!(
-                "a \"{}\" is compared with a \"{}\" by code of the program, which cannot be called",
+                "comparing \"{}\" with \"{}\" requires a function of the program, which cannot be called",
                 one.ty.name(),
                 other.ty.name()
             )),
@@ -102,7 +102,7 @@ impl EvalContext<'_> {
             }
             bytes.extend_from_slice(unit);
         }
-        Err(Gap::Unknown("a text without an end".into()))
+        Err(Gap::Unknown("the string has no terminator".into()))
     }
 }
 

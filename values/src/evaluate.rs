@@ -2,56 +2,22 @@
 
 use super::arithmetic::{self, Number, combined, common, compared, converted, promoted};
 use super::context::EvalContext;
+use super::failure::{Evaluated, Failure, wrong};
 use super::members::{active, member};
 use super::parser::{Expression, Suffix, TypeName};
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Data, Gap, Value};
 use super::{cpp_access, rust_access};
-use crate::error::Error;
 use backtrail_symbolizer::types::{Encoding, Language, PointerKind};
 use std::sync::Arc;
 
 /// References to references are followed this far.
 const MAX_REFERENCES: u32 = 8;
 
-/// Why an expression has no value.
-pub enum Failure {
-    /// What it depends on is not known.
-    Gap(Gap),
-    /// It makes no sense.
-    Error(Error),
-}
-
-impl From<Gap> for Failure {
-    fn from(gap: Gap) -> Self {
-        Self::Gap(gap)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Error(error)
-    }
-}
-
-/// The result of evaluating.
-pub type Evaluated<T = Value> = Result<T, Failure>;
-
-pub(crate) fn wrong<T>(text: impl Into<String>) -> Evaluated<T> {
-    Err(Failure::Error(Error(text.into())))
-}
-
-/// There is no such element, of so many.
-pub(crate) fn outside<T>(count: u64) -> Evaluated<T> {
-    match count {
-        1 => wrong("there is 1 element"),
-        count => wrong(format!("there are {count} elements")),
-    }
-}
-
 impl EvalContext<'_> {
-    /// The value of an expression. What is not known is a value with a gap where that is all there is to it, and
-    /// a failure where something was to be made of it.
+    /// Evaluates an expression.
+    ///
+    /// An unknown result is a value with a gap. An unknown operand of an operation is a failure.
     pub fn evaluate(&self, expression: &Expression) -> Evaluated {
         match expression {
             Expression::Integer(number, suffix) => Ok(literal(*number, suffix)),
@@ -61,7 +27,7 @@ impl EvalContext<'_> {
                     Number::Float(*number),
                     Ty::base("float", 4, Encoding::Float),
                 )),
-                other => wrong(format!("\"{other}\" is no suffix of a number")),
+                other => wrong(format!("\"{other}\" is not a valid suffix of a number")),
             },
             Expression::Character(byte) => Ok(Value::new(Ty::char(), vec![*byte])),
             Expression::Text(text) => {
@@ -114,7 +80,7 @@ impl EvalContext<'_> {
                 let ty = self.resolved(name)?;
                 self.size_of(&ty)
             }
-            Expression::Type(_) => wrong("a type is no value; `ptype` and `whatis` tell of types"),
+            Expression::Type(_) => wrong("this is a type, not a value; `ptype` and `whatis` describe types"),
         }
     }
 
@@ -153,7 +119,7 @@ impl EvalContext<'_> {
         let Shape::Record(record) = ty.shape() else {
             return None;
         };
-        // Of no object, only what is static is known.
+        // Without an object, only static members are known.
         let object = Value::gap(ty.clone(), Gap::OptimizedOut);
         let found = member(self, &record, &object, name)?;
         (!matches!(found.data, Data::Gap(_))).then_some(found)
@@ -178,7 +144,7 @@ impl EvalContext<'_> {
         let found = count.checked_sub(back).and_then(|at| self.history.get(at));
         match found {
             Some(value) => Ok(value.clone()),
-            None => wrong(format!("no value ${name} was printed yet")),
+            None => wrong(format!("there is no value ${name} in the value history")),
         }
     }
 
@@ -206,7 +172,7 @@ impl EvalContext<'_> {
             ("-", Number::Integer(number)) => Ok(Value::number(ty, number.wrapping_neg())),
             ("-", Number::Float(number)) => Ok(converted(Number::Float(-number), ty)),
             ("~", Number::Integer(number)) => Ok(Value::number(ty, !number)),
-            _ => wrong(format!("\"{sign}\" takes a whole number")),
+            _ => wrong(format!("\"{sign}\" requires an integer")),
         }
     }
 
@@ -223,7 +189,7 @@ impl EvalContext<'_> {
         match (value.address(), &value.data) {
             (Some(at), _) => Ok(Value::number(value.ty.pointer(), i128::from(at))),
             (None, Data::Gap(gap)) => Err(Failure::Gap(gap.clone())),
-            _ => wrong("it has no address: it is not in memory"),
+            _ => wrong("it is not in memory, so it has no address"),
         }
     }
 
@@ -238,11 +204,11 @@ impl EvalContext<'_> {
         if sign == "@" {
             let count = self.whole(right)?;
             let Some(at) = left.address() else {
-                return wrong("only what is in memory can be repeated by \"@\"");
+                return wrong("only values in memory can be extended with \"@\"");
             };
             return match u64::try_from(count) {
                 Ok(count) if count > 0 => Ok(Value::at(Ty::Array(Arc::new(left.ty), count), at)),
-                _ => wrong("\"@\" takes a count above 0"),
+                _ => wrong("\"@\" requires a count above 0"),
             };
         }
         let right = self.evaluate(right)?;
@@ -278,7 +244,8 @@ impl EvalContext<'_> {
         combined(sign, left, right, ty).or_else(wrong)
     }
 
-    /// Of a pointer and a number, or two pointers; `None`: it is none of that.
+    /// Evaluates arithmetic of a pointer and a number, or of two pointers; `None` for other
+    /// operands.
     fn pointer_arithmetic(&self, sign: &str, left: &Value, right: &Value) -> Evaluated<Option<Value>> {
         let (left_target, right_target) = (self.target(left), self.target(right));
         let step = |target: &Ty| target.size().filter(|size| *size > 0).unwrap_or(1);
@@ -325,7 +292,7 @@ impl EvalContext<'_> {
 
     fn moved(&self, pointer: &Value, target: Ty, by: Number, back: bool) -> Evaluated {
         let Number::Integer(by) = by else {
-            return wrong("a pointer is moved by a whole number");
+            return wrong("pointer arithmetic requires an integer");
         };
         let step = i128::from(target.size().filter(|size| *size > 0).unwrap_or(1));
         let distance = by.wrapping_mul(step);
@@ -338,7 +305,7 @@ impl EvalContext<'_> {
         Ok(Value::number(ty, at))
     }
 
-    /// What it points to, of a pointer; the element, of an array.
+    /// Returns the target of a pointer, or an element of an array.
     fn target(&self, value: &Value) -> Option<Ty> {
         match value.ty.shape() {
             Shape::Pointer(PointerKind::Pointer, target) => Some(target),
@@ -357,7 +324,7 @@ impl EvalContext<'_> {
         match value.ty.shape() {
             Shape::Array { .. } | Shape::Function => match value.address() {
                 Some(at) => Ok(at),
-                None => wrong("it has no address: it is not in memory"),
+                None => wrong("it is not in memory, so it has no address"),
             },
             _ => {
                 let bytes = value.read(self.source, 8)?;
@@ -366,12 +333,12 @@ impl EvalContext<'_> {
         }
     }
 
-    /// What a pointer points to.
+    /// Returns the target of a pointer.
     pub fn pointed(&self, value: &Value) -> Evaluated {
         match value.ty.shape() {
             Shape::Pointer(kind, target) => {
                 if matches!(target.shape(), Shape::Void) {
-                    return wrong("what it points to has no type; cast it first");
+                    return wrong("the pointer has type void *; cast it first");
                 }
                 match value.read(self.source, 8) {
                     Err(Gap::ImplicitPointer(entry, offset)) => {
@@ -394,14 +361,14 @@ impl EvalContext<'_> {
                 let (number, _) = self.number(value)?;
                 match number {
                     Number::Integer(number) => Ok(Value::at(Ty::long(), number as u64)),
-                    Number::Float(_) => wrong("it is no pointer"),
+                    Number::Float(_) => wrong("it is not a pointer"),
                 }
             }
-            _ => wrong("it is no pointer"),
+            _ => wrong("it is not a pointer"),
         }
     }
 
-    /// A reference stands for what it refers to.
+    /// Replaces a reference by its target.
     pub fn without_reference(&self, value: Value) -> Evaluated {
         match value.ty.shape() {
             Shape::Pointer(PointerKind::Reference | PointerKind::RvalueReference, _) => self.pointed(&value),
@@ -417,7 +384,7 @@ impl EvalContext<'_> {
         }
         let Shape::Record(record) = value.ty.shape() else {
             return wrong(format!(
-                "\"{}\" is no structure: it has no member \"{name}\"",
+                "\"{}\" is not a structure; it has no member \"{name}\"",
                 value.ty.name()
             ));
         };
@@ -439,7 +406,7 @@ impl EvalContext<'_> {
         }
     }
 
-    /// What a pointer or iterator of a library stands for; `None`: it is none.
+    /// Dereferences a pointer or iterator of a library; `None` if the value is not one.
     fn stands_for(&self, value: &Value) -> Evaluated<Option<Value>> {
         let value = self.without_reference(value.clone())?;
         match value.ty.shape() {
@@ -472,7 +439,7 @@ impl EvalContext<'_> {
                 let at = self.moved(&value, element, Number::Integer(index), false)?;
                 self.pointed(&at)
             }
-            _ => wrong("it is no array and no pointer"),
+            _ => wrong("it is neither an array nor a pointer"),
         }
     }
 
@@ -505,7 +472,7 @@ impl EvalContext<'_> {
         Ok(None)
     }
 
-    /// What a function that belongs to a type of a library would give.
+    /// Returns the result of a member function of a library type.
     fn method(&self, value: Value, arrow: bool, name: &str, arguments: &[Value]) -> Evaluated {
         let mut value = self.without_reference(value)?;
         if arrow {
@@ -517,14 +484,14 @@ impl EvalContext<'_> {
                 .or_else(|| rust_access::method(self, &value, &record, name, arguments)),
             None => None,
         };
-        found.unwrap_or_else(|| wrong("functions of a crashed program cannot be called"))
+        found.unwrap_or_else(|| wrong("functions cannot be called in a recorded program"))
     }
 
     /// A number, for arithmetic.
     pub fn number(&self, value: &Value) -> Evaluated<(Number, Ty)> {
         match arithmetic::number(value, self.source)? {
             Some(found) => Ok(found),
-            None => wrong(format!("\"{}\" is no number", value.ty.name())),
+            None => wrong(format!("\"{}\" is not a number", value.ty.name())),
         }
     }
 
@@ -538,11 +505,11 @@ impl EvalContext<'_> {
     pub fn whole_number(&self, value: &Value) -> Evaluated<i128> {
         match self.number(value)?.0 {
             Number::Integer(number) => Ok(number),
-            Number::Float(_) => wrong("a whole number is wanted"),
+            Number::Float(_) => wrong("an integer is required"),
         }
     }
 
-    /// Whether it is true, as C has it.
+    /// Returns whether a value is true in the sense of C.
     pub fn is_true(&self, expression: &Expression) -> Evaluated<bool> {
         let value = self.evaluate(expression)?;
         self.is_true_value(self.without_reference(value)?)
@@ -589,7 +556,7 @@ impl EvalContext<'_> {
             ty = match suffix {
                 Suffix::Pointer => ty.pointer(),
                 Suffix::Reference => {
-                    return wrong("a reference is made of nothing; take the address with \"&\"");
+                    return wrong("a reference cannot be made by a cast; take the address with \"&\"");
                 }
                 Suffix::Array(count) => Ty::Array(Arc::new(ty), *count),
                 Suffix::Function => Ty::Function(Arc::new(ty)),
@@ -612,7 +579,7 @@ impl EvalContext<'_> {
                 let (number, _) = self.number(&value)?;
                 Ok(converted(number, ty))
             }
-            Shape::Void => wrong("a value of type void is nothing"),
+            Shape::Void => wrong("a void value cannot be used"),
             _ if ty.size().is_some() && ty.size() == value.ty.size() => Ok(value.with_type(ty)),
             _ => wrong(format!(
                 "\"{}\" cannot be cast to \"{}\"; cast its address instead",
@@ -656,7 +623,7 @@ fn wide_text(letter: char, text: &str) -> Value {
 
 /// The type of a literal is the first that holds it.
 fn literal(number: u64, suffix: &str) -> Value {
-    // What is not decimal is unsigned before it is long.
+    // A literal that is not decimal is unsigned before it is long.
     let fits = !suffix.contains('l') && u32::try_from(number).is_ok();
     let unsigned = suffix.contains('u')
         || number > i64::MAX as u64

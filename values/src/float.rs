@@ -1,10 +1,10 @@
 //! Numbers with a fraction as C's `%g` writes them.
 
-/// `number` with at most so many significant digits.
+/// Returns `number` with at most `digits` significant digits.
 pub fn general(number: f64, digits: usize) -> String {
     if number.is_nan() {
         let sign = if number.is_sign_negative() { "-" } else { "" };
-        // Widened from 32 bits, it has 29 bits more behind.
+        // After widening from 32 bits, the number has 29 more bits.
         let narrow = if digits == 9 { 29 } else { 0 };
         return format!(
             "{sign}nan(0x{:x})",
@@ -37,7 +37,7 @@ fn trimmed(text: &str) -> &str {
     }
 }
 
-/// How many digits tell a number of so many bytes from every other.
+/// Returns the number of digits that distinguishes a number of `size` bytes from all others.
 pub fn digits(size: usize) -> usize {
     match size {
         4 => 9,

@@ -2,7 +2,8 @@
 
 use super::arithmetic::{integer, is_read, is_signed};
 use super::context::EvalContext;
-use super::evaluate::Failure;
+use super::failure::Failure;
+use super::formatted::{FormattedMember, FormattedValue, UnderlyingValue, listed, text};
 use super::members;
 use super::registers;
 use super::scalar;
@@ -10,92 +11,15 @@ use super::text::REPEATS;
 use super::types::{ArrayCount, Base, RecordShape, Shape, Ty};
 use super::units::Units;
 use super::value::{Gap, MAX_SIZE, Value};
-use super::{cpp, rust};
 use backtrail_symbolizer::VariableLocation;
 use backtrail_symbolizer::types::{Encoding, Language, MemberPlace, PointerKind, TypeKind};
-use serde::Serialize;
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::ops::Range;
 
 /// Records in records are shown this deep.
 const MAX_DEPTH: u32 = 20;
-/// Of one value, no more parts are shown.
+/// The limit of parts that are shown of one value.
 const MAX_PARTS: usize = 4000;
-
-/// A value as it is shown.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct FormattedValue {
-    /// Its type.
-    #[serde(rename = "type")]
-    pub type_name: String,
-    /// In one line.
-    pub text: String,
-    /// Where it is, if it is in memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub address: Option<u64>,
-    /// Why it is not known, or not all of it; `"optimized out"` where it is nowhere.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unknown: Option<String>,
-    /// Before the crash, what it is known from.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub origins: Vec<String>,
-    /// What it is made of.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub members: Vec<FormattedMember>,
-    /// It is of a library's type, and shown as what it holds.
-    #[serde(skip)]
-    pub pretty: bool,
-    /// What is shown.
-    #[serde(skip)]
-    pub of: UnderlyingValue,
-}
-
-/// The value that is shown, for who opens it further; it makes no difference between two that are shown alike.
-#[derive(Clone, Default)]
-pub struct UnderlyingValue(pub Option<Value>);
-
-impl PartialEq for UnderlyingValue {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for UnderlyingValue {}
-
-impl fmt::Debug for UnderlyingValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Whole" } else { "Nothing" })
-    }
-}
-
-/// A part of a value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FormattedMember {
-    /// What it is called: a member's name, `[0]`, `<Base>`.
-    pub name: String,
-    /// The part.
-    #[serde(flatten)]
-    pub value: FormattedValue,
-    /// So many elements in a row are the same.
-    #[serde(skip_serializing_if = "is_once")]
-    pub repeats: u64,
-}
-
-fn is_once(repeats: &u64) -> bool {
-    *repeats == 1
-}
-
-impl FormattedMember {
-    /// Builds a member that occurs once.
-    pub fn new(name: impl Into<String>, value: FormattedValue) -> Self {
-        Self {
-            name: name.into(),
-            value,
-            repeats: 1,
-        }
-    }
-}
 
 /// Shows values of a frame.
 pub struct ValueFormatter<'a> {
@@ -107,14 +31,14 @@ pub struct ValueFormatter<'a> {
     pub raw: bool,
     /// Records in records are shown this deep.
     pub depth: u32,
-    /// Of what is shown, these elements are listed, each by itself.
+    /// If set, these elements are listed one by one.
     pub window: Option<Range<u64>>,
-    /// How many elements what is shown has, where that is known.
+    /// The number of elements of the formatted value, if known.
     pub total: Cell<Option<u64>>,
     parts: Cell<usize>,
     /// The virtual bases of the object that is shown, each of which is shown once.
     virtual_bases: RefCell<Vec<String>>,
-    /// What is shown next is a base of the object.
+    /// Whether the next value is a base of the object.
     base_next: Cell<bool>,
 }
 
@@ -154,7 +78,7 @@ impl<'a> ValueFormatter<'a> {
         shown
     }
 
-    /// As it stands in another value, and in `info locals`.
+    /// Formats a value as a part of another one, and for `info locals`.
     pub fn show(&self, value: &Value, depth: u32) -> FormattedValue {
         let parts = self.parts.get();
         self.parts.set(parts.saturating_add(1));
@@ -195,7 +119,7 @@ impl<'a> ValueFormatter<'a> {
                 {
                     return Ok(text(found));
                 }
-                let signed = scalar::is_negative(&described);
+                let signed = super::types::is_negative(&described);
                 let number = integer(&bytes, signed, bits).unwrap_or_default();
                 Ok(text(scalar::enumerator(&described, number)))
             }
@@ -228,7 +152,7 @@ impl<'a> ValueFormatter<'a> {
         let complex = base.encoding == Encoding::ComplexFloat;
         let part = base.size / if complex { 2 } else { 1 };
         if (complex || base.encoding == Encoding::Float) && !is_read(&base.name, part) {
-            return Err(Gap::Unknown("numbers of its type are not read".into()));
+            return Err(Gap::Unknown("numbers of its type are not supported".into()));
         }
         if *base.name == *registers::FLAGS {
             let number = integer(&bytes, false, bits).unwrap_or_default();
@@ -277,8 +201,8 @@ impl<'a> ValueFormatter<'a> {
         self.string_and_length(at, Units::BYTES).0
     }
 
-    /// The string at an address, and how many bytes it takes with what ends it, or as far as it is shown; `None`: memory
-    /// ends before it.
+    /// Returns the string at an address, and the number of bytes up to its terminator or to the
+    /// limit; `None` if the memory ends earlier.
     pub fn string_and_length(&self, at: u64, units: Units) -> (String, Option<u64>) {
         let elements = self.context.elements;
         let limit = units.size * elements as u64;
@@ -366,8 +290,8 @@ impl<'a> ValueFormatter<'a> {
         }
         if !self.raw {
             let pretty = match record.described.language {
-                Language::Rust => rust::show(self, value, record, depth),
-                Language::Cpp => cpp::show(self, value, record, depth),
+                Language::Rust => self.format_rust(value, record, depth),
+                Language::Cpp => self.format_cpp(value, record, depth),
                 Language::C => None,
             };
             if let Some(shown) = pretty {
@@ -378,7 +302,7 @@ impl<'a> ValueFormatter<'a> {
             }
         }
         if record.described.language == Language::Rust {
-            return rust::record(self, value, record, depth);
+            return self.format_rust_record(value, record, depth);
         }
         let mut shown: Vec<FormattedMember> = Vec::new();
         let members = &record.record().members;
@@ -429,7 +353,7 @@ impl<'a> ValueFormatter<'a> {
         })
     }
 
-    /// How many elements an array has.
+    /// The number of elements of an array.
     pub fn count(&self, count: ArrayCount) -> Result<u64, Gap> {
         let (expression, more) = match count {
             ArrayCount::Known(count) => return Ok(count),
@@ -437,7 +361,7 @@ impl<'a> ValueFormatter<'a> {
             ArrayCount::UpperBound(expression) => (expression, 1),
             ArrayCount::Count(expression) => (expression, 0),
         };
-        let unknown = || Gap::Unknown("how many elements it has is not known".into());
+        let unknown = || Gap::Unknown("the number of elements is not known".into());
         let here = self.context.here.as_ref().ok_or_else(unknown)?;
         let location = VariableLocation::Expression(expression);
         let value = self.context.at_location(&location, here, Ty::long());
@@ -562,47 +486,9 @@ impl<'a> ValueFormatter<'a> {
     }
 }
 
-/// How many elements a run counts as.
+/// The number of elements that a run counts as.
 fn printed_as(repeats: u64) -> usize {
     (repeats as usize).min(REPEATS)
-}
-
-/// Elements in one line; `named`: with their names.
-pub fn listed(elements: &[FormattedMember], more: bool, named: bool) -> String {
-    let mut parts = Vec::new();
-    for element in elements {
-        let shown = |after: u64| match named {
-            true => format!("{} = {}", number_after(&element.name, after), element.value.text),
-            false => element.value.text.clone(),
-        };
-        if element.repeats >= REPEATS as u64 {
-            parts.push(format!("{} <repeats {} times>", shown(0), element.repeats));
-        } else {
-            parts.extend((0..element.repeats).map(shown));
-        }
-    }
-    let mut text = parts.join(", ");
-    if more {
-        text.push_str("...");
-    }
-    text
-}
-
-/// The name of an element so many after the one that has this name.
-fn number_after(name: &str, after: u64) -> String {
-    let number = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-    match number.and_then(|number| number.parse::<u64>().ok()) {
-        Some(number) if after > 0 => format!("[{}]", number.saturating_add(after)),
-        _ => name.to_owned(),
-    }
-}
-
-/// Text alone.
-pub fn text(text: impl Into<String>) -> FormattedValue {
-    FormattedValue {
-        text: text.into(),
-        ..FormattedValue::default()
-    }
 }
 
 /// `char`, with qualifiers or without, by this very name, or a wide character.

@@ -1,4 +1,4 @@
-//! How types are aligned (System V ABI AMD64, section 3.1.2).
+//! The alignment of types (System V ABI AMD64, section 3.1.2).
 
 use super::types::{Shape, Ty};
 use backtrail_symbolizer::types::MemberPlace;
@@ -7,7 +7,8 @@ use backtrail_symbolizer::types::MemberPlace;
 const MAX_DEPTH: u32 = 32;
 const MAX_TYPES: u32 = 1 << 12;
 
-/// The alignment of a type, as far as its members tell; what the source asks for beyond that is not stated.
+/// Returns the alignment of a type, as computed from its members. Additional alignment in the
+/// source is not recorded.
 pub fn alignment(ty: &Ty) -> Option<u64> {
     let mut left = MAX_TYPES;
     aligned(ty, 0, &mut left)
@@ -40,7 +41,7 @@ fn aligned(ty: &Ty, depth: u32, left: &mut u32) -> Option<u64> {
                     offsets.push((offset, own));
                 }
             }
-            // Where members lie closer than that, the record is packed.
+            // If members are closer than that, the record is packed.
             offsets.extend(record.described.size.map(|size| (size, natural)));
             let closer = offsets
                 .into_iter()

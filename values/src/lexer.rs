@@ -40,7 +40,7 @@ const SIGNS: [&str; 38] = [
 pub fn tokens(text: &str) -> Result<Vec<Token>> {
     if text.len() > MAX_LEN {
         return Err(Error(format!(
-            "an expression of {} bytes is too long",
+            "the expression is too long ({} bytes)",
             text.len()
         )));
     }
@@ -75,7 +75,7 @@ fn wide(letter: char, token: Token) -> Result<Token> {
             text.chars().next().unwrap_or_default(),
         )),
         _ => Err(Error(format!(
-            "what stands in quotes behind {letter} is no character of it; write it as itself"
+            "the text in quotes after {letter} is not a valid character constant"
         ))),
     }
 }
@@ -130,10 +130,10 @@ impl<'a> Lexer<'a> {
                 return Ok(Token::Sign(sign));
             }
         }
-        Err(Error(format!("\"{first}\" means nothing in an expression")))
+        Err(Error(format!("\"{first}\" is not valid in an expression")))
     }
 
-    /// What comes next is behind a value: a point selects a member.
+    /// Whether the next token follows a value, so that a point selects a member.
     fn follows_value(&self) -> bool {
         match self.tokens.as_slice() {
             // The number of a member of a tuple.
@@ -149,7 +149,7 @@ impl<'a> Lexer<'a> {
     fn number(&mut self) -> Result<Token> {
         let after_point = self.tokens.last() == Some(&Token::Sign("."));
         let text = self.rest;
-        let bad = |text: &str| Error(format!("\"{text}\" is no number"));
+        let bad = |text: &str| Error(format!("\"{text}\" is not a number"));
         for (prefix, radix) in [("0x", 16), ("0X", 16), ("0b", 2), ("0o", 8)] {
             if let Some(rest) = text.strip_prefix(prefix) {
                 self.rest = rest;
@@ -199,7 +199,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn quoted(&mut self, quote: char) -> Result<Token> {
-        let unfinished = || Error(format!("a {quote} is not closed"));
+        let unfinished = || Error(format!("missing closing {quote}"));
         let mut bytes = Vec::new();
         let mut escaped = false;
         self.rest = self.rest.get(1..).unwrap_or("");
@@ -220,7 +220,11 @@ impl<'a> Lexer<'a> {
         Ok(match (quote, bytes.as_slice()) {
             ('"', _) => Token::Text(text),
             (_, [byte]) => Token::Character(*byte),
-            _ if escaped => return Err(Error("a character of several is no character".to_owned())),
+            _ if escaped => {
+                return Err(Error(
+                    "a character constant has more than one character".to_owned(),
+                ));
+            }
             _ => Token::Quoted(text),
         })
     }

@@ -1,7 +1,7 @@
-//! Values: variables, expressions, memory.
+//! The expression language, and the printers of C, C++ and Rust values.
 //!
-//! A [`EvalContext`] is a frame with its names. What it knows of registers and memory comes from a [`ValueSource`]: the
-//! core at the crash, and before it what the code gives away. A value that is not certain is `<unknown: why>`.
+//! An [`EvalContext`] is a frame with the names in scope. It reads registers and memory through a
+//! [`ValueSource`] alone. A value that is not certain is `<unknown: why>`.
 #![forbid(unsafe_code)]
 
 mod arithmetic;
@@ -13,7 +13,9 @@ mod cpp_access;
 mod equality;
 mod error;
 mod evaluate;
+mod failure;
 mod float;
+mod formatted;
 mod formatter;
 mod layout;
 mod lexer;
@@ -24,6 +26,7 @@ mod pieces;
 mod pretty;
 mod ptype;
 mod ptype_class;
+mod ptype_line;
 mod ptype_rust;
 mod registers;
 mod rust;
@@ -39,12 +42,14 @@ mod type_formatter;
 mod types;
 mod units;
 mod value;
+mod variable_location;
 
 pub use arithmetic::{Number, integer};
 pub use context::EvalContext;
 pub use error::{Error, Result};
-pub use evaluate::{Evaluated, Failure};
-pub use formatter::{FormattedMember, FormattedValue, ValueFormatter};
+pub use failure::{Evaluated, Failure};
+pub use formatted::{FormattedMember, FormattedValue};
+pub use formatter::ValueFormatter;
 pub use parser::{Expression, parse};
 pub use ptype::ptype;
 pub use registers::plain;

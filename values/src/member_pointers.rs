@@ -40,7 +40,7 @@ impl ValueFormatter<'_> {
     }
 }
 
-/// The member that begins so many bytes into an object.
+/// Returns the member at an offset of an object.
 fn member_at(class: &Ty, offset: u64, depth: u32) -> Option<String> {
     let Shape::Record(record) = class.shape() else {
         return None;

@@ -30,12 +30,12 @@ pub fn value_of(context: &EvalContext<'_>, record: &RecordShape, whole: &Value, 
             },
             (None, Data::Gap(gap)) => Value::gap(ty, gap.clone()),
             (None, _) => {
-                let why = "where a virtual base is depends on where the object is, and it is not in memory";
+                let why = "the location of a virtual base depends on the object, which is not in memory";
                 Value::gap(ty, Gap::Unknown(why.into()))
             }
         },
         MemberPlace::Unknown => {
-            let why = "where it is in its object is not stated in a way that is understood";
+            let why = "its location in the object has an unsupported form";
             Value::gap(ty, Gap::Unknown(why.into()))
         }
         MemberPlace::Static(declaration) => match record.module.file.definition_of(*declaration) {
@@ -105,7 +105,7 @@ pub fn active(context: &EvalContext<'_>, record: &RecordShape, whole: &Value) ->
     let default = || variants.variants.iter().find(|variant| variant.value.is_none());
     let variant = stated.or_else(default);
     let member = variant.and_then(|variant| variant.members.first());
-    let unknown = || Gap::Unknown("its discriminant is none of the type's".into());
+    let unknown = || Gap::Unknown("its discriminant matches no variant of the type".into());
     let member = member.ok_or_else(unknown)?;
     Ok(Some(value_of(context, record, whole, member)))
 }

@@ -61,26 +61,26 @@ pub enum Expression {
 pub struct TypeName {
     /// Its name; of one built in, as DWARF for C has it.
     pub base: String,
-    /// What is said of it: `*`, `&`, and counts of arrays, innermost first.
+    /// The declarator: `*`, `&`, and array sizes, innermost first.
     pub suffixes: Vec<Suffix>,
 }
 
-/// What makes a type of another.
+/// A suffix that makes a type of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suffix {
     /// A pointer to it.
     Pointer,
     /// A reference to it.
     Reference,
-    /// So many of it.
+    /// An array of this size.
     Array(u64),
     /// A function that returns it.
     Function,
 }
 
-/// Tells types from variables.
+/// Distinguishes types from variables.
 pub trait Names {
-    /// It is a type, and no variable here.
+    /// Returns whether a name is a type here, and not a variable.
     fn is_type(&self, name: &str) -> bool;
 }
 
@@ -160,14 +160,14 @@ impl Parser<'_> {
 
     fn unexpected(&self) -> Error {
         let what = match self.peek() {
-            None => "the expression ends too early".to_owned(),
+            None => "unexpected end of the expression".to_owned(),
             Some(Token::Sign("=")) => {
-                "a crashed program cannot be changed: \"=\" assigns, \"==\" compares".to_owned()
+                "assignment is not possible in a recorded program; use \"==\" to compare".to_owned()
             }
-            Some(Token::Sign("(")) => "functions of a crashed program cannot be called".to_owned(),
-            Some(Token::Sign(sign)) => format!("\"{sign}\" is not expected there"),
-            Some(Token::Name(name)) => format!("\"{name}\" is not expected there"),
-            Some(_) => "a value is not expected there".to_owned(),
+            Some(Token::Sign("(")) => "functions cannot be called in a recorded program".to_owned(),
+            Some(Token::Sign(sign)) => format!("\"{sign}\" is not expected here"),
+            Some(Token::Name(name)) => format!("\"{name}\" is not expected here"),
+            Some(_) => "a value is not expected here".to_owned(),
         };
         Error(what)
     }
@@ -175,7 +175,7 @@ impl Parser<'_> {
     fn expression(&mut self, least: u32) -> Result<Expression> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Error("the expression is nested too deep".to_owned()));
+            return Err(Error("the expression is nested too deeply".to_owned()));
         }
         let mut left = self.unary()?;
         while let Some(&Token::Sign(sign)) = self.peek() {
@@ -202,7 +202,7 @@ impl Parser<'_> {
     fn unary(&mut self) -> Result<Expression> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Error("the expression is nested too deep".to_owned()));
+            return Err(Error("the expression is nested too deeply".to_owned()));
         }
         let found = self.unary_inside();
         self.depth -= 1;
@@ -273,7 +273,8 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands in parentheses behind the name of a function, the first of which is read.
+    /// Parses the arguments in parentheses after the name of a function, of which the first is
+    /// read.
     fn arguments(&mut self) -> Result<Vec<Expression>> {
         let mut arguments = Vec::new();
         if self.sign(")") {
@@ -400,7 +401,8 @@ impl Parser<'_> {
                 break;
             }
         }
-        // A pointer to a function or an array: what is in the parentheses is of what stands behind them.
+        // In a pointer to a function or an array, the part in parentheses applies to the part after
+        // it.
         let mut inner = 0;
         let before = self.at;
         if self.sign("(") {

@@ -20,7 +20,10 @@ impl EvalContext<'_> {
             return self.in_place(place, ty);
         }
         let Some(size) = ty.size().filter(|size| *size <= MAX_SIZE) else {
-            return Value::gap(ty, Gap::Unknown("it is in pieces, and of no known size".into()));
+            return Value::gap(
+                ty,
+                Gap::Unknown("it is in pieces, and its size is unknown".into()),
+            );
         };
         let mut bytes = Bytes {
             bytes: vec![0; size as usize],
@@ -45,9 +48,9 @@ impl EvalContext<'_> {
         }
     }
 
-    /// The bytes in which a piece has so many bits, from the one on that its first bit is in.
+    /// Returns the bytes that contain the bits of a piece, from the byte of its first bit on.
     fn piece(&self, piece: &Piece, bits: u64) -> Result<Vec<u8>, Gap> {
-        let too_large = || Gap::Unknown("a piece is larger than its place".into());
+        let too_large = || Gap::Unknown("a piece is larger than its location".into());
         let skipped = piece.bit_offset / 8;
         let length = (piece.bit_offset % 8 + bits).div_ceil(8) as usize;
         let part = |bytes: &[u8]| {
@@ -74,7 +77,7 @@ impl EvalContext<'_> {
     }
 }
 
-/// Copies so many bits, the lowest of a byte first, to where there are zeros.
+/// Copies bits, the lowest of a byte first, into zeroed memory.
 fn copy_bits(from: &[u8], first: u64, to: &mut [u8], start: u64, bits: u64) {
     if [first, start, bits].iter().all(|part| part.is_multiple_of(8)) {
         let (from, to) = (
@@ -109,7 +112,7 @@ mod tests {
         assert_eq!(to, [0b0100_0000, 0b0000_0111, 0, 0]);
         copy_bits(&[0xab, 0xcd], 0, &mut to, 16, 16);
         assert_eq!(to, [0b0100_0000, 0b0000_0111, 0xab, 0xcd]);
-        // What there is not is left as it is.
+        // Missing bytes are left unchanged.
         copy_bits(&[0xff], 4, &mut to, 30, 40);
         assert_eq!(to, [0b0100_0000, 0b0000_0111, 0xab, 0xcd]);
     }

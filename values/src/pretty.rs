@@ -1,6 +1,6 @@
 //! Values with a line for each member, as GDB writes them after `set print pretty on`.
 
-use super::formatter::{FormattedMember, FormattedValue};
+use super::formatted::{FormattedMember, FormattedValue};
 
 impl FormattedValue {
     /// Its text with a line for each member of a record; as it is, where it has none.

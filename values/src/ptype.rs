@@ -1,6 +1,7 @@
 //! Types with what they are made of, as `ptype` shows them.
 
 use super::ptype_class::{self, Labels, word};
+use super::ptype_line::line;
 use super::ptype_rust;
 use super::scalar::path_of;
 use super::type_formatter::{TypeFormatter, TypeKeyword, declare_with};
@@ -137,9 +138,4 @@ fn is_hidden(member: &Member) -> bool {
             .name
             .as_deref()
             .is_some_and(|name| name.starts_with("_vptr"))
-}
-
-/// A line, indented.
-pub(crate) fn line(text: &str, indent: usize) -> String {
-    format!("{}{text}\n", " ".repeat(indent))
 }

@@ -1,6 +1,7 @@
-//! What `ptype` lists of classes beside their data: who may name what, member functions, typedefs.
+//! The parts of a class that `ptype` lists beside its data: access labels, member functions,
+//! typedefs.
 
-use super::ptype::line;
+use super::ptype_line::line;
 use super::types::{RecordShape, Ty};
 use backtrail_symbolizer::types::{Access, Keyword, Language, Method, Parameter, Qualifier, TypeKind};
 
@@ -40,7 +41,7 @@ impl Labels {
         }
     }
 
-    /// What stands before data or a typedef.
+    /// Returns the label before data or a typedef.
     pub fn before(&mut self, access: Access) -> String {
         match self.needed {
             true => self.before_method(access),
@@ -48,7 +49,7 @@ impl Labels {
         }
     }
 
-    /// What stands before a member function: those always have a label.
+    /// Returns the label before a member function, which always has one.
     fn before_method(&mut self, access: Access) -> String {
         if self.current.replace(access) == Some(access) {
             return String::new();
@@ -57,7 +58,7 @@ impl Labels {
     }
 }
 
-/// How it is written.
+/// Returns the declaration.
 pub(crate) fn word(access: Access) -> &'static str {
     match access {
         Access::Public => "public",
@@ -169,7 +170,7 @@ fn is_conversion(name: &str) -> bool {
         && !["new", "delete", "co_await"].into_iter().any(is_word)
 }
 
-/// What is given, without what the compiler adds.
+/// Returns the template arguments without those that the compiler adds.
 fn arguments(record: &RecordShape, parameters: &[Parameter], has_this: bool, variadic: bool) -> String {
     let given = parameters.get(usize::from(has_this)..).unwrap_or_default();
     let mut names: Vec<String> = given

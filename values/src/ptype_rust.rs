@@ -1,6 +1,6 @@
 //! Types of Rust as `ptype` shows them: as the source declares them, with a line for each field or variant.
 
-use super::ptype::line;
+use super::ptype_line::line;
 use super::types::{RecordShape, Shape, Ty};
 use backtrail_symbolizer::types::{Enumeration, Keyword, Language, Member, MemberPlace, Type, TypeKind};
 

@@ -1,7 +1,7 @@
 //! `$rip` and its like as values of the selected frame.
 
 use super::context::EvalContext;
-use super::evaluate::{Evaluated, wrong};
+use super::failure::{Evaluated, wrong};
 use super::types::Ty;
 use super::value::{Gap, Value};
 use backtrail_symbolizer::types::Encoding;
@@ -27,7 +27,7 @@ const GENERAL: [[&str; 4]; 16] = [
     ["r15", "r15d", "r15w", "r15l"],
 ];
 
-/// What GDB calls the type of the flags.
+/// GDB's name of the flags type.
 pub const FLAGS: &str = "i386_eflags";
 
 /// The processor's name of a register that GDB has another one for, too.
@@ -47,7 +47,7 @@ impl EvalContext<'_> {
             let ty = Ty::Function(Arc::new(Ty::Void)).pointer();
             return Ok(match self.pc {
                 Some(pc) => Value::number(ty, i128::from(pc)),
-                None => Value::gap(ty, Gap::Unknown("it is unknown where the thread stands".into())),
+                None => Value::gap(ty, Gap::Unknown("the position of the thread is unknown".into())),
             });
         }
         let found = (0..).zip(&GENERAL).find_map(|(number, names)| {
@@ -82,12 +82,12 @@ impl EvalContext<'_> {
             "cs" | "ss" | "ds" | "es" | "fs" | "gs" => Ty::int(),
             "hits" | "caller" | "thread" | "_thread" | "duration" | "instructions" => {
                 return wrong(format!(
-                    "\"${name}\" is for conditions, in a comparison of its own with a constant: `${name} == …`, joined by &&"
+                    "\"${name}\" is for breakpoint conditions only: compare it with a constant, as in `${name} == …`, joined by &&"
                 ));
             }
             _ => {
                 return wrong(format!(
-                    "\"${name}\" is no register; `info registers` lists what there is"
+                    "\"${name}\" is not a register; `info registers` lists the registers"
                 ));
             }
         };

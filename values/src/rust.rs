@@ -1,6 +1,7 @@
 //! Values of Rust: records as the source writes them, and types of the standard library as what they hold.
 
-use super::formatter::{FormattedMember, FormattedValue, ValueFormatter, listed, text};
+use super::formatted::{FormattedMember, FormattedValue, listed, text};
+use super::formatter::ValueFormatter;
 use super::members::{self, active, number, path};
 use super::rust_containers::{RustContainer, RustHashTable, RustSlice};
 use super::text::quoted;
@@ -8,8 +9,30 @@ use super::types::{RecordShape, Shape};
 use super::value::{Gap, Value};
 use backtrail_symbolizer::types::MemberPlace;
 
+impl ValueFormatter<'_> {
+    /// Formats a Rust structure, tuple or enumeration by its members.
+    pub(crate) fn format_rust_record(
+        &self,
+        value: &Value,
+        record: &RecordShape,
+        depth: u32,
+    ) -> Result<FormattedValue, Gap> {
+        self::record(self, value, record, depth)
+    }
+
+    /// Formats a value of a Rust library type as its contents; `None` for other types.
+    pub(crate) fn format_rust(
+        &self,
+        value: &Value,
+        record: &RecordShape,
+        depth: u32,
+    ) -> Option<FormattedValue> {
+        show(self, value, record, depth)
+    }
+}
+
 /// A record: `Point {x: 1, y: 2}`, `Some(5)`, `(1, 2)`.
-pub fn record(
+fn record(
     formatter: &ValueFormatter<'_>,
     value: &Value,
     record: &RecordShape,
@@ -19,7 +42,7 @@ pub fn record(
         return Ok(variant(formatter, record, &form, depth));
     }
     if record.record().variants.is_some() {
-        return Err(Gap::Unknown("its form is not known".into()));
+        return Err(Gap::Unknown("its layout is not known".into()));
     }
     Ok(fields(formatter, value, record, record.name(), depth))
 }
@@ -27,7 +50,7 @@ pub fn record(
 /// `core::option::Option<i32>::Some(5)`.
 fn variant(formatter: &ValueFormatter<'_>, whole: &RecordShape, form: &Value, depth: u32) -> FormattedValue {
     let Shape::Record(inner) = form.ty.shape() else {
-        return text("<unknown: its form is no record>");
+        return text("<unknown: its layout is not a record>");
     };
     let last = inner
         .name()
@@ -89,7 +112,7 @@ fn fields(
 }
 
 /// A type of the standard library as what it holds; `None`: it is none, or its insides are not as they are known.
-pub fn show(
+fn show(
     formatter: &ValueFormatter<'_>,
     value: &Value,
     record: &RecordShape,
@@ -100,15 +123,15 @@ pub fn show(
     let is = |path: &str| name == path || name.strip_prefix(path).is_some_and(|rest| rest.starts_with('<'));
     match RustContainer::of(context, value, record) {
         Some(RustContainer::Text(row)) => return string(formatter, &row),
-        Some(RustContainer::RustSlice(row)) if name.starts_with("alloc::") => {
+        Some(RustContainer::Slice(row)) if name.starts_with("alloc::") => {
             return Some(elements(formatter, &row, "Vec", depth));
         }
-        Some(RustContainer::RustSlice(row)) => return Some(elements(formatter, &row, "&", depth)),
-        Some(RustContainer::RustDeque(deque)) => {
+        Some(RustContainer::Slice(row)) => return Some(elements(formatter, &row, "&", depth)),
+        Some(RustContainer::Deque(deque)) => {
             let values = (0..deque.count).map(|number| (format!("[{number}]"), deque.at(number)));
             return Some(counted_list(formatter, "VecDeque", deque.count, values, depth));
         }
-        Some(RustContainer::RustHashTable(found)) => {
+        Some(RustContainer::HashTable(found)) => {
             let last = name.split('<').next().unwrap_or(name);
             let last = last.rsplit("::").next().unwrap_or(last);
             return table(formatter, &found, last, depth);

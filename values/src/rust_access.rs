@@ -1,7 +1,8 @@
-//! What the operators and functions of containers of Rust's standard library give: `v[1]`, `m["a"]`, `v.len()`.
+//! The operators and member functions of containers of Rust's standard library: `v[1]`, `m["a"]`,
+//! `v.len()`.
 
 use super::context::EvalContext;
-use super::evaluate::{Evaluated, outside, wrong};
+use super::failure::{Evaluated, outside, wrong};
 use super::rust_containers::{RustContainer, RustHashTable};
 use super::types::{RecordShape, Ty};
 use super::value::{Gap, Value};
@@ -9,20 +10,18 @@ use super::value::{Gap, Value};
 /// An element by its number or key.
 pub fn element(context: &EvalContext<'_>, value: &Value, record: &RecordShape, key: &Value) -> Evaluated {
     let (value, count) = match RustContainer::of(context, value, record) {
-        Some(RustContainer::RustSlice(row)) => {
-            (index(context, key, row.count)?.map(|at| row.at(at)), row.count)
-        }
-        Some(RustContainer::RustDeque(deque)) => {
+        Some(RustContainer::Slice(row)) => (index(context, key, row.count)?.map(|at| row.at(at)), row.count),
+        Some(RustContainer::Deque(deque)) => {
             let at = index(context, key, deque.count)?;
             (at.map(|at| deque.at(at)), deque.count)
         }
-        Some(RustContainer::RustHashTable(table)) => {
+        Some(RustContainer::HashTable(table)) => {
             return match with_key(context, &table, key)? {
                 Some(value) => Ok(value),
                 None => wrong("it has no such key"),
             };
         }
-        Some(RustContainer::Text(_)) | None => return wrong("it is no array and no pointer"),
+        Some(RustContainer::Text(_)) | None => return wrong("it is neither an array nor a pointer"),
     };
     value.map_or_else(|| outside(count), Ok)
 }
@@ -34,7 +33,7 @@ fn index(context: &EvalContext<'_>, key: &Value, count: u64) -> Evaluated<Option
 
 fn with_key(context: &EvalContext<'_>, table: &RustHashTable, key: &Value) -> Evaluated<Option<Value>> {
     let Some(entries) = table.entries(context, RustHashTable::MOST) else {
-        return wrong("its elements do not hang together as they should");
+        return wrong("the container is inconsistent");
     };
     let all = entries.len() < RustHashTable::MOST;
     for (own, value) in entries {
@@ -44,11 +43,11 @@ fn with_key(context: &EvalContext<'_>, table: &RustHashTable, key: &Value) -> Ev
     }
     match all {
         true => Ok(None),
-        false => wrong("there are too many elements to look for a key among them"),
+        false => wrong("it has too many elements to search for a key"),
     }
 }
 
-/// What a function of a container would give; `None`: it is not known of this one.
+/// Returns the result of a method of a container; `None` if the method is not supported.
 pub fn method(
     context: &EvalContext<'_>,
     value: &Value,
@@ -67,7 +66,7 @@ pub fn method(
         }
         ("is_empty", []) => Some(Ok(context.truth(container.count() == 0))),
         ("contains_key" | "contains", [key]) => match &container {
-            RustContainer::RustHashTable(table) => {
+            RustContainer::HashTable(table) => {
                 let found = with_key(context, table, key);
                 Some(found.map(|found| context.truth(found.is_some())))
             }
@@ -86,7 +85,7 @@ pub fn text(
 ) -> Option<Result<Vec<u8>, Gap>> {
     match RustContainer::of(context, value, record)? {
         RustContainer::Text(row) if row.count > most => {
-            Some(Err(Gap::Unknown("too long a text to be compared".into())))
+            Some(Err(Gap::Unknown("the string is too long to compare".into())))
         }
         RustContainer::Text(row) => row.bytes(context, most),
         _ => None,

@@ -5,16 +5,16 @@ use super::members::{self, address, number, path};
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Gap, Value};
 
-/// What holds elements.
+/// A container of elements.
 pub enum RustContainer {
     /// Bytes of UTF-8.
     Text(RustSlice),
     /// One after the other in memory.
-    RustSlice(RustSlice),
+    Slice(RustSlice),
     /// The same, in a ring.
-    RustDeque(RustDeque),
+    Deque(RustDeque),
     /// Keys, with values or without.
-    RustHashTable(RustHashTable),
+    HashTable(RustHashTable),
 }
 
 /// A slice, or what a vector holds.
@@ -38,9 +38,9 @@ pub struct RustHashTable {
 }
 
 enum TableKind {
-    /// Of `hashbrown`: the slots stand before the control bytes, the first one last.
+    /// A `hashbrown` table: the slots precede the control bytes in reverse order.
     Hash { pair: Ty, mask: u64, control: u64 },
-    /// Of B-trees.
+    /// A B-tree.
     Tree {
         /// The leaf that the root is, or begins with.
         leaf: Ty,
@@ -50,13 +50,13 @@ enum TableKind {
 }
 
 impl RustContainer {
-    /// What a value of a record holds; `None`: it is no container, or its insides are not as they are known.
+    /// Returns the container that a record is; `None` if it is not one, or its layout is unknown.
     pub fn of(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
         let name = record.name();
         let is =
             |path: &str| name == path || name.strip_prefix(path).is_some_and(|rest| rest.starts_with('<'));
-        let hashed = |to: &[&str]| Some(Self::RustHashTable(RustHashTable::hashed(context, value, to)?));
-        let sorted = |to: &[&str]| Some(Self::RustHashTable(RustHashTable::sorted(context, value, to)?));
+        let hashed = |to: &[&str]| Some(Self::HashTable(RustHashTable::hashed(context, value, to)?));
+        let sorted = |to: &[&str]| Some(Self::HashTable(RustHashTable::sorted(context, value, to)?));
         if matches!(name, "&str" | "&mut str" | "*const str" | "*mut str") {
             return Some(Self::Text(slice(context, value)?));
         }
@@ -64,7 +64,7 @@ impl RustContainer {
             .iter()
             .any(|begin| name.starts_with(begin))
         {
-            return Some(Self::RustSlice(slice(context, value)?));
+            return Some(Self::Slice(slice(context, value)?));
         }
         if is("alloc::string::String") {
             let inner = path(context, value, &["vec"])?;
@@ -80,10 +80,10 @@ impl RustContainer {
             return Some(Self::Text(vector(context, &inner)?));
         }
         if is("alloc::vec::Vec") {
-            return Some(Self::RustSlice(vector(context, value)?));
+            return Some(Self::Slice(vector(context, value)?));
         }
         if is("alloc::collections::vec_deque::VecDeque") {
-            return Some(Self::RustDeque(RustDeque::of(context, value, record)?));
+            return Some(Self::Deque(RustDeque::of(context, value, record)?));
         }
         if is("std::collections::hash::map::HashMap") {
             return hashed(&["base", "table"]);
@@ -100,12 +100,12 @@ impl RustContainer {
         None
     }
 
-    /// How many elements it has.
+    /// The number of elements.
     pub fn count(&self) -> u64 {
         match self {
-            Self::Text(row) | Self::RustSlice(row) => row.count,
-            Self::RustDeque(deque) => deque.count,
-            Self::RustHashTable(table) => table.count,
+            Self::Text(row) | Self::Slice(row) => row.count,
+            Self::Deque(deque) => deque.count,
+            Self::HashTable(table) => table.count,
         }
     }
 }
@@ -208,7 +208,7 @@ impl RustDeque {
 impl RustHashTable {
     /// A larger table is not gone through.
     const MAX_SLOTS: u64 = 1 << 24;
-    /// No more entries are looked at for a key.
+    /// The limit of entries that are searched for a key.
     pub const MOST: usize = 1 << 17;
 
     fn hashed(context: &EvalContext<'_>, value: &Value, to: &[&str]) -> Option<Self> {
@@ -228,8 +228,8 @@ impl RustHashTable {
         })
     }
 
-    /// `alloc::collections::btree::node`: a leaf has `parent`, `keys`, `vals`, `parent_idx` and `len`; an inner node is a leaf
-    /// with the addresses of the nodes between its keys behind it.
+    /// A node of `alloc::collections::btree::node`. A leaf has `parent`, `keys`, `vals`,
+    /// `parent_idx` and `len`. An inner node is a leaf followed by the addresses of its children.
     fn sorted(context: &EvalContext<'_>, value: &Value, to: &[&str]) -> Option<Self> {
         let map = path(context, value, to)?;
         let count = u64::try_from(number(context, &path(context, &map, &["length"])?)?).ok()?;
@@ -340,7 +340,7 @@ fn sorted(
     Some(())
 }
 
-/// What a `MaybeUninit` that is initialized holds.
+/// Returns the value of an initialized `MaybeUninit`.
 fn initialized(slot: &Value) -> Option<Value> {
     let Shape::Record(record) = slot.ty.shape() else {
         return None;

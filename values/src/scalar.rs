@@ -32,7 +32,7 @@ pub fn base(bytes: &[u8], encoding: Encoding, bits: u64, language: Language) -> 
         }
         Encoding::Float => match float(bytes) {
             Some(number) => general(number, digits(bytes.len())),
-            None => "<unknown: it has more digits than are read>".to_owned(),
+            None => "<unknown: it has more digits than are supported>".to_owned(),
         },
         Encoding::Address => format!("{:#x}", whole(false)),
         Encoding::Signed => whole(true).to_string(),
@@ -42,16 +42,16 @@ pub fn base(bytes: &[u8], encoding: Encoding, bits: u64, language: Language) -> 
                 let part = |bytes: &[u8]| float(bytes).map(|number| general(number, digits(bytes.len())));
                 match (part(real), part(imaginary)) {
                     (Some(real), Some(imaginary)) => format!("{real} + {imaginary}i"),
-                    _ => "<unknown: it has more digits than are read>".to_owned(),
+                    _ => "<unknown: it has more digits than are supported>".to_owned(),
                 }
             }
-            None => "<unknown: it has no parts>".to_owned(),
+            None => "<unknown: it has no components>".to_owned(),
         },
-        Encoding::Unknown => "<unknown: its encoding is not understood>".to_owned(),
+        Encoding::Unknown => "<unknown: its encoding is not supported>".to_owned(),
     }
 }
 
-/// A byte as it stands in quotes.
+/// Returns a byte as a character in quotes.
 pub fn character(byte: u8, quote: char) -> String {
     match byte {
         7 => "\\a".to_owned(),
@@ -69,7 +69,7 @@ pub fn character(byte: u8, quote: char) -> String {
     }
 }
 
-/// A character of any width as it stands in quotes.
+/// Returns a character of any width in quotes.
 pub fn wide(found: char, quote: char) -> String {
     match u8::try_from(u32::from(found)) {
         Ok(byte) if byte < 128 => character(byte, quote),
@@ -77,15 +77,7 @@ pub fn wide(found: char, quote: char) -> String {
     }
 }
 
-/// Some enumerator is below zero.
-pub fn is_negative(described: &Type) -> bool {
-    match &described.kind {
-        TypeKind::Enumeration(enumeration) => enumeration.enumerators.iter().any(|(_, value)| *value < 0),
-        _ => false,
-    }
-}
-
-/// What stands before an enumerator's name.
+/// Returns the path before an enumerator's name.
 pub fn path_of(described: &Type, scoped: bool) -> String {
     let name = described.name.as_deref();
     let path = match (described.language, scoped) {
@@ -135,7 +127,8 @@ pub fn enumerator(described: &Type, number: i128) -> String {
 /// A number by a letter of `print/F` and `x/F`; `None`: there is no such letter.
 pub fn lettered(bytes: &[u8], letter: char, encoding: Encoding, bits: u64) -> Option<String> {
     let mut value = integer(bytes, false, bits)? as u128;
-    // Of a number with a fraction the bits are shown as they are, but as a character, where the fraction is dropped.
+    // The bits of a floating-point number are shown unchanged. As a character, its fraction is
+    // dropped.
     if encoding == Encoding::Float && letter == 'c' {
         value = (float(bytes)? as i64) as u128;
     }

@@ -2,14 +2,15 @@
 
 use super::scalar::character;
 
-/// Of a string or an array, no more elements are shown unless more are asked for.
+/// The default number of shown elements of a string or an array.
 pub const ELEMENTS: usize = 200;
 /// No more can be asked for.
 pub const MAX_ELEMENTS: usize = 1 << 16;
-/// So many elements that are the same are shown as one.
+/// The number of equal elements that are shown as one.
 pub const REPEATS: usize = 10;
 
-/// `"text"`, runs of one character as `'x' <repeats 20 times>`, and `...` behind what was cut; of `limit` bytes at most.
+/// Returns `"text"`, with runs of one character as `'x' <repeats 20 times>`, and `...` after a cut;
+/// at most `limit` bytes.
 pub fn quoted(bytes: &[u8], cut: bool, limit: usize) -> String {
     let shown = bytes.get(..limit).unwrap_or(bytes);
     let cut = cut || shown.len() < bytes.len();
@@ -48,7 +49,7 @@ fn close(open: &mut String, parts: &mut Vec<String>) {
     }
 }
 
-/// How many bytes the first character has in UTF-8.
+/// Returns the number of bytes of the first character in UTF-8.
 fn piece_length(bytes: &[u8]) -> usize {
     let longest = bytes.get(..4).unwrap_or(bytes);
     let valid = match std::str::from_utf8(longest) {

@@ -1,6 +1,7 @@
-//! Where the thread-local data of a shared library is, by the tables of its dynamic linker (ELF Handling For Thread-Local
-//! Storage, section 3). How glibc lays them out is not fixed; it says so itself, in symbols called `_thread_db_…`
-//! that are made for libthread_db.
+//! Finds the thread-local data of a shared library by the tables of its dynamic linker.
+//!
+//! See ELF Handling For Thread-Local Storage, section 3. The layout of the tables in glibc is not
+//! fixed. Symbols called `_thread_db_…`, which are made for libthread_db, describe it.
 
 use super::source::ValueSource;
 use super::types::ModuleRef;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 /// More modules, or more pieces of the list of those with thread-local data, are not gone through.
 const MAX_MODULES: usize = 4096;
-/// No field stands farther from the start of its structure.
+/// The limit of a field's offset in its structure.
 const MAX_OFFSET: u64 = 1 << 16;
 
 /// The descriptions are found by this one.
@@ -33,7 +34,7 @@ impl<'a> Linker<'a> {
             .filter(|module| module.file.data_named(MODULE_NUMBER).is_some());
         let library = libraries
             .next()
-            .ok_or("the C library does not say where its dynamic linker keeps thread-local data")?;
+            .ok_or("the C library does not describe the thread-local data of its dynamic linker")?;
         Ok(Self {
             source,
             modules,
@@ -47,20 +48,20 @@ impl<'a> Linker<'a> {
         Ok(self.block(entry, thread)?.wrapping_add(offset))
     }
 
-    /// Where the block of a module begins, by its entry in the linker's list.
+    /// Returns the start of a module's block, by its entry in the linker's list.
     fn block(&self, entry: u64, thread: u64) -> Lookup<u64> {
         let number = self.field(entry, MODULE_NUMBER)?;
         if number == 0 {
-            return Err("the dynamic linker knows of no thread-local data of its module".into());
+            return Err("its module has no thread-local data in the dynamic linker".into());
         }
-        // What the program starts with stands below the thread pointer; 0 and all ones: it does not.
+        // Modules loaded at start are below the thread pointer. 0 and all ones mean a later load.
         let below = self.field(entry, "_thread_db_link_map_l_tls_offset")?;
         if below != 0 && below != u64::MAX {
             return Ok(thread.wrapping_sub(below));
         }
         // Other blocks are made when they are first used; the table of a thread may be older than the module.
         let table = self.field(thread, "_thread_db_pthread_dtvp")?;
-        let not_yet = "the thread has not used its module's thread-local data yet, and has no copy of it";
+        let not_yet = "the thread has not used the thread-local data of the module yet";
         if self.field(table, "_thread_db_dtv_t_counter")? < self.generation(entry, number)? {
             return Err(not_yet.into());
         }
@@ -94,7 +95,7 @@ impl<'a> Linker<'a> {
         Err("its module is not in the dynamic linker's list".into())
     }
 
-    /// When the module got its number, in the linker's count: the number may have been another's before.
+    /// The generation of the module's number, which another module may have used before.
     fn generation(&self, entry: u64, number: u64) -> Lookup<u64> {
         let (_, list) = self.description("_thread_db_rtld_global__dl_tls_dtv_slotinfo_list")?;
         let mut piece = self.word(self.data("_rtld_global")?.wrapping_add(list))?;
@@ -118,7 +119,7 @@ impl<'a> Linker<'a> {
             first = first.saturating_add(length);
             piece = self.field(piece, "_thread_db_dtv_slotinfo_list_next")?;
         }
-        Err("the dynamic linker's list of thread-local data does not have its module".into())
+        Err("its module is not in the dynamic linker's list of thread-local data".into())
     }
 
     /// The word of a structure that a symbol describes.
@@ -129,7 +130,8 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// What a symbol says of a field: how many bits it, or an element of it, has, and where it is.
+    /// Reads the description of a field from a symbol: its bits, or those of an element, and its
+    /// offset.
     fn description(&self, name: &str) -> Lookup<(u64, u64)> {
         let mut words = [0; 12];
         self.source.memory(self.described(name, 12)?, &mut words)?;
@@ -158,7 +160,7 @@ impl<'a> Linker<'a> {
             Some(at.to_avma(module.bias).0)
         });
         let first = found.next().filter(|_| found.next().is_none());
-        first.ok_or_else(|| format!("the dynamic linker's \"{name}\" is not found").into())
+        first.ok_or_else(|| format!("\"{name}\" of the dynamic linker is not found").into())
     }
 
     fn word(&self, at: u64) -> Lookup<u64> {
@@ -180,7 +182,7 @@ fn description(words: &[u8; 12]) -> Option<(u64, u64)> {
 }
 
 fn undescribed(name: &str) -> Unknown {
-    format!("the C library has no \"{name}\", which tells how its dynamic linker keeps thread-local data")
+    format!("the C library has no \"{name}\", which describes the thread-local data of its dynamic linker")
         .into()
 }
 

@@ -1,6 +1,7 @@
-//! Values as a tree that opens level by level, for whoever shows it so: variables, their members, the members of those.
+//! Values as a tree that opens level by level: variables, their members, and the members of those.
 
-use super::formatter::{FormattedValue, ValueFormatter};
+use super::formatted::FormattedValue;
+use super::formatter::ValueFormatter;
 use super::types::{RecordShape, Shape, Ty};
 use super::units::Units;
 use super::value::Value;
@@ -16,13 +17,13 @@ const DEPTH: u32 = 1;
 /// Which variables of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariableKind {
-    /// What the function was called with.
+    /// The arguments of the function.
     Arguments,
     /// All others, those of the innermost block first.
     Locals,
 }
 
-/// How values are shown.
+/// The format of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Format {
     /// Numbers are hexadecimal.
@@ -32,28 +33,28 @@ pub struct Format {
 /// A variable, a part of one, or what an expression means.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it is called: a variable's or member's name, `[0]`, `<Base>`.
+    /// The name: that of a variable or member, `[0]`, or `<Base>`.
     pub name: String,
     /// Its value in one line, with its type and place.
     pub shown: FormattedValue,
     /// An expression that means it; `None`: none is known to.
     pub expression: Option<String>,
-    /// What it is made of.
+    /// The children.
     pub children: Children,
     /// Memory worth looking at: what a pointer points to, else where the value is.
     pub memory: Option<u64>,
-    /// What the names of its parts stand behind.
+    /// The expression that precedes the names of its parts.
     path: Option<String>,
 }
 
-/// What a value is made of.
+/// The kind of a value's children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Children {
     /// Nothing.
     None,
     /// Members with names.
     Named,
-    /// So many elements, from 0.
+    /// Elements, numbered from 0.
     Indexed(u64),
 }
 
@@ -188,7 +189,7 @@ impl<'a> TreeBuilder<'a> {
             return false;
         };
         let Ok(found) = self.context.evaluate(&parsed) else {
-            // Where nothing is known of it, its name means it as well.
+            // An unknown value is still meant by its name.
             return value.address().is_none() && expression.chars().all(|c| c.is_alphanumeric() || c == '_');
         };
         let source = self.context.source;
@@ -269,7 +270,7 @@ impl<'a> TreeBuilder<'a> {
     }
 }
 
-/// What a reference refers to, where that is known; all else is itself.
+/// Returns the target of a reference if it is known, and other values unchanged.
 fn referred(value: &Value, context: &EvalContext<'_>) -> Value {
     let Shape::Pointer(kind, target) = value.ty.shape() else {
         return value.clone();
@@ -282,7 +283,7 @@ fn referred(value: &Value, context: &EvalContext<'_>) -> Value {
     }
 }
 
-/// What a pointer points to can be shown below it.
+/// Returns whether the target of a pointer can be shown below the pointer.
 fn opens(pointer: &Value, target: &Ty, context: &EvalContext<'_>) -> bool {
     let Ok(bytes) = pointer.read(context.source, 8) else {
         return false;
@@ -297,7 +298,7 @@ fn is_rust_value(record: &RecordShape) -> bool {
     record.record().variants.is_some()
 }
 
-/// An expression that something can stand behind.
+/// Returns an expression in parentheses if a suffix requires them.
 fn grouped(expression: &str) -> String {
     let is_simple = expression
         .replace("->", ".")

@@ -1,13 +1,14 @@
 //! Types as the source writes them: `struct node *`, `int (*)(int)`, `char [16]`.
 
-use super::types::Ty;
-use backtrail_symbolizer::types::{Count, Keyword, Language, PointerKind, Qualifier, TypeKind};
+use super::types::{ModuleRef, Ty};
+use backtrail_symbolizer::types::{Count, Keyword, Language, PointerKind, Qualifier, Type, TypeKind};
+use std::sync::Arc;
 
 /// Types of types are written this deep.
 const MAX_DEPTH: u32 = 32;
 
 impl Ty {
-    /// What it is called.
+    /// The name.
     pub fn name(&self) -> String {
         self.declare("")
     }
@@ -18,12 +19,12 @@ impl Ty {
     }
 }
 
-/// How types in a declaration are written.
+/// The format of types in a declaration.
 #[derive(Clone, Copy)]
 pub struct TypeFormatter<'a> {
     /// Typedefs as what they stand for.
     pub resolve: bool,
-    /// What a type is written as, where it is not its name.
+    /// Returns the text of a type that is not written by its name.
     pub body: &'a dyn Fn(&Ty) -> Option<String>,
 }
 
@@ -48,7 +49,7 @@ fn is_postfix(ty: &Ty) -> bool {
     }
 }
 
-/// `sign` is `*` or `&`, with qualifiers behind it.
+/// Declares a pointer or reference: `sign` is `*` or `&`, followed by qualifiers.
 fn declare_derived(sign: &str, target: &Ty, inner: &str, depth: u32, formatter: TypeFormatter<'_>) -> String {
     let space = if sign.len() > 2 && !inner.is_empty() {
         " "
@@ -105,7 +106,19 @@ fn declare(ty: &Ty, inner: String, depth: u32, formatter: TypeFormatter<'_>) -> 
             None => return spaced("<unknown type>", &inner),
         },
     };
-    let target = |target| Ty::of(&module, target);
+    declare_described(ty, &module, &described, inner, depth, formatter)
+}
+
+/// Declares something of a type that the debug information describes.
+fn declare_described(
+    ty: &Ty,
+    module: &Arc<ModuleRef>,
+    described: &Type,
+    inner: String,
+    depth: u32,
+    formatter: TypeFormatter<'_>,
+) -> String {
+    let target = |target| Ty::of(module, target);
     match &described.kind {
         TypeKind::Pointer { .. } if described.language == Language::Rust && described.name.is_some() => {
             spaced(described.name.as_deref().unwrap_or_default(), &inner)
@@ -161,58 +174,72 @@ fn declare(ty: &Ty, inner: String, depth: u32, formatter: TypeFormatter<'_>) -> 
                 ),
             }
         }
-        TypeKind::Function {
-            result,
-            parameters,
-            variadic,
-            prototyped,
-        } => {
-            let mut names: Vec<String> = parameters
-                .iter()
-                .map(|parameter| {
-                    let ty = target(parameter.entry);
-                    match pointed_by_this(&ty).filter(|_| parameter.artificial) {
-                        Some(object) => declare_derived("* const", &object, "", depth, PLAIN),
-                        None => declare(&ty, String::new(), depth + 1, PLAIN),
-                    }
-                })
-                .collect();
-            if *variadic && !names.is_empty() {
-                names.push("...".to_owned());
-            }
-            if names.is_empty() && *prototyped && !*variadic {
-                names.push("void".to_owned());
-            }
+        TypeKind::Function { result, .. } => {
+            let parameters = function_parameters(&described.kind, module, depth);
             declare(
                 &target(*result),
-                format!("{inner}({})", names.join(", ")),
+                format!("{inner}({parameters})"),
                 depth + 1,
                 formatter,
             )
         }
-        kind => {
-            let name = described.name.as_deref().unwrap_or("{...}");
-            let short = match (kind, described.language) {
-                (TypeKind::Base(_), Language::C | Language::Cpp) => canonical(name).to_owned(),
-                (TypeKind::Record(_), Language::Cpp) => short(name),
-                _ => name.to_owned(),
-            };
-            let name = short.as_str();
-            let keyword = match kind {
-                TypeKind::Record(record) => Some(record.keyword.word()),
-                TypeKind::Enumeration(_) => Some("enum"),
-                _ => None,
-            };
-            let shown = described.language == Language::C || described.name.is_none();
-            match keyword.filter(|_| shown) {
-                Some(keyword) => spaced(&format!("{keyword} {name}"), &inner),
-                None => spaced(name, &inner),
-            }
-        }
+        _ => declare_named(described, &inner),
     }
 }
 
-/// What `this` points to, which is constant whether it is stated or not.
+/// Returns the parameters of a function type, separated by commas.
+fn function_parameters(kind: &TypeKind, module: &Arc<ModuleRef>, depth: u32) -> String {
+    let TypeKind::Function {
+        parameters,
+        variadic,
+        prototyped,
+        ..
+    } = kind
+    else {
+        return String::new();
+    };
+    let mut names: Vec<String> = parameters
+        .iter()
+        .map(|parameter| {
+            let ty = Ty::of(module, parameter.entry);
+            match pointed_by_this(&ty).filter(|_| parameter.artificial) {
+                Some(object) => declare_derived("* const", &object, "", depth, PLAIN),
+                None => declare(&ty, String::new(), depth + 1, PLAIN),
+            }
+        })
+        .collect();
+    if *variadic && !names.is_empty() {
+        names.push("...".to_owned());
+    }
+    if names.is_empty() && *prototyped && !*variadic {
+        names.push("void".to_owned());
+    }
+    names.join(", ")
+}
+
+/// Declares something of a type that is written by its name.
+fn declare_named(described: &Type, inner: &str) -> String {
+    let kind = &described.kind;
+    let name = described.name.as_deref().unwrap_or("{...}");
+    let short = match (kind, described.language) {
+        (TypeKind::Base(_), Language::C | Language::Cpp) => canonical(name).to_owned(),
+        (TypeKind::Record(_), Language::Cpp) => short(name),
+        _ => name.to_owned(),
+    };
+    let name = short.as_str();
+    let keyword = match kind {
+        TypeKind::Record(record) => Some(record.keyword.word()),
+        TypeKind::Enumeration(_) => Some("enum"),
+        _ => None,
+    };
+    let shown = described.language == Language::C || described.name.is_none();
+    match keyword.filter(|_| shown) {
+        Some(keyword) => spaced(&format!("{keyword} {name}"), inner),
+        None => spaced(name, inner),
+    }
+}
+
+/// Returns the target type of `this`, which is always a constant pointer.
 fn pointed_by_this(ty: &Ty) -> Option<Ty> {
     let (module, described) = ty.described()?;
     match described.kind {
@@ -221,7 +248,7 @@ fn pointed_by_this(ty: &Ty) -> Option<Ty> {
     }
 }
 
-/// Qualifiers stand before a name, and behind the star of a pointer.
+/// Adds qualifiers: before a name, and after the star of a pointer.
 fn qualified(ty: &Ty, inner: String, depth: u32, formatter: TypeFormatter<'_>) -> String {
     let mut words: Vec<&str> = Vec::new();
     let mut below = ty.clone();
@@ -248,7 +275,7 @@ fn qualified(ty: &Ty, inner: String, depth: u32, formatter: TypeFormatter<'_>) -
             declare_derived(&format!("* {words}"), &target, &inner, depth, formatter)
         }
         _ if is_postfix(&below) => {
-            // Of an array, the elements are what is qualified.
+            // Qualifiers of an array apply to its elements.
             format!("{words} {}", declare(&below, inner, depth + 1, formatter))
         }
         _ => format!("{words} {}", declare(&below, inner, depth + 1, formatter)),
@@ -279,7 +306,7 @@ pub fn short(name: &str) -> String {
         return name;
     }
     let mut out = String::with_capacity(name.len());
-    // Where each open list of arguments began, and where its last argument begins in `out`.
+    // For each open list of arguments: its start, and the start of its last argument in `out`.
     let mut open: Vec<(bool, usize)> = Vec::new();
     for character in name.chars() {
         match character {
@@ -346,7 +373,7 @@ fn written(dimensions: &[Count]) -> String {
         .collect()
 }
 
-/// How a keyword or qualifier is written.
+/// The spelling of a keyword or qualifier.
 pub trait TypeKeyword {
     /// In the source.
     fn word(self) -> &'static str;

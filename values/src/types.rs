@@ -1,4 +1,4 @@
-//! Types of values: those of the debug information, and those that expressions make of them.
+//! The types of values: those of the debug information, and those that expressions create.
 
 use backtrail_symbolizer::types::{
     Count, Encoding, Enumeration, Language, PointerKind, Qualifier, Record, Type, TypeKind,
@@ -60,9 +60,9 @@ pub enum Ty {
     Rest {
         /// The element.
         element: Arc<Ty>,
-        /// What dimensions there are.
+        /// The dimensions.
         dimensions: Arc<[Count]>,
-        /// How many of them are gone.
+        /// The number of removed dimensions.
         from: usize,
         /// A vector of the processor.
         vector: bool,
@@ -74,15 +74,15 @@ pub enum Ty {
 /// A number of C.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// What it is called.
+    /// The name.
     pub name: Arc<str>,
     /// In bytes.
     pub size: u64,
-    /// How its bytes are read.
+    /// The encoding of the bytes.
     pub encoding: Encoding,
 }
 
-/// What a type is, below its other names and qualifiers.
+/// The form of a type, without typedefs and qualifiers.
 pub enum Shape {
     /// `void`.
     Void,
@@ -100,34 +100,34 @@ pub enum Shape {
     Array {
         /// The element.
         element: Ty,
-        /// How many.
+        /// The count.
         count: ArrayCount,
         /// A vector of the processor.
         vector: bool,
     },
     /// A function.
     Function,
-    /// What is not understood.
+    /// An unsupported type, with a description.
     Other(String),
 }
 
-/// How many elements an array has.
+/// The number of elements of an array.
 #[derive(Clone)]
 pub enum ArrayCount {
-    /// So many.
+    /// A known number.
     Known(u64),
     /// As the expression says, and one more.
     UpperBound(LocationExpression),
     /// As the expression says.
     Count(LocationExpression),
-    /// It is not stated.
+    /// The number is not recorded.
     Unknown,
 }
 
 /// A structure, class or union.
 #[derive(Clone)]
 pub struct RecordShape {
-    /// Where it is described.
+    /// The module that describes the type.
     pub module: Arc<ModuleRef>,
     /// Its description.
     pub described: Arc<Type>,
@@ -152,7 +152,7 @@ impl RecordShape {
         }
     }
 
-    /// What it is called, or nothing.
+    /// The name, if it has one.
     pub fn name(&self) -> &str {
         self.described.name.as_deref().unwrap_or_default()
     }
@@ -233,7 +233,7 @@ impl Ty {
         }
     }
 
-    /// What its typedef or qualifier stands before; `None`: it is neither.
+    /// Returns the type that a typedef or qualifier refers to; `None` for other types.
     pub fn below(&self) -> Option<(Option<Qualifier>, Self)> {
         let (module, described) = self.described()?;
         match described.kind {
@@ -243,7 +243,8 @@ impl Ty {
         }
     }
 
-    /// Without typedefs and qualifiers; one that is only declared is looked for.
+    /// Returns the type without typedefs and qualifiers; a declared type is resolved to its
+    /// definition.
     pub fn stripped(&self) -> Self {
         let mut ty = self.clone();
         for _ in 0..MAX_NAMES {
@@ -271,7 +272,7 @@ impl Ty {
         Some(Self::of(module, Some(found)))
     }
 
-    /// What it is.
+    /// Returns the form of the type.
     pub fn shape(&self) -> Shape {
         match self.stripped() {
             Self::Void => Shape::Void,
@@ -291,7 +292,7 @@ impl Ty {
             Self::Function(_) => Shape::Function,
             Self::Entry { module, entry } => match module.file.type_at(entry) {
                 Some(described) => shape(&module, described),
-                None => Shape::Other("its type is not described in a way that is understood".to_owned()),
+                None => Shape::Other("the description of its type is not supported".to_owned()),
             },
         }
     }
@@ -378,7 +379,7 @@ fn shape(module: &Arc<ModuleRef>, described: Arc<Type>) -> Shape {
         },
         TypeKind::Other(what) => Shape::Other(format!("its type is {what}")),
         TypeKind::Qualified { .. } | TypeKind::Typedef { .. } => {
-            Shape::Other("its type is named by itself".to_owned())
+            Shape::Other("the description of its type refers to itself".to_owned())
         }
     }
 }
@@ -408,5 +409,13 @@ fn dimension(element: &Arc<Ty>, dimensions: &Arc<[Count]>, from: usize, vector: 
         element,
         count,
         vector,
+    }
+}
+
+/// Some enumerator is below zero.
+pub fn is_negative(described: &Type) -> bool {
+    match &described.kind {
+        TypeKind::Enumeration(enumeration) => enumeration.enumerators.iter().any(|(_, value)| *value < 0),
+        _ => false,
     }
 }

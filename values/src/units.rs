@@ -8,20 +8,20 @@ use backtrail_symbolizer::types::{Encoding, Language};
 /// Names of names are followed this far.
 const MAX_NAMES: usize = 64;
 
-/// What the characters of a string are.
+/// The code units of a string's characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Units {
-    /// What stands before the quotes.
+    /// The prefix before the quotes.
     pub prefix: &'static str,
     /// In bytes: 1, 2 or 4.
     pub size: u64,
 }
 
 impl Units {
-    /// Of a byte.
+    /// Code units of one byte.
     pub const BYTES: Self = Self { prefix: "", size: 1 };
 
-    /// Those of so many bytes, whatever their type.
+    /// Returns the code units of `size` bytes, whatever their type.
     pub fn of_size(size: u64) -> Self {
         match size {
             2 => Self { prefix: "u", size },
@@ -30,8 +30,10 @@ impl Units {
         }
     }
 
-    /// Of a type whose elements make strings. In C `wchar_t` and its like are other names of numbers: the name
-    /// decides. A `char` of Rust makes no strings.
+    /// Returns the code units of a type whose elements make strings.
+    ///
+    /// In C, `wchar_t` and similar types are typedefs of integers, so the name decides. A Rust
+    /// `char` makes no strings.
     pub fn of(ty: &Ty) -> Option<Self> {
         let Shape::Base(Base { encoding, size, .. }) = ty.shape() else {
             return None;
@@ -63,7 +65,7 @@ impl Units {
         prefix(ty).is_some() && Self::of(ty).is_some()
     }
 
-    /// It is wider than a byte.
+    /// Returns whether the code unit is wider than a byte.
     pub fn is_wide(self) -> bool {
         self.size > 1
     }
@@ -76,7 +78,8 @@ impl Units {
         format!("{number} {}'{shown}'", self.prefix)
     }
 
-    /// The string that little-endian bytes make, runs of one character shortened, and `...` behind what was cut.
+    /// Returns the string of little-endian bytes, with repeated characters shortened, and `...`
+    /// after a cut.
     pub fn quoted(self, bytes: &[u8], cut: bool, limit: usize) -> String {
         if !self.is_wide() {
             return quoted(bytes, cut, limit);
@@ -164,7 +167,8 @@ fn parts(characters: &[u32]) -> Vec<String> {
     parts
 }
 
-/// A character as it stands in quotes; `after_hex`: what stands before it is a number that a digit would go on with.
+/// Returns a character in quotes; `after_hex` means that a preceding hexadecimal escape would
+/// absorb a digit.
 fn escaped(number: u32, quote: char, after_hex: &mut bool) -> String {
     let follows_hex = std::mem::take(after_hex);
     match char::from_u32(number) {
@@ -184,12 +188,13 @@ fn escaped(number: u32, quote: char, after_hex: &mut bool) -> String {
     }
 }
 
-/// It shows as itself; control characters, marks of direction and what Unicode has not assigned do not.
+/// Returns whether a character is printable. Control characters, direction marks and unassigned
+/// characters are not.
 fn is_visible(found: char) -> bool {
     if found.is_whitespace() {
         return !found.is_control() && !matches!(found, '\u{2028}' | '\u{2029}');
     }
-    // Behind a letter, a mark that combines with it is itself.
+    // A combining mark after a letter is printable.
     let behind = ['a', found].iter().collect::<String>();
     behind.escape_debug().eq(behind.chars())
 }

@@ -25,7 +25,7 @@ pub struct Value {
 pub struct BitField {
     /// From the first bit of the first byte.
     pub offset: u64,
-    /// How many.
+    /// The count.
     pub size: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct Bytes {
     pub gaps: Vec<(Range<u64>, Gap)>,
 }
 
-/// Why bytes are not known.
+/// The reason why bytes are unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gap {
     /// They are nowhere.
@@ -72,12 +72,12 @@ impl Gap {
 }
 
 impl Gap {
-    /// Why there is no value.
+    /// The reason why there is no value.
     pub fn reason(&self) -> String {
         match self {
             Self::OptimizedOut => "optimized out".to_owned(),
             Self::Unknown(why) => why.to_string(),
-            Self::ImplicitPointer(..) => "it points to a variable that is in no memory".to_owned(),
+            Self::ImplicitPointer(..) => "it points to a variable that is not in memory".to_owned(),
         }
     }
 }
@@ -89,7 +89,7 @@ impl From<Unknown> for Gap {
 }
 
 impl Value {
-    /// Of bytes that are known.
+    /// Returns a value of known bytes.
     pub fn new(ty: Ty, bytes: Vec<u8>) -> Self {
         let length = bytes.len();
         let bytes = Bytes {
@@ -166,7 +166,7 @@ impl Value {
     fn read_for(&self, source: &dyn ValueSource, size: u64, meant: Range<u64>) -> Result<Vec<u8>, Gap> {
         if size > MAX_SIZE {
             return Err(Gap::Unknown(
-                format!("it has {size} bytes, more than are read at once").into(),
+                format!("it has {size} bytes, more than the limit for one value").into(),
             ));
         }
         let size = size as usize;
@@ -190,7 +190,7 @@ impl Value {
                 let found = bytes.bytes.get(wanted).filter(|_| range.len() >= size);
                 found
                     .map(<[u8]>::to_vec)
-                    .ok_or_else(|| Gap::Unknown("its place is smaller than its type".into()))
+                    .ok_or_else(|| Gap::Unknown("its location is smaller than its type".into()))
             }
             Data::Gap(gap) => Err(gap.clone()),
         }

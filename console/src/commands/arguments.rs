@@ -8,11 +8,13 @@ use backtrail_decoder::{Canceled, Watch};
 use backtrail_symbolizer::Variable;
 use backtrail_values::{EvalContext, ValueFormatter};
 
-/// Fills in the arguments of frames from number `from` on: `frames` are the innermost ones where the navigator stands, without a
-/// hole.
+/// Adds the arguments to frames from number `from` on.
+///
+/// `frames` are the innermost frames at the navigator's position, without a hole.
 ///
 /// # Errors
-/// When canceled, or when older history has to be decoded for them.
+///
+/// If the arguments depend on history that is not decoded yet; when canceled.
 pub(super) fn fill(
     navigator: &Navigator,
     frames: &mut [StackFrame],
@@ -23,7 +25,7 @@ pub(super) fn fill(
         return Ok(());
     }
     let process = navigator.process()?;
-    // Where the last is inlined, the physical frame that it is in is not among them.
+    // If the last frame is inlined, its physical frame is not among them.
     let stack = match frames.last() {
         Some(last) if last.inlined => known_stack_of_frame(navigator, frames.len() - 1, watch)?,
         _ => frames.to_vec(),

@@ -89,7 +89,7 @@ fn breakpoint_number(text: &str) -> Result<u32> {
     let number = text.trim().parse();
     number.map_err(|_| {
         Error::Cannot(format!(
-            "\"{text}\" is no breakpoint number; `info breakpoints` lists them"
+            "\"{text}\" is not a breakpoint number; `info breakpoints` lists them"
         ))
     })
 }
@@ -98,7 +98,7 @@ pub(super) fn delete(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     let arguments = arguments.strip_prefix("breakpoints").unwrap_or(arguments).trim();
     if arguments.is_empty() {
         context.navigator.breakpoints.clear();
-        return Ok(Output::message("All breakpoints are deleted."));
+        return Ok(Output::message("Deleted all breakpoints."));
     }
     for number in arguments.split_whitespace() {
         context.navigator.breakpoints.delete(breakpoint_number(number)?)?;

@@ -1,4 +1,4 @@
-//! What led here: `calls`, `callers`, `history`.
+//! The commands about the path to a position: `calls`, `callers`, `history`.
 
 use super::{Context, number};
 use crate::output::Output;
@@ -8,11 +8,11 @@ use backtrail_debugger::functions;
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::CallId;
 
-/// How many calls `calls` shows.
+/// The default number of calls that `calls` shows.
 const CALLS: usize = 200;
-/// How many levels `calls` shows.
+/// The default number of levels that `calls` shows.
 const DEPTH: usize = 3;
-/// How many lines `history` shows.
+/// The default number of lines that `history` shows.
 const LINES: u64 = 20;
 
 /// `calls [cN|all] [--depth N] [--limit N]`.
@@ -26,7 +26,7 @@ pub(super) fn calls(context: &mut Context<'_>, arguments: &str) -> Result<Output
     while let Some(word) = words.next() {
         let mut value = |name: &str| {
             let value = words.next().and_then(|value| value.parse().ok());
-            value.ok_or_else(|| Error::Cannot(format!("{name} takes a number: calls {name} 3")))
+            value.ok_or_else(|| Error::Cannot(format!("{name} requires a number, as in `calls {name} 3`")))
         };
         match word {
             "--depth" => depth = value("--depth")?,
@@ -38,7 +38,7 @@ pub(super) fn calls(context: &mut Context<'_>, arguments: &str) -> Result<Output
                     Err(()) => None,
                 };
                 let none = || Error::Usage {
-                    problem: format!("there is no call \"{word}\""),
+                    problem: format!("no call \"{word}\""),
                     usage: "calls [cN|all] [--depth N] [--limit N]".to_owned(),
                 };
                 top = Some(Some(id.ok_or_else(none)?));

@@ -10,7 +10,7 @@ use backtrail_decoder::Position;
 pub(super) fn compare(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let mut words = arguments.split_whitespace();
     let (Some(first), Some(second), None) = (words.next(), words.next(), words.next()) else {
-        return Err(find("compare")?.misuse("it takes two calls"));
+        return Err(find("compare")?.misuse("two calls are required"));
     };
     let (first, second) = (call(context, first)?, call(context, second)?);
     let comparison = compared(
@@ -30,7 +30,7 @@ fn call<'a>(context: &'a Context<'_>, text: &str) -> Result<ComparedCall<'a>> {
     let here = navigator.thread()?;
     let none = |tid| {
         Error::Cannot(format!(
-            "thread {tid} has no call {text}; `calls` and `slowest` name calls, and the positions where they begin"
+            "thread {tid} has no call {text}; `calls` and `slowest` list calls and their positions"
         ))
     };
     if let Ok(name) = text.parse() {
@@ -52,7 +52,7 @@ fn call<'a>(context: &'a Context<'_>, text: &str) -> Result<ComparedCall<'a>> {
     whole(thread, forest, call.ok_or_else(|| none(thread.tid))?)
 }
 
-/// Unless older history tells more of the call.
+/// Unless history that is not decoded yet has more of the call.
 fn whole<'a>(
     thread: &'a backtrail_debugger::session::Thread,
     forest: &'a backtrail_decoder::Forest,

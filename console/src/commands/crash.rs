@@ -13,17 +13,17 @@ use backtrail_debugger::source::SourceLines;
 use backtrail_debugger::stack::Stack;
 use backtrail_decoder::{Entered, Watch};
 
-/// How many lines around the faulting one.
+/// The number of lines around the faulting one.
 const SOURCE: u32 = 3;
-/// How many of the last lines and calls.
+/// The number of last lines and calls.
 const LAST: usize = 12;
-/// How many frames.
+/// The number of frames.
 const FRAMES: usize = 30;
 
 /// Shows the crash; moves nothing, whatever the current position.
 pub(super) fn crash(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     let Some(thread) = context.navigator.session().main_thread() else {
-        return Ok(Output::message("There is no thread."));
+        return Ok(Output::message("The trace has no threads."));
     };
     let (tid, end) = (thread.tid, thread.history.len());
     let view = context
@@ -70,7 +70,7 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
     })
 }
 
-/// What the signal said that the core was written at.
+/// Returns the signal information in the core.
 fn signal_info(session: &Session) -> Option<SigInfo> {
     session.core()?.crashed_thread()?.siginfo
 }

@@ -1,10 +1,14 @@
 //! `display`, `undisplay`, `info display`: expressions that are shown after each move.
 
-use super::values::{displayed, format_of};
+use super::format_argument::format_of;
+use super::values::evaluated;
 use super::{Context, x};
-use crate::output::Output;
-use backtrail_debugger::navigator::Display;
+use crate::output::{NamedValue, Output, Text};
+use backtrail_debugger::evaluation::with_context;
+use backtrail_debugger::navigator::{Display, Navigator};
 use backtrail_debugger::{Error, Result};
+use backtrail_decoder::Watch;
+use backtrail_values::FormattedValue;
 
 /// More are not taken.
 const MAX_DISPLAYS: usize = 100;
@@ -23,12 +27,12 @@ pub(super) fn display(context: &mut Context<'_>, arguments: &str) -> Result<Outp
             "there are {MAX_DISPLAYS} displays; `undisplay` deletes some"
         )));
     }
-    // What makes no sense here is refused, and not kept.
+    // An invalid expression is refused and not stored.
     if x::is_of_memory(format) {
         x::shown(navigator, context.watch, arguments)?;
     } else {
-        backtrail_debugger::evaluation::with_context(navigator, context.watch, |eval| {
-            super::values::evaluated(eval, format, expression)
+        with_context(navigator, context.watch, |eval| {
+            evaluated(eval, format, expression)
         })?;
     }
     let number = navigator.displays.last().map_or(1, |last| last.number + 1);
@@ -47,7 +51,7 @@ pub(super) fn undisplay(context: &mut Context<'_>, arguments: &str) -> Result<Ou
     let displays = &mut context.navigator.displays;
     if arguments.is_empty() {
         displays.clear();
-        return Ok(Output::message("No expression is displayed any more."));
+        return Ok(Output::message("Deleted all displays."));
     }
     let mut numbers = Vec::new();
     for word in arguments.split_whitespace() {
@@ -71,5 +75,48 @@ pub(super) fn undisplay(context: &mut Context<'_>, arguments: &str) -> Result<Ou
 pub(super) fn info(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     Ok(Output::Displays {
         displays: displayed(context.navigator, context.watch)?,
+    })
+}
+
+/// Returns the answer of `x`, for a display.
+fn examined(navigator: &Navigator, watch: &Watch<'_>, display: &Display) -> Result<FormattedValue> {
+    let arguments = format!("/{} {}", display.format, display.expression);
+    let mut text = Text::plain();
+    x::shown(navigator, watch, &arguments)?.render(&mut text);
+    Ok(FormattedValue {
+        text: text.into_string().trim_end().to_owned(),
+        ..FormattedValue::default()
+    })
+}
+
+/// The values that are displayed after each move.
+pub(super) fn displayed(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<NamedValue>> {
+    if navigator.displays.is_empty() {
+        return Ok(Vec::new());
+    }
+    with_context(navigator, watch, |eval| {
+        let displays = navigator.displays.iter().map(|display| {
+            let memory = x::is_of_memory(&display.format);
+            let shown = match memory {
+                true => examined(navigator, watch, display),
+                false => evaluated(eval, &display.format, &display.expression).map(|(_, shown)| shown),
+            };
+            let shown = match shown {
+                Ok(shown) => shown,
+                Err(error) => FormattedValue {
+                    text: format!("<error: {error}>"),
+                    unknown: Some(error.to_string()),
+                    ..FormattedValue::default()
+                },
+            };
+            NamedValue {
+                number: display.number,
+                format: display.format.clone(),
+                expression: display.expression.clone(),
+                value: shown,
+                memory,
+            }
+        });
+        Ok(displays.collect())
     })
 }

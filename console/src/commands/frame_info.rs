@@ -29,7 +29,7 @@ pub(super) fn info(context: &mut Context<'_>, arguments: &str) -> Result<Output>
     })
 }
 
-/// How a frame was called; `None`: that is not known, or it is inlined.
+/// Returns how a frame was called; `None` if that is unknown, or the frame is inlined.
 fn called(
     navigator: &Navigator,
     number: usize,

@@ -1,11 +1,10 @@
 //! Moving anywhere: positions, times, calls, bookmarks, threads.
 
-use super::{Context, thread_apply};
+use super::Context;
 use crate::output::{Output, PositionView};
 use crate::views;
 use backtrail_debugger::navigator::Stop;
 use backtrail_debugger::signal;
-use backtrail_debugger::thread_at_time::{ThreadAtTime, thread_at_time};
 use backtrail_debugger::time::parse_nanos;
 use backtrail_debugger::timeline;
 use backtrail_debugger::{Error, Result};
@@ -71,8 +70,8 @@ pub(super) fn position(context: &Context<'_>, text: &str) -> Result<Position> {
             Ok(thread.position(thread.history.len()))
         }
         _ => Err(Error::Usage {
-            problem: format!("\"{text}\" is no place in the trace"),
-            usage: "goto start|end|crash|tTHREAD#INDEX|#INDEX|#-INDEX|@TIME|cCALL|BOOKMARK, TIME being like @-1.5ms"
+            problem: format!("\"{text}\" is not a place in the trace"),
+            usage: "goto start|end|crash|tTHREAD#INDEX|#INDEX|#-INDEX|@TIME|cCALL|BOOKMARK, with TIME like @-1.5ms"
                 .to_owned(),
         }),
     }
@@ -82,16 +81,12 @@ fn at_time(context: &Context<'_>, text: &str) -> Result<Position> {
     let navigator = &*context.navigator;
     let bad = || {
         Error::Cannot(format!(
-            "\"@{text}\" is no time; give one before the crash, like @-1.5ms"
+            "\"@{text}\" is not a time; use a time before the crash, like @-1.5ms"
         ))
     };
     let ns = parse_nanos(text).ok_or_else(bad)?;
-    let no_clock = || {
-        Error::Cannot(
-            "the trace does not say how its time stamps convert to time; `when` shows them as ticks"
-                .to_owned(),
-        )
-    };
+    let no_clock =
+        || Error::Cannot("the trace has no time conversion for its TSC; `when` shows ticks".to_owned());
     let tsc = navigator.session().times().tsc_at(ns).ok_or_else(no_clock)?;
     at_tsc(context, navigator.position().tid(), tsc)
 }
@@ -100,7 +95,7 @@ fn at_tsc(context: &Context<'_>, tid: Tid, tsc: Tsc) -> Result<Position> {
     let thread = context.navigator.session().thread(tid)?;
     let early = || {
         Error::Cannot(format!(
-            "the history of thread {tid} has no time that early; `goto start` goes to its start"
+            "the history of thread {tid} begins later; `goto start` goes to its start"
         ))
     };
     // All of it had run by then.
@@ -161,52 +156,4 @@ pub(super) fn info_bookmarks(context: &mut Context<'_>, _arguments: &str) -> Res
             .map(|(name, position)| (name.clone(), position.to_string()))
             .collect(),
     })
-}
-
-/// A thread by its id; a number that is none's counts the threads from 1, in the order of `info threads`, as GDB's do.
-pub(super) fn thread_of(context: &Context<'_>, text: &str) -> Result<Tid> {
-    let none = || Error::NoThread(text.to_owned());
-    let number: u32 = text.trim_start_matches('t').parse().map_err(|_| none())?;
-    let session = context.navigator.session();
-    if session.thread(Tid(number)).is_ok() {
-        return Ok(Tid(number));
-    }
-    let at = (number as usize).checked_sub(1).ok_or_else(none)?;
-    session
-        .threads()
-        .get(at)
-        .map(|thread| thread.tid)
-        .ok_or_else(none)
-}
-
-/// `thread TID`: to where it was left; `thread TID now`: to what it did at this time.
-pub(super) fn thread(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    if arguments.is_empty() {
-        return when(context, arguments);
-    }
-    if let Some(rest) = arguments.strip_prefix("apply ") {
-        return thread_apply::thread_apply(context, rest);
-    }
-    let (text, now) = match arguments.split_once(char::is_whitespace) {
-        Some((text, rest)) => (text, rest.trim() == "now"),
-        None => (arguments, false),
-    };
-    let tid = thread_of(context, text)?;
-    let to = if now {
-        let navigator = &*context.navigator;
-        let there = navigator.session().thread(tid)?;
-        let at = thread_at_time(navigator.session(), navigator.thread()?, navigator.index(), there)?;
-        let why = match at {
-            ThreadAtTime::NotBegun => "its history begins later; `goto start` goes to its start",
-            ThreadAtTime::Between(..) | ThreadAtTime::Unknown => {
-                "the trace has no time here; `thread TID` goes to where it was left"
-            }
-        };
-        let unknown = || Error::Cannot(format!("where thread {tid} was at this time is unknown: {why}"));
-        there.position(at.index().ok_or_else(unknown)?)
-    } else {
-        context.navigator.position_of(tid)
-    };
-    let stop = context.navigator.go_to(to)?;
-    moved(context, stop)
 }

@@ -36,7 +36,7 @@ pub fn overview() -> String {
             text.push_str(&format!("  {:width$}  {}\n", heading(command), command.help));
         }
     }
-    text.push_str("LOCATION is FUNCTION, FILE:LINE, LINE or *ADDRESS. Any unambiguous abbreviation will do.");
+    text.push_str("LOCATION is FUNCTION, FILE:LINE, LINE or *ADDRESS. Commands can be abbreviated.");
     text
 }
 

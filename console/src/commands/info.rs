@@ -47,7 +47,7 @@ pub(super) fn threads(context: &mut Context<'_>, _arguments: &str) -> Result<Out
                     ..ThreadPositionView::default()
                 },
                 ThreadAtTime::Unknown => ThreadPositionView {
-                    unknown: Some("where it was at this time is unknown"),
+                    unknown: Some("its position at this time is unknown"),
                     ..ThreadPositionView::default()
                 },
             };
@@ -95,7 +95,7 @@ pub(super) fn all_registers(context: &mut Context<'_>, arguments: &str) -> Resul
 
 pub(super) fn sharedlibrary(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     let symbols = &context.navigator.process()?.symbols;
-    // A file is mapped in pieces, one behind the other.
+    // The pieces of a mapped file are adjacent.
     let pieces = symbols.modules();
     let modules = pieces.chunk_by(|one, next| one.name == next.name && one.bias == next.bias);
     let modules = modules
@@ -153,19 +153,22 @@ pub(super) fn functions(context: &mut Context<'_>, arguments: &str) -> Result<Ou
     Ok(Output::Functions { functions, more })
 }
 
-/// Where the code of a line is, or of the current position.
+/// `info line`: the code addresses of a line, or of the current position.
 pub(super) fn line(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let navigator = &*context.navigator;
     if !arguments.is_empty() {
         let resolved = navigator.resolve(arguments, context.watch)?;
         let places = resolved.places.join(", ");
         return Ok(Output::message(match resolved.nearest {
-            Some(line) => format!("{arguments}: no code; line {line}, the next that has some, at {places}."),
+            Some(line) => format!("{arguments}: no code; the next line with code, {line}, is at {places}."),
             None => format!("{arguments}: code at {places}."),
         }));
     }
-    let unknown =
-        || Error::Cannot("no line is known here; `info sharedlibrary` tells what has symbols".to_owned());
+    let unknown = || {
+        Error::Cannot(
+            "no line is known here; `info sharedlibrary` shows which modules have symbols".to_owned(),
+        )
+    };
     let selected = navigator.selected_frame();
     let pc = match selected {
         0 => navigator.pc().ok_or_else(unknown)?,
@@ -184,7 +187,7 @@ pub(super) fn line(context: &mut Context<'_>, arguments: &str) -> Result<Output>
     Ok(Output::message(text))
 }
 
-/// The address of a selected caller whose line is meant: in the call, not behind it.
+/// Returns the address that gives the line of a selected caller: inside the call, not after it.
 fn caller(navigator: &Navigator, selected: usize, watch: &Watch<'_>) -> Result<Avma> {
     let stack = navigator.stack(selected + 1, watch)?;
     let frame = stack.frames.get(selected);
@@ -192,11 +195,8 @@ fn caller(navigator: &Navigator, selected: usize, watch: &Watch<'_>) -> Result<A
     let behind = behind.map(|(pc, line)| (Avma(pc.saturating_sub(1)), line));
     let symbols = &navigator.process()?.symbols;
     let here = behind.filter(|&(at, line)| symbols.line_at(at).is_some_and(|row| row.line == line));
-    let (at, _) = here.ok_or_else(|| {
-        Error::Cannot(
-            "this frame stands in code that was inlined into its line, or its line is unknown".to_owned(),
-        )
-    })?;
+    let (at, _) =
+        here.ok_or_else(|| Error::Cannot("the frame is in inlined code, or its line is unknown".to_owned()))?;
     Ok(at)
 }
 

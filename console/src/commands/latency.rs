@@ -1,4 +1,4 @@
-//! How long calls took: `latency`, `slowest`.
+//! The answers of the latency commands: `latency`, `slowest`.
 
 use super::latency_query::{described, measure};
 use super::{Context, find};
@@ -8,12 +8,12 @@ use backtrail_debugger::latency::histogram::histogram;
 use backtrail_debugger::latency::{Percentiles, Unmeasured};
 use std::collections::BTreeMap;
 
-/// How many calls `slowest` shows.
+/// The default number of calls that `slowest` shows.
 const SLOWEST: usize = 10;
 /// No more are shown at once.
 const MAX_SLOWEST: usize = 10_000;
 
-/// What was asked for, without the options.
+/// The arguments without the options.
 struct LatencyArguments<'a> {
     function: String,
     instructions: bool,
@@ -25,10 +25,10 @@ impl<'a> LatencyArguments<'a> {
         let all = arguments.split_whitespace();
         let (options, words): (Vec<&str>, Vec<&str>) = all.partition(|word| word.starts_with("--"));
         if let Some(unknown) = options.iter().find(|&&option| option != "--instructions") {
-            return Err(find(command)?.misuse(format!("{unknown} is no option")));
+            return Err(find(command)?.misuse(format!("unknown option {unknown}")));
         }
         if words.is_empty() {
-            return Err(find(command)?.misuse("it takes a function"));
+            return Err(find(command)?.misuse("a function is required"));
         }
         Ok(Self {
             function: words.join(" "),
@@ -37,7 +37,7 @@ impl<'a> LatencyArguments<'a> {
         })
     }
 
-    /// Takes the number at the end, if there is one behind the function.
+    /// Takes the number after the function, if there is one.
     fn number(&mut self) -> Option<usize> {
         let (last, function) = self.words.split_last()?;
         let number = last.parse().ok().filter(|_| !function.is_empty())?;

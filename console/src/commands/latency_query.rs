@@ -1,4 +1,4 @@
-//! How long the calls of a function took, as a user asks: by its name, where the navigator stands.
+//! Measures the latency of a function's calls, by its name, at the navigator's position.
 
 use crate::output::SlowCall;
 use backtrail_debugger::Result;
@@ -17,11 +17,14 @@ fn threads(navigator: &Navigator) -> Result<impl Iterator<Item = &Thread>> {
     Ok(session.threads().iter().filter(of_process))
 }
 
-/// The lengths of all calls of a function in the current process, in instructions where that is asked for or the calls have no
-/// time; says whether they have none.
+/// Measures all calls of a function in the current process.
+///
+/// The unit is instructions if `instructions` is set or the calls have no time stamps. The second
+/// result is true in the latter case.
 ///
 /// # Errors
-/// When there is no such function; when canceled; when the beginning of a history is not decoded yet.
+///
+/// If there is no such function; if the beginning of a history is not decoded yet; when canceled.
 pub fn measure(
     navigator: &Navigator,
     function: &str,
@@ -42,9 +45,10 @@ pub fn measure(
     }
 }
 
-/// A measured call with what stands around it.
+/// Describes a measured call with its caller and thread.
 ///
 /// # Errors
+///
 /// When canceled.
 pub fn described(session: &Session, measured: Measured, watch: &Watch<'_>) -> Result<SlowCall> {
     let thread = session.thread(measured.tid)?;

@@ -59,7 +59,7 @@ pub(super) fn list(context: &mut Context<'_>, arguments: &str) -> Result<Output>
         Some(lines) => context.navigator.listed = Some((file, first.saturating_add(lines.len() as u32))),
         None => {
             return Err(Error::Cannot(format!(
-                "the source file {file} is not found; `set substitute-path FROM TO` or --symfs DIR tells where it is"
+                "cannot find the source file {file}; use `set substitute-path FROM TO` or --symfs DIR"
             )));
         }
     }
@@ -83,13 +83,13 @@ fn range_of(context: &Context<'_>, range: &str) -> Result<(String, u32, u32)> {
     };
     match to < from {
         true => Err(Error::Cannot(format!(
-            "{range} is no range: the first line must not be below the second"
+            "{range} is not a range: the first line is after the second"
         ))),
         false => Ok((file, from, to)),
     }
 }
 
-/// How often the lines ran. Where only the end of the trace was decoded at first, nobody waits for it unasked.
+/// Returns the execution counts of lines, unless they would need history that is not decoded yet.
 fn executions(
     context: &Context<'_>,
     file: &str,
@@ -118,8 +118,11 @@ fn here(context: &Context<'_>) -> Result<(String, u32)> {
     let found = context
         .navigator
         .nearest(context.watch, |frame| frame.file.clone().zip(frame.line))?;
-    let none =
-        || Error::Cannot("no line is known here; `info sharedlibrary` tells what has symbols".to_owned());
+    let none = || {
+        Error::Cannot(
+            "no line is known here; `info sharedlibrary` shows which modules have symbols".to_owned(),
+        )
+    };
     found.map(|(file, line)| around(file, line)).ok_or_else(none)
 }
 
@@ -165,7 +168,7 @@ fn line_at(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> {
             };
             let (file, line) = found.iter().find_map(line).ok_or_else(|| {
                 Error::Cannot(format!(
-                    "no line is known of {name}; `disassemble {name}` shows its code"
+                    "{name} has no line information; `disassemble {name}` shows its code"
                 ))
             })?;
             Ok((file.to_string(), line))
@@ -175,7 +178,7 @@ fn line_at(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> {
             let row = navigator.process()?.symbols.line_at(at);
             let none = || {
                 Error::Cannot(format!(
-                    "no line is known at {at}; `disassemble {at}` shows its code"
+                    "no line information at {at}; `disassemble {at}` shows its code"
                 ))
             };
             row.map(|row| (row.file.to_string(), row.line)).ok_or_else(none)
@@ -185,7 +188,7 @@ fn line_at(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> {
 
 /// `disassemble [/smr]`, with FUNCTION, ADDRESS or `FROM,TO`: without, the function of the selected frame.
 pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let (letters, arguments) = super::values::format_of(arguments);
+    let (letters, arguments) = super::format_argument::format_of(arguments);
     if let Some(letter) = letters.chars().find(|letter| !"smr".contains(*letter)) {
         return Err(Error::Cannot(format!(
             "disassemble takes /s for source lines and /r for bytes, not /{letter}"
@@ -240,14 +243,14 @@ fn code_of(
         };
         if to <= from {
             return Err(Error::Cannot(format!(
-                "{from},{to} is no range: the first address must be below the second"
+                "{from},{to} is not a range: the first address must be below the second"
             )));
         }
         let lines = disassembled(process, version, from..to, MAX_INSTRUCTIONS, navigator.flavor, pc);
         return Ok((None, lines));
     }
     let unknown =
-        || Error::Cannot("it is unknown where the thread stands; give FUNCTION or FROM,TO".to_owned());
+        || Error::Cannot("the position of the thread is unknown; use FUNCTION or FROM,TO".to_owned());
     let at = if arguments.is_empty() {
         pc.ok_or_else(unknown)?
     } else {
@@ -255,7 +258,7 @@ fn code_of(
     };
     let Some(function) = process.symbols.function_at(at) else {
         return Err(Error::Cannot(format!(
-            "no function is known at {at}; `x/10i {at}` shows the code there"
+            "no function contains {at}; `x/10i {at}` shows the code there"
         )));
     };
     let lines = disassembled(
@@ -271,7 +274,7 @@ fn code_of(
 
 /// `x/NI LOCATION`, of what is no expression.
 pub(super) fn examine(navigator: &Navigator, arguments: &str, watch: &Watch<'_>) -> Result<Output> {
-    let (format, place) = super::values::format_of(arguments);
+    let (format, place) = super::format_argument::format_of(arguments);
     let count = format
         .strip_suffix('i')
         .and_then(|count| count.parse().ok())
@@ -284,7 +287,7 @@ pub(super) fn examine(navigator: &Navigator, arguments: &str, watch: &Watch<'_>)
     instructions(navigator, at.0, count, watch)
 }
 
-/// So many instructions at an address.
+/// Returns the first `count` instructions at an address.
 pub(super) fn instructions(navigator: &Navigator, at: u64, count: u64, watch: &Watch<'_>) -> Result<Output> {
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(MAX_INSTRUCTIONS);
     let process = navigator.process()?;
@@ -293,7 +296,7 @@ pub(super) fn instructions(navigator: &Navigator, at: u64, count: u64, watch: &W
     let (flavor, pc) = (navigator.flavor, navigator.pc());
     let mut lines = disassembled(process, version, Avma(at)..end, count, flavor, pc);
     if lines.is_empty() {
-        // What was never executable may be in memory all the same.
+        // Memory that was never executable is read too.
         let read = memory::read(navigator, at, count as u64 * 15, watch)?;
         lines = of_bytes(process, Avma(at), &read.bytes, count, flavor, pc);
     }

@@ -1,5 +1,6 @@
-//! The command table: the one place that knows every command. It feeds the REPL, its help and
-//! completion, `--batch`, `--json`, and whoever else lets a user type commands.
+//! The command table, which has every command.
+//!
+//! The table feeds the REPL, its help and completion, `--batch`, `--json`, and the debug adapter.
 
 mod arguments;
 mod breakpoints;
@@ -7,6 +8,7 @@ mod calls;
 mod compare;
 mod crash;
 mod display;
+mod format_argument;
 mod frame_info;
 mod goto;
 mod help;
@@ -21,6 +23,7 @@ mod search;
 mod settings;
 mod stack;
 mod table;
+mod thread;
 mod thread_apply;
 mod timeline;
 mod unsupported_gdb;
@@ -34,15 +37,15 @@ use backtrail_debugger::navigator::Navigator;
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::{Stage, Watch};
 
-/// What a command works on.
+/// The state that a command works on.
 pub struct Context<'a> {
     /// The navigator.
     pub navigator: &'a mut Navigator,
-    /// Cancels, and tells progress.
+    /// Cancels the command, and reports its progress.
     pub watch: &'a Watch<'a>,
 }
 
-/// What help lists together.
+/// The groups of help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// Verbs that move forward.
@@ -55,9 +58,9 @@ pub enum Group {
     Breakpoints,
     /// The stack, source and code at a position.
     Looking,
-    /// What led here.
+    /// The path to a position.
     Flow,
-    /// How long calls took.
+    /// The latency of calls.
     Latency,
     /// The session.
     Session,
@@ -85,14 +88,14 @@ impl Group {
             Self::Positions => "Positions",
             Self::Breakpoints => "Breakpoints",
             Self::Looking => "Stack, source and code",
-            Self::Flow => "What led here",
-            Self::Latency => "How long calls took",
+            Self::Flow => "History",
+            Self::Latency => "Latency",
             Self::Session => "Session",
         }
     }
 }
 
-/// What completes a command's arguments.
+/// The completion of a command's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// Nothing.
@@ -117,11 +120,11 @@ pub struct Command {
     pub aliases: &'static [&'static str],
     /// Its arguments, for help.
     pub args: &'static str,
-    /// Where help lists it.
+    /// The group in which help lists it.
     pub group: Group,
-    /// What it does, in a sentence.
+    /// A sentence that describes it.
     pub help: &'static str,
-    /// What completes its arguments.
+    /// The completion of its arguments.
     pub completion: Completion,
     /// An empty line in the REPL does it again.
     pub repeats: bool,
@@ -213,11 +216,11 @@ fn execute_one(navigator: &mut Navigator, line: &str, watch: &Watch<'_>) -> Resu
     navigator.breakpoints.due.clear();
     navigator.with_earlier(watch, |navigator| {
         let answer = (command.run)(&mut Context { navigator, watch }, arguments.trim());
-        // What was searched for may be found long before all is searched.
+        // A search can end long before its whole range is searched.
         watch.end(Stage::Search);
         let mut output = answer?;
         if let Output::Stop(view) = &mut output {
-            view.displays = values::displayed(navigator, watch)?;
+            view.displays = display::displayed(navigator, watch)?;
         }
         Ok(output)
     })
@@ -286,7 +289,7 @@ fn number(arguments: &str, default: u64) -> Result<u64> {
     }
     arguments
         .parse()
-        .map_err(|_| Error::Cannot(format!("\"{arguments}\" is no number; give a count like 3")))
+        .map_err(|_| Error::Cannot(format!("\"{arguments}\" is not a number; use a count like 3")))
 }
 
 #[cfg(test)]

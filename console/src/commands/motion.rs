@@ -30,12 +30,10 @@ fn repeat(context: &mut Context<'_>, motion: &Motion, direction: Direction, time
     Ok(Output::Stop(Box::new(view)))
 }
 
-/// How often to move.
+/// Returns the number of moves.
 fn times(arguments: &str) -> Result<u64> {
     match number(arguments, 1)? {
-        0 => Err(Error::Cannot(
-            "0 times is no move; give a count from 1 on".to_owned(),
-        )),
+        0 => Err(Error::Cannot("the count must be at least 1".to_owned())),
         times => Ok(times),
     }
 }
@@ -74,7 +72,7 @@ pub(super) fn reverse_continue(context: &mut Context<'_>, arguments: &str) -> Re
     repeat(context, &Motion::Continue, Direction::Backward, 1)
 }
 
-/// GDB's `continue N`: the breakpoint that is stood on is passed N - 1 times.
+/// GDB's `continue N`: ignores the breakpoint at the position N - 1 times.
 fn pass_breakpoint(context: &mut Context<'_>, arguments: &str) -> Result<()> {
     let times = times(arguments)?;
     if times <= 1 {

@@ -1,7 +1,8 @@
 //! `echo`, `output` and `printf`.
 
 use super::Context;
-use super::values::{evaluated, format_of};
+use super::format_argument::format_of;
+use super::values::evaluated;
 use crate::output::Output;
 use backtrail_debugger::evaluation::with_context;
 use backtrail_debugger::{Error, Result};
@@ -28,7 +29,7 @@ pub(super) fn output(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
 /// `printf "FORMAT", EXPRESSION…`.
 pub(super) fn printf(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let wrong = || Error::Usage {
-        problem: "printf takes a format in quotes, and a value for each conversion in it".to_owned(),
+        problem: "printf requires a format in quotes, and one value for each conversion".to_owned(),
         usage: "printf \"FORMAT\", EXPRESSION…".to_owned(),
     };
     let (format, rest) = quoted(arguments).ok_or_else(wrong)?;
@@ -131,7 +132,7 @@ struct Conversion<'a> {
     flags: &'a str,
     width: usize,
     precision: Option<usize>,
-    /// Of an integer.
+    /// A conversion of integers.
     bits: u32,
     letter: char,
     length: usize,
@@ -219,7 +220,7 @@ impl<'a> Conversion<'a> {
             's' => self.string(eval, value)?,
             other => {
                 return Err(Failure::Error(backtrail_values::Error(format!(
-                    "printf converts by %d i u x X o p c s f e g, not by %{other}"
+                    "printf does not support %{other}; it supports %d i u x X o p c s f e g"
                 ))));
             }
         })

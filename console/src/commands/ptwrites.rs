@@ -1,11 +1,11 @@
-//! What the program wrote into its trace.
+//! The values that the program wrote into its trace by PTWRITE.
 
 use super::{Context, number};
 use crate::output::{Output, PtwriteView};
 use crate::views;
 use backtrail_debugger::Result;
 
-/// So many values are shown unless more are asked for.
+/// The default number of values.
 const COUNT: u64 = 20;
 
 /// `info ptwrites [N]`: the last N values before the position.

@@ -1,4 +1,4 @@
-//! What ran, how often, and where first and last: `count`, `search`, `first`, `last`, `run-to-call`.
+//! The executions of code: `count`, `search`, `first`, `last`, `run-to-call`.
 
 use super::{Context, find, goto};
 use crate::output::{FileHit, LineHit, Output, SearchView};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// `search` shows no more of a kind.
 const MAX_FOUND: usize = 100;
 
-/// How often a function was called, or other code executed.
+/// `count`: the number of calls of a function, or of executions of other code.
 pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let navigator = &*context.navigator;
     let thread = navigator.thread()?;
@@ -56,7 +56,7 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
 
 pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     if arguments.is_empty() {
-        return Err(find("search")?.misuse("it takes a regular expression"));
+        return Err(find("search")?.misuse("a regular expression is required"));
     }
     let pattern = functions::regex(arguments)?;
     let navigator = &*context.navigator;
@@ -187,7 +187,7 @@ fn go_to_hit(
     let thread = navigator.thread()?;
     let hits = navigator.resolve(arguments, context.watch)?.hits;
     let index = navigator.with_steps(context.watch, |steps| find(&hits, steps))?;
-    // How history begins decides whether something hits there.
+    // The beginning of the history determines whether its first instruction is a hit.
     if index.is_none_or(|index| index == 0) {
         thread.needs_beginning()?;
     }
@@ -206,7 +206,7 @@ fn go_to_hit(
 pub(super) fn run_to_call(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let misuse = |problem: &str| find("run-to-call").map(|command| command.misuse(problem));
     let Some((number, function)) = arguments.split_once(char::is_whitespace) else {
-        return Err(misuse("it takes a number and a function")?);
+        return Err(misuse("a number and a function are required")?);
     };
     let function = function.trim();
     let function = function.strip_prefix("of ").unwrap_or(function).trim();

@@ -13,17 +13,17 @@ pub(super) fn disassembly_flavor(context: &mut Context<'_>, arguments: &str) -> 
         "intel" => Flavor::Intel,
         _ => {
             return Err(Error::Cannot(
-                "set disassembly-flavor takes att or intel".to_owned(),
+                "set disassembly-flavor requires att or intel".to_owned(),
             ));
         }
     };
-    Ok(Output::message(format!("Disassembly is in {arguments} syntax.")))
+    Ok(Output::message(format!("The disassembly syntax is {arguments}.")))
 }
 
 pub(super) fn substitute_path(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let Some((from, to)) = arguments.split_once(char::is_whitespace) else {
         return Err(Error::Cannot(
-            "set substitute-path takes two paths: FROM as recorded, TO as on this machine".to_owned(),
+            "set substitute-path requires two paths: FROM as recorded, TO on this machine".to_owned(),
         ));
     };
     let (from, to) = (from.trim(), to.trim());
@@ -38,7 +38,7 @@ pub(super) fn substitute_path(context: &mut Context<'_>, arguments: &str) -> Res
         .substitutions
         .push((from.to_owned(), to.to_owned()));
     Ok(Output::message(format!(
-        "Source files below {from} are looked for below {to}."
+        "Source files under {from} are searched under {to}."
     )))
 }
 
@@ -49,33 +49,33 @@ pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output
     let said = match words[..] {
         ["pretty"] | ["pretty", "on" | "1"] => {
             navigator.pretty = true;
-            "Each member of a value stands in a line of its own."
+            "Structures are printed with one line for each member."
         }
         ["pretty", "off" | "0"] => {
             navigator.pretty = false;
-            "Values stand in one line."
+            "Values are printed on one line."
         }
         ["frame-arguments", "none"] => {
             navigator.frame_arguments = FrameArguments::None;
-            "A stack shows no arguments."
+            "Frames are printed without arguments."
         }
         ["frame-arguments", "scalars"] => {
             navigator.frame_arguments = FrameArguments::Scalars;
-            "A stack shows the arguments that are numbers or pointers."
+            "Frames are printed with their scalar arguments."
         }
         ["frame-arguments", "all"] => {
             navigator.frame_arguments = FrameArguments::All;
-            "A stack shows all arguments."
+            "Frames are printed with all arguments."
         }
         ["elements", count] => {
             let wanted = match count {
                 "unlimited" | "0" => Some(MAX_ELEMENTS),
                 count => count.parse().ok(),
             };
-            let none = || Error::Cannot(format!("\"{count}\" is no number of elements"));
+            let none = || Error::Cannot(format!("\"{count}\" is not a number of elements"));
             navigator.elements = wanted.ok_or_else(none)?.min(MAX_ELEMENTS);
             return Ok(Output::message(format!(
-                "Of strings and arrays {} elements are shown.",
+                "Strings and arrays are printed up to {} elements.",
                 navigator.elements
             )));
         }
@@ -93,7 +93,7 @@ pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output
 /// Settings of GDB that have no effect here: nothing is paged, asked back or cut to a width.
 pub(super) fn accepted(_context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     Ok(Output::message(
-        "Nothing is paged, asked back or cut to a width here, so this changes nothing.",
+        "This setting has no effect: output is not paged, confirmed or cut.",
     ))
 }
 

@@ -74,7 +74,7 @@ pub(super) fn frame(context: &mut Context<'_>, arguments: &str) -> Result<Output
             });
             let none = || {
                 Error::Cannot(format!(
-                    "no frame of the stack is of \"{name}\"; `backtrace` shows them"
+                    "no frame of function \"{name}\"; `backtrace` shows the frames"
                 ))
             };
             select(context, found.ok_or_else(none)? as u64)
@@ -102,7 +102,7 @@ fn select(context: &mut Context<'_>, to: u64) -> Result<Output> {
     context.navigator.select_frame(to, context.watch)?;
     let mut stack = context.navigator.stack(to.saturating_add(1), context.watch)?;
     arguments::fill(context.navigator, &mut stack.frames, to, context.watch)?;
-    let gone = || Error::Cannot("the frame is gone".to_owned());
+    let gone = || Error::Cannot("the frame no longer exists".to_owned());
     let frame = stack.frames.into_iter().nth(to).ok_or_else(gone)?;
     let source = views::line_of(context.navigator, &frame);
     Ok(Output::Frame {

@@ -1,6 +1,5 @@
 //! Commands that run others: `thread apply`, and the commands of breakpoints.
 
-use super::goto::thread_of;
 use super::{Command, Context, Group, execute_one, find, parse};
 use crate::output::{Output, ThreadAnswer};
 use backtrail_debugger::navigator::Navigator;
@@ -9,7 +8,7 @@ use backtrail_debugger::{Error, Result};
 use backtrail_decoder::Watch;
 use backtrail_pt::Tid;
 
-/// The commands of breakpoints can go on to other breakpoints; they end after so many answers.
+/// The limit of answers, because the commands of a breakpoint can continue to other breakpoints.
 const MAX_ANSWERS: usize = 10_000;
 
 /// `thread apply all|TID… COMMAND`: runs a command that looks in several threads, where they were at this time.
@@ -27,12 +26,12 @@ pub(super) fn thread_apply(context: &mut Context<'_>, arguments: &str) -> Result
         rest = behind.trim_start();
     }
     if !all && tids.is_empty() {
-        return Err(misuse("thread apply takes threads, or all, and a command")?);
+        return Err(misuse("thread apply requires threads, or all, and a command")?);
     }
     let (command, of_command) = parse(rest)?;
     if !looks(command) {
         return Err(Error::Cannot(format!(
-            "thread apply runs commands that look, like backtrace; {} is none",
+            "thread apply runs commands that do not move, like backtrace; {} moves or changes settings",
             command.name
         )));
     }
@@ -57,7 +56,7 @@ pub(super) fn thread_apply(context: &mut Context<'_>, arguments: &str) -> Result
             result: None,
         };
         let done = match there.index() {
-            None => Err(Error::Cannot("where it was at this time is unknown".to_owned())),
+            None => Err(Error::Cannot("its position at this time is unknown".to_owned())),
             Some(index) => navigator.visiting(tid, index, |navigator| {
                 let mut context = Context {
                     navigator,
@@ -82,7 +81,7 @@ fn is_number(word: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// It changes nothing.
+/// Returns whether a command changes nothing.
 fn looks(command: &Command) -> bool {
     let by_group = matches!(command.group, Group::Looking | Group::Flow | Group::Latency);
     by_group && !matches!(command.name, "frame" | "up" | "down")
@@ -99,7 +98,7 @@ pub(super) fn commands(context: &mut Context<'_>, arguments: &str) -> Result<Out
     };
     let none = || {
         Error::Cannot(format!(
-            "\"{arguments}\" is no breakpoint number; `info breakpoints` lists them"
+            "\"{arguments}\" is not a breakpoint number; `info breakpoints` lists them"
         ))
     };
     let number = number.ok_or_else(none)?;
@@ -171,7 +170,7 @@ pub(super) fn follow(navigator: &mut Navigator, stop: Output, watch: &Watch<'_>)
         }
         let result = execute_one(navigator, &command, watch);
         match result {
-            // What stops there goes on with its own commands, as in GDB.
+            // At another breakpoint, that breakpoint's commands run, as in GDB.
             Ok(Output::Stop(stop)) => {
                 due = std::mem::take(&mut navigator.breakpoints.due).into_iter();
                 last = Some(Output::Stop(stop));
@@ -188,4 +187,20 @@ pub(super) fn follow(navigator: &mut Navigator, stop: Output, watch: &Watch<'_>)
         }
         None => Ok(Output::Several { answers }),
     }
+}
+
+/// A thread by its id; a number that is none's counts the threads from 1, in the order of `info threads`, as GDB's do.
+pub(super) fn thread_of(context: &Context<'_>, text: &str) -> Result<Tid> {
+    let none = || Error::NoThread(text.to_owned());
+    let number: u32 = text.trim_start_matches('t').parse().map_err(|_| none())?;
+    let session = context.navigator.session();
+    if session.thread(Tid(number)).is_ok() {
+        return Ok(Tid(number));
+    }
+    let at = (number as usize).checked_sub(1).ok_or_else(none)?;
+    session
+        .threads()
+        .get(at)
+        .map(|thread| thread.tid)
+        .ok_or_else(none)
 }

@@ -24,10 +24,10 @@ const MIN_COLUMNS: usize = 20;
 const LISTED: usize = 10_000;
 /// Columns between two times on the axis.
 const AXIS: usize = 20;
-/// Calls between two looks at whether to stop.
+/// The number of calls between two checks for cancellation.
 const OFTEN: usize = 4096;
 
-/// What was asked for.
+/// The parsed arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TimelineArguments<'a> {
     function: Option<String>,
@@ -48,7 +48,7 @@ impl<'a> TimelineArguments<'a> {
         while let Some(word) = words.next() {
             let mut value = || {
                 let value = words.next();
-                value.ok_or_else(|| misuse(format!("{word} takes a value")))
+                value.ok_or_else(|| misuse(format!("{word} requires a value")))
             };
             match word {
                 "--from" => parsed.from = Some(value()?),
@@ -56,10 +56,10 @@ impl<'a> TimelineArguments<'a> {
                 "--columns" => {
                     let number = value()?.parse().ok();
                     let fits = number.filter(|number| (1..=MAX_COLUMNS).contains(number));
-                    let wrong = || misuse(format!("--columns takes a number from 1 to {MAX_COLUMNS}"));
+                    let wrong = || misuse(format!("--columns requires a number from 1 to {MAX_COLUMNS}"));
                     parsed.columns = Some(fits.ok_or_else(wrong)?);
                 }
-                _ if word.starts_with("--") => return Err(misuse(format!("{word} is no option"))),
+                _ if word.starts_with("--") => return Err(misuse(format!("unknown option {word}"))),
                 _ => function.push(word),
             }
         }
@@ -128,12 +128,12 @@ pub(super) fn timeline(context: &mut Context<'_>, arguments: &str) -> Result<Out
     })))
 }
 
-/// What is looked at.
+/// Returns the time window.
 fn window(context: &Context<'_>, parsed: &TimelineArguments<'_>) -> Result<Window> {
     let session = context.navigator.session();
     let no_time = || {
         Error::Cannot(
-            "the trace has no time stamps: in which order threads ran is unknown; `info threads` lists them"
+            "the trace has no time stamps, so the order of the threads is unknown; `info threads` lists them"
                 .to_owned(),
         )
     };
@@ -152,13 +152,13 @@ fn window(context: &Context<'_>, parsed: &TimelineArguments<'_>) -> Result<Windo
     match window.from < window.to || parsed.from.or(parsed.to).is_none() {
         true => Ok(window),
         false => Err(Error::Cannot(
-            "the timeline ends before it begins; --from takes the earlier place, --to the later one"
-                .to_owned(),
+            "the timeline ends before it begins; --from must be before --to".to_owned(),
         )),
     }
 }
 
-/// When a place was reached that is given as `goto` takes it: a time needs nothing to have run then.
+/// Returns the time of a place in the syntax of `goto`. For a time, no instruction has to be
+/// executed then.
 fn moment(context: &Context<'_>, place: &str) -> Result<TimeEstimate> {
     let session = context.navigator.session();
     let typed = place.strip_prefix('@').and_then(parse_nanos);
@@ -171,7 +171,7 @@ fn moment(context: &Context<'_>, place: &str) -> Result<TimeEstimate> {
     if time.is_none() {
         thread.needs_beginning()?;
     }
-    time.ok_or_else(|| Error::Cannot(format!("the trace has no time for {place}")))
+    time.ok_or_else(|| Error::Cannot(format!("the trace has no time stamp for {place}")))
 }
 
 fn exactly(times: &Timebase, tsc: Tsc) -> backtrail_debugger::time::Time {

@@ -1,26 +1,25 @@
-//! What GDB has and a record of a program cannot have, or has under another name: each is answered by one sentence that
-//! says what to use instead.
+//! GDB commands that a recording does not support, each with a sentence that names the alternative.
 
 use backtrail_debugger::Error;
 
-/// Commands of GDB by all their names, why they are not here, and what is.
-const FOREIGN: &[(&[&str], &str)] = &[
+/// GDB commands by all their names, with the reason and the alternative.
+const UNSUPPORTED: &[(&[&str], &str)] = &[
     (
         &["watch", "wa", "rwatch", "awatch", "info watchpoints", "info wat"],
-        "a trace records control flow, not what is in memory, so no change of a value can be waited for; `break` where the \
-         program changes it and `reverse-continue` go to the last time that it did",
+        "the trace records control flow, not memory changes; set `break` where the program changes \
+         the value, and `reverse-continue` goes to the last change",
     ),
     (
         &["call"],
-        "functions of a recorded program cannot be called; `print` shows values at the crash",
+        "functions cannot be called in a recorded program; `print` shows values at the crash",
     ),
     (
         &["run", "r", "start", "starti"],
-        "a record is not run again; `goto start` goes to its beginning, `goto crash` to the crash",
+        "a recording cannot be run again; `goto start` goes to its beginning, `goto crash` to the crash",
     ),
     (
         &["kill", "k"],
-        "no program is running, this is its record; `quit` ends the session",
+        "this is a recording, and no program is running; `quit` ends the session",
     ),
     (
         &[
@@ -37,7 +36,7 @@ const FOREIGN: &[(&[&str], &str)] = &[
             "add-symbol-file",
             "load",
         ],
-        "a session looks at the one record that it was opened with; `backtrail debug BUNDLE|CORE` opens another",
+        "a session has one recording; `backtrail debug BUNDLE|CORE` opens another",
     ),
     (
         &[
@@ -50,27 +49,27 @@ const FOREIGN: &[(&[&str], &str)] = &[
             "set var",
             "set variable",
         ],
-        "what a program did cannot be changed; `goto POSITION` moves in it, `print` shows values at the crash",
+        "a recorded program cannot be changed; `goto POSITION` moves in it, `print` shows values at the crash",
     ),
     (
         &["handle", "info signals", "info handle", "info sig", "info signal"],
-        "signals came when the program was recorded; `crash` shows the one that ended it",
+        "signals were handled while recording; `crash` shows the signal that ended the program",
     ),
     (
         &["catch", "tcatch", "cat"],
-        "events are found by the functions that they run; `break __cxa_throw`, for one, stops where C++ throws",
+        "break at the function instead, such as `break __cxa_throw` for C++ exceptions",
     ),
     (
         &["record", "rec", "info record"],
-        "all of this is a record; `goto start|end|POSITION` moves in it, `info gaps` lists what it lacks",
+        "the whole session is a recording; `goto start|end|POSITION` moves in it, `info gaps` lists its gaps",
     ),
     (
         &["checkpoint", "restart", "info checkpoints"],
-        "`bookmark NAME` names a position, and `goto NAME` comes back to it",
+        "`bookmark NAME` names a position, and `goto NAME` returns to it",
     ),
     (
         &["shell", "!", "make", "pipe", "|"],
-        "commands of the system are not run from here; use another terminal",
+        "use another terminal for shell commands",
     ),
     (
         &[
@@ -84,7 +83,7 @@ const FOREIGN: &[(&[&str], &str)] = &[
             "maintenance",
             "mt",
         ],
-        "there is no scripting language inside; `--batch --json -x FILE` gives answers to scripts outside",
+        "there is no scripting language; `--batch --json -x FILE` prints answers for scripts",
     ),
     (
         &["define", "document", "source", "alias", "macro"],
@@ -92,11 +91,11 @@ const FOREIGN: &[(&[&str], &str)] = &[
     ),
     (
         &["tui", "layout", "focus", "fs", "winheight", "refresh", "edit"],
-        "there are no windows; `list` shows source, `disassemble /s` source and code",
+        "there is no text interface; `list` shows source, `disassemble /s` source and code",
     ),
     (
         &["generate-core-file", "gcore", "dump", "restore", "append"],
-        "the bundle has the core of the crash as a file: BUNDLE/core",
+        "the core of the crash is the file BUNDLE/core",
     ),
     (
         &["info variables", "info var", "info types", "info scope"],
@@ -112,44 +111,46 @@ const FOREIGN: &[(&[&str], &str)] = &[
             "inferior",
             "info auxv",
         ],
-        "`crash` tells how the program ended, `info threads` and `info sharedlibrary` what it consisted of",
+        "`crash` shows how the program ended, `info threads` and `info sharedlibrary` list its threads and modules",
     ),
     (
         &["info float"],
-        "the registers of the x87 unit are not shown; `info vector` shows those for vectors",
+        "x87 registers are not shown; `info vector` shows the vector registers",
     ),
-    (&["show"], "settings are few: `help` lists the `set` commands"),
+    (&["show"], "`help` lists the `set` commands"),
     (
         &["forward-search", "fo", "reverse-search", "rev", "find"],
         "`search REGEX` finds functions and lines that ran; `x` shows memory",
     ),
     (
         &["skip", "info skip"],
-        "no function is left out by `step`; `next`, `finish` and `advance LOCATION` pass calls",
+        "`step` skips no functions; `next`, `finish` and `advance LOCATION` pass over calls",
     ),
     (
         &[
             "explore", "tstart", "tstop", "trace", "tp", "ftrace", "strace", "actions", "collect", "monitor",
             "mon",
         ],
-        "nothing is traced live; `break` and `search` find what ran in the record",
+        "`break` and `search` find executed code",
     ),
 ];
 
-/// What to say to a command of GDB; `None`: it is none of those. `second` is the word behind the first.
+/// Returns the error for an unsupported GDB command; `None` if `first` is not one.
+///
+/// `second` is the word after `first`.
 pub(super) fn instead(first: &str, second: &str, line: &str) -> Option<Error> {
     let both = format!("{first} {second}");
     let name = [first, &*both].into_iter().find_map(|name| {
-        let row = FOREIGN.iter().find(|(names, _)| names.contains(&name))?;
+        let row = UNSUPPORTED.iter().find(|(names, _)| names.contains(&name))?;
         Some((name, row.1))
     });
     // `set x = 1` is an assignment.
     let assignment = || {
-        let (_, what) = FOREIGN.iter().find(|(names, _)| names.contains(&"set var"))?;
+        let (_, what) = UNSUPPORTED.iter().find(|(names, _)| names.contains(&"set var"))?;
         (first == "set" && line.contains('=')).then_some(("set", *what))
     };
     let (name, why) = name.or_else(assignment)?;
-    Some(Error::Cannot(format!("no `{name}` here: {why}")))
+    Some(Error::Cannot(format!("`{name}` is not supported: {why}")))
 }
 
 #[cfg(test)]
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn none_of_them_is_a_command() {
-        for (names, _) in FOREIGN {
+        for (names, _) in UNSUPPORTED {
             for name in *names {
                 let known = commands().any(|command| command.name == *name || command.aliases.contains(name));
                 assert!(!known, "{name}");
@@ -167,7 +168,7 @@ mod tests {
                     .map(|(command, _)| command.name)
                     .unwrap_err()
                     .to_string();
-                assert!(error.starts_with("no `"), "{name}: {error}");
+                assert!(error.contains("` is not supported: "), "{name}: {error}");
             }
         }
     }

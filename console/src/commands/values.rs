@@ -1,11 +1,10 @@
 //! `print`, `info locals`, `info args`, `ptype`, `whatis`.
 
-use super::{Context, x};
-use crate::output::{NamedValue, Output, Text};
+use super::Context;
+use super::format_argument::format_of;
+use crate::output::Output;
 use backtrail_debugger::evaluation::with_context;
-use backtrail_debugger::navigator::{Display, Navigator};
 use backtrail_debugger::{Error, Result};
-use backtrail_decoder::Watch;
 use backtrail_symbolizer::Variable;
 use backtrail_values::{
     EvalContext, Evaluated, Expression, Failure, FormattedMember, FormattedValue, Value, ValueFormatter,
@@ -15,17 +14,6 @@ use backtrail_values::{
 /// The letters of `print/F`.
 const LETTERS: &str = "xduotacfsz";
 
-/// Splits `/x NAME` into the letters and the rest.
-pub(super) fn format_of(arguments: &str) -> (&str, &str) {
-    match arguments.strip_prefix('/') {
-        Some(rest) => {
-            let (format, expression) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-            (format, expression.trim())
-        }
-        None => ("", arguments.trim()),
-    }
-}
-
 /// The one letter of a format that `print` and `display` take; `r` asks for types of libraries as they are inside.
 fn letter_of(format: &str) -> Result<(Option<char>, bool)> {
     let raw = format.contains('r');
@@ -34,7 +22,7 @@ fn letter_of(format: &str) -> Result<(Option<char>, bool)> {
     let known = letter.is_none_or(|letter| LETTERS.contains(letter));
     if !known || letters.next().is_some() {
         return Err(Error::Cannot(format!(
-            "print takes one letter of {LETTERS} behind the slash, and r for what a library's type has inside, not \"{format}\""
+            "print requires one letter of {LETTERS} after the slash, and optionally r for raw values, not \"{format}\""
         )));
     }
     Ok((letter, raw))
@@ -94,7 +82,7 @@ fn shown(eval: &EvalContext<'_>, variable: &Variable, pretty: bool) -> Formatted
     FormattedMember::new(variable.name.to_string(), value)
 }
 
-/// The variables of the selected frame; none where no debug information tells them.
+/// Returns the scope of the selected frame; an error without debug information.
 pub(super) fn locals_of(context: &Context<'_>) -> Result<Vec<FormattedMember>> {
     let pretty = context.navigator.pretty;
     with_context(context.navigator, context.watch, |eval| {
@@ -139,7 +127,7 @@ pub(super) fn arguments(context: &mut Context<'_>, _arguments: &str) -> Result<O
 fn scope<'a>(eval: &'a EvalContext<'_>) -> Result<&'a backtrail_symbolizer::Scope> {
     eval.scope.as_ref().ok_or_else(|| {
         Error::Cannot(
-            "no debug information tells the variables here; `info sharedlibrary` lists what has any"
+            "no debug information describes the variables here; `info sharedlibrary` shows which modules have it"
                 .to_owned(),
         )
     })
@@ -184,53 +172,10 @@ pub(super) fn ptype(context: &mut Context<'_>, arguments: &str) -> Result<Output
     typed(context, arguments, |ty, _| backtrail_values::ptype(ty))
 }
 
-/// `whatis`: what a type is called. Of a name of a type, what it stands for.
+/// `whatis`: the name of a type. For the name of a typedef, the type that it refers to.
 pub(super) fn whatis(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     typed(context, arguments, |ty, named| match ty.below() {
         Some((None, below)) if named => below.name(),
         _ => ty.name(),
-    })
-}
-
-/// What `x` shows, as a display.
-fn examined(navigator: &Navigator, watch: &Watch<'_>, display: &Display) -> Result<FormattedValue> {
-    let arguments = format!("/{} {}", display.format, display.expression);
-    let mut text = Text::plain();
-    x::shown(navigator, watch, &arguments)?.render(&mut text);
-    Ok(FormattedValue {
-        text: text.into_string().trim_end().to_owned(),
-        ..FormattedValue::default()
-    })
-}
-
-/// The values that are displayed after each move.
-pub(super) fn displayed(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<NamedValue>> {
-    if navigator.displays.is_empty() {
-        return Ok(Vec::new());
-    }
-    with_context(navigator, watch, |eval| {
-        let displays = navigator.displays.iter().map(|display| {
-            let memory = x::is_of_memory(&display.format);
-            let shown = match memory {
-                true => examined(navigator, watch, display),
-                false => evaluated(eval, &display.format, &display.expression).map(|(_, shown)| shown),
-            };
-            let shown = match shown {
-                Ok(shown) => shown,
-                Err(error) => FormattedValue {
-                    text: format!("<error: {error}>"),
-                    unknown: Some(error.to_string()),
-                    ..FormattedValue::default()
-                },
-            };
-            NamedValue {
-                number: display.number,
-                format: display.format.clone(),
-                expression: display.expression.clone(),
-                value: shown,
-                memory,
-            }
-        });
-        Ok(displays.collect())
     })
 }

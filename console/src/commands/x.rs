@@ -13,7 +13,7 @@ use backtrail_values::{EvalContext, Failure, Number, Units, ValueFormatter, inte
 /// No more are shown at once.
 const MAX_COUNT: u64 = 4096;
 
-/// How memory is shown.
+/// The format of memory.
 struct MemoryFormat {
     count: u64,
     letter: char,
@@ -32,15 +32,15 @@ pub(super) fn is_of_memory(format: &str) -> bool {
     format.contains(asks)
 }
 
-/// What `x` answers.
+/// Returns the answer of `x`.
 pub(super) fn shown(navigator: &Navigator, watch: &Watch<'_>, arguments: &str) -> Result<Output> {
-    let (format, place) = super::values::format_of(arguments);
+    let (format, place) = super::format_argument::format_of(arguments);
     let instructions = format.ends_with('i') || (format.is_empty() && place.is_empty());
     let format = MemoryFormat::parse(format)?;
     let place = if place.is_empty() { "$pc" } else { place };
     let at = with_context(navigator, watch, |eval| address(eval, place));
     if instructions {
-        // What is no expression may be a function or an address of code.
+        // An invalid expression can be a function or a code address.
         return match at {
             Ok(at) => list::instructions(navigator, at, format.count, watch),
             Err(_) => list::examine(navigator, arguments, watch),
@@ -60,7 +60,7 @@ impl MemoryFormat {
     fn parse(text: &str) -> Result<Self> {
         let wrong = || {
             Error::Cannot(format!(
-                "\"/{text}\" is no format: give a count, a letter of xduotacfsi, and a size b, h, w or g"
+                "\"/{text}\" is not a format; use a count, a letter of xduotacfsi, and a size b, h, w or g"
             ))
         };
         let end = text
@@ -100,7 +100,7 @@ impl MemoryFormat {
 pub(super) fn symbol(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     if arguments.is_empty() {
         return Err(Error::Usage {
-            problem: "info symbol takes an address".to_owned(),
+            problem: "info symbol requires an address".to_owned(),
             usage: "info symbol ADDRESS".to_owned(),
         });
     }
@@ -133,7 +133,7 @@ fn address(eval: &EvalContext<'_>, text: &str) -> Result<u64> {
             false => match value.address() {
                 Some(at) => Ok(at),
                 None => Err(Failure::Error(backtrail_values::Error(
-                    "it has no address: it is not in memory".to_owned(),
+                    "it is not in memory, so it has no address".to_owned(),
                 ))),
             },
         });

@@ -1,10 +1,10 @@
-//! How a frame was called.
+//! The call of a frame.
 
 use super::Text;
 use backtrail_debugger::virtual_call::VirtualCall;
 use serde::Serialize;
 
-/// How a frame was called, as far as that is known.
+/// The call of a frame, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CalledView {
     /// Before the instruction that called it.
@@ -13,9 +13,9 @@ pub struct CalledView {
     pub jumped: bool,
     /// Its return address; `None`: unknown, or that of the function that jumped to it.
     pub returns_to: Option<u64>,
-    /// What is there: `main+4`.
+    /// The symbol at that address: `main+4`.
     pub returns_into: Option<String>,
-    /// It was called through a table of virtual functions.
+    /// The virtual function, if the call was through a vtable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_call: Option<VirtualCall>,
 }
@@ -33,13 +33,13 @@ impl CalledView {
         }
         if let Some(VirtualCall { slot, classes }) = &self.virtual_call {
             let of = match classes.as_slice() {
-                [class] => format!("the table of {class}"),
+                [class] => format!("the vtable of {class}"),
                 classes => format!(
-                    "the tables of {}; of which one the object is, the trace does not tell",
+                    "the vtables of {}; the trace does not show which",
                     classes.join(", ")
                 ),
             };
-            to.line(format!("    a virtual call, of function {slot} in {of}"));
+            to.line(format!("    virtual call of entry {slot} in {of}"));
         }
     }
 }

@@ -43,28 +43,29 @@ pub(super) fn render(comparison: &Comparison, to: &mut Text) {
         ));
     }
     if comparison.no_time {
-        to.line("The trace does not tell how long both took; instructions are compared.");
+        to.line("The trace has no time for these calls, so instructions are compared.");
     }
     if comparison.differences.is_empty() {
-        to.line("Both made the same calls, with the same instructions.");
+        to.line("Both calls made the same calls and executed the same instructions.");
         return;
     }
     if !comparison.no_time {
-        let heading = "What took longer in the second (+) or the first (−), as far as that is certain:";
+        let heading =
+            "Time difference by function (+ longer in the second, − longer in the first), where certain:";
         render_causes(heading, comparison.unit, &comparison.by_time, to);
     }
-    let heading = "What executed more in the second (+) or the first (−):";
+    let heading = "Instruction difference by function (+ more in the second, − more in the first):";
     render_causes(heading, Unit::Instructions, &comparison.by_instructions, to);
     to.line("");
-    to.line("Where they differ (+ only the second, − only the first):");
+    to.line("Differences (+ only in the second, − only in the first):");
     for difference in &comparison.differences {
         render_difference(difference, comparison.unit, to);
     }
     if comparison.more {
-        to.line("… and more; compare two of the calls in them.");
+        to.line("… and more; compare two of the calls listed above.");
     }
     if comparison.cut {
-        to.line("The calls are too many: those marked as cut were only compared as a whole.");
+        to.line("There are too many calls; those marked as cut were compared only as a whole.");
     }
 }
 
@@ -108,7 +109,7 @@ fn render_difference(row: &Difference, unit: Unit, to: &mut Text) {
         facts.push(change(unit, time));
     }
     if row.out_of_order {
-        facts.push("calls differ too much, paired without their order".to_owned());
+        facts.push("calls differ too much and were paired without regard to order".to_owned());
     }
     if row.cut {
         facts.push("cut".to_owned());

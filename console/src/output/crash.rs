@@ -14,9 +14,9 @@ pub struct CrashView {
     pub program: Option<String>,
     /// `SIGSEGV (segmentation fault) at address 0x0`; `None`: the trace does not end in a crash.
     pub signal: Option<String>,
-    /// What the signal's code adds.
+    /// The meaning of the signal's code.
     pub cause: Option<String>,
-    /// How the program ended, when it did not crash and that is known: `the program exited with status 0`.
+    /// The end of a program that did not crash, if known: `the program exited with status 0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ending: Option<String>,
     /// The thread.
@@ -31,14 +31,14 @@ pub struct CrashView {
     pub source: Option<SourceLines>,
     /// The stack.
     pub stack: Stack,
-    /// It has more frames.
+    /// Whether there are more frames.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub more_frames: bool,
     /// The last calls, oldest first.
     pub calls: Vec<CallView>,
     /// The last lines.
     pub history: HistoryView,
-    /// What the reader should know of the trace.
+    /// Notes about the trace for the reader.
     pub notes: Vec<String>,
 }
 
@@ -56,9 +56,9 @@ pub struct HandlerView {
 impl HandlerView {
     fn render(&self, to: &mut Text) {
         let handler = self.handler.as_deref().unwrap_or("a signal handler");
-        let interrupted = self.interrupted.as_deref().unwrap_or("what it interrupted");
+        let interrupted = self.interrupted.as_deref().unwrap_or("the interrupted code");
         to.line(format!(
-            "{handler} was handling a signal since {}; `reverse-step` from there goes into {interrupted}",
+            "{handler} has been handling a signal since {}; `reverse-step` from there goes to {interrupted}",
             self.position
         ));
     }

@@ -1,4 +1,4 @@
-//! What led here: calls, callers, history, search results.
+//! Calls, callers, history and search results.
 
 use super::{Paint, Text};
 use backtrail_debugger::calls::{CallTree, Caller};
@@ -13,7 +13,8 @@ pub struct HistoryStep {
     pub position: String,
     /// When, if known.
     pub time: Option<Time>,
-    /// How many more calls are around it than around the outermost of the steps shown, for the indentation.
+    /// The number of additional calls around it, compared with the outermost shown step, for the
+    /// indentation.
     pub depth: usize,
     /// The function, named where it is another than in the step before.
     pub function: Option<String>,
@@ -30,7 +31,7 @@ pub struct HistoryStep {
 pub struct HistoryView {
     /// Oldest first.
     pub steps: Vec<HistoryStep>,
-    /// Why there is nothing before, when history ends there.
+    /// The reason why there is nothing before, if history ends there.
     pub before: Option<String>,
 }
 
@@ -54,7 +55,7 @@ pub struct SearchView {
 pub struct FileHit {
     /// As the debug information names it.
     pub file: String,
-    /// How many of its lines ran.
+    /// The number of its lines that ran.
     pub lines: u64,
 }
 
@@ -67,11 +68,11 @@ pub struct LineHit {
     pub line: u32,
     /// Its text.
     pub text: String,
-    /// How often it ran.
+    /// The number of executions.
     pub count: u64,
-    /// Where it ran first.
+    /// The position of the first execution.
     pub first: String,
-    /// Where it ran last.
+    /// The position of the last execution.
     pub last: String,
 }
 
@@ -112,11 +113,11 @@ pub(super) fn render_calls(tree: &CallTree, to: &mut Text) {
     }
 }
 
-/// How many of some calls may be the rest of an earlier one, if any.
+/// Reports calls that may be continuations of earlier ones, if there are any.
 pub(super) fn render_rests(rests: u64, to: &mut Text) {
     if rests > 0 {
         to.line(format!(
-            "{rests} of them may be the rest of an earlier one: it ran behind a gap, was resumed, or flow came to it in a way that is not understood."
+            "{rests} of them may be the continuation of an earlier one, after a gap, a resumption or an unknown transfer."
         ));
     }
 }
@@ -129,7 +130,7 @@ pub(super) fn render_callers(function: &str, callers: &[Caller], to: &mut Text) 
         let name = caller
             .function
             .as_deref()
-            .unwrap_or("<unknown: before history, across a gap, resumed, or not understood>");
+            .unwrap_or("<unknown: before history, across a gap, resumed, or an unknown transfer>");
         let place = caller.file.as_deref().zip(caller.line);
         let place = place
             .map(|(file, line)| format!(" at {}:{line}", short(file)))
@@ -188,7 +189,7 @@ impl SearchView {
     pub(super) fn render(&self, to: &mut Text) {
         if self.functions.is_empty() && self.files.is_empty() && self.lines.is_empty() {
             to.line(format!(
-                "No function, file or source line that matches \"{}\" ran in this thread's history.",
+                "No executed function, file or source line of this thread matches \"{}\".",
                 self.pattern
             ));
         }
@@ -221,7 +222,7 @@ impl SearchView {
             to.line(line);
         }
         if self.more {
-            to.line("… and more; a longer expression finds less.");
+            to.line("… and more; use a more specific expression.");
         }
     }
 }

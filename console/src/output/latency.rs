@@ -1,16 +1,16 @@
-//! How long calls took: `latency`, `slowest`.
+//! The answers of the latency commands: `latency`, `slowest`.
 
 use super::{Paint, Text};
 use backtrail_debugger::latency::histogram::{HistogramRow, bar};
 use backtrail_debugger::latency::{Percentiles, Span, Split, Unit, Unmeasured};
 use serde::Serialize;
 
-/// How many calls have no length, for one reason.
+/// The number of calls whose length is unknown for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct UnmeasuredView {
     /// The reason.
     pub reason: Unmeasured,
-    /// So many.
+    /// The number of calls.
     pub calls: u64,
 }
 
@@ -19,33 +19,33 @@ pub struct UnmeasuredView {
 pub struct LatencyView {
     /// As it was given.
     pub function: String,
-    /// What lengths are counted in.
+    /// The unit of lengths.
     pub unit: Unit,
     /// The trace has no time for these calls, so instructions are counted instead.
     pub no_time: bool,
-    /// How many calls there are.
+    /// The number of calls.
     pub calls: u64,
-    /// Of how many the length is known.
+    /// The number of calls with a known length.
     pub measured: u64,
-    /// Of how many others it is not.
+    /// The calls of unknown length, by reason.
     pub unmeasured: Vec<UnmeasuredView>,
-    /// How the lengths are percentiles; `None`: none is known.
+    /// The percentiles of the lengths; `None` if no length is known.
     #[serde(rename = "spread")]
     pub percentiles: Option<Percentiles>,
     /// All together. A call inside of another is in the other's.
     pub total: Span,
-    /// Where that went.
+    /// The parts of the total.
     pub split: Split,
-    /// How many calls took how long.
+    /// The histogram of lengths.
     pub histogram: Vec<HistogramRow>,
 }
 
 /// One of the calls that took longest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlowCall {
-    /// How long it took.
+    /// The length.
     pub length: Span,
-    /// How many instructions it and its callees executed.
+    /// The number of instructions that it and its callees executed.
     pub instructions: u64,
     /// `c12`, a name in its thread.
     pub call: Option<String>,
@@ -66,23 +66,23 @@ pub struct SlowCall {
 pub struct SlowestView {
     /// As it was given.
     pub function: String,
-    /// What lengths are counted in.
+    /// The unit of lengths.
     pub unit: Unit,
     /// The trace has no time for these calls, so instructions are counted instead.
     pub no_time: bool,
-    /// How many calls there are.
+    /// The number of calls.
     pub calls: u64,
-    /// Of how many the length is not known.
+    /// The calls of unknown length, by reason.
     pub unmeasured: Vec<UnmeasuredView>,
     /// The longest first.
     pub slowest: Vec<SlowCall>,
 }
 
-/// How wide a bar is.
+/// The width of a bar.
 const BAR: usize = 40;
 
 pub(super) fn no_time(to: &mut Text) {
-    to.line("The trace has no time for these calls; instructions are counted instead.");
+    to.line("The trace has no time for these calls, so instructions are counted.");
 }
 
 fn render_unmeasured(unmeasured: &[UnmeasuredView], to: &mut Text) {
@@ -155,12 +155,12 @@ impl LatencyView {
             to.line(format!("  {bounds:>width$} {drawn:<BAR$} {:>8}", row.calls));
         }
         let uncertain: u64 = self.histogram.iter().map(|row| row.uncertain).sum();
-        to.line(to.paint(Paint::Faint, "  Bars are long by the logarithm."));
+        to.line(to.paint(Paint::Faint, "  The length of a bar is logarithmic."));
         if uncertain > 0 {
             to.line(to.paint(
                 Paint::Faint,
                 format!(
-                    "  ░ {} by the longest that it can have taken: it may belong further up.",
+                    "  ░ {} placed by the upper bound of their length; they may belong in an earlier row.",
                     count(uncertain)
                 ),
             ));

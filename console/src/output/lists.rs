@@ -13,32 +13,32 @@ pub struct ThreadView {
     pub tid: u32,
     /// Its name.
     pub name: Option<String>,
-    /// It is the current one.
+    /// Whether it is the current thread.
     pub current: bool,
-    /// It took the signal that ended the process.
+    /// Whether it received the signal that ended the process.
     pub crashed: bool,
-    /// How many instructions its history has.
+    /// The number of instructions in its history.
     pub instructions: u64,
-    /// How many gaps.
+    /// The number of gaps.
     pub gaps: usize,
-    /// Where it is looked at.
+    /// The position at which it is shown.
     pub position: String,
-    /// What is there.
+    /// The location at that position.
     pub place: Option<String>,
-    /// Where it was at the time of the current position.
+    /// The position at the time of the current position.
     pub now: ThreadPositionView,
 }
 
-/// Where a thread was at a time.
+/// The position of a thread at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ThreadPositionView {
-    /// It had reached this.
+    /// The thread had reached this position.
     pub position: Option<String>,
-    /// It was not beyond this, as near as the time stamps tell.
+    /// The thread was not beyond this position, as precisely as the time stamps determine.
     pub until: Option<String>,
-    /// What is at the position.
+    /// The location at the position.
     pub place: Option<String>,
-    /// Why there is none.
+    /// The reason why there is no position.
     pub unknown: Option<&'static str>,
 }
 
@@ -47,13 +47,13 @@ pub struct ThreadPositionView {
 pub struct ModuleView {
     /// Its first address.
     pub from: u64,
-    /// The address behind it.
+    /// The address after it.
     pub to: u64,
     /// Its path in the traced system.
     pub name: String,
     /// Symbols were found.
     pub symbols: bool,
-    /// Why its debug information is incomplete, if it is.
+    /// The reason why its debug information is incomplete, if it is.
     pub debug_gap: Option<String>,
 }
 
@@ -64,9 +64,9 @@ pub struct GapView {
     pub position: String,
     /// Why.
     pub cause: String,
-    /// Where in the trace bytes.
+    /// The offset in the trace bytes.
     pub trace_offset: u64,
-    /// How many trace bytes are in it; `None`: up to the end.
+    /// The number of trace bytes in it; `None` if it extends to the end.
     pub trace_bytes: Option<u64>,
 }
 
@@ -77,23 +77,23 @@ pub struct BreakpointView {
     pub number: u32,
     /// As it was given.
     pub location: String,
-    /// What it was found to be.
+    /// The resolved locations.
     pub places: Vec<String>,
     /// Deleted at its first hit.
     pub temporary: bool,
-    /// It stops moves.
+    /// Whether it stops moves.
     pub enabled: bool,
     /// Its condition.
     pub condition: Option<String>,
-    /// The hits that it passed because nobody can tell whether the condition holds.
+    /// The hits that it passed because the condition was unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "untold")]
     pub undecided: Option<UndecidedHits>,
-    /// How many hits it passes yet.
+    /// The remaining number of hits to ignore.
     pub ignore: u64,
-    /// How often it was hit.
+    /// The number of hits.
     pub hits: u64,
-    /// What is done where it stops.
+    /// The commands that run at a stop.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
 }
@@ -101,11 +101,11 @@ pub struct BreakpointView {
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FunctionView {
-    /// Where it is entered.
+    /// The entry address.
     pub entry: u64,
     /// Its name.
     pub name: String,
-    /// Where it is declared.
+    /// The line of its declaration.
     pub file: Option<String>,
     /// The line there.
     pub line: Option<u32>,
@@ -116,7 +116,7 @@ pub struct FunctionView {
 pub struct SourceFileView {
     /// As the debug information names it; `None`: no line is known here.
     pub file: Option<String>,
-    /// Where it was found.
+    /// The path at which it was found.
     pub found: Option<String>,
 }
 
@@ -191,7 +191,7 @@ pub(super) fn render_modules(modules: &[ModuleView], to: &mut Text) {
 
 pub(super) fn render_gaps(gaps: &[GapView], to: &mut Text) {
     if gaps.is_empty() {
-        to.line("No gaps: the history of this thread is complete between its start and its end.");
+        to.line("No gaps: the history of this thread is complete.");
     }
     for gap in gaps {
         let size = gap
@@ -266,7 +266,7 @@ impl BreakpointView {
 
 pub(super) fn render_functions(functions: &[FunctionView], more: bool, to: &mut Text) {
     if functions.is_empty() {
-        to.line("No such functions.");
+        to.line("No functions match.");
     }
     for function in functions {
         let place = function.file.as_deref().zip(function.line);
@@ -290,7 +290,7 @@ impl SourceFileView {
             (None, _) => to.line("No line is known here."),
             (Some(file), Some(found)) => to.line(format!("{file}, found at {found}")),
             (Some(file), None) => to.line(format!(
-                "{file}, not found; `set substitute-path FROM TO` or --symfs DIR tells where it is"
+                "{file}, not found; use `set substitute-path FROM TO` or --symfs DIR"
             )),
         }
     }

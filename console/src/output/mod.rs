@@ -1,4 +1,4 @@
-//! What commands answer: structured values that serialize to JSON and render to text.
+//! The answers of commands, which serialize to JSON and render to text.
 //!
 //! The JSON schema is `backtrail-debug/1`: see [`crate::batch`].
 
@@ -48,7 +48,7 @@ use serde::Serialize;
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[allow(missing_docs)]
 pub enum Output {
-    /// Of a command that moved.
+    /// The answer of a command that moved.
     Stop(Box<StopView>),
     /// `when`.
     When(PositionView),
@@ -57,7 +57,7 @@ pub enum Output {
         number: usize,
         frame: backtrail_debugger::stack::StackFrame,
         source: Option<SourceLines>,
-        /// How it was called, where `info frame` asks and it is known.
+        /// The call of the frame, if `info frame` requests it and it is known.
         #[serde(skip_serializing_if = "Option::is_none")]
         called: Option<CalledView>,
     },
@@ -78,7 +78,7 @@ pub enum Output {
         /// There are more.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         more: bool,
-        /// Of each frame, the variables.
+        /// The variables of each frame.
         locals: Vec<Vec<FormattedMember>>,
     },
     /// `list`, `info line`.
@@ -105,7 +105,7 @@ pub enum Output {
         line: Option<u32>,
         executions: u64,
         calls: Option<u64>,
-        /// How many of the calls may be the rest of an earlier one.
+        /// The number of calls that may be continuations of earlier ones.
         #[serde(skip_serializing_if = "is_zero")]
         rests: u64,
     },
@@ -156,7 +156,7 @@ pub enum Output {
     Ptwrites {
         /// In order.
         writes: Vec<PtwriteView>,
-        /// How many came before these.
+        /// The number of earlier ones.
         older: usize,
     },
     /// `info functions`.
@@ -168,7 +168,7 @@ pub enum Output {
     SourceFile(SourceFileView),
     /// `bookmark`, `info bookmarks`.
     Bookmarks { bookmarks: Vec<(String, String)> },
-    /// What several commands answered: `thread apply`, and the commands of a breakpoint.
+    /// The answers of several commands: of `thread apply`, or of the commands of a breakpoint.
     Several { answers: Vec<ThreadAnswer> },
     /// A sentence.
     Message { text: String },
@@ -178,7 +178,7 @@ pub enum Output {
     Quit,
 }
 
-/// Nothing to tell.
+/// No answer.
 #[expect(clippy::trivially_copy_pass_by_ref)] // as serde calls it
 fn is_zero(count: &u64) -> bool {
     *count == 0
@@ -234,7 +234,7 @@ impl Output {
                 rests,
             } => {
                 let what = match line {
-                    Some(line) => format!("{location} has no code; line {line}, the next that has some"),
+                    Some(line) => format!("{location} has no code; the next line with code, {line}"),
                     None => location.clone(),
                 };
                 match calls {
@@ -271,7 +271,7 @@ impl Output {
             Self::SourceFile(view) => view.render(to),
             Self::Bookmarks { bookmarks } => {
                 if bookmarks.is_empty() {
-                    to.line("No bookmarks; `bookmark NAME` makes one here.");
+                    to.line("No bookmarks; `bookmark NAME` adds one here.");
                 }
                 for (name, position) in bookmarks {
                     to.line(format!("{name}  {position}"));

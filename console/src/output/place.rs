@@ -30,20 +30,20 @@ pub struct Place {
 /// A stop of a verb.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StopView {
-    /// Why it stopped.
+    /// The reason of the stop.
     #[serde(flatten)]
     pub reason: StopReason,
-    /// Where it came from.
+    /// The position before the move.
     pub from: String,
-    /// Why history is missing on the way, if it is.
+    /// The cause of a gap that the move crossed.
     pub crossed_gap: Option<String>,
-    /// Hits that were passed because nobody can tell whether a condition holds.
+    /// Hits that were passed because their condition was unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "untold")]
     pub undecided: Option<UndecidedHits>,
-    /// Where it stopped.
+    /// The position of the stop.
     pub place: Place,
-    /// What `display` asked for.
+    /// The values of `display`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub displays: Vec<super::NamedValue>,
 }
@@ -57,13 +57,13 @@ pub struct PositionView {
     pub thread: u32,
     /// Its name.
     pub name: Option<String>,
-    /// How many instructions its history has; `None`: its beginning is not decoded yet.
+    /// The number of instructions in its history; `None` if the beginning is not decoded yet.
     pub of: Option<u64>,
     /// When, if known.
     pub time: Option<Time>,
     /// The processor, if known.
     pub cpu: Option<u32>,
-    /// What the end of the history is.
+    /// The event at the end of the history.
     pub end: Option<String>,
 }
 
@@ -79,15 +79,15 @@ impl StopView {
         match &self.reason {
             StopReason::Done => {}
             StopReason::Breakpoint { number } => prefix = format!("Breakpoint {number}, "),
-            StopReason::HistoryStart => to.line("No more history: this is its start."),
+            StopReason::HistoryStart => to.line("No more history: this is the start."),
             StopReason::HistoryEnd { crash: Some(crash) } => {
                 to.line(to.paint(Paint::Alarm, format!("The crash: {crash}.")));
             }
-            StopReason::HistoryEnd { crash: None } => to.line("No more history: this is its end."),
+            StopReason::HistoryEnd { crash: None } => to.line("No more history: this is the end."),
             StopReason::Gap { cause } => {
                 to.line(to.paint(
                     Paint::Alarm,
-                    format!("History has a gap just before here: {cause}."),
+                    format!("History has a gap directly before this position: {cause}."),
                 ));
             }
             StopReason::Canceled => to.line("Canceled; nothing moved."),
@@ -162,7 +162,7 @@ pub(super) fn render_source(source: &SourceLines, to: &mut Text) {
     if source.executions.is_some() {
         to.line(to.paint(
             Paint::Faint,
-            "  (how often each line ran in the whole history of this thread)",
+            "  (the number of executions of each line in the history of this thread)",
         ));
     }
 }
@@ -275,7 +275,7 @@ pub(super) fn render_disassembly(
         to.line(format!("Code of {}:", to.paint(Paint::Function, function)));
     }
     if lines.is_empty() {
-        to.line("<unknown: there are no code bytes here>");
+        to.line("<unknown: the code is not available>");
     }
     for line in lines {
         if let Some(source) = &line.source {

@@ -1,4 +1,4 @@
-//! What the program wrote into its trace.
+//! The values that the program wrote into its trace by PTWRITE.
 
 use super::{Paint, Text};
 use backtrail_debugger::time::Time;
@@ -7,7 +7,7 @@ use serde::Serialize;
 /// A value that `PTWRITE` put into the trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PtwriteView {
-    /// Behind the instruction that wrote it.
+    /// The position after the instruction that wrote it.
     pub position: String,
     /// When, if known.
     pub time: Option<Time>,
@@ -19,7 +19,7 @@ pub struct PtwriteView {
 
 pub(super) fn render(writes: &[PtwriteView], older: usize, to: &mut Text) {
     if writes.is_empty() {
-        to.line("The program wrote nothing into the trace of this thread before this position.");
+        to.line("The program executed no PTWRITE in this thread before this position.");
     }
     if older > 0 {
         to.line(to.paint(

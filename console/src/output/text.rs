@@ -3,7 +3,7 @@
 use super::visible::is_invisible;
 use std::hash::{BuildHasher, RandomState};
 
-/// What a piece of text is, which decides its color.
+/// The role of a piece of text, which determines its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
     /// A function name.
@@ -12,7 +12,7 @@ pub enum Paint {
     Place,
     /// A position, a time: what can be left out.
     Faint,
-    /// What must not be overlooked.
+    /// A warning.
     Alarm,
     /// The current line or instruction.
     Current,
@@ -26,12 +26,12 @@ impl Paint {
         Self::Alarm,
         Self::Current,
     ];
-    /// What ends a color.
+    /// The escape sequence that ends a color.
     const END: &'static str = "\x1b[0m";
-    /// What stands for that in a line that is being made.
+    /// The placeholder for the end of a color in an unfinished line.
     const END_LETTER: char = 'e';
 
-    /// What stands for it in a line that is being made.
+    /// The placeholder for its start in an unfinished line.
     fn letter(self) -> char {
         match self {
             Self::Function => 'f',
@@ -42,7 +42,7 @@ impl Paint {
         }
     }
 
-    /// What begins its color (ECMA-48, section 8.3.117).
+    /// The escape sequence that starts the color (ECMA-48, section 8.3.117).
     fn code(self) -> &'static str {
         match self {
             Self::Function => "\x1b[33m",
@@ -58,7 +58,8 @@ impl Paint {
 #[derive(Clone, Debug, Default)]
 pub struct Text {
     text: String,
-    /// What begins a change of color in a line that is being made. It cannot be known before, so that no name has it.
+    /// The character that starts a placeholder. Names cannot contain it, because it is chosen at
+    /// random.
     mark: Option<String>,
 }
 
@@ -114,14 +115,14 @@ impl Text {
         }
     }
 
-    /// What was made.
+    /// Returns the finished text.
     #[must_use]
     pub fn into_string(self) -> String {
         self.text
     }
 }
 
-/// The change of color that a letter stands for, and what follows it.
+/// Splits text after a placeholder into the color change of its letter and the rest.
 fn color_at(text: &str) -> Option<(&'static str, &str)> {
     let (letter, behind) = (text.chars().next()?, text.get(1..)?);
     let begun = Paint::ALL.into_iter().find(|paint| paint.letter() == letter);

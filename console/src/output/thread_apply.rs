@@ -1,9 +1,9 @@
-//! What several commands answered.
+//! The answers of several commands.
 
 use super::{Output, Paint, Text};
 use serde::Serialize;
 
-/// What one of several commands answered.
+/// The answer of one of several commands.
 #[derive(Clone, Debug, Serialize)]
 pub struct ThreadAnswer {
     /// In which thread.
@@ -11,10 +11,10 @@ pub struct ThreadAnswer {
     pub thread: Option<u32>,
     /// As it was given; empty for the move that the others follow.
     pub command: String,
-    /// What it failed with.
+    /// The error, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What it answered.
+    /// The output, if it succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Box<Output>>,
 }

@@ -10,11 +10,11 @@ use serde::Serialize;
 /// The answer of `timeline`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TimelineView {
-    /// Where the first column begins.
+    /// The beginning of the first column.
     pub from: Time,
-    /// Where the last one ends.
+    /// The end of the last column.
     pub to: Time,
-    /// How many columns there are.
+    /// The number of columns.
     pub columns: usize,
     /// The functions whose calls are shown, as they were given.
     pub function: Option<String>,
@@ -24,7 +24,7 @@ pub struct TimelineView {
     pub crash: Option<CrashMoment>,
     /// The threads, by id.
     pub threads: Vec<ThreadRow>,
-    /// Where the columns have the current position.
+    /// The columns of the current position.
     #[serde(skip)]
     pub here_at: Vec<Presence>,
     /// Times at the beginning of these columns, and at the end of the last.
@@ -37,9 +37,9 @@ pub struct TimelineView {
 pub struct MomentView {
     /// The thread.
     pub thread: u32,
-    /// Where in it, for `goto`.
+    /// The position, for `goto`.
     pub position: String,
-    /// When; `None`: no time stamp tells.
+    /// The time; `None` without a time stamp.
     pub time: Option<Time>,
 }
 
@@ -50,7 +50,7 @@ pub struct CrashMoment {
     pub thread: u32,
     /// The name of the signal.
     pub signal: String,
-    /// When; `None`: no time stamp tells.
+    /// The time; `None` without a time stamp.
     pub time: Option<Time>,
 }
 
@@ -63,25 +63,25 @@ pub struct ThreadRow {
     pub name: Option<String>,
     /// The current position is in it.
     pub current: bool,
-    /// It crashed.
+    /// Whether it crashed.
     pub crashed: bool,
     /// The trace has times for it.
     pub timed: bool,
-    /// How many instructions its history has.
+    /// The number of instructions in its history.
     pub instructions: u64,
-    /// What it did, in order of time.
+    /// Its states, in order of time.
     pub spans: Vec<SpanView>,
-    /// How many spans more there are.
+    /// The number of further spans.
     pub more_spans: u64,
     /// The signals that it handled, in order of time.
     pub signals: Vec<SignalView>,
-    /// How many signals more there are.
+    /// The number of further signals.
     pub more_signals: u64,
     /// The calls that were asked for.
     pub calls: Option<CallsRow>,
     #[serde(skip)]
     pub(crate) cells: Vec<GridCell>,
-    /// Where the columns have signals.
+    /// The columns with signals.
     #[serde(skip)]
     pub(crate) signals_at: Vec<Presence>,
     /// Which column has the crash.
@@ -94,13 +94,13 @@ pub struct ThreadRow {
 pub struct SpanView {
     /// The state.
     pub state: ThreadState,
-    /// When it began.
+    /// The beginning.
     pub from: Time,
-    /// When it ended.
+    /// The end.
     pub to: Time,
     /// Its first instruction, or the one that it came before; for `goto`.
     pub position: String,
-    /// How many instructions ran.
+    /// The number of executed instructions.
     pub instructions: u64,
 }
 
@@ -111,19 +111,19 @@ pub struct SignalView {
     pub position: String,
     /// The handler, or its address.
     pub handler: String,
-    /// When it was entered.
+    /// The time of the handler's entry.
     pub time: Time,
 }
 
 /// The calls of some functions in a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CallsRow {
-    /// How many began or ran in the columns.
+    /// The number of calls that began or ran in the columns.
     pub count: u64,
-    /// How many of them may be the rest of an earlier one.
+    /// The number of these calls that may be continuations of earlier ones.
     #[serde(skip_serializing_if = "is_zero")]
     pub rests: u64,
-    /// How many the trace has no time for.
+    /// The number of calls without time stamps.
     pub without_time: u64,
     /// The first of them.
     pub spans: Vec<CallSpan>,
@@ -131,24 +131,24 @@ pub struct CallsRow {
     pub(crate) columns: Vec<Presence>,
 }
 
-/// When a call ran.
+/// The time of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CallSpan {
     /// `c12`, a name in its thread.
     pub call: Option<String>,
     /// Its first instruction.
     pub position: String,
-    /// When it began.
+    /// The beginning.
     pub from: Time,
-    /// When it ended.
+    /// The end.
     pub to: Time,
 }
 
 /// The states, as they are drawn and explained.
 const LEGEND: [(GridCell, char, &str); 5] = [
     (GridCell::Ran, '█', "ran"),
-    (GridCell::OffCpu, '░', "off the processor"),
-    (GridCell::Both, '▒', "both, or partly unknown"),
+    (GridCell::OffCpu, '░', "off CPU"),
+    (GridCell::Both, '▒', "mixed or partly unknown"),
     (GridCell::Unknown, '?', "unknown"),
     (GridCell::Gap, '×', "history is missing"),
 ];
@@ -170,7 +170,7 @@ fn presence(at: &[Presence], yes: char, maybe: char) -> Vec<char> {
 /// The longest name of a row, in characters.
 const LABEL: usize = 26;
 
-/// What stands before the columns of a thread; the current one has an arrow.
+/// Returns the label before the columns of a thread. The current thread has an arrow.
 pub(crate) fn label(thread: u32, name: Option<&str>, current: bool) -> String {
     let arrow = if current { '→' } else { ' ' };
     let label = match name {
@@ -196,7 +196,7 @@ impl ThreadRow {
                 "{label} {}",
                 to.paint(
                     Paint::Faint,
-                    format!("no time stamps: when its {instructions} instructions ran is unknown")
+                    format!("no time stamps: the time of its {instructions} instructions is unknown")
                 )
             ));
             return;
@@ -305,8 +305,8 @@ impl TimelineView {
         let origin = match (&self.crash, self.from.ns) {
             (Some(_), Some(_)) => "times before the crash",
             (None, Some(_)) => "times before the end of the trace",
-            (Some(_), None) => "TSC ticks before the crash: the trace does not say how long one is",
-            (None, None) => "TSC ticks before the end of the trace: it does not say how long one is",
+            (Some(_), None) => "TSC ticks before the crash (the trace has no time conversion)",
+            (None, None) => "TSC ticks before the end of the trace (it has no time conversion)",
         };
         to.line(to.paint(
             Paint::Faint,
@@ -314,7 +314,7 @@ impl TimelineView {
         ));
     }
 
-    /// How long a column is.
+    /// Returns the duration of a column.
     fn column_length(&self) -> String {
         let columns = self.columns.max(1) as u64;
         match (self.from.ns, self.to.ns) {
@@ -340,7 +340,7 @@ impl TimelineView {
         });
         render_rests(rests, to);
         if without > 0 {
-            to.line(format!("When unknown: {without} that have no time in the trace."));
+            to.line(format!("Calls without time stamps, not shown: {without}."));
         }
     }
 }
@@ -348,7 +348,7 @@ impl TimelineView {
 /// The legend is no narrower, however few the columns are.
 const NARROW: usize = 72;
 
-/// In lines of so many characters, unless one alone is longer.
+/// Wraps items into lines of at most `width` characters, except for longer single items.
 fn wrapped(words: &[String], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words {

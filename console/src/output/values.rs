@@ -7,14 +7,14 @@ use serde::Serialize;
 /// A line of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MemoryLine {
-    /// Where it starts.
+    /// The address of the first value.
     pub address: u64,
     /// The address with the symbol there.
     #[serde(skip)]
     pub label: String,
-    /// What is there, as it is shown.
+    /// The formatted values.
     pub values: Vec<String>,
-    /// Why not all of it is known.
+    /// The reason why some values are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
 }
@@ -24,14 +24,14 @@ pub struct MemoryLine {
 pub struct NamedValue {
     /// Its number.
     pub number: u32,
-    /// The letter that stood behind the slash, or nothing.
+    /// The format letters after the slash, or nothing.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub format: String,
     /// The expression.
     pub expression: String,
     /// Its value; the lines that `x` shows, where the format asks for memory.
     pub value: FormattedValue,
-    /// It does.
+    /// The value.
     #[serde(skip)]
     pub memory: bool,
 }
@@ -44,7 +44,7 @@ pub(super) fn render_value(number: Option<usize>, expression: &str, value: &Form
     render_origins(value, to);
 }
 
-/// What a value before the crash is known from.
+/// Writes the origins of a value before the crash.
 fn render_origins(value: &FormattedValue, to: &mut Text) {
     for origin in &value.origins {
         to.line(to.paint(Paint::Faint, format!("    <{origin}>")));

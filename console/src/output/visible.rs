@@ -8,8 +8,10 @@ use serde_json::ser::{CharEscape, CompactFormatter, Formatter, Serializer};
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// Whether a character has no shape of its own, but changes what is shown around it: a control character (it may command a terminal), a
-/// separator of lines, or one that reverses the order of letters (Unicode Standard Annex 9).
+/// Returns whether a character has no glyph but changes the surrounding text.
+///
+/// Such characters are control characters, which can command a terminal, line separators, and
+/// characters that reverse the order of letters (Unicode Standard Annex 9).
 #[must_use]
 pub fn is_invisible(char: char) -> bool {
     char.is_control()
@@ -26,7 +28,7 @@ pub fn is_invisible(char: char) -> bool {
         )
 }
 
-/// Text on one line, in which U+FFFD stands for each character that is [invisible](is_invisible).
+/// Returns text on one line, with U+FFFD in place of each [invisible](is_invisible) character.
 #[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
     match text.contains(is_invisible) {
@@ -45,7 +47,8 @@ pub fn visible_lines(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Text in which Markdown and VS Code's messages find no link, such as `[text](command:...)`: a blank stands within `](`.
+/// Returns text in which Markdown and VS Code's messages find no link, such as
+/// `[text](command:...)`: a space separates `](`.
 #[must_use]
 pub fn unlinked(text: &str) -> Cow<'_, str> {
     match text.contains("](") {

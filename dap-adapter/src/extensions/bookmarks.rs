@@ -14,7 +14,7 @@ pub struct Bookmark {
     pub position: String,
 }
 
-/// What `backtrail/bookmarks` takes.
+/// The arguments of `backtrail/bookmarks`.
 #[derive(Debug, Deserialize)]
 pub struct BookmarksArguments {
     #[serde(default)]
@@ -38,7 +38,7 @@ pub fn bookmarks(
     let navigator = &mut client.debuggee()?.navigator;
     let mut set = Vec::new();
     for Bookmark { name, position } in arguments.set {
-        let wrong = || Failure::Cannot(format!("\"{position}\" is no position"));
+        let wrong = || Failure::Cannot(format!("\"{position}\" is not a position"));
         let parsed: Position = position.parse().map_err(|_| wrong())?;
         navigator.session().thread(parsed.tid())?;
         set.push((name, parsed));
@@ -65,10 +65,11 @@ fn all(client: &mut ClientSession) -> Result<BookmarkList> {
     })
 }
 
-/// Tells the client that some were set or removed.
+/// Reports changed bookmarks to the client.
 ///
 /// # Errors
-/// When nothing is open.
+///
+/// If no trace is open.
 pub fn send_event(client: &mut ClientSession) -> Result<()> {
     let all = all(client)?;
     client.outbox.event("backtrail/bookmarksChanged", all);

@@ -12,7 +12,7 @@ use backtrail_pt::Tid;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// No more calls are told at once.
+/// The limit of calls in one response.
 const MOST: usize = 500;
 
 /// `CallNode` of `docs/dap.md`.
@@ -39,7 +39,7 @@ pub struct CallNode {
     around: bool,
 }
 
-/// What `backtrail/calls` takes.
+/// The arguments of `backtrail/calls`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallsArguments {
@@ -85,7 +85,7 @@ pub fn calls(client: &mut ClientSession, arguments: CallsArguments, watch: &Watc
     Ok(page?)
 }
 
-/// What `backtrail/callPath` takes.
+/// The arguments of `backtrail/callPath`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PathArguments {

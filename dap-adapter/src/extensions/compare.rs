@@ -8,7 +8,7 @@ use backtrail_debugger::session::CallName;
 use backtrail_decoder::{Position, Watch};
 use serde::{Deserialize, Serialize};
 
-/// What `backtrail/compare` takes.
+/// The arguments of `backtrail/compare`.
 #[derive(Debug, Deserialize)]
 pub struct CompareArguments {
     calls: [String; 2],
@@ -32,7 +32,7 @@ pub fn compare(
     [one, other].into_iter().try_for_each(|text| check(text))?;
     let output = commands::execute(&mut debuggee.navigator, &format!("compare {one} {other}"), watch)?;
     let Output::Comparison(_) = &output else {
-        return Err(Failure::Cannot("these cannot be compared".to_owned()));
+        return Err(Failure::Cannot("these calls cannot be compared".to_owned()));
     };
     let mut text = Text::plain();
     output.render(&mut text);
@@ -42,11 +42,13 @@ pub fn compare(
     })
 }
 
-/// It is a call or a position, and so nothing else of a command.
+/// Checks that text is a call or a position, and so no other part of a command.
 fn check(text: &str) -> Result<()> {
     let is_call = text.parse::<CallName>().is_ok();
     match is_call || text.parse::<Position>().is_ok() {
         true => Ok(()),
-        false => Err(Failure::Cannot(format!("\"{text}\" is no call and no position"))),
+        false => Err(Failure::Cannot(format!(
+            "\"{text}\" is neither a call nor a position"
+        ))),
     }
 }

@@ -6,7 +6,7 @@ use crate::session::ClientSession;
 use backtrail_decoder::Watch;
 use serde::{Deserialize, Serialize};
 
-/// What `backtrail/coverage` takes.
+/// The arguments of `backtrail/coverage`.
 #[derive(Debug, Deserialize)]
 pub struct CoverageArguments {
     path: String,

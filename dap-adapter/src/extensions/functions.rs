@@ -5,10 +5,10 @@ use crate::session::ClientSession;
 use backtrail_decoder::Watch;
 use serde::{Deserialize, Serialize};
 
-/// No more are told at once.
+/// The limit of functions in one response.
 const MOST: usize = 1000;
 
-/// What `backtrail/functions` takes.
+/// The arguments of `backtrail/functions`.
 #[derive(Debug, Deserialize)]
 pub struct FunctionsArguments {
     #[serde(default)]
@@ -55,7 +55,7 @@ pub fn functions(
             }
         })
         .collect();
-    // What begins with the filter is meant rather than what has it somewhere.
+    // Names that begin with the filter precede names that contain it.
     let filter = arguments.filter.to_lowercase();
     functions.sort_by_cached_key(|function| {
         let begins = function.name.to_lowercase().starts_with(&filter);

@@ -1,4 +1,4 @@
-//! How long the calls of a function took, call by call.
+//! `backtrail/latency`: the latency of a function's calls, call by call.
 
 use super::time::{Length, Moment};
 use crate::failure::Result;
@@ -11,10 +11,10 @@ use backtrail_debugger::latency::{Percentiles, Unit};
 use backtrail_decoder::Watch;
 use serde::{Deserialize, Serialize};
 
-/// No more calls are told at once.
+/// The limit of calls in one response.
 const MOST: usize = 1000;
 
-/// What `backtrail/latency` takes.
+/// The arguments of `backtrail/latency`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct LatencyArguments {
     function: String,

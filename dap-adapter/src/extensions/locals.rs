@@ -7,7 +7,7 @@ use backtrail_debugger::evaluation::variables::{self, Format, VariableKind};
 use backtrail_decoder::Watch;
 use serde::{Deserialize, Serialize};
 
-/// What `backtrail/locals` takes.
+/// The arguments of `backtrail/locals`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalsArguments {
@@ -50,7 +50,7 @@ pub fn locals(client: &mut ClientSession, arguments: LocalsArguments, watch: &Wa
         for which in [VariableKind::Arguments, VariableKind::Locals] {
             match variables::variables(navigator, which, Format::default(), watch) {
                 Ok(found) => nodes.extend(found),
-                // No debug information tells them.
+                // No debug information describes them.
                 Err(Error::Cannot(_)) => {}
                 Err(error) => return Err(error),
             }

@@ -9,7 +9,7 @@ use backtrail_debugger::{Navigator, functions};
 use backtrail_decoder::{Position, Watch};
 use serde::Deserialize;
 
-/// What `backtrail/goto` takes.
+/// The arguments of `backtrail/goto`.
 #[derive(Debug, Deserialize)]
 pub struct GotoArguments {
     to: String,
@@ -27,11 +27,11 @@ pub fn goto(client: &mut ClientSession, arguments: GotoArguments, watch: &Watch<
 /// When that is no place; when canceled.
 pub fn go_to(navigator: &mut Navigator, place: &str, watch: &Watch<'_>) -> Result<()> {
     if place.contains(['\n', '\r']) {
-        return Err(Failure::Cannot("a place is one line".to_owned()));
+        return Err(Failure::Cannot("a place must be one line".to_owned()));
     }
     match commands::execute(navigator, &format!("goto {place}"), watch)? {
         Output::Stop(_) => Ok(()),
-        _ => Err(Failure::Cannot(format!("\"{place}\" is no place"))),
+        _ => Err(Failure::Cannot(format!("\"{place}\" is not a place"))),
     }
 }
 
@@ -56,7 +56,7 @@ pub fn forward(client: &mut ClientSession, _: Ignored, watch: &Watch<'_>) -> Res
     report_jump(client)
 }
 
-/// What `backtrail/runToCall` takes.
+/// The arguments of `backtrail/runToCall`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunToCallArguments {
@@ -92,7 +92,7 @@ pub fn run_to_call(
             SearchDirection::Backward => "before",
             SearchDirection::Forward => "after",
         };
-        Failure::Cannot(format!("there is no call of {function} {side} this place"))
+        Failure::Cannot(format!("no call of {function} {side} this position"))
     };
     let found = debuggee.go_from(from, watch, |navigator| {
         match nearest_call(navigator, function, *direction, watch)? {

@@ -1,4 +1,4 @@
-//! What is open, and where the debugger stands in it.
+//! The open trace, and the current position.
 
 use super::time::Moment;
 use crate::debuggee::Debuggee;
@@ -6,8 +6,8 @@ use crate::failure::Result;
 use crate::handles::FrameKey;
 use crate::protocol::types::Variable;
 use crate::requests::Ignored;
-use crate::requests::variables::note;
 use crate::session::ClientSession;
+use crate::variable_note::note;
 use backtrail_console::views;
 use backtrail_debugger::session::Thread;
 use backtrail_debugger::{Navigator, signal};
@@ -76,9 +76,10 @@ pub struct PlaceBody {
 }
 
 impl PlaceBody {
-    /// Where a navigator stands.
+    /// Returns the place of a navigator.
     ///
     /// # Errors
+    ///
     /// When canceled.
     pub fn of(navigator: &mut Navigator, watch: &Watch<'_>) -> Result<Self> {
         let thread = navigator.thread()?;
@@ -122,13 +123,13 @@ pub fn variables(debuggee: &mut Debuggee, frame: FrameKey, watch: &Watch<'_>) ->
         let mut variables = vec![note("position", &navigator.position().to_string())];
         let time = views::time(navigator, thread, index);
         let time = time.map_or_else(
-            || "<unknown: the trace has no time here>".to_owned(),
+            || "<unknown: the trace has no time stamp here>".to_owned(),
             |time| time.to_string(),
         );
         variables.push(note("time", &time));
         let cpu = thread.history.cpu(index);
         let cpu = cpu.map_or_else(
-            || "<unknown: the trace does not say>".to_owned(),
+            || "<unknown: the trace does not record it>".to_owned(),
             |cpu| cpu.0.to_string(),
         );
         variables.push(note("CPU", &cpu));
@@ -142,7 +143,7 @@ pub fn variables(debuggee: &mut Debuggee, frame: FrameKey, watch: &Watch<'_>) ->
             call.as_deref().unwrap_or("<unknown: it is not in the history>"),
         ));
         let length = match thread.is_partial() {
-            true => "more instructions are there, and not decoded yet".to_owned(),
+            true => "more instructions exist, but are not decoded yet".to_owned(),
             false => format!("{} instructions", thread.history.len()),
         };
         variables.push(note("history", &length));

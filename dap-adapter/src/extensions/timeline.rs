@@ -1,4 +1,4 @@
-//! The threads side by side on one clock, with their calls: as much as can be seen in so many columns.
+//! `backtrail/timeline`: the threads on one clock, with the calls that are visible in the columns.
 
 use crate::failure::{Failure, Result};
 use crate::session::ClientSession;
@@ -13,16 +13,16 @@ use backtrail_pt::Tsc;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// No more columns are told.
+/// The limit of columns.
 const MOST_COLUMNS: usize = 4000;
 /// As many are, unless the client says.
 const COLUMNS: usize = 1000;
-/// No more levels of calls are told.
+/// The limit of call levels.
 const MOST_LEVELS: usize = 200;
 /// As many are, unless the client says.
 const LEVELS: usize = 40;
 
-/// What `backtrail/timeline` takes.
+/// The arguments of `backtrail/timeline`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct TimelineRequest {
     #[serde(default)]
@@ -35,7 +35,7 @@ pub struct TimelineRequest {
     depth: Option<f64>,
 }
 
-/// What the numbers count.
+/// The unit of the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum TimeUnit {
@@ -117,7 +117,7 @@ pub fn timeline(
     if let (Some(from), Some(to)) = (arguments.from, arguments.to)
         && from > to
     {
-        return Err(Failure::Cannot("the window ends before it begins".to_owned()));
+        return Err(Failure::Cannot("the window ends before it starts".to_owned()));
     }
     let debuggee = client.debuggee()?;
     let told = debuggee.navigator.with_earlier(watch, |navigator| {
@@ -300,7 +300,7 @@ fn by_instructions(
     })
 }
 
-/// What a thread did, in runs of columns.
+/// The states of a thread, in runs of columns.
 fn states(
     session: &Session,
     thread: &Thread,

@@ -57,7 +57,7 @@ pub fn set_source(
     let mut breakpoints = Vec::new();
     for one in &asked {
         let Some(line) = lines.read(one.line) else {
-            breakpoints.push(refused("there is no such line".to_owned()));
+            breakpoints.push(refused("the line does not exist".to_owned()));
             continue;
         };
         let set = set(
@@ -133,7 +133,7 @@ pub fn set_instruction(
     } in &arguments.breakpoints
     {
         let Some(at) = super::memory::address(instruction_reference, *offset) else {
-            breakpoints.push(refused(format!("\"{instruction_reference}\" is no address")));
+            breakpoints.push(refused(format!("\"{instruction_reference}\" is not an address")));
             continue;
         };
         if !has_code(debuggee, at, watch)? {
@@ -166,7 +166,7 @@ pub fn set_data(_: &mut ClientSession, asked: Value, _: &Watch<'_>) -> Result<Va
         .get("breakpoints")
         .and_then(Value::as_array)
         .map_or(0, Vec::len);
-    let why = "the trace does not tell what was written to memory";
+    let why = "the trace does not record memory writes";
     let refused: Vec<Value> = (0..asked)
         .map(|_| json!({ "verified": false, "message": why }))
         .collect();
@@ -179,7 +179,7 @@ pub fn locations(
     arguments: BreakpointLocationsArguments,
     watch: &Watch<'_>,
 ) -> Result<BreakpointLocationsResponseBody> {
-    /// No more lines are looked at.
+    /// The limit of lines in one response.
     const MOST: u32 = 2000;
     let lines = LineNumbering::of(&client.features);
     let debuggee = client.debuggee()?;
@@ -205,15 +205,15 @@ pub fn locations(
     Ok(BreakpointLocationsResponseBody { breakpoints })
 }
 
-/// Where a breakpoint on a line comes to lie: there, or at the next line with code.
+/// Returns the line of a breakpoint: the given line, or the next one with code.
 pub fn line_with_code(debuggee: &Debuggee, file: &str, line: u32) -> Option<u32> {
     let processes = debuggee.navigator.session().processes().iter();
     let found = processes.flat_map(|process| process.symbols.addresses_of_line(file, line));
     found.map(|found| found.line).min()
 }
 
-/// Where a breakpoint on a line stops: that line, the next one with code, or for one that opens a function the first of its
-/// body.
+/// Returns the line at which a breakpoint stops: the given one, the next one with code, or the
+/// first of a function's body.
 pub fn line_of_stop(debuggee: &Debuggee, file: &str, line: u32, watch: &Watch<'_>) -> Option<u32> {
     let location = format!("{file}:{line}");
     let resolved = debuggee.navigator.resolve_everywhere(&location, watch).ok();
@@ -228,7 +228,7 @@ pub fn line_of_stop(debuggee: &Debuggee, file: &str, line: u32, watch: &Watch<'_
         .or_else(|| line_with_code(debuggee, file, line))
 }
 
-/// Whether something can have been executed at an address: in a module, or in what a program wrote itself.
+/// Returns whether an address can have code: in a module, or in memory that the program wrote.
 fn has_code(debuggee: &mut Debuggee, at: u64, watch: &Watch<'_>) -> Result<bool> {
     let processes = debuggee.navigator.session().processes().iter();
     let mut modules = processes.filter_map(|process| process.symbols.module_at(Avma(at)));
@@ -244,7 +244,7 @@ fn has_code(debuggee: &mut Debuggee, at: u64, watch: &Watch<'_>) -> Result<bool>
 fn clear(debuggee: &mut Debuggee, kind: &BreakpointKind) {
     for number in debuggee.breakpoints.numbers_of(kind) {
         debuggee.breakpoints.remove(number);
-        // It may have been deleted in the console.
+        // The user may have deleted it in the console.
         let _ = debuggee.navigator.breakpoints.delete(number);
     }
 }
@@ -290,7 +290,7 @@ fn hit_condition(text: &str) -> Result<String> {
     let never = operator == Some("%") && number.bytes().all(|byte| byte == b'0');
     if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) || never {
         return Err(Failure::Cannot(format!(
-            "\"{text}\" is no number of hits; give one like 3, > 3 or % 3"
+            "\"{text}\" is not a hit count; use one like 3, > 3 or % 3"
         )));
     }
     Ok(format!("hits {} {number}", operator.unwrap_or("==")))
@@ -319,7 +319,7 @@ fn refused(why: String) -> Breakpoint {
     }
 }
 
-/// Takes note of what was set and deleted in the console, and tells the client.
+/// Reports breakpoints that were set or deleted in the console to the client.
 pub fn follow_console(client: &mut ClientSession, before: &[u32]) {
     let Some(debuggee) = &mut client.debuggee else {
         return;

@@ -1,4 +1,4 @@
-//! `disassemble`: so many instructions before and behind an address.
+//! `disassemble`: instructions before and after an address.
 
 use super::memory::address;
 use crate::failure::{Failure, Result};
@@ -12,10 +12,11 @@ use backtrail_debugger::disassembly::{self, DisassembledLine};
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
 
-/// No more instructions are told at once.
+/// The limit of instructions in one response.
 const MOST: usize = 10_000;
 
-/// Exactly as many instructions as are wanted; where the code is not known, they are told to be none.
+/// Returns exactly the requested number of instructions. Unknown code is reported as invalid
+/// instructions.
 pub fn disassemble(
     client: &mut ClientSession,
     arguments: DisassembleArguments,
@@ -30,7 +31,7 @@ pub fn disassemble(
         true => navigator.pc().map(|pc| pc.0),
         false => address(reference, arguments.offset),
     };
-    let none = || Failure::Cannot(format!("\"{reference}\" is no address"));
+    let none = || Failure::Cannot(format!("\"{reference}\" is not an address"));
     let at = at.ok_or_else(none)?;
     let count = usize::try_from(arguments.instruction_count)
         .unwrap_or(0)
@@ -58,7 +59,7 @@ pub fn disassemble(
         navigator.pc(),
     );
     let end_of = |line: &DisassembledLine| line.address.saturating_add(line.bytes.len() as u64 / 2);
-    // Behind what is known, each byte counts as one.
+    // Outside of known code, each byte counts as one instruction.
     let mut next = behind.last().map_or(at, end_of);
     next = next.saturating_add(skipped.saturating_sub(behind.len()) as u64);
     lines.extend(behind.into_iter().skip(skipped));
@@ -68,7 +69,7 @@ pub fn disassemble(
     let mut last: Option<(String, u32)> = None;
     for line in lines.iter().take(count.saturating_sub(missing)) {
         let mut instruction = described(line);
-        // The source is told where it changes.
+        // The source is included where it changes.
         let frame = process.symbols.frames_at(Avma(line.address)).into_iter().next();
         let location = frame
             .and_then(|frame| frame.location)
@@ -108,7 +109,7 @@ fn described(line: &DisassembledLine) -> DisassembledInstruction {
     }
 }
 
-/// Where the code is not known.
+/// Returns a placeholder for unknown code.
 fn nothing(at: u64) -> DisassembledInstruction {
     DisassembledInstruction {
         address: format!("{at:#x}"),

@@ -28,7 +28,7 @@ pub fn evaluate(
     let debuggee = client.debuggee()?;
     let frame = debuggee.frame(arguments.frame_id)?;
     match arguments.context {
-        // What stands between frames is no place for a command.
+        // A note between frames has no position for a command.
         Some(EvaluateContext::Repl) if frame.number == FrameKey::NONE => {
             let frame = debuggee.frame(None)?;
             command(client, frame, &arguments.expression, format, watch)
@@ -132,7 +132,7 @@ fn command(
     Ok(body)
 }
 
-/// Why a command that moved ended where it did.
+/// Returns the stop cause of a command that moved.
 fn cause(line: &str, output: &Output) -> StopCause {
     const PLACES: [&str; 6] = ["goto", "back", "forward", "first", "last", "thread"];
     let to_place = commands::parse(line).is_ok_and(|(command, _)| PLACES.contains(&command.name));

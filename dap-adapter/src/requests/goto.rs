@@ -43,7 +43,7 @@ pub fn targets(
     Ok(GotoTargetsResponseBody { targets })
 }
 
-/// When a location ran in the current thread.
+/// The executions of a location in the current thread.
 fn times(
     navigator: &Navigator,
     location: &str,
@@ -88,7 +88,7 @@ pub fn go(client: &mut ClientSession, arguments: GotoArguments, _: &Watch<'_>) -
     let (asked, tid) = (debuggee.tid(Some(arguments.thread_id))?, position.tid());
     if asked != tid {
         return Err(Failure::Cannot(format!(
-            "the target is of thread {tid}, and not of thread {asked}: select that, and ask for `gotoTargets` again"
+            "the target belongs to thread {tid}, not to thread {asked}; select that thread and request `gotoTargets` again"
         )));
     }
     debuggee.navigator.go_to(position)?;

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use tempfile::TempPath;
 
-/// What `launch` and `attach` take: see `docs/dap.md`.
+/// The arguments of `launch` and `attach`: see `docs/dap.md`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LaunchArguments {
@@ -36,7 +36,7 @@ pub struct LaunchArguments {
 pub fn launch(client: &mut ClientSession, arguments: LaunchArguments, watch: &Watch<'_>) -> Result<()> {
     let missing = || {
         Failure::Cannot(
-            "`bundle` is missing: a bundle's folder, a .btz file, a core, or an address of a .btz file"
+            "`bundle` is missing: a bundle's folder, a .btz file, a core, or the address of a .btz file"
                 .to_owned(),
         )
     };
@@ -65,7 +65,7 @@ pub fn launch(client: &mut ClientSession, arguments: LaunchArguments, watch: &Wa
                 navigator.bookmarks.insert(name, position);
             }
             Err(_) => notes.push(format!(
-                "bookmark \"{name}\" is left out: \"{position}\" is no position"
+                "bookmark \"{name}\" is ignored: \"{position}\" is not a position"
             )),
         }
     }
@@ -89,7 +89,7 @@ pub fn launch(client: &mut ClientSession, arguments: LaunchArguments, watch: &Wa
     Ok(())
 }
 
-/// Where the trace lies, and what of it was downloaded.
+/// Returns the path of the trace, and the downloaded file, if there is one.
 fn found(
     bundle: &str,
     sha256: Option<&str>,

@@ -8,7 +8,7 @@ use crate::session::{ClientSession, FollowUp};
 use backtrail_decoder::Watch;
 use serde_json::Value;
 
-/// What the client said of itself is kept; what this adapter can do is answered.
+/// Stores the client's features, and returns those of this adapter.
 pub fn initialize(client: &mut ClientSession, features: Value, _: &Watch<'_>) -> Result<Capabilities> {
     // A client that says nothing of itself, or says it oddly, is served all the same.
     client.features =
@@ -46,7 +46,7 @@ pub fn initialize(client: &mut ClientSession, features: Value, _: &Watch<'_>) ->
     })
 }
 
-/// All is configured: the client hears where it stands.
+/// Reports the position, after the client has sent its configuration.
 pub fn configuration_done(client: &mut ClientSession, _: Ignored, _: &Watch<'_>) -> Result<()> {
     client.debuggee()?;
     client.configured = true;

@@ -46,7 +46,7 @@ pub fn modules(
             if symbols {
                 "symbols loaded"
             } else {
-                "its file is not at hand"
+                "its file is not available"
             }
             .to_owned(),
         ),

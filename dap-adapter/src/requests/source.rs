@@ -22,14 +22,14 @@ pub fn source(
     };
     let file = by_number
         .or_else(by_name)
-        .ok_or_else(|| Failure::Cannot("no such source file is known".to_owned()))?;
+        .ok_or_else(|| Failure::Cannot("unknown source file".to_owned()))?;
     let sources = &debuggee.navigator.sources;
     let missing = || {
         Failure::Cannot(match sources.find(&file) {
             Some(_) => format!(
-                "the source file {file} is in no folder that `sourcePaths` names, and not read for a trace from elsewhere"
+                "the source file {file} is not in a folder of `sourcePaths`; for a fetched trace, only those are read"
             ),
-            None => format!("the source file {file} was not found; `sourcePaths` names folders to look in"),
+            None => format!("the source file {file} was not found; add its folder to `sourcePaths`"),
         })
     };
     let path = sources.find_readable(&file).ok_or_else(missing)?;

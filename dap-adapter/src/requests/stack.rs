@@ -12,7 +12,7 @@ use crate::session::ClientSession;
 use backtrail_debugger::stack::Origin;
 use backtrail_decoder::Watch;
 
-/// No more frames are told at once.
+/// The limit of frames in one response.
 const MOST: usize = 1000;
 
 /// Frames of a thread where it is now, inlined ones among them.
@@ -75,7 +75,7 @@ pub fn stack_trace(
         });
     }
     let beyond = match (&stack.unknown_beyond, left) {
-        (_, true) => Some("where it was at this time is unknown: this is where it was left".to_owned()),
+        (_, true) => Some("the position at this time is unknown; this is the last position".to_owned()),
         (Some(why), _) => Some(why.clone()),
         (None, _) => None,
     };
@@ -98,7 +98,7 @@ pub fn stack_trace(
     })
 }
 
-/// What the stack has to say between its frames.
+/// Returns a note between the frames of a stack.
 fn label(id: i64, text: String) -> StackFrame {
     StackFrame {
         id,
@@ -119,9 +119,9 @@ fn name_of(frame: &backtrail_debugger::stack::StackFrame) -> String {
     for (holds, note) in [
         (frame.inlined, "inlined"),
         (frame.signal_handler, "signal handler"),
-        (frame.tail_caller, "jumped to its callee"),
+        (frame.tail_caller, "tail call"),
         (frame.called_through_bad_pointer, "called through a bad pointer"),
-        (frame.origin == Origin::Core, "by the core"),
+        (frame.origin == Origin::Core, "from the core"),
     ] {
         if holds {
             name = format!("{name} [{note}]");

@@ -23,7 +23,7 @@ pub struct Logged {
     pub text: String,
 }
 
-/// What was logged, in the order in which it was passed.
+/// The logged messages, in the order of their hits.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     hits: Vec<Logged>,
@@ -78,7 +78,7 @@ impl Message {
     }
 }
 
-/// What stands up to the brace that closes it; braces may be in it in pairs.
+/// Returns the text up to the closing brace. The text can contain pairs of braces.
 fn expression(characters: &mut impl Iterator<Item = char>) -> Result<String> {
     let mut text = String::new();
     let mut open = 1usize;
@@ -99,7 +99,7 @@ fn expression(characters: &mut impl Iterator<Item = char>) -> Result<String> {
         text.push(character);
     }
     Err(Error::Cannot(format!(
-        "the brace before \"{text}\" is not closed; a brace itself is written \\{{"
+        "the brace before \"{text}\" is not closed; write a literal brace as \\{{"
     )))
 }
 

@@ -22,8 +22,10 @@ pub struct Alignment {
     pub out_of_order: bool,
 }
 
-/// Aligns with as few elements as can be that only one has: Myers, "An O(ND) Difference Algorithm" (1986). When more than
-/// `most` differ, what lies between the same beginnings and ends is paired without regard to its order.
+/// Aligns two sequences with as few unpaired elements as possible.
+///
+/// See Myers, "An O(ND) Difference Algorithm" (1986). If more than `most` elements differ, those
+/// between the common beginning and end are paired without regard to order.
 #[must_use]
 pub fn align(first: &[u32], second: &[u32], most: usize) -> Alignment {
     let same = |pair: &(&u32, &u32)| pair.0 == pair.1;
@@ -58,7 +60,8 @@ impl AlignStep {
 /// The steps with the fewest differences; `None`: there are more than `most`.
 fn shortest(first: &[u32], second: &[u32], most: usize) -> Option<Vec<AlignStep>> {
     let (len, other_len) = (first.len() as isize, second.len() as isize);
-    // How far each diagonal (place in the first less place in the second) was reached with so many differences.
+    // The furthest point on each diagonal (index in the first minus index in the second) with this
+    // number of differences.
     let mut reached: Vec<Vec<isize>> = Vec::new();
     for differences in 0..=most as isize {
         let mut row = Vec::with_capacity(differences as usize + 1);
@@ -88,7 +91,7 @@ fn shortest(first: &[u32], second: &[u32], most: usize) -> Option<Vec<AlignStep>
     None
 }
 
-/// What was reached on a diagonal with so many differences.
+/// Returns the furthest point on a diagonal with this number of differences.
 fn at_diagonal(row: Option<&Vec<isize>>, differences: isize, diagonal: isize) -> Option<isize> {
     let at = usize::try_from((diagonal + differences) / 2).ok()?;
     (diagonal.abs() <= differences).then(|| row?.get(at).copied())?

@@ -1,4 +1,4 @@
-//! Whether an expression is true, for conditions.
+//! Evaluates expressions as conditions.
 
 use super::selected_frame;
 use crate::breakpoint::Truth;
@@ -8,10 +8,11 @@ use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
 use backtrail_values::{EvalContext, Failure, Frame, NoSource, parse};
 
-/// Whether an expression is true in the selected frame.
+/// Returns whether an expression is true in the selected frame.
 ///
 /// # Errors
-/// When it is none there, or when canceled.
+///
+/// If the expression is invalid there; when canceled.
 pub(crate) fn truth(navigator: &Navigator, expression: &str, watch: &Watch<'_>) -> Result<Truth> {
     let frame = selected_frame::selected(navigator, watch)?;
     let process = navigator.process()?;
@@ -23,17 +24,18 @@ pub(crate) fn truth(navigator: &Navigator, expression: &str, watch: &Watch<'_>) 
     }
 }
 
-/// Whether an expression is one at an address of the current process, whatever the values.
+/// Checks that an expression is valid at an address of the current process, whatever its value.
 ///
 /// # Errors
-/// When it is none there.
+///
+/// If the expression is invalid there.
 pub(crate) fn check(navigator: &Navigator, at: Option<Avma>, expression: &str) -> Result<()> {
     let process = navigator.process()?;
     let frame = Frame {
         look_up: at,
         pc: at.map(|at| at.0),
         level: 0,
-        source: Box::new(NoSource::because("it is asked for at the breakpoint")),
+        source: Box::new(NoSource::because("it is evaluated at the breakpoint")),
     };
     let context = EvalContext::new(&process.symbols, &frame, &navigator.printed);
     match context.is_true(&parse(expression, &context)?) {

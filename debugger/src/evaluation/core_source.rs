@@ -10,8 +10,8 @@ use backtrail_values::ValueSource;
 /// Entry values that depend on callers' entry values are followed this far.
 const MAX_CALLERS: usize = 8;
 
-/// A core: memory at the crash, the registers of the innermost frame, and of the others what call frame
-/// information tells.
+/// A source that reads a core: memory at the crash, the registers of the innermost frame, and the
+/// callers' registers by call frame information.
 pub(super) struct CoreSource<'a> {
     memory: Memory<'a>,
     symbols: &'a Symbolizer,
@@ -22,7 +22,7 @@ pub(super) struct CoreSource<'a> {
 }
 
 impl<'a> CoreSource<'a> {
-    /// Of a frame of a thread; `None`: the core does not have the thread.
+    /// Returns the source of a frame of a thread; `None` if the core does not have the thread.
     pub fn new(
         session: &'a Session,
         thread: &'a Thread,
@@ -61,10 +61,11 @@ impl<'a> CoreSource<'a> {
     }
 
     fn entry_value_of(&self, number: usize, register: u16, depth: usize) -> Result<u64, Unknown> {
-        let not_stated = || Unknown::Borrowed("the caller does not state what it passed");
+        let not_stated =
+            || Unknown::Borrowed("the debug information of the caller does not describe the argument");
         let frame = self.frames.get(number).ok_or_else(not_stated)?;
         if depth > MAX_CALLERS {
-            return Err("it was passed on by more callers than are looked through".into());
+            return Err("the argument was passed through too many callers".into());
         }
         // A signal handler was not called.
         if frame.signal_frame || frame.bad_pointer {
@@ -80,7 +81,7 @@ impl<'a> CoreSource<'a> {
             .call_site(caller.frame.pc.to_svma(module.bias))
             .ok_or_else(not_stated)?;
         if !self.is_of_call(number, &site) {
-            return Err("it is not certain that the caller called this very function".into());
+            return Err("the caller may have called another function, which made a tail call".into());
         }
         let found = site.parameters.iter().find(|(passed, _)| *passed == register);
         let (_, expression) = found.ok_or_else(not_stated)?;
@@ -120,15 +121,15 @@ impl ValueSource for CoreSource<'_> {
     fn register(&self, register: u16) -> Result<u64, Unknown> {
         self.frame()?
             .register(register)
-            .ok_or_else(|| "the register was not saved where it can be found".into())
+            .ok_or_else(|| "the saved register was not found".into())
     }
 
     fn vector(&self, number: u16) -> Result<[u8; 16], Unknown> {
         // The callee preserves none of them.
         if self.number != Ok(0) {
-            return Err("vector registers are not preserved over calls".into());
+            return Err("calls do not preserve vector registers".into());
         }
-        // The FXSAVE area: xmm0 stands at byte 160 (Intel SDM, volume 1, section 10.5.1).
+        // In the FXSAVE area, xmm0 is at byte 160 (Intel SDM, volume 1, section 10.5.1).
         let missing = || Unknown::Borrowed("the core does not have the vector registers");
         let start = usize::from(number)
             .checked_mul(16)
@@ -205,7 +206,7 @@ impl FrameState for CallerState<'_> {
     }
 
     fn memory(&self, _address: u64, _out: &mut [u8]) -> Result<(), Unknown> {
-        Err("what was passed came from memory, which may have changed since".into())
+        Err("the argument came from memory, which may have changed since the call".into())
     }
 
     fn cfa(&self) -> Result<u64, Unknown> {
@@ -215,7 +216,7 @@ impl FrameState for CallerState<'_> {
     }
 
     fn thread_local(&self, _offset: u64) -> Result<u64, Unknown> {
-        Err("the caller passed the address of thread-local data".into())
+        Err("the argument is the address of thread-local data".into())
     }
 
     fn entry_value(&self, register: u16) -> Result<u64, Unknown> {

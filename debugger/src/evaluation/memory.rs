@@ -1,4 +1,4 @@
-//! Bytes of memory, as far as they are known where the navigator stands.
+//! Reads the known memory at the position of a navigator.
 
 use super::with_context;
 use crate::error::Result;
@@ -8,7 +8,7 @@ use backtrail_pt::Avma;
 
 /// No more is read at once.
 pub const MAX_READ: u64 = 1 << 20;
-/// What is known is known in pieces of this size, or byte by byte.
+/// Memory is read in pieces of this size, and byte by byte at the edges of known memory.
 const PIECE: u64 = 256;
 
 /// Some bytes of memory.
@@ -16,7 +16,7 @@ const PIECE: u64 = 256;
 pub struct Read {
     /// The first of them that are known without a hole.
     pub bytes: Vec<u8>,
-    /// Why the next one is not known; `None`: all were.
+    /// The reason why the next byte is unknown; `None` if all bytes were read.
     pub unknown: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub fn read(navigator: &Navigator, at: u64, count: u64, watch: &Watch<'_>) -> Re
         while (read.bytes.len() as u64) < count {
             let done = read.bytes.len() as u64;
             let Some(from) = at.checked_add(done) else {
-                read.unknown = Some("memory ends there".to_owned());
+                read.unknown = Some("the address space ends here".to_owned());
                 break;
             };
             let size = (count - done).min(PIECE);

@@ -1,9 +1,10 @@
-//! Values before the crash: what the code that ran gives away, each with where it is known from.
+//! Recovers values before the crash from the executed code, each with its origin.
 //!
-//! A register is known when the last instruction that wrote it, before the position, took its value from the code alone (a
-//! constant, an address, read-only memory, other registers that are known); when a comparison's branch, an indirect branch
-//! or `PTWRITE` shows it; and when nothing changed it until the crash. Whatever the kernel or a signal may have changed in
-//! between is not known. Of memory, what no program may write is known.
+//! A register is known in three cases. The last instruction that wrote it computed it from the code
+//! alone: a constant, an address, read-only memory, or known registers. Or a conditional branch
+//! after a comparison, an indirect branch or `PTWRITE` reveals it. Or nothing changed it until the
+//! crash. A register that the kernel or a signal may have changed is unknown. Of memory, only
+//! memory that the program cannot write is known.
 
 mod code;
 mod constants;
@@ -21,27 +22,28 @@ use part::RegisterPart;
 use registers::Registers;
 use std::cell::RefCell;
 
-/// Why nothing is known before the crash.
+/// The reason why a value before the crash is unknown.
 const BEFORE: Unknown =
-    Unknown::Borrowed("a trace records control flow, not values; they are known at the crash only");
+    Unknown::Borrowed("the trace records control flow only; values are known at the crash");
 
-/// What is meant of a frame.
+/// The position of a frame in the history.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FramePosition {
-    /// Before this instruction: where the frame stands, or its call. `None`: history does not have it.
+    /// The next instruction of the frame, or its call; `None` if the history does not have it.
     pub at: Option<u64>,
-    /// It has called: what calls do not preserve is not as it was.
+    /// Whether the frame has called another function, so that registers that calls do not preserve
+    /// have changed.
     pub has_called: bool,
     /// The first instruction of its function's call, if history has that.
     pub entry: Option<u64>,
 }
 
 impl FramePosition {
-    /// No instruction further back is looked at.
+    /// The limit of instructions that are searched backward.
     pub const REACH: u64 = registers::BACK * registers::MAX_DEPTH as u64;
 }
 
-/// Knows what the code gives away.
+/// A source that recovers values from the executed code.
 pub(super) struct RecoveredSource<'a> {
     registers: RefCell<Registers<'a>>,
     moment: FramePosition,
@@ -49,7 +51,7 @@ pub(super) struct RecoveredSource<'a> {
 }
 
 impl<'a> RecoveredSource<'a> {
-    /// Of a frame of a thread.
+    /// Returns the source of a frame of a thread.
     pub fn new(
         session: &'a Session,
         process: &'a Process,
@@ -79,7 +81,7 @@ impl<'a> RecoveredSource<'a> {
     }
 }
 
-/// The registers that a core saved of a thread, where it stands at the end of the history.
+/// Returns the registers of a thread in the core, if it is at the end of its history.
 fn at_end(session: &Session, thread: &Thread) -> Option<[u64; 16]> {
     let registers = session.end_registers(thread.tid)?;
     let end = thread.history.pc(thread.history.len())?;
@@ -118,7 +120,7 @@ impl ValueSource for RecoveredSource<'_> {
     fn memory(&self, at: u64, out: &mut [u8]) -> Result<(), Unknown> {
         let registers = self.registers.borrow();
         let module = registers.constants().read(Avma(at), out).ok_or(BEFORE)?;
-        self.originates(format!("what it points to is read-only memory of {module}"));
+        self.originates(format!("it points to read-only memory of {module}"));
         Ok(())
     }
 

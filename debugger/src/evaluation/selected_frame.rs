@@ -74,7 +74,7 @@ fn frame_at<'a>(
     let number = place.physical(frames, &unwound.frames);
     let physical = number.and_then(|number| unwound.frames.get(number));
     let number = number.ok_or_else(|| match (place.has_frame, unwound.end.reason()) {
-        (false, _) => "it left its frame by a jump to the next function".into(),
+        (false, _) => "its function left the frame by a tail call".into(),
         (true, Some(reason)) => format!("the core's stack ends before this frame: {reason}").into(),
         (true, None) => "the core does not have the frame".into(),
     });
@@ -87,14 +87,17 @@ fn frame_at<'a>(
     })
 }
 
-/// The stack, at least to the physical frame that a frame is in; where what is not decoded yet may tell of
-/// more frames among them, it has to be.
+/// Returns the stack, at least up to the physical frame of a frame.
+///
+/// # Errors
+///
+/// If history that is not decoded yet may add frames among them; when canceled.
 pub fn known_stack_of_frame(
     navigator: &Navigator,
     selected: usize,
     watch: &Watch<'_>,
 ) -> Result<Vec<StackFrame>> {
-    /// So many copies are inlined into each other, at most.
+    /// The limit of functions that are inlined into each other.
     const INLINED: usize = 256;
     let stack = navigator.known_stack(selected.saturating_add(INLINED), watch)?;
     let physical = stack
@@ -118,20 +121,20 @@ struct FrameIndex {
     selected: usize,
     /// The first frame of the stack that is in the same physical frame.
     first: usize,
-    /// How many physical frames are inside of it; signal frames are not shown and not counted.
+    /// The number of physical frames inside of it, without signal frames.
     inside: usize,
     /// Its number in its physical frame.
     level: usize,
-    /// It has a frame on the program's stack.
+    /// Whether it has a frame on the program's stack.
     has_frame: bool,
 }
 
 /// The places of all frames of a stack, innermost first.
 struct FrameIndexes<'f> {
     frames: &'f [StackFrame],
-    /// Of the next frame.
+    /// The index of the next frame.
     next: FrameIndex,
-    /// The next frame that is not inlined, from that one on, when it was looked for.
+    /// The next frame that is not inlined, from that frame on.
     physical: usize,
 }
 
@@ -178,7 +181,7 @@ impl Iterator for FrameIndexes<'_> {
 }
 
 impl FrameIndex {
-    /// Where its variables are looked up, by the stack alone.
+    /// Returns the address at which its variables are looked up, by the stack alone.
     fn look_up(&self, frames: &[StackFrame]) -> Option<Avma> {
         let pc = frames.get(self.selected)?.pc?;
         let interrupted = self.first == 0
@@ -188,7 +191,7 @@ impl FrameIndex {
         Some(Avma(if interrupted { pc } else { pc.wrapping_sub(1) }))
     }
 
-    /// When in the history it is meant.
+    /// Returns the position of the frame in the history.
     fn moment(
         &self,
         frames: &[StackFrame],
@@ -225,7 +228,7 @@ impl FrameIndex {
         })
     }
 
-    /// The number of the physical frame, where it stands at the same address.
+    /// Returns the number of the physical frame, if it has the same program counter.
     fn physical(&self, frames: &[StackFrame], physical: &[PhysicalFrame]) -> Option<usize> {
         let pc = frames.get(self.selected)?.pc?;
         let mut shown = physical

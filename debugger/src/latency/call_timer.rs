@@ -9,7 +9,7 @@ use backtrail_pt::TscConversion;
 use serde::Serialize;
 use std::fmt;
 
-/// What lengths are counted in.
+/// The unit of lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -37,9 +37,9 @@ impl Unit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(into = "[u64; 2]")]
 pub struct Span {
-    /// It was not shorter.
+    /// The lower bound.
     pub least: u64,
-    /// It was not longer.
+    /// The upper bound.
     pub most: u64,
 }
 
@@ -55,21 +55,21 @@ impl Span {
     }
 }
 
-/// Why nothing can be said of how long a call took.
+/// The reason why the length of a call is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unmeasured {
-    /// It was running when history began.
+    /// The call was running when history began.
     BeganBeforeHistory,
-    /// It was running after a gap.
+    /// The call was running after a gap.
     BeganInGap,
-    /// It was running before, and was resumed on its own stack.
+    /// The call was running before, and was resumed on its own stack.
     Resumed,
     /// Flow came into it in a way that no rule explains.
     BeganUnseen,
-    /// It was running when history ended.
+    /// The call was running when history ended.
     NotEnded,
-    /// It was running when a gap began.
+    /// The call was running when a gap began.
     EndedInGap,
     /// History is missing in the middle of it.
     GapInside,
@@ -77,7 +77,7 @@ pub enum Unmeasured {
     NoTime,
 }
 
-/// Where the time of a call went. The parts overlap by no more than the uncertainty of each.
+/// The parts of a call's time. They overlap by at most the uncertainty of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Split {
     /// In its own code.
@@ -123,7 +123,7 @@ impl From<Span> for [u64; 2] {
 }
 
 impl Span {
-    /// Of a known length.
+    /// Returns a span of a known length.
     #[must_use]
     pub fn exactly(length: u64) -> Self {
         Self {
@@ -141,7 +141,7 @@ impl Span {
         }
     }
 
-    /// It is no longer than this either.
+    /// Limits the upper bound to that of another span.
     #[must_use]
     pub fn at_most(self, most: u64) -> Self {
         Self {
@@ -150,7 +150,7 @@ impl Span {
         }
     }
 
-    /// How much longer `other` is: not less than the first, not more than the second.
+    /// Returns the lower and upper bound of the length that `other` exceeds this span by.
     #[must_use]
     pub fn to(self, other: Self) -> [i64; 2] {
         let difference = |one: u64, other: u64| {
@@ -172,7 +172,7 @@ impl TimeInterval {
         }
     }
 
-    /// What is surely outside of it is outside of this.
+    /// Removes the part that is certainly outside.
     pub fn widest(&self) -> (u64, u64) {
         (self.begin.earliest, self.end.latest)
     }
@@ -197,7 +197,7 @@ impl IntervalUnion {
 }
 
 impl<'a> CallTimer<'a> {
-    /// Of a thread; `forest` has its calls.
+    /// Returns the timer of a thread with the calls of `forest`.
     #[must_use]
     pub fn new(thread: &'a Thread, forest: &'a Forest, unit: Unit, times: &Timebase) -> Self {
         Self {
@@ -209,10 +209,11 @@ impl<'a> CallTimer<'a> {
         }
     }
 
-    /// How long a call took, with all that it called and waited for.
+    /// Returns the length of a call, including its callees and waiting.
     ///
     /// # Errors
-    /// When that cannot be said.
+    ///
+    /// If the length is unknown.
     pub fn span(&self, id: CallId) -> Result<Span, Unmeasured> {
         Ok(self.stretch_of(&self.forest.call(id))?.span())
     }
@@ -262,10 +263,11 @@ impl<'a> CallTimer<'a> {
         }
     }
 
-    /// How long a call took without what it called; its waiting is in it.
+    /// Returns the length of a call without its callees, including waiting.
     ///
     /// # Errors
-    /// When that cannot be said.
+    ///
+    /// If the length is unknown.
     pub fn self_time(&self, id: CallId) -> Result<Span, Unmeasured> {
         let whole = self.stretch(id)?;
         let mut certain = 0u64;
@@ -284,10 +286,11 @@ impl<'a> CallTimer<'a> {
         })
     }
 
-    /// Where the time of a call went.
+    /// Returns the parts of a call's time.
     ///
     /// # Errors
-    /// When how long it took cannot be said.
+    ///
+    /// If the length of the call is unknown.
     pub fn split(&self, id: CallId) -> Result<Split, Unmeasured> {
         let call = self.forest.call(id);
         let whole = self.stretch_of(&call)?;
@@ -317,7 +320,8 @@ impl<'a> CallTimer<'a> {
         Ok(parts.split(whole.span()))
     }
 
-    /// When the thread was out of the traced code between its instructions `first` and `end`.
+    /// Returns the times at which the thread was out of the traced code between instructions
+    /// `first` and `end`.
     fn off_cpu(&self, first: u64, end: u64) -> impl Iterator<Item = OffCpu> + '_ {
         let range = match self.unit {
             Unit::Instructions => 0..0,
@@ -336,7 +340,8 @@ struct SplitSums<'a> {
     away_least: u64,
     away_in_callees: IntervalUnion,
     away_in_callees_least: u64,
-    /// What may have been in callees or off_cpu, of what was surely in the call.
+    /// Returns the longest possible time in callees or off CPU, of the time that is certainly in
+    /// the call.
     not_own: IntervalUnion,
 }
 
@@ -391,13 +396,13 @@ impl fmt::Display for Unmeasured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::BeganBeforeHistory => "began before history",
-            Self::BeganInGap => "began before or in a gap",
-            Self::Resumed => "were running before, and resumed on their own stack",
-            Self::BeganUnseen => "began in a way that is not understood",
-            Self::NotEnded => "had not ended when history did",
-            Self::EndedInGap => "had not ended before a gap",
+            Self::BeganInGap => "began before a gap or in it",
+            Self::Resumed => "were resumed on their own stack",
+            Self::BeganUnseen => "began in an unknown way",
+            Self::NotEnded => "had not returned when history ended",
+            Self::EndedInGap => "had not returned before a gap",
             Self::GapInside => "have a gap inside",
-            Self::NoTime => "have no time in the trace",
+            Self::NoTime => "have no time stamps",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! How many calls took how long.
+//! The histogram of lengths.
 
 use super::Span;
 use serde::Serialize;
@@ -10,9 +10,9 @@ pub struct HistogramRow {
     pub from: u64,
     /// Shorter than this.
     pub to: u64,
-    /// So many calls are in the row by the longest that they can have taken.
+    /// The number of calls whose upper bound is in the row.
     pub calls: u64,
-    /// So many of them may as well belong to a row before.
+    /// The number of these calls that may belong to an earlier row.
     pub uncertain: u64,
 }
 
@@ -75,8 +75,9 @@ fn row_of(length: u64) -> (u64, u64) {
     }
 }
 
-/// How long a bar for `count` is, of `width`, where `most` has all of it: by the logarithm, so that one call among a
-/// million is seen.
+/// Returns the length of a bar for `count` of `most` calls, at most `width`.
+///
+/// The length is logarithmic, so that one call among a million is visible.
 #[must_use]
 pub fn bar(count: u64, most: u64, width: usize) -> usize {
     if count == 0 || most == 0 {

@@ -1,10 +1,11 @@
-//! How lengths are spread: the shortest, the longest, and what parts of them are below.
+//! The percentiles of lengths.
 
 use super::Span;
 use serde::Serialize;
 
-/// The spread of some lengths. Each figure is as uncertain as the lengths are: among all lengths that the trace allows,
-/// it was not less than the first number and not more than the second.
+/// The percentiles of some lengths.
+///
+/// Each figure has a lower and an upper bound, over all lengths that the trace allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
     /// The shortest.
@@ -20,7 +21,7 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    /// Of these; `None` when there are none.
+    /// Returns the percentiles of some spans; `None` if there are none.
     #[must_use]
     pub fn of(spans: impl Iterator<Item = Span> + Clone) -> Option<Self> {
         let sorted = |bound: fn(Span) -> u64| {
@@ -28,7 +29,8 @@ impl Percentiles {
             bounds.sort_unstable();
             bounds
         };
-        // Where no length is below its least, the nth of all is not below the nth least; likewise above.
+        // No length is below its lower bound, so the nth length is not below the nth lower bound.
+        // The same holds above.
         let (least, most) = (sorted(|span| span.least), sorted(|span| span.most));
         let at = |percent: usize| {
             Some(Span {
@@ -58,7 +60,7 @@ impl Percentiles {
     }
 }
 
-/// The smallest value that so many in a hundred are not above.
+/// Returns the nearest-rank percentile of sorted values.
 fn nearest_rank(sorted: &[u64], percent: usize) -> Option<u64> {
     let rank = sorted.len().saturating_mul(percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()
@@ -86,7 +88,7 @@ mod tests {
         fn no_lengths_that_are_allowed_have_another_spread(
             spans in prop::collection::vec((0u64..1000, 0u64..1000, 0u64..1000), 1..60),
         ) {
-            // The true length is within; which it is, nobody knows.
+            // The true length is within the bounds, at an unknown point.
             let truths: Vec<u64> = spans.iter().map(|&(least, more, _)| least + more).collect();
             let spans: Vec<Span> = spans
                 .into_iter()

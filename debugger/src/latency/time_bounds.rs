@@ -18,7 +18,7 @@ pub(crate) struct TimeInterval {
     pub end: TimeBound,
 }
 
-/// Tells the moments of a history, in ticks or in the unit of a conversion.
+/// Computes the time bounds of positions in a history, in ticks or in the unit of a conversion.
 #[derive(Clone, Copy)]
 pub(crate) struct TimeBounds<'a> {
     pub history: &'a History,
@@ -60,9 +60,10 @@ impl<'a> TimeBounds<'a> {
         })
     }
 
-    /// When the thread was out of the traced code before instructions of a range.
+    /// Returns the times at which the thread was out of the traced code before instructions of a
+    /// range.
     pub fn aways(self, range: Range<u64>) -> impl Iterator<Item = OffCpu> + 'a {
-        // A system call during which the thread was off the processor has two marks.
+        // A system call during which the thread was off CPU has two marks.
         let groups = self
             .history
             .marks_in(range)
@@ -90,7 +91,8 @@ impl<'a> TimeBounds<'a> {
 }
 
 impl OffCpu {
-    /// What the marks before one instruction say; `None`: the thread did not leave.
+    /// Returns the interval that the marks before one instruction describe; `None` if the thread
+    /// did not leave.
     pub fn of(marks: &[Mark]) -> Option<Self> {
         let mut known: Option<Self> = None;
         for mark in marks {

@@ -34,7 +34,7 @@ impl LineStarts<'_> {
         Ok(None)
     }
 
-    /// Of these, the first at or after `from` that the call of `frame` executed itself.
+    /// Returns the first of these at or after `from` that the call of `frame` executed itself.
     fn next_of_call(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
         let (mut at, mut run) = (from, None);
         loop {
@@ -77,14 +77,14 @@ impl LineStarts<'_> {
         Ok(None)
     }
 
-    /// Of these, the last before `from` that the call of `frame` executed itself.
+    /// Returns the last of these before `from` that the call of `frame` executed itself.
     fn previous_of_call(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
         let (mut at, mut run) = (from, None);
         loop {
             let wanted = |pc: Avma| self.can_start(pc, frame, run);
             let found = OwnInstructions::new(self, frame.call, at, wanted).previous(limit)?;
             if let Some(run) = run {
-                // The run begins behind what was found, if it does not begin before the limit.
+                // The run begins after the found instruction, unless that is before the limit.
                 let first = found.map_or(limit, |found| found + 1);
                 let begin = self.first_of(run, frame.call, first, at)?;
                 if let Some(begin) = begin
@@ -110,8 +110,10 @@ impl LineStarts<'_> {
         OwnInstructions::new(self, call, from, wanted).next(end)
     }
 
-    /// A line of `frame`, or of a frame that it is within, may start at `pc`, after a `run` of instructions of one
-    /// statement; or the run ends there.
+    /// Returns whether a line of `frame`, or of a frame that it is within, may start at `pc`.
+    ///
+    /// `run` is the number of preceding instructions of the same statement; the function returns
+    /// true at the end of a run too.
     fn can_start(&self, pc: Avma, frame: FrameKey, run: Option<Statement>) -> bool {
         let Some(statement) = self.lines.statement(pc) else {
             return false;

@@ -19,12 +19,13 @@ pub(crate) struct OwnInstructions<'a, F> {
     at: u64,
     /// Walked over since the last search.
     walked: u32,
-    /// Where what is wanted lies in the code that the call can have executed itself; made by the first search.
+    /// The wanted addresses in the code that the call can have executed itself; set by the first
+    /// search.
     pcs: Option<PcSet>,
 }
 
 impl<'a, F: Fn(Avma) -> bool> OwnInstructions<'a, F> {
-    /// Stands before instruction `at`.
+    /// Returns a scan that starts before instruction `at`.
     pub fn new(lines: &'a LineStarts<'a>, call: CallId, at: u64, wanted: F) -> Self {
         Self {
             lines,
@@ -96,7 +97,7 @@ impl<'a, F: Fn(Avma) -> bool> OwnInstructions<'a, F> {
                 return Ok(None);
             };
             if here != self.call {
-                // What is no callee (there should be none) is passed one by one.
+                // Instructions outside of callees, which should not exist, are passed one by one.
                 self.at = lines
                     .child_around(self.call, here)
                     .map_or(at, |child| child.first.min(at));
@@ -119,7 +120,7 @@ impl<'a, F: Fn(Avma) -> bool> OwnInstructions<'a, F> {
         far
     }
 
-    /// What is searched for.
+    /// Returns the set of addresses to search for.
     fn pcs(&mut self) -> &PcSet {
         let (lines, call, wanted) = (self.lines, self.call, &self.wanted);
         self.pcs

@@ -1,4 +1,4 @@
-//! Setting breakpoints where the navigator stands.
+//! Sets breakpoints at the navigator's position.
 
 use super::Navigator;
 use crate::breakpoint::{Condition, Hits};

@@ -8,7 +8,7 @@ use backtrail_decoder::{Position, Watch};
 use backtrail_pt::Tid;
 use std::collections::BTreeMap;
 
-/// What a command may change of a navigator before it finds out that it needs older history.
+/// The state of a navigator that a command may change before it fails for missing history.
 struct SavedState {
     current: Tid,
     positions: BTreeMap<Tid, u64>,

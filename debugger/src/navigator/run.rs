@@ -52,7 +52,7 @@ impl Navigator {
         let target = self.with_steps(watch, |steps| steps.target(motion, direction, from))?;
         let (index, reason) = match self.breakpoint_on_the_way(process, direction, target.index, watch)? {
             Some((index, number)) => (index, StopReason::Breakpoint { number }),
-            // How history begins decides what is there.
+            // The result depends on the beginning of the history.
             None if target.index == 0 && direction == Direction::Backward => {
                 self.thread()?.needs_beginning()?;
                 (target.index, target.reason)
@@ -146,7 +146,8 @@ impl Navigator {
         };
         breakpoint.count = count;
         if let Some(condition) = condition {
-            // That it is an expression at all was found when it was given: what it cannot be here, nobody can tell.
+            // The expression was valid when it was set. A failure here means that its value is
+            // unknown.
             let mut value = |expression: &str| {
                 let truth = self.visiting(self.current, index, |navigator| {
                     conditions::truth(navigator, expression, watch)
@@ -216,13 +217,13 @@ impl Navigator {
         Ok(())
     }
 
-    /// How long the call around an instruction took; `None`: that is not known.
+    /// Returns the duration of the call around an instruction; `None` if it is unknown.
     fn length_at(&self, index: u64, unit: Unit, watch: &Watch<'_>) -> Result<Option<Span>> {
         let times = self.session.times();
         if unit == Unit::Ns && times.conversion.is_none() {
             return Err(Error::Cannot(
-                "the trace does not say how its time stamps convert to time, so a breakpoint cannot ask for $duration; \
-                 $instructions can be asked for"
+                "the trace has no time conversion for its TSC, so $duration is not available; \
+                 use $instructions"
                     .to_owned(),
             ));
         }

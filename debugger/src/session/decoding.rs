@@ -13,21 +13,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// What is decoded, and how.
+/// The traces to decode, and the options.
 pub(super) struct DecodeInput {
     pub inputs: Vec<Input>,
     pub images: BTreeMap<Pid, Arc<Image>>,
     pub config: Config,
     pub engine: EngineKind,
     pub jobs: Option<NonZeroUsize>,
-    /// What decoding has learnt of the code so far.
+    /// The decoder's cached knowledge of the code.
     pub knowledge: Knowledge,
-    /// The thread whose calls are found meanwhile.
+    /// The thread whose calls are found at the same time.
     pub calls_of: Option<(Tid, SymbolFunctions)>,
 }
 
 impl DecodeInput {
-    /// Decodes about so many bytes of each trace, the last ones; `None`: all.
+    /// Decodes about the last `last` bytes of each trace; `None` decodes all.
     pub fn decode(&self, last: Option<u64>, watch: &Watch<'_>) -> Result<Decoded, Canceled> {
         let functions = |tid: Tid| match &self.calls_of {
             Some((wanted, functions)) if *wanted == tid => Some(functions as &dyn Functions),
@@ -72,7 +72,7 @@ impl DecodeInput {
 /// The older history, which is not decoded yet.
 pub(super) struct UndecodedHistory {
     source: Arc<DecodeInput>,
-    /// How much of each trace is wanted; `None`: all.
+    /// The bytes of each trace to decode; `None` means all.
     last: Option<u64>,
     ahead: Option<BackgroundDecoder>,
 }
@@ -83,7 +83,7 @@ struct BackgroundDecoder {
     state: Arc<AheadState>,
 }
 
-/// What it is told and tells.
+/// The state that the decoding thread shares.
 #[derive(Default)]
 struct AheadState {
     cancel: AtomicBool,
@@ -92,7 +92,7 @@ struct AheadState {
 }
 
 impl UndecodedHistory {
-    /// How often a waiting user is told how far it is.
+    /// The interval between two progress reports to a waiting user.
     const PERIOD: Duration = Duration::from_millis(5);
 
     pub fn new(source: Arc<DecodeInput>, last: Option<u64>) -> Self {
@@ -124,7 +124,7 @@ impl UndecodedHistory {
         });
     }
 
-    /// It is decoded.
+    /// Returns whether decoding is complete.
     pub fn is_ready(&self) -> bool {
         self.ahead
             .as_ref()
@@ -149,7 +149,7 @@ impl UndecodedHistory {
         let decoded = self.ahead.take().map(|ahead| ahead.thread.join());
         match decoded {
             Some(Ok(decoded)) => decoded,
-            // It panicked: once more here, where it is seen.
+            // The decoding thread panicked. Decoding is repeated here, where the panic is visible.
             _ => self.source.decode(self.last, watch),
         }
     }

@@ -1,4 +1,4 @@
-//! Tells the decoder where functions lie.
+//! Provides the decoder with the functions of a process.
 
 use backtrail_decoder::Functions;
 use backtrail_pt::Avma;

@@ -57,7 +57,7 @@ struct BundleFile {
 }
 
 impl<'a> BundleFiles<'a> {
-    /// Of a bundle; `search` says where debug files are.
+    /// Returns the files of a bundle; `search` gives the directories of debug files.
     pub fn new(bundle: &'a Bundle, search: &'a DebugSearch) -> Self {
         Self {
             bundle,
@@ -81,7 +81,7 @@ impl<'a> BundleFiles<'a> {
     }
 }
 
-/// Maps the modules of a bundle's process; what has no symbols is told in `notes`.
+/// Maps the modules of a bundle's process; `notes` receives those without symbols.
 pub(super) fn of_bundle(
     files: &mut BundleFiles<'_>,
     modules: &[Module],
@@ -133,11 +133,10 @@ pub(super) struct CoreFile<'a> {
     pub parts: Vec<(Range<Avma>, u64)>,
 }
 
-/// So many files that are not on this machine are named one by one.
+/// The number of missing files that are listed by name.
 const MISSING_NAMED: usize = 20;
 
-/// Maps the files that a core names, where this machine still has them. The code in them is
-/// what lies under the core's own memory.
+/// Maps the files of a core that this machine has. Their code is used where the core has no memory.
 pub(super) fn of_core(
     files: &[CoreFile<'_>],
     search: &DebugSearch,
@@ -154,7 +153,7 @@ pub(super) fn of_core(
             missing += 1;
             if missing <= MISSING_NAMED {
                 notes.push(format!(
-                    "{} is not on this machine: its symbols are unknown",
+                    "{} is not on this machine; its symbols are unknown",
                     mapped.path
                 ));
             }
@@ -196,9 +195,7 @@ pub(super) fn of_core(
         }));
     }
     if let Some(more) = missing.checked_sub(MISSING_NAMED).filter(|&more| more != 0) {
-        notes.push(format!(
-            "{more} more files that the core names are not on this machine"
-        ));
+        notes.push(format!("{more} more files of the core are not on this machine"));
     }
     let mut symbols = Symbolizer::new();
     symbols.add_modules(modules);

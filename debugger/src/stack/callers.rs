@@ -1,6 +1,6 @@
 //! From the call that a position is in outwards, to its root.
 
-use super::pc_at;
+use super::position::pc_at;
 use crate::session::{Session, Thread};
 use backtrail_decoder::{CallId, Entered, Forest};
 use backtrail_pt::{Avma, Cofi};
@@ -8,17 +8,17 @@ use backtrail_pt::{Avma, Cofi};
 /// One call on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallerStep {
-    /// Where it stands: the next instruction, or where the call made from it returns to.
+    /// The program counter: the next instruction, or the return address of the call.
     pub pc: Option<Avma>,
     /// The address whose function and line are meant.
     pub look_up: Option<Avma>,
     /// The call; `None`: it began with the last instruction of the history, which has no call for it.
     pub call: Option<CallId>,
-    /// It jumped to the one before, at its own end.
+    /// Whether it ended by a jump to the previous one.
     pub tail_caller: bool,
     /// As `tail_caller`, but by a return to where a function begins: whether it shares its caller is not certain.
     pub returned_to_start: bool,
-    /// It handles a signal.
+    /// Whether it is a signal handler.
     pub signal_handler: bool,
     /// The call itself, or the one that ended with the last instruction, when it is inside of no other.
     pub root: Option<CallId>,
@@ -57,7 +57,7 @@ impl<'a> Callers<'a> {
         outwards
     }
 
-    /// What the last instruction of the history did: the call forest does not have that.
+    /// Applies the last instruction of the history, whose effect is not in the call forest.
     fn leave_the_last(&mut self, session: &Session) {
         let last = self.thread.history.len().checked_sub(1);
         let Some(last) = last.and_then(|last| self.thread.history.instruction(last)) else {
@@ -134,7 +134,7 @@ impl Iterator for Callers<'_> {
                 (history.pc(site), history.pc(site))
             }
             Entered::Signal { interrupted } => (Some(interrupted), Some(interrupted)),
-            // The instruction it returned to stands behind the call.
+            // The instruction to which it returned follows the call.
             _ => {
                 let returned = history.pc(call.end).filter(|_| call.end < history.len());
                 (returned, returned.map(|pc| Avma(pc.0.saturating_sub(1))))

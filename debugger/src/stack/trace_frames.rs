@@ -1,4 +1,4 @@
-//! What the history tells of the frames that a thread has in the core.
+//! The frames that the history determines for a thread in the core.
 
 use super::callers::{CallerStep, Callers};
 use crate::session::{Process, Session, Thread};
@@ -13,11 +13,13 @@ use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// No more instructions are looked at for a whole stack. A callee that is passed counts as so many.
+/// The limit of instructions that are read for a whole stack, and the cost of a callee that is
+/// passed.
 const MOST: u64 = 1 << 23;
 const CALLEE: u64 = 16;
 
-/// So many instructions before the last that is described are looked at, and each so many taken for a description.
+/// The limit of instructions that are read before the last described one, and the distance between
+/// two tries.
 const DESCRIBED_BACK: u32 = 16;
 const DESCRIBED_STEP: u32 = 8;
 
@@ -27,12 +29,12 @@ struct InstructionCache {
     info: InstructionInfoFactory,
 }
 
-/// A thread whose stack is looked for in the core.
+/// A thread whose stack is unwound in the core.
 pub(super) struct TraceFrames<'a> {
     session: &'a Session,
     thread: &'a Thread,
     process: &'a Process,
-    /// Instructions that may be looked at still.
+    /// The remaining number of instructions.
     left: Cell<u64>,
 }
 
@@ -46,7 +48,7 @@ impl<'a> TraceFrames<'a> {
         }
     }
 
-    /// So many instructions more are looked at; `None`: there were too many.
+    /// Counts instructions; `None` if the limit is reached.
     fn spend(&self, count: u64) -> Option<()> {
         self.left.set(self.left.get().checked_sub(count)?);
         Some(())
@@ -146,7 +148,8 @@ struct InstructionRun {
     after_callee: bool,
 }
 
-/// What a frame's functions executed themselves, back to where the frame is described.
+/// The instructions that the functions of a frame executed themselves, back to where unwind
+/// information describes it.
 struct ExecutedRange {
     /// The last first.
     stretches: Vec<InstructionRun>,
@@ -155,8 +158,10 @@ struct ExecutedRange {
 }
 
 impl CallFrame<'_> {
-    /// The rules of the frame before instruction `until`, by each description of it that there is: that of the code it came
-    /// from last may not say what that did to go there.
+    /// Returns the possible unwind rules of a frame before instruction `until`, one for each
+    /// description.
+    ///
+    /// The description of the preceding code may not include the effect of the jump to here.
     fn rows(&self, until: u64) -> Option<Vec<UnwindRow>> {
         let ExecutedRange { stretches, described } = self.back(until)?;
         let mut decoded = InstructionCache {
@@ -252,8 +257,8 @@ impl CallFrame<'_> {
         Some(ExecutedRange { stretches, described })
     }
 
-    /// The call by the frame that has the instruction before number `at`, if that is not the frame's own; `None`: it is not
-    /// known whose it is.
+    /// Returns the call by the frame that has the instruction before index `at`, if it is not the
+    /// frame's own; `None` if the frame is unknown.
     fn callee_before(&self, at: u64) -> Option<Option<Call>> {
         let mut call = self.forest.call_at(at.checked_sub(1)?)?;
         let mut inner = None;

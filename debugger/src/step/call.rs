@@ -7,7 +7,7 @@ use backtrail_decoder::Entered;
 use backtrail_pt::Avma;
 
 impl Steps<'_> {
-    /// Out of frame `number`: forward behind its return, backward to its call.
+    /// Leaves frame `number`: forward to the instruction after its return, backward to its call.
     ///
     /// A copy inlined into its caller is left at the first instruction outside of it.
     pub(super) fn finish(&self, direction: Direction, from: u64, number: usize) -> Result<Option<u64>> {

@@ -1,14 +1,15 @@
-//! The calls of a thread in a window, as many as can be seen: a flame chart of columns.
+//! The visible calls of a thread in a window, as a flame chart of columns.
 //!
-//! A column is looked at where it begins. What is no shorter than a column is found so, and told with its own ends; of what
-//! is shorter, one call a column is told, and that there may be several. So it takes as long for a million calls as for ten.
+//! Each column is sampled at its beginning. A call at least as long as a column is found this way,
+//! with its own bounds. Of shorter calls, one for each column is reported, marked as possibly
+//! several. The cost does not depend on the number of calls.
 
 use crate::error::Result;
 use backtrail_decoder::{CallId, Forest, History, Stage, Watch};
 use backtrail_pt::{Avma, Tsc};
 use std::ops::Range;
 
-/// What the columns are of.
+/// The unit of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
     /// Time stamps, in TSC ticks. Between two of them all instructions are taken to be equally long.
@@ -20,21 +21,21 @@ pub enum Axis {
 /// A call in some columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flame {
-    /// How many calls are around it.
+    /// The depth: the number of calls around it.
     pub level: u32,
-    /// Where it begins, on the axis.
+    /// The beginning, on the axis.
     pub from: u64,
-    /// Where it ends.
+    /// The end.
     pub to: u64,
     /// The call; the first of several.
     pub call: CallId,
     /// Its function.
     pub function: Avma,
-    /// It is shorter than a column, and others may be there.
+    /// Whether it is shorter than a column, so that it may stand for several.
     pub several: bool,
 }
 
-/// Columns between two looks at whether to stop.
+/// The number of columns between two checks for cancellation.
 const OFTEN: usize = 64;
 
 /// The calls in `columns` columns of a window, outer ones before inner ones, to a depth of `levels`.
@@ -102,7 +103,7 @@ pub fn flames(
 pub struct Flames {
     /// The calls, by level and in order.
     pub flames: Vec<Flame>,
-    /// How many levels there are, shown or not.
+    /// The number of levels, including hidden ones.
     pub levels: u32,
 }
 
@@ -126,7 +127,7 @@ impl FlameBuilder<'_> {
         self.window.end.saturating_sub(self.window.start).max(1)
     }
 
-    /// Where a column begins.
+    /// Returns the beginning of a column.
     fn edge(&self, column: usize) -> u64 {
         let part = u128::from(self.length()) * column as u128 / self.columns as u128;
         self.window.start.saturating_add(part as u64)
@@ -163,13 +164,13 @@ impl FlameBuilder<'_> {
             }
         }
         let reached = low.checked_sub(1)?;
-        // Before the first time stamp nobody knows.
+        // Before the first time stamp, the time is unknown.
         self.history
             .interpolated_arrival(reached)
             .map(|_| reached.min(len.saturating_sub(1)))
     }
 
-    /// Where a call begins and ends on the axis.
+    /// Returns the beginning and end of a call on the axis.
     fn ends(&self, id: CallId) -> Range<u64> {
         let call = self.forest.call(id);
         match self.axis {
@@ -239,7 +240,7 @@ mod tests {
 
     #[test]
     fn calls_that_can_be_seen_are_told_with_their_own_ends() {
-        // Ten instructions, then four for each call and the jump behind it.
+        // Ten instructions, then four for each call and the jump after it.
         let (found, levels) = shown(3, Axis::Instructions, 0..22, 2200);
         let inner: Vec<_> = found.iter().filter(|flame| flame.level == 2).collect();
         let ends: Vec<_> = inner.iter().map(|flame| flame.from..flame.to).collect();

@@ -11,36 +11,36 @@ pub struct Grid {
     columns: usize,
 }
 
-/// What a column shows of a thread.
+/// The state of a thread in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GridCell {
     /// The history of the thread has not begun, or is over.
     Nothing,
-    /// It ran: in seven of eight parts at least.
+    /// The thread ran for at least seven eighths of the column.
     Ran,
-    /// It was off the processor: in seven of eight parts at least.
+    /// The thread was off CPU for at least seven eighths of the column.
     OffCpu,
-    /// It did both, or what it did is unknown for some of it.
+    /// The column has several states, or a part of it is unknown.
     Both,
-    /// What it did is unknown for more than half of it.
+    /// More than half of the column is unknown.
     Unknown,
     /// History is missing in it, or may be: where exactly is not known.
     Gap,
 }
 
-/// Whether something was in a column.
+/// Whether an event is in a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Presence {
-    /// It was not.
+    /// The event is not in the column.
     #[default]
     No,
-    /// It may have been.
+    /// The event may be in the column.
     Maybe,
-    /// It was.
+    /// The event is in the column.
     Yes,
 }
 
-/// How long each state lasted in a column, in TSC ticks.
+/// The duration of each state in a column, in TSC ticks.
 #[derive(Clone, Copy, Debug, Default)]
 struct ColumnTimes {
     ran: u64,
@@ -54,11 +54,11 @@ struct ColumnTimes {
 pub struct GridRow {
     grid: Grid,
     sums: Vec<ColumnTimes>,
-    /// All before this is told.
+    /// The time up to which states were added.
     told: u64,
 }
 
-/// Where something was, column by column.
+/// The presence of events, column by column.
 #[derive(Clone, Debug)]
 pub struct ColumnMarks {
     grid: Grid,
@@ -75,19 +75,19 @@ impl Grid {
         }
     }
 
-    /// How many columns there are.
+    /// The number of columns.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// What they cover.
+    /// The time window.
     #[must_use]
     pub fn window(&self) -> Window {
         self.window
     }
 
-    /// Where a column begins; one past the last: where that ends.
+    /// Returns the beginning of a column; for the index after the last, the end of the window.
     #[must_use]
     pub fn edge(&self, column: usize) -> Tsc {
         let part = self.length() * column as u128 / self.columns as u128;
@@ -130,7 +130,8 @@ impl GridRow {
 
     /// Adds what comes after the spans that were added before.
     pub fn add(&mut self, span: &StateSpan) {
-        // When it began and ended may be known only so far: in between, it was in this state or the next.
+        // The beginning and end may have bounds. Between these, the thread was in this state or the
+        // next.
         let certain = span.from.latest().unwrap_or(span.from.tsc);
         self.add_state(ThreadState::Unknown, span.from.tsc, certain);
         self.add_state(span.state, certain, span.to.tsc);
@@ -176,7 +177,7 @@ impl GridRow {
         }
     }
 
-    /// What each column shows.
+    /// Returns the state of each column.
     #[must_use]
     pub fn cells(&self) -> Vec<GridCell> {
         self.sums.iter().map(ColumnTimes::cell).collect()
@@ -235,7 +236,7 @@ impl ColumnMarks {
         }
     }
 
-    /// Whether something was in each column.
+    /// Returns the presence for each column.
     #[must_use]
     pub fn columns(&self) -> &[Presence] {
         &self.columns
@@ -292,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_no_time_stamp_tells_is_unknown() {
-        // It left somewhere between 1200 and 1500, and came back somewhere between 1600 and 1900.
+        // The thread left between 1200 and 1500, and returned between 1600 and 1900.
         let spans = [
             span(ThreadState::Ran, at(1000, 1000), at(1200, 1500)),
             span(ThreadState::OffCpu, at(1200, 1500), at(1600, 1900)),

@@ -112,7 +112,7 @@ fn a_window_begins_in_the_state_that_goes_on() {
         from: Tsc(91_000),
         to: Tsc(92_000),
     };
-    // When its last instructions ran, no time stamp bounds.
+    // No time stamp bounds its last instructions.
     let late = states_of(recording(), late, end(ThreadState::Unknown, None));
     assert_eq!(
         late.iter().map(|found| found.0).collect::<Vec<_>>(),

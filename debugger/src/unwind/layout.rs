@@ -1,8 +1,9 @@
-//! The layout of a frame, found from the instructions that its function executed since it was entered: where code has no
-//! call frame information, as what a compiler made at run time.
+//! Finds the layout of a frame from the instructions that its function executed since its entry.
 //!
-//! Assumed of callees is what call frame information assumes, too: they preserve what they have to, and nobody writes over
-//! what a function saved. Sources: Intel SDM, volume 2; System V ABI AMD64, section 3.2.1.
+//! This serves code without call frame information, such as code that a compiler generated at run
+//! time. As with call frame information, callees are assumed to preserve the registers of the ABI,
+//! and saved registers are assumed to be unchanged. Sources: Intel SDM, volume 2; System V ABI
+//! AMD64, section 3.2.1.
 
 use super::operation::{MemoryOperand, Operand, Operation};
 use super::{COUNT, PC, RSP, is_preserved};
@@ -14,17 +15,17 @@ mod tests;
 
 const RBP: u16 = 6;
 
-/// What a register holds, in terms of the frame.
+/// The content of a register, relative to the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RegisterContent {
-    /// What a register, by its DWARF number, held when the function was entered.
+    /// The value of a register, by its DWARF number, on entry to the function.
     Entry(u16),
-    /// The canonical frame address and so many bytes.
+    /// The canonical frame address plus an offset.
     Frame(i64),
     Unknown,
 }
 
-/// What is known of a frame while its function runs.
+/// The known layout of a frame while its function runs.
 pub(crate) struct Layout {
     /// By DWARF number.
     registers: [RegisterContent; COUNT],
@@ -49,7 +50,8 @@ impl Layout {
         }
     }
 
-    /// Where call frame information describes it; `None`: that says something else than where registers are.
+    /// Returns the layout that call frame information describes; `None` if it describes more than
+    /// register locations.
     pub fn by(row: &UnwindRow) -> Option<Self> {
         let CfaRule::Register { register, offset } = row.cfa else {
             return None;
@@ -129,7 +131,8 @@ impl Layout {
         }
     }
 
-    /// How the caller's registers are found from those that the frame has now; `None`: its address is not known.
+    /// Returns the rules by which the caller's registers are found; `None` if the frame's address
+    /// is unknown.
     pub fn row(&self) -> Option<UnwindRow> {
         let at = |register: u16| match self.get(register) {
             RegisterContent::Frame(at) => Some((register, at)),
@@ -156,7 +159,7 @@ impl Layout {
         })
     }
 
-    /// Where what a register held at the function's entry is now.
+    /// Returns the location of the value that a register had on entry.
     fn rule(&self, register: u16) -> RegisterRule {
         if self.get(register) == RegisterContent::Entry(register) {
             return RegisterRule::SameValue;
@@ -172,7 +175,7 @@ impl Layout {
         }
     }
 
-    /// What a register holds, and so much added to it.
+    /// Returns the content of a register plus an offset.
     fn moved(&self, register: u16, by: i64) -> RegisterContent {
         match self.get(register) {
             RegisterContent::Frame(at) => RegisterContent::Frame(at.wrapping_add(by)),
@@ -210,7 +213,7 @@ impl Layout {
         }
     }
 
-    /// Where a place is in the frame; `None`: that is not known, or it is elsewhere.
+    /// Returns the frame offset of a memory operand; `None` if it is unknown or elsewhere.
     fn place(&self, place: MemoryOperand) -> Option<i64> {
         match self.moved(place.base?, place.displacement) {
             RegisterContent::Frame(at) => Some(at),

@@ -18,7 +18,7 @@ pub(crate) struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
-    /// Of a core and the code of the process.
+    /// Returns the memory of a core, with the code of the process.
     pub fn new(core: &'a Core, image: &'a Image) -> Self {
         Self { core, image }
     }
@@ -80,7 +80,8 @@ impl<'a> Memory<'a> {
         })
     }
 
-    /// Where the program begins, as the kernel said. Nothing calls the function there.
+    /// Returns the entry point of the program, as the kernel reported it. Its function has no
+    /// caller.
     pub fn program_entry(&self) -> Option<Avma> {
         let auxv = &self.core.contents().auxv;
         let found = auxv.iter().find(|(kind, _)| *kind == AT_ENTRY);

@@ -1,12 +1,12 @@
-//! What an instruction does to a frame (Intel SDM, volume 2).
+//! The effect of an instruction on a frame (Intel SDM, volume 2).
 
 use super::{COUNT, RSP};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
-/// What an instruction does to the general registers, by their DWARF numbers, and to memory.
+/// The effect of an instruction on the general registers, by their DWARF numbers, and on memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    /// It is none of a function's body.
+    /// The instruction does not occur in the body of a function.
     Foreign,
     Push(Operand),
     Pop(u16),
@@ -21,11 +21,11 @@ pub(crate) enum Operation {
     Add(u16, i64),
     /// Anything else.
     Other {
-        /// What it adds to the stack pointer, if it only does that to it.
+        /// The amount added to the stack pointer, if that is the only change to it.
         stack: Option<i64>,
         /// The registers that it changes, a bit each.
         changes: u16,
-        /// Where it writes so many bytes.
+        /// The memory that it writes, with its size.
         stores: Vec<(MemoryOperand, i64)>,
     },
 }

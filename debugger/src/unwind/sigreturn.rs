@@ -9,12 +9,13 @@ use backtrail_pt::Avma;
 /// `mov $15, %rax; syscall`, which is `rt_sigreturn`. The kernel and GDB know signal frames by these bytes, too.
 const CODE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
-/// Where `uc_mcontext` is, from the `ucontext` on that the stack pointer points to, in bytes.
+/// The offset of `uc_mcontext` from the `ucontext` at the stack pointer, in bytes.
 const CONTEXT: u64 = 40;
 /// The DWARF numbers of the words in it, in order: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp.
 const WORDS: [usize; COUNT] = [8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7];
 
-/// What the signal interrupted; `None`: the frame is no such code.
+/// Returns the registers that the signal interrupted; `None` if the frame is not signal return
+/// code.
 pub(super) fn interrupted(
     frame: &mut PhysicalFrame,
     memory: &Memory<'_>,

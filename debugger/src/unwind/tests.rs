@@ -142,7 +142,7 @@ const BEHIND_CALL: u64 = 0x1100;
 const CALL: (u64, u64) = (BEHIND_CALL - 8, 0xd0ff_0000_0000_0000);
 /// Has the rules of every function that saved nothing.
 const LEAF: Rules<'static> = (0x1000..0x2000, &[]);
-/// DW_CFA_undefined 16: nobody called it.
+/// DW_CFA_undefined 16: there is no caller.
 const START: Rules<'static> = (0x2000..0x2100, &[0x07, 16]);
 
 #[test]
@@ -254,7 +254,7 @@ fn a_signal_frame_is_known_by_its_code() {
     let context = 0x7008 + 40;
     let words = [
         (0x7000, 0x3000),
-        // r8, rsp and rip of what was interrupted, which stood at the start of its function.
+        // r8, rsp and rip of the interrupted code, at the start of its function.
         (context, 8),
         (context + 8 * 15, 0x9000),
         (context + 8 * 16, 0x2000),

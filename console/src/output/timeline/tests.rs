@@ -102,16 +102,16 @@ fn threads_stand_below_each_other_on_one_axis() {
                                      S                sss         X
     work                      ▔▔            ·····
   8 \"worker\"                     ███×××████████
-  9 \"a thread with a very… no time stamps: when its 12 instructions ran is unknown
+  9 \"a thread with a very… no time stamps: the time of its 12 instructions is unknown
                            ┬───────────────────┬───────────────────
                                      ^
                            -40.000 µs          -20.000 µs      0 ns
 times before the crash; one column is 1.000 µs
-█ ran  ░ off the processor  ▒ both, or partly unknown  ? unknown
+█ ran  ░ off CPU  ▒ mixed or partly unknown  ? unknown
 × history is missing  S signal  s signal somewhere here  X SIGSEGV
 ^ here  blank: no history
 work: 2 calls  ▔ ran  · may have run
-When unknown: 1 that have no time in the trace.
+Calls without time stamps, not shown: 1.
 ";
     assert_eq!(text.into_string(), expected);
 }

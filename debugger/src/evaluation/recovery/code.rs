@@ -26,7 +26,7 @@ pub(super) struct ExecutedInstruction {
 }
 
 impl ExecutedInstruction {
-    /// It may change a register, or a part of it.
+    /// Returns whether an instruction may change a register or a part of it.
     pub fn writes(&self, part: RegisterPart) -> bool {
         self.writes & part.bit() != 0
     }

@@ -1,18 +1,18 @@
-//! What one instruction tells of registers (Intel SDM, volume 2).
+//! The effect of one instruction on registers (Intel SDM, volume 2).
 
 use super::part::RegisterPart;
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 
-/// What is known before an instruction.
+/// The known state before an instruction.
 pub(super) trait InstructionInputs {
     /// Its bits; `None`: not known.
     fn part(&mut self, part: RegisterPart) -> Option<u64>;
 
-    /// So many bytes at `at`, at most 8, zero-extended; `None`: not known.
+    /// Reads `size` bytes at `at`, at most 8, zero-extended; `None` if they are unknown.
     fn memory(&mut self, at: u64, size: usize) -> Option<u64>;
 }
 
-/// What an instruction leaves in a part of a register that it writes, if the inputs tell.
+/// Returns the value that an instruction writes to a part of a register, if its inputs are known.
 pub(super) fn result(
     instruction: &Instruction,
     wanted: RegisterPart,
@@ -111,13 +111,14 @@ fn address(instruction: &Instruction, inputs: &mut dyn InstructionInputs) -> Opt
     )
 }
 
-/// What a part of a register held before an instruction, and what it holds behind it, if that sets the zero flag.
+/// The values of a part of a register before and after an instruction, if the instruction sets the
+/// zero flag.
 pub(super) struct ZeroFlagValues {
     pub before: Option<u64>,
     pub behind: Option<u64>,
 }
 
-/// What the zero flag, set by an instruction, tells of a part of a register.
+/// Returns the values of a part of a register for which an instruction sets the zero flag.
 pub(super) fn if_zero(instruction: &Instruction, wanted: RegisterPart) -> ZeroFlagValues {
     let none = ZeroFlagValues {
         before: None,
@@ -157,7 +158,8 @@ pub(super) fn if_zero(instruction: &Instruction, wanted: RegisterPart) -> ZeroFl
     }
 }
 
-/// A conditional branch that went on to `next` tells that the zero flag was set.
+/// Returns whether a conditional branch that continued at `next` implies that the zero flag was
+/// set.
 pub(super) fn was_zero(branch: &Instruction, next: u64) -> bool {
     if !branch.is_jcc_short_or_near() {
         return false;

@@ -23,7 +23,7 @@ const REGISTERS: [Register; 16] = [
     Register::R15,
 ];
 
-/// So many low bits (8, 16, 32 or 64) of a general register.
+/// The low 8, 16, 32 or 64 bits of a general register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RegisterPart {
     /// The whole register.
@@ -63,7 +63,7 @@ impl RegisterPart {
         }
     }
 
-    /// A value of so many bits with their sign.
+    /// Sign-extends a value of this number of bits.
     pub fn signed(bits: u32, value: u64) -> u64 {
         let unused = 64u32.saturating_sub(bits);
         ((value << unused) as i64 >> unused) as u64

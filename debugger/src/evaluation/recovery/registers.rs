@@ -1,4 +1,4 @@
-//! What a register held before an instruction, as far as the instructions around it tell.
+//! Recovers the value of a register before an instruction from the instructions around it.
 
 use super::code::ExecutedCode;
 use super::constants::Constants;
@@ -10,37 +10,38 @@ use backtrail_pt::{Avma, Cofi};
 use iced_x86::{Mnemonic, OpKind, Register};
 use std::fmt;
 
-/// Instructions to look at, back from the position and ahead.
+/// The limit of instructions that are searched, backward and forward.
 pub(super) const BACK: u64 = 4096;
 const AHEAD: u64 = 1024;
-/// A value is followed through so many others.
+/// The limit of registers through which a value is followed.
 pub(super) const MAX_DEPTH: u32 = 16;
-/// Instructions to look at for one register, with those that it was computed from.
+/// The limit of instructions for one register, including those of the registers it was computed
+/// from.
 const MOST: u32 = 1 << 16;
 
-/// Where a value is known from.
+/// The evidence for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
-    /// An instruction computed it from what the code tells.
+    /// An instruction computed the value from known inputs.
     ExecutedCode(Position),
     /// An indirect branch went there.
     Branch(Position),
     /// The comparison before this conditional branch, which went as it does for this value.
     Comparison(Position),
-    /// The program told it by `PTWRITE`.
+    /// The program wrote the value by `PTWRITE`.
     Ptwrite(Position),
-    /// It is the core's, and nothing changed it until then.
+    /// The core has the value, and nothing changed it until the crash.
     Crash,
 }
 
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ExecutedCode(at) => write!(f, "by the code at {at}"),
-            Self::Branch(at) => write!(f, "the branch at {at} went there"),
-            Self::Comparison(at) => write!(f, "by the comparison before the branch at {at}"),
-            Self::Ptwrite(at) => write!(f, "PTWRITE at {at} told it"),
-            Self::Crash => write!(f, "it stayed so until the crash"),
+            Self::ExecutedCode(at) => write!(f, "set by the instruction at {at}"),
+            Self::Branch(at) => write!(f, "the target of the branch at {at}"),
+            Self::Comparison(at) => write!(f, "implied by the branch at {at}"),
+            Self::Ptwrite(at) => write!(f, "written by PTWRITE at {at}"),
+            Self::Crash => write!(f, "unchanged until the crash"),
         }
     }
 }
@@ -77,26 +78,26 @@ impl<'a> Registers<'a> {
         &self.constants
     }
 
-    /// What a part of a register held before instruction `index`.
+    /// Returns the value of a part of a register before instruction `index`.
     pub fn known(&mut self, part: RegisterPart, index: u64) -> Option<(u64, Evidence)> {
         self.left = MOST;
         self.before(part, index, 0).or_else(|| self.ahead(part, index, 0))
     }
 
-    /// One more instruction is looked at; `None`: there were too many.
+    /// Counts one more instruction; `None` if the limit is reached.
     fn spend(&mut self) -> Option<()> {
         self.left = self.left.checked_sub(1)?;
         Some(())
     }
 
-    /// What the instructions before tell.
+    /// Searches the preceding instructions.
     fn before(&mut self, part: RegisterPart, index: u64, depth: u32) -> Option<(u64, Evidence)> {
         let history = &self.thread.history;
         let first = index.saturating_sub(BACK);
         let marks = history.marks_in(first..index.saturating_add(1));
         let mut marks = marks.iter().rev().peekable();
         let mut walker = history.walk(index);
-        // The instruction behind the one looked at, a branch that found two values equal.
+        // The instruction after this one is a branch that found two values equal.
         let mut equal = None;
         let mut next = history.pc(index);
         while walker.index() > first && depth < MAX_DEPTH {
@@ -137,14 +138,15 @@ impl<'a> Registers<'a> {
         None
     }
 
-    /// What the instructions from there on tell of a register that they have not changed, or of a copy of it.
+    /// Searches the following instructions for evidence of the unchanged register or a copy of it.
     fn ahead(&mut self, part: RegisterPart, index: u64, depth: u32) -> Option<(u64, Evidence)> {
         let history = &self.thread.history;
         let end = index.saturating_add(AHEAD).min(history.len());
         let mut marks = history.marks_in(index.saturating_add(1)..end).iter().peekable();
         let mut walker = history.walk(index);
         let mut before = None;
-        // What the instruction before the one looked at has compared it with; and whether it changed it.
+        // The value that the preceding instruction compared the register with, and whether that
+        // instruction changed it.
         let (mut compared, mut changed) = (None, false);
         while walker.index() < end && depth < MAX_DEPTH {
             self.spend()?;
@@ -191,7 +193,7 @@ impl<'a> Registers<'a> {
         Some((part.of(value), Evidence::Crash))
     }
 
-    /// What an instruction that uses a part of a register shows of it.
+    /// Returns the value of a part of a register that an instruction reveals by using it.
     fn shown(
         &self,
         instruction: &iced_x86::Instruction,
@@ -215,14 +217,15 @@ impl<'a> Registers<'a> {
         Some((told?, Evidence::Ptwrite(position)))
     }
 
-    /// Where an instruction went; `None`: what comes next may be where something else led.
+    /// Returns the target of an instruction; `None` if the next instruction may follow from another
+    /// cause.
     fn branch_target(&self, at: u64) -> Option<Avma> {
         let history = &self.thread.history;
         let undisturbed = history.marks_in(at + 1..at + 2).is_empty();
         history.pc(at + 1).filter(|_| undisturbed)
     }
 
-    /// A register is behind a mark what it was before it.
+    /// Returns whether a register has the same value before and after a mark.
     fn keeps(&self, mark: &Mark, before: Cofi, register: Register) -> bool {
         match &mark.kind {
             MarkKind::Descheduled { .. } | MarkKind::Ptwrite(_) => true,
@@ -238,7 +241,7 @@ impl<'a> Registers<'a> {
     }
 }
 
-/// What was known before an instruction, for what it computes.
+/// The known inputs of an instruction.
 struct KnownInputs<'r, 'a> {
     registers: &'r mut Registers<'a>,
     index: u64,
@@ -263,7 +266,7 @@ fn is_changed_by_the_kernel(register: Register) -> bool {
     matches!(register, Register::RAX | Register::RCX | Register::R11)
 }
 
-/// What `PTWRITE` told of a part of a register.
+/// Returns the value of a part of a register that `PTWRITE` wrote.
 fn value_from_ptwrite(instruction: &iced_x86::Instruction, part: RegisterPart, value: u64) -> Option<u64> {
     let of_it = instruction.mnemonic() == Mnemonic::Ptwrite
         && RegisterPart::operand(instruction, 0)
@@ -271,7 +274,7 @@ fn value_from_ptwrite(instruction: &iced_x86::Instruction, part: RegisterPart, v
     of_it.then(|| part.of(value))
 }
 
-/// Where an instruction copies a part of a register to.
+/// Returns the part of a register to which an instruction copies another.
 fn copied(instruction: &iced_x86::Instruction, part: RegisterPart) -> Option<RegisterPart> {
     let moves = matches!(
         instruction.mnemonic(),

@@ -1,4 +1,4 @@
-//! Calls in a small history with few time stamps, and time off the processor.
+//! Calls in a small history with few time stamps, and time off CPU.
 
 use super::*;
 use crate::latency::recording::Recording;

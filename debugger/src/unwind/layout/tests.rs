@@ -3,7 +3,7 @@
 use super::*;
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
 
-/// The layout behind all instructions of some code.
+/// Returns the layout after all instructions of some code.
 fn layout_after(code: &[u8]) -> Layout {
     let (mut layout, mut info) = (Layout::at_entry(), InstructionInfoFactory::new());
     for instruction in &mut Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE) {
