@@ -1,9 +1,8 @@
 //! Commands without a terminal: `--batch`, `-e`, `-x`, `--json`.
 //!
-//! With JSON, each line of the output is an object. The first is `{"schema": "backtrail-debug/1"}`, each other
-//! `{"command": "…", "ok": true, "result": {"kind": "…", …}}` or
-//! `{"command": "…", "ok": false, "error": "…"}`. Within a schema's number, members are added and never
-//! removed or changed.
+//! With JSON, each line of the output is an object. The first is `{"schema": "backtrail-debug/1"}`,
+//! each other `{"command": "…", "ok": true, "result": {"kind": "…", …}}` or `{"command": "…", "ok":
+//! false, "error": "…"}`. Within a schema's number, members are added and never removed or changed.
 
 use crate::commands;
 use crate::output::{Output, Text};

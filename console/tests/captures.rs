@@ -5,7 +5,7 @@ mod support;
 
 use support::{hase, lldb};
 
-/// What a command answered in a transcript.
+/// Returns the answer of a command in a transcript.
 fn answer<'a>(transcript: &'a str, command: &str) -> &'a str {
     let begin = transcript.find(&format!("(backtrail) {command}\n")).unwrap();
     let rest = &transcript[begin..];
@@ -140,7 +140,7 @@ fn json_answers_are_records_of_the_schema() {
 }
 
 #[test]
-fn threads_of_a_trace_by_processor_are_told_apart() {
+fn threads_of_a_per_cpu_trace_are_separated() {
     let Some(bundle) = lldb("intelpt-multi-core-trace/trace.json") else {
         return;
     };

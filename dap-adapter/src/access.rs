@@ -29,7 +29,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// For clients that connect, and were not started together with this program: nothing that was not allowed.
+    /// For clients that connect, and were not started together with this program: nothing that was
+    /// not allowed.
     #[must_use]
     pub(crate) fn for_clients_that_connect(self) -> Self {
         Self {

@@ -1,4 +1,5 @@
-//! The calls that a call made, as a list: a forest walks from one to the next, which takes long for the millionth.
+//! The calls that a call made, as a list: a forest walks from one to the next, which takes long for
+//! the millionth.
 
 use backtrail_decoder::{CallId, Forest};
 use backtrail_pt::Tid;
@@ -21,7 +22,8 @@ struct CallLists {
     calls: usize,
 }
 
-/// A thread with the number of its calls, which is another when more of its history is decoded, and the parent.
+/// A thread with the number of its calls, which is another when more of its history is decoded, and
+/// the parent.
 type CallListKey = (Tid, usize, Option<u32>);
 
 impl CallListCache {

@@ -25,7 +25,8 @@ pub enum Frame {
     Message(Value),
     /// Bytes that are none, which were skipped: why.
     Bad(String),
-    /// Bytes that are none, and where the next message begins is unknown: why. Nothing is read after them.
+    /// Bytes that are none, and where the next message begins is unknown: why. Nothing is read
+    /// after them.
     Lost(String),
 }
 
@@ -132,7 +133,8 @@ impl Decoder {
     }
 }
 
-/// The header that the bytes begin with: a length, perhaps a type, an empty line; each line as the protocol ends it.
+/// The header that the bytes begin with: a length, perhaps a type, an empty line; each line as the
+/// protocol ends it.
 fn strict_head(bytes: &[u8]) -> FrameStart {
     let bad = |why: &str| FrameStart::Bad {
         why: why.to_owned(),

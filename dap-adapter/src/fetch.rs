@@ -1,4 +1,5 @@
-//! A packed trace by its address: HTTPS, or HTTP on this machine's loopback; never from another origin than the one that was given.
+//! A packed trace by its address: HTTPS, or HTTP on this machine's loopback; never from another
+//! origin than the one that was given.
 
 use crate::access::Access;
 use crate::origin::{allowed_uri, origin};
@@ -513,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_refuses_is_told() {
+    fn refusals_of_the_server_are_reported() {
         let answer = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         let address = serve(vec![answer.to_owned()]);
         assert!(fetched(&address, None).unwrap_err().contains("404 Not Found"));

@@ -1,4 +1,5 @@
-//! The numbers by which a client names frames and what can be opened; they are good until the next move.
+//! The numbers by which a client names frames and what can be opened; they are good until the next
+//! move.
 
 use crate::failure::{Failure, Result};
 use backtrail_debugger::evaluation::variables::Node;

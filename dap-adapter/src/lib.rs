@@ -1,9 +1,9 @@
 //! The Debug Adapter Protocol over the debugger of a trace, for editors.
 //!
-//! [`standard`] serves a client over standard input and output, [`listen`] serves clients that connect. A task
-//! reads messages and answers those that cannot wait (`streams`). One thread handles requests in their order
-//! (`server`), and a task writes. `session` is the state of one client; it knows no request handler. The types
-//! of the protocol are [generated](protocol::types).
+//! [`standard`] serves a client over standard input and output, [`listen`] serves clients that
+//! connect. A task reads messages and answers those that cannot wait (`streams`). One thread
+//! handles requests in their order (`server`), and a task writes. `session` is the state of one
+//! client; it knows no request handler. The types of the protocol are [generated](protocol::types).
 #![forbid(unsafe_code)]
 
 mod access;

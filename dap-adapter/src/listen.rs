@@ -1,4 +1,5 @@
-//! Sessions with clients that connect: over a Unix socket, or TCP on the loopback interface; only with this process's own user.
+//! Sessions with clients that connect: over a Unix socket, or TCP on the loopback interface; only
+//! with this process's own user.
 
 use crate::access::Access;
 use crate::codec::Decoder;
@@ -194,7 +195,7 @@ async fn take<L: Listener>(
     let clients = async {
         loop {
             let permit = Arc::clone(&sessions).acquire_owned().await;
-            let Ok((stream, whence)) = listener.accept().await else {
+            let Ok((stream, peer_name)) = listener.accept().await else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
@@ -202,7 +203,7 @@ async fn take<L: Listener>(
             let session = async move {
                 if let Err(why) = talk(stream, access).await {
                     // While one refusal is reported, others can be dropped.
-                    let _ = refusals.try_send(format!("refused a client from {whence}: {why}"));
+                    let _ = refusals.try_send(format!("refused a client from {peer_name}: {why}"));
                 }
                 drop(permit);
             };
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unix_socket_is_its_owners_and_replaces_one_left_behind() {
+    fn a_unix_socket_is_private_and_replaces_a_stale_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let runtime = runtime().unwrap();

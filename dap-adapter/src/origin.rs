@@ -37,7 +37,8 @@ pub fn origin(uri: &Uri) -> Option<String> {
     })
 }
 
-/// Returns the origin that a text consists of, with or without a final slash; `None` if it is not an allowed one.
+/// Returns the origin that a text consists of, with or without a final slash; `None` if it is not
+/// an allowed one.
 pub fn origin_of(text: &str) -> Option<String> {
     let uri = allowed_uri(text).ok()?;
     let is_alone = uri.path_and_query().is_none_or(|rest| rest.as_str() == "/") && !text.contains(['?', '#']);

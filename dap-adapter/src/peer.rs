@@ -1,6 +1,7 @@
 //! Which user has the other end of a connection over the loopback interface.
 //!
-//! The kernel lists every TCP socket with its owner in `/proc/net/tcp` and `/proc/net/tcp6` (proc_pid_net(5)).
+//! The kernel lists every TCP socket with its owner in `/proc/net/tcp` and `/proc/net/tcp6`
+//! (proc_pid_net(5)).
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
@@ -29,7 +30,8 @@ pub fn is_own(local: SocketAddr, peer: SocketAddr) -> io::Result<bool> {
     if !is_loopback(peer) || !is_loopback(local) || !has_distinct_uid(own_uid())? {
         return Ok(false);
     }
-    // A socket that is closed while it is listed may show as root's: once it is closed, it stays so.
+    // A socket that is closed while it is listed may show as root's: once it is closed, it stays
+    // so.
     for _ in 0..2 {
         if owner(local, peer)? != Some(own_uid()) {
             return Ok(false);
@@ -135,7 +137,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn own_connections_are_told_from_closed_ones() {
+    fn own_connections_are_distinguished_from_closed_ones() {
         for bound in ["127.0.0.1:0", "127.0.0.2:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(bound) else {
                 continue;
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn users_that_the_namespace_does_not_have_are_nobody() {
+    fn unmapped_users_are_not_distinct() {
         assert_eq!(has("         0          0 4294967295", 65534), Some(true));
         assert_eq!(has("         0       1000          1", 65534), Some(false));
         assert_eq!(has("      1000       1000          1", 1000), Some(true));

@@ -16,7 +16,8 @@ pub enum FollowUp {
     Initialized,
     /// Moves, and reports the stop.
     Move(RequestedMove),
-    /// Reports that the threads run, before a jump that the client did not request by a protocol move.
+    /// Reports that the threads run, before a jump that the client did not request by a protocol
+    /// move.
     Continued,
     /// Reports the current position as a stop.
     Stopped(StopCause),

@@ -1,4 +1,5 @@
-//! Source files between the client, which names them by paths and numbers, and the debug information.
+//! Source files between the client, which names them by paths and numbers, and the debug
+//! information.
 
 use crate::protocol::types::{InitializeRequestPathFormat, Source, SourcePresentationHint};
 use backtrail_debugger::Navigator;
@@ -39,7 +40,8 @@ impl Sources {
     pub fn describe(&mut self, navigator: &Navigator, file: &str) -> Source {
         let name = Some(short(file).to_owned());
         match navigator.sources.find(file) {
-            // The copy in the bundle may be gone when the session is; its text is asked for by number.
+            // The copy in the bundle may be gone when the session is; its text is asked for by
+            // number.
             Some(found) if found.starts_with(navigator.session().root()) => Source {
                 name,
                 path: Some(self.written(file)),

@@ -1,7 +1,8 @@
-//! Sessions over streams: a task reads and answers what cannot wait, one thread works, a task writes.
+//! Sessions over streams: a task reads and answers what cannot wait, one thread works, a task
+//! writes.
 //!
-//! What cannot wait is what ends work that goes on: `cancel` and `pause`; `disconnect` and `terminate` end it too, and
-//! then wait for their turn.
+//! What cannot wait is what ends work that goes on: `cancel` and `pause`; `disconnect` and
+//! `terminate` end it too, and then wait for their turn.
 
 use crate::access::Access;
 use crate::codec::{Decoder, Frame};
@@ -48,7 +49,8 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
 /// Speaks over a pair of streams until the client disconnects or closes its end.
 ///
 /// # Errors
-/// When the streams fail, no thread can be had, or the client sends what is no message where `decoder` takes nothing else.
+/// When the streams fail, no thread can be had, or the client sends what is no message where
+/// `decoder` takes nothing else.
 pub async fn serve(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,

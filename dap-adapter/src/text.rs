@@ -7,7 +7,8 @@ use backtrail_console::output::{is_invisible, unlinked, visible_lines};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// The members that are sentences of ours: messages of failures and breakpoints, of progress, and what a stop says of itself.
+/// The members that are sentences of ours: messages of failures and breakpoints, of progress, and
+/// what a stop says of itself.
 const SENTENCES: [&str; 5] = ["message", "format", "title", "description", "text"];
 
 /// The members that have several lines: what commands print, and values.
@@ -42,7 +43,8 @@ pub fn line(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// `is_event`: what is called `text` and `description` are sentences in events, and times, instructions and the like in answers.
+/// `is_event`: what is called `text` and `description` are sentences in events, and times,
+/// instructions and the like in answers.
 fn cleaned(value: &mut Value, is_event: bool) {
     match value {
         Value::String(text) => {

@@ -109,7 +109,8 @@ impl<'a> Calls<'a> {
         self.forest
     }
 
-    /// The calls around and below `top` (all roots when `None`), to `depth` levels, at most `limit`.
+    /// The calls around and below `top` (all roots when `None`), to `depth` levels, at most
+    /// `limit`.
     ///
     /// # Errors
     /// When one of them began in what is not decoded yet.

@@ -30,8 +30,8 @@ pub struct Statement {
 
 /// The properties of a code address on which stepping by lines depends.
 pub trait Lines {
-    /// The statement that the instruction at `pc` belongs to. `None`: the line table does not name a
-    /// line here, or not as a statement (`is_stmt`), or this is a function's prologue.
+    /// The statement that the instruction at `pc` belongs to. `None`: the line table does not name
+    /// a line here, or not as a statement (`is_stmt`), or this is a function's prologue.
     fn statement(&self, pc: Avma) -> Option<Statement>;
 
     /// The inlined copies around `pc`.

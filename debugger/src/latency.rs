@@ -1,7 +1,7 @@
 //! The latency of the calls of a function, in time or in instructions.
 //!
 //! The length of a call extends from its first instruction to its last, including callees and
-//! waiting. Time stamps are sparse, so a length in time lies between [two bounds](Span), and all
+//! waiting. Time stamps are sparse, so a length in time has [two bounds](Span), and all
 //! figures derived from lengths keep both. A call whose beginning or end is not in the history is
 //! [counted](Unmeasured), and its length is not estimated.
 

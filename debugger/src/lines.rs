@@ -1,20 +1,19 @@
-//! Line starts: the positions where stepping by lines stops. All line verbs rest on this definition.
+//! Line starts: the positions where stepping by lines stops. All line motions use this definition.
 //!
-//! - The **frame** of an instruction is the call that executes it (of the [`Forest`]) together with
-//!   the inlined copies around its address. A frame is *within* another when it is that frame, a
-//!   call made in it, or a copy inlined into it, however deep.
+//! - The **frame** of an instruction is the call that executes it (of the [`Forest`]), together with
+//!   the inlined functions around its address. A frame is *within* another if it is that frame, a
+//!   call made in it, or a function inlined into it, at any depth.
 //! - A **statement instruction** is one that the line table assigns to a line as a statement, outside
-//!   of a function's prologue ([`Lines::statement`]). Others are invisible to line verbs.
-//! - The **predecessor** of a statement instruction is the statement instruction that the same call
-//!   executed last before it, outside of copies inlined into its own frame. What callees executed in
-//!   between does not count.
-//! - A statement instruction is a **line start** when it has no predecessor, or when its frame or its
-//!   line is another than its predecessor's.
+//!   of a function's prologue ([`Lines::statement`]). Line motions ignore all others.
+//! - The **predecessor** of a statement instruction is the preceding statement instruction of the
+//!   same call, outside of functions inlined into its own frame. Instructions of callees do not count.
+//! - A statement instruction is a **line start** if it has no predecessor, or if its frame or its
+//!   line differs from its predecessor's.
 //!
-//! Whether an index is a line start depends on the history alone, not on where one comes from. So
-//! `step` is the next line start and `reverse-step` the last one before, and the two visit the same
-//! ones in opposite order. `next` and `reverse-next` do the same among the line starts whose frame
-//! the current frame is within, which leaves out those in callees.
+//! Line starts depend on the history alone, not on the current position. So `step` goes to the next
+//! line start and `reverse-step` to the previous one, and the two visit the same ones in opposite
+//! order. `next` and `reverse-next` choose among the line starts whose frame contains the current
+//! frame, which excludes those in callees.
 
 mod frames;
 mod own_instructions;

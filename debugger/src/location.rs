@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locations_are_told_apart() {
+    fn locations_are_distinguished() {
         let line = |file: Option<&str>, line| Location::Line {
             file: file.map(str::to_owned),
             line,

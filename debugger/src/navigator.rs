@@ -132,7 +132,8 @@ impl Navigator {
         })
     }
 
-    /// From here on text of source files is read in the bundle and in the folders alone that the user named.
+    /// From here on text of source files is read in the bundle and in the folders alone that the
+    /// user named.
     pub fn bound_sources(&mut self) {
         let mut readable = self.session.source_paths().to_vec();
         // The folder of a core may hold anything.

@@ -96,7 +96,7 @@ mod tests {
     use backtrail_pt::Avma;
 
     #[test]
-    fn an_ending_is_told_with_what_its_own_signal_said() {
+    fn an_ending_is_described_with_the_cause_of_its_signal() {
         let said = |signal| Some(SigInfo::new(signal, 0, Avma(0)));
         let killed = Ending::Killed(15);
         assert_eq!(describe_ending(killed, None), "SIGTERM ended the program");

@@ -1,4 +1,5 @@
-//! The stack at a position: out of the call forest, beyond that out of the core, and the inlined copies.
+//! The stack at a position: out of the call forest, beyond that out of the core, and the inlined
+//! copies.
 
 mod callers;
 mod core;
@@ -389,8 +390,8 @@ fn without_parameters(name: &str) -> &str {
 ///
 /// Rust has parentheses in the names of types: `<fn() as FnOnce<()>>::call_once`.
 fn has_parameters(name: &str) -> bool {
-    let behind = [") const", ") &", ") volatile", ") noexcept", ") ["];
-    name.ends_with(')') || behind.iter().any(|behind| name.contains(behind))
+    let following = [") const", ") &", ") volatile", ") noexcept", ") ["];
+    name.ends_with(')') || following.iter().any(|following| name.contains(following))
 }
 
 #[cfg(test)]

@@ -204,7 +204,8 @@ struct StateBuilder<'t> {
     ran_from: u64,
     /// Returns the time bounds of the event; `None` if it is before the window.
     since: Option<TimeEstimate>,
-    /// That the thread left has the time stamp of when it was back: only what came before is certain.
+    /// That the thread left has the time stamp of when it was back: only what came before is
+    /// certain.
     dated_late: bool,
     /// Something began after the window.
     is_over: bool,

@@ -1,7 +1,8 @@
-//! The stack of a thread at the crash, by call frame information, out of its registers and memory in the core.
+//! The stack of a thread at the crash, by call frame information, out of its registers and memory
+//! in the core.
 //!
-//! Sources: DWARF 5, section 6.4.4; System V ABI AMD64, section 3.2.1 (which registers a callee preserves) and
-//! section 3.6.2 (their numbers).
+//! Sources: DWARF 5, section 6.4.4; System V ABI AMD64, section 3.2.1 (which registers a callee
+//! preserves) and section 3.6.2 (their numbers).
 
 mod layout;
 mod memory;
@@ -29,11 +30,12 @@ const PC: u16 = 16;
 /// The general registers by DWARF number; `None`: not known in this frame.
 type KnownRegisters = [Option<u64>; COUNT];
 
-/// A frame that is on the program's stack: no inlined copy, and no caller that is gone by a tail call.
+/// A frame that is on the program's stack: no inlined copy, and no caller that is gone by a tail
+/// call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PhysicalFrame {
-    /// The next instruction of the innermost frame and of one interrupted by a signal; of others, where the
-    /// call made from it returns to.
+    /// The next instruction of the innermost frame and of one interrupted by a signal; of others,
+    /// where the call made from it returns to.
     pub pc: Avma,
     /// The canonical frame address: the stack pointer of its caller, before the call.
     pub cfa: Option<Avma>,

@@ -1,4 +1,5 @@
-//! Which class a virtual call meant: whose table of virtual functions has, where the call took it from, what was called.
+//! Which class a virtual call meant: whose table of virtual functions has, where the call took it
+//! from, what was called.
 
 use crate::session::{Process, Session, Thread};
 use crate::unwind::Memory;

@@ -1,4 +1,5 @@
-//! Containers of the C++ standard library (libstdc++): how many elements they have, and where those are.
+//! Containers of the C++ standard library (libstdc++): how many elements they have, and where those
+//! are.
 
 use super::context::EvalContext;
 use super::members::{address, number, path};
@@ -144,7 +145,8 @@ impl CppContainer {
         }
     }
 
-    /// The element with this number, below the count; of nodes the first alone, for who asks for others walks.
+    /// The element with this number, below the count; of nodes the first alone, for who asks for
+    /// others walks.
     pub fn at(&self, context: &EvalContext<'_>, number: u64) -> Option<Value> {
         match self {
             Self::Array(row) => Some(row.at(number)),
@@ -331,9 +333,9 @@ impl CppDeque {
     pub fn at(&self, context: &EvalContext<'_>, number: u64) -> Option<Value> {
         let at = match number.checked_sub(self.in_first) {
             None => self.first.checked_add(number.checked_mul(self.size)?)?,
-            Some(behind) => {
-                let node = self.nodes.checked_add(8 * (behind / self.per_node + 1))?;
-                let offset = (behind % self.per_node).checked_mul(self.size)?;
+            Some(following) => {
+                let node = self.nodes.checked_add(8 * (following / self.per_node + 1))?;
+                let offset = (following % self.per_node).checked_mul(self.size)?;
                 word(context, node)?.checked_add(offset)?
             }
         };

@@ -22,7 +22,8 @@ pub struct EvalContext<'a> {
     pub look_up: Option<Avma>,
     /// The program counter of the frame.
     pub pc: Option<u64>,
-    /// The frame may not be set up yet: a register that its variables are counted from may be the caller's.
+    /// The frame may not be set up yet: a register that its variables are counted from may be the
+    /// caller's.
     pub(crate) in_prologue: bool,
     /// The names in scope.
     pub scope: Option<Scope>,

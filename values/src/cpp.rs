@@ -1,4 +1,5 @@
-//! Types of the C++ standard library (libstdc++) as what they hold, as its own printers for GDB show them.
+//! Types of the C++ standard library (libstdc++) as what they hold, as its own printers for GDB
+//! show them.
 
 use super::containers::CppContainer;
 use super::context::EvalContext;

@@ -9,7 +9,8 @@ use super::members::{address, number, path};
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Gap, Value};
 
-/// An element by its number or key; `None`: it is no such container, or its insides are not as they are known.
+/// An element by its number or key; `None`: it is no such container, or its insides are not as they
+/// are known.
 pub fn element(
     context: &EvalContext<'_>,
     value: &Value,
@@ -295,7 +296,8 @@ fn is_empty(context: &EvalContext<'_>, container: &CppContainer) -> bool {
     }
 }
 
-/// The characters of a string, as bytes; `None`: it is none, or its insides are not as they are known.
+/// The characters of a string, as bytes; `None`: it is none, or its insides are not as they are
+/// known.
 pub fn text(
     context: &EvalContext<'_>,
     value: &Value,

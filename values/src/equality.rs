@@ -37,8 +37,8 @@ impl EvalContext<'_> {
         }
     }
 
-    /// One is a string of a library or in quotes, and both are texts: whether they have the same characters. `None`: they
-    /// are compared in another way.
+    /// One is a string of a library or in quotes, and both are texts: whether they have the same
+    /// characters. `None`: they are compared in another way.
     pub fn same_text(&self, one: &Value, other: &Value) -> Evaluated<Option<bool>> {
         let is_string = |value: &Value| match value.ty.shape() {
             Shape::Record(_) => true,

@@ -64,7 +64,8 @@ fn is_name(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// A token in quotes with a letter before it. Bytes that are written as numbers are no characters of a wide type.
+/// A token in quotes with a letter before it. Bytes that are written as numbers are no characters
+/// of a wide type.
 fn wide(letter: char, token: Token) -> Result<Token> {
     let is_lossy = |text: &str| text.contains(char::REPLACEMENT_CHARACTER);
     match token {

@@ -1,5 +1,5 @@
-//! The members of records: found by name, through bases and members without names, and by the form that a value
-//! has.
+//! The members of records: found by name, through bases and members without names, and by the form
+//! that a value has.
 
 use super::arithmetic::{integer, is_signed};
 use super::context::EvalContext;

@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_told_from_values() {
+    fn types_are_distinguished_from_values() {
         parses("(node *) p", "(node [Pointer])p");
         parses("(x) + 1", "(x + 1)");
         parses("(unsigned long int) -1", "(unsigned long [])(-1)");

@@ -20,7 +20,8 @@ pub fn ptype(ty: &Ty) -> String {
     declare_with(ty, String::new(), formatter)
 }
 
-/// A record or enumeration spelled out, if it is one and `show` asks for it; `level`: how far its lines are indented.
+/// A record or enumeration spelled out, if it is one and `show` asks for it; `level`: how far its
+/// lines are indented.
 fn spelled(ty: &Ty, show: i32, level: usize) -> Option<String> {
     if ty.below().is_some() {
         return None;

@@ -18,7 +18,8 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// They are needed where not all is as the keyword says; what the compiler added counts as private.
+    /// They are needed where not all is as the keyword says; what the compiler added counts as
+    /// private.
     pub fn new(record: &RecordShape, level: usize) -> Self {
         let described = record.record();
         let own = described.members.iter().filter(|member| !member.base);
@@ -221,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conversions_are_told_from_other_operators() {
+    fn conversions_are_distinguished_from_other_operators() {
         for name in [
             "operator bool",
             "operator int*",

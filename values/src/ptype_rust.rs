@@ -1,4 +1,5 @@
-//! Types of Rust as `ptype` shows them: as the source declares them, with a line for each field or variant.
+//! Types of Rust as `ptype` shows them: as the source declares them, with a line for each field or
+//! variant.
 
 use super::ptype_line::line;
 use super::types::{RecordShape, Shape, Ty};

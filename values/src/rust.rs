@@ -1,4 +1,5 @@
-//! Values of Rust: records as the source writes them, and types of the standard library as what they hold.
+//! Values of Rust: records as the source writes them, and types of the standard library as what
+//! they hold.
 
 use super::formatted::{FormattedMember, FormattedValue, listed, text};
 use super::formatter::ValueFormatter;
@@ -111,7 +112,8 @@ fn fields(
     }
 }
 
-/// A type of the standard library as what it holds; `None`: it is none, or its insides are not as they are known.
+/// A type of the standard library as what it holds; `None`: it is none, or its insides are not as
+/// they are known.
 fn show(
     formatter: &ValueFormatter<'_>,
     value: &Value,

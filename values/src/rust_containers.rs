@@ -264,7 +264,8 @@ impl RustHashTable {
         })
     }
 
-    /// The first keys with their values, of a set with nothing; `None`: they do not hang together as they should.
+    /// The first keys with their values, of a set with nothing; `None`: they do not hang together
+    /// as they should.
     pub fn entries(&self, context: &EvalContext<'_>, most: usize) -> Option<Vec<(Value, Value)>> {
         match &self.kind {
             TableKind::Hash { pair, mask, control } => {

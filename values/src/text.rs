@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_told_apart_and_long_ones_cut() {
+    fn runs_are_separated_and_long_ones_cut() {
         assert_eq!(quoted(b"hi", false), "\"hi\"");
         assert_eq!(quoted(b"", false), "\"\"");
         assert_eq!(quoted(b"a\"b\\\n\x01", false), "\"a\\\"b\\\\\\n\\001\"");

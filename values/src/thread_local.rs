@@ -42,7 +42,8 @@ impl<'a> Linker<'a> {
         })
     }
 
-    /// The address of a thread's copy of what is at `offset` in a module's thread-local data; `thread`: the thread pointer.
+    /// The address of a thread's copy of what is at `offset` in a module's thread-local data;
+    /// `thread`: the thread pointer.
     pub fn address(&self, module: &ModuleRef, thread: u64, offset: u64) -> Lookup<u64> {
         let entry = self.entry(module)?;
         Ok(self.block(entry, thread)?.wrapping_add(offset))
@@ -59,7 +60,8 @@ impl<'a> Linker<'a> {
         if below != 0 && below != u64::MAX {
             return Ok(thread.wrapping_sub(below));
         }
-        // Other blocks are made when they are first used; the table of a thread may be older than the module.
+        // Other blocks are made when they are first used; the table of a thread may be older than
+        // the module.
         let table = self.field(thread, "_thread_db_pthread_dtvp")?;
         let not_yet = "the thread has not used the thread-local data of the module yet";
         if self.field(table, "_thread_db_dtv_t_counter")? < self.generation(entry, number)? {
@@ -170,7 +172,8 @@ impl<'a> Linker<'a> {
     }
 }
 
-/// Three numbers of four bytes: how many bits a field, or an element of it, has, how many elements, and where it is.
+/// Three numbers of four bytes: how many bits a field, or an element of it, has, how many elements,
+/// and where it is.
 fn description(words: &[u8; 12]) -> Option<(u64, u64)> {
     let word = |at: usize| {
         let bytes = words.get(at..)?.first_chunk::<4>()?;

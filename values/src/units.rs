@@ -195,8 +195,8 @@ fn is_visible(found: char) -> bool {
         return !found.is_control() && !matches!(found, '\u{2028}' | '\u{2029}');
     }
     // A combining mark after a letter is printable.
-    let behind = ['a', found].iter().collect::<String>();
-    behind.escape_debug().eq(behind.chars())
+    let following = ['a', found].iter().collect::<String>();
+    following.escape_debug().eq(following.chars())
 }
 
 #[cfg(test)]

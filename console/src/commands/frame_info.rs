@@ -66,12 +66,12 @@ fn called(
     let returns_to = thread.history.instruction(site).filter(|_| !jumped);
     let returns_to = returns_to.map(|call| call.next().0);
     let symbols = &navigator.process()?.symbols;
-    let behind = returns_to.and_then(|pc| backtrail_values::code_symbol(symbols, backtrail_pt::Avma(pc)));
+    let following = returns_to.and_then(|pc| backtrail_values::code_symbol(symbols, backtrail_pt::Avma(pc)));
     Ok(Some(CalledView {
         position: Some(thread.position(site).to_string()),
         jumped,
         returns_to,
-        returns_into: behind,
+        returns_into: following,
         virtual_call: virtual_call(navigator.session(), navigator.process()?, thread, site),
     }))
 }

@@ -117,7 +117,7 @@ pub(super) fn when(context: &mut Context<'_>, _arguments: &str) -> Result<Output
             Some(crash) => format!("at the crash: {}", signal::describe(crash)),
             None => "at the end of the history".to_owned(),
         });
-    Ok(Output::When(PositionView {
+    Ok(Output::Position(PositionView {
         position: navigator.position().to_string(),
         thread: thread.tid.0,
         name: thread.name.clone(),

@@ -191,10 +191,10 @@ pub(super) fn line(context: &mut Context<'_>, arguments: &str) -> Result<Output>
 fn caller(navigator: &Navigator, selected: usize, watch: &Watch<'_>) -> Result<Avma> {
     let stack = navigator.stack(selected + 1, watch)?;
     let frame = stack.frames.get(selected);
-    let behind = frame.and_then(|frame| Some((frame.pc?, frame.line?)));
-    let behind = behind.map(|(pc, line)| (Avma(pc.saturating_sub(1)), line));
+    let following = frame.and_then(|frame| Some((frame.pc?, frame.line?)));
+    let following = following.map(|(pc, line)| (Avma(pc.saturating_sub(1)), line));
     let symbols = &navigator.process()?.symbols;
-    let here = behind.filter(|&(at, line)| symbols.line_at(at).is_some_and(|row| row.line == line));
+    let here = following.filter(|&(at, line)| symbols.line_at(at).is_some_and(|row| row.line == line));
     let (at, _) =
         here.ok_or_else(|| Error::Cannot("the frame is in inlined code, or its line is unknown".to_owned()))?;
     Ok(at)

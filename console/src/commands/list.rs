@@ -186,7 +186,8 @@ fn line_at(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> {
     }
 }
 
-/// `disassemble [/smr]`, with FUNCTION, ADDRESS or `FROM,TO`: without, the function of the selected frame.
+/// `disassemble [/smr]`, with FUNCTION, ADDRESS or `FROM,TO`: without, the function of the selected
+/// frame.
 pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let (letters, arguments) = super::format_argument::format_of(arguments);
     if let Some(letter) = letters.chars().find(|letter| !"smr".contains(*letter)) {

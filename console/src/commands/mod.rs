@@ -181,7 +181,8 @@ pub fn parse(line: &str) -> Result<(&'static Command, &str)> {
     Ok((find(first)?, rest))
 }
 
-/// Splits the name of a command from its arguments, which need no space between if they are no word: `x/5i main`, `p*list`.
+/// Splits the name of a command from its arguments, which need no space between if they are no
+/// word: `x/5i main`, `p*list`.
 fn split_name(line: &str) -> (&str, &str) {
     let (first, rest) = split_word(line);
     let end = first.find(['/', '*', '&', '(', '$', '"', '\'']).unwrap_or(0);
@@ -210,7 +211,8 @@ pub fn execute(navigator: &mut Navigator, line: &str, watch: &Watch<'_>) -> Resu
     }
 }
 
-/// The same, but for what is typed between `commands` and `end`, and for the commands of breakpoints.
+/// The same, but for what is typed between `commands` and `end`, and for the commands of
+/// breakpoints.
 fn execute_one(navigator: &mut Navigator, line: &str, watch: &Watch<'_>) -> Result<Output> {
     let (command, arguments) = parse(line)?;
     navigator.breakpoints.due.clear();

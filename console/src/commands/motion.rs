@@ -98,7 +98,8 @@ fn pass_breakpoint(context: &mut Context<'_>, arguments: &str) -> Result<()> {
     Ok(())
 }
 
-/// `until`: as `next`, but not back to a line of a loop that was passed. `until LOCATION`: to LOCATION in this frame.
+/// `until`: as `next`, but not back to a line of a loop that was passed. `until LOCATION`: to
+/// LOCATION in this frame.
 pub(super) fn until(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let motion = match arguments {
         "" => Motion::Next,

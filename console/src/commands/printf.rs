@@ -37,10 +37,10 @@ pub(super) fn printf(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     let text = with_context(context.navigator, context.watch, |eval| {
         let mut text = String::new();
         let mut rest = format;
-        while let Some((before, behind)) = rest.split_once('%') {
+        while let Some((before, following)) = rest.split_once('%') {
             text.push_str(&unescaped(before));
-            let conversion = Conversion::read(behind).ok_or_else(wrong)?;
-            rest = behind.get(conversion.length..).unwrap_or("");
+            let conversion = Conversion::read(following).ok_or_else(wrong)?;
+            rest = following.get(conversion.length..).unwrap_or("");
             text.push_str(&match conversion.letter {
                 '%' => "%".to_owned(),
                 _ => conversion.of(eval, values.next().ok_or_else(wrong)?)?,

@@ -72,7 +72,8 @@ pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     }))
 }
 
-/// Functions that match and were called: how often, and the positions of the last call and the first.
+/// Functions that match and were called: how often, and the positions of the last call and the
+/// first.
 type CalledFunctions = Vec<(String, u64, String, String)>;
 
 /// The functions that match, the last called first.

@@ -42,7 +42,8 @@ pub(super) fn substitute_path(context: &mut Context<'_>, arguments: &str) -> Res
     )))
 }
 
-/// `set print pretty [on|off]`, `set print frame-arguments none|scalars|all`, `set print elements N`.
+/// `set print pretty [on|off]`, `set print frame-arguments none|scalars|all`, `set print elements
+/// N`.
 pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let words: Vec<&str> = arguments.split_whitespace().collect();
     let navigator = &mut *context.navigator;

@@ -11,19 +11,20 @@ use backtrail_pt::Tid;
 /// The limit of answers, because the commands of a breakpoint can continue to other breakpoints.
 const MAX_ANSWERS: usize = 10_000;
 
-/// `thread apply all|TID… COMMAND`: runs a command that looks in several threads, where they were at this time.
+/// `thread apply all|TID… COMMAND`: runs a command that looks in several threads, where they were
+/// at this time.
 pub(super) fn thread_apply(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let misuse = |problem: &str| find("thread").map(|command| command.misuse(problem));
     let mut rest = arguments.trim();
     let mut tids: Vec<Tid> = Vec::new();
     let mut all = false;
-    while let Some((word, behind)) = rest.split_once(char::is_whitespace) {
+    while let Some((word, following)) = rest.split_once(char::is_whitespace) {
         match word {
             "all" => all = true,
             word if is_number(word) => tids.push(thread_of(context, word)?),
             _ => break,
         }
-        rest = behind.trim_start();
+        rest = following.trim_start();
     }
     if !all && tids.is_empty() {
         return Err(misuse("thread apply requires threads, or all, and a command")?);
@@ -133,7 +134,8 @@ pub(super) fn take(navigator: &mut Navigator, line: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Does the commands of the breakpoint at which a move ended, and of those at which they do; `stop` is the move's answer.
+/// Does the commands of the breakpoint at which a move ended, and of those at which they do; `stop`
+/// is the move's answer.
 ///
 /// # Errors
 /// When canceled.
@@ -189,7 +191,8 @@ pub(super) fn follow(navigator: &mut Navigator, stop: Output, watch: &Watch<'_>)
     }
 }
 
-/// A thread by its id; a number that is none's counts the threads from 1, in the order of `info threads`, as GDB's do.
+/// A thread by its id; a number that is none's counts the threads from 1, in the order of `info
+/// threads`, as GDB's do.
 pub(super) fn thread_of(context: &Context<'_>, text: &str) -> Result<Tid> {
     let none = || Error::NoThread(text.to_owned());
     let number: u32 = text.trim_start_matches('t').parse().map_err(|_| none())?;

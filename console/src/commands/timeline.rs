@@ -259,7 +259,8 @@ impl TimelineBuilder<'_> {
         function.map_or_else(|| at.to_string(), |function| function.name.to_string())
     }
 
-    /// The calls of the functions that were asked for; `None`: none were, or the thread is of another process.
+    /// The calls of the functions that were asked for; `None`: none were, or the thread is of
+    /// another process.
     fn calls(&self, thread: &Thread) -> Result<Option<CallsRow>> {
         let Some((pid, entries)) = &self.entries else {
             return Ok(None);

@@ -14,7 +14,8 @@ use backtrail_values::{
 /// The letters of `print/F`.
 const LETTERS: &str = "xduotacfsz";
 
-/// The one letter of a format that `print` and `display` take; `r` asks for types of libraries as they are inside.
+/// The one letter of a format that `print` and `display` take; `r` asks for types of libraries as
+/// they are inside.
 fn letter_of(format: &str) -> Result<(Option<char>, bool)> {
     let raw = format.contains('r');
     let mut letters = format.chars().filter(|letter| *letter != 'r');

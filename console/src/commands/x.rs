@@ -26,7 +26,8 @@ pub(super) fn examine(context: &mut Context<'_>, arguments: &str) -> Result<Outp
     shown(context.navigator, context.watch, arguments)
 }
 
-/// A display of this format shows what `x` does, not a value: it has a count, a size, or asks for instructions or a string.
+/// A display of this format shows what `x` does, not a value: it has a count, a size, or asks for
+/// instructions or a string.
 pub(super) fn is_of_memory(format: &str) -> bool {
     let asks = |character: char| character.is_ascii_digit() || "isbhwg".contains(character);
     format.contains(asks)
@@ -117,7 +118,8 @@ pub(super) fn symbol(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     Ok(Output::message(format!("{}{module}", symbol.replace('+', " + "))))
 }
 
-/// The address that an expression means: the value of a number or pointer, the place of anything else.
+/// The address that an expression means: the value of a number or pointer, the place of anything
+/// else.
 fn address(eval: &EvalContext<'_>, text: &str) -> Result<u64> {
     let parsed = parse(text, eval)?;
     let found = eval

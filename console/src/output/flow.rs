@@ -40,7 +40,8 @@ pub struct HistoryView {
 pub struct SearchView {
     /// The regular expression.
     pub pattern: String,
-    /// Matching functions that were called, with how often, and the positions of the last call and of the first.
+    /// Matching functions that were called, with how often, and the positions of the last call and
+    /// of the first.
     pub functions: Vec<(String, u64, String, String)>,
     /// Matching files of which something ran.
     pub files: Vec<FileHit>,

@@ -14,7 +14,8 @@ pub struct UnmeasuredView {
     pub calls: u64,
 }
 
-/// The answer of `latency`. A length is an array of two numbers: not less than the first, not more than the second.
+/// The answer of `latency`. A length is an array of two numbers: not less than the first, not more
+/// than the second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LatencyView {
     /// As it was given.

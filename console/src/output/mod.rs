@@ -50,8 +50,9 @@ use serde::Serialize;
 pub enum Output {
     /// The answer of a command that moved.
     Stop(Box<StopView>),
-    /// `when`.
-    When(PositionView),
+    /// The answer of `when`.
+    #[serde(rename = "when")]
+    Position(PositionView),
     /// `frame`, `up`, `down`, `info frame`.
     Frame {
         number: usize,
@@ -202,7 +203,7 @@ impl Output {
     pub fn render(&self, to: &mut Text) {
         match self {
             Self::Stop(view) => view.render(to),
-            Self::When(view) => view.render(to),
+            Self::Position(view) => view.render(to),
             Self::Frame {
                 number,
                 frame,

@@ -209,8 +209,8 @@ pub(super) fn render_frame(number: usize, frame: &StackFrame, to: &mut Text) {
     to.line(format!("#{number:<2} {}{note}", describe(frame, to)));
 }
 
-/// With the variables of each frame, where there are some.
-/// `backtrace`, with the variables of each frame where they are asked for; `more`: there are more frames.
+/// With the variables of each frame, where there are some. `backtrace`, with the variables of each
+/// frame where they are asked for; `more`: there are more frames.
 pub(super) fn render_backtrace(stack: &Stack, locals: &[Vec<FormattedMember>], more: bool, to: &mut Text) {
     render_stack(stack, locals, to);
     if more {

@@ -80,15 +80,16 @@ impl Text {
         }
     }
 
-    /// Appends a line. What is [invisible](is_invisible) in a name or a source line is shown as U+FFFD.
+    /// Appends a line. What is [invisible](is_invisible) in a name or a source line is shown as
+    /// U+FFFD.
     pub fn line(&mut self, line: impl AsRef<str>) {
         let mut rest = line.as_ref().trim_end();
         while let Some(char) = rest.chars().next() {
             let mark = self.mark.as_deref();
             let color = mark.and_then(|mark| color_at(rest.strip_prefix(mark)?));
-            if let Some((code, behind)) = color {
+            if let Some((code, following)) = color {
                 self.text.push_str(code);
-                rest = behind;
+                rest = following;
                 continue;
             }
             let is_bad = is_invisible(char) && char != '\t';
@@ -124,11 +125,11 @@ impl Text {
 
 /// Splits text after a placeholder into the color change of its letter and the rest.
 fn color_at(text: &str) -> Option<(&'static str, &str)> {
-    let (letter, behind) = (text.chars().next()?, text.get(1..)?);
+    let (letter, following) = (text.chars().next()?, text.get(1..)?);
     let begun = Paint::ALL.into_iter().find(|paint| paint.letter() == letter);
     let code = begun.map(Paint::code);
     code.or((letter == Paint::END_LETTER).then_some(Paint::END))
-        .map(|code| (code, behind))
+        .map(|code| (code, following))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Text of others as text: what it must not do to where it is shown.
 //!
-//! Function names, file names, names of threads, notes and values come from traces, and a trace comes from anybody. Whatever shows
-//! them goes through here: the terminal by [`Text`](super::Text) and [`visible`], JSON by [`write_json`], editors by the debug adapter.
+//! Function names, file names, names of threads, notes and values come from traces, and a trace
+//! comes from anybody. Whatever shows them goes through here: the terminal by [`Text`](super::Text)
+//! and [`visible`], JSON by [`write_json`], editors by the debug adapter.
 
 use serde::Serialize;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, Serializer};
@@ -74,12 +75,12 @@ impl Formatter for Visible {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         let mut rest = fragment;
         while let Some((at, char)) = rest.char_indices().find(|(_, char)| is_invisible(*char)) {
-            let (before, behind) = rest.split_at(at);
+            let (before, following) = rest.split_at(at);
             writer.write_all(before.as_bytes())?;
             for unit in char.encode_utf16(&mut [0; 2]) {
                 write!(writer, "\\u{unit:04x}")?;
             }
-            rest = behind.get(char.len_utf8()..).unwrap_or_default();
+            rest = following.get(char.len_utf8()..).unwrap_or_default();
         }
         writer.write_all(rest.as_bytes())
     }

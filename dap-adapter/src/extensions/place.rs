@@ -165,14 +165,14 @@ pub fn variables(debuggee: &mut Debuggee, frame: FrameKey, watch: &Watch<'_>) ->
 fn gaps_near(thread: &Thread, index: u64) -> Vec<(&'static str, String)> {
     let gaps: Vec<_> = thread.history.gaps().filter(|&(at, _)| at > 0).collect();
     let after = gaps.partition_point(|&(at, _)| at <= index);
-    let told =
+    let describe =
         |(at, gap): &(u64, &backtrail_decoder::Gap)| format!("at {}: {}", thread.position(*at), gap.cause);
     let before = after.checked_sub(1).and_then(|at| gaps.get(at));
     match gaps.is_empty() {
         true => vec![("gaps", "none".to_owned())],
         false => [("gap before", before), ("gap after", gaps.get(after))]
             .into_iter()
-            .map(|(name, gap)| (name, gap.map_or_else(|| "none".to_owned(), told)))
+            .map(|(name, gap)| (name, gap.map_or_else(|| "none".to_owned(), describe)))
             .collect(),
     }
 }

@@ -1,4 +1,5 @@
-//! Moments and lengths for clients whose numbers are doubles: relative to the crash, and with their text.
+//! Moments and lengths for clients whose numbers are doubles: relative to the crash, and with their
+//! text.
 
 use backtrail_debugger::latency::{Span, Unit};
 use backtrail_debugger::time::{Duration, Time};

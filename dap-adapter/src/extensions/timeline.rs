@@ -120,7 +120,7 @@ pub fn timeline(
         return Err(Failure::Cannot("the window ends before it starts".to_owned()));
     }
     let debuggee = client.debuggee()?;
-    let told = debuggee.navigator.with_earlier(watch, |navigator| {
+    let body = debuggee.navigator.with_earlier(watch, |navigator| {
         let session = navigator.session();
         session.threads().iter().try_for_each(Thread::needs_beginning)?;
         match Window::whole(session) {
@@ -128,7 +128,7 @@ pub fn timeline(
             None => by_instructions(navigator, &arguments, watch),
         }
     });
-    Ok(told?)
+    Ok(body?)
 }
 
 fn columns(arguments: &TimelineRequest) -> usize {

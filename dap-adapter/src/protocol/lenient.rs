@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_protocol_and_what_is_absent_is_left_out() {
+    fn names_follow_the_protocol_and_absent_fields_are_omitted() {
         let breakpoint = Breakpoint {
             verified: true,
             end_line: Some(7),

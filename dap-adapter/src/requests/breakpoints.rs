@@ -280,7 +280,8 @@ fn try_set(debuggee: &mut Debuggee, spec: &BreakpointSpec<'_>, watch: &Watch<'_>
     Ok(number)
 }
 
-/// The client's way of saying which hits count, as a condition: a number alone is that hit; `> 3`, `% 5`.
+/// The client's way of saying which hits count, as a condition: a number alone is that hit; `> 3`,
+/// `% 5`.
 fn hit_condition(text: &str) -> Result<String> {
     let text = text.trim();
     let operator = ["==", ">=", "<=", "!=", ">", "<", "%"]

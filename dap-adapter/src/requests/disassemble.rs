@@ -50,7 +50,7 @@ pub fn disassemble(
     let missing = before_wanted - lines.len();
     let lowest = lines.first().map_or(at, |line| line.address);
     let end = Avma(at.saturating_add((skipped + count) as u64 * 15));
-    let behind = disassembly::disassemble(
+    let following = disassembly::disassemble(
         process,
         version,
         Avma(at)..end,
@@ -60,9 +60,9 @@ pub fn disassemble(
     );
     let end_of = |line: &DisassembledLine| line.address.saturating_add(line.bytes.len() as u64 / 2);
     // Outside of known code, each byte counts as one instruction.
-    let mut next = behind.last().map_or(at, end_of);
-    next = next.saturating_add(skipped.saturating_sub(behind.len()) as u64);
-    lines.extend(behind.into_iter().skip(skipped));
+    let mut next = following.last().map_or(at, end_of);
+    next = next.saturating_add(skipped.saturating_sub(following.len()) as u64);
+    lines.extend(following.into_iter().skip(skipped));
     let mut instructions: Vec<DisassembledInstruction> = (0..missing)
         .map(|number| nothing(lowest.saturating_sub((missing - number) as u64)))
         .collect();

@@ -1,4 +1,5 @@
-//! `evaluate`: in the console every command of the debugger, elsewhere an expression of the program.
+//! `evaluate`: in the console every command of the debugger, elsewhere an expression of the
+//! program.
 
 use super::breakpoints::follow_console;
 use super::stepping::report_log;

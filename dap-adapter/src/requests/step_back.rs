@@ -1,4 +1,5 @@
-//! The requests that move backward: `stepBack`, `reverseContinue`, and the adapter's own reverse steps.
+//! The requests that move backward: `stepBack`, `reverseContinue`, and the adapter's own reverse
+//! steps.
 
 use super::stepping::{MoveArguments, schedule};
 use crate::failure::Result;

@@ -1,7 +1,7 @@
 //! The forward stepping requests: `next`, `stepIn`, `stepOut`, `continue`.
 //!
-//! The server answers a request at once, then makes the move, then reports the stop. The requests that move
-//! backward are in [`step_back`](super::step_back).
+//! The server answers a request at once, then makes the move, then reports the stop. The requests
+//! that move backward are in [`step_back`](super::step_back).
 
 use super::breakpoints::follow_console;
 use crate::failure::{Failure, Result};

@@ -70,8 +70,8 @@ pub fn variables(
     };
     match indexed {
         Some(all) => {
-            let told = start.saturating_add(variables.len() as u64);
-            let missing = all.min(start.saturating_add(wanted)).saturating_sub(told);
+            let end = start.saturating_add(variables.len() as u64);
+            let missing = all.min(start.saturating_add(wanted)).saturating_sub(end);
             if missing > 0 {
                 let how = format!("{missing} more: at most {MOST} are returned at once; use `start`");
                 variables.push(note("(more)", &how));

@@ -25,7 +25,7 @@ pub struct Hit<'a> {
 /// A condition joins comparisons of `hits`, `thread`, `caller`, `duration` and `instructions`, and
 /// expressions of the program, by `&&`. The words can be written with GDB's `$`.
 ///
-/// `duration` and `instructions` are those of the whole call that was hit. A duration lies between
+/// `duration` and `instructions` are those of the whole call that was hit. A duration has
 /// two bounds, and a comparison is true only if it is true for all values between them. `hits % 3`
 /// is true at every third hit.
 #[derive(Clone, Debug, PartialEq, Eq)]

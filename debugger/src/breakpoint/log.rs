@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 
-/// A message: text, and expressions in braces, as in `count is {count}`. A brace itself is written `\\{`.
+/// A message: text, and expressions in braces, as in `count is {count}`. A brace itself is written
+/// `\\{`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message(Vec<MessagePart>);
 
@@ -67,14 +68,14 @@ impl Message {
     /// # Errors
     /// Those of `value`.
     pub fn render(&self, value: &mut dyn FnMut(&str) -> Result<String>) -> Result<String> {
-        let mut told = String::new();
+        let mut rendered = String::new();
         for part in &self.0 {
             match part {
-                MessagePart::Text(text) => told.push_str(text),
-                MessagePart::Expression(expression) => told.push_str(&value(expression)?),
+                MessagePart::Text(text) => rendered.push_str(text),
+                MessagePart::Expression(expression) => rendered.push_str(&value(expression)?),
             }
         }
-        Ok(told)
+        Ok(rendered)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The instructions of a set of addresses, one after the other: walked to where they are near, searched for
-//! where they are not.
+//! The instructions of a set of addresses, one after the other: walked to where they are near,
+//! searched for where they are not.
 
 use crate::error::Result;
 use crate::lines::LineStarts;
@@ -62,7 +62,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Steps backward over the last instruction of the set that is at `low` or after, and gives its index.
+    /// Steps backward over the last instruction of the set that is at `low` or after, and gives its
+    /// index.
     ///
     /// # Errors
     /// When canceled.

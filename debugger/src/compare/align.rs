@@ -18,7 +18,8 @@ pub enum AlignStep {
 pub struct Alignment {
     /// Every element once.
     pub steps: Vec<AlignStep>,
-    /// They differ so much that the nth of a kind was paired with the nth of it, whatever the order.
+    /// They differ so much that the nth of a kind was paired with the nth of it, whatever the
+    /// order.
     pub out_of_order: bool,
 }
 

@@ -16,7 +16,8 @@ pub(super) struct CoreSource<'a> {
     memory: Memory<'a>,
     symbols: &'a Symbolizer,
     thread: &'a CoreThread,
-    /// All frames of the thread, and which one it is; if it is none of them, why, and only memory is known.
+    /// All frames of the thread, and which one it is; if it is none of them, why, and only memory
+    /// is known.
     frames: &'a [PhysicalFrame],
     number: Result<usize, Unknown>,
 }
@@ -102,7 +103,8 @@ impl<'a> CoreSource<'a> {
         }
     }
 
-    /// The call of the caller entered the function of frame `number`, and that one did not jump to it from another.
+    /// The call of the caller entered the function of frame `number`, and that one did not jump to
+    /// it from another.
     fn is_of_call(&self, number: usize, site: &CallSite) -> bool {
         let Some(frame) = self.frames.get(number) else {
             return false;

@@ -20,7 +20,8 @@ pub struct Read {
     pub unknown: Option<String>,
 }
 
-/// The bytes from an address on, at most [`MAX_READ`]: those of memory where they are known, else those of the code that ran.
+/// The bytes from an address on, at most [`MAX_READ`]: those of memory where they are known, else
+/// those of the code that ran.
 ///
 /// # Errors
 /// When canceled.

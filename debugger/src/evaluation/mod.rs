@@ -1,6 +1,7 @@
 //! Evaluates expressions in the selected frame of a navigator.
 //!
-//! The registers and memory of the frame come from the core at the crash, and from the executed code before it.
+//! The registers and memory of the frame come from the core at the crash, and from the executed
+//! code before it.
 
 pub(crate) mod conditions;
 mod core_source;

@@ -1,4 +1,5 @@
-//! Lengths of calls, between the least and the most that the trace allows, and where the time of one went.
+//! Lengths of calls, between the least and the most that the trace allows, and where the time of
+//! one went.
 
 use super::time_bounds::{OffCpu, TimeBound, TimeBounds, TimeInterval};
 use crate::session::Thread;
@@ -85,7 +86,8 @@ pub struct Split {
     pub own: Span,
     /// In the code of what it called.
     pub callees: Span,
-    /// Outside of the traced code, in it or in what it called: in the kernel, or waiting for something or for a processor.
+    /// Outside of the traced code, in it or in what it called: in the kernel, or waiting for
+    /// something or for a processor.
     pub off_cpu: Span,
 }
 
@@ -242,7 +244,8 @@ impl<'a> CallTimer<'a> {
         self.between(call.first, call.end).ok_or(Unmeasured::NoTime)
     }
 
-    /// From instruction `first` on to the end of the one before `end`; `None`: the trace has no time for it.
+    /// From instruction `first` on to the end of the one before `end`; `None`: the trace has no
+    /// time for it.
     fn between(&self, first: u64, end: u64) -> Option<TimeInterval> {
         if self.unit == Unit::Instructions {
             return Some(TimeInterval {

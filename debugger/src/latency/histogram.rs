@@ -16,7 +16,8 @@ pub struct HistogramRow {
     pub uncertain: u64,
 }
 
-/// Rows of 1, 2, 5, 10, 20, … from the shortest to the longest, those without calls between them included.
+/// Rows of 1, 2, 5, 10, 20, … from the shortest to the longest, those without calls between them
+/// included.
 #[must_use]
 pub fn histogram(spans: impl Iterator<Item = Span>) -> Vec<HistogramRow> {
     let mut rows: Vec<HistogramRow> = Vec::new();
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_where_its_longest_is_and_says_when_that_is_uncertain() {
+    fn a_call_is_placed_by_its_upper_bound_and_marked_uncertain() {
         let spans = [(3, 3), (4, 4), (1, 4), (30, 30)];
         let rows = histogram(spans.into_iter().map(|(least, most)| Span { least, most }));
         let rows: Vec<_> = rows

@@ -1,4 +1,5 @@
-//! Moments between the earliest and the latest that the time stamps allow, and when a thread was out of the traced code.
+//! Moments between the earliest and the latest that the time stamps allow, and when a thread was
+//! out of the traced code.
 
 use backtrail_decoder::{History, Mark, MarkKind, TimeEstimate};
 use backtrail_pt::{Tsc, TscConversion};

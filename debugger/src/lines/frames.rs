@@ -8,14 +8,16 @@ use backtrail_decoder::CallId;
 use backtrail_pt::Avma;
 
 impl LineStarts<'_> {
-    /// The first line start after `from` and before `limit` in `frame` or a frame that it is within.
+    /// The first line start after `from` and before `limit` in `frame` or a frame that it is
+    /// within.
     pub fn next_in_frame(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
         let limit = limit.min(self.history.len());
         let mut frame = Some(frame);
         let mut at = from.saturating_add(1);
         while at < limit {
             let Some(now) = frame else {
-                // The calls that it was within are over and none is known around them: any line will do.
+                // The calls that it was within are over and none is known around them: any line
+                // will do.
                 frame = self.frame(at);
                 if frame.is_none() || self.is_start(at)? {
                     return Ok(frame.map(|_| at));
@@ -52,7 +54,8 @@ impl LineStarts<'_> {
         }
     }
 
-    /// The last line start before `from`, at `limit` or after, in `frame` or a frame that it is within.
+    /// The last line start before `from`, at `limit` or after, in `frame` or a frame that it is
+    /// within.
     pub fn previous_in_frame(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
         let mut frame = Some(frame);
         let mut at = from;
@@ -104,7 +107,8 @@ impl LineStarts<'_> {
         }
     }
 
-    /// The first instruction from `from` on and before `end` that a call executed itself for a statement.
+    /// The first instruction from `from` on and before `end` that a call executed itself for a
+    /// statement.
     fn first_of(&self, statement: Statement, call: CallId, from: u64, end: u64) -> Result<Option<u64>> {
         let wanted = |pc: Avma| self.lines.statement(pc) == Some(statement);
         OwnInstructions::new(self, call, from, wanted).next(end)

@@ -1,5 +1,5 @@
-//! Instructions that one call executed itself, its callees left out: walked to where they are near, searched for
-//! where they are not.
+//! Instructions that one call executed itself, its callees left out: walked to where they are near,
+//! searched for where they are not.
 
 use super::{LineStarts, runs};
 use crate::error::Result;

@@ -9,7 +9,8 @@ use std::ops::Range;
 
 mod far;
 
-/// Two functions: `main` at 0x100, which has a copy of another inlined at 0x110, and `callee` at 0x200.
+/// Two functions: `main` at 0x100, which has a copy of another inlined at 0x110, and `callee` at
+/// 0x200.
 struct Program {
     lines: HashMap<u64, (u32, u32)>,
 }
@@ -148,7 +149,7 @@ fn an_inlined_copy_counts_as_a_call() {
 }
 
 #[test]
-fn a_loop_on_one_line_is_one_run_and_over_two_lines_starts_each_time() {
+fn a_loop_over_two_lines_starts_each_line_again() {
     let one = trace(&[(0x107, 0, 3), (0x10f, 0, 3), (0x107, 0, 3), (0x10f, 0, 3)]);
     assert_eq!(one.starts(), [0]);
     let two = trace(&[(0x107, 0, 3), (0x10f, 0, 4), (0x107, 0, 3), (0x10f, 0, 4)]);

@@ -21,7 +21,8 @@ struct SavedState {
 }
 
 impl Navigator {
-    /// Does something; where that needs history that is not decoded yet, decodes all, and does it then.
+    /// Does something; where that needs history that is not decoded yet, decodes all, and does it
+    /// then.
     ///
     /// # Errors
     /// What `act` fails with; when canceled, and then nothing has changed.

@@ -199,8 +199,8 @@ impl Navigator {
             true => String::new(),
             false => self.visiting(self.current, index, |navigator| {
                 message.render(&mut |expression| {
-                    let told = variables::evaluate(navigator, expression, Format::default(), watch);
-                    match told {
+                    let evaluated = variables::evaluate(navigator, expression, Format::default(), watch);
+                    match evaluated {
                         Ok(node) => Ok(node.shown.text),
                         Err(error @ (Error::Canceled | Error::Earlier)) => Err(error),
                         Err(error) => Ok(format!("<error: {error}>")),

@@ -4,7 +4,8 @@ use super::Navigator;
 use backtrail_pt::Tid;
 
 impl Navigator {
-    /// Does something in a thread, before an instruction of it; all is afterwards as if nothing had moved.
+    /// Does something in a thread, before an instruction of it; all is afterwards as if nothing had
+    /// moved.
     pub fn visiting<T>(&mut self, tid: Tid, index: u64, act: impl FnOnce(&mut Self) -> T) -> T {
         let (current, frame, listed) = (self.current, self.frame, self.listed.take());
         let (done, undone) = (self.done.clone(), self.undone.clone());

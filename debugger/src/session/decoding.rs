@@ -44,8 +44,9 @@ impl DecodeInput {
         decode_by(&plan, &self.inputs, &self.images, watch)
     }
 
-    /// The threads that lose the beginning of their history when only so much of each trace is decoded, and
-    /// nothing else of it. Out of the traces of processors, and of several buffers, a thread may lose pieces in the middle.
+    /// The threads that lose the beginning of their history when only so much of each trace is
+    /// decoded, and nothing else of it. Out of the traces of processors, and of several buffers, a
+    /// thread may lose pieces in the middle.
     pub fn shortened(&self, last: u64) -> impl Iterator<Item = Tid> {
         let long = self.inputs.iter().filter(move |input| input.trace_len() > last);
         long.filter_map(|input| match input {
@@ -108,14 +109,14 @@ impl UndecodedHistory {
         let (source, last) = (Arc::clone(&self.source), self.last);
         self.ahead.get_or_insert_with(|| {
             let state = Arc::new(AheadState::default());
-            let told = Arc::clone(&state);
+            let shared = Arc::clone(&state);
             let thread = thread::spawn(move || {
                 let progress = |progress: Progress| {
-                    told.done.store(progress.done, Ordering::Relaxed);
-                    told.total.store(progress.total, Ordering::Relaxed);
+                    shared.done.store(progress.done, Ordering::Relaxed);
+                    shared.total.store(progress.total, Ordering::Relaxed);
                 };
                 let watch = Watch {
-                    cancel: &told.cancel,
+                    cancel: &shared.cancel,
                     progress: &progress,
                 };
                 source.decode(last, &watch)

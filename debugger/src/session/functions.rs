@@ -49,9 +49,9 @@ impl SymbolFunctions {
             entry: function.entry,
             range: function.range,
         };
-        let told = answer(&known);
+        let answered = answer(&known);
         self.lock().insert(known.range.end.0, known);
-        Some(told)
+        Some(answered)
     }
 }
 

@@ -214,8 +214,8 @@ fn main_input(inputs: &[Input], ended: Option<Tid>) -> Option<(Tid, &Arc<Image>)
     Some((tid, image))
 }
 
-/// Decoding the end first pays: what follows takes several times as long, and what is decoded at first is the end
-/// of all of it.
+/// Decoding the end first pays: what follows takes several times as long, and what is decoded at
+/// first is the end of all of it.
 fn pays(source: &DecodeInput, first: u64, last: Option<u64>) -> bool {
     const TIMES: u64 = 4;
     let wanted = |input: &Input| input.trace_len().min(last.unwrap_or(u64::MAX));

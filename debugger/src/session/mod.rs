@@ -173,7 +173,8 @@ impl Session {
         self.program.as_deref()
     }
 
-    /// The command that made the bundle, such as `record --engine step`; `None`: no bundle was opened, or it does not say.
+    /// The command that made the bundle, such as `record --engine step`; `None`: no bundle was
+    /// opened, or it does not say.
     #[must_use]
     pub fn made_by(&self) -> Option<&str> {
         self.bundle.as_ref()?.manifest().meta.created_by.as_deref()

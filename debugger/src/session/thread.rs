@@ -85,7 +85,8 @@ impl Thread {
         })
     }
 
-    /// The index from which on it may have been that time, in TSC ticks; `None`: history begins later.
+    /// The index from which on it may have been that time, in TSC ticks; `None`: history begins
+    /// later.
     ///
     /// # Errors
     /// When that may be in what is not decoded yet.

@@ -12,15 +12,18 @@ pub(super) struct CallerStep {
     pub pc: Option<Avma>,
     /// The address whose function and line are meant.
     pub look_up: Option<Avma>,
-    /// The call; `None`: it began with the last instruction of the history, which has no call for it.
+    /// The call; `None`: it began with the last instruction of the history, which has no call for
+    /// it.
     pub call: Option<CallId>,
     /// Whether it ended by a jump to the previous one.
     pub tail_caller: bool,
-    /// As `tail_caller`, but by a return to where a function begins: whether it shares its caller is not certain.
+    /// As `tail_caller`, but by a return to where a function begins: whether it shares its caller
+    /// is not certain.
     pub returned_to_start: bool,
     /// Whether it is a signal handler.
     pub signal_handler: bool,
-    /// The call itself, or the one that ended with the last instruction, when it is inside of no other.
+    /// The call itself, or the one that ended with the last instruction, when it is inside of no
+    /// other.
     pub root: Option<CallId>,
 }
 
@@ -41,7 +44,7 @@ pub(super) struct Callers<'a> {
 impl<'a> Callers<'a> {
     pub fn new(session: &Session, thread: &'a Thread, forest: &'a Forest, index: u64) -> Self {
         let pc = pc_at(session, thread, index);
-        let mut outwards = Self {
+        let mut steps = Self {
             thread,
             forest,
             callee: None,
@@ -52,9 +55,9 @@ impl<'a> Callers<'a> {
             site: None,
         };
         if index >= thread.history.len() {
-            outwards.leave_the_last(session);
+            steps.leave_the_last(session);
         }
-        outwards
+        steps
     }
 
     /// Applies the last instruction of the history, whose effect is not in the call forest.

@@ -115,8 +115,8 @@ impl StackJoin {
     }
 }
 
-/// The outermost frame is that of the program's entry point. Only what loaded the program can have jumped there,
-/// and nothing called that.
+/// The outermost frame is that of the program's entry point. Only what loaded the program can have
+/// jumped there, and nothing called that.
 fn ends_where_the_program_begins(session: &Session, thread: &Thread, unwound: &Unwound) -> bool {
     let found = || {
         let process = session.process(thread)?;

@@ -112,7 +112,8 @@ struct PhysicalCall {
 }
 
 impl PhysicalCall {
-    /// A frame by its number in the core: what handlers return to is counted there, what jumped to its callee is not.
+    /// A frame by its number in the core: what handlers return to is counted there, what jumped to
+    /// its callee is not.
     fn find(steps: Callers<'_>, number: usize) -> Option<Self> {
         let mut steps = steps.peekable();
         let (mut count, mut inner) = (0, None);
@@ -204,7 +205,8 @@ impl CallFrame<'_> {
         Some(())
     }
 
-    /// Goes back from instruction `until` to where call frame information describes the frame, or to its entry.
+    /// Goes back from instruction `until` to where call frame information describes the frame, or
+    /// to its entry.
     fn back(&self, until: u64) -> Option<ExecutedRange> {
         let TraceFrames { thread, process, .. } = self.ran;
         let history = &thread.history;
@@ -272,7 +274,8 @@ impl CallFrame<'_> {
         }
     }
 
-    /// Since which instruction on all before number `at`, which has the one before it, is the frame's own.
+    /// Since which instruction on all before number `at`, which has the one before it, is the
+    /// frame's own.
     fn own_before(&self, at: u64) -> Option<u64> {
         let mut last = self.forest.last_begun(at)?;
         if self.forest.call(last).end >= at {

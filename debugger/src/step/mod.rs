@@ -18,11 +18,11 @@
 //!
 //! Where a pair comes back to:
 //! - `stepi`, `step` and `continue` with their reverses: from any position of the set, each undoes
-//!   the other. From between two positions of the set, forward then backward goes to the one before.
+//! the other. From between two positions of the set, forward then backward goes to the one before.
 //! - `nexti` and `next`: the same, as long as both ends are in the same frame. When the forward move
-//!   came out of a call, the way back goes to that call: its instruction, or the start of its line.
+//! came out of a call, the way back goes to that call: its instruction, or the start of its line.
 //! - `finish`, then `reverse-nexti`, goes where `reverse-finish` would have gone: the call.
-//!   `reverse-finish`, then `nexti`, goes where `finish` would have gone.
+//! `reverse-finish`, then `nexti`, goes where `finish` would have gone.
 //!
 //! The positions that breakpoints hit stop every verb on its way.
 

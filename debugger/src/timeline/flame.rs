@@ -12,7 +12,8 @@ use std::ops::Range;
 /// The unit of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
-    /// Time stamps, in TSC ticks. Between two of them all instructions are taken to be equally long.
+    /// Time stamps, in TSC ticks. Between two of them all instructions are taken to be equally
+    /// long.
     Ticks,
     /// Instructions.
     Instructions,
@@ -38,7 +39,8 @@ pub struct Flame {
 /// The number of columns between two checks for cancellation.
 const OFTEN: usize = 64;
 
-/// The calls in `columns` columns of a window, outer ones before inner ones, to a depth of `levels`.
+/// The calls in `columns` columns of a window, outer ones before inner ones, to a depth of
+/// `levels`.
 ///
 /// # Errors
 /// When canceled.
@@ -217,7 +219,8 @@ mod tests {
     use backtrail_decoder::Sink;
     use backtrail_pt::Cofi;
 
-    /// One call after the other from one that goes on, each of two instructions, each 40 ticks after the last.
+    /// One call after the other from one that goes on, each of two instructions, each 40 ticks
+    /// after the last.
     fn calls(count: u64) -> (History, Forest) {
         let mut recording = Recording::new();
         recording.time(0).run(0x0, 1).call(0x2, 0x1000).run(0x1000, 8);
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_can_be_seen_are_told_with_their_own_ends() {
+    fn visible_calls_are_reported_with_their_own_bounds() {
         // Ten instructions, then four for each call and the jump after it.
         let (found, levels) = shown(3, Axis::Instructions, 0..22, 2200);
         let inner: Vec<_> = found.iter().filter(|flame| flame.level == 2).collect();
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shorter_than_a_column_is_told_once_a_row_of_columns() {
+    fn short_calls_are_reported_once_a_row_of_columns() {
         let (found, levels) = shown(10_000, Axis::Ticks, 0..400_000, 97);
         assert_eq!(levels, 3);
         let short: Vec<_> = found.iter().filter(|flame| flame.several).collect();
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_where_nothing_ran() {
+    fn nothing_is_reported_where_nothing_ran() {
         assert!(shown(3, Axis::Instructions, 100..200, 10).0.is_empty());
         assert!(shown(3, Axis::Ticks, 100_000..200_000, 10).0.is_empty());
         assert_eq!(shown(3, Axis::Ticks, 5..5, 0).0.len(), 1);

@@ -55,7 +55,7 @@ pub struct GridRow {
     grid: Grid,
     sums: Vec<ColumnTimes>,
     /// The time up to which states were added.
-    told: u64,
+    added_until: u64,
 }
 
 /// The presence of events, column by column.
@@ -124,7 +124,7 @@ impl GridRow {
         Self {
             grid,
             sums: vec![ColumnTimes::default(); grid.columns],
-            told: grid.window.from.0,
+            added_until: grid.window.from.0,
         }
     }
 
@@ -145,12 +145,12 @@ impl GridRow {
     }
 
     fn add_state(&mut self, state: ThreadState, from: Tsc, to: Tsc) {
-        let from = from.0.max(self.told);
+        let from = from.0.max(self.added_until);
         let to = to.0.min(self.grid.window.to.0);
         if from >= to {
             return;
         }
-        self.told = to;
+        self.added_until = to;
         self.each(from, to, |sums, ticks| match state {
             ThreadState::Ran => sums.ran += ticks,
             ThreadState::OffCpu => sums.off += ticks,
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_time_stamp_tells_is_unknown() {
+    fn times_without_stamps_are_unknown() {
         // The thread left between 1200 and 1500, and returned between 1600 and 1900.
         let spans = [
             span(ThreadState::Ran, at(1000, 1000), at(1200, 1500)),

@@ -67,7 +67,7 @@ fn a_thread_runs_and_waits_in_turn() {
 }
 
 #[test]
-fn after_the_last_time_stamp_nothing_is_known_but_what_the_core_says() {
+fn after_the_last_time_stamp_only_the_core_is_known() {
     let open = states_of(recording(), ALL, end(ThreadState::Unknown, None));
     assert_eq!(
         open.last(),
@@ -133,7 +133,7 @@ fn a_gap_is_a_state_of_its_own() {
 }
 
 #[test]
-fn a_system_call_that_is_dated_when_it_is_over_began_nobody_knows_when() {
+fn a_system_call_dated_at_its_end_has_an_unknown_beginning() {
     let mut recording = Recording::new();
     recording.time(1_000).run(0x10, 3).time(50_000);
     recording

@@ -23,8 +23,8 @@ impl<'a> Memory<'a> {
         Self { core, image }
     }
 
-    /// Fills `out` with what was at `at`; `None`: not all of it is known. Only what could not be written is
-    /// taken from files.
+    /// Fills `out` with what was at `at`; `None`: not all of it is known. Only what could not be
+    /// written is taken from files.
     pub fn read(&self, at: Avma, out: &mut [u8]) -> Option<()> {
         if self.core.memory(at, out) == out.len() {
             return Some(());

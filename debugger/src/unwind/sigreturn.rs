@@ -1,4 +1,5 @@
-//! The code that a signal handler returns to, where no call frame information covers it (musl, for example).
+//! The code that a signal handler returns to, where no call frame information covers it (musl, for
+//! example).
 //!
 //! Sources: Linux, `arch/x86/include/asm/sigframe.h` (`struct rt_sigframe`) and
 //! `arch/x86/include/uapi/asm/sigcontext.h` (`struct sigcontext_64`).
@@ -6,12 +7,14 @@
 use super::{COUNT, KnownRegisters, Memory, PhysicalFrame, RSP, UnwindEnd, known_in};
 use backtrail_pt::Avma;
 
-/// `mov $15, %rax; syscall`, which is `rt_sigreturn`. The kernel and GDB know signal frames by these bytes, too.
+/// `mov $15, %rax; syscall`, which is `rt_sigreturn`. The kernel and GDB know signal frames by
+/// these bytes, too.
 const CODE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
 /// The offset of `uc_mcontext` from the `ucontext` at the stack pointer, in bytes.
 const CONTEXT: u64 = 40;
-/// The DWARF numbers of the words in it, in order: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp.
+/// The DWARF numbers of the words in it, in order: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx,
+/// rsp.
 const WORDS: [usize; COUNT] = [8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7];
 
 /// Returns the registers that the signal interrupted; `None` if the frame is not signal return

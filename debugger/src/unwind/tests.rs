@@ -33,8 +33,8 @@ fn padded(mut entry: Vec<u8>) -> Vec<u8> {
     [(entry.len() as u32).to_le_bytes().to_vec(), entry].concat()
 }
 
-/// An ELF file without sections, of which `.eh_frame` is found by its program header. The caller's stack pointer is
-/// 8 above, its return address just below that, unless the instructions say else.
+/// An ELF file without sections, of which `.eh_frame` is found by its program header. The caller's
+/// stack pointer is 8 above, its return address just below that, unless the instructions say else.
 fn elf(rules: &[Rules<'_>]) -> Vec<u8> {
     const HEADERS: u64 = 64 + 2 * 56;
     let segment = |kind: u32, flags: u32, fields: [u64; 5]| {
@@ -48,7 +48,8 @@ fn elf(rules: &[Rules<'_>]) -> Vec<u8> {
     };
     // Version 1; where `.eh_frame` is, relative to this word; no table.
     let mut tables = vec![1, 0x1b, 0xff, 0xff, 4, 0, 0, 0];
-    // CIE: version 1, "zR", factors 1 and -8, return address 16; DW_CFA_def_cfa rsp 8; DW_CFA_offset 16 1.
+    // CIE: version 1, "zR", factors 1 and -8, return address 16; DW_CFA_def_cfa rsp 8;
+    // DW_CFA_offset 16 1.
     let common = padded(b"\0\0\0\0\x01zR\0\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01".to_vec());
     let start = tables.len();
     tables.extend(common);

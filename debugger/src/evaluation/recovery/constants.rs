@@ -5,7 +5,8 @@ use crate::unwind::Memory;
 use backtrail_bundle::core::Core;
 use backtrail_pt::Avma;
 
-/// Read-only memory of a process: what its files say, where the core, if there is one, does not say otherwise.
+/// Read-only memory of a process: what its files say, where the core, if there is one, does not say
+/// otherwise.
 pub(super) struct Constants<'a> {
     process: &'a Process,
     core: Option<&'a Core>,

@@ -115,14 +115,14 @@ fn address(instruction: &Instruction, inputs: &mut dyn InstructionInputs) -> Opt
 /// zero flag.
 pub(super) struct ZeroFlagValues {
     pub before: Option<u64>,
-    pub behind: Option<u64>,
+    pub after: Option<u64>,
 }
 
 /// Returns the values of a part of a register for which an instruction sets the zero flag.
 pub(super) fn if_zero(instruction: &Instruction, wanted: RegisterPart) -> ZeroFlagValues {
     let none = ZeroFlagValues {
         before: None,
-        behind: None,
+        after: None,
     };
     let Some(part) = RegisterPart::operand(instruction, 0)
         .filter(|part| part.register == wanted.register && instruction.op0_kind() == OpKind::Register)
@@ -145,7 +145,7 @@ pub(super) fn if_zero(instruction: &Instruction, wanted: RegisterPart) -> ZeroFl
         Mnemonic::And | Mnemonic::Or => (None, true),
         _ => return none,
     };
-    let behind = match writes {
+    let after = match writes {
         true if part.bits == 32 || part.bits >= wanted.bits => Some(0),
         true => None,
         false => before.filter(|_| part.bits >= wanted.bits),
@@ -154,7 +154,7 @@ pub(super) fn if_zero(instruction: &Instruction, wanted: RegisterPart) -> ZeroFl
         before: before
             .filter(|_| part.bits >= wanted.bits)
             .map(|value| wanted.of(value)),
-        behind: behind.map(|value| wanted.of(value)),
+        after: after.map(|value| wanted.of(value)),
     }
 }
 
@@ -164,10 +164,10 @@ pub(super) fn was_zero(branch: &Instruction, next: u64) -> bool {
     if !branch.is_jcc_short_or_near() {
         return false;
     }
-    let (there, behind) = (branch.near_branch_target(), branch.next_ip());
+    let (there, after) = (branch.near_branch_target(), branch.next_ip());
     match branch.condition_code() {
-        ConditionCode::e => there != behind && next == there,
-        ConditionCode::ne => there != behind && next == behind,
+        ConditionCode::e => there != after && next == there,
+        ConditionCode::ne => there != after && next == after,
         _ => false,
     }
 }
@@ -244,7 +244,7 @@ mod tests {
     fn comparisons_tell_where_the_branch_went_as_for_equal_values() {
         let zero_flag_values = |code: &[u8], register| {
             let values = if_zero(&decoded(code), part(register));
-            (values.before, values.behind)
+            (values.before, values.after)
         };
         assert_eq!(
             zero_flag_values(&[0x83, 0xff, 5], Register::EDI),

@@ -57,7 +57,8 @@ pub(super) struct Registers<'a> {
 }
 
 impl<'a> Registers<'a> {
-    /// `constants`: read-only memory; `at_end`: the registers at the end of the history by their DWARF numbers, if a core has them.
+    /// `constants`: read-only memory; `at_end`: the registers at the end of the history by their
+    /// DWARF numbers, if a core has them.
     pub fn new(
         process: &'a Process,
         thread: &'a Thread,
@@ -117,7 +118,7 @@ impl<'a> Registers<'a> {
                 }
             }
             if let Some(branch) = equal
-                && let Some(value) = operation::if_zero(&step.instruction, part).behind
+                && let Some(value) = operation::if_zero(&step.instruction, part).after
             {
                 return Some((value, Evidence::Comparison(self.thread.position(branch))));
             }
@@ -210,11 +211,11 @@ impl<'a> Registers<'a> {
             return Some((part.of(self.branch_target(at)?.0), Evidence::Branch(position)));
         }
         let marks = self.thread.history.marks_in(at + 1..at + 2);
-        let told = marks.iter().find_map(|mark| match mark.kind {
+        let written = marks.iter().find_map(|mark| match mark.kind {
             MarkKind::Ptwrite(value) => value_from_ptwrite(instruction, part, value),
             _ => None,
         });
-        Some((told?, Evidence::Ptwrite(position)))
+        Some((written?, Evidence::Ptwrite(position)))
     }
 
     /// Returns the target of an instruction; `None` if the next instruction may follow from another

@@ -63,7 +63,8 @@ impl Functions for Random {
     }
 }
 
-/// A history of loops, calls and returns: of 16 instructions one is a call and one jumps, in each function one returns.
+/// A history of loops, calls and returns: of 16 instructions one is a call and one jumps, in each
+/// function one returns.
 fn history(seed: u64) -> History {
     let mut dice = Dice(seed);
     let mut builder = HistoryBuilder::new(Tid(1));
@@ -125,7 +126,8 @@ impl Walked<'_> {
         let end = self.root(frame).end;
         let within = (from + 1..end).find(|&at| self.is_start_around(at, frame, starts));
         within.or_else(|| {
-            // Nothing is known around the root: its successor begins with any line, or counts as the frame from there on.
+            // Nothing is known around the root: its successor begins with any line, or counts as
+            // the frame from there on.
             let after = self.0.frame(end).filter(|_| end < self.0.history.len())?;
             starts[end as usize]
                 .then_some(end)

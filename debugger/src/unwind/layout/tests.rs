@@ -91,7 +91,7 @@ fn a_register_saved_by_a_move_is_found_until_it_is_written_over() {
 }
 
 #[test]
-fn a_register_kept_in_another_is_found_there_as_long_as_calls_preserve_that() {
+fn a_register_copy_is_used_while_calls_preserve_it() {
     // mov %rbx,%r12; xor %ebx,%ebx
     let mut layout = layout_after(&[0x49, 0x89, 0xdc, 0x31, 0xdb]);
     layout.called();
@@ -103,7 +103,7 @@ fn a_register_kept_in_another_is_found_there_as_long_as_calls_preserve_that() {
 }
 
 #[test]
-fn without_the_stack_pointer_and_a_copy_of_it_there_are_no_rules() {
+fn no_rules_without_the_stack_pointer_or_a_copy() {
     // mov %rdi,%rsp: another stack
     assert_eq!(layout_after(&[0x48, 0x89, 0xfc]).row(), None);
     // pushfq; popfq; push $1; call next
