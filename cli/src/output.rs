@@ -4,7 +4,7 @@
 //! changes its meaning or goes, not when one is added (docs/cli.md).
 
 use crate::exit::Failure;
-use backtrail_debugger::output::{Text, visible, visible_lines, write_json};
+use backtrail_console::output::{Text, visible, visible_lines, write_json};
 use serde::Serialize;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 

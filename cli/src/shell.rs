@@ -1,6 +1,6 @@
 //! Words of a command line that a user is to type: they reach the command as they are, whatever they hold.
 
-use backtrail_debugger::output::is_invisible;
+use backtrail_console::output::is_invisible;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;

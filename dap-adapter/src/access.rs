@@ -1,6 +1,6 @@
-//! What a session may read of this machine, and fetch from others.
+//! The files and servers that a session may access.
 
-use crate::fetch;
+use crate::origin;
 use std::str::FromStr;
 
 /// Scheme, host and port of a server.
@@ -11,13 +11,13 @@ impl FromStr for Origin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        fetch::origin_of(text)
+        origin::origin_of(text)
             .map(Self)
-            .ok_or_else(|| "write https://HOST or https://HOST:PORT".to_owned())
+            .ok_or_else(|| "use https://HOST or https://HOST:PORT".to_owned())
     }
 }
 
-/// What a session may read and fetch.
+/// The files and servers that a session may access.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// Traces are fetched from these alone; `None`: from the server that the client names.
@@ -29,7 +29,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// For clients that connect, and were not started together with this program: nothing that was not allowed.
+    /// For clients that connect, and were not started together with this program: nothing that was
+    /// not allowed.
     #[must_use]
     pub(crate) fn for_clients_that_connect(self) -> Self {
         Self {
@@ -39,7 +40,7 @@ impl Access {
         }
     }
 
-    /// Whether traces may be fetched from the origin of an address.
+    /// Returns whether traces may be fetched from the origin of an address.
     #[must_use]
     pub(crate) fn allows(&self, origin: &str) -> bool {
         let allowed = self.origins.as_ref();

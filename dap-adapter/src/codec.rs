@@ -1,8 +1,10 @@
-//! Framing: bytes of a stream into messages and back (base protocol of DAP: headers, an empty line, a JSON body).
+//! Framing: converts the bytes of a stream into messages and back.
 //!
-//! It knows no stream. A [lenient](Decoder::lenient) decoder, for the program that started this one, reports and skips what is no
-//! message: the next header line that names a length begins anew. A [strict](Decoder::strict) one, for whoever connects, takes nothing
-//! but messages: a browser can be made to send bytes of a page's choice within a request of its own, never in front of it.
+//! A message of the base protocol of DAP is headers, an empty line, and a JSON body. The codec
+//! knows no stream. A [lenient](Decoder::lenient) decoder serves the program that started this one.
+//! It reports and skips invalid input, and continues at the next Content-Length header. A
+//! [strict](Decoder::strict) one serves any client. It accepts nothing but messages, because a page
+//! can make a browser send bytes of its choice after the start of a request.
 
 use serde_json::Value;
 use std::ops::Range;
@@ -11,19 +13,20 @@ use std::ops::Range;
 const MAX_BODY: usize = 16 << 20;
 /// Longer headers are refused, and so are as many bytes without a header.
 const MAX_HEADER: usize = 4 << 10;
-/// What names the length of the body, in any case.
+/// The header of the body's length, in any case.
 const LENGTH: &[u8] = b"content-length:";
-/// What may follow it.
+/// The header that may follow it.
 const TYPE: &[u8] = b"content-type:";
 
-/// What was read.
+/// The result of reading.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
     /// A message.
     Message(Value),
     /// Bytes that are none, which were skipped: why.
     Bad(String),
-    /// Bytes that are none, and where the next message begins is unknown: why. Nothing is read after them.
+    /// Bytes that are none, and where the next message begins is unknown: why. Nothing is read
+    /// after them.
     Lost(String),
 }
 
@@ -31,14 +34,14 @@ pub enum Frame {
 #[derive(Debug)]
 pub struct Decoder {
     buffer: Vec<u8>,
-    /// What was taken of the buffer.
+    /// The number of consumed bytes of the buffer.
     taken: usize,
     is_strict: bool,
     is_lost: bool,
 }
 
-/// What the bytes begin with.
-enum Head {
+/// The kind of input at the start of the buffer.
+enum FrameStart {
     /// A header that was read whole: where the body is.
     Known(Range<usize>),
     Incomplete,
@@ -87,21 +90,21 @@ impl Decoder {
         let head = match self.is_strict {
             true => strict_head(self.rest()),
             false => {
-                // It is looked for once, however many pieces its message comes in.
+                // The end of the headers is searched once, however many pieces the message has.
                 self.take(find(self.rest(), LENGTH).unwrap_or(0));
                 lenient_head(self.rest())
             }
         };
         let range = match head {
-            Head::Known(range) => range,
-            Head::Incomplete => return None,
-            Head::Bad { why, .. } if self.is_strict => {
+            FrameStart::Known(range) => range,
+            FrameStart::Incomplete => return None,
+            FrameStart::Bad { why, .. } if self.is_strict => {
                 self.is_lost = true;
                 self.buffer = Vec::new();
                 self.taken = 0;
                 return Some(Frame::Lost(why));
             }
-            Head::Bad { why, end } => {
+            FrameStart::Bad { why, end } => {
                 self.take(end);
                 return Some(Frame::Bad(why));
             }
@@ -116,11 +119,11 @@ impl Decoder {
         self.take(swallowed.unwrap_or(range.end));
         Some(match read {
             Ok(message) => Frame::Message(message),
-            Err(error) => Frame::Bad(format!("the body of a message is no JSON: {error}")),
+            Err(error) => Frame::Bad(format!("the body of a message is not JSON: {error}")),
         })
     }
 
-    /// What was not taken yet.
+    /// The unconsumed input.
     fn rest(&self) -> &[u8] {
         self.buffer.get(self.taken..).unwrap_or_default()
     }
@@ -130,9 +133,10 @@ impl Decoder {
     }
 }
 
-/// The header that the bytes begin with: a length, perhaps a type, an empty line; each line as the protocol ends it.
-fn strict_head(bytes: &[u8]) -> Head {
-    let bad = |why: &str| Head::Bad {
+/// The header that the bytes begin with: a length, perhaps a type, an empty line; each line as the
+/// protocol ends it.
+fn strict_head(bytes: &[u8]) -> FrameStart {
+    let bad = |why: &str| FrameStart::Bad {
         why: why.to_owned(),
         end: 0,
     };
@@ -143,9 +147,7 @@ fn strict_head(bytes: &[u8]) -> Head {
         .zip(name)
         .is_some_and(|(begin, name)| begin.eq_ignore_ascii_case(name))
     {
-        return bad(
-            "no message of the Debug Adapter Protocol: it begins with another header than Content-Length",
-        );
+        return bad("not a message of the Debug Adapter Protocol: it does not begin with Content-Length");
     }
     let mut length = None;
     let mut at = 0;
@@ -153,43 +155,43 @@ fn strict_head(bytes: &[u8]) -> Head {
         let text = bytes.get(at..line).unwrap_or_default();
         at = line + 1;
         let Some(text) = text.strip_suffix(b"\r") else {
-            return bad("a line of a header does not end in CR LF");
+            return bad("a header line does not end with CR LF");
         };
         match length {
             None => match length_of(text.get(LENGTH.len()..).unwrap_or_default()) {
                 Ok(found) => length = Some(found),
-                Err(why) => return Head::Bad { why, end: 0 },
+                Err(why) => return FrameStart::Bad { why, end: 0 },
             },
-            Some(length) if text.is_empty() => return Head::Known(at..at + length),
+            Some(length) if text.is_empty() => return FrameStart::Known(at..at + length),
             Some(_) if begins_with(text, TYPE) => {}
-            Some(_) => return bad("a header that the Debug Adapter Protocol does not know"),
+            Some(_) => return bad("unknown header of the Debug Adapter Protocol"),
         }
     }
     match bytes.len() > MAX_HEADER {
-        true => bad("a header is too long"),
-        false => Head::Incomplete,
+        true => bad("the header is too long"),
+        false => FrameStart::Incomplete,
     }
 }
 
 /// The next header that names a length, wherever it begins.
-fn lenient_head(bytes: &[u8]) -> Head {
+fn lenient_head(bytes: &[u8]) -> FrameStart {
     let Some(start) = find(bytes, LENGTH) else {
         return match bytes.len() < MAX_HEADER {
-            true => Head::Incomplete,
+            true => FrameStart::Incomplete,
             // The name of the header may be cut at the end.
-            false => Head::Bad {
-                why: "what comes in has no header of a message".to_owned(),
+            false => FrameStart::Bad {
+                why: "the input has no message header".to_owned(),
                 end: bytes.len() - LENGTH.len(),
             },
         };
     };
     let number = start + LENGTH.len();
     let incomplete = || match bytes.len() - number > MAX_HEADER {
-        true => Head::Bad {
-            why: "a header is too long".to_owned(),
+        true => FrameStart::Bad {
+            why: "the header is too long".to_owned(),
             end: number,
         },
-        false => Head::Incomplete,
+        false => FrameStart::Incomplete,
     };
     let Some(line) = line_at(bytes, number) else {
         return incomplete();
@@ -197,19 +199,20 @@ fn lenient_head(bytes: &[u8]) -> Head {
     let mut at = line + 1;
     let length = match length_of(bytes.get(number..line).unwrap_or_default()) {
         Ok(length) => length,
-        Err(why) => return Head::Bad { why, end: at },
+        Err(why) => return FrameStart::Bad { why, end: at },
     };
     while let Some(line) = line_at(bytes, at) {
         let text = bytes.get(at..line).unwrap_or_default();
         at = line + 1;
         if text.is_empty() || text == b"\r" {
-            return Head::Known(at..at + length);
+            return FrameStart::Known(at..at + length);
         }
     }
     incomplete()
 }
 
-/// Where the line ends that begins at `from`; `None`: it does not end yet, or is too long for a header.
+/// Returns the end of the line that begins at `from`; `None` if it is incomplete or too long for a
+/// header.
 fn line_at(bytes: &[u8], from: usize) -> Option<usize> {
     let end = bytes.len().min(from.saturating_add(MAX_HEADER));
     let line = bytes.get(from..end)?.iter().position(|&byte| byte == b'\n')?;
@@ -224,21 +227,21 @@ fn length_of(value: &[u8]) -> Result<usize, String> {
     match length {
         Some(Ok(length)) if length <= MAX_BODY => Ok(length),
         Some(_) => Err(format!(
-            "a message of {} bytes is longer than {MAX_BODY}, which is the most",
+            "a message has {} bytes; the limit is {MAX_BODY}",
             shortened(&text)
         )),
-        None => Err(format!("\"{}\" is no length of a message", shortened(&text))),
+        None => Err(format!("\"{}\" is not a message length", shortened(&text))),
     }
 }
 
-/// Where `wanted`, which is in small letters, is in `bytes` in any case.
+/// Returns the index of the lowercase `wanted` in `bytes`, ignoring case.
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes
         .windows(wanted.len())
         .position(|window| window.eq_ignore_ascii_case(wanted))
 }
 
-/// Whether a line begins with `wanted`, in any case.
+/// Returns whether a line begins with `wanted`, ignoring case.
 fn begins_with(line: &[u8], wanted: &[u8]) -> bool {
     let begin = line.get(..wanted.len());
     begin.is_some_and(|begin| begin.eq_ignore_ascii_case(wanted))
@@ -320,7 +323,7 @@ mod tests {
         ] {
             let mut bytes = wrong.to_vec();
             bytes.extend(&next);
-            // What a length that is too large waits for.
+            // A length above the limit would wait for input forever.
             bytes.extend(vec![b' '; 500]);
             bytes.extend(&next);
             let frames = read(&bytes);

@@ -1,12 +1,13 @@
-//! The trace that is open: where the debugger stands in it, and what the client was told of it.
+//! The open trace: the debugger with its position, and the numbers that the client received.
 
+use crate::breakpoint_table::BreakpointTable;
+use crate::call_list_cache::CallListCache;
 use crate::failure::{Failure, Result};
 use crate::handles::{FrameKey, Handles};
-use crate::own::siblings::Siblings;
-use crate::requests::breakpoints::Table;
+use crate::latency_cache::CachedLatencies;
 use crate::sources::Sources;
-use backtrail_debugger::meanwhile::{Meanwhile, meanwhile};
 use backtrail_debugger::session::Thread;
+use backtrail_debugger::thread_at_time::{ThreadAtTime, thread_at_time};
 use backtrail_debugger::{Error, Navigator};
 use backtrail_decoder::{Position, Watch};
 use backtrail_pt::Tid;
@@ -21,25 +22,25 @@ pub struct Debuggee {
     /// Source files.
     pub sources: Sources,
     /// Which of the breakpoints the client set how.
-    pub breakpoints: Table,
-    /// Where it stood at first.
+    pub breakpoints: BreakpointTable,
+    /// The position at which the session began.
     pub home: Position,
     /// The measured calls that were asked for last.
-    pub latencies: Option<crate::own::latency::Kept>,
+    pub latencies: Option<CachedLatencies>,
     /// Lists of calls that were asked for.
-    pub siblings: Siblings,
-    /// What was downloaded lives as long as this.
+    pub call_lists: CallListCache,
+    /// Keeps the downloaded file.
     pub _downloaded: Option<TempPath>,
 }
 
-/// Where a thread is, as seen from the current position.
+/// The position of a thread, as seen from the current position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Now {
+pub enum CurrentPosition {
     /// Here.
     At(Position),
     /// Its history begins later.
     NotBegun,
-    /// The trace has no time to tell it by: it is shown where it was left.
+    /// The trace has no time stamps to determine the position, so the last position is shown.
     LeftAt(Position),
 }
 
@@ -58,22 +59,23 @@ impl Debuggee {
         Ok(tid)
     }
 
-    /// Where a thread is now: the current one where it stands, the others by time.
+    /// Returns the position of a thread: its own for the current thread, and by time for others.
     ///
     /// # Errors
+    ///
     /// When canceled.
-    pub fn now(&mut self, tid: Tid, watch: &Watch<'_>) -> Result<Now> {
+    pub fn position_of(&mut self, tid: Tid, watch: &Watch<'_>) -> Result<CurrentPosition> {
         let now = self.navigator.with_earlier(watch, |navigator| {
             if navigator.position().tid() == tid {
-                return Ok(Now::At(navigator.position()));
+                return Ok(CurrentPosition::At(navigator.position()));
             }
             let session = navigator.session();
             let there: &Thread = session.thread(tid)?;
-            let at = meanwhile(session, navigator.thread()?, navigator.index(), there)?;
+            let at = thread_at_time(session, navigator.thread()?, navigator.index(), there)?;
             Ok(match at {
-                Meanwhile::Between(index, _) => Now::At(there.position(index)),
-                Meanwhile::NotBegun => Now::NotBegun,
-                Meanwhile::Unknown => Now::LeftAt(navigator.position_of(tid)),
+                ThreadAtTime::Between(index, _) => CurrentPosition::At(there.position(index)),
+                ThreadAtTime::NotBegun => CurrentPosition::NotBegun,
+                ThreadAtTime::Unknown => CurrentPosition::LeftAt(navigator.position_of(tid)),
             })
         });
         Ok(now?)
@@ -97,10 +99,12 @@ impl Debuggee {
     /// # Errors
     /// When its history begins later; when canceled.
     pub fn standing(&mut self, tid: Tid, watch: &Watch<'_>) -> Result<FrameKey> {
-        match self.now(tid, watch)? {
-            Now::At(position) | Now::LeftAt(position) => Ok(FrameKey { position, number: 0 }),
-            Now::NotBegun => Err(Failure::Cannot(format!(
-                "the history of thread {tid} begins later; `goto start` in it goes there"
+        match self.position_of(tid, watch)? {
+            CurrentPosition::At(position) | CurrentPosition::LeftAt(position) => {
+                Ok(FrameKey { position, number: 0 })
+            }
+            CurrentPosition::NotBegun => Err(Failure::Cannot(format!(
+                "the history of thread {tid} begins later; `goto start` in that thread goes to its start"
             ))),
         }
     }
@@ -116,9 +120,7 @@ impl Debuggee {
         mut look: impl FnMut(&mut Navigator) -> backtrail_debugger::Result<T>,
     ) -> Result<T> {
         if frame.number == FrameKey::NONE {
-            return Err(Failure::Cannot(
-                "this is no frame: nothing is known of it".to_owned(),
-            ));
+            return Err(Failure::Cannot("this stack entry is not a frame".to_owned()));
         }
         let tid = frame.position.tid();
         let looked = self.navigator.with_earlier(watch, |navigator| {

@@ -1,9 +1,9 @@
 //! Which function does which request: the protocol's own first, then ours.
 
-use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
 use crate::protocol::message::Request;
-use crate::{own, requests};
+use crate::session::ClientSession;
+use crate::{extensions, requests};
 use backtrail_decoder::Watch;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 ///
 /// # Errors
 /// What its function fails with; when there is none, or its arguments are not what it takes.
-pub fn dispatch(adapter: &mut Adapter, request: &Request, watch: &Watch<'_>) -> Result<Value> {
-    use own::{bookmarks, calls, compare, coverage, functions, latency, locals, place, timeline};
+pub fn dispatch(client: &mut ClientSession, request: &Request, watch: &Watch<'_>) -> Result<Value> {
+    use extensions::{bookmarks, calls, compare, coverage, functions, latency, locals, place, timeline};
     use requests::{
         breakpoints, completions, disassemble, evaluate, exception, goto, launch, lifecycle, memory, modules,
-        motion, scopes, source, stack, threads, variables,
+        scopes, source, stack, step_back, stepping, threads, variables,
     };
-    let mut call = Call {
-        adapter,
+    let mut call = RequestCall {
+        client,
         request,
         watch,
     };
@@ -42,12 +42,12 @@ pub fn dispatch(adapter: &mut Adapter, request: &Request, watch: &Watch<'_>) -> 
         "scopes" => call.of(scopes::scopes),
         "variables" => call.of(variables::variables),
         "source" => call.of(source::source),
-        "continue" => call.of(motion::go_on),
-        "next" => call.of(motion::next),
-        "stepIn" => call.of(motion::step_in),
-        "stepOut" => call.of(motion::step_out),
-        "stepBack" => call.of(motion::step_back),
-        "reverseContinue" => call.of(motion::reverse_continue),
+        "continue" => call.of(stepping::go_on),
+        "next" => call.of(stepping::next),
+        "stepIn" => call.of(stepping::step_in),
+        "stepOut" => call.of(stepping::step_out),
+        "stepBack" => call.of(step_back::step_back),
+        "reverseContinue" => call.of(step_back::reverse_continue),
         "restartFrame" => call.of(goto::restart_frame),
         "gotoTargets" => call.of(goto::targets),
         "goto" => call.of(goto::go),
@@ -58,13 +58,13 @@ pub fn dispatch(adapter: &mut Adapter, request: &Request, watch: &Watch<'_>) -> 
         "exceptionInfo" => call.of(exception::info),
         "modules" => call.of(modules::modules),
         "loadedSources" => call.of(modules::sources),
-        "backtrail/reverseStepIn" => call.of(motion::reverse_step_in),
-        "backtrail/reverseNext" => call.of(motion::step_back),
-        "backtrail/reverseStepOut" => call.of(motion::reverse_step_out),
-        "backtrail/goto" => call.of(own::motion::goto),
-        "backtrail/back" => call.of(own::motion::back),
-        "backtrail/forward" => call.of(own::motion::forward),
-        "backtrail/runToCall" => call.of(own::motion::run_to_call),
+        "backtrail/reverseStepIn" => call.of(step_back::reverse_step_in),
+        "backtrail/reverseNext" => call.of(step_back::step_back),
+        "backtrail/reverseStepOut" => call.of(step_back::reverse_step_out),
+        "backtrail/goto" => call.of(extensions::navigation::goto),
+        "backtrail/back" => call.of(extensions::navigation::back),
+        "backtrail/forward" => call.of(extensions::navigation::forward),
+        "backtrail/runToCall" => call.of(extensions::navigation::run_to_call),
         "backtrail/trace" => call.of(place::trace),
         "backtrail/where" => call.of(place::place),
         "backtrail/calls" => call.of(calls::calls),
@@ -80,23 +80,23 @@ pub fn dispatch(adapter: &mut Adapter, request: &Request, watch: &Watch<'_>) -> 
     }
 }
 
-struct Call<'a, 'w> {
-    adapter: &'a mut Adapter,
+struct RequestCall<'a, 'w> {
+    client: &'a mut ClientSession,
     request: &'a Request,
     watch: &'a Watch<'w>,
 }
 
-impl Call<'_, '_> {
+impl RequestCall<'_, '_> {
     fn of<A: DeserializeOwned, B: Serialize>(
         &mut self,
-        function: impl FnOnce(&mut Adapter, A, &Watch<'_>) -> Result<B>,
+        function: impl FnOnce(&mut ClientSession, A, &Watch<'_>) -> Result<B>,
     ) -> Result<Value> {
         let wrong = |error: serde_json::Error| Failure::Arguments {
             command: self.request.command.clone(),
             problem: error.to_string(),
         };
         let arguments = A::deserialize(&self.request.arguments).map_err(wrong)?;
-        let body = function(self.adapter, arguments, self.watch)?;
+        let body = function(self.client, arguments, self.watch)?;
         let body = serde_json::to_value(body).map_err(|error| Failure::Cannot(error.to_string()))?;
         // Our own requests always have a body.
         Ok(match body {

@@ -1,31 +1,31 @@
-//! Why a request could not be done.
+//! The reasons why a request fails.
 
 use backtrail_debugger::Error;
 
-/// Why a request could not be done.
+/// The reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The debugger says why.
     #[error(transparent)]
     Debugger(#[from] Error),
     /// The arguments are not what the request takes.
-    #[error("the arguments are not what `{command}` takes: {problem}")]
+    #[error("invalid arguments of `{command}`: {problem}")]
     Arguments {
         /// The request.
         command: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// There is no such request.
-    #[error("there is no request `{0}`")]
+    #[error("unknown request `{0}`")]
     Unknown(String),
     /// Nothing is open.
     #[error("no trace is open yet; `launch` opens one")]
     NotLaunched,
     /// An identifier of before the last move.
-    #[error("this is of an earlier stop; ask for the stack again")]
+    #[error("the frame is from an earlier stop; request the stack again")]
     Stale,
-    /// It cannot be had by its address.
+    /// The trace cannot be fetched.
     #[error(transparent)]
     Fetch(#[from] crate::fetch::Error),
     /// Anything else.
@@ -46,8 +46,9 @@ impl Failure {
         )
     }
 
-    /// Who shows the client's user something shows this; nobody needs to hear that he cancelled, or that a name he hovers over
-    /// means nothing.
+    /// Returns whether the client should show the failure to the user.
+    ///
+    /// Cancellation and unknown names under the cursor are not shown.
     #[must_use]
     pub fn is_shown(&self) -> bool {
         !self.is_cancelled() && !matches!(self, Self::Unknown(_) | Self::Stale)

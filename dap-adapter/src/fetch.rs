@@ -1,6 +1,8 @@
-//! A packed trace by its address: HTTPS, or HTTP on this machine's loopback; never from another origin than the one that was given.
+//! A packed trace by its address: HTTPS, or HTTP on this machine's loopback; never from another
+//! origin than the one that was given.
 
 use crate::access::Access;
+use crate::origin::{allowed_uri, origin};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -18,23 +20,23 @@ const MAX_SIZE: u64 = 32 << 30;
 const MAX_REDIRECTS: usize = 5;
 /// A server that does not answer for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at whether to stop.
+/// The interval between two checks for cancellation.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Why it cannot be had.
+/// The reason why a file cannot be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is no address that is fetched from.
-    #[error("{address} cannot be fetched: {problem}")]
+    /// The address is not supported.
+    #[error("cannot fetch {address}: {problem}")]
     Address {
         /// As given.
         address: String,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
     /// Its server is none that the user allowed.
     #[error(
-        "{address} is not fetched: {origin} is not allowed; `backtrail dap --allow-origin {origin}` allows it, \
+        "cannot fetch {address}: {origin} is not allowed; `backtrail dap --allow-origin {origin}` allows it, \
          in VS Code the setting backtrail.allowedOrigins"
     )]
     Origin {
@@ -43,27 +45,27 @@ pub enum Error {
         /// Its origin.
         origin: String,
     },
-    /// It is longer than the user wants.
-    #[error("{address} cannot be fetched: it is larger than {limit} MiB, which is the most")]
+    /// The file exceeds the user's limit.
+    #[error("cannot fetch {address}: it is larger than the limit of {limit} MiB")]
     TooLarge {
         /// The address.
         address: String,
         /// In MiB.
         limit: u64,
     },
-    /// What it is to be checked by is no digest.
-    #[error("\"{0}\" is no SHA-256: it has 64 hexadecimal digits")]
+    /// The given digest is invalid.
+    #[error("\"{0}\" is not a SHA-256, which has 64 hexadecimal digits")]
     NoDigest(String),
-    /// It leads elsewhere.
-    #[error("{from} redirects to {to}, which is another origin; give that address if you trust it")]
+    /// The server redirects to another origin.
+    #[error("{from} redirects to {to}, which is another origin; use that address if you trust it")]
     Redirected {
         /// The address.
         from: String,
-        /// Where it leads.
+        /// The target of the redirect.
         to: String,
     },
     /// The server said no.
-    #[error("{address} cannot be fetched: the server answers {status}")]
+    #[error("cannot fetch {address}: the server returned {status}")]
     Refused {
         /// The address.
         address: String,
@@ -71,19 +73,19 @@ pub enum Error {
         status: String,
     },
     /// The connection failed.
-    #[error("{address} cannot be fetched: {problem}")]
+    #[error("cannot fetch {address}: {problem}")]
     Connection {
         /// The address.
         address: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// It is not the file that was meant.
-    #[error("{address} has the SHA-256 {found}, not {wanted}: it is not the file that was meant")]
+    /// The file has another digest.
+    #[error("{address} has the SHA-256 {found} instead of {wanted}: it is another file")]
     Digest {
         /// The address.
         address: String,
-        /// Of what came.
+        /// The digest of the received file.
         found: String,
         /// As given.
         wanted: String,
@@ -93,10 +95,10 @@ pub enum Error {
     Unreadable {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// It was cancelled.
+    /// The request was canceled.
     #[error("cancelled")]
     Cancelled,
 }
@@ -110,22 +112,23 @@ pub fn is_address(text: &str) -> bool {
     matches!(scheme.as_deref(), Some("http" | "https"))
 }
 
-/// What a download tells while it goes on.
-enum News {
+/// The events of a download.
+enum DownloadEvent {
     Size { done: u64, total: Option<u64> },
     Done(Result<TempPath, Error>),
 }
 
-/// Fetches a file; `tell` hears how many bytes of how many are there.
+/// Fetches a file; `report` receives the number of received bytes, and the total if known.
 ///
 /// # Errors
-/// When it cannot be had, is not what was meant, or is cancelled.
+///
+/// If the file cannot be fetched, has another digest, or the request is canceled.
 pub fn fetch(
     address: &str,
     sha256: Option<&str>,
     access: &Access,
     cancel: &AtomicBool,
-    tell: &dyn Fn(u64, Option<u64>),
+    report: &dyn Fn(u64, Option<u64>),
 ) -> Result<TempPath, Error> {
     let sha256 = sha256.map(digest).transpose()?;
     let uri = allowed(address)?;
@@ -141,12 +144,13 @@ pub fn fetch(
         sha256,
         limit: access.download_limit.unwrap_or(MAX_SIZE).min(MAX_SIZE),
     };
-    // A server that says nothing must not keep the user from cancelling: what it keeps waiting is left to its patience.
+    // A silent server must not delay the cancellation, so the download thread is left to its own
+    // timeout.
     std::thread::spawn(move || {
         let done = download.run(&sender);
-        let _ = sender.send(News::Done(done));
+        let _ = sender.send(DownloadEvent::Done(done));
     });
-    wait(&receiver, address, cancel, tell)
+    wait(&receiver, address, cancel, report)
 }
 
 /// A digest in small letters.
@@ -158,15 +162,16 @@ fn digest(text: &str) -> Result<String, Error> {
     }
 }
 
-/// A file on this machine is the one that was meant; `tell` hears how many bytes of how many were looked at.
+/// Checks the digest of a local file; `report` receives the number of read bytes and the total.
 ///
 /// # Errors
-/// When it is not, cannot be read, or it is cancelled.
+///
+/// If the digest differs, the file cannot be read, or the request is canceled.
 pub fn check(
     path: &Path,
     sha256: &str,
     cancel: &AtomicBool,
-    tell: &dyn Fn(u64, Option<u64>),
+    report: &dyn Fn(u64, Option<u64>),
 ) -> Result<(), Error> {
     let wanted = digest(sha256)?;
     let name = || path.display().to_string();
@@ -178,7 +183,7 @@ pub fn check(
     if !metadata.is_file() {
         return Err(Error::Unreadable {
             path: name(),
-            problem: "only a file has a SHA-256, and this is none; leave out `sha256`".to_owned(),
+            problem: "`sha256` requires a file, but this is a folder; remove `sha256`".to_owned(),
         });
     }
     let mut file = std::fs::File::open(path).map_err(unreadable)?;
@@ -194,7 +199,7 @@ pub fn check(
         }
         digest.update(piece.get(..read).unwrap_or_default());
         done += read as u64;
-        tell(done, Some(metadata.len()));
+        report(done, Some(metadata.len()));
     }
     let found = hex(&digest.finalize());
     match found == wanted {
@@ -208,23 +213,23 @@ pub fn check(
 }
 
 fn wait(
-    receiver: &Receiver<News>,
+    receiver: &Receiver<DownloadEvent>,
     address: &str,
     cancel: &AtomicBool,
-    tell: &dyn Fn(u64, Option<u64>),
+    report: &dyn Fn(u64, Option<u64>),
 ) -> Result<TempPath, Error> {
     loop {
         if cancel.load(Ordering::Relaxed) {
             return Err(Error::Cancelled);
         }
         match receiver.recv_timeout(PERIOD) {
-            Ok(News::Size { done, total }) => tell(done, total),
-            Ok(News::Done(done)) => return done,
+            Ok(DownloadEvent::Size { done, total }) => report(done, total),
+            Ok(DownloadEvent::Done(done)) => return done,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Error::Connection {
                     address: address.to_owned(),
-                    problem: "the download broke off".to_owned(),
+                    problem: "the download was interrupted".to_owned(),
                 });
             }
         }
@@ -240,7 +245,7 @@ struct Download {
 }
 
 impl Download {
-    fn run(&self, news: &Sender<News>) -> Result<TempPath, Error> {
+    fn run(&self, news: &Sender<DownloadEvent>) -> Result<TempPath, Error> {
         let mut at = allowed(&self.address)?;
         // A company's own authorities are among the system's.
         let trusted = TlsConfig::builder()
@@ -275,7 +280,7 @@ impl Download {
         }
         Err(Error::Address {
             address: self.address.clone(),
-            problem: "it redirects too often",
+            problem: "too many redirects",
         })
     }
 
@@ -286,7 +291,7 @@ impl Download {
         }
     }
 
-    /// Where a redirect leads, if that is the same origin.
+    /// Returns the target of a redirect, if it has the same origin.
     fn redirected(&self, from: &Uri, to: &str) -> Result<Uri, Error> {
         let elsewhere = || Error::Redirected {
             from: self.address.clone(),
@@ -306,7 +311,7 @@ impl Download {
     fn save(
         &self,
         response: ureq::http::Response<ureq::Body>,
-        news: &Sender<News>,
+        news: &Sender<DownloadEvent>,
     ) -> Result<TempPath, Error> {
         let length = response.headers().get("content-length");
         let total: Option<u64> = length.and_then(|length| length.to_str().ok()?.parse().ok());
@@ -333,8 +338,8 @@ impl Download {
             }
             digest.update(read);
             file.write_all(read).map_err(|error| self.failed(&error))?;
-            // Nobody waits any more.
-            if news.send(News::Size { done, total }).is_err() {
+            // The receiver is gone.
+            if news.send(DownloadEvent::Size { done, total }).is_err() {
                 return Err(Error::Cancelled);
             }
         }
@@ -358,52 +363,18 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// An address that may be fetched from: over TLS, or on this machine.
+/// Parses an address from which fetching is allowed.
 fn allowed(address: &str) -> Result<Uri, Error> {
-    let refuse = |problem| Error::Address {
+    allowed_uri(address).map_err(|problem| Error::Address {
         address: address.to_owned(),
         problem,
-    };
-    let uri: Uri = address.parse().map_err(|_| refuse("it is no address"))?;
-    let authority = uri.authority().ok_or_else(|| refuse("it names no host"))?;
-    if authority.as_str().contains('@') {
-        return Err(refuse("it has a user's name in it"));
-    }
-    match uri.scheme_str() {
-        Some("https") => Ok(uri),
-        Some("http") if is_loopback(authority.host()) => Ok(uri),
-        Some("http") => Err(refuse("HTTP is for this machine alone; give an HTTPS address")),
-        _ => Err(refuse("it is no HTTPS address")),
-    }
-}
-
-fn is_loopback(host: &str) -> bool {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let address = host.parse::<std::net::IpAddr>();
-    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
-}
-
-/// Scheme, host and port, as a browser writes them: without the scheme's own port.
-fn origin(uri: &Uri) -> Option<String> {
-    let scheme = uri.scheme_str()?;
-    let host = uri.host()?.to_ascii_lowercase();
-    let default = if scheme == "https" { 443 } else { 80 };
-    Some(match uri.port_u16().filter(|port| *port != default) {
-        Some(port) => format!("{scheme}://{host}:{port}"),
-        None => format!("{scheme}://{host}"),
     })
-}
-
-/// The origin that a text is, alone or with a slash at its end; `None`: it is none that is fetched from.
-pub fn origin_of(text: &str) -> Option<String> {
-    let uri = allowed(text).ok()?;
-    let is_alone = uri.path_and_query().is_none_or(|rest| rest.as_str() == "/") && !text.contains(['?', '#']);
-    origin(&uri).filter(|_| is_alone)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::origin::origin_of;
     use std::net::TcpListener;
 
     /// Answers each connection with the next of these.
@@ -469,9 +440,9 @@ mod tests {
             Ok("hello")
         );
         let error = fetched(&address, Some("2cf24")).unwrap_err();
-        assert!(error.contains("is no SHA-256"), "{error}");
+        assert!(error.contains("is not a SHA-256"), "{error}");
         let error = fetched(&address, Some(digest)).unwrap_err();
-        assert!(error.contains("not the file that was meant"), "{error}");
+        assert!(error.contains("it is another file"), "{error}");
     }
 
     #[test]
@@ -490,7 +461,11 @@ mod tests {
             assert!(error.contains("another origin"), "{error}");
         }
         let endless = serve(vec![moved("/there"); 8]);
-        assert!(fetched(&endless, None).unwrap_err().contains("too often"));
+        assert!(
+            fetched(&endless, None)
+                .unwrap_err()
+                .contains("too many redirects")
+        );
     }
 
     #[test]
@@ -539,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_refuses_is_told() {
+    fn refusals_of_the_server_are_reported() {
         let answer = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         let address = serve(vec![answer.to_owned()]);
         assert!(fetched(&address, None).unwrap_err().contains("404 Not Found"));

@@ -1,7 +1,8 @@
-//! The numbers by which a client names frames and what can be opened; they are good until the next move.
+//! The numbers by which a client names frames and what can be opened; they are good until the next
+//! move.
 
 use crate::failure::{Failure, Result};
-use backtrail_debugger::values::tree::Node;
+use backtrail_debugger::evaluation::variables::Node;
 use backtrail_decoder::Position;
 
 /// A frame of a thread's stack at a position.
@@ -18,7 +19,7 @@ impl FrameKey {
     pub const NONE: usize = usize::MAX;
 }
 
-/// What can be opened.
+/// The containers that a client can open.
 #[derive(Clone, Debug)]
 pub enum Container {
     /// The arguments of a frame.
@@ -27,7 +28,7 @@ pub enum Container {
     Locals(FrameKey),
     /// Its registers.
     Registers(FrameKey),
-    /// What the trace knows of the place.
+    /// The scope with data of the trace about the position.
     Trace(FrameKey),
     /// A value that has parts.
     Parts(FrameKey, Box<Node>),
@@ -106,7 +107,7 @@ impl Handles {
         let at = number.checked_sub(1).and_then(|at| usize::try_from(at).ok());
         at.and_then(|at| self.targets.get(at))
             .copied()
-            .ok_or_else(|| Failure::Cannot("there is no such target; ask for `gotoTargets` again".to_owned()))
+            .ok_or_else(|| Failure::Cannot("unknown target; request `gotoTargets` again".to_owned()))
     }
 
     /// The frame of a number.
@@ -118,10 +119,11 @@ impl Handles {
         found.copied().ok_or(Failure::Stale)
     }
 
-    /// What a number opens.
+    /// Returns the container of a number.
     ///
     /// # Errors
-    /// When it is of an earlier stop, or never was one.
+    ///
+    /// If the number is unknown or from an earlier stop.
     pub fn container_of(&self, number: i64) -> Result<&Container> {
         let found = self.index(number).and_then(|at| self.containers.get(at));
         found.ok_or(Failure::Stale)
@@ -140,9 +142,7 @@ impl Handles {
 }
 
 fn too_many() -> Failure {
-    Failure::Cannot(
-        "too many numbers were given out at this stop; after a move there is room again".to_owned(),
-    )
+    Failure::Cannot("too many frames and values were requested at this stop; move and try again".to_owned())
 }
 
 #[cfg(test)]

@@ -1,32 +1,40 @@
-//! The Debug Adapter Protocol over the debugger of a trace: what editors drive it by.
+//! The Debug Adapter Protocol over the debugger of a trace, for editors.
 //!
-//! [`standard`] speaks it over standard input and output, [`listen`] with clients that connect. A task reads messages and answers what cannot wait
-//! (`serve`), one thread works at the requests in their order ([`adapter`]), a task writes. The types of the
-//! protocol are [generated](protocol::types); everything that the adapter knows of traces is the debugger's.
+//! [`standard`] serves a client over standard input and output, [`listen`] serves clients that
+//! connect. A task reads messages and answers those that cannot wait (`streams`). One thread
+//! handles requests in their order (`server`), and a task writes. `session` is the state of one
+//! client; it knows no request handler. The types of the protocol are [generated](protocol::types).
 #![forbid(unsafe_code)]
 
 mod access;
-mod adapter;
+mod breakpoint_table;
+mod call_list_cache;
 mod codec;
 mod debuggee;
 mod dispatch;
+mod extensions;
 mod failure;
 mod fetch;
 mod handles;
+mod latency_cache;
+mod line_numbering;
 mod listen;
+mod origin;
 mod outbox;
-mod own;
 mod peer;
 mod pending;
 mod progress;
 pub mod protocol;
 mod requests;
-mod serve;
+mod server;
+mod session;
 mod sources;
-mod stopped;
+mod stop_events;
+mod streams;
 mod text;
+mod variable_note;
 
 pub use access::{Access, Origin};
 pub use codec::Decoder;
 pub use listen::{Address, Notice, listen};
-pub use serve::{serve, standard};
+pub use streams::{serve, standard};

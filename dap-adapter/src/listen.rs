@@ -1,9 +1,10 @@
-//! Sessions with clients that connect: over a Unix socket, or TCP on the loopback interface; only with this process's own user.
+//! Sessions with clients that connect: over a Unix socket, or TCP on the loopback interface; only
+//! with this process's own user.
 
 use crate::access::Access;
 use crate::codec::Decoder;
 use crate::peer;
-use crate::serve::{runtime, serve};
+use crate::streams::{runtime, serve};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -15,14 +16,14 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-/// So many sessions at once; further clients wait.
+/// The limit of concurrent sessions. Further clients wait.
 const MAX_SESSIONS: usize = 32;
-/// After a connection that could not be taken, for want of descriptors for instance.
+/// The delay after a connection that could not be accepted, for example for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Between two sentences about refused clients: anybody may connect as often as he likes.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Where to listen.
+/// The address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// TCP on the loopback interface.
@@ -43,12 +44,12 @@ impl FromStr for Address {
         }
         let address: SocketAddr = text
             .parse()
-            .map_err(|_| "write 127.0.0.1:PORT, [::1]:PORT or unix:PATH".to_owned())?;
+            .map_err(|_| "use 127.0.0.1:PORT, [::1]:PORT or unix:PATH".to_owned())?;
         match peer::is_loopback(address) {
             true => Ok(Self::Tcp(address)),
             false => Err(format!(
-                "{} is not on the loopback interface, and whoever reaches the adapter reads files as you; \
-                 listen on 127.0.0.1 or unix:PATH, and forward that from elsewhere, as `ssh -L` does",
+                "{} is not a loopback address, and everyone who reaches it could read your files; \
+                 listen on 127.0.0.1 or unix:PATH, and forward it, for example with `ssh -L`",
                 address.ip()
             )),
         }
@@ -64,7 +65,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What happens where clients connect.
+/// The events of a listener.
 #[derive(Debug)]
 pub enum Notice {
     /// Clients can connect there.
@@ -73,34 +74,36 @@ pub enum Notice {
     Refused(String),
 }
 
-/// Speaks to one client after the other, or to several at once, each with a session of its own; `tell` hears where it listens, before
-/// the first can come, and which clients are refused.
+/// Serves clients one after the other or concurrently, each with its own session.
+///
+/// `notify` receives the address before the first client can connect, and the refused clients.
 ///
 /// # Errors
-/// When the address cannot be listened on, or `tell` fails.
+///
+/// If the address is not available, or `notify` fails.
 pub fn listen(
     address: &Address,
     access: Access,
-    tell: impl Fn(Notice) -> io::Result<()> + 'static,
+    notify: impl Fn(Notice) -> io::Result<()> + 'static,
 ) -> io::Result<()> {
     let access = access.for_clients_that_connect();
     runtime()?.block_on(async {
         match address {
             Address::Tcp(address) => {
                 let listener = TcpListener::bind(address).await?;
-                tell(Notice::Listening(Address::Tcp(listener.local_addr()?)))?;
-                take(&listener, access, tell).await
+                notify(Notice::Listening(Address::Tcp(listener.local_addr()?)))?;
+                take(&listener, access, notify).await
             }
             Address::Unix(path) => {
                 let listener = bind(path)?;
-                tell(Notice::Listening(Address::Unix(path.clone())))?;
-                take(&listener, access, tell).await
+                notify(Notice::Listening(Address::Unix(path.clone())))?;
+                take(&listener, access, notify).await
             }
         }
     })
 }
 
-/// A socket that its owner alone may connect to. One that a process left behind goes.
+/// Binds a socket to which only its owner can connect, in place of one that a process left.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     use nix::sys::stat::{Mode, umask};
     // No other thread makes files yet.
@@ -117,16 +120,16 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     bound
 }
 
-/// A socket of this user at which nobody listens.
+/// Returns whether a socket belongs to this user and no process listens on it.
 fn is_left_behind(path: &Path) -> bool {
     let is_socket = path
         .symlink_metadata()
-        .is_ok_and(|found| found.file_type().is_socket() && found.uid() == peer::own());
+        .is_ok_and(|found| found.file_type().is_socket() && found.uid() == peer::own_uid());
     let connected = || std::os::unix::net::UnixStream::connect(path);
     is_socket && connected().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// What accepts connections.
+/// A listener that accepts connections.
 trait Listener {
     type Stream: Stream;
     async fn accept(&self) -> io::Result<(Self::Stream, String)>;
@@ -134,7 +137,7 @@ trait Listener {
 
 /// A connection.
 trait Stream: Sized + Send + 'static {
-    /// Whether this process's user has the other end.
+    /// Returns whether the peer belongs to this process's user.
     async fn is_own(&self) -> io::Result<bool>;
     async fn serve(self, access: Access) -> io::Result<()>;
 }
@@ -172,7 +175,7 @@ impl Listener for UnixListener {
 impl Stream for UnixStream {
     async fn is_own(&self) -> io::Result<bool> {
         let uid = self.peer_cred()?.uid();
-        Ok(uid == peer::own() && peer::is_told_apart(uid)?)
+        Ok(uid == peer::own_uid() && peer::has_distinct_uid(uid)?)
     }
 
     async fn serve(self, access: Access) -> io::Result<()> {
@@ -181,26 +184,26 @@ impl Stream for UnixStream {
     }
 }
 
-/// Takes clients, and tells of those that are refused.
+/// Accepts clients, and reports the refused ones.
 async fn take<L: Listener>(
     listener: &L,
     access: Access,
-    tell: impl Fn(Notice) -> io::Result<()> + 'static,
+    notify: impl Fn(Notice) -> io::Result<()> + 'static,
 ) -> io::Result<()> {
     let sessions = Arc::new(Semaphore::new(MAX_SESSIONS));
     let (refusals, mut refused) = tokio::sync::mpsc::channel::<String>(1);
     let clients = async {
         loop {
             let permit = Arc::clone(&sessions).acquire_owned().await;
-            let Ok((stream, whence)) = listener.accept().await else {
+            let Ok((stream, peer_name)) = listener.accept().await else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
             let (access, refusals) = (access.clone(), refusals.clone());
             let session = async move {
                 if let Err(why) = talk(stream, access).await {
-                    // While one is told, others are as good as it.
-                    let _ = refusals.try_send(format!("a client from {whence} was refused: {why}"));
+                    // While one refusal is reported, others can be dropped.
+                    let _ = refusals.try_send(format!("refused a client from {peer_name}: {why}"));
                 }
                 drop(permit);
             };
@@ -212,8 +215,8 @@ async fn take<L: Listener>(
         while let Some(sentence) = refused.recv().await {
             if last.is_none_or(|last| last.elapsed() >= PERIOD) {
                 last = Some(Instant::now());
-                // Whoever reads the sentences may be gone.
-                let _ = tell(Notice::Refused(sentence));
+                // The reader of the reports may be gone.
+                let _ = notify(Notice::Refused(sentence));
             }
         }
     };
@@ -229,10 +232,10 @@ async fn take<L: Listener>(
 async fn talk(stream: impl Stream, access: Access) -> Result<(), String> {
     match stream.is_own().await {
         Ok(true) => {}
-        Ok(false) => return Err("it is not of this user".to_owned()),
+        Ok(false) => return Err("it belongs to another user".to_owned()),
         Err(error) => {
             return Err(format!(
-                "whose it is cannot be told ({error}); listen at unix:PATH"
+                "its user cannot be determined ({error}); listen on unix:PATH"
             ));
         }
     }
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unix_socket_is_its_owners_and_replaces_one_left_behind() {
+    fn a_unix_socket_is_private_and_replaces_a_stale_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let runtime = runtime().unwrap();

@@ -1,4 +1,4 @@
-//! What goes out to the client: numbered in the order in which it was put in.
+//! The messages to the client, numbered in the order of sending.
 
 use crate::codec;
 use crate::protocol::message::{Event, Outgoing, Request, Response};
@@ -56,7 +56,7 @@ impl Outbox {
         }));
     }
 
-    /// Tells an event.
+    /// Sends an event.
     pub fn event(&self, event: &str, body: impl Serialize) {
         let mut body = serde_json::to_value(body).ok().filter(|body| !body.is_null());
         if let Some(body) = &mut body {
@@ -75,7 +75,7 @@ impl Outbox {
 }
 
 #[derive(Serialize)]
-struct Numbered<'a> {
+struct NumberedMessage<'a> {
     seq: u64,
     #[serde(flatten)]
     message: &'a Outgoing,
@@ -90,7 +90,7 @@ impl Outgoings {
         let mut seq = 0;
         while let Some(message) = self.0.recv().await {
             seq += 1;
-            let message = Numbered {
+            let message = NumberedMessage {
                 seq,
                 message: &message,
             };

@@ -1,36 +1,39 @@
 //! Which user has the other end of a connection over the loopback interface.
 //!
-//! The kernel lists every TCP socket with its owner in `/proc/net/tcp` and `/proc/net/tcp6` (proc_pid_net(5)).
+//! The kernel lists every TCP socket with its owner in `/proc/net/tcp` and `/proc/net/tcp6`
+//! (proc_pid_net(5)).
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 
-/// Where the kernel lists the sockets of this network namespace.
+/// The kernel's list of sockets in this network namespace.
 const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
 /// `TCP_ESTABLISHED`, `TCP_FIN_WAIT1`, `TCP_FIN_WAIT2`: connected, or closed for writing alone.
 const CONNECTED: [&str; 3] = ["01", "04", "05"];
 
 /// A socket as the kernel lists it.
-struct Row<'a> {
+struct SocketEntry<'a> {
     local: SocketAddr,
     remote: SocketAddr,
     state: &'a str,
     uid: u32,
-    /// 0: no process has it any more, and `uid` is nobody's.
+    /// 0 means that no process has it any more, and `uid` is invalid.
     inode: u64,
 }
 
-/// Whether the peer of a TCP connection is a socket of this process's user.
+/// Returns whether the peer of a TCP connection is a socket of this process's user.
 ///
 /// # Errors
-/// When the kernel's table of sockets cannot be read.
+///
+/// If the kernel's table of sockets cannot be read.
 pub fn is_own(local: SocketAddr, peer: SocketAddr) -> io::Result<bool> {
-    if !is_loopback(peer) || !is_loopback(local) || !is_told_apart(own())? {
+    if !is_loopback(peer) || !is_loopback(local) || !has_distinct_uid(own_uid())? {
         return Ok(false);
     }
-    // A socket that is closed while it is listed may show as root's: once it is closed, it stays so.
+    // A socket that is closed while it is listed may show as root's: once it is closed, it stays
+    // so.
     for _ in 0..2 {
-        if owner(local, peer)? != Some(own()) {
+        if owner(local, peer)? != Some(own_uid()) {
             return Ok(false);
         }
     }
@@ -38,18 +41,19 @@ pub fn is_own(local: SocketAddr, peer: SocketAddr) -> io::Result<bool> {
 }
 
 /// The user of this process.
-pub fn own() -> u32 {
+pub fn own_uid() -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
-/// Whether another user cannot have the number of this one: users that a user namespace does not have all show as one number
-/// (user_namespaces(7)).
-pub fn is_told_apart(uid: u32) -> io::Result<bool> {
+/// Returns whether no other user can appear with the id of this one.
+///
+/// All users that a user namespace does not map appear with one id (user_namespaces(7)).
+pub fn has_distinct_uid(uid: u32) -> io::Result<bool> {
     let map = std::fs::read_to_string("/proc/self/uid_map")?;
     Ok(map.lines().any(|line| has(line, uid).unwrap_or(false)))
 }
 
-/// Whether a line of a `uid_map` (first inside, first outside, how many) has the user.
+/// Returns whether a line of a `uid_map` (first inside, first outside, count) contains the user.
 fn has(line: &str, uid: u32) -> Option<bool> {
     let mut numbers = line.split_ascii_whitespace().map(str::parse::<u64>);
     let first = numbers.next()?.ok()?;
@@ -85,14 +89,14 @@ fn owner(local: SocketAddr, peer: SocketAddr) -> io::Result<Option<u32>> {
     Ok(None)
 }
 
-fn row(line: &str) -> Option<Row<'_>> {
+fn row(line: &str) -> Option<SocketEntry<'_>> {
     let mut words = line.split_ascii_whitespace();
     let (local, remote) = (words.nth(1)?, words.next()?);
     let state = words.next()?;
     // Queues, timer, retransmissions.
     let uid = words.nth(3)?.parse().ok()?;
     let inode = words.nth(1)?.parse().ok()?;
-    Some(Row {
+    Some(SocketEntry {
         local: address(local)?,
         remote: address(remote)?,
         state,
@@ -122,7 +126,7 @@ fn canonical(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip().to_canonical(), address.port())
 }
 
-/// Whether an address is of this machine's loopback interface.
+/// Returns whether an address is of this machine's loopback interface.
 pub fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
@@ -133,7 +137,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn own_connections_are_told_from_closed_ones() {
+    fn own_connections_are_distinguished_from_closed_ones() {
         for bound in ["127.0.0.1:0", "127.0.0.2:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(bound) else {
                 continue;
@@ -142,7 +146,7 @@ mod tests {
             let (stream, peer) = listener.accept().unwrap();
             let local = stream.local_addr().unwrap();
             assert!(is_own(local, peer).unwrap(), "{bound}");
-            assert_eq!(owner(local, peer).unwrap(), Some(own()));
+            assert_eq!(owner(local, peer).unwrap(), Some(own_uid()));
             // Another port of the same client is another connection.
             let other = SocketAddr::new(peer.ip(), peer.port() ^ 1);
             assert!(!is_own(local, other).unwrap());
@@ -174,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn users_that_the_namespace_does_not_have_are_nobody() {
+    fn unmapped_users_are_not_distinct() {
         assert_eq!(has("         0          0 4294967295", 65534), Some(true));
         assert_eq!(has("         0       1000          1", 65534), Some(false));
         assert_eq!(has("      1000       1000          1", 1000), Some(true));

@@ -1,9 +1,9 @@
-//! The requests that are not answered yet, and how each is cancelled.
+//! The unanswered requests, and their cancellation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Tells work to stop.
+/// A flag that cancels work.
 pub type Cancel = Arc<AtomicBool>;
 
 /// The requests that wait or run.
@@ -13,9 +13,9 @@ pub struct Pending(Mutex<Vec<Entry>>);
 #[derive(Debug)]
 struct Entry {
     seq: i64,
-    /// It is being worked at.
+    /// Whether the request is being handled.
     runs: bool,
-    /// What its progress is called, while it is shown.
+    /// The id of its progress, while that is shown.
     progress: Option<String>,
     cancel: Cancel,
 }
@@ -35,7 +35,7 @@ impl Pending {
         cancel
     }
 
-    /// It is being worked at now.
+    /// Marks the request as being handled.
     pub fn begins(&self, running: &Cancel) {
         self.with(|entries| {
             for entry in entries {
@@ -44,7 +44,7 @@ impl Pending {
         });
     }
 
-    /// It is answered, and all that follows from it is done.
+    /// Removes a request after its response and all follow-ups.
     pub fn remove(&self, done: &Cancel) {
         self.with(|entries| entries.retain(|entry| !Arc::ptr_eq(&entry.cancel, done)));
     }

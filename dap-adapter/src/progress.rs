@@ -1,4 +1,4 @@
-//! Long work told to the client: begun after a moment, updated now and then, ended.
+//! Progress reports of long work: started after a delay, updated periodically, ended.
 
 use crate::outbox::Outbox;
 use crate::pending::{Cancel, Pending};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is over sooner is not told of.
+/// Shorter work is not reported.
 const PATIENCE: Duration = Duration::from_millis(400);
 /// Between two updates.
 const PERIOD: Duration = Duration::from_millis(150);
@@ -16,29 +16,29 @@ const PERIOD: Duration = Duration::from_millis(150);
 /// Every progress has a number of its own.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// Tells of the work for a request.
-pub struct Teller {
+/// Reports the progress of the work for a request.
+pub struct ProgressReporter {
     outbox: Outbox,
     pending: Arc<Pending>,
     cancel: Cancel,
     /// The client wants to hear of it.
     wanted: bool,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
-struct State {
+struct ProgressState {
     since: Instant,
-    told: Option<Told>,
+    shown: Option<ShownProgress>,
 }
 
-struct Told {
+struct ShownProgress {
     id: String,
     at: Instant,
     message: String,
 }
 
-impl Teller {
-    /// Of work that begins now.
+impl ProgressReporter {
+    /// Returns a reporter of work that begins now.
     #[must_use]
     pub fn new(outbox: Outbox, pending: Arc<Pending>, cancel: Cancel, wanted: bool) -> Self {
         Self {
@@ -46,29 +46,29 @@ impl Teller {
             pending,
             cancel,
             wanted,
-            state: Mutex::new(State {
+            state: Mutex::new(ProgressState {
                 since: Instant::now(),
-                told: None,
+                shown: None,
             }),
         }
     }
 
     /// Work of the debugger is so far.
-    pub fn hear(&self, progress: Progress) {
-        self.tell(progress.stage.describe(), Some((progress.done, progress.total)));
+    pub fn report(&self, progress: Progress) {
+        self.show(progress.stage.describe(), Some((progress.done, progress.total)));
     }
 
     /// Does work, watched.
     pub fn watch<T>(&self, work: impl FnOnce(&Watch<'_>) -> T) -> T {
-        let progress = |progress: Progress| self.hear(progress);
+        let progress = |progress: Progress| self.report(progress);
         work(&Watch {
             cancel: &self.cancel,
             progress: &progress,
         })
     }
 
-    /// What is being done, and how much of how much is.
-    pub fn tell(&self, what: &str, of: Option<(u64, u64)>) {
+    /// Shows the current work, and the completed part of the total.
+    pub fn show(&self, what: &str, of: Option<(u64, u64)>) {
         if !self.wanted {
             return;
         }
@@ -77,7 +77,7 @@ impl Teller {
             .filter(|(_, total)| *total > 0)
             .map(|(done, total)| (u128::from(done.min(total)) * 100 / u128::from(total)) as f64);
         let is_long = state.since.elapsed() >= PATIENCE;
-        match &mut state.told {
+        match &mut state.shown {
             None if !is_long => {}
             None => {
                 let id = format!("backtrail-{}", LAST.fetch_add(1, Ordering::Relaxed));
@@ -93,19 +93,19 @@ impl Teller {
                         ..ProgressStartEventBody::default()
                     },
                 );
-                state.told = Some(Told {
+                state.shown = Some(ShownProgress {
                     id,
                     at: Instant::now(),
                     message: what.to_owned(),
                 });
             }
-            Some(told) if told.at.elapsed() >= PERIOD || told.message != what => {
-                told.at = Instant::now();
-                what.clone_into(&mut told.message);
+            Some(shown) if shown.at.elapsed() >= PERIOD || shown.message != what => {
+                shown.at = Instant::now();
+                what.clone_into(&mut shown.message);
                 self.outbox.event(
                     "progressUpdate",
                     ProgressUpdateEventBody {
-                        progress_id: told.id.clone(),
+                        progress_id: shown.id.clone(),
                         message: Some(what.to_owned()),
                         percentage,
                     },
@@ -116,14 +116,14 @@ impl Teller {
     }
 }
 
-impl Drop for Teller {
+impl Drop for ProgressReporter {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(told) = state.told.take() {
+        if let Some(shown) = state.shown.take() {
             self.outbox.event(
                 "progressEnd",
                 ProgressEndEventBody {
-                    progress_id: told.id,
+                    progress_id: shown.id,
                     message: None,
                 },
             );

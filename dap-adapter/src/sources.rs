@@ -1,4 +1,5 @@
-//! Source files between the client, which names them by paths and numbers, and the debug information.
+//! Source files between the client, which names them by paths and numbers, and the debug
+//! information.
 
 use crate::protocol::types::{InitializeRequestPathFormat, Source, SourcePresentationHint};
 use backtrail_debugger::Navigator;
@@ -6,12 +7,12 @@ use backtrail_debugger::source::short;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The files that a client was told of by a number, and those that the debug information knows.
+/// The files that the client knows by numbers, and those of the debug information.
 #[derive(Debug, Default)]
 pub struct Sources {
     /// Number 1 first: files that only the bundle has, as the debug information names them.
     numbered: Vec<String>,
-    /// The debug information's files by their last part; `None`: not looked at yet.
+    /// The files of the debug information by their names; `None` before the first search.
     known: Option<BTreeMap<String, Vec<String>>>,
     /// The client writes paths as addresses, `file:///a.c`.
     by_address: bool,
@@ -39,7 +40,8 @@ impl Sources {
     pub fn describe(&mut self, navigator: &Navigator, file: &str) -> Source {
         let name = Some(short(file).to_owned());
         match navigator.sources.find(file) {
-            // The copy in the bundle may be gone when the session is; its text is asked for by number.
+            // The copy in the bundle may be gone when the session is; its text is asked for by
+            // number.
             Some(found) if found.starts_with(navigator.session().root()) => Source {
                 name,
                 path: Some(self.written(file)),
@@ -55,7 +57,7 @@ impl Sources {
             None => Source {
                 name,
                 path: Some(self.written(file)),
-                origin: Some("not found; `sourcePaths` names folders to look in".to_owned()),
+                origin: Some("not found; add its folder to `sourcePaths`".to_owned()),
                 presentation_hint: Some(SourcePresentationHint::Deemphasize),
                 ..Source::default()
             },
@@ -85,7 +87,7 @@ impl Sources {
             return Some(file.to_owned());
         }
         let path = &path_of(source.path.as_ref().or(source.name.as_ref())?);
-        let candidates = self.known(navigator).get(short(path))?;
+        let candidates = self.files_by_name(navigator).get(short(path))?;
         let wanted = Path::new(path);
         let is_it = |file: &&String| {
             let found = navigator.sources.find(file);
@@ -106,7 +108,7 @@ impl Sources {
         found.or_else(nearest).cloned()
     }
 
-    /// What stands for a file of the client wherever it names that.
+    /// Returns the key of a source file, which is the same for all names that the client uses.
     #[must_use]
     pub fn key_of(&self, source: &Source) -> String {
         let numbered = source.source_reference.and_then(|number| self.numbered(number));
@@ -123,10 +125,14 @@ impl Sources {
 
     /// All files that the debug information knows.
     pub fn all(&mut self, navigator: &Navigator) -> Vec<String> {
-        self.known(navigator).values().flatten().cloned().collect()
+        self.files_by_name(navigator)
+            .values()
+            .flatten()
+            .cloned()
+            .collect()
     }
 
-    fn known(&mut self, navigator: &Navigator) -> &BTreeMap<String, Vec<String>> {
+    fn files_by_name(&mut self, navigator: &Navigator) -> &BTreeMap<String, Vec<String>> {
         self.known.get_or_insert_with(|| {
             let mut known: BTreeMap<String, Vec<String>> = BTreeMap::new();
             let modules = navigator.session().processes().iter();
@@ -196,7 +202,7 @@ fn address_of(path: &str) -> String {
     address
 }
 
-/// How many parts at their ends two paths have in common.
+/// Returns the number of equal components at the ends of two paths.
 fn common_end(one: &str, other: &str) -> usize {
     let pairs = one.rsplit('/').zip(other.rsplit('/'));
     pairs.take_while(|(one, other)| one == other).count()

@@ -1,19 +1,20 @@
-//! The last look at what goes out to the client: text of traces is shown as text there.
+//! Sanitizes all outgoing messages, so that text of traces is shown as text.
 //!
-//! Every message passes here. Editors show strings in terminals, which obey control characters, and sentences as Markdown or as
-//! notifications, in which VS Code follows links, those to its commands too.
+//! Editors show strings in terminals, which obey control characters. They also show sentences as
+//! Markdown or as notifications, in which VS Code follows links, including links to its commands.
 
-use backtrail_debugger::output::{is_invisible, unlinked, visible_lines};
+use backtrail_console::output::{is_invisible, unlinked, visible_lines};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// The members that are sentences of ours: messages of failures and breakpoints, of progress, and what a stop says of itself.
+/// The members that are sentences of ours: messages of failures and breakpoints, of progress, and
+/// what a stop says of itself.
 const SENTENCES: [&str; 5] = ["message", "format", "title", "description", "text"];
 
 /// The members that have several lines: what commands print, and values.
 const LINES: [&str; 4] = ["output", "result", "value", "text"];
 
-/// Of a request: what is in the answer is the text of a file, for an editor.
+/// Returns whether the response to a request contains the text of a file for an editor.
 const SOURCE: &str = "source";
 
 /// Makes the body of an answer harmless.
@@ -42,7 +43,8 @@ pub fn line(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// `is_event`: what is called `text` and `description` are sentences in events, and times, instructions and the like in answers.
+/// `is_event`: what is called `text` and `description` are sentences in events, and times,
+/// instructions and the like in answers.
 fn cleaned(value: &mut Value, is_event: bool) {
     match value {
         Value::String(text) => {

@@ -1,7 +1,7 @@
 //! Queries over the call forest: the call tree, callers, calls of a function.
 
 use crate::error::{Error, Result};
-use crate::latency::{Gauge, Unit};
+use crate::latency::{CallTimer, Unit};
 use crate::session::{Session, Thread};
 use crate::source;
 use crate::time::{Duration, Time};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Calls between two looks at whether to stop.
+/// The number of calls between two checks for cancellation.
 const OFTEN: usize = 4096;
 
 /// A call, for display.
@@ -19,25 +19,25 @@ const OFTEN: usize = 4096;
 pub struct CallView {
     /// `c12`, for `goto c12`.
     pub call: String,
-    /// How deep below the first call shown.
+    /// The depth below the first shown call.
     pub depth: usize,
     /// The function; its address when it has no name.
     pub function: String,
-    /// Where the function begins in the source.
+    /// The source line at which the function begins.
     pub file: Option<String>,
     /// The line there.
     pub line: Option<u32>,
     /// Its first instruction.
     pub position: String,
-    /// How many instructions it and its callees executed.
+    /// The number of instructions that it and its callees executed.
     pub instructions: u64,
-    /// When it began.
+    /// The bounds of its beginning.
     pub time: Option<Time>,
-    /// How long it took.
+    /// The length.
     pub duration: Option<Duration>,
-    /// How it began, when not by a call.
+    /// How it began, if not by a call.
     pub entered: Option<String>,
-    /// How it ended, when not by a return.
+    /// How it ended, if not by a return.
     pub left: Option<String>,
     /// The current position is in it, and in none of the calls shown below it.
     pub current: bool,
@@ -52,7 +52,7 @@ pub struct CallTree {
     pub more: bool,
 }
 
-/// How often a function called another.
+/// The number of calls of a function by another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Caller {
     /// The calling function.
@@ -61,7 +61,7 @@ pub struct Caller {
     pub file: Option<String>,
     /// The calling line.
     pub line: Option<u32>,
-    /// How many calls.
+    /// The number of calls.
     pub count: u64,
     /// The first of the calls: its call instruction.
     pub first: String,
@@ -77,10 +77,11 @@ pub struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    /// Of a thread.
+    /// Returns the calls of a thread.
     ///
     /// # Errors
-    /// When the thread has no history, or when canceled.
+    ///
+    /// If the thread has no history; when canceled.
     pub fn new(session: &'a Session, thread: &'a Thread, watch: &Watch<'_>) -> Result<Self> {
         if thread.history.is_empty() {
             return Err(Error::NoHistory(thread.tid));
@@ -92,10 +93,11 @@ impl<'a> Calls<'a> {
         })
     }
 
-    /// Of a thread, for answers about all of its history.
+    /// Returns the calls of a thread, for answers about its whole history.
     ///
     /// # Errors
-    /// As with [`Calls::new`], and when its beginning is not decoded yet.
+    ///
+    /// As with [`Calls::new`], and if the beginning of the history is not decoded yet.
     pub fn of_all(session: &'a Session, thread: &'a Thread, watch: &Watch<'_>) -> Result<Self> {
         thread.needs_beginning()?;
         Self::new(session, thread, watch)
@@ -107,7 +109,8 @@ impl<'a> Calls<'a> {
         self.forest
     }
 
-    /// The calls around and below `top` (all roots when `None`), to `depth` levels, at most `limit`.
+    /// The calls around and below `top` (all roots when `None`), to `depth` levels, at most
+    /// `limit`.
     ///
     /// # Errors
     /// When one of them began in what is not decoded yet.
@@ -174,7 +177,7 @@ impl<'a> Calls<'a> {
         let declared = function.as_ref().and_then(|function| function.declared.clone());
         let (file, line) = declared.or(row.map(|row| (row.file, row.line))).unzip();
         let times = self.session.times();
-        let gauge = Gauge::new(self.thread, self.forest, Unit::Ticks, times);
+        let call_timer = CallTimer::new(self.thread, self.forest, Unit::Ticks, times);
         Ok(CallView {
             call: name.to_string(),
             depth,
@@ -187,7 +190,7 @@ impl<'a> Calls<'a> {
             position: self.thread.position(call.first).to_string(),
             instructions: call.end.saturating_sub(call.first),
             time: history.time(call.first).map(|begin| times.time(begin)),
-            duration: gauge.span(id).ok().map(|span| times.duration(span.into())),
+            duration: call_timer.span(id).ok().map(|span| times.duration(span.into())),
             entered: describe_entered(call.entered),
             left: describe_left(call.left),
             current: false,
@@ -229,9 +232,11 @@ impl<'a> Calls<'a> {
         Ok(Cow::Owned(calls))
     }
 
-    /// Who called the functions with these entries, by calling line, the most frequent first.
+    /// Returns the callers of the functions with these entries, by calling line, the most frequent
+    /// first.
     ///
     /// # Errors
+    ///
     /// When canceled.
     pub fn callers(&self, entries: &BTreeSet<Avma>, watch: &Watch<'_>) -> Result<Vec<Caller>> {
         let mut sites: BTreeMap<Option<Avma>, (u64, u64, u64)> = BTreeMap::new();
@@ -251,8 +256,8 @@ impl<'a> Calls<'a> {
         }
         let process = self.session.process(self.thread);
         // A line may have several calls of it.
-        type Line = (Option<String>, Option<String>, Option<u32>);
-        let mut lines: BTreeMap<Line, (u64, u64, u64)> = BTreeMap::new();
+        type CallerLine = (Option<String>, Option<String>, Option<u32>);
+        let mut lines: BTreeMap<CallerLine, (u64, u64, u64)> = BTreeMap::new();
         for (pc, (count, first, last)) in sites {
             let frames = pc
                 .zip(process)
@@ -293,7 +298,7 @@ fn describe_entered(entered: Entered) -> Option<String> {
         Entered::HistoryStart => "history begins inside".to_owned(),
         Entered::AfterGap => "after a gap".to_owned(),
         Entered::Resumed => "resumed on its own stack".to_owned(),
-        Entered::Unknown => "entered in a way that is not understood".to_owned(),
+        Entered::Unknown => "entered in an unknown way".to_owned(),
     })
 }
 
@@ -303,7 +308,7 @@ fn describe_left(left: Left) -> Option<String> {
         Left::TailCall => "tail call".to_owned(),
         Left::Unwound => "unwound".to_owned(),
         Left::SignalReturn => "signal return".to_owned(),
-        Left::Unknown => "left in a way that is not understood".to_owned(),
+        Left::Unknown => "left in an unknown way".to_owned(),
         Left::HistoryEnd => "still running at the end".to_owned(),
         Left::Gap => "cut off by a gap".to_owned(),
     })

@@ -1,6 +1,6 @@
-//! What the code at an address means for stepping: its source line and its inlined copies.
+//! The meaning of a code address for stepping: its source line and its inlined functions.
 //!
-//! Answers depend on the address alone, are asked for when an address is first met, and kept.
+//! The answers depend on the address alone. They are computed at the first request, and cached.
 
 use backtrail_decoder::Image;
 use backtrail_pt::Avma;
@@ -28,10 +28,10 @@ pub struct Statement {
     pub line: LineId,
 }
 
-/// What stepping by lines must know of an address.
+/// The properties of a code address on which stepping by lines depends.
 pub trait Lines {
-    /// The statement that the instruction at `pc` belongs to. `None`: the line table does not name a
-    /// line here, or not as a statement (`is_stmt`), or this is a function's prologue.
+    /// The statement that the instruction at `pc` belongs to. `None`: the line table does not name
+    /// a line here, or not as a statement (`is_stmt`), or this is a function's prologue.
     fn statement(&self, pc: Avma) -> Option<Statement>;
 
     /// The inlined copies around `pc`.
@@ -46,7 +46,7 @@ pub trait Lines {
     /// The copies around the innermost copy of `chain`; `None` when it is none.
     fn around(&self, chain: ChainId) -> Option<ChainId>;
 
-    /// Whether `inner` is `outer`, or copies inlined into it.
+    /// Returns whether `inner` is `outer`, or a chain of functions inlined into it.
     fn is_within(&self, inner: ChainId, outer: ChainId) -> bool {
         let mut at = inner;
         // A chain's number is above that of the chain around it.
@@ -64,11 +64,11 @@ pub trait Lines {
 pub struct CodeMap {
     symbols: Arc<Symbolizer>,
     image: Arc<Image>,
-    cache: RefCell<Cache>,
+    cache: RefCell<CodeCache>,
 }
 
 #[derive(Default)]
-struct Cache {
+struct CodeCache {
     /// By address: the statement, and the chain.
     sites: FxHashMap<u64, (Option<Statement>, ChainId)>,
     /// Chain *n* is (chain around it, entry of its innermost copy); chain 0 is none.
@@ -80,7 +80,8 @@ struct Cache {
 }
 
 impl CodeMap {
-    /// Of the process with these symbols, and this code, which decides where prologues end.
+    /// Returns the map of the process with these symbols, and this code, which determines the ends
+    /// of prologues.
     #[must_use]
     pub fn new(symbols: Arc<Symbolizer>, image: Arc<Image>) -> Self {
         Self {
@@ -90,8 +91,10 @@ impl CodeMap {
         }
     }
 
-    /// Where a breakpoint on `function` belongs, and where a step into it stops: behind its prologue
-    /// when every call passes there, that is when the prologue is straight-line code; else its entry.
+    /// Returns the address of a breakpoint on `function`, where a step into it stops too.
+    ///
+    /// This is the end of the prologue if the prologue is straight-line code, which every call
+    /// executes. Otherwise it is the entry.
     #[must_use]
     pub fn after_prologue(&self, function: &Function<Avma>) -> Avma {
         if let Some(&known) = self.cache.borrow().prologues.get(&function.entry.0) {
@@ -146,7 +149,7 @@ impl CodeMap {
     }
 }
 
-impl Cache {
+impl CodeCache {
     fn chain_in(&mut self, outer: ChainId, entry: Avma) -> ChainId {
         if let Some(&known) = self.chain_ids.get(&(outer, entry)) {
             return known;
@@ -190,7 +193,7 @@ impl Lines for CodeMap {
     }
 }
 
-/// Whether code runs from the start of `range` to its end whatever happens.
+/// Returns whether code always runs from the start of `range` to its end.
 fn is_straight(range: Range<Avma>, image: &Image) -> bool {
     const LONGEST_PROLOGUE: u64 = 512;
     let len = range.end - range.start;

@@ -1,14 +1,15 @@
 //! Two calls side by side: what only one of them did, and what took longer in it.
 //!
-//! The calls that each made are [aligned](align) by function, those that both made are compared in the same way, and so on.
-//! What adds up to the difference are the calls that only one made, each as a whole, and what both did in their own code.
+//! The calls that each made are [aligned](align) by function, those that both made are compared in
+//! the same way, and so on. What adds up to the difference are the calls that only one made, each
+//! as a whole, and what both did in their own code.
 
 pub mod align;
 
 use crate::error::{Error, Result};
-use crate::latency::{Gauge, Span, Unit};
+use crate::latency::{CallTimer, Span, Unit};
 use crate::session::{Session, Thread};
-use align::{Step, align};
+use align::{AlignStep, align};
 use backtrail_decoder::{CallId, Forest, Watch};
 use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Who {
+pub enum CalledBy {
     /// Both.
     Both,
     /// Only the first.
@@ -29,39 +30,39 @@ pub enum Who {
 
 /// A call of one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Side {
+pub struct CallSide {
     /// `c12`, a name in its thread.
     pub call: Option<String>,
     /// Its first instruction, for `goto`.
     pub position: String,
-    /// How many instructions it and its callees executed.
+    /// The number of instructions that it and its callees executed.
     pub instructions: u64,
-    /// How long it took, if that is known.
+    /// Its duration, if known.
     pub length: Option<Span>,
 }
 
 /// A call that both made and that differs, or calls in a row that only one made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// How deep below the calls compared.
+    /// The depth below the compared calls.
     pub depth: usize,
     /// Which made it.
-    pub who: Who,
+    pub who: CalledBy,
     /// The function.
     pub function: String,
-    /// How many calls in a row.
+    /// The number of consecutive calls.
     pub calls: u64,
     /// The first one's call, the first of several.
-    pub first: Option<Side>,
+    pub first: Option<CallSide>,
     /// The second one's.
-    pub second: Option<Side>,
-    /// How many instructions more the second executed, in all of the calls.
+    pub second: Option<CallSide>,
+    /// The number of additional instructions in the second, over all of the calls.
     pub instructions: i64,
-    /// How much longer it took: not less than the first number, not more than the second.
+    /// The lower and upper bound of the additional time in the second.
     pub time: Option<[i64; 2]>,
-    /// What it called differs so much that it was paired without regard to the order.
+    /// Whether its callees differ so much that they were paired without regard to order.
     pub out_of_order: bool,
-    /// What it called was not compared any more.
+    /// Whether the comparison of its callees was cut off.
     pub cut: bool,
 }
 
@@ -71,12 +72,12 @@ pub struct Cause {
     /// The function.
     pub function: String,
     /// Calls that both made count with their own code, others as a whole.
-    pub who: Who,
-    /// How many calls, or pairs of calls.
+    pub who: CalledBy,
+    /// The number of calls, or pairs of calls.
     pub calls: u64,
-    /// How much more the second has: not less than the first number, not more than the second.
+    /// The lower and upper bound of the surplus of the second.
     pub change: [i64; 2],
-    /// Where the first of the calls begins, in the second where both made it.
+    /// The position of the first of the calls; in the second if both made it.
     pub position: String,
 }
 
@@ -85,14 +86,14 @@ pub struct Cause {
 pub struct Comparison {
     /// The unit of times.
     pub unit: Unit,
-    /// Times are not compared: the trace does not tell how long both took.
+    /// Whether times are not compared because the trace does not have them.
     pub no_time: bool,
     /// The functions of the two.
     pub functions: [String; 2],
     /// The first.
-    pub first: Side,
+    pub first: CallSide,
     /// The second.
-    pub second: Side,
+    pub second: CallSide,
     /// The parts of the difference in time that are certain, the largest first.
     pub by_time: Vec<Cause>,
     /// The parts of the difference in instructions, the largest first.
@@ -101,13 +102,13 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// There are more differences than are listed.
     pub more: bool,
-    /// The calls are so many that some were not compared.
+    /// Whether some calls were not compared because there are too many.
     pub cut: bool,
 }
 
 /// A call of a thread.
 #[derive(Clone, Copy)]
-pub struct Subject<'a> {
+pub struct ComparedCall<'a> {
     /// The thread.
     pub thread: &'a Thread,
     /// Its calls.
@@ -116,10 +117,10 @@ pub struct Subject<'a> {
     pub call: CallId,
 }
 
-/// How much is compared.
+/// The limits of a comparison.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// Calls looked at, over both.
+pub struct ComparisonLimits {
+    /// The limit of compared calls, over both.
     pub calls: usize,
     /// Differences between the callees of two calls, for their order to count.
     pub differences: usize,
@@ -131,7 +132,7 @@ pub struct Bounds {
     pub causes: usize,
 }
 
-impl Default for Bounds {
+impl Default for ComparisonLimits {
     fn default() -> Self {
         Self {
             calls: 2_000_000,
@@ -149,15 +150,15 @@ impl Default for Bounds {
 /// When canceled.
 pub fn compare(
     session: &Session,
-    first: Subject<'_>,
-    second: Subject<'_>,
-    bounds: Bounds,
+    first: ComparedCall<'_>,
+    second: ComparedCall<'_>,
+    bounds: ComparisonLimits,
     watch: &Watch<'_>,
 ) -> Result<Comparison> {
     let unit = Unit::of_time(session.times());
-    let mut walk = Walk {
-        first: Tree::new(session, first, unit),
-        second: Tree::new(session, second, unit),
+    let mut walk = ComparisonWalk {
+        first: ComparedCalls::new(session, first, unit),
+        second: ComparedCalls::new(session, second, unit),
         by_name: FxHashMap::default(),
         bounds,
         looked_at: 0,
@@ -197,20 +198,21 @@ pub fn is_certain([least, most]: [i64; 2]) -> bool {
     least > 0 || most < 0
 }
 
-/// The part of the longer call's time that a call must differ by to be listed for its time alone: one in so many.
+/// The inverse of the share of the longer call's time by which a call must differ to be listed for
+/// its time.
 const NOTABLE: u64 = 20;
 
 /// The calls of one of the two.
-struct Tree<'a> {
+struct ComparedCalls<'a> {
     session: &'a Session,
     thread: &'a Thread,
     forest: &'a Forest,
-    gauge: Gauge<'a>,
+    call_timer: CallTimer<'a>,
     kinds: FxHashMap<Avma, u32>,
 }
 
-/// What the calls of a function add to the difference.
-struct Sum {
+/// The contribution of a function's calls to the difference.
+struct FunctionSum {
     calls: u64,
     instructions: i64,
     /// `None`: of one of the calls it is unknown.
@@ -219,30 +221,30 @@ struct Sum {
 }
 
 /// The way through both trees.
-struct Walk<'a> {
-    first: Tree<'a>,
-    second: Tree<'a>,
+struct ComparisonWalk<'a> {
+    first: ComparedCalls<'a>,
+    second: ComparedCalls<'a>,
     /// Functions by number, the same in both trees.
     by_name: FxHashMap<String, u32>,
-    bounds: Bounds,
+    bounds: ComparisonLimits,
     looked_at: usize,
     rows: Vec<Difference>,
     more: bool,
     cut: bool,
-    sums: BTreeMap<(String, Who), Sum>,
+    sums: BTreeMap<(String, CalledBy), FunctionSum>,
     /// A difference in time that is shorter than this is listed only beside another.
     notable: u64,
     watch: &'a Watch<'a>,
 }
 
-impl<'a> Tree<'a> {
-    fn new(session: &'a Session, subject: Subject<'a>, unit: Unit) -> Self {
-        let Subject { thread, forest, .. } = subject;
+impl<'a> ComparedCalls<'a> {
+    fn new(session: &'a Session, subject: ComparedCall<'a>, unit: Unit) -> Self {
+        let ComparedCall { thread, forest, .. } = subject;
         Self {
             session,
             thread,
             forest,
-            gauge: Gauge::new(thread, forest, unit, session.times()),
+            call_timer: CallTimer::new(thread, forest, unit, session.times()),
             kinds: FxHashMap::default(),
         }
     }
@@ -272,13 +274,13 @@ impl<'a> Tree<'a> {
         calls.iter().map(kind).collect()
     }
 
-    fn side(&self, id: CallId) -> Side {
+    fn side(&self, id: CallId) -> CallSide {
         let call = self.forest.call(id);
-        Side {
+        CallSide {
             call: self.thread.name_of(self.forest, id).map(|name| name.to_string()),
             position: self.thread.position(call.first).to_string(),
             instructions: self.instructions(id),
-            length: self.gauge.span(id).ok(),
+            length: self.call_timer.span(id).ok(),
         }
     }
 
@@ -287,11 +289,11 @@ impl<'a> Tree<'a> {
         call.end.saturating_sub(call.first)
     }
 
-    /// How many instructions a call executed without its callees, and how long that took.
-    fn own(&self, id: CallId) -> (u64, Option<Span>) {
+    /// Returns the instructions that a call executed without its callees, and their duration.
+    fn self_cost(&self, id: CallId) -> (u64, Option<Span>) {
         let callees = self.forest.children(id).map(|child| self.instructions(child));
         let own = self.instructions(id).saturating_sub(callees.sum());
-        (own, self.gauge.own(id).ok())
+        (own, self.call_timer.self_time(id).ok())
     }
 }
 
@@ -301,7 +303,7 @@ fn difference(one: u64, other: u64) -> i64 {
     difference
 }
 
-impl Walk<'_> {
+impl ComparisonWalk<'_> {
     /// Compares calls that both made; says whether they differ.
     fn pair(&mut self, one: CallId, other: CallId, depth: usize) -> Result<bool> {
         self.look_at(1)?;
@@ -316,7 +318,7 @@ impl Walk<'_> {
             .map(|(first, second)| first.to(second));
         let shown = self.show(Difference {
             depth,
-            who: Who::Both,
+            who: CalledBy::Both,
             function: function.clone(),
             calls: 1,
             first: Some(first.clone()),
@@ -328,7 +330,7 @@ impl Walk<'_> {
         });
         let callees = self.callees(one, other, depth, at, shown)?;
         let (own, other_own) = match callees {
-            Some(_) => (self.first.own(one), self.second.own(other)),
+            Some(_) => (self.first.self_cost(one), self.second.self_cost(other)),
             None => (
                 (first.instructions, first.length),
                 (second.instructions, second.length),
@@ -336,7 +338,7 @@ impl Walk<'_> {
         };
         let own_instructions = difference(own.0, other_own.0);
         let own_time = own.1.zip(other_own.1).map(|(own, other)| own.to(other));
-        self.add(function, Who::Both, 1, own_instructions, own_time, position);
+        self.add(function, CalledBy::Both, 1, own_instructions, own_time, position);
         let differs =
             callees == Some(true) || own_instructions != 0 || time.is_some_and(|time| self.is_notable(time));
         match (differs, shown) {
@@ -369,20 +371,22 @@ impl Walk<'_> {
         let other_kinds = self.second.kinds(&others, &mut self.by_name);
         let alignment = align(&kinds, &other_kinds, self.bounds.differences);
         self.mark(row, shown, |row| row.out_of_order = alignment.out_of_order);
-        let in_a_row = |before: &Step, next: &Step| match (*before, *next) {
-            (Step::First(before), Step::First(next)) => kinds.get(before) == kinds.get(next),
-            (Step::Second(before), Step::Second(next)) => other_kinds.get(before) == other_kinds.get(next),
+        let in_a_row = |before: &AlignStep, next: &AlignStep| match (*before, *next) {
+            (AlignStep::First(before), AlignStep::First(next)) => kinds.get(before) == kinds.get(next),
+            (AlignStep::Second(before), AlignStep::Second(next)) => {
+                other_kinds.get(before) == other_kinds.get(next)
+            }
             _ => false,
         };
         let mut differs = false;
         for steps in alignment.steps.chunk_by(in_a_row) {
             let of_first = steps.iter().filter_map(|step| match *step {
-                Step::First(at) | Step::Both(at, _) => ones.get(at).copied(),
-                Step::Second(_) => None,
+                AlignStep::First(at) | AlignStep::Both(at, _) => ones.get(at).copied(),
+                AlignStep::Second(_) => None,
             });
             let of_second = steps.iter().filter_map(|step| match *step {
-                Step::Second(at) | Step::Both(_, at) => others.get(at).copied(),
-                Step::First(_) => None,
+                AlignStep::Second(at) | AlignStep::Both(_, at) => others.get(at).copied(),
+                AlignStep::First(_) => None,
             });
             let (of_first, of_second): (Vec<_>, Vec<_>) = (of_first.collect(), of_second.collect());
             differs |= match (of_first.as_slice(), of_second.as_slice()) {
@@ -396,8 +400,8 @@ impl Walk<'_> {
     /// Takes down calls in a row of one function that only one of the two made.
     fn only(&mut self, of_first: &[CallId], of_second: &[CallId], depth: usize) -> Result<bool> {
         let (who, tree, calls) = match of_second.is_empty() {
-            true => (Who::First, &self.first, of_first),
-            false => (Who::Second, &self.second, of_second),
+            true => (CalledBy::First, &self.first, of_first),
+            false => (CalledBy::Second, &self.second, of_second),
         };
         let Some(&call) = calls.first() else {
             return Ok(false);
@@ -405,16 +409,16 @@ impl Walk<'_> {
         let side = tree.side(call);
         let function = tree.name(call);
         let instructions: u64 = calls.iter().map(|&call| tree.instructions(call)).sum();
-        let lengths = calls.iter().map(|&call| tree.gauge.span(call).ok());
+        let lengths = calls.iter().map(|&call| tree.call_timer.span(call).ok());
         let length: Option<Span> = lengths
             .reduce(|all, length| Some(all?.and(length?)))
             .unwrap_or_default();
         let (instructions, time) = match who {
-            Who::First => (
+            CalledBy::First => (
                 difference(instructions, 0),
                 length.map(|length| length.to(Span::default())),
             ),
-            Who::Both | Who::Second => (
+            CalledBy::Both | CalledBy::Second => (
                 difference(0, instructions),
                 length.map(|length| Span::default().to(length)),
             ),
@@ -422,8 +426,8 @@ impl Walk<'_> {
         let position = side.position.clone();
         self.look_at(calls.len())?;
         let (first, second) = match who {
-            Who::First => (Some(side), None),
-            Who::Both | Who::Second => (None, Some(side)),
+            CalledBy::First => (Some(side), None),
+            CalledBy::Both | CalledBy::Second => (None, Some(side)),
         };
         let row = Difference {
             depth,
@@ -472,13 +476,13 @@ impl Walk<'_> {
     fn add(
         &mut self,
         function: String,
-        who: Who,
+        who: CalledBy,
         calls: u64,
         instructions: i64,
         time: Option<[i64; 2]>,
         position: String,
     ) {
-        let sum = self.sums.entry((function, who)).or_insert(Sum {
+        let sum = self.sums.entry((function, who)).or_insert(FunctionSum {
             calls: 0,
             instructions: 0,
             time: Some([0, 0]),
@@ -492,8 +496,8 @@ impl Walk<'_> {
         });
     }
 
-    /// What makes the difference, as far as that is certain, the largest first.
-    fn causes(&self, change: impl Fn(&Sum) -> Option<[i64; 2]>) -> Vec<Cause> {
+    /// Returns the causes of the difference that are certain, the largest first.
+    fn causes(&self, change: impl Fn(&FunctionSum) -> Option<[i64; 2]>) -> Vec<Cause> {
         let causes = self.sums.iter().filter_map(|((function, who), sum)| {
             Some(Cause {
                 function: function.clone(),

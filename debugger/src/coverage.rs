@@ -1,8 +1,9 @@
-//! How often the source lines ran in a history.
+//! The number of executions of each source line in a history.
 //!
-//! A line's count is the most executions of any instruction that the line table lets it start at, as a statement; where
-//! none of them ran but others of the line's did, the most of those. Executions are those of the instructions, which the
-//! history has, so the count of a line in a loop is that of its rounds. What ran in gaps is not known, and not counted.
+//! The count of a line is the largest execution count of the instructions at which the line starts
+//! as a statement. If none of these ran, the largest count of its other instructions is used. In a
+//! loop, the count of a line is the number of iterations. Instructions in gaps are unknown and not
+//! counted.
 
 use crate::error::{Error, Result};
 use crate::session::Process;
@@ -15,11 +16,11 @@ use std::sync::Arc;
 /// A line that ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineCount {
-    /// How often.
+    /// The number of executions.
     pub count: u64,
     /// The instructions whose executions were counted.
     pub starts: Vec<Avma>,
-    /// It was entered at one of its starts, not in its middle alone.
+    /// Whether execution entered the line at one of its starts.
     at_start: bool,
 }
 
@@ -30,13 +31,14 @@ pub struct Coverage {
     executions: FxHashMap<Avma, u64>,
 }
 
-/// Instructions between two looks at whether to stop.
+/// The number of instructions between two checks for cancellation.
 const OFTEN: usize = 4096;
 
 impl Coverage {
-    /// Of a history of a process.
+    /// Counts the executions in a history of a process.
     ///
     /// # Errors
+    ///
     /// When canceled.
     pub fn of(history: &History, process: &Process, watch: &Watch<'_>) -> Result<Self> {
         // One address may be in several blocks.
@@ -75,13 +77,14 @@ impl Coverage {
         }
     }
 
-    /// How often a line ran; `None`: it did not. The file is named as the debug information does.
+    /// Returns the number of executions of a line; `None` if it did not run. The file is named as
+    /// in the debug information.
     #[must_use]
     pub fn count(&self, file: &str, line: u32) -> Option<u64> {
         self.files.get(file)?.get(&line).map(|known| known.count)
     }
 
-    /// How often the instruction at an address ran.
+    /// Returns the number of executions of the instruction at an address.
     #[must_use]
     pub fn executions(&self, at: Avma) -> u64 {
         self.executions.get(&at).copied().unwrap_or(0)
@@ -93,7 +96,8 @@ impl Coverage {
     }
 }
 
-/// How often the lines of a file from `first` on ran: 0 for those that have code and did not, `None` for those without.
+/// Returns the execution counts of the lines of a file from `first` on. 0 means code that did not
+/// run, `None` no code.
 #[must_use]
 pub fn counts(
     coverage: &Coverage,
@@ -102,7 +106,7 @@ pub fn counts(
     first: u32,
     lines: usize,
 ) -> Vec<Option<u64>> {
-    // A line's code may be empty: then it ran when what stands at its address did.
+    // The code of a line can be empty. Such a line ran if the instruction at its address did.
     let passed = |line: u32| {
         let found = process.symbols.addresses_of_line(file, line);
         let of_line = found

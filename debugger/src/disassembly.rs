@@ -1,10 +1,11 @@
 //! Disassembly, with names for the targets of jumps and calls.
 
-use crate::output::SourceView;
 use crate::session::Process;
+use crate::source::SourceLines;
 use backtrail_decoder::Version;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::Symbolizer;
+use backtrail_values::code_symbol;
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, IntelFormatter};
 use iced_x86::{SymbolResolver, SymbolResult};
 use serde::Serialize;
@@ -23,7 +24,7 @@ pub enum Flavor {
 
 /// An instruction as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Line {
+pub struct DisassembledLine {
     /// Where.
     pub address: u64,
     /// `main+4`.
@@ -32,19 +33,19 @@ pub struct Line {
     pub bytes: String,
     /// `mov    %rsp,%rbp`; `(bad)` where the bytes are no instruction.
     pub text: String,
-    /// It is the next to run.
+    /// Whether this is the next instruction.
     pub current: bool,
-    /// Where the code of another line begins, and `disassemble /s` asks for it: that line.
+    /// The source line, where the code of another line begins and `disassemble /s` requests it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<SourceView>,
+    pub source: Option<SourceLines>,
 }
 
 /// No more is disassembled at once.
 const MAX_BYTES: u64 = 1 << 20;
 
-struct Names(Arc<Symbolizer>);
+struct SymbolNames(Arc<Symbolizer>);
 
-impl SymbolResolver for Names {
+impl SymbolResolver for SymbolNames {
     fn symbol(
         &mut self,
         _instruction: &Instruction,
@@ -53,7 +54,7 @@ impl SymbolResolver for Names {
         address: u64,
         _size: u32,
     ) -> Option<SymbolResult<'_>> {
-        let name = symbol(&self.0, Avma(address))?;
+        let name = code_symbol(&self.0, Avma(address))?;
         Some(SymbolResult::with_string(
             address,
             format!("{address:#x} <{name}>"),
@@ -61,19 +62,8 @@ impl SymbolResolver for Names {
     }
 }
 
-/// `main+4` for an address in a function.
-#[must_use]
-pub fn symbol(symbols: &Symbolizer, at: Avma) -> Option<String> {
-    let function = symbols.function_at(at)?;
-    Some(match at - function.entry {
-        0 => function.name.to_string(),
-        offset if at >= function.entry => format!("{}+{offset}", function.name),
-        _ => format!("{} (part at {})", function.name, function.range.start),
-    })
-}
-
 fn formatter(flavor: Flavor, symbols: &Arc<Symbolizer>) -> Box<dyn Formatter> {
-    let names = Some(Box::new(Names(Arc::clone(symbols))) as Box<dyn SymbolResolver>);
+    let names = Some(Box::new(SymbolNames(Arc::clone(symbols))) as Box<dyn SymbolResolver>);
     let mut formatter: Box<dyn Formatter> = match flavor {
         Flavor::Att => Box::new(GasFormatter::with_options(names, None)),
         Flavor::Intel => Box::new(IntelFormatter::with_options(names, None)),
@@ -99,7 +89,7 @@ pub fn disassemble(
     count: usize,
     flavor: Flavor,
     pc: Option<Avma>,
-) -> Vec<Line> {
+) -> Vec<DisassembledLine> {
     let len = (range.end - range.start)
         .min(MAX_BYTES)
         .min((count as u64).saturating_mul(15));
@@ -118,7 +108,7 @@ pub fn of_bytes(
     count: usize,
     flavor: Flavor,
     pc: Option<Avma>,
-) -> Vec<Line> {
+) -> Vec<DisassembledLine> {
     let mut formatter = formatter(flavor, &process.symbols);
     let mut decoder = Decoder::with_ip(64, code, start.0, DecoderOptions::NONE);
     let mut lines = Vec::new();
@@ -133,9 +123,9 @@ pub fn of_bytes(
         } else {
             formatter.format(&instruction, &mut text);
         }
-        lines.push(Line {
+        lines.push(DisassembledLine {
             address: address.0,
-            symbol: symbol(&process.symbols, address),
+            symbol: code_symbol(&process.symbols, address),
             bytes: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
             text,
             current: pc == Some(address),
@@ -145,10 +135,11 @@ pub fn of_bytes(
     lines
 }
 
-/// Up to `count` instructions that stand before `at`, the last one ending there; fewer where the code is unknown.
+/// Returns up to `count` instructions before `at`, of which the last ends there; fewer if the code
+/// is unknown.
 ///
-/// Instructions of x86 cannot be read backward: they are read forward from the start of a function, or from the first byte near
-/// by from which one of them ends at `at`.
+/// Instructions of x86 cannot be decoded backward. They are decoded forward from the start of the
+/// function, or from the first near byte from which an instruction ends at `at`.
 #[must_use]
 pub fn disassemble_before(
     process: &Process,
@@ -156,8 +147,8 @@ pub fn disassemble_before(
     at: Avma,
     count: usize,
     flavor: Flavor,
-) -> Vec<Line> {
-    let mut found: Vec<Line> = Vec::new();
+) -> Vec<DisassembledLine> {
+    let mut found: Vec<DisassembledLine> = Vec::new();
     let mut end = at;
     while found.len() < count {
         let piece = piece_before(process, version, end, flavor);
@@ -171,8 +162,8 @@ pub fn disassemble_before(
 }
 
 /// Some instructions of which the last one ends at `end`.
-fn piece_before(process: &Process, version: Version, end: Avma, flavor: Flavor) -> Vec<Line> {
-    /// So many bytes back, whatever stands there is read as it was meant.
+fn piece_before(process: &Process, version: Version, end: Avma, flavor: Flavor) -> Vec<DisassembledLine> {
+    /// The number of bytes after which decoding has synchronized with the instruction stream.
     const NEAR: u64 = 64;
     let from = |start: Avma| {
         let lines = disassemble(process, version, start..end, usize::MAX, flavor, None);

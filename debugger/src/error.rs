@@ -1,9 +1,9 @@
-//! What a command or opening a session can fail with, each in one sentence with a way out.
+//! The errors of commands and of opening a session, each a sentence that says what to do.
 
 use backtrail_decoder::{Canceled, Position};
 use backtrail_pt::Tid;
 
-/// Why something could not be done.
+/// The reason why an operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,8 +18,8 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// What was found could not be written.
-    #[error("could not write the output: {0}")]
+    /// The output cannot be written.
+    #[error("cannot write the output: {0}")]
     Output(std::io::Error),
     /// The user stopped it.
     #[error("canceled")]
@@ -29,11 +29,11 @@ pub enum Error {
     #[error("this needs the beginning of the history, which is not decoded yet")]
     Earlier,
     /// There is nothing to debug.
-    #[error("{0} holds no thread: there is nothing to show of it")]
+    #[error("{0} has no thread, so there is nothing to show")]
     NoThreads(String),
     /// No history, only a core.
     #[error(
-        "there is no history of thread {0} to move in, only its state at the crash; `backtrace` and `info registers` show it"
+        "thread {0} has no history, only its state at the crash; `backtrace` and `info registers` show it"
     )]
     NoHistory(Tid),
     /// No such thread.
@@ -42,7 +42,7 @@ pub enum Error {
     /// A position beyond its thread's history.
     #[error("{position} is not in the history of its thread, which goes from {start} to {end}")]
     NoPosition {
-        /// What was asked for.
+        /// The request.
         position: Position,
         /// The start.
         start: Position,
@@ -58,7 +58,7 @@ pub enum Error {
         modules: String,
     },
     /// A line without code.
-    #[error("no code at {file}:{line} in any module; `info functions` lists what there is")]
+    #[error("no module has code at {file}:{line}; `info functions` lists the functions")]
     NoLine {
         /// As given.
         file: String,
@@ -66,23 +66,23 @@ pub enum Error {
         line: u32,
     },
     /// A location that was not understood.
-    #[error("\"{0}\" is no location: give FUNCTION, FILE:LINE, LINE or *ADDRESS")]
+    #[error("\"{0}\" is not a location; use FUNCTION, FILE:LINE, LINE or *ADDRESS")]
     BadLocation(String),
     /// An address that was not understood.
-    #[error("\"{0}\" is no address: give 0x… or SYMBOL+OFFSET")]
+    #[error("\"{0}\" is not an address; use 0x… or SYMBOL+OFFSET")]
     BadAddress(String),
     /// A regular expression that is none.
-    #[error("\"{pattern}\" is no regular expression ({problem})")]
+    #[error("\"{pattern}\" is not a regular expression ({problem})")]
     BadRegex {
         /// As given.
         pattern: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// Arguments that the command does not take.
     #[error("{problem}; usage: {usage}")]
     Usage {
-        /// What is wrong.
+        /// The problem.
         problem: String,
         /// The command's form.
         usage: String,
@@ -106,7 +106,7 @@ pub enum Error {
     UnknownValue {
         /// The register or expression.
         name: String,
-        /// Why it is not known.
+        /// The reason why it is unknown.
         why: String,
     },
     /// Anything else that cannot be done here.
@@ -115,10 +115,16 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether outside input was refused: the command line exits with 3 for it.
+    /// Returns whether outside input was refused. The command line then exits with status 3.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Bundle(error) if error.is_refused())
+    }
+}
+
+impl From<backtrail_values::Error> for Error {
+    fn from(error: backtrail_values::Error) -> Self {
+        Self::Cannot(error.0)
     }
 }
 

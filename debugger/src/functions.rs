@@ -21,7 +21,7 @@ pub fn entries(process: &Process, text: &str) -> Result<BTreeSet<Avma>> {
     }
     if !process.symbols.inlined_copies_named(text).is_empty() {
         return Err(Error::Cannot(format!(
-            "{text} is inlined wherever it is used, so it is never called; `count {text}` counts how often it ran"
+            "{text} is always inlined, so it is never called; `count {text}` counts its executions"
         )));
     }
     Err(Error::NoSymbol {

@@ -1,26 +1,26 @@
-//! How long the calls of a function took, in time or in instructions.
+//! The latency of the calls of a function, in time or in instructions.
 //!
-//! A call's length goes from its first instruction to its last, with all that it called and waited for. The trace has a time
-//! stamp here and there, so a length in time lies between a [least and a most](Span), and whatever is made of lengths keeps
-//! both. A call whose beginning or end the history does not have is [counted](Unmeasured) and not guessed at.
+//! The length of a call extends from its first instruction to its last, including callees and
+//! waiting. Time stamps are sparse, so a length in time has [two bounds](Span), and all
+//! figures derived from lengths keep both. A call whose beginning or end is not in the history is
+//! [counted](Unmeasured), and its length is not estimated.
 
-pub mod gauge;
+pub mod call_timer;
 pub mod histogram;
-pub(crate) mod moments;
-pub mod question;
+pub mod percentiles;
 #[cfg(test)]
 pub(crate) mod recording;
-pub mod spread;
+pub(crate) mod time_bounds;
 
-pub use gauge::{Gauge, Span, Split, Unit, Unmeasured};
-pub use spread::Spread;
+pub use call_timer::{CallTimer, Span, Split, Unit, Unmeasured};
+pub use percentiles::Percentiles;
 
 use crate::calls::Calls;
 use crate::error::Result;
 use crate::session::{Session, Thread};
 use backtrail_decoder::{CallId, Stage, Watch};
 use backtrail_pt::{Avma, Tid};
-use gauge::Cover;
+use call_timer::IntervalUnion;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A call and its length.
@@ -30,33 +30,34 @@ pub struct Measured {
     pub tid: Tid,
     /// The call.
     pub call: CallId,
-    /// How long it took.
+    /// The length.
     pub span: Span,
 }
 
 /// The lengths of all calls of some functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latencies {
-    /// What they are counted in.
+    /// The unit of the lengths.
     pub unit: Unit,
     /// The calls whose length is known, by thread, in order of time.
     pub measured: Vec<Measured>,
-    /// How many calls have none, and why.
+    /// The number of calls without a length, by reason.
     pub unmeasured: BTreeMap<Unmeasured, u64>,
     /// The time of all together. A call inside of another is in the other's.
     pub total: Span,
-    /// Where that went.
+    /// The parts of the time.
     pub split: Split,
 }
 
-/// Calls between two looks at whether to stop.
+/// The number of calls between two checks for cancellation.
 const OFTEN: usize = 1024;
 
 impl Latencies {
-    /// Of the functions with these entries, in all of the threads.
+    /// Measures the calls of the functions with these entries, in all of the threads.
     ///
     /// # Errors
-    /// When canceled; when the beginning of a history is not decoded yet.
+    ///
+    /// If the beginning of a history is not decoded yet; when canceled.
     pub fn of<'a>(
         session: &Session,
         threads: impl IntoIterator<Item = &'a Thread>,
@@ -92,15 +93,15 @@ impl Latencies {
         watch: &Watch<'_>,
     ) -> Result<()> {
         let calls = Calls::new(session, thread, watch)?;
-        let gauge = Gauge::new(thread, calls.forest(), self.unit, session.times());
+        let call_timer = CallTimer::new(thread, calls.forest(), self.unit, session.times());
         let mut outermost_until = 0;
-        let mut covered = Cover::within(0, u64::MAX);
+        let mut covered = IntervalUnion::within(0, u64::MAX);
         let of_function = calls.of(entries, watch)?;
         for (number, &call) in of_function.iter().enumerate() {
             if number % OFTEN == 0 {
                 watch.report(Stage::Measure, number as u64, of_function.len() as u64)?;
             }
-            let stretch = match gauge.stretch(call) {
+            let stretch = match call_timer.stretch(call) {
                 Ok(stretch) => stretch,
                 Err(why) => {
                     *self.unmeasured.entry(why).or_default() += 1;
@@ -120,7 +121,7 @@ impl Latencies {
             outermost_until = bounds.end;
             covered.add(stretch.widest());
             self.total.least = self.total.least.saturating_add(span.least);
-            if let Ok(split) = gauge.split(call) {
+            if let Ok(split) = call_timer.split(call) {
                 self.split = self.split.and(split);
             }
         }
@@ -128,7 +129,7 @@ impl Latencies {
         Ok(())
     }
 
-    /// How many calls there are, their length known or not.
+    /// Returns the number of calls, including those of unknown length.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.measured.len() as u64 + self.unmeasured.values().sum::<u64>()

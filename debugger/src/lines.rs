@@ -1,38 +1,38 @@
-//! Line starts: the positions where stepping by lines stops. All line verbs rest on this definition.
+//! Line starts: the positions where stepping by lines stops. All line motions use this definition.
 //!
-//! - The **frame** of an instruction is the call that executes it (of the [`Forest`]) together with
-//!   the inlined copies around its address. A frame is *within* another when it is that frame, a
-//!   call made in it, or a copy inlined into it, however deep.
+//! - The **frame** of an instruction is the call that executes it (of the [`Forest`]), together with
+//!   the inlined functions around its address. A frame is *within* another if it is that frame, a
+//!   call made in it, or a function inlined into it, at any depth.
 //! - A **statement instruction** is one that the line table assigns to a line as a statement, outside
-//!   of a function's prologue ([`Lines::statement`]). Others are invisible to line verbs.
-//! - The **predecessor** of a statement instruction is the statement instruction that the same call
-//!   executed last before it, outside of copies inlined into its own frame. What callees executed in
-//!   between does not count.
-//! - A statement instruction is a **line start** when it has no predecessor, or when its frame or its
-//!   line is another than its predecessor's.
+//!   of a function's prologue ([`Lines::statement`]). Line motions ignore all others.
+//! - The **predecessor** of a statement instruction is the preceding statement instruction of the
+//!   same call, outside of functions inlined into its own frame. Instructions of callees do not count.
+//! - A statement instruction is a **line start** if it has no predecessor, or if its frame or its
+//!   line differs from its predecessor's.
 //!
-//! Whether an index is a line start depends on the history alone, not on where one comes from. So
-//! `step` is the next line start and `reverse-step` the last one before, and the two visit the same
-//! ones in opposite order. `next` and `reverse-next` do the same among the line starts whose frame
-//! the current frame is within, which leaves out those in callees.
+//! Line starts depend on the history alone, not on the current position. So `step` goes to the next
+//! line start and `reverse-step` to the previous one, and the two visit the same ones in opposite
+//! order. `next` and `reverse-next` choose among the line starts whose frame contains the current
+//! frame, which excludes those in callees.
 
 mod frames;
-mod own;
+mod own_instructions;
 mod starts;
+mod statements;
 
 use crate::code::{ChainId, Lines, Statement};
 use crate::error::{Error, Result};
 use crate::session::begins_unseen;
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left, PcSet, Stage, Watch};
 use backtrail_pt::{Avma, Cofi};
-pub(crate) use own::Own;
-pub use starts::Statements;
+pub(crate) use own_instructions::OwnInstructions;
+pub use statements::Statements;
 use std::ops::Range;
 
 /// Finds line starts in one thread's history.
 #[derive(Clone, Copy)]
 pub struct LineStarts<'a> {
-    /// What was executed.
+    /// The history.
     pub history: &'a History,
     /// There is older history, which is not decoded yet.
     pub is_partial: bool,
@@ -40,7 +40,7 @@ pub struct LineStarts<'a> {
     pub forest: &'a Forest,
     /// Which line it belongs to.
     pub lines: &'a dyn Lines,
-    /// Where the history has statements at all.
+    /// The instructions of the history that belong to statements.
     pub statements: &'a Statements,
     /// Ends long searches.
     pub watch: &'a Watch<'a>,
@@ -62,7 +62,8 @@ impl<'a> LineStarts<'a> {
         self.lines.statement(self.history.instruction(index)?.pc)
     }
 
-    /// The frame of instruction `index`; at the end of history, of where the thread stood.
+    /// Returns the frame of instruction `index`; at the end of history, the frame of the thread's
+    /// position.
     #[must_use]
     pub fn frame(&self, index: u64) -> Option<FrameKey> {
         let call = self.forest.call_at(index)?;
@@ -85,10 +86,11 @@ impl<'a> LineStarts<'a> {
         })
     }
 
-    /// Whether stepping by lines stops at instruction `index`.
+    /// Returns whether stepping by lines stops at instruction `index`.
     ///
     /// # Errors
-    /// When canceled by the watch, as everything here; when a predecessor may be in history that is not decoded yet.
+    ///
+    /// If a predecessor may be in history that is not decoded yet; when canceled.
     pub fn is_start(&self, index: u64) -> Result<bool> {
         let Some(statement) = self.statement(index) else {
             return Ok(false);
@@ -102,7 +104,7 @@ impl<'a> LineStarts<'a> {
                 candidate.chain == statement.chain || !self.lines.is_within(candidate.chain, statement.chain)
             })
         };
-        match Own::new(self, id, index, precedes).previous(0)? {
+        match OwnInstructions::new(self, id, index, precedes).previous(0)? {
             Some(predecessor) => Ok(self.statement(predecessor) != Some(statement)),
             None => {
                 self.needs_beginning(id)?;
@@ -121,7 +123,7 @@ impl<'a> LineStarts<'a> {
             if here == call {
                 return Some(at - 1);
             }
-            // What is no callee (there should be none) is passed one by one.
+            // Instructions outside of callees, which should not exist, are passed one by one.
             at = self
                 .child_around(call, here)
                 .map_or(at - 1, |child| child.first.min(at - 1));
@@ -129,8 +131,10 @@ impl<'a> LineStarts<'a> {
         None
     }
 
-    /// The code that a call can have executed itself: its function's; of one without a symbol, what no symbol covers in its
-    /// module and has lines.
+    /// Returns the addresses that a call can have executed itself.
+    ///
+    /// These are the addresses of its function. For a function without a symbol, they are the
+    /// addresses of its module that have lines and no symbol.
     fn code_of(&self, call: CallId) -> PcSet {
         let function = self.forest.call(call).function;
         let parts = self.lines.function(function);
@@ -143,10 +147,11 @@ impl<'a> LineStarts<'a> {
         }
     }
 
-    /// What is to be answered depends on how a call began.
+    /// Checks that the beginning of a call is decoded.
     ///
     /// # Errors
-    /// [`Error::Earlier`] when that is not decoded yet.
+    ///
+    /// [`Error::Earlier`] if it is not decoded yet.
     pub(crate) fn needs_beginning(&self, call: CallId) -> Result<()> {
         match self.is_partial && begins_unseen(&self.forest.call(call)) {
             true => Err(Error::Earlier),
@@ -172,7 +177,8 @@ impl<'a> LineStarts<'a> {
         let adopted = self.forest.call(parent).entered == Entered::Adopted && call.left == Left::Return;
         let pc = match site {
             Some(site) => self.history.pc(site),
-            // The call is not in the history; the return from it is, to right behind it.
+            // The call is not in the history, but the return from it is, to the instruction after
+            // it.
             None if adopted => self.history.pc(call.end).map(|pc| Avma(pc.0.saturating_sub(1))),
             None => None,
         };
@@ -194,9 +200,10 @@ impl<'a> LineStarts<'a> {
         }
     }
 
-    /// What looks for something has come from one index to another: tells how far that is, now and then.
+    /// Reports the progress of a search from one index to another, periodically.
     ///
     /// # Errors
+    ///
     /// When canceled.
     pub(crate) fn passed(&self, from: u64, index: u64) -> Result<()> {
         const OFTEN: u64 = 0xfff;
@@ -226,7 +233,8 @@ impl<'a> LineStarts<'a> {
     }
 }
 
-/// Those of some ascending addresses that are wanted; what lies between two that follow each other may be in the set too.
+/// Returns the wanted addresses of an ascending list. The set may include addresses between two
+/// consecutive ones.
 fn runs(pcs: &[Avma], wanted: impl Fn(Avma) -> bool) -> PcSet {
     let mut ranges: Vec<Range<Avma>> = Vec::new();
     let mut goes_on = false;

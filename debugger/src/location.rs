@@ -24,14 +24,14 @@ pub enum Location {
     Address(String),
 }
 
-/// Where a location hits, and what to call that.
+/// The resolved addresses of a location, with their descriptions.
 #[derive(Clone, Debug, Default)]
 pub struct Resolved {
     /// Where.
     pub hits: Hits,
     /// `main at main.c:3`, a place a part.
     pub places: Vec<String>,
-    /// The line that stands for the one asked for, which has no code.
+    /// The next line with code, if the requested line has none.
     pub nearest: Option<u32>,
 }
 
@@ -76,9 +76,10 @@ impl Location {
         match self {
             Self::Function(name) => function(process, name),
             Self::Line { file, line } => {
-                let file = file.as_deref().or(here).ok_or_else(|| {
-                    Error::Cannot(format!("no source file is known here; give FILE:{line}"))
-                })?;
+                let file = file
+                    .as_deref()
+                    .or(here)
+                    .ok_or_else(|| Error::Cannot(format!("no source file is known here; use FILE:{line}")))?;
                 lines(process, file, *line)
             }
             Self::Address(text) => {
@@ -135,7 +136,7 @@ fn function(process: &Process, name: &str) -> Result<Resolved> {
 }
 
 /// Hits for all functions given, as `rbreak` wants.
-pub(crate) fn functions(process: &Process, functions: &[Function<Avma>]) -> Vec<(Hits, String)> {
+pub fn functions(process: &Process, functions: &[Function<Avma>]) -> Vec<(Hits, String)> {
     let at = functions.iter().map(|function| process.after_prologue(function));
     at.map(|at| {
         (
@@ -263,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locations_are_told_apart() {
+    fn locations_are_distinguished() {
         let line = |file: Option<&str>, line| Location::Line {
             file: file.map(str::to_owned),
             line,

@@ -6,16 +6,16 @@ mod locate;
 mod run;
 mod visit;
 
-use crate::breakpoint::{Breakpoints, Untold};
+use crate::breakpoint::{Breakpoints, UndecidedHits};
 use crate::disassembly::Flavor;
 use crate::error::{Error, Result};
 use crate::session::{Process, Session, Thread};
 use crate::source::SourceFinder;
 use crate::stack::{self, Stack};
 use crate::stop::StopReason;
-use crate::values::{ELEMENTS, Value};
 use backtrail_decoder::{Position, Watch};
 use backtrail_pt::{Avma, Tid};
+use backtrail_values::{ELEMENTS, Value};
 use std::collections::BTreeMap;
 
 /// The columns of an answer where there is no terminal.
@@ -28,17 +28,17 @@ pub struct Stop {
     pub from: Position,
     /// To where.
     pub to: Position,
-    /// Why it ended there.
+    /// The reason of the stop.
     pub reason: StopReason,
     /// A gap on the way: why history is missing there.
     pub crossed_gap: Option<String>,
-    /// Hits that were passed because nobody can tell whether a condition holds.
-    pub untold: Option<Untold>,
+    /// Hits that were passed because their condition was unknown.
+    pub undecided: Option<UndecidedHits>,
 }
 
 /// Which arguments a stack shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum FrameArguments {
+pub enum FrameArguments {
     /// None of them.
     None,
     /// Numbers and pointers; of others that there are some.
@@ -60,24 +60,24 @@ pub struct Navigator {
     pub breakpoints: Breakpoints,
     /// Positions that the user named.
     pub bookmarks: BTreeMap<String, Position>,
-    /// Where source is looked for.
+    /// The directories of source files.
     pub sources: SourceFinder,
     /// The syntax of disassembly.
     pub flavor: Flavor,
-    /// Where `list` goes on: the file and the next line.
+    /// The file and line at which `list` continues.
     pub listed: Option<(String, u32)>,
-    /// What is shown after each move.
+    /// The expressions that are displayed after each move.
     pub displays: Vec<Display>,
     /// Records are shown with a line for each member.
     pub pretty: bool,
-    /// Of a string or an array, so many elements are shown.
-    pub(crate) elements: usize,
+    /// The number of elements that are shown of a string or an array.
+    pub elements: usize,
     /// Which arguments a stack shows.
-    pub(crate) frame_arguments: FrameArguments,
-    /// How many columns the terminal has, or whatever else shows the answers.
+    pub frame_arguments: FrameArguments,
+    /// The width of the terminal, or of another view, in columns.
     pub width: usize,
-    /// What was printed, `$1` first.
-    pub(crate) printed: Vec<Value>,
+    /// The value history, `$1` first.
+    pub printed: Vec<Value>,
 }
 
 /// An expression that is shown after each move.
@@ -85,17 +85,18 @@ pub struct Navigator {
 pub struct Display {
     /// Its number.
     pub number: u32,
-    /// The letter that stood behind the slash, or nothing.
+    /// The format letters after the slash, or nothing.
     pub format: String,
     /// The expression.
     pub expression: String,
 }
 
 impl Navigator {
-    /// Stands at the crash, or at the end of the history that ends last.
+    /// Returns a navigator at the crash, or at the end of the history that ends last.
     ///
     /// # Errors
-    /// When the session has no thread.
+    ///
+    /// If the session has no thread.
     pub fn new(session: Session) -> Result<Self> {
         let main = session.main_thread().map(|thread| thread.tid);
         let current = main.ok_or_else(|| Error::NoThreads(session.name().to_owned()))?;
@@ -131,7 +132,8 @@ impl Navigator {
         })
     }
 
-    /// From here on text of source files is read in the bundle and in the folders alone that the user named.
+    /// From here on text of source files is read in the bundle and in the folders alone that the
+    /// user named.
     pub fn bound_sources(&mut self) {
         let mut readable = self.session.source_paths().to_vec();
         // The folder of a core may hold anything.
@@ -139,7 +141,7 @@ impl Navigator {
         self.sources.readable = Some(readable);
     }
 
-    /// What is debugged.
+    /// Returns the session.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
@@ -176,7 +178,7 @@ impl Navigator {
         })
     }
 
-    /// Where the current thread stands, if known.
+    /// Returns the program counter of the current thread, if known.
     #[must_use]
     pub fn pc(&self) -> Option<Avma> {
         stack::pc_at(&self.session, self.thread().ok()?, self.index())
@@ -212,17 +214,19 @@ impl Navigator {
         Ok(())
     }
 
-    /// The stack at the current position, at most `limit` frames.
+    /// Returns the stack at the current position, at most `limit` frames.
     ///
     /// # Errors
-    /// When canceled; when there are fewer frames, for want of history that is not decoded yet.
+    ///
+    /// If further frames depend on history that is not decoded yet; when canceled.
     pub fn stack(&self, limit: usize, watch: &Watch<'_>) -> Result<Stack> {
         self.known_stack(limit, watch)?.complete()
     }
 
-    /// The same, as far as what is decoded tells.
+    /// Returns the stack as far as the decoded history determines it.
     ///
     /// # Errors
+    ///
     /// When canceled.
     pub fn known_stack(&self, limit: usize, watch: &Watch<'_>) -> Result<Stack> {
         stack::stack(&self.session, self.thread()?, self.index(), limit, watch)
@@ -259,7 +263,7 @@ impl Navigator {
     /// # Errors
     /// When nothing was undone.
     pub fn forward(&mut self) -> Result<Stop> {
-        let nothing = || Error::Cannot("there is no undone move to make again".to_owned());
+        let nothing = || Error::Cannot("there is no move to redo".to_owned());
         let to = self.undone.pop().ok_or_else(nothing)?;
         self.done.push(self.position());
         let index = self.session.thread(to.tid())?.index_of(to)?;
@@ -267,7 +271,7 @@ impl Navigator {
     }
 
     /// Calls `look` as if standing elsewhere; for views of another place.
-    pub(crate) fn looking_from<T>(&mut self, tid: Tid, index: u64, look: impl FnOnce(&Self) -> T) -> T {
+    pub fn looking_from<T>(&mut self, tid: Tid, index: u64, look: impl FnOnce(&Self) -> T) -> T {
         let (current, frame) = (self.current, self.frame);
         let left_at = self.positions.insert(tid, index);
         self.current = tid;
@@ -292,11 +296,11 @@ impl Navigator {
             to: self.position(),
             reason: StopReason::Done,
             crossed_gap: None,
-            untold: None,
+            undecided: None,
         }
     }
 
-    /// Where a thread was left, or the end of its history.
+    /// Returns the last position of a thread, or the end of its history.
     #[must_use]
     pub fn position_of(&self, tid: Tid) -> Position {
         let index = self.index_of(tid);

@@ -1,9 +1,12 @@
-//! Registers: at the end of a thread that the core has, those of the innermost frame are exact, and of the others what
-//! call frame information tells. Before, what the code gives away.
+//! Reads registers.
+//!
+//! At the end of a thread that the core has, the registers of the innermost frame are exact. Those
+//! of its callers come from call frame information. Before the end, registers are recovered from
+//! the code.
 
 use crate::error::Result;
+use crate::evaluation::selected_frame;
 use crate::navigator::Navigator;
-use crate::values::SelectedFrame;
 use backtrail_decoder::Watch;
 use serde::Serialize;
 
@@ -17,7 +20,7 @@ pub struct Register {
     /// Those of a vector register, in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vector: Option<String>,
-    /// Why it is unknown.
+    /// The reason why it is unknown.
     pub unknown: Option<String>,
     /// Before the crash, what it is known from.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,18 +36,20 @@ const NAMES: [&str; 26] = [
 /// Their numbers in DWARF, in the same order; those without are of the processor's state.
 const NUMBERS: [u16; 16] = [0, 3, 2, 1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// The registers of the selected frame but those for vectors, as `print $rbx` knows them.
+/// Returns the registers of the selected frame without vector registers, with the values of `print
+/// $rbx`.
 ///
 /// # Errors
-/// When canceled; when what is not decoded yet tells which frame that is.
+///
+/// If the frame depends on history that is not decoded yet; when canceled.
 pub fn general(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<Register>> {
-    let frame = SelectedFrame::of(navigator, watch)?;
+    let frame = selected_frame::selected(navigator, watch)?;
     let of = |(at, name): (usize, &&str)| {
         let value = match (NUMBERS.get(at), *name) {
             (Some(&number), _) => frame.source.register(number).map_err(|why| why.to_string()),
             (None, "rip") => frame
                 .pc
-                .ok_or_else(|| "it is unknown where the thread stands".to_owned()),
+                .ok_or_else(|| "the position of the thread is unknown".to_owned()),
             (None, name) => frame.source.special(name).map_err(|why| why.to_string()),
         };
         Register {
@@ -63,7 +68,7 @@ pub fn general(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<Register>
 /// # Errors
 /// As [`general`].
 pub fn vectors(navigator: &Navigator, watch: &Watch<'_>) -> Result<Vec<Register>> {
-    let frame = SelectedFrame::of(navigator, watch)?;
+    let frame = selected_frame::selected(navigator, watch)?;
     let of = |number| {
         let value = frame.source.vector(number);
         Register {

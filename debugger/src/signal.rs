@@ -31,7 +31,7 @@ pub fn name(signal: i32) -> String {
     name.to_owned()
 }
 
-/// What the signal means, as `strsignal` says it.
+/// Returns the meaning of the signal, as `strsignal` does.
 #[must_use]
 pub fn meaning(signal: i32) -> &'static str {
     match signal {
@@ -47,26 +47,26 @@ pub fn meaning(signal: i32) -> &'static str {
     }
 }
 
-/// What `si_code` adds, of signals that the processor raised.
+/// Returns the meaning of `si_code`, for signals that the processor raised.
 #[must_use]
 pub fn cause(signal: i32, code: i32) -> Option<&'static str> {
     Some(match (signal, code) {
-        (11, 1) => "no memory is mapped there",
+        (11, 1) => "no memory is mapped at the address",
         (11, 2) => "the mapping does not permit the access",
-        (11, 0x80) => "a general protection fault, of which the address is not told",
+        (11, 0x80) => "general protection fault; the processor does not report the address",
         (7, 1) => "the address is not aligned",
-        (7, 2) => "there is no such memory behind the mapping",
+        (7, 2) => "the mapped file or device has no such memory",
         (8, 1) => "integer division by zero",
         (8, 2) => "integer overflow",
-        (4, _) => "the processor refuses the instruction",
+        (4, _) => "the processor rejects the instruction",
         (_, -6) => "sent by the program itself (tgkill)",
         (_, 0) => "sent by kill",
         _ => return None,
     })
 }
 
-/// How a program ended that did not crash: `SIGINT ended the program (sent by kill)`. What the signal said is known where its
-/// core is.
+/// Describes the end of a program that did not crash: `SIGINT ended the program (sent by kill)`.
+/// The cause is known if the core has it.
 #[must_use]
 pub fn describe_ending(ending: Ending, said: Option<SigInfo>) -> String {
     match ending {
@@ -96,14 +96,14 @@ mod tests {
     use backtrail_pt::Avma;
 
     #[test]
-    fn an_ending_is_told_with_what_its_own_signal_said() {
+    fn an_ending_is_described_with_the_cause_of_its_signal() {
         let said = |signal| Some(SigInfo::new(signal, 0, Avma(0)));
         let killed = Ending::Killed(15);
         assert_eq!(describe_ending(killed, None), "SIGTERM ended the program");
         assert_eq!(describe_ending(killed, said(2)), "SIGTERM ended the program");
-        let told = "SIGTERM ended the program (sent by kill)";
-        assert_eq!(describe_ending(killed, said(15)), told);
-        let told = "the program exited with status 3";
-        assert_eq!(describe_ending(Ending::Exited(3), said(15)), told);
+        let expected = "SIGTERM ended the program (sent by kill)";
+        assert_eq!(describe_ending(killed, said(15)), expected);
+        let expected = "the program exited with status 3";
+        assert_eq!(describe_ending(Ending::Exited(3), said(15)), expected);
     }
 }

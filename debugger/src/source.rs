@@ -1,25 +1,48 @@
 //! Source text: where to find it, and lines of it.
 
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// No source file is larger than this.
 const MAX_SOURCE: u64 = 64 << 20;
 
-/// Where source files are looked for.
+/// Lines of a source file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SourceLines {
+    /// The file, as the debug information names it.
+    pub file: String,
+    /// The number of the first line.
+    pub first: u32,
+    /// The text of the lines; `None` if the file was not found.
+    pub lines: Option<Vec<String>>,
+    /// The line of the current position, if it is one of these.
+    pub current: Option<u32>,
+    /// The execution count of each line in the history of the thread, if requested.
+    ///
+    /// 0 means that the line has code that did not run, `None` that it has no code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executions: Option<Vec<Option<u64>>>,
+}
+
+/// The places where source files are searched.
 #[derive(Clone, Debug, Default)]
 pub struct SourceFinder {
-    /// (FROM, TO) of `set substitute-path`: a path that begins with FROM is looked for at TO.
+    /// (FROM, TO) of `set substitute-path`: a path that begins with FROM is searched at TO.
     pub substitutions: Vec<(String, String)>,
     /// Directories to look in, also by the end of the path.
     pub directories: Vec<PathBuf>,
-    /// Text is read below these folders alone, and where the substitutions lead: the debug information of a bundle may name any file,
-    /// and who reads its text need not be the user. `None`: it is read wherever the file is.
+    /// If set, source text is read below these folders and the substitutions only.
+    ///
+    /// The debug information of a bundle may name any file, and the reader of its text may be
+    /// another user.
     pub readable: Option<Vec<PathBuf>>,
 }
 
 impl SourceFinder {
-    /// The file for a path that the debug information names: by the substitutions, at the path itself,
-    /// then in the directories, by longer and shorter ends of the path.
+    /// Returns the file of a path in the debug information.
+    ///
+    /// The search tries the substitutions, the path itself, and then the directories with shorter
+    /// and shorter ends of the path.
     #[must_use]
     pub fn find(&self, path: &str) -> Option<PathBuf> {
         self.candidates(path).find(|candidate| is_source(candidate))
@@ -44,7 +67,7 @@ impl SourceFinder {
             .find(|file| folders.iter().any(|folder| file.starts_with(folder)) && is_source(file))
     }
 
-    /// Where a file may be.
+    /// Returns the candidate paths of a file.
     fn candidates(&self, path: &str) -> impl Iterator<Item = PathBuf> {
         let substituted = self.substitutions.iter().filter_map(|(from, to)| {
             let rest = path.strip_prefix(from.as_str())?;
@@ -82,7 +105,7 @@ impl SourceFinder {
         let text = std::fs::read(self.find_readable(path)?).ok()?;
         let text = String::from_utf8_lossy(&text);
         let skipped = first.saturating_sub(1) as usize;
-        // A terminal must not be steered by what stands in a source file.
+        // Escape sequences in a source file must not control the terminal.
         let clean = |line: &str| line.chars().filter(|c| *c == '\t' || !c.is_control()).collect();
         Some(text.lines().skip(skipped).take(count).map(clean).collect())
     }
@@ -150,7 +173,7 @@ mod tests {
                 outside.display()
             );
         }
-        // A file of the same name in a readable folder is looked at instead.
+        // A file of the same name in a readable folder is used instead.
         finder.directories.push(work.clone());
         assert_eq!(finder.line(&named(home.join("a.c")), 1).as_deref(), Some("code"));
         finder.directories.clear();

@@ -1,21 +1,26 @@
-//! The stack at a position: out of the call forest, beyond that out of the core, and the inlined copies.
+//! The stack at a position: out of the call forest, beyond that out of the core, and the inlined
+//! copies.
 
+mod callers;
 mod core;
-mod outwards;
-mod ran;
+mod core_cache;
+mod position;
+mod trace_frames;
 
-pub(crate) use self::core::{CoreStack, unwound};
+pub(crate) use self::core::unwound;
+pub(crate) use self::core_cache::CoreStackCache;
+pub use self::position::pc_at;
 
 use crate::error::{Error, Result};
 use crate::session::{Session, Thread};
 use crate::unwind::PhysicalFrame;
 use backtrail_decoder::{CallId, Entered, Forest, Left, Watch};
 use backtrail_pt::Avma;
-use outwards::Outwards;
+use callers::Callers;
 use serde::Serialize;
 use std::fmt;
 
-/// What a frame is known from.
+/// The origin of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -37,7 +42,7 @@ impl Origin {
 pub struct StackFrame {
     /// 0 is the innermost.
     pub number: usize,
-    /// Where it stands: the next instruction, or where the call made from it returns to.
+    /// The program counter: the next instruction, or the return address of the call.
     pub pc: Option<u64>,
     /// The function; `None`: no symbol covers the address.
     pub function: Option<String>,
@@ -53,31 +58,32 @@ pub struct StackFrame {
     pub call: Option<String>,
     /// A signal handler: the next frame was interrupted, it did not call.
     pub signal_handler: bool,
-    /// It jumped to the frame before, at its own end: a tail call. Its frame on the program's stack is gone.
+    /// Whether it ended by a tail call to the frame before, so that it has no frame on the
+    /// program's stack.
     pub tail_caller: bool,
-    /// What it is known from; absent: the trace.
+    /// The origin of the frame; absent for the trace.
     #[serde(rename = "from", skip_serializing_if = "Origin::is_trace")]
     pub origin: Origin,
-    /// `pc` is no code. Who called it is the return address on top of the stack by rule, with a call before it;
-    /// that is not known from the trace.
+    /// Whether `pc` is not code. The caller is then assumed from the return address on top of the
+    /// stack.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub called_through_bad_pointer: bool,
     /// `pc` is the start of a line's code: GDB leaves the address out then.
     #[serde(skip)]
     pub at_line_start: bool,
-    /// What it was called with; absent where that was not looked for, or no debug information tells it.
+    /// The arguments; absent if they were not requested or no debug information describes them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Vec<Argument>>,
 }
 
-/// What a parameter of a function is.
+/// The value of a function's parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Argument {
     /// The parameter.
     pub name: String,
     /// Its value; `None`: unknown.
     pub value: Option<String>,
-    /// Why it is not known.
+    /// The reason why it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
 }
@@ -87,9 +93,9 @@ pub struct Argument {
 pub struct Stack {
     /// Innermost first.
     pub frames: Vec<StackFrame>,
-    /// Why there may be older frames that are not shown.
+    /// The reason why older frames may be missing.
     pub unknown_beyond: Option<String>,
-    /// The beginning of the history, which is not decoded yet, tells more of it.
+    /// Whether the undecoded beginning of the history may have more frames.
     #[serde(skip)]
     pub needs_earlier: bool,
 }
@@ -107,7 +113,7 @@ impl Stack {
     }
 }
 
-struct Walk<'a> {
+struct StackWalk<'a> {
     session: &'a Session,
     thread: &'a Thread,
     frames: Vec<StackFrame>,
@@ -127,7 +133,7 @@ pub fn stack(
     limit: usize,
     watch: &Watch<'_>,
 ) -> Result<Stack> {
-    let mut walk = Walk {
+    let mut walk = StackWalk {
         session,
         thread,
         frames: Vec::new(),
@@ -152,19 +158,7 @@ pub fn stack(
     })
 }
 
-/// Where the thread stands before instruction `index`; at the end, where the core or the trace says.
-#[must_use]
-pub fn pc_at(session: &Session, thread: &Thread, index: u64) -> Option<Avma> {
-    if index < thread.history.len() {
-        return thread.history.pc(index);
-    }
-    session
-        .end_registers(thread.tid)
-        .map(|registers| registers.pc())
-        .or_else(|| thread.history.pc(index))
-}
-
-impl Walk<'_> {
+impl StackWalk<'_> {
     /// All frames out of the core. Gives why there may be more, as the others do.
     fn by_core(&mut self) -> Option<String> {
         if self.limit > 1
@@ -180,7 +174,7 @@ impl Walk<'_> {
                 .iter_mut()
                 .for_each(|frame| frame.origin = Origin::Core);
         }
-        let unknown = "the callers are unknown: this thread has no history, and is not in the core";
+        let unknown = "the callers are unknown: the thread has no history and is not in the core";
         (self.limit > 1).then(|| unknown.to_owned())
     }
 
@@ -192,7 +186,7 @@ impl Walk<'_> {
             return self.by_core();
         }
         let mut root = None;
-        for step in Outwards::new(self.session, self.thread, forest, index) {
+        for step in Callers::new(self.session, self.thread, forest, index) {
             if self.frames.len() >= self.limit {
                 return None;
             }
@@ -216,8 +210,8 @@ impl Walk<'_> {
         end.why().filter(|_| self.frames.len() < self.limit)
     }
 
-    /// What the forest has of the end of history is not what the core has: something ran since that is not in the
-    /// history, or the forest took something for what it was not.
+    /// The end of the history in the forest and the core differ. Either code that is not in the
+    /// history ran since, or the forest misinterpreted the flow.
     fn is_wrong_at_the_end(&self, forest: &Forest, at: CallId) -> bool {
         let root = forest.ancestors(at).last();
         let lost = root.is_some_and(|root| forest.call(root).left == Left::Gap);
@@ -259,13 +253,13 @@ impl Walk<'_> {
                 self.thread.position(call.first.saturating_sub(1))
             ),
             Entered::Unknown => {
-                "the callers are unknown: flow came here in a way that is not understood".to_owned()
+                "the callers are unknown: the transfer of control to here is not understood".to_owned()
             }
-            _ => "older frames are unknown: history begins inside of this one".to_owned(),
+            _ => "older frames are unknown: history begins inside this one".to_owned(),
         }
     }
 
-    /// Pushes the frames of a call that stands at `pc`; names and lines are those at `look_up`.
+    /// Pushes the frames of a call at `pc`; names and lines are those at `look_up`.
     fn push(&mut self, pc: Avma, look_up: Avma, call: Option<(&Forest, CallId)>) {
         let process = self.session.process(self.thread);
         let symbols = process.map(|process| &process.symbols);
@@ -374,7 +368,7 @@ impl fmt::Display for Argument {
     }
 }
 
-/// A name of C++ without its parameters and what stands behind them.
+/// Returns a C++ name without its parameters and the qualifiers after them.
 fn without_parameters(name: &str) -> &str {
     if !has_parameters(name) {
         return name;
@@ -392,11 +386,12 @@ fn without_parameters(name: &str) -> &str {
     base.filter(|base| !base.is_empty()).unwrap_or(name)
 }
 
-/// A name of C++ is with its parameters, and what may stand behind them. Rust has parentheses in the names of types:
-/// `<fn() as FnOnce<()>>::call_once`.
+/// Returns whether a C++ name includes parameters and qualifiers.
+///
+/// Rust has parentheses in the names of types: `<fn() as FnOnce<()>>::call_once`.
 fn has_parameters(name: &str) -> bool {
-    let behind = [") const", ") &", ") volatile", ") noexcept", ") ["];
-    name.ends_with(')') || behind.iter().any(|behind| name.contains(behind))
+    let following = [") const", ") &", ") volatile", ") noexcept", ") ["];
+    name.ends_with(')') || following.iter().any(|following| name.contains(following))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Why a move ended.
+//! The reason why a move ended.
 
 use serde::Serialize;
 
-/// Why a move ended where it did.
+/// The reason why a move ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum StopReason {
@@ -15,9 +15,9 @@ pub enum StopReason {
     },
     /// At the first instruction there is.
     HistoryStart,
-    /// At the end of the thread's history: behind its last instruction.
+    /// The end of the thread's history, after its last instruction.
     HistoryEnd {
-        /// It ends with this crash: before the faulting instruction.
+        /// The history ends with this crash, before the faulting instruction.
         crash: Option<String>,
     },
     /// History is missing just before the position.

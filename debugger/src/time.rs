@@ -14,7 +14,7 @@ pub struct Timebase {
     pub zero: Option<Tsc>,
 }
 
-/// When something happened.
+/// The time of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Time {
     /// Not before this, in TSC ticks.
@@ -71,13 +71,13 @@ impl Timebase {
         Some(conversion.tsc(backtrail_pt::Nanos(zero.0.wrapping_add(ns as u64))))
     }
 
-    /// A length of time between so many ticks and so many.
+    /// Returns the duration between a lower and an upper bound in ticks.
     #[must_use]
     pub fn duration(&self, ticks: [u64; 2]) -> Duration {
         let in_ns = |conversion: TscConversion| {
             let zero = conversion.nanos(Tsc(0)).0;
             let [shortest, longest] = ticks.map(|ticks| conversion.nanos(Tsc(ticks)).0);
-            // What remains of a nanosecond belongs to the upper bound.
+            // A remaining fraction of a nanosecond belongs to the upper bound.
             let remains = conversion.tsc(backtrail_pt::Nanos(longest)).0 < ticks[1];
             [
                 shortest.wrapping_sub(zero),
@@ -146,8 +146,9 @@ impl fmt::Display for Duration {
     }
 }
 
-/// Nanoseconds in the unit that suits.
-pub(crate) fn nanos(ns: i64) -> String {
+/// Returns nanoseconds in a suitable unit: `3.200 µs`.
+#[must_use]
+pub fn nanos(ns: i64) -> String {
     let size = ns.unsigned_abs();
     let (divisor, unit) = match size {
         0..1_000 => return format!("{ns} ns"),

@@ -1,40 +1,40 @@
-//! What a thread did when: in its code, off the processor, or in a gap, each with its beginning and end as exactly as the
-//! time stamps tell.
+//! The states of a thread over time: running, off CPU, or in a gap, with time bounds for each
+//! beginning and end.
 //!
-//! Nothing is walked but the marks between instructions, so a history without system calls takes no time however long it is.
+//! Only the marks between instructions are read, so the cost depends on the number of system calls.
 
 pub mod flame;
 pub mod grid;
 
 use crate::error::Result;
-use crate::latency::moments::{Away, Moment, Moments};
+use crate::latency::time_bounds::{OffCpu, TimeBound, TimeBounds};
 use crate::session::{Session, Thread};
 use backtrail_decoder::{Entered, Forest, History, Mark, MarkKind, Resumed, Stage, TimeEstimate, Watch};
 use backtrail_pt::{Avma, Cofi, Tsc};
 use serde::Serialize;
 
-/// What a thread did.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
-    /// It executed the instructions of its history.
+pub enum ThreadState {
+    /// The thread executed instructions of its history.
     Ran,
-    /// It was out of the traced code: in the kernel, or waiting for something or for a processor.
+    /// The thread was out of the traced code: in the kernel, or waiting for an event or a CPU.
     OffCpu,
     /// History is missing.
     Gap,
-    /// It was there, and nothing tells what it did.
+    /// The thread existed, in an unknown state.
     Unknown,
 }
 
 /// A thread in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct StateSpan {
     /// The state.
-    pub state: State,
-    /// When it began.
+    pub state: ThreadState,
+    /// The bounds of its beginning.
     pub from: TimeEstimate,
-    /// When it ended; not bounded where the trace ends before.
+    /// The bounds of its end; the upper bound is open if the trace ends before.
     pub to: TimeEstimate,
     /// The first instruction of it, or that it came before.
     pub first: u64,
@@ -45,13 +45,13 @@ pub struct Span {
 /// From one time stamp to another, in TSC ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// What ends before this is left out.
+    /// States that end before this are left out.
     pub from: Tsc,
-    /// What begins after this is left out.
+    /// States that begin after this are left out.
     pub to: Tsc,
 }
 
-/// Marks between two looks at whether to stop.
+/// The number of marks between two checks for cancellation.
 const OFTEN: usize = 4096;
 
 impl Window {
@@ -60,7 +60,7 @@ impl Window {
     pub fn whole(session: &Session) -> Option<Self> {
         let histories = || session.threads().iter().map(|thread| &thread.history);
         let from = histories().filter_map(|history| history.first_stamp()).min()?;
-        // A stamp behind the last instruction is of what came then, such as the saving of the core.
+        // A stamp after the last instruction belongs to a later event, such as saving the core.
         let ends = histories().filter_map(|history| history.arrival(history.len()));
         let to = ends.map(|end| end.tsc).chain(session.times().zero).max()?;
         Some(Self {
@@ -70,8 +70,8 @@ impl Window {
     }
 }
 
-impl Span {
-    fn new(state: State, from: TimeEstimate, to: TimeEstimate, first: u64, end: u64) -> Self {
+impl StateSpan {
+    fn new(state: ThreadState, from: TimeEstimate, to: TimeEstimate, first: u64, end: u64) -> Self {
         Self {
             state,
             from,
@@ -82,70 +82,73 @@ impl Span {
     }
 }
 
-/// Tells the states of a thread in a window, in order of time. What is before its first time stamp is left out, and so is
-/// what comes after its last instruction where nothing says that the thread was still there.
+/// Calls `visit` with the states of a thread in a window, in order of time.
+///
+/// The time before the first time stamp is left out. So is the time after the last instruction,
+/// unless the thread is known to have existed then.
 ///
 /// # Errors
-/// Those of `hear`; when canceled; when it depends on history that is not decoded yet.
-pub fn tell(
+///
+/// Those of `visit`; if the states depend on history that is not decoded yet; when canceled.
+pub fn visit_states(
     session: &Session,
     thread: &Thread,
     window: Window,
     watch: &Watch<'_>,
-    hear: &mut dyn FnMut(Span) -> Result<()>,
+    visit: &mut dyn FnMut(StateSpan) -> Result<()>,
 ) -> Result<()> {
     let history = &thread.history;
     let Some(begin) = history.first_stamp() else {
         return thread.needs_beginning();
     };
-    // A stamp that tells nothing new is left out, so the same time may have been before this one.
+    // A repeated stamp is left out, so an earlier position may have the same time.
     if window.from <= begin {
         thread.needs_beginning()?;
     }
-    let teller = Teller {
+    let builder = StateBuilder {
         // The recorder's single-stepping engine writes of a system call when it has returned.
         dated_late: session
             .made_by()
             .is_some_and(|command| command.contains("--engine step")),
-        ..Teller::new(history, window)
+        ..StateBuilder::new(history, window)
     };
-    states(teller, || End::of(session, thread), watch, hear)
+    states(builder, || HistoryEnd::of(session, thread), watch, visit)
 }
 
 /// The states of a history, and `end` after it.
 fn states(
-    mut teller: Teller<'_>,
-    end: impl FnOnce() -> End,
+    mut builder: StateBuilder<'_>,
+    end: impl FnOnce() -> HistoryEnd,
     watch: &Watch<'_>,
-    hear: &mut dyn FnMut(Span) -> Result<()>,
+    visit: &mut dyn FnMut(StateSpan) -> Result<()>,
 ) -> Result<()> {
-    let history = teller.moments.history;
-    let marks = history.marks_in(teller.ran_from..history.len());
+    let history = builder.moments.history;
+    let marks = history.marks_in(builder.ran_from..history.len());
     for (number, group) in marks.chunk_by(|one, next| one.index == next.index).enumerate() {
         let Some(mark) = group.first() else { continue };
         if number % OFTEN == 0 {
             watch.report(Stage::Search, mark.index, history.len())?;
         }
-        teller.between(group, hear)?;
-        if teller.is_over {
+        builder.between(group, visit)?;
+        if builder.is_over {
             return Ok(());
         }
     }
-    teller.end(end(), hear)
+    builder.end(end(), visit)
 }
 
-/// What is known of a thread after its last instruction.
+/// The known state of a thread after its last instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct End {
-    /// What it did then.
-    state: State,
-    /// How long it was there; `None`: nobody knows.
+struct HistoryEnd {
+    /// The state.
+    state: ThreadState,
+    /// The end of the thread's known existence; `None` if it is unknown.
     until: Option<Tsc>,
-    /// It was what crashed.
+    /// Whether the thread crashed.
     crashed: bool,
 }
 
-impl End {
+impl HistoryEnd {
     fn of(session: &Session, thread: &Thread) -> Self {
         let history = &thread.history;
         let last = history.marks_in(history.len()..u64::MAX);
@@ -154,12 +157,12 @@ impl End {
             .checked_sub(1)
             .and_then(|last| history.instruction(last));
         let is_gap = last.iter().any(|mark| is_gap(mark, 0));
-        let state = match Away::of(last) {
-            _ if is_gap => State::Gap,
-            Some(_) => State::OffCpu,
+        let state = match OffCpu::of(last) {
+            _ if is_gap => ThreadState::Gap,
+            Some(_) => ThreadState::OffCpu,
             // A system call that did not return.
-            None if last_executed.is_some_and(|last| last.cofi == Cofi::FarTransfer) => State::OffCpu,
-            None => State::Unknown,
+            None if last_executed.is_some_and(|last| last.cofi == Cofi::FarTransfer) => ThreadState::OffCpu,
+            None => ThreadState::Unknown,
         };
         Self {
             state,
@@ -169,8 +172,8 @@ impl End {
     }
 }
 
-/// When a thread came before an instruction; at the end of its history, when the last one had run. `None`: no time stamp
-/// tells.
+/// Returns the time at which a thread reached an instruction; at the end of its history, the time
+/// after the last one. `None` without a time stamp.
 #[must_use]
 pub fn reached(thread: &Thread, index: u64) -> Option<TimeEstimate> {
     let history = &thread.history;
@@ -180,7 +183,8 @@ pub fn reached(thread: &Thread, index: u64) -> Option<TimeEstimate> {
     }
 }
 
-/// Until when a thread was surely there: until the crash, if the core lists it; `None`: nobody knows.
+/// Returns the time until which a thread certainly existed: the crash, if the core lists it; `None`
+/// if unknown.
 #[must_use]
 pub fn there_until(session: &Session, thread: &Thread) -> Option<Tsc> {
     let listed = session.core()?.thread(thread.tid).is_some();
@@ -193,20 +197,21 @@ fn is_gap(mark: &Mark, start: u64) -> bool {
 }
 
 /// Goes through the marks of a thread.
-struct Teller<'t> {
-    moments: Moments<'t>,
+struct StateBuilder<'t> {
+    moments: TimeBounds<'t>,
     window: Window,
     /// The first instruction that has run since.
     ran_from: u64,
-    /// When it did; `None`: that is before the window.
+    /// Returns the time bounds of the event; `None` if it is before the window.
     since: Option<TimeEstimate>,
-    /// That the thread left has the time stamp of when it was back: only what came before is certain.
+    /// That the thread left has the time stamp of when it was back: only what came before is
+    /// certain.
     dated_late: bool,
     /// Something began after the window.
     is_over: bool,
 }
 
-impl<'t> Teller<'t> {
+impl<'t> StateBuilder<'t> {
     /// Begins at the last mark before the window.
     fn new(history: &'t History, window: Window) -> Self {
         let first = history.first_stamp().and_then(|first| history.index_at(first));
@@ -215,7 +220,7 @@ impl<'t> Teller<'t> {
         let start = first.unwrap_or(0);
         let before = before.map(|mark| mark.index).filter(|&index| index > start);
         Self {
-            moments: Moments {
+            moments: TimeBounds {
                 history,
                 conversion: None,
             },
@@ -230,73 +235,86 @@ impl<'t> Teller<'t> {
         }
     }
 
-    fn hear(&mut self, span: Span, hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+    fn emit(&mut self, span: StateSpan, visit: &mut dyn FnMut(StateSpan) -> Result<()>) -> Result<()> {
         if span.from.tsc > self.window.to {
             self.is_over = true;
             return Ok(());
         }
         match span.to.latest().is_some_and(|latest| latest < self.window.from) {
             true => Ok(()),
-            false => hear(span),
+            false => visit(span),
         }
     }
 
     /// The instructions up to a mark, and what the marks before one instruction say.
-    fn between(&mut self, group: &[Mark], hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+    fn between(&mut self, group: &[Mark], visit: &mut dyn FnMut(StateSpan) -> Result<()>) -> Result<()> {
         let Some(mark) = group.first() else { return Ok(()) };
         let missing = group.iter().any(|mark| is_gap(mark, 0));
-        let state = match Away::of(group) {
-            _ if missing => State::Gap,
-            Some(_) => State::OffCpu,
+        let state = match OffCpu::of(group) {
+            _ if missing => ThreadState::Gap,
+            Some(_) => ThreadState::OffCpu,
             None => return Ok(()),
         };
         let departure = self.moments.history.departure(mark.index);
-        // What is missing is all up to the next instruction, whatever the thread did.
-        let gap = Away {
+        // The gap extends to the next instruction, whatever the thread did.
+        let gap = OffCpu {
             index: mark.index,
             left: mark.tsc,
             back: departure.map(|departure| departure.tsc),
         };
-        let away = Away::of(group).filter(|_| !missing).unwrap_or(gap);
-        self.away(state, away, hear)
+        let away = OffCpu::of(group).filter(|_| !missing).unwrap_or(gap);
+        self.add_off_cpu(state, away, visit)
     }
 
     /// The instructions up to one, and the time before it.
-    fn away(&mut self, state: State, away: Away, hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+    fn add_off_cpu(
+        &mut self,
+        state: ThreadState,
+        away: OffCpu,
+        visit: &mut dyn FnMut(StateSpan) -> Result<()>,
+    ) -> Result<()> {
         let index = away.index;
         let history = self.moments.history;
         let ends = match self.moments.stretch(&away) {
             Some(stretch) => Some((estimate(stretch.begin), estimate(stretch.end))),
-            // No time stamp follows: how long it took, nobody knows.
+            // Without a following time stamp, the end is unknown.
             None => history.arrival(index).zip(history.departure(index)),
         };
         let Some((mut left, back)) = ends else {
             return Ok(());
         };
-        if self.dated_late && state == State::OffCpu {
+        if self.dated_late && state == ThreadState::OffCpu {
             let exit = index.checked_sub(1).and_then(|exit| history.departure(exit));
             let earliest = exit.map_or(left.tsc, |exit| exit.tsc.min(left.tsc));
             left = left.latest().map_or(left, |latest| between(earliest, latest));
         }
-        self.ran(left, index, hear)?;
-        self.hear(Span::new(state, left, back, index, index), hear)?;
+        self.add_running(left, index, visit)?;
+        self.emit(StateSpan::new(state, left, back, index, index), visit)?;
         (self.ran_from, self.since) = (index, Some(back));
         Ok(())
     }
 
     /// The instructions up to one, if there are any.
-    fn ran(&mut self, to: TimeEstimate, end: u64, hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+    fn add_running(
+        &mut self,
+        to: TimeEstimate,
+        end: u64,
+        visit: &mut dyn FnMut(StateSpan) -> Result<()>,
+    ) -> Result<()> {
         let since = self
             .since
             .or_else(|| self.moments.history.departure(self.ran_from));
         match since.filter(|_| self.ran_from < end) {
-            Some(since) => self.hear(Span::new(State::Ran, since, to, self.ran_from, end), hear),
+            Some(since) => self.emit(
+                StateSpan::new(ThreadState::Ran, since, to, self.ran_from, end),
+                visit,
+            ),
             None => Ok(()),
         }
     }
 
     /// The last instructions, and what came then.
-    fn end(&mut self, end: End, hear: &mut dyn FnMut(Span) -> Result<()>) -> Result<()> {
+    fn end(&mut self, end: HistoryEnd, visit: &mut dyn FnMut(StateSpan) -> Result<()>) -> Result<()> {
         let history = self.moments.history;
         let len = history.len();
         let Some(left) = history.arrival(len) else {
@@ -307,15 +325,18 @@ impl<'t> Teller<'t> {
             (None, Some(until)) if until >= left.tsc => between(left.tsc, until),
             _ => left,
         };
-        self.ran(left, len, hear)?;
+        self.add_running(left, len, visit)?;
         match end.until.filter(|&until| !end.crashed && until > left.tsc) {
-            Some(until) => self.hear(Span::new(end.state, left, between(until, until), len, len), hear),
+            Some(until) => self.emit(
+                StateSpan::new(end.state, left, between(until, until), len, len),
+                visit,
+            ),
             None => Ok(()),
         }
     }
 }
 
-fn estimate(moment: Moment) -> TimeEstimate {
+fn estimate(moment: TimeBound) -> TimeEstimate {
     between(Tsc(moment.earliest), Tsc(moment.latest))
 }
 
@@ -333,7 +354,7 @@ pub struct Delivery {
     pub index: u64,
     /// An address in the handler.
     pub handler: Avma,
-    /// When that ran.
+    /// Returns the bounds of the running time.
     pub at: TimeEstimate,
 }
 
@@ -366,7 +387,7 @@ pub fn signals(
         if at.tsc > window.to {
             break;
         }
-        // Whether it was a handler that it came to, the call forest knows.
+        // The call forest knows whether the destination was a handler.
         let forest = match forest {
             Some(forest) => forest,
             None => *forest.insert(session.forest(thread, watch)?),

@@ -1,7 +1,8 @@
-//! The stack of a thread at the crash, by call frame information, out of its registers and memory in the core.
+//! The stack of a thread at the crash, by call frame information, out of its registers and memory
+//! in the core.
 //!
-//! Sources: DWARF 5, section 6.4.4; System V ABI AMD64, section 3.2.1 (which registers a callee preserves) and
-//! section 3.6.2 (their numbers).
+//! Sources: DWARF 5, section 6.4.4; System V ABI AMD64, section 3.2.1 (which registers a callee
+//! preserves) and section 3.6.2 (their numbers).
 
 mod layout;
 mod memory;
@@ -20,28 +21,30 @@ pub(crate) use operation::Operation;
 /// A stack with more frames is cut here.
 const MAX_FRAMES: usize = 4096;
 
-/// How many general registers there are, and the DWARF numbers of the stack pointer and of what stands for the
-/// return address.
+/// The number of general registers, and the DWARF numbers of the stack pointer and the return
+/// address.
 const COUNT: usize = 16;
 const RSP: u16 = 7;
 const PC: u16 = 16;
 
 /// The general registers by DWARF number; `None`: not known in this frame.
-type Known = [Option<u64>; COUNT];
+type KnownRegisters = [Option<u64>; COUNT];
 
-/// A frame that is on the program's stack: no inlined copy, and no caller that is gone by a tail call.
+/// A frame that is on the program's stack: no inlined copy, and no caller that is gone by a tail
+/// call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PhysicalFrame {
-    /// The next instruction of the innermost frame and of one interrupted by a signal; of others, where the
-    /// call made from it returns to.
+    /// The next instruction of the innermost frame and of one interrupted by a signal; of others,
+    /// where the call made from it returns to.
     pub pc: Avma,
     /// The canonical frame address: the stack pointer of its caller, before the call.
     pub cfa: Option<Avma>,
     /// The general registers in it.
-    registers: Known,
-    /// It was not left by a call: it is the innermost one, or a signal interrupted it.
+    registers: KnownRegisters,
+    /// Whether the frame is the innermost one or was interrupted by a signal, and so was not left
+    /// by a call.
     interrupted: bool,
-    /// It is the code that the kernel lets a signal handler return to, not a function.
+    /// Whether it is the code to which a signal handler returns, and not a function.
     pub signal_frame: bool,
     /// `pc` is no code: that the word on top of the stack says who called it is a rule, not known.
     pub bad_pointer: bool,
@@ -52,14 +55,14 @@ pub(crate) struct PhysicalFrame {
 pub(crate) struct Unwound {
     /// Innermost first, never empty.
     pub frames: Vec<PhysicalFrame>,
-    /// Why there are no more.
-    pub end: End,
+    /// The reason why there are no more frames.
+    pub end: UnwindEnd,
 }
 
-/// Why the last frame has no caller that is known.
+/// The reason why the last frame has no known caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// It has none.
+pub(crate) enum UnwindEnd {
+    /// The frame is the outermost one.
     Outermost,
     /// No call frame information covers this address.
     NoRules(Avma),
@@ -69,20 +72,20 @@ pub(crate) enum End {
     Lost,
     /// The caller's frame would not lie above.
     NotGrowing,
-    /// What should be a return address, or the address of the innermost frame, is no code.
+    /// The return address, or the program counter of the innermost frame, is not code.
     NoCode(Avma),
     /// There are [`MAX_FRAMES`].
     TooMany,
 }
 
-impl End {
-    /// What to tell the user of the older frames; `None`: nothing is missing.
+impl UnwindEnd {
+    /// Returns the note about older frames for the user; `None` if none are missing.
     pub fn why(self) -> Option<String> {
         let reason = self.reason()?;
         Some(format!("older frames are unknown: {reason}"))
     }
 
-    /// What is missing; `None`: nothing.
+    /// Returns the missing part; `None` if nothing is missing.
     pub fn reason(self) -> Option<String> {
         Some(match self {
             Self::Outermost => return None,
@@ -97,7 +100,7 @@ impl End {
 }
 
 impl PhysicalFrame {
-    /// A general register by its DWARF number, or the address where the frame stands.
+    /// Returns a general register by its DWARF number, or the program counter.
     pub fn register(&self, register: u16) -> Option<u64> {
         match register {
             PC => Some(self.pc.0),
@@ -105,8 +108,10 @@ impl PhysicalFrame {
         }
     }
 
-    /// The address whose rules, function and line are those of the frame: a caller's is inside of its call,
-    /// which may be the last instruction of a function.
+    /// Returns the address whose unwind rules, function and line apply to the frame.
+    ///
+    /// For a caller, this address is inside its call instruction, which may be the last instruction
+    /// of a function.
     pub fn look_up(&self) -> Avma {
         if self.interrupted || self.signal_frame {
             self.pc
@@ -116,13 +121,13 @@ impl PhysicalFrame {
     }
 }
 
-/// What the history tells of the frames of a stack.
-pub(crate) trait Past {
+/// The part of the history that determines frames of a stack.
+pub(crate) trait FrameHistory {
     /// The last instruction was a return, so that a bad pointer was not called.
     fn has_returned(&self) -> bool;
 
-    /// What may be the rules of a frame, by its number from the innermost one on, that stands at `pc`, and where its function
-    /// returns to.
+    /// Returns the possible unwind rules of a frame at `pc`, by its number from the innermost one,
+    /// and its return address.
     fn rules(&self, number: usize, pc: Avma) -> Option<(Vec<UnwindRow>, Avma)>;
 }
 
@@ -131,7 +136,7 @@ pub(crate) fn unwind(
     registers: &Registers,
     symbols: &Symbolizer,
     memory: &Memory<'_>,
-    past: &dyn Past,
+    past: &dyn FrameHistory,
 ) -> Unwound {
     let unwinder = Unwinder {
         symbols,
@@ -149,13 +154,13 @@ pub(crate) fn unwind(
     let mut frames = Vec::new();
     let end = loop {
         let caller = if frames.is_empty() && past.has_returned() && !memory.is_code(frame.pc) {
-            Err(End::NoCode(frame.pc))
+            Err(UnwindEnd::NoCode(frame.pc))
         } else {
             unwinder.caller(&mut frame, frames.len())
         };
         frames.push(frame);
         match caller {
-            Ok(_) if frames.len() == MAX_FRAMES => break End::TooMany,
+            Ok(_) if frames.len() == MAX_FRAMES => break UnwindEnd::TooMany,
             Ok(caller) => frame = caller,
             Err(end) => break end,
         }
@@ -193,22 +198,22 @@ fn is_preserved(register: u16) -> bool {
 struct Unwinder<'a> {
     symbols: &'a Symbolizer,
     memory: &'a Memory<'a>,
-    past: &'a dyn Past,
+    past: &'a dyn FrameHistory,
 }
 
 impl Unwinder<'_> {
     /// The caller of a frame, of which it finds out what was not known of it.
-    fn caller(&self, frame: &mut PhysicalFrame, number: usize) -> Result<PhysicalFrame, End> {
+    fn caller(&self, frame: &mut PhysicalFrame, number: usize) -> Result<PhysicalFrame, UnwindEnd> {
         if frame.interrupted && !self.memory.is_code(frame.pc) {
             return self.caller_by_bad_pointer(frame);
         }
-        // The address alone does not tell that a signal handler returns here, and there is nothing before it
-        // that belongs to it: the C library's rules begin a byte early for that.
+        // The address alone does not show that a signal handler returns here. The preceding byte
+        // does not belong to it, so the C library's unwind rules begin a byte early.
         let Some(row) = self.symbols.unwind_row(frame.look_up()) else {
             let no_rules = if self.is_program_entry(frame) {
-                End::Outermost
+                UnwindEnd::Outermost
             } else {
-                End::NoRules(frame.pc)
+                UnwindEnd::NoRules(frame.pc)
             };
             if let Some(interrupted) = sigreturn::interrupted(frame, self.memory) {
                 return interrupted;
@@ -219,16 +224,16 @@ impl Unwinder<'_> {
     }
 
     /// The caller of a frame by its rules.
-    fn caller_by(&self, row: &UnwindRow, frame: &mut PhysicalFrame) -> Result<PhysicalFrame, End> {
+    fn caller_by(&self, row: &UnwindRow, frame: &mut PhysicalFrame) -> Result<PhysicalFrame, UnwindEnd> {
         frame.signal_frame = row.signal_frame;
         let cfa = self.cfa(row, frame)?;
         frame.cfa = Some(Avma(cfa));
         let pc = match row.rule(row.return_address) {
-            Some(RegisterRule::Undefined) => return Err(End::Outermost),
+            Some(RegisterRule::Undefined) => return Err(UnwindEnd::Outermost),
             Some(rule) => self.value(rule, row.return_address, cfa, frame)?,
-            None => return Err(End::Lost),
+            None => return Err(UnwindEnd::Lost),
         };
-        let mut registers: Known = [None; COUNT];
+        let mut registers: KnownRegisters = [None; COUNT];
         for (register, known) in (0..).zip(&mut registers) {
             *known = match row.rule(register) {
                 Some(rule) => self.value(rule, register, cfa, frame).ok(),
@@ -248,14 +253,14 @@ impl Unwinder<'_> {
             return Ok(caller);
         }
         if pc == 0 {
-            return Err(End::Outermost);
+            return Err(UnwindEnd::Outermost);
         }
         // Stacks grow down, and a call puts at least its return address there.
         if known_in(frame, RSP).is_none_or(|rsp| cfa <= rsp) {
-            return Err(End::NotGrowing);
+            return Err(UnwindEnd::NotGrowing);
         }
         if !self.memory.is_code(caller.pc) {
-            return Err(End::NoCode(caller.pc));
+            return Err(UnwindEnd::NoCode(caller.pc));
         }
         Ok(caller)
     }
@@ -274,21 +279,21 @@ impl Unwinder<'_> {
         })
     }
 
-    /// It is of the function where the program begins.
+    /// Returns whether the frame is of the program's entry function.
     fn is_program_entry(&self, frame: &PhysicalFrame) -> bool {
         let function = self.symbols.function_at(frame.look_up());
         function.is_some_and(|function| Some(function.entry) == self.memory.program_entry())
     }
 
     /// A call through a bad pointer has put its return address on the stack, and nothing ran since.
-    fn caller_by_bad_pointer(&self, frame: &mut PhysicalFrame) -> Result<PhysicalFrame, End> {
-        let no_code = End::NoCode(frame.pc);
-        let rsp = known_in(frame, RSP).ok_or(End::Lost)?;
+    fn caller_by_bad_pointer(&self, frame: &mut PhysicalFrame) -> Result<PhysicalFrame, UnwindEnd> {
+        let no_code = UnwindEnd::NoCode(frame.pc);
+        let rsp = known_in(frame, RSP).ok_or(UnwindEnd::Lost)?;
         let pc = self.memory.word(Avma(rsp)).ok_or(no_code)?;
         if !self.memory.is_behind_call(Avma(pc)) {
             return Err(no_code);
         }
-        let cfa = rsp.checked_add(8).ok_or(End::NotGrowing)?;
+        let cfa = rsp.checked_add(8).ok_or(UnwindEnd::NotGrowing)?;
         frame.cfa = Some(Avma(cfa));
         frame.bad_pointer = true;
         let mut registers = frame.registers;
@@ -305,43 +310,49 @@ impl Unwinder<'_> {
         })
     }
 
-    fn cfa(&self, row: &UnwindRow, frame: &PhysicalFrame) -> Result<u64, End> {
+    fn cfa(&self, row: &UnwindRow, frame: &PhysicalFrame) -> Result<u64, UnwindEnd> {
         match &row.cfa {
             CfaRule::Register { register, offset } => {
-                let base = known_in(frame, *register).ok_or(End::Lost)?;
+                let base = known_in(frame, *register).ok_or(UnwindEnd::Lost)?;
                 Ok(base.wrapping_add_signed(*offset))
             }
             CfaRule::Expression(expression) => {
-                let machine = Values {
+                let machine = CfiState {
                     frame,
                     memory: self.memory,
                 };
-                expression.evaluate(None, &machine).ok_or(End::Lost)
+                expression.evaluate(None, &machine).ok_or(UnwindEnd::Lost)
             }
         }
     }
 
     /// The value of a register in the caller.
-    fn value(&self, rule: &RegisterRule, register: u16, cfa: u64, frame: &PhysicalFrame) -> Result<u64, End> {
-        let machine = Values {
+    fn value(
+        &self,
+        rule: &RegisterRule,
+        register: u16,
+        cfa: u64,
+        frame: &PhysicalFrame,
+    ) -> Result<u64, UnwindEnd> {
+        let machine = CfiState {
             frame,
             memory: self.memory,
         };
         let saved_at = |address: u64| {
             let word = self.memory.word(Avma(address));
-            word.ok_or(End::Memory(Avma(address)))
+            word.ok_or(UnwindEnd::Memory(Avma(address)))
         };
         match rule {
-            RegisterRule::Undefined => Err(End::Lost),
-            RegisterRule::SameValue => machine.register(register).ok_or(End::Lost),
+            RegisterRule::Undefined => Err(UnwindEnd::Lost),
+            RegisterRule::SameValue => machine.register(register).ok_or(UnwindEnd::Lost),
             RegisterRule::Offset(offset) => saved_at(cfa.wrapping_add_signed(*offset)),
             RegisterRule::ValOffset(offset) => Ok(cfa.wrapping_add_signed(*offset)),
-            RegisterRule::Register(other) => machine.register(*other).ok_or(End::Lost),
+            RegisterRule::Register(other) => machine.register(*other).ok_or(UnwindEnd::Lost),
             RegisterRule::Expression(expression) => {
-                saved_at(expression.evaluate(Some(cfa), &machine).ok_or(End::Lost)?)
+                saved_at(expression.evaluate(Some(cfa), &machine).ok_or(UnwindEnd::Lost)?)
             }
             RegisterRule::ValExpression(expression) => {
-                expression.evaluate(Some(cfa), &machine).ok_or(End::Lost)
+                expression.evaluate(Some(cfa), &machine).ok_or(UnwindEnd::Lost)
             }
         }
     }
@@ -351,13 +362,13 @@ fn known_in(frame: &PhysicalFrame, register: u16) -> Option<u64> {
     frame.registers.get(usize::from(register)).copied().flatten()
 }
 
-/// What an expression may ask of a frame.
-struct Values<'a> {
+/// The state of a frame that unwind expressions read.
+struct CfiState<'a> {
     frame: &'a PhysicalFrame,
     memory: &'a Memory<'a>,
 }
 
-impl Machine for Values<'_> {
+impl Machine for CfiState<'_> {
     fn register(&self, register: u16) -> Option<u64> {
         if register == PC {
             return Some(self.frame.pc.0);

@@ -1,4 +1,5 @@
-//! Which class a virtual call meant: whose table of virtual functions has, where the call took it from, what was called.
+//! Which class a virtual call meant: whose table of virtual functions has, where the call took it
+//! from, what was called.
 
 use crate::session::{Process, Session, Thread};
 use crate::unwind::Memory;
@@ -6,12 +7,13 @@ use backtrail_pt::Avma;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedRegister};
 use serde::Serialize;
 
-/// No more words of tables are looked at.
+/// The limit of table words that are read.
 const MAX_WORDS: usize = 1 << 20;
 /// No more classes are named.
 const MAX_CLASSES: usize = 16;
 const WORD: u64 = 8;
-/// A call through a register is of what was loaded into it so many instructions before, at most.
+/// The limit of instructions between loading a function's address and the call through the
+/// register.
 const LOAD_WITHIN: u64 = 16;
 
 /// A call through a table of virtual functions.
@@ -19,11 +21,13 @@ const LOAD_WITHIN: u64 = 16;
 pub struct VirtualCall {
     /// The function's number in the table.
     pub slot: u64,
-    /// The classes whose tables have that function there, as far as symbols tell: the object is of one of them.
+    /// The classes whose vtables have the function at this slot, according to the symbols. The
+    /// object is of one of them.
     pub classes: Vec<String>,
 }
 
-/// What the call or jump at an index of a thread's history called, if that is a virtual function by the tables of classes.
+/// Returns the virtual function that the call or jump at an index of a thread's history called, by
+/// the vtables.
 pub fn virtual_call(session: &Session, process: &Process, thread: &Thread, site: u64) -> Option<VirtualCall> {
     let offset = offset_of(process, thread, site)?;
     let function = thread.history.pc(site.checked_add(1)?)?;
@@ -42,7 +46,8 @@ pub fn virtual_call(session: &Session, process: &Process, thread: &Thread, site:
     })
 }
 
-/// How far from what a register points to the call at an index takes the function's address, itself or by a load before it.
+/// Returns the offset from an object's address point at which the call at an index reads the
+/// function's address, directly or by an earlier load.
 fn offset_of(process: &Process, thread: &Thread, site: u64) -> Option<u64> {
     let call = process.decoded(thread, site)?;
     if !call.is_call_near_indirect() && !call.is_jmp_near_indirect() {
@@ -78,8 +83,10 @@ fn table_offset(instruction: &Instruction) -> Option<u64> {
     (may_be && offset.is_multiple_of(WORD) && offset < u64::from(u16::MAX)).then_some(offset)
 }
 
-/// The tables of the classes of a process (Itanium C++ ABI, section 2.5.2): to where objects point, the functions;
-/// before it, what type of object, and how far from the object's start.
+/// The vtables of a process (Itanium C++ ABI, section 2.5.2).
+///
+/// The functions follow the address point. The type and the offset to the top of the object precede
+/// it.
 struct Tables<'a> {
     session: &'a Session,
     process: &'a Process,
@@ -87,7 +94,7 @@ struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// The classes whose tables have a function so far behind where objects point.
+    /// Returns the classes whose vtables have a function at this offset from the address point.
     fn with(&mut self, function: Avma, offset: u64) -> Vec<String> {
         let mut classes = Vec::new();
         let mut seen: Vec<*const backtrail_symbolizer::SymbolFile> = Vec::new();
@@ -114,7 +121,7 @@ impl Tables<'_> {
         let Some(of_type) = self.word(start + WORD) else {
             return false;
         };
-        // Where one of the same type begins, the one before ends.
+        // A table ends where the next of the same type begins.
         let mut point = first;
         for next in (first + WORD..=size).step_by(WORD as usize) {
             let Some(left) = self.left.checked_sub(1) else {

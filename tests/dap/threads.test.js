@@ -74,7 +74,7 @@ describe('of several threads', () => {
     const { targets } = await client().ask('gotoTargets', { source, line: waits });
     const [{ id: targetId }] = targets;
     const [other] = await others();
-    assert.match(await client().refused('goto', { threadId: other, targetId }), /is of thread/);
+    assert.match(await client().refused('goto', { threadId: other, targetId }), /belongs to thread/);
     for (const wrong of [0, targetId + 1000, -1]) {
       await client().refused('goto', { threadId: client().threadId, targetId: wrong });
     }

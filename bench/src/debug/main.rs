@@ -3,8 +3,9 @@
 //! `backtrail-bench-debug BUNDLE PLACES` prints one JSON object. The time of a command is that of finding and making its answer,
 //! and of rendering it as text; the moves between positions are not counted.
 
-use backtrail_debugger::output::Text;
-use backtrail_debugger::{Navigator, OpenOptions, Output, Session, commands};
+use backtrail_console::output::Text;
+use backtrail_console::{Output, commands};
+use backtrail_debugger::{Navigator, OpenOptions, Session};
 use backtrail_decoder::Watch;
 use serde_json::{Value, json};
 use std::path::Path;

@@ -6,8 +6,9 @@ use crate::interrupt::Interrupt;
 use crate::open;
 use crate::output::{self, Output};
 use crate::progress::Bar;
-use backtrail_debugger::output::Text;
-use backtrail_debugger::{Navigator, commands};
+use backtrail_console::commands;
+use backtrail_console::output::Text;
+use backtrail_debugger::Navigator;
 use backtrail_decoder::{Progress, Watch};
 
 /// Says of each function how long its calls took: what the debugger's `latency` and `slowest` say.

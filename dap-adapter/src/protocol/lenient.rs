@@ -4,7 +4,7 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-/// What may be an identifier of either kind.
+/// An identifier of either kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum IntegerOrString {
@@ -26,7 +26,7 @@ pub(super) fn read<'de, D: Deserializer<'de>, T: FromInteger<'de>>(deserializer:
     T::read(deserializer)
 }
 
-/// What can hold integers.
+/// A type that contains integers.
 pub(super) trait FromInteger<'de>: Sized {
     fn read<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
 }
@@ -89,7 +89,7 @@ impl Visitor<'_> for IntegerVisitor {
         if value.fract() == 0.0 && value.abs() <= LIMIT {
             Ok(value as i64)
         } else {
-            Err(E::custom(format!("{value} is no integer")))
+            Err(E::custom(format!("{value} is not an integer")))
         }
     }
 }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_protocol_and_what_is_absent_is_left_out() {
+    fn names_follow_the_protocol_and_absent_fields_are_omitted() {
         let breakpoint = Breakpoint {
             verified: true,
             end_line: Some(7),

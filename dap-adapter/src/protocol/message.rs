@@ -8,20 +8,20 @@ use serde_json::Value;
 pub struct Request {
     /// The client's number for it.
     pub seq: i64,
-    /// What is wanted.
+    /// The command.
     pub command: String,
     /// With what; an empty object where none are given.
     pub arguments: Value,
 }
 
-/// What came in.
+/// A received message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Incoming {
     /// A request.
     Request(Request),
     /// A response or an event, of which we asked for none.
     Other,
-    /// It has not what a message must have: why, and its number, if it has one.
+    /// An invalid message: the reason, and its number, if it has one.
     Bad(String, Option<i64>),
 }
 
@@ -30,16 +30,16 @@ impl Incoming {
     #[must_use]
     pub fn read(message: Value) -> Self {
         let Value::Object(mut fields) = message else {
-            return Self::Bad("a message is a JSON object".to_owned(), None);
+            return Self::Bad("a message must be a JSON object".to_owned(), None);
         };
         let seq = fields.get("seq").and_then(whole);
         match fields.get("type").and_then(Value::as_str) {
             Some("response" | "event") => return Self::Other,
             Some("request") | None => {}
-            Some(other) => return Self::Bad(format!("there is no type of message \"{other}\""), seq),
+            Some(other) => return Self::Bad(format!("unknown message type \"{other}\""), seq),
         }
         let Some(Value::String(command)) = fields.remove("command") else {
-            return Self::Bad("a request has a command".to_owned(), seq);
+            return Self::Bad("a request must have a command".to_owned(), seq);
         };
         let arguments = fields
             .remove("arguments")
@@ -62,7 +62,7 @@ fn whole(number: &Value) -> Option<i64> {
     number.as_i64().or_else(by_float)
 }
 
-/// What goes out, but for its number.
+/// A message to send, without its number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Outgoing {
@@ -77,11 +77,11 @@ pub enum Outgoing {
 pub struct Response {
     /// The number of the request.
     pub request_seq: i64,
-    /// It was done.
+    /// Whether the request succeeded.
     pub success: bool,
-    /// What was asked for.
+    /// The command of the request.
     pub command: String,
-    /// Of a failure, a word or a sentence.
+    /// A word or sentence about a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The answer itself.

@@ -1,61 +1,39 @@
 //! Breakpoints: each request says all of its kind that there shall be.
 
-use crate::adapter::Adapter;
+use crate::breakpoint_table::BreakpointKind;
 use crate::debuggee::Debuggee;
 use crate::failure::{Failure, Result};
+use crate::line_numbering::LineNumbering;
 use crate::protocol::types::{
     Breakpoint, BreakpointLocation, BreakpointLocationsArguments, BreakpointLocationsResponseBody,
     FunctionBreakpoint, InstructionBreakpoint, SetBreakpointsArguments, SetBreakpointsResponseBody,
     SetFunctionBreakpointsArguments, SetInstructionBreakpointsArguments, Source, SourceBreakpoint,
 };
+use crate::session::ClientSession;
 use backtrail_debugger::breakpoint::{Condition, Hits, Message};
-use backtrail_debugger::values::memory;
+use backtrail_debugger::evaluation::memory;
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-
-/// What a breakpoint is set on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A line of this file, as [`Sources::key_of`](crate::sources::Sources::key_of) names it.
-    Source(String),
-    /// A function.
-    Function,
-    /// An instruction.
-    Instruction,
-}
-
-/// The breakpoints that the client set, by number; all others were typed.
-#[derive(Debug, Default)]
-pub struct Table(BTreeMap<u32, Kind>);
-
-impl Table {
-    /// What a breakpoint is set on; `None`: it was typed.
-    #[must_use]
-    pub fn kind(&self, number: u32) -> Option<&Kind> {
-        self.0.get(&number)
-    }
-}
 
 /// A breakpoint as it is asked for.
-struct Wanted<'a> {
+struct BreakpointSpec<'a> {
     location: String,
     condition: Option<&'a str>,
     hits: Option<&'a str>,
     message: Option<&'a str>,
-    kind: Kind,
+    kind: BreakpointKind,
 }
 
 /// `setBreakpoints`.
 pub fn set_source(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: SetBreakpointsArguments,
     watch: &Watch<'_>,
 ) -> Result<SetBreakpointsResponseBody> {
-    let lines = Lines::of(adapter);
-    let debuggee = adapter.debuggee()?;
-    let kind = Kind::Source(debuggee.sources.key_of(&arguments.source));
+    let lines = LineNumbering::of(&client.features);
+    let debuggee = client.debuggee()?;
+    let kind = BreakpointKind::Source(debuggee.sources.key_of(&arguments.source));
     clear(debuggee, &kind);
     let file = debuggee.sources.file_of(&debuggee.navigator, &arguments.source);
     let Some(file) = file else {
@@ -79,12 +57,12 @@ pub fn set_source(
     let mut breakpoints = Vec::new();
     for one in &asked {
         let Some(line) = lines.read(one.line) else {
-            breakpoints.push(refused("there is no such line".to_owned()));
+            breakpoints.push(refused("the line does not exist".to_owned()));
             continue;
         };
         let set = set(
             debuggee,
-            &Wanted {
+            &BreakpointSpec {
                 location: format!("{file}:{line}"),
                 condition: one.condition.as_deref(),
                 hits: one.hit_condition.as_deref(),
@@ -104,12 +82,12 @@ pub fn set_source(
 
 /// `setFunctionBreakpoints`.
 pub fn set_function(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: SetFunctionBreakpointsArguments,
     watch: &Watch<'_>,
 ) -> Result<SetBreakpointsResponseBody> {
-    let debuggee = adapter.debuggee()?;
-    clear(debuggee, &Kind::Function);
+    let debuggee = client.debuggee()?;
+    clear(debuggee, &BreakpointKind::Function);
     let mut breakpoints = Vec::new();
     for FunctionBreakpoint {
         name,
@@ -125,26 +103,26 @@ pub fn set_function(
             breakpoints.push(refused(format!("there is no code at {at:#x}")));
             continue;
         }
-        let wanted = Wanted {
+        let spec = BreakpointSpec {
             location: name.clone(),
             condition: condition.as_deref(),
             hits: hit_condition.as_deref(),
             message: None,
-            kind: Kind::Function,
+            kind: BreakpointKind::Function,
         };
-        breakpoints.push(answer(set(debuggee, &wanted, watch)?, |_| {}));
+        breakpoints.push(answer(set(debuggee, &spec, watch)?, |_| {}));
     }
     Ok(SetBreakpointsResponseBody { breakpoints })
 }
 
 /// `setInstructionBreakpoints`.
 pub fn set_instruction(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: SetInstructionBreakpointsArguments,
     watch: &Watch<'_>,
 ) -> Result<SetBreakpointsResponseBody> {
-    let debuggee = adapter.debuggee()?;
-    clear(debuggee, &Kind::Instruction);
+    let debuggee = client.debuggee()?;
+    clear(debuggee, &BreakpointKind::Instruction);
     let mut breakpoints = Vec::new();
     for InstructionBreakpoint {
         instruction_reference,
@@ -155,22 +133,22 @@ pub fn set_instruction(
     } in &arguments.breakpoints
     {
         let Some(at) = super::memory::address(instruction_reference, *offset) else {
-            breakpoints.push(refused(format!("\"{instruction_reference}\" is no address")));
+            breakpoints.push(refused(format!("\"{instruction_reference}\" is not an address")));
             continue;
         };
         if !has_code(debuggee, at, watch)? {
             breakpoints.push(refused(format!("there is no code at {at:#x}")));
             continue;
         }
-        let wanted = Wanted {
+        let spec = BreakpointSpec {
             location: format!("*{at:#x}"),
             condition: condition.as_deref(),
             hits: hit_condition.as_deref(),
             message: None,
-            kind: Kind::Instruction,
+            kind: BreakpointKind::Instruction,
         };
         let reference = format!("{at:#x}");
-        breakpoints.push(answer(set(debuggee, &wanted, watch)?, |breakpoint| {
+        breakpoints.push(answer(set(debuggee, &spec, watch)?, |breakpoint| {
             breakpoint.instruction_reference = Some(reference);
         }));
     }
@@ -178,17 +156,17 @@ pub fn set_instruction(
 }
 
 /// `setExceptionBreakpoints`: there are none to choose from; the crash stops always.
-pub fn set_exception(_: &mut Adapter, _: Value, _: &Watch<'_>) -> Result<Value> {
+pub fn set_exception(_: &mut ClientSession, _: Value, _: &Watch<'_>) -> Result<Value> {
     Ok(json!({ "breakpoints": [] }))
 }
 
 /// `setDataBreakpoints`: a trace has no writes to memory; clients send an empty set.
-pub fn set_data(_: &mut Adapter, asked: Value, _: &Watch<'_>) -> Result<Value> {
+pub fn set_data(_: &mut ClientSession, asked: Value, _: &Watch<'_>) -> Result<Value> {
     let asked = asked
         .get("breakpoints")
         .and_then(Value::as_array)
         .map_or(0, Vec::len);
-    let why = "the trace does not tell what was written to memory";
+    let why = "the trace does not record memory writes";
     let refused: Vec<Value> = (0..asked)
         .map(|_| json!({ "verified": false, "message": why }))
         .collect();
@@ -197,14 +175,14 @@ pub fn set_data(_: &mut Adapter, asked: Value, _: &Watch<'_>) -> Result<Value> {
 
 /// `breakpointLocations`: the lines that have code.
 pub fn locations(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: BreakpointLocationsArguments,
     watch: &Watch<'_>,
 ) -> Result<BreakpointLocationsResponseBody> {
-    /// No more lines are looked at.
+    /// The limit of lines in one response.
     const MOST: u32 = 2000;
-    let lines = Lines::of(adapter);
-    let debuggee = adapter.debuggee()?;
+    let lines = LineNumbering::of(&client.features);
+    let debuggee = client.debuggee()?;
     let file = debuggee.sources.file_of(&debuggee.navigator, &arguments.source);
     let first = lines.read(arguments.line).unwrap_or(1);
     let last = arguments
@@ -227,15 +205,15 @@ pub fn locations(
     Ok(BreakpointLocationsResponseBody { breakpoints })
 }
 
-/// Where a breakpoint on a line comes to lie: there, or at the next line with code.
+/// Returns the line of a breakpoint: the given line, or the next one with code.
 pub fn line_with_code(debuggee: &Debuggee, file: &str, line: u32) -> Option<u32> {
     let processes = debuggee.navigator.session().processes().iter();
     let found = processes.flat_map(|process| process.symbols.addresses_of_line(file, line));
     found.map(|found| found.line).min()
 }
 
-/// Where a breakpoint on a line stops: that line, the next one with code, or for one that opens a function the first of its
-/// body.
+/// Returns the line at which a breakpoint stops: the given one, the next one with code, or the
+/// first of a function's body.
 pub fn line_of_stop(debuggee: &Debuggee, file: &str, line: u32, watch: &Watch<'_>) -> Option<u32> {
     let location = format!("{file}:{line}");
     let resolved = debuggee.navigator.resolve_everywhere(&location, watch).ok();
@@ -250,7 +228,7 @@ pub fn line_of_stop(debuggee: &Debuggee, file: &str, line: u32, watch: &Watch<'_
         .or_else(|| line_with_code(debuggee, file, line))
 }
 
-/// Whether something can have been executed at an address: in a module, or in what a program wrote itself.
+/// Returns whether an address can have code: in a module, or in memory that the program wrote.
 fn has_code(debuggee: &mut Debuggee, at: u64, watch: &Watch<'_>) -> Result<bool> {
     let processes = debuggee.navigator.session().processes().iter();
     let mut modules = processes.filter_map(|process| process.symbols.module_at(Avma(at)));
@@ -263,17 +241,10 @@ fn has_code(debuggee: &mut Debuggee, at: u64, watch: &Watch<'_>) -> Result<bool>
 }
 
 /// Deletes all that the client set on a kind of thing.
-fn clear(debuggee: &mut Debuggee, kind: &Kind) {
-    let gone: Vec<u32> = debuggee
-        .breakpoints
-        .0
-        .iter()
-        .filter(|(_, known)| *known == kind)
-        .map(|(number, _)| *number)
-        .collect();
-    for number in gone {
-        debuggee.breakpoints.0.remove(&number);
-        // It may have been deleted in the console.
+fn clear(debuggee: &mut Debuggee, kind: &BreakpointKind) {
+    for number in debuggee.breakpoints.numbers_of(kind) {
+        debuggee.breakpoints.remove(number);
+        // The user may have deleted it in the console.
         let _ = debuggee.navigator.breakpoints.delete(number);
     }
 }
@@ -281,13 +252,13 @@ fn clear(debuggee: &mut Debuggee, kind: &Kind) {
 /// Sets one; why not, where it cannot be.
 fn set(
     debuggee: &mut Debuggee,
-    wanted: &Wanted<'_>,
+    spec: &BreakpointSpec<'_>,
     watch: &Watch<'_>,
 ) -> Result<std::result::Result<u32, String>> {
-    let set = try_set(debuggee, wanted, watch);
+    let set = try_set(debuggee, spec, watch);
     match set {
         Ok(number) => {
-            debuggee.breakpoints.0.insert(number, wanted.kind.clone());
+            debuggee.breakpoints.insert(number, spec.kind.clone());
             Ok(Ok(number))
         }
         Err(failure) if failure.is_cancelled() => Err(failure),
@@ -295,21 +266,22 @@ fn set(
     }
 }
 
-fn try_set(debuggee: &mut Debuggee, wanted: &Wanted<'_>, watch: &Watch<'_>) -> Result<u32> {
-    let hits = wanted.hits.map(hit_condition).transpose()?;
+fn try_set(debuggee: &mut Debuggee, spec: &BreakpointSpec<'_>, watch: &Watch<'_>) -> Result<u32> {
+    let hits = spec.hits.map(hit_condition).transpose()?;
     let among = hits.as_deref().map(Condition::parse).transpose()?;
-    let condition = wanted.condition.filter(|condition| !condition.trim().is_empty());
-    let message = wanted.message.filter(|message| !message.is_empty());
+    let condition = spec.condition.filter(|condition| !condition.trim().is_empty());
+    let message = spec.message.filter(|message| !message.is_empty());
     let message = message.map(Message::parse).transpose()?;
     let number = debuggee.navigator.with_earlier(watch, |navigator| {
-        navigator.set_breakpoint(&wanted.location, condition, false, watch)
+        navigator.set_breakpoint(&spec.location, condition, false, watch)
     })?;
     let breakpoint = debuggee.navigator.breakpoints.get_mut(number)?;
     (breakpoint.message, breakpoint.among) = (message, among);
     Ok(number)
 }
 
-/// The client's way of saying which hits count, as a condition: a number alone is that hit; `> 3`, `% 5`.
+/// The client's way of saying which hits count, as a condition: a number alone is that hit; `> 3`,
+/// `% 5`.
 fn hit_condition(text: &str) -> Result<String> {
     let text = text.trim();
     let operator = ["==", ">=", "<=", "!=", ">", "<", "%"]
@@ -319,7 +291,7 @@ fn hit_condition(text: &str) -> Result<String> {
     let never = operator == Some("%") && number.bytes().all(|byte| byte == b'0');
     if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) || never {
         return Err(Failure::Cannot(format!(
-            "\"{text}\" is no number of hits; give one like 3, > 3 or % 3"
+            "\"{text}\" is not a hit count; use one like 3, > 3 or % 3"
         )));
     }
     Ok(format!("hits {} {number}", operator.unwrap_or("==")))
@@ -348,35 +320,9 @@ fn refused(why: String) -> Breakpoint {
     }
 }
 
-/// How the client counts lines.
-#[derive(Clone, Copy)]
-pub struct Lines {
-    from_zero: bool,
-}
-
-impl Lines {
-    /// Of this client.
-    pub fn of(adapter: &Adapter) -> Self {
-        Self {
-            from_zero: adapter.client.lines_start_at1 == Some(false),
-        }
-    }
-
-    /// A line from 1; `None`: it is none.
-    pub fn read(self, line: i64) -> Option<u32> {
-        let line = u32::try_from(line.checked_add(i64::from(self.from_zero))?).ok()?;
-        (line > 0).then_some(line)
-    }
-
-    /// A line as the client counts.
-    pub fn write(self, line: u32) -> i64 {
-        i64::from(line) - i64::from(self.from_zero)
-    }
-}
-
-/// Takes note of what was set and deleted in the console, and tells the client.
-pub fn follow_console(adapter: &mut Adapter, before: &[u32]) {
-    let Some(debuggee) = &mut adapter.debuggee else {
+/// Reports breakpoints that were set or deleted in the console to the client.
+pub fn follow_console(client: &mut ClientSession, before: &[u32]) {
+    let Some(debuggee) = &mut client.debuggee else {
         return;
     };
     let now: Vec<(u32, String)> = debuggee
@@ -386,7 +332,7 @@ pub fn follow_console(adapter: &mut Adapter, before: &[u32]) {
         .iter()
         .map(|breakpoint| (breakpoint.number, breakpoint.location.clone()))
         .collect();
-    let told = |number: u32, message: Option<String>| Breakpoint {
+    let changed = |number: u32, message: Option<String>| Breakpoint {
         id: Some(i64::from(number)),
         verified: true,
         message,
@@ -396,13 +342,13 @@ pub fn follow_console(adapter: &mut Adapter, before: &[u32]) {
         .iter()
         .filter(|number| now.iter().all(|(known, _)| known != *number))
     {
-        debuggee.breakpoints.0.remove(&gone);
-        let body = json!({ "reason": "removed", "breakpoint": told(gone, None) });
-        adapter.outbox.event("breakpoint", body);
+        debuggee.breakpoints.remove(gone);
+        let body = json!({ "reason": "removed", "breakpoint": changed(gone, None) });
+        client.outbox.event("breakpoint", body);
     }
     for (new, location) in now.iter().filter(|(number, _)| !before.contains(number)) {
-        let body = json!({ "reason": "new", "breakpoint": told(*new, Some(location.clone())) });
-        adapter.outbox.event("breakpoint", body);
+        let body = json!({ "reason": "new", "breakpoint": changed(*new, Some(location.clone())) });
+        client.outbox.event("breakpoint", body);
     }
 }
 
@@ -428,16 +374,5 @@ mod tests {
         for wrong in ["", "x", "> ", "-3", "3 4", "% 0"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn lines_are_counted_from_one_or_from_zero() {
-        let (one, zero) = (Lines { from_zero: false }, Lines { from_zero: true });
-        assert_eq!((one.read(5), zero.read(5)), (Some(5), Some(6)));
-        assert_eq!((one.write(5), zero.write(5)), (5, 4));
-        assert_eq!(
-            (one.read(0), zero.read(-1), one.read(i64::MAX)),
-            (None, None, None)
-        );
     }
 }

@@ -1,22 +1,22 @@
 //! `completions`, in the console.
 
-use crate::adapter::Adapter;
 use crate::failure::Result;
 use crate::protocol::types::{CompletionItem, CompletionsArguments, CompletionsResponseBody};
-use backtrail_debugger::complete::complete;
+use crate::session::ClientSession;
+use backtrail_console::complete::complete;
 use backtrail_decoder::Watch;
 
-/// What the word before the cursor can become.
+/// The completions of the word before the cursor.
 pub fn completions(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: CompletionsArguments,
     _: &Watch<'_>,
 ) -> Result<CompletionsResponseBody> {
-    let first = i64::from(adapter.client.columns_start_at1 != Some(false));
-    let first_line = i64::from(adapter.client.lines_start_at1 != Some(false));
-    let debuggee = adapter.debuggee()?;
+    let first = i64::from(client.features.columns_start_at1 != Some(false));
+    let first_line = i64::from(client.features.lines_start_at1 != Some(false));
+    let debuggee = client.debuggee()?;
     let column = usize::try_from(arguments.column.saturating_sub(first)).unwrap_or(0);
-    // Of several lines, the one with the cursor.
+    // Of several lines, the line with the cursor is completed.
     let line = arguments.line.map_or(0, |line| {
         usize::try_from(line.saturating_sub(first_line)).unwrap_or(0)
     });
@@ -36,7 +36,7 @@ pub fn completions(
     })
 }
 
-/// How long the protocol says that a text is: in code units of UTF-16.
+/// Returns the length of a text in the protocol's unit, UTF-16 code units.
 fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }

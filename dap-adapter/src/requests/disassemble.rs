@@ -1,28 +1,29 @@
-//! `disassemble`: so many instructions before and behind an address.
+//! `disassemble`: instructions before and after an address.
 
-use super::breakpoints::Lines;
 use super::memory::address;
-use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
+use crate::line_numbering::LineNumbering;
 use crate::protocol::types::{
     DisassembleArguments, DisassembleResponseBody, DisassembledInstruction,
     DisassembledInstructionPresentationHint,
 };
-use backtrail_debugger::disassembly::{self, Line};
+use crate::session::ClientSession;
+use backtrail_debugger::disassembly::{self, DisassembledLine};
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
 
-/// No more instructions are told at once.
+/// The limit of instructions in one response.
 const MOST: usize = 10_000;
 
-/// Exactly as many instructions as are wanted; where the code is not known, they are told to be none.
+/// Returns exactly the requested number of instructions. Unknown code is reported as invalid
+/// instructions.
 pub fn disassemble(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: DisassembleArguments,
     _: &Watch<'_>,
 ) -> Result<DisassembleResponseBody> {
-    let numbering = Lines::of(adapter);
-    let debuggee = adapter.debuggee()?;
+    let numbering = LineNumbering::of(&client.features);
+    let debuggee = client.debuggee()?;
     let navigator = &debuggee.navigator;
     let reference = arguments.memory_reference.trim();
     // Clients ask without an address before they know one: what is executed here is meant.
@@ -30,7 +31,7 @@ pub fn disassemble(
         true => navigator.pc().map(|pc| pc.0),
         false => address(reference, arguments.offset),
     };
-    let none = || Failure::Cannot(format!("\"{reference}\" is no address"));
+    let none = || Failure::Cannot(format!("\"{reference}\" is not an address"));
     let at = at.ok_or_else(none)?;
     let count = usize::try_from(arguments.instruction_count)
         .unwrap_or(0)
@@ -49,7 +50,7 @@ pub fn disassemble(
     let missing = before_wanted - lines.len();
     let lowest = lines.first().map_or(at, |line| line.address);
     let end = Avma(at.saturating_add((skipped + count) as u64 * 15));
-    let behind = disassembly::disassemble(
+    let following = disassembly::disassemble(
         process,
         version,
         Avma(at)..end,
@@ -57,18 +58,18 @@ pub fn disassemble(
         navigator.flavor,
         navigator.pc(),
     );
-    let end_of = |line: &Line| line.address.saturating_add(line.bytes.len() as u64 / 2);
-    // Behind what is known, each byte counts as one.
-    let mut next = behind.last().map_or(at, end_of);
-    next = next.saturating_add(skipped.saturating_sub(behind.len()) as u64);
-    lines.extend(behind.into_iter().skip(skipped));
+    let end_of = |line: &DisassembledLine| line.address.saturating_add(line.bytes.len() as u64 / 2);
+    // Outside of known code, each byte counts as one instruction.
+    let mut next = following.last().map_or(at, end_of);
+    next = next.saturating_add(skipped.saturating_sub(following.len()) as u64);
+    lines.extend(following.into_iter().skip(skipped));
     let mut instructions: Vec<DisassembledInstruction> = (0..missing)
         .map(|number| nothing(lowest.saturating_sub((missing - number) as u64)))
         .collect();
     let mut last: Option<(String, u32)> = None;
     for line in lines.iter().take(count.saturating_sub(missing)) {
         let mut instruction = described(line);
-        // The source is told where it changes.
+        // The source is included where it changes.
         let frame = process.symbols.frames_at(Avma(line.address)).into_iter().next();
         let location = frame
             .and_then(|frame| frame.location)
@@ -91,7 +92,7 @@ pub fn disassemble(
     Ok(DisassembleResponseBody { instructions })
 }
 
-fn described(line: &Line) -> DisassembledInstruction {
+fn described(line: &DisassembledLine) -> DisassembledInstruction {
     let bytes: Vec<String> = line
         .bytes
         .as_bytes()
@@ -108,7 +109,7 @@ fn described(line: &Line) -> DisassembledInstruction {
     }
 }
 
-/// Where the code is not known.
+/// Returns a placeholder for unknown code.
 fn nothing(at: u64) -> DisassembledInstruction {
     DisassembledInstruction {
         address: format!("{at:#x}"),

@@ -1,54 +1,56 @@
-//! `evaluate`: in the console every command of the debugger, elsewhere an expression of the program.
+//! `evaluate`: in the console every command of the debugger, elsewhere an expression of the
+//! program.
 
 use super::breakpoints::follow_console;
-use super::motion::tell_log;
+use super::stepping::report_log;
 use super::variables::variable;
-use crate::adapter::{Adapter, Then};
+use crate::extensions::bookmarks;
 use crate::failure::Result;
 use crate::handles::FrameKey;
-use crate::own::bookmarks;
 use crate::protocol::types::{EvaluateArguments, EvaluateContext, EvaluateResponseBody};
-use crate::stopped::Why;
+use crate::session::StopCause;
+use crate::session::{ClientSession, FollowUp};
+use backtrail_console::output::Text;
+use backtrail_console::{Output, commands};
+use backtrail_debugger::Error;
+use backtrail_debugger::evaluation::variables::{self, Format};
 use backtrail_debugger::navigator::Stop;
-use backtrail_debugger::output::Text;
-use backtrail_debugger::values::tree::{self, Format};
-use backtrail_debugger::{Error, Output, commands};
 use backtrail_decoder::Watch;
 
 /// Evaluates an expression, or does a command.
 pub fn evaluate(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: EvaluateArguments,
     watch: &Watch<'_>,
 ) -> Result<EvaluateResponseBody> {
     let format = Format {
         hex: arguments.format.is_some_and(|format| format.hex == Some(true)),
     };
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     let frame = debuggee.frame(arguments.frame_id)?;
     match arguments.context {
-        // What stands between frames is no place for a command.
+        // A note between frames has no position for a command.
         Some(EvaluateContext::Repl) if frame.number == FrameKey::NONE => {
             let frame = debuggee.frame(None)?;
-            command(adapter, frame, &arguments.expression, format, watch)
+            command(client, frame, &arguments.expression, format, watch)
         }
-        Some(EvaluateContext::Repl) => command(adapter, frame, &arguments.expression, format, watch),
-        _ => value(adapter, frame, &arguments.expression, format, watch),
+        Some(EvaluateContext::Repl) => command(client, frame, &arguments.expression, format, watch),
+        _ => value(client, frame, &arguments.expression, format, watch),
     }
 }
 
 /// The value of an expression.
 fn value(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     frame: FrameKey,
     expression: &str,
     format: Format,
     watch: &Watch<'_>,
 ) -> Result<EvaluateResponseBody> {
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     let (expression, format) = formatted(expression, format);
     let node = debuggee.look_from(frame, watch, |navigator| {
-        tree::evaluated(navigator, expression, format, watch)
+        variables::evaluate(navigator, expression, format, watch)
     })?;
     let shown = variable(debuggee, frame, node);
     Ok(EvaluateResponseBody {
@@ -76,18 +78,18 @@ fn formatted(expression: &str, format: Format) -> (&str, Format) {
 
 /// Does a command in a frame; what is no command is an expression.
 fn command(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     frame: FrameKey,
     line: &str,
     format: Format,
     watch: &Watch<'_>,
 ) -> Result<EvaluateResponseBody> {
-    adapter.debuggee()?;
+    client.debuggee()?;
     let line = line.trim();
     if matches!(commands::parse(line), Err(Error::UnknownCommand(_))) && !line.is_empty() {
-        return value(adapter, frame, line, format, watch);
+        return value(client, frame, line, format, watch);
     }
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     let before = debuggee.navigator.position();
     let breakpoints = debuggee.numbers_of_breakpoints();
     let marks = debuggee.navigator.bookmarks.clone();
@@ -95,19 +97,19 @@ fn command(
         commands::execute(navigator, line, watch)
     });
     let same_marks = debuggee.navigator.bookmarks == marks;
-    tell_log(adapter);
-    follow_console(adapter, &breakpoints);
+    report_log(client);
+    follow_console(client, &breakpoints);
     if !same_marks {
-        bookmarks::tell(adapter)?;
+        bookmarks::send_event(client)?;
     }
     let output = answer?;
-    if adapter.debuggee()?.navigator.position() != before {
-        adapter
-            .then
-            .extend([Then::Continued, Then::Stopped(why(line, &output))]);
+    if client.debuggee()?.navigator.position() != before {
+        client
+            .follow_ups
+            .extend([FollowUp::Continued, FollowUp::Stopped(cause(line, &output))]);
     }
     if matches!(output, Output::Quit) {
-        adapter.then.push(Then::Terminated);
+        client.follow_ups.push(FollowUp::Terminated);
     }
     let mut text = Text::plain();
     output.render(&mut text);
@@ -117,9 +119,9 @@ fn command(
     };
     // A value can be opened.
     if let Output::Value { expression, .. } = &output {
-        let debuggee = adapter.debuggee()?;
+        let debuggee = client.debuggee()?;
         let node = debuggee.look_from(frame, watch, |navigator| {
-            tree::evaluated(navigator, expression, format, watch)
+            variables::evaluate(navigator, expression, format, watch)
         });
         if let Ok(node) = node {
             let shown = variable(debuggee, frame, node);
@@ -131,25 +133,25 @@ fn command(
     Ok(body)
 }
 
-/// Why a command that moved ended where it did.
-fn why(line: &str, output: &Output) -> Why {
+/// Returns the stop cause of a command that moved.
+fn cause(line: &str, output: &Output) -> StopCause {
     const PLACES: [&str; 6] = ["goto", "back", "forward", "first", "last", "thread"];
     let to_place = commands::parse(line).is_ok_and(|(command, _)| PLACES.contains(&command.name));
     let Output::Stop(view) = output else {
-        return Why::Went;
+        return StopCause::Jumped;
     };
     if to_place {
-        return Why::Went;
+        return StopCause::Jumped;
     }
     let position = |text: &str| text.parse().ok();
     match position(&view.from).zip(position(&view.place.position)) {
-        Some((from, to)) => Why::Moved(Box::new(Stop {
+        Some((from, to)) => StopCause::Moved(Box::new(Stop {
             from,
             to,
             reason: view.reason.clone(),
             crossed_gap: view.crossed_gap.clone(),
-            untold: view.untold.clone(),
+            undecided: view.undecided.clone(),
         })),
-        None => Why::Went,
+        None => StopCause::Jumped,
     }
 }

@@ -1,12 +1,13 @@
 //! `exceptionInfo`: the crash.
 
-use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
 use crate::protocol::types::{
     ExceptionBreakMode, ExceptionDetails, ExceptionInfoArguments, ExceptionInfoResponseBody,
 };
-use backtrail_debugger::output::Text;
-use backtrail_debugger::{commands, signal};
+use crate::session::ClientSession;
+use backtrail_console::commands;
+use backtrail_console::output::Text;
+use backtrail_debugger::signal;
 use backtrail_decoder::Watch;
 
 /// As many frames as are shown below what happened.
@@ -14,11 +15,11 @@ const FRAMES: usize = 20;
 
 /// The signal, the address, and why, with the stack; the source is in the client's editor already.
 pub fn info(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: ExceptionInfoArguments,
     watch: &Watch<'_>,
 ) -> Result<ExceptionInfoResponseBody> {
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     let tid = debuggee.tid(Some(arguments.thread_id))?;
     let here = debuggee.navigator.position().tid();
     let session = debuggee.navigator.session();

@@ -1,23 +1,25 @@
 //! `goto`, to the times at which a line ran; and back to where a frame was entered.
 
-use super::breakpoints::{Lines, line_of_stop};
-use crate::adapter::{Adapter, Then};
+use super::breakpoints::line_of_stop;
 use crate::failure::{Failure, Result};
+use crate::line_numbering::LineNumbering;
 use crate::protocol::types::{
     GotoArguments, GotoTarget, GotoTargetsArguments, GotoTargetsResponseBody, RestartFrameArguments,
 };
-use crate::stopped::Why;
-use backtrail_debugger::{Navigator, commands, views};
+use crate::session::StopCause;
+use crate::session::{ClientSession, FollowUp};
+use backtrail_console::{commands, views};
+use backtrail_debugger::Navigator;
 use backtrail_decoder::{Position, Watch};
 
 /// `gotoTargets`: the last time a line ran before here, the next, the first and the last.
 pub fn targets(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: GotoTargetsArguments,
     watch: &Watch<'_>,
 ) -> Result<GotoTargetsResponseBody> {
-    let lines = Lines::of(adapter);
-    let debuggee = adapter.debuggee()?;
+    let lines = LineNumbering::of(&client.features);
+    let debuggee = client.debuggee()?;
     let none = || Failure::Cannot("no module has code of this file".to_owned());
     let file = debuggee
         .sources
@@ -41,7 +43,7 @@ pub fn targets(
     Ok(GotoTargetsResponseBody { targets })
 }
 
-/// When a location ran in the current thread.
+/// The executions of a location in the current thread.
 fn times(
     navigator: &Navigator,
     location: &str,
@@ -80,27 +82,27 @@ fn times(
 }
 
 /// `goto`: targets are of the thread that was the current one when they were asked for.
-pub fn go(adapter: &mut Adapter, arguments: GotoArguments, _: &Watch<'_>) -> Result<()> {
-    let debuggee = adapter.debuggee()?;
+pub fn go(client: &mut ClientSession, arguments: GotoArguments, _: &Watch<'_>) -> Result<()> {
+    let debuggee = client.debuggee()?;
     let position = debuggee.handles.target_of(arguments.target_id)?;
     let (asked, tid) = (debuggee.tid(Some(arguments.thread_id))?, position.tid());
     if asked != tid {
         return Err(Failure::Cannot(format!(
-            "the target is of thread {tid}, and not of thread {asked}: select that, and ask for `gotoTargets` again"
+            "the target belongs to thread {tid}, not to thread {asked}; select that thread and request `gotoTargets` again"
         )));
     }
     debuggee.navigator.go_to(position)?;
-    adapter.then.push(Then::Stopped(Why::Went));
+    client.follow_ups.push(FollowUp::Stopped(StopCause::Jumped));
     Ok(())
 }
 
 /// `restartFrame`: to the first instruction of the frame's call.
 pub fn restart_frame(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: RestartFrameArguments,
     watch: &Watch<'_>,
 ) -> Result<()> {
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     let frame = debuggee.handles.frame_of(arguments.frame_id)?;
     let call = debuggee.look_from(frame, watch, |navigator| {
         let frames = navigator.known_stack(frame.number + 1, watch)?.frames;
@@ -111,6 +113,6 @@ pub fn restart_frame(
     debuggee.go_from(frame, watch, |navigator| {
         commands::execute(navigator, &format!("goto {call}"), watch)
     })?;
-    adapter.then.push(Then::Stopped(Why::Went));
+    client.follow_ups.push(FollowUp::Stopped(StopCause::Jumped));
     Ok(())
 }

@@ -1,23 +1,24 @@
 //! Opening a trace.
 
 use crate::access::Access;
-use crate::adapter::{Adapter, Then};
+use crate::breakpoint_table::BreakpointTable;
+use crate::call_list_cache::CallListCache;
 use crate::debuggee::Debuggee;
+use crate::extensions::bookmarks::Bookmark;
+use crate::extensions::navigation;
 use crate::failure::{Failure, Result};
 use crate::fetch;
 use crate::handles::Handles;
-use crate::own::bookmarks::Bookmark;
-use crate::own::motion;
-use crate::own::siblings::Siblings;
+use crate::session::{ClientSession, FollowUp};
 use crate::sources::Sources;
-use crate::stopped;
+use crate::stop_events;
 use backtrail_debugger::{Navigator, OpenOptions, Session};
 use backtrail_decoder::{Position, Watch};
 use serde::Deserialize;
 use std::path::PathBuf;
 use tempfile::TempPath;
 
-/// What `launch` and `attach` take: see `docs/dap.md`.
+/// The arguments of `launch` and `attach`: see `docs/dap.md`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LaunchArguments {
@@ -32,10 +33,10 @@ pub struct LaunchArguments {
 }
 
 /// Opens a trace.
-pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'_>) -> Result<()> {
+pub fn launch(client: &mut ClientSession, arguments: LaunchArguments, watch: &Watch<'_>) -> Result<()> {
     let missing = || {
         Failure::Cannot(
-            "`bundle` is missing: a bundle's folder, a .btz file, a core, or an address of a .btz file"
+            "`bundle` is missing: a bundle's folder, a .btz file, a core, or the address of a .btz file"
                 .to_owned(),
         )
     };
@@ -51,9 +52,9 @@ pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'
     };
     options.source_paths = arguments.source_paths.unwrap_or_default();
     options.debug_roots = arguments.debug_roots.unwrap_or_default();
-    let (path, downloaded) = found(&bundle, arguments.sha256.as_deref(), &adapter.access, watch)?;
+    let (path, downloaded) = found(&bundle, arguments.sha256.as_deref(), &client.access, watch)?;
     let mut navigator = Navigator::new(Session::open(&path, &options, watch)?)?;
-    if adapter.access.is_bounded || downloaded.is_some() {
+    if client.access.is_bounded || downloaded.is_some() {
         navigator.bound_sources();
     }
     navigator.decode_ahead();
@@ -64,38 +65,38 @@ pub fn launch(adapter: &mut Adapter, arguments: LaunchArguments, watch: &Watch<'
                 navigator.bookmarks.insert(name, position);
             }
             Err(_) => notes.push(format!(
-                "bookmark \"{name}\" is left out: \"{position}\" is no position"
+                "bookmark \"{name}\" is ignored: \"{position}\" is not a position"
             )),
         }
     }
     if let Some(position) = &arguments.position {
-        motion::go_to(&mut navigator, position, watch)?;
+        navigation::go_to(&mut navigator, position, watch)?;
     }
-    adapter.debuggee = Some(Debuggee {
+    client.debuggee = Some(Debuggee {
         home: navigator.position(),
         navigator,
         handles: Handles::default(),
-        sources: Sources::of_client(adapter.client.path_format.as_ref()),
-        breakpoints: crate::requests::breakpoints::Table::default(),
+        sources: Sources::of_client(client.features.path_format.as_ref()),
+        breakpoints: BreakpointTable::default(),
         latencies: None,
-        siblings: Siblings::default(),
+        call_lists: CallListCache::default(),
         _downloaded: downloaded,
     });
     for note in notes {
-        stopped::say(adapter, &note);
+        stop_events::print(client, &note);
     }
-    adapter.then.push(Then::Initialized);
+    client.follow_ups.push(FollowUp::Initialized);
     Ok(())
 }
 
-/// Where the trace lies, and what of it was downloaded.
+/// Returns the path of the trace, and the downloaded file, if there is one.
 fn found(
     bundle: &str,
     sha256: Option<&str>,
     access: &Access,
     watch: &Watch<'_>,
 ) -> Result<(PathBuf, Option<TempPath>)> {
-    let tell = |done: u64, total: Option<u64>| {
+    let report = |done: u64, total: Option<u64>| {
         (watch.progress)(backtrail_decoder::Progress {
             stage: backtrail_decoder::Stage::Fetch,
             done,
@@ -105,10 +106,10 @@ fn found(
     if !fetch::is_address(bundle) {
         let path = PathBuf::from(bundle);
         if let Some(sha256) = sha256 {
-            fetch::check(&path, sha256, watch.cancel, &tell)?;
+            fetch::check(&path, sha256, watch.cancel, &report)?;
         }
         return Ok((path, None));
     }
-    let file = fetch::fetch(bundle, sha256, access, watch.cancel, &tell)?;
+    let file = fetch::fetch(bundle, sha256, access, watch.cancel, &report)?;
     Ok((file.to_path_buf(), Some(file)))
 }

@@ -1,17 +1,18 @@
 //! The beginning and the end of a session.
 
 use super::Ignored;
-use crate::adapter::{Adapter, Then};
 use crate::failure::Result;
 use crate::protocol::types::{Capabilities, InitializeRequestArguments};
-use crate::stopped::Why;
+use crate::session::StopCause;
+use crate::session::{ClientSession, FollowUp};
 use backtrail_decoder::Watch;
 use serde_json::Value;
 
-/// What the client said of itself is kept; what this adapter can do is answered.
-pub fn initialize(adapter: &mut Adapter, client: Value, _: &Watch<'_>) -> Result<Capabilities> {
+/// Stores the client's features, and returns those of this adapter.
+pub fn initialize(client: &mut ClientSession, features: Value, _: &Watch<'_>) -> Result<Capabilities> {
     // A client that says nothing of itself, or says it oddly, is served all the same.
-    adapter.client = serde_json::from_value(client).unwrap_or_else(|_| InitializeRequestArguments::default());
+    client.features =
+        serde_json::from_value(features).unwrap_or_else(|_| InitializeRequestArguments::default());
     let yes = Some(true);
     Ok(Capabilities {
         completion_trigger_characters: Some(vec![" ".to_owned()]),
@@ -45,31 +46,31 @@ pub fn initialize(adapter: &mut Adapter, client: Value, _: &Watch<'_>) -> Result
     })
 }
 
-/// All is configured: the client hears where it stands.
-pub fn configuration_done(adapter: &mut Adapter, _: Ignored, _: &Watch<'_>) -> Result<()> {
-    adapter.debuggee()?;
-    adapter.configured = true;
-    adapter.then.push(Then::Stopped(Why::Opened));
+/// Reports the position, after the client has sent its configuration.
+pub fn configuration_done(client: &mut ClientSession, _: Ignored, _: &Watch<'_>) -> Result<()> {
+    client.debuggee()?;
+    client.configured = true;
+    client.follow_ups.push(FollowUp::Stopped(StopCause::Opened));
     Ok(())
 }
 
 /// Back to where the session began.
-pub fn restart(adapter: &mut Adapter, _: Ignored, _: &Watch<'_>) -> Result<()> {
-    let debuggee = adapter.debuggee()?;
+pub fn restart(client: &mut ClientSession, _: Ignored, _: &Watch<'_>) -> Result<()> {
+    let debuggee = client.debuggee()?;
     let home = debuggee.home;
     debuggee.navigator.go_to(home)?;
-    adapter.then.push(Then::Stopped(Why::Opened));
+    client.follow_ups.push(FollowUp::Stopped(StopCause::Opened));
     Ok(())
 }
 
 /// A trace does not run; the session is over.
-pub fn terminate(adapter: &mut Adapter, _: Ignored, _: &Watch<'_>) -> Result<()> {
-    adapter.then.push(Then::Terminated);
+pub fn terminate(client: &mut ClientSession, _: Ignored, _: &Watch<'_>) -> Result<()> {
+    client.follow_ups.push(FollowUp::Terminated);
     Ok(())
 }
 
 /// The client goes.
-pub fn disconnect(adapter: &mut Adapter, _: Ignored, _: &Watch<'_>) -> Result<()> {
-    adapter.then.push(Then::End);
+pub fn disconnect(client: &mut ClientSession, _: Ignored, _: &Watch<'_>) -> Result<()> {
+    client.follow_ups.push(FollowUp::End);
     Ok(())
 }

@@ -1,21 +1,21 @@
 //! `readMemory`.
 
-use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
 use crate::handles::FrameKey;
 use crate::protocol::types::{ReadMemoryArguments, ReadMemoryResponseBody};
-use backtrail_debugger::values::memory;
+use crate::session::ClientSession;
+use backtrail_debugger::evaluation::memory;
 use backtrail_decoder::Watch;
 
 /// Bytes, up to the first that is not known.
 pub fn read(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: ReadMemoryArguments,
     watch: &Watch<'_>,
 ) -> Result<ReadMemoryResponseBody> {
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     let reference = &arguments.memory_reference;
-    let none = || Failure::Cannot(format!("\"{reference}\" is no address"));
+    let none = || Failure::Cannot(format!("\"{reference}\" is not an address"));
     let at = address(reference, arguments.offset).ok_or_else(none)?;
     let count = u64::try_from(arguments.count).unwrap_or(0).min(memory::MAX_READ);
     let here = FrameKey {
@@ -31,7 +31,7 @@ pub fn read(
     })
 }
 
-/// An address as the client has it, and so many bytes on; `None`: it is none.
+/// Returns an address of the client plus an offset; `None` if it is invalid.
 #[must_use]
 pub fn address(reference: &str, offset: Option<i64>) -> Option<u64> {
     let reference = reference.trim();

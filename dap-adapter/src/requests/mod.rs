@@ -10,10 +10,11 @@ pub mod launch;
 pub mod lifecycle;
 pub mod memory;
 pub mod modules;
-pub mod motion;
 pub mod scopes;
 pub mod source;
 pub mod stack;
+pub mod step_back;
+pub mod stepping;
 pub mod threads;
 pub mod variables;
 

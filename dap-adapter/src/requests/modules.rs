@@ -1,23 +1,23 @@
 //! `modules` and `loadedSources`.
 
 use super::Ignored;
-use crate::adapter::Adapter;
 use crate::failure::Result;
 use crate::protocol::lenient::IntegerOrString;
 use crate::protocol::types::{
     LoadedSourcesResponseBody, Module, ModulesArguments, ModulesResponseBody, Source,
 };
+use crate::session::ClientSession;
 use backtrail_debugger::source::short;
 use backtrail_decoder::Watch;
 use std::collections::BTreeMap;
 
 /// The ELF files of the current process.
 pub fn modules(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: ModulesArguments,
     _: &Watch<'_>,
 ) -> Result<ModulesResponseBody> {
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     // A file is mapped in pieces.
     let mut files: BTreeMap<String, (u64, u64, bool)> = BTreeMap::new();
     for module in debuggee.navigator.process()?.symbols.modules() {
@@ -46,7 +46,7 @@ pub fn modules(
             if symbols {
                 "symbols loaded"
             } else {
-                "its file is not at hand"
+                "its file is not available"
             }
             .to_owned(),
         ),
@@ -60,8 +60,8 @@ pub fn modules(
 }
 
 /// The source files that the debug information knows.
-pub fn sources(adapter: &mut Adapter, _: Ignored, _: &Watch<'_>) -> Result<LoadedSourcesResponseBody> {
-    let debuggee = adapter.debuggee()?;
+pub fn sources(client: &mut ClientSession, _: Ignored, _: &Watch<'_>) -> Result<LoadedSourcesResponseBody> {
+    let debuggee = client.debuggee()?;
     let all = debuggee.sources.all(&debuggee.navigator);
     let sources: Vec<Source> = all
         .iter()

@@ -1,18 +1,18 @@
 //! `scopes`: what a frame has to show.
 
-use crate::adapter::Adapter;
 use crate::failure::Result;
 use crate::handles::{Container, FrameKey};
 use crate::protocol::types::{Scope, ScopePresentationHint, ScopesArguments, ScopesResponseBody};
+use crate::session::ClientSession;
 use backtrail_decoder::Watch;
 
 /// The scopes of a frame.
 pub fn scopes(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: ScopesArguments,
     _: &Watch<'_>,
 ) -> Result<ScopesResponseBody> {
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     let frame = debuggee.handles.frame_of(arguments.frame_id)?;
     type Make = fn(FrameKey) -> Container;
     let all: [(&str, Option<ScopePresentationHint>, Make, bool); 4] = [

@@ -1,17 +1,17 @@
 //! `source`: the text of a file that the client cannot read.
 
-use crate::adapter::Adapter;
 use crate::failure::{Failure, Result};
 use crate::protocol::types::{SourceArguments, SourceResponseBody};
+use crate::session::ClientSession;
 use backtrail_decoder::Watch;
 
 /// The text of a source file.
 pub fn source(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: SourceArguments,
     _: &Watch<'_>,
 ) -> Result<SourceResponseBody> {
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     let by_number = debuggee
         .sources
         .numbered(arguments.source_reference)
@@ -22,14 +22,14 @@ pub fn source(
     };
     let file = by_number
         .or_else(by_name)
-        .ok_or_else(|| Failure::Cannot("no such source file is known".to_owned()))?;
+        .ok_or_else(|| Failure::Cannot("unknown source file".to_owned()))?;
     let sources = &debuggee.navigator.sources;
     let missing = || {
         Failure::Cannot(match sources.find(&file) {
             Some(_) => format!(
-                "the source file {file} is in no folder that `sourcePaths` names, and not read for a trace from elsewhere"
+                "the source file {file} is not in a folder of `sourcePaths`; for a fetched trace, only those are read"
             ),
-            None => format!("the source file {file} was not found; `sourcePaths` names folders to look in"),
+            None => format!("the source file {file} was not found; add its folder to `sourcePaths`"),
         })
     };
     let path = sources.find_readable(&file).ok_or_else(missing)?;

@@ -1,37 +1,37 @@
 //! `stackTrace`.
 
-use super::breakpoints::Lines;
-use crate::adapter::Adapter;
-use crate::debuggee::Now;
+use crate::debuggee::CurrentPosition;
 use crate::failure::Result;
 use crate::handles::FrameKey;
+use crate::line_numbering::LineNumbering;
 use crate::protocol::lenient::IntegerOrString;
 use crate::protocol::types::{
     StackFrame, StackFramePresentationHint, StackTraceArguments, StackTraceResponseBody,
 };
+use crate::session::ClientSession;
 use backtrail_debugger::stack::Origin;
 use backtrail_decoder::Watch;
 
-/// No more frames are told at once.
+/// The limit of frames in one response.
 const MOST: usize = 1000;
 
 /// Frames of a thread where it is now, inlined ones among them.
 pub fn stack_trace(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: StackTraceArguments,
     watch: &Watch<'_>,
 ) -> Result<StackTraceResponseBody> {
-    let lines = Lines::of(adapter);
-    let first_column = i64::from(adapter.client.columns_start_at1 != Some(false));
-    let debuggee = adapter.debuggee()?;
+    let lines = LineNumbering::of(&client.features);
+    let first_column = i64::from(client.features.columns_start_at1 != Some(false));
+    let debuggee = client.debuggee()?;
     let tid = debuggee.tid(Some(arguments.thread_id))?;
     let start = usize::try_from(arguments.start_frame.unwrap_or(0)).unwrap_or(0);
     let levels = usize::try_from(arguments.levels.unwrap_or(0)).unwrap_or(0);
     let levels = if levels == 0 { MOST } else { levels.min(MOST) };
-    let (position, left) = match debuggee.now(tid, watch)? {
-        Now::At(position) => (position, false),
-        Now::LeftAt(position) => (position, true),
-        Now::NotBegun => {
+    let (position, left) = match debuggee.position_of(tid, watch)? {
+        CurrentPosition::At(position) => (position, false),
+        CurrentPosition::LeftAt(position) => (position, true),
+        CurrentPosition::NotBegun => {
             let text = "the history of this thread begins later".to_owned();
             return Ok(StackTraceResponseBody {
                 stack_frames: vec![label(
@@ -75,7 +75,7 @@ pub fn stack_trace(
         });
     }
     let beyond = match (&stack.unknown_beyond, left) {
-        (_, true) => Some("where it was at this time is unknown: this is where it was left".to_owned()),
+        (_, true) => Some("the position at this time is unknown; this is the last position".to_owned()),
         (Some(why), _) => Some(why.clone()),
         (None, _) => None,
     };
@@ -98,7 +98,7 @@ pub fn stack_trace(
     })
 }
 
-/// What the stack has to say between its frames.
+/// Returns a note between the frames of a stack.
 fn label(id: i64, text: String) -> StackFrame {
     StackFrame {
         id,
@@ -119,9 +119,9 @@ fn name_of(frame: &backtrail_debugger::stack::StackFrame) -> String {
     for (holds, note) in [
         (frame.inlined, "inlined"),
         (frame.signal_handler, "signal handler"),
-        (frame.tail_caller, "jumped to its callee"),
+        (frame.tail_caller, "tail call"),
         (frame.called_through_bad_pointer, "called through a bad pointer"),
-        (frame.origin == Origin::Core, "by the core"),
+        (frame.origin == Origin::Core, "from the core"),
     ] {
         if holds {
             name = format!("{name} [{note}]");

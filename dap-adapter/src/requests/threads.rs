@@ -1,14 +1,14 @@
 //! `threads`.
 
 use super::Ignored;
-use crate::adapter::Adapter;
 use crate::failure::Result;
 use crate::protocol::types::{Thread, ThreadsResponseBody};
+use crate::session::ClientSession;
 use backtrail_decoder::Watch;
 
 /// All threads, the one that crashed first, then by id.
-pub fn threads(adapter: &mut Adapter, _: Ignored, _: &Watch<'_>) -> Result<ThreadsResponseBody> {
-    let session = adapter.debuggee()?.navigator.session();
+pub fn threads(client: &mut ClientSession, _: Ignored, _: &Watch<'_>) -> Result<ThreadsResponseBody> {
+    let session = client.debuggee()?.navigator.session();
     let mut all: Vec<_> = session.threads().iter().collect();
     all.sort_by_key(|thread| session.crash_of(thread.tid).is_none());
     let threads = all.into_iter().map(|thread| {

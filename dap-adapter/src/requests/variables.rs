@@ -1,28 +1,26 @@
 //! `variables`: what a scope or a value is made of, level by level.
 
-use crate::adapter::Adapter;
 use crate::debuggee::Debuggee;
+use crate::extensions::place;
 use crate::failure::Result;
 use crate::handles::{Container, FrameKey};
-use crate::own::place;
-use crate::protocol::types::{
-    Variable, VariablePresentationHint, VariablePresentationHintAttributes, VariablesArguments,
-    VariablesFilter, VariablesResponseBody,
-};
+use crate::protocol::types::{Variable, VariablesArguments, VariablesFilter, VariablesResponseBody};
+use crate::session::ClientSession;
+use crate::variable_note::{note, read_only};
+use backtrail_debugger::evaluation::variables::{self, Children, Format, Node, VariableKind};
 use backtrail_debugger::registers::{self, Register};
-use backtrail_debugger::values::tree::{self, Children, Format, Node, Which};
 use backtrail_decoder::Watch;
 
-/// No more elements are told at once.
+/// The limit of elements in one response.
 const MOST: u64 = 1 << 16;
 
-/// What a number opens.
+/// Handles `variables`: returns the contents of a container.
 pub fn variables(
-    adapter: &mut Adapter,
+    client: &mut ClientSession,
     arguments: VariablesArguments,
     watch: &Watch<'_>,
 ) -> Result<VariablesResponseBody> {
-    let debuggee = adapter.debuggee()?;
+    let debuggee = client.debuggee()?;
     let format = Format {
         hex: arguments.format.is_some_and(|format| format.hex == Some(true)),
     };
@@ -51,18 +49,18 @@ pub fn variables(
         });
     }
     let mut variables = match container {
-        Container::Locals(frame) => of_frame(debuggee, frame, Which::Locals, format, watch)?,
-        Container::Arguments(frame) => of_frame(debuggee, frame, Which::Arguments, format, watch)?,
+        Container::Locals(frame) => of_frame(debuggee, frame, VariableKind::Locals, format, watch)?,
+        Container::Arguments(frame) => of_frame(debuggee, frame, VariableKind::Arguments, format, watch)?,
         Container::Registers(frame) => {
             let all = debuggee.look_from(frame, watch, |navigator| registers::general(navigator, watch))?;
             all.iter().map(register).collect()
         }
         Container::Trace(frame) => place::variables(debuggee, frame, watch)?,
         Container::Parts(frame, node) => {
-            // Of members, those that are wanted are taken out below.
+            // Of members, the requested ones are selected below.
             let window = indexed.map_or(0..MOST, |_| window.clone());
             let nodes = debuggee.look_from(frame, watch, |navigator| {
-                tree::children(navigator, &node, window.clone(), format, watch)
+                variables::children(navigator, &node, window.clone(), format, watch)
             })?;
             nodes
                 .into_iter()
@@ -72,10 +70,10 @@ pub fn variables(
     };
     match indexed {
         Some(all) => {
-            let told = start.saturating_add(variables.len() as u64);
-            let missing = all.min(start.saturating_add(wanted)).saturating_sub(told);
+            let end = start.saturating_add(variables.len() as u64);
+            let missing = all.min(start.saturating_add(wanted)).saturating_sub(end);
             if missing > 0 {
-                let how = format!("{missing} more: no more than {MOST} are told at once, from `start` on");
+                let how = format!("{missing} more: at most {MOST} are returned at once; use `start`");
                 variables.push(note("(more)", &how));
             }
         }
@@ -91,12 +89,12 @@ pub fn variables(
 fn of_frame(
     debuggee: &mut Debuggee,
     frame: FrameKey,
-    which: Which,
+    which: VariableKind,
     format: Format,
     watch: &Watch<'_>,
 ) -> Result<Vec<Variable>> {
     let found = debuggee.look_from(frame, watch, |navigator| {
-        match tree::variables(navigator, which, format, watch) {
+        match variables::variables(navigator, which, format, watch) {
             Err(backtrail_debugger::Error::Cannot(why)) => Ok(Err(why)),
             Ok(nodes) => Ok(Ok(nodes)),
             Err(error) => Err(error),
@@ -139,7 +137,7 @@ pub fn variable(debuggee: &mut Debuggee, frame: FrameKey, node: Node) -> Variabl
         ..Variable::default()
     };
     if node.children != Children::None {
-        // Where no number is left, it cannot be opened.
+        // Without a free number, the value cannot be opened.
         let number = debuggee
             .handles
             .container(Container::Parts(frame, Box::new(node)));
@@ -165,24 +163,6 @@ fn register(register: &Register) -> Variable {
             .value
             .filter(|_| matches!(&*register.name, "rsp" | "rbp" | "rip"))
             .map(|value| format!("{value:#x}")),
-        presentation_hint: Some(read_only()),
-        ..Variable::default()
-    }
-}
-
-/// What was recorded cannot be changed.
-fn read_only() -> VariablePresentationHint {
-    VariablePresentationHint {
-        attributes: Some(vec![VariablePresentationHintAttributes::ReadOnly]),
-        ..VariablePresentationHint::default()
-    }
-}
-
-/// A line that is no value of the program.
-pub fn note(name: &str, value: &str) -> Variable {
-    Variable {
-        name: name.to_owned(),
-        value: value.to_owned(),
         presentation_hint: Some(read_only()),
         ..Variable::default()
     }

@@ -1,16 +1,33 @@
 //! Conditions of breakpoints: of what a trace knows at any position, and of values of the program.
 
-use super::Hit;
 use crate::error::{Error, Result};
 use crate::latency::Span;
 use crate::time::parse_nanos;
 use std::fmt;
 
-/// A condition: comparisons of `hits`, `thread`, `caller`, `duration` and `instructions`, and expressions of the program,
-/// joined by `&&`; those words may be written with GDB's `$`.
+/// The properties of a hit that a condition can compare.
+#[derive(Clone, Debug)]
+pub struct Hit<'a> {
+    /// The thread.
+    pub tid: u32,
+    /// The number of hits of the breakpoint, including this one.
+    pub count: u64,
+    /// The calling function, if it is asked for.
+    pub caller: Option<&'a str>,
+    /// The duration of the call, in nanoseconds; `None` if it is unknown or not needed.
+    pub duration: Option<Span>,
+    /// The number of instructions of the call; `None` if it is unknown or not needed.
+    pub instructions: Option<Span>,
+}
+
+/// A condition of a breakpoint.
 ///
-/// `duration` and `instructions` are of the call that was hit, all of it. The time that it took lies between two bounds, and a
-/// comparison holds only where it does for all that is between. `hits % 3` holds at every third hit.
+/// A condition joins comparisons of `hits`, `thread`, `caller`, `duration` and `instructions`, and
+/// expressions of the program, by `&&`. The words can be written with GDB's `$`.
+///
+/// `duration` and `instructions` are those of the whole call that was hit. A duration has
+/// two bounds, and a comparison is true only if it is true for all values between them. `hits % 3`
+/// is true at every third hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     text: String,
@@ -19,30 +36,30 @@ pub struct Condition {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Term {
-    Hits(Comparison, u64),
-    Thread(Comparison, u64),
+    Hits(Comparator, u64),
+    Thread(Comparator, u64),
     Caller {
         name: String,
         equal: bool,
     },
     /// In nanoseconds.
-    Duration(Comparison, u64),
-    Instructions(Comparison, u64),
+    Duration(Comparator, u64),
+    Instructions(Comparator, u64),
     /// An expression of the program.
     Value(String),
 }
 
-/// Whether a condition holds.
+/// The truth value of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Truth {
-    /// It does, or does not.
+    /// The condition is true or false.
     Known(bool),
-    /// For this reason nobody can tell.
+    /// The condition is unknown, for this reason.
     Unknown(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
+enum Comparator {
     Equal,
     NotEqual,
     AtLeast,
@@ -54,17 +71,17 @@ enum Comparison {
 }
 
 /// Longer operators first, so that `>=` is not read as `>`.
-const OPERATORS: [(&str, Comparison); 7] = [
-    ("==", Comparison::Equal),
-    ("!=", Comparison::NotEqual),
-    (">=", Comparison::AtLeast),
-    ("<=", Comparison::AtMost),
-    (">", Comparison::Above),
-    ("<", Comparison::Below),
-    ("%", Comparison::Every),
+const OPERATORS: [(&str, Comparator); 7] = [
+    ("==", Comparator::Equal),
+    ("!=", Comparator::NotEqual),
+    (">=", Comparator::AtLeast),
+    ("<=", Comparator::AtMost),
+    (">", Comparator::Above),
+    ("<", Comparator::Below),
+    ("%", Comparator::Every),
 ];
 
-impl Comparison {
+impl Comparator {
     fn holds(self, left: u64, right: u64) -> bool {
         match self {
             Self::Equal => left == right,
@@ -77,7 +94,7 @@ impl Comparison {
         }
     }
 
-    /// Whether it holds for every length that is possible.
+    /// Returns whether the comparison is true for every possible length.
     fn is_certain(self, left: Option<Span>, right: u64) -> bool {
         let Some(Span { least, most }) = left else {
             return false;
@@ -91,10 +108,11 @@ impl Comparison {
 }
 
 impl Condition {
-    /// Reads a condition. Expressions of the program are not looked at.
+    /// Parses a condition. Expressions of the program are not checked.
     ///
     /// # Errors
-    /// When something is missing, or is no number or time where one is needed.
+    ///
+    /// If a part is missing, or is not a number or duration where one is required.
     pub fn parse(text: &str) -> Result<Self> {
         let terms = match has_alternatives(text) {
             true => vec![alternative(text)?],
@@ -106,10 +124,11 @@ impl Condition {
         })
     }
 
-    /// Whether the hit counts; `value` tells whether an expression of the program is true.
+    /// Returns whether the hit counts; `value` evaluates an expression of the program.
     ///
     /// # Errors
-    /// Those of `value`, which is asked only where the rest holds.
+    ///
+    /// Those of `value`, which is called only if the rest of the condition is true.
     pub fn holds(&self, hit: &Hit<'_>, value: &mut dyn FnMut(&str) -> Result<Truth>) -> Result<Truth> {
         let rest = self.terms.iter().all(|term| match term {
             Term::Hits(comparison, number) => comparison.holds(hit.count, *number),
@@ -138,19 +157,19 @@ impl Condition {
         })
     }
 
-    /// It asks who called.
+    /// Returns whether the condition compares the caller.
     #[must_use]
     pub fn asks_caller(&self) -> bool {
         self.terms.iter().any(|term| matches!(term, Term::Caller { .. }))
     }
 
-    /// It asks how long the call took, in time.
+    /// Returns whether the condition compares the duration of the call.
     #[must_use]
     pub fn asks_duration(&self) -> bool {
         self.terms.iter().any(|term| matches!(term, Term::Duration(..)))
     }
 
-    /// It asks how many instructions the call executed.
+    /// Returns whether the condition compares the number of instructions of the call.
     #[must_use]
     pub fn asks_instructions(&self) -> bool {
         self.terms
@@ -196,14 +215,14 @@ fn alternative(text: &str) -> Result<Term> {
         let part = part.trim_matches(|c: char| matches!(c, '(' | ')' | '!') || c.is_whitespace());
         if !part.is_empty() && !matches!(parse_term(part)?, Term::Value(_)) {
             return Err(Error::Cannot(format!(
-                "what the trace tells, as \"{part}\", is joined by && alone: give each alternative a breakpoint of its own"
+                "\"{part}\" can be joined by && only; set one breakpoint for each alternative"
             )));
         }
     }
     Ok(Term::Value(text.trim().to_owned()))
 }
 
-/// What `&&` joins, outside of parentheses and quotes.
+/// Splits a condition at `&&` outside of parentheses and quotes.
 fn terms(text: &str) -> impl Iterator<Item = &str> {
     let mut cuts = vec![0];
     let joins = outside(text).filter(|&(_, before, c)| (before, c) == ('&', '&'));
@@ -219,7 +238,7 @@ fn terms(text: &str) -> impl Iterator<Item = &str> {
 fn parse_term(term: &str) -> Result<Term> {
     if term.is_empty() {
         return Err(Error::Cannot(
-            "a condition lacks a part; an example is `$caller == main && $duration > 5ms`".to_owned(),
+            "the condition is incomplete; an example is `$caller == main && $duration > 5ms`".to_owned(),
         ));
     }
     let value = || Ok(Term::Value(term.to_owned()));
@@ -235,12 +254,12 @@ fn parse_term(term: &str) -> Result<Term> {
     let number = || {
         right.parse().map_err(|_| {
             Error::Cannot(format!(
-                "\"{right}\" is no number, which \"{left}\" is compared with"
+                "\"{right}\" is not a number; \"{left}\" is compared with a number"
             ))
         })
     };
     match (left.trim_start_matches('$'), comparison) {
-        (_, Comparison::Every) if left.trim_start_matches('$') != "hits" => value(),
+        (_, Comparator::Every) if left.trim_start_matches('$') != "hits" => value(),
         ("hits", _) => Ok(Term::Hits(comparison, number()?)),
         ("thread" | "_thread", _) => Ok(Term::Thread(comparison, number()?)),
         ("instructions", _) => Ok(Term::Instructions(comparison, number()?)),
@@ -248,17 +267,17 @@ fn parse_term(term: &str) -> Result<Term> {
             let ns = parse_nanos(right).and_then(|ns| u64::try_from(ns).ok());
             let no_time = || {
                 Error::Cannot(format!(
-                    "\"{right}\" is no length of time; give one like 5ms: `$duration > 5ms`"
+                    "\"{right}\" is not a duration; use one like 5ms: `$duration > 5ms`"
                 ))
             };
             Ok(Term::Duration(comparison, ns.ok_or_else(no_time)?))
         }
-        ("caller", Comparison::Equal | Comparison::NotEqual) => Ok(Term::Caller {
+        ("caller", Comparator::Equal | Comparator::NotEqual) => Ok(Term::Caller {
             name: right.to_owned(),
-            equal: comparison == Comparison::Equal,
+            equal: comparison == Comparator::Equal,
         }),
         ("caller", _) => Err(Error::Cannot(
-            "a caller is compared by == or !=: `$caller == main`".to_owned(),
+            "$caller is compared by == or !=: `$caller == main`".to_owned(),
         )),
         _ => value(),
     }
@@ -275,8 +294,8 @@ mod tests {
     use super::*;
 
     fn holds(condition: &Condition, hit: &Hit<'_>) -> bool {
-        let told = condition.holds(hit, &mut |expression| panic!("{expression} is a value"));
-        told.unwrap() == Truth::Known(true)
+        let evaluated = condition.holds(hit, &mut |expression| panic!("{expression} is a value"));
+        evaluated.unwrap() == Truth::Known(true)
     }
 
     #[test]
@@ -334,7 +353,7 @@ mod tests {
             instructions: None,
         };
         let unknown = || Truth::Unknown("why".to_owned());
-        let told = |n: Truth, c: bool| {
+        let evaluated = |n: Truth, c: bool| {
             condition.holds(&hit(2), &mut |expression| {
                 Ok(match expression {
                     "n == 3" => n.clone(),
@@ -343,9 +362,9 @@ mod tests {
                 })
             })
         };
-        assert_eq!(told(Truth::Known(true), true).unwrap(), Truth::Known(true));
-        assert_eq!(told(unknown(), true).unwrap(), unknown());
-        assert_eq!(told(unknown(), false).unwrap(), Truth::Known(false));
+        assert_eq!(evaluated(Truth::Known(true), true).unwrap(), Truth::Known(true));
+        assert_eq!(evaluated(unknown(), true).unwrap(), unknown());
+        assert_eq!(evaluated(unknown(), false).unwrap(), Truth::Known(false));
         let nothing = condition.holds(&hit(1), &mut |_| panic!("the rest does not hold"));
         assert_eq!(nothing.unwrap(), Truth::Known(false));
         for whole in ["1 || 0 && 0", "a && b || c", "n ? x && y : z"] {

@@ -2,12 +2,13 @@
 
 use crate::error::{Error, Result};
 
-/// A message: text, and expressions in braces, as in `count is {count}`. A brace itself is written `\\{`.
+/// A message: text, and expressions in braces, as in `count is {count}`. A brace itself is written
+/// `\\{`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message(Vec<Part>);
+pub struct Message(Vec<MessagePart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum MessagePart {
     Text(String),
     Expression(String),
 }
@@ -23,7 +24,7 @@ pub struct Logged {
     pub text: String,
 }
 
-/// What was logged, in the order in which it was passed.
+/// The logged messages, in the order of their hits.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     hits: Vec<Logged>,
@@ -43,22 +44,22 @@ impl Message {
             match character {
                 '\\' if matches!(characters.peek(), Some('{' | '}')) => open.extend(characters.next()),
                 '{' => {
-                    parts.push(Part::Text(std::mem::take(&mut open)));
-                    parts.push(Part::Expression(expression(&mut characters)?));
+                    parts.push(MessagePart::Text(std::mem::take(&mut open)));
+                    parts.push(MessagePart::Expression(expression(&mut characters)?));
                 }
                 _ => open.push(character),
             }
         }
-        parts.push(Part::Text(open));
-        parts.retain(|part| *part != Part::Text(String::new()));
+        parts.push(MessagePart::Text(open));
+        parts.retain(|part| *part != MessagePart::Text(String::new()));
         Ok(Self(parts))
     }
 
     /// The expressions in it.
     pub fn expressions(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
-            Part::Expression(expression) => Some(expression.as_str()),
-            Part::Text(_) => None,
+            MessagePart::Expression(expression) => Some(expression.as_str()),
+            MessagePart::Text(_) => None,
         })
     }
 
@@ -66,19 +67,19 @@ impl Message {
     ///
     /// # Errors
     /// Those of `value`.
-    pub fn told(&self, value: &mut dyn FnMut(&str) -> Result<String>) -> Result<String> {
-        let mut told = String::new();
+    pub fn render(&self, value: &mut dyn FnMut(&str) -> Result<String>) -> Result<String> {
+        let mut rendered = String::new();
         for part in &self.0 {
             match part {
-                Part::Text(text) => told.push_str(text),
-                Part::Expression(expression) => told.push_str(&value(expression)?),
+                MessagePart::Text(text) => rendered.push_str(text),
+                MessagePart::Expression(expression) => rendered.push_str(&value(expression)?),
             }
         }
-        Ok(told)
+        Ok(rendered)
     }
 }
 
-/// What stands up to the brace that closes it; braces may be in it in pairs.
+/// Returns the text up to the closing brace. The text can contain pairs of braces.
 fn expression(characters: &mut impl Iterator<Item = char>) -> Result<String> {
     let mut text = String::new();
     let mut open = 1usize;
@@ -99,7 +100,7 @@ fn expression(characters: &mut impl Iterator<Item = char>) -> Result<String> {
         text.push(character);
     }
     Err(Error::Cannot(format!(
-        "the brace before \"{text}\" is not closed; a brace itself is written \\{{"
+        "the brace before \"{text}\" is not closed; write a literal brace as \\{{"
     )))
 }
 
@@ -131,19 +132,19 @@ impl Log {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> String {
+    fn rendered(text: &str) -> String {
         let message = Message::parse(text).unwrap();
         message
-            .told(&mut |expression| Ok(format!("<{expression}>")))
+            .render(&mut |expression| Ok(format!("<{expression}>")))
             .unwrap()
     }
 
     #[test]
     fn expressions_stand_in_braces() {
-        assert_eq!(told("n is {n}, m {a[1]} "), "n is <n>, m <a[1]> ");
-        assert_eq!(told("{ a }{b}"), "<a><b>");
-        assert_eq!(told("plain"), "plain");
-        assert_eq!(told(r"\{n\} \x"), r"{n} \x");
+        assert_eq!(rendered("n is {n}, m {a[1]} "), "n is <n>, m <a[1]> ");
+        assert_eq!(rendered("{ a }{b}"), "<a><b>");
+        assert_eq!(rendered("plain"), "plain");
+        assert_eq!(rendered(r"\{n\} \x"), r"{n} \x");
         let message = Message::parse("{a} {b}").unwrap();
         assert_eq!(message.expressions().collect::<Vec<_>>(), ["a", "b"]);
         for wrong in ["{n", "{}", "a { }"] {

@@ -1,7 +1,7 @@
-//! The instructions of a set of addresses, one after the other: walked to where they are near, searched for
-//! where they are not.
+//! The instructions of a set of addresses, one after the other: walked to where they are near,
+//! searched for where they are not.
 
-use super::Found;
+use crate::error::Result;
 use crate::lines::LineStarts;
 use backtrail_decoder::{PcSet, Walker};
 
@@ -19,7 +19,7 @@ pub struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// Stands before `from`.
+    /// Returns a scan that starts before instruction `from`.
     pub fn new(lines: &'a LineStarts<'a>, pcs: &'a PcSet, from: u64) -> Self {
         Self {
             lines,
@@ -34,7 +34,7 @@ impl<'a> Scan<'a> {
     ///
     /// # Errors
     /// When canceled.
-    pub fn next(&mut self, end: u64) -> Found {
+    pub fn next(&mut self, end: u64) -> Result<Option<u64>> {
         loop {
             let index = self.walker.index();
             if index >= end {
@@ -62,11 +62,12 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Steps backward over the last instruction of the set that is at `low` or after, and gives its index.
+    /// Steps backward over the last instruction of the set that is at `low` or after, and gives its
+    /// index.
     ///
     /// # Errors
     /// When canceled.
-    pub fn previous(&mut self, low: u64) -> Found {
+    pub fn previous(&mut self, low: u64) -> Result<Option<u64>> {
         loop {
             let index = self.walker.index();
             if index <= low {

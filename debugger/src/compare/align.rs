@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// A step through both sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum AlignStep {
     /// The elements at these places are the same.
     Both(usize, usize),
     /// Only the first sequence has the element at this place.
@@ -17,13 +17,16 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alignment {
     /// Every element once.
-    pub steps: Vec<Step>,
-    /// They differ so much that the nth of a kind was paired with the nth of it, whatever the order.
+    pub steps: Vec<AlignStep>,
+    /// They differ so much that the nth of a kind was paired with the nth of it, whatever the
+    /// order.
     pub out_of_order: bool,
 }
 
-/// Aligns with as few elements as can be that only one has: Myers, "An O(ND) Difference Algorithm" (1986). When more than
-/// `most` differ, what lies between the same beginnings and ends is paired without regard to its order.
+/// Aligns two sequences with as few unpaired elements as possible.
+///
+/// See Myers, "An O(ND) Difference Algorithm" (1986). If more than `most` elements differ, those
+/// between the common beginning and end are paired without regard to order.
 #[must_use]
 pub fn align(first: &[u32], second: &[u32], most: usize) -> Alignment {
     let same = |pair: &(&u32, &u32)| pair.0 == pair.1;
@@ -34,18 +37,18 @@ pub fn align(first: &[u32], second: &[u32], most: usize) -> Alignment {
     one.truncate(one.len() - tail);
     other.truncate(other.len() - tail);
 
-    let mut steps: Vec<Step> = (0..head).map(|at| Step::Both(at, at)).collect();
+    let mut steps: Vec<AlignStep> = (0..head).map(|at| AlignStep::Both(at, at)).collect();
     let (middle, out_of_order) = match shortest(&one, &other, most) {
         Some(steps) => (steps, false),
         None => (by_kind(&one, &other), true),
     };
     steps.extend(middle.into_iter().map(|step| step.moved(head, head)));
     let (one, other) = (head + one.len(), head + other.len());
-    steps.extend((0..tail).map(|at| Step::Both(one + at, other + at)));
+    steps.extend((0..tail).map(|at| AlignStep::Both(one + at, other + at)));
     Alignment { steps, out_of_order }
 }
 
-impl Step {
+impl AlignStep {
     fn moved(self, first: usize, second: usize) -> Self {
         match self {
             Self::Both(one, other) => Self::Both(one + first, other + second),
@@ -56,9 +59,10 @@ impl Step {
 }
 
 /// The steps with the fewest differences; `None`: there are more than `most`.
-fn shortest(first: &[u32], second: &[u32], most: usize) -> Option<Vec<Step>> {
+fn shortest(first: &[u32], second: &[u32], most: usize) -> Option<Vec<AlignStep>> {
     let (len, other_len) = (first.len() as isize, second.len() as isize);
-    // How far each diagonal (place in the first less place in the second) was reached with so many differences.
+    // The furthest point on each diagonal (index in the first minus index in the second) with this
+    // number of differences.
     let mut reached: Vec<Vec<isize>> = Vec::new();
     for differences in 0..=most as isize {
         let mut row = Vec::with_capacity(differences as usize + 1);
@@ -88,13 +92,13 @@ fn shortest(first: &[u32], second: &[u32], most: usize) -> Option<Vec<Step>> {
     None
 }
 
-/// What was reached on a diagonal with so many differences.
+/// Returns the furthest point on a diagonal with this number of differences.
 fn at_diagonal(row: Option<&Vec<isize>>, differences: isize, diagonal: isize) -> Option<isize> {
     let at = usize::try_from((diagonal + differences) / 2).ok()?;
     (diagonal.abs() <= differences).then(|| row?.get(at).copied())?
 }
 
-fn way_back(reached: &[Vec<isize>], len: isize, other_len: isize) -> Vec<Step> {
+fn way_back(reached: &[Vec<isize>], len: isize, other_len: isize) -> Vec<AlignStep> {
     let (mut at, mut other) = (len, other_len);
     let mut steps = Vec::new();
     for differences in (0..reached.len() as isize).rev() {
@@ -113,16 +117,16 @@ fn way_back(reached: &[Vec<isize>], len: isize, other_len: isize) -> Vec<Step> {
         };
         while at > begin && other > 0 {
             (at, other) = (at - 1, other - 1);
-            steps.push(Step::Both(at as usize, other as usize));
+            steps.push(AlignStep::Both(at as usize, other as usize));
         }
         match difference {
             Some(true) => {
                 at -= 1;
-                steps.push(Step::First(at as usize));
+                steps.push(AlignStep::First(at as usize));
             }
             Some(false) => {
                 other -= 1;
-                steps.push(Step::Second(other as usize));
+                steps.push(AlignStep::Second(other as usize));
             }
             None => {}
         }
@@ -132,24 +136,24 @@ fn way_back(reached: &[Vec<isize>], len: isize, other_len: isize) -> Vec<Step> {
 }
 
 /// The nth of a kind with the nth of it.
-fn by_kind(first: &[u32], second: &[u32]) -> Vec<Step> {
+fn by_kind(first: &[u32], second: &[u32]) -> Vec<AlignStep> {
     let mut places: HashMap<u32, VecDeque<usize>> = HashMap::new();
     for (at, &kind) in second.iter().enumerate() {
         places.entry(kind).or_default().push_back(at);
     }
-    let mut steps: Vec<Step> = first
+    let mut steps: Vec<AlignStep> = first
         .iter()
         .enumerate()
         .map(
             |(at, kind)| match places.get_mut(kind).and_then(VecDeque::pop_front) {
-                Some(other) => Step::Both(at, other),
-                None => Step::First(at),
+                Some(other) => AlignStep::Both(at, other),
+                None => AlignStep::First(at),
             },
         )
         .collect();
     let mut rest: Vec<usize> = places.into_values().flatten().collect();
     rest.sort_unstable();
-    steps.extend(rest.into_iter().map(Step::Second));
+    steps.extend(rest.into_iter().map(AlignStep::Second));
     steps
 }
 
@@ -160,10 +164,10 @@ mod tests {
 
     fn text(first: &str, second: &str, most: usize) -> String {
         let numbers = |text: &str| text.bytes().map(u32::from).collect::<Vec<_>>();
-        let sign = |step: &Step| match step {
-            Step::Both(at, _) => format!(" {}", &first[*at..=*at]),
-            Step::First(at) => format!(" -{}", &first[*at..=*at]),
-            Step::Second(at) => format!(" +{}", &second[*at..=*at]),
+        let sign = |step: &AlignStep| match step {
+            AlignStep::Both(at, _) => format!(" {}", &first[*at..=*at]),
+            AlignStep::First(at) => format!(" -{}", &first[*at..=*at]),
+            AlignStep::Second(at) => format!(" +{}", &second[*at..=*at]),
         };
         align(&numbers(first), &numbers(second), most)
             .steps
@@ -210,14 +214,14 @@ mod tests {
             let (mut ones, mut others, mut both) = (Vec::new(), Vec::new(), 0);
             for step in &steps {
                 match *step {
-                    Step::Both(one, other) => {
+                    AlignStep::Both(one, other) => {
                         prop_assert_eq!(first[one], second[other]);
                         ones.push(one);
                         others.push(other);
                         both += 1;
                     }
-                    Step::First(one) => ones.push(one),
-                    Step::Second(other) => others.push(other),
+                    AlignStep::First(one) => ones.push(one),
+                    AlignStep::Second(other) => others.push(other),
                 }
             }
             if out_of_order {

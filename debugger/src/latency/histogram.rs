@@ -1,25 +1,26 @@
-//! How many calls took how long.
+//! The histogram of lengths.
 
 use super::Span;
 use serde::Serialize;
 
 /// A row of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Row {
+pub struct HistogramRow {
     /// Not shorter than this.
     pub from: u64,
     /// Shorter than this.
     pub to: u64,
-    /// So many calls are in the row by the longest that they can have taken.
+    /// The number of calls whose upper bound is in the row.
     pub calls: u64,
-    /// So many of them may as well belong to a row before.
+    /// The number of these calls that may belong to an earlier row.
     pub uncertain: u64,
 }
 
-/// Rows of 1, 2, 5, 10, 20, … from the shortest to the longest, those without calls between them included.
+/// Rows of 1, 2, 5, 10, 20, … from the shortest to the longest, those without calls between them
+/// included.
 #[must_use]
-pub fn histogram(spans: impl Iterator<Item = Span>) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
+pub fn histogram(spans: impl Iterator<Item = Span>) -> Vec<HistogramRow> {
+    let mut rows: Vec<HistogramRow> = Vec::new();
     for span in spans {
         let (from, to) = row_of(span.most);
         let uncertain = u64::from(span.least < from);
@@ -32,7 +33,7 @@ pub fn histogram(spans: impl Iterator<Item = Span>) -> Vec<Row> {
             }
             Err(at) => rows.insert(
                 at,
-                Row {
+                HistogramRow {
                     from,
                     to,
                     calls: 1,
@@ -44,12 +45,12 @@ pub fn histogram(spans: impl Iterator<Item = Span>) -> Vec<Row> {
     with_empty_rows(rows)
 }
 
-fn with_empty_rows(rows: Vec<Row>) -> Vec<Row> {
-    let mut all: Vec<Row> = Vec::with_capacity(rows.len());
+fn with_empty_rows(rows: Vec<HistogramRow>) -> Vec<HistogramRow> {
+    let mut all: Vec<HistogramRow> = Vec::with_capacity(rows.len());
     for row in rows {
         while let Some(last) = all.last().filter(|last| last.to < row.from) {
             let (from, to) = row_of(last.to);
-            all.push(Row {
+            all.push(HistogramRow {
                 from,
                 to,
                 calls: 0,
@@ -75,8 +76,9 @@ fn row_of(length: u64) -> (u64, u64) {
     }
 }
 
-/// How long a bar for `count` is, of `width`, where `most` has all of it: by the logarithm, so that one call among a
-/// million is seen.
+/// Returns the length of a bar for `count` of `most` calls, at most `width`.
+///
+/// The length is logarithmic, so that one call among a million is visible.
 #[must_use]
 pub fn bar(count: u64, most: u64, width: usize) -> usize {
     if count == 0 || most == 0 {
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_where_its_longest_is_and_says_when_that_is_uncertain() {
+    fn a_call_is_placed_by_its_upper_bound_and_marked_uncertain() {
         let spans = [(3, 3), (4, 4), (1, 4), (30, 30)];
         let rows = histogram(spans.into_iter().map(|(least, most)| Span { least, most }));
         let rows: Vec<_> = rows

@@ -1,6 +1,6 @@
 //! The line starts of one frame and of those around it: what `next` and `reverse-next` choose from.
 
-use super::own::Own;
+use super::own_instructions::OwnInstructions;
 use super::{FrameKey, LineStarts};
 use crate::code::Statement;
 use crate::error::Result;
@@ -8,14 +8,16 @@ use backtrail_decoder::CallId;
 use backtrail_pt::Avma;
 
 impl LineStarts<'_> {
-    /// The first line start after `from` and before `limit` in `frame` or a frame that it is within.
+    /// The first line start after `from` and before `limit` in `frame` or a frame that it is
+    /// within.
     pub fn next_in_frame(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
         let limit = limit.min(self.history.len());
         let mut frame = Some(frame);
         let mut at = from.saturating_add(1);
         while at < limit {
             let Some(now) = frame else {
-                // The calls that it was within are over and none is known around them: any line will do.
+                // The calls that it was within are over and none is known around them: any line
+                // will do.
                 frame = self.frame(at);
                 if frame.is_none() || self.is_start(at)? {
                     return Ok(frame.map(|_| at));
@@ -34,12 +36,12 @@ impl LineStarts<'_> {
         Ok(None)
     }
 
-    /// Of these, the first at or after `from` that the call of `frame` executed itself.
+    /// Returns the first of these at or after `from` that the call of `frame` executed itself.
     fn next_of_call(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
         let (mut at, mut run) = (from, None);
         loop {
             let wanted = |pc: Avma| self.can_start(pc, frame, run);
-            let Some(found) = Own::new(self, frame.call, at, wanted).next(limit)? else {
+            let Some(found) = OwnInstructions::new(self, frame.call, at, wanted).next(limit)? else {
                 return Ok(None);
             };
             if self.stops_in(found, frame)? {
@@ -52,7 +54,8 @@ impl LineStarts<'_> {
         }
     }
 
-    /// The last line start before `from`, at `limit` or after, in `frame` or a frame that it is within.
+    /// The last line start before `from`, at `limit` or after, in `frame` or a frame that it is
+    /// within.
     pub fn previous_in_frame(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
         let mut frame = Some(frame);
         let mut at = from;
@@ -77,14 +80,14 @@ impl LineStarts<'_> {
         Ok(None)
     }
 
-    /// Of these, the last before `from` that the call of `frame` executed itself.
+    /// Returns the last of these before `from` that the call of `frame` executed itself.
     fn previous_of_call(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
         let (mut at, mut run) = (from, None);
         loop {
             let wanted = |pc: Avma| self.can_start(pc, frame, run);
-            let found = Own::new(self, frame.call, at, wanted).previous(limit)?;
+            let found = OwnInstructions::new(self, frame.call, at, wanted).previous(limit)?;
             if let Some(run) = run {
-                // The run begins behind what was found, if it does not begin before the limit.
+                // The run begins after the found instruction, unless that is before the limit.
                 let first = found.map_or(limit, |found| found + 1);
                 let begin = self.first_of(run, frame.call, first, at)?;
                 if let Some(begin) = begin
@@ -104,14 +107,17 @@ impl LineStarts<'_> {
         }
     }
 
-    /// The first instruction from `from` on and before `end` that a call executed itself for a statement.
+    /// The first instruction from `from` on and before `end` that a call executed itself for a
+    /// statement.
     fn first_of(&self, statement: Statement, call: CallId, from: u64, end: u64) -> Result<Option<u64>> {
         let wanted = |pc: Avma| self.lines.statement(pc) == Some(statement);
-        Own::new(self, call, from, wanted).next(end)
+        OwnInstructions::new(self, call, from, wanted).next(end)
     }
 
-    /// A line of `frame`, or of a frame that it is within, may start at `pc`, after a `run` of instructions of one
-    /// statement; or the run ends there.
+    /// Returns whether a line of `frame`, or of a frame that it is within, may start at `pc`.
+    ///
+    /// `run` is the number of preceding instructions of the same statement; the function returns
+    /// true at the end of a run too.
     fn can_start(&self, pc: Avma, frame: FrameKey, run: Option<Statement>) -> bool {
         let Some(statement) = self.lines.statement(pc) else {
             return false;

@@ -5,18 +5,9 @@ use crate::code::Statement;
 use crate::error::Result;
 use backtrail_decoder::PcSet;
 use backtrail_pt::Avma;
-use std::cell::OnceCell;
 
 /// Instructions without a statement to walk over before a search: they take about as long as one.
 const NEAR: u32 = 4096;
-
-/// The executed instructions of a history that belong to a statement; found when first asked for.
-#[derive(Clone, Debug, Default)]
-pub struct Statements {
-    all: OnceCell<PcSet>,
-    /// Those that no symbol covers.
-    nameless: OnceCell<PcSet>,
-}
 
 impl LineStarts<'_> {
     /// The first line start after `from` and before `limit`.

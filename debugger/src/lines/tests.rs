@@ -9,7 +9,8 @@ use std::ops::Range;
 
 mod far;
 
-/// Two functions: `main` at 0x100, which has a copy of another inlined at 0x110, and `callee` at 0x200.
+/// Two functions: `main` at 0x100, which has a copy of another inlined at 0x110, and `callee` at
+/// 0x200.
 struct Program {
     lines: HashMap<u64, (u32, u32)>,
 }
@@ -55,13 +56,13 @@ const CALL: (u64, u32, u32) = (0x101, 0, 2);
 const AFTER_CALL: (u64, u32, u32) = (0x106, 0, 2);
 const CALLEE: [(u64, u32, u32); 2] = [(0x200, 0, 10), (0x201, 0, 11)];
 
-struct Trace {
+struct ExpectedTrace {
     program: Program,
     history: History,
     forest: Forest,
 }
 
-fn trace(executed: &[(u64, u32, u32)]) -> Trace {
+fn trace(executed: &[(u64, u32, u32)]) -> ExpectedTrace {
     let lines = executed.iter().filter(|(_, _, line)| *line != 0);
     let program = Program {
         lines: lines.map(|&(pc, chain, line)| (pc, (chain, line))).collect(),
@@ -79,14 +80,14 @@ fn trace(executed: &[(u64, u32, u32)]) -> Trace {
     }
     let history = builder.finish();
     let forest = Forest::build(&history, &program, &Watch::none()).unwrap();
-    Trace {
+    ExpectedTrace {
         program,
         history,
         forest,
     }
 }
 
-impl Trace {
+impl ExpectedTrace {
     fn with<T>(&self, with: impl FnOnce(&LineStarts<'_>) -> T) -> T {
         let watch = Watch::none();
         with(&LineStarts {
@@ -148,7 +149,7 @@ fn an_inlined_copy_counts_as_a_call() {
 }
 
 #[test]
-fn a_loop_on_one_line_is_one_run_and_over_two_lines_starts_each_time() {
+fn a_loop_over_two_lines_starts_each_line_again() {
     let one = trace(&[(0x107, 0, 3), (0x10f, 0, 3), (0x107, 0, 3), (0x10f, 0, 3)]);
     assert_eq!(one.starts(), [0]);
     let two = trace(&[(0x107, 0, 3), (0x10f, 0, 4), (0x107, 0, 3), (0x10f, 0, 4)]);

@@ -1,9 +1,9 @@
-//! Setting breakpoints where the navigator stands.
+//! Sets breakpoints at the navigator's position.
 
 use super::Navigator;
 use crate::breakpoint::{Condition, Hits};
 use crate::error::Result;
-use crate::values::check;
+use crate::evaluation::conditions::check;
 use backtrail_decoder::Watch;
 use backtrail_pt::Pid;
 use std::collections::BTreeMap;

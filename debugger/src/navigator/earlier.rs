@@ -8,8 +8,8 @@ use backtrail_decoder::{Position, Watch};
 use backtrail_pt::Tid;
 use std::collections::BTreeMap;
 
-/// What a command may change of a navigator before it finds out that it needs older history.
-struct State {
+/// The state of a navigator that a command may change before it fails for missing history.
+struct SavedState {
     current: Tid,
     positions: BTreeMap<Tid, u64>,
     frame: usize,
@@ -21,7 +21,8 @@ struct State {
 }
 
 impl Navigator {
-    /// Does something; where that needs history that is not decoded yet, decodes all, and does it then.
+    /// Does something; where that needs history that is not decoded yet, decodes all, and does it
+    /// then.
     ///
     /// # Errors
     /// What `act` fails with; when canceled, and then nothing has changed.
@@ -66,8 +67,8 @@ impl Navigator {
         self.session.decode_ahead();
     }
 
-    fn state(&self) -> State {
-        State {
+    fn state(&self) -> SavedState {
+        SavedState {
             current: self.current,
             positions: self.positions.clone(),
             frame: self.frame,
@@ -79,7 +80,7 @@ impl Navigator {
         }
     }
 
-    fn restore(&mut self, state: State) {
+    fn restore(&mut self, state: SavedState) {
         self.current = state.current;
         self.positions = state.positions;
         self.frame = state.frame;

@@ -1,4 +1,4 @@
-//! Looking locations up from where the navigator stands.
+//! Resolves locations at the navigator's position.
 
 use super::Navigator;
 use crate::breakpoint::Hits;
@@ -55,11 +55,13 @@ impl Navigator {
         self.nearest(watch, |frame| frame.file.clone())
     }
 
-    /// What is found in the selected frame, or in the nearest of some frames around it.
+    /// Returns the result of `find` for the selected frame, or for the nearest frame around it that
+    /// has one.
     ///
     /// # Errors
-    /// When canceled; when it may be in a frame that older history tells of.
-    pub(crate) fn nearest<T>(
+    ///
+    /// If the frame may be in history that is not decoded yet; when canceled.
+    pub fn nearest<T>(
         &self,
         watch: &Watch<'_>,
         find: impl Fn(&StackFrame) -> Option<T>,

@@ -3,14 +3,14 @@
 use super::{Navigator, Stop};
 use crate::breakpoint::{self, Condition, Hit, Logged, Message, Truth};
 use crate::error::{Error, Result};
-use crate::latency::{Gauge, Span, Unit};
+use crate::evaluation::conditions;
+use crate::evaluation::variables::{self, Format};
+use crate::latency::{CallTimer, Span, Unit};
 use crate::lines::LineStarts;
 use crate::signal;
 use crate::stack;
 use crate::step::{Direction, Motion, Steps};
 use crate::stop::StopReason;
-use crate::values;
-use crate::values::tree::{self, Format};
 use backtrail_decoder::{Stage, Watch};
 use backtrail_pt::Pid;
 
@@ -48,11 +48,11 @@ impl Navigator {
     pub fn run(&mut self, motion: &Motion, direction: Direction, watch: &Watch<'_>) -> Result<Stop> {
         let from = self.index();
         let process = self.process()?.pid;
-        self.breakpoints.take_untold();
+        self.breakpoints.take_undecided();
         let target = self.with_steps(watch, |steps| steps.target(motion, direction, from))?;
         let (index, reason) = match self.breakpoint_on_the_way(process, direction, target.index, watch)? {
             Some((index, number)) => (index, StopReason::Breakpoint { number }),
-            // How history begins decides what is there.
+            // The result depends on the beginning of the history.
             None if target.index == 0 && direction == Direction::Backward => {
                 self.thread()?.needs_beginning()?;
                 (target.index, target.reason)
@@ -70,7 +70,7 @@ impl Navigator {
         Ok(Stop {
             reason,
             crossed_gap,
-            untold: self.breakpoints.take_untold(),
+            undecided: self.breakpoints.take_undecided(),
             ..stop
         })
     }
@@ -146,10 +146,11 @@ impl Navigator {
         };
         breakpoint.count = count;
         if let Some(condition) = condition {
-            // That it is an expression at all was found when it was given: what it cannot be here, nobody can tell.
+            // The expression was valid when it was set. A failure here means that its value is
+            // unknown.
             let mut value = |expression: &str| {
                 let truth = self.visiting(self.current, index, |navigator| {
-                    values::truth(navigator, expression, watch)
+                    conditions::truth(navigator, expression, watch)
                 });
                 match truth {
                     Err(Error::Cannot(why)) => Ok(Truth::Unknown(why)),
@@ -197,9 +198,9 @@ impl Navigator {
         let text = match self.breakpoints.log.is_full() {
             true => String::new(),
             false => self.visiting(self.current, index, |navigator| {
-                message.told(&mut |expression| {
-                    let told = tree::evaluated(navigator, expression, Format::default(), watch);
-                    match told {
+                message.render(&mut |expression| {
+                    let evaluated = variables::evaluate(navigator, expression, Format::default(), watch);
+                    match evaluated {
                         Ok(node) => Ok(node.shown.text),
                         Err(error @ (Error::Canceled | Error::Earlier)) => Err(error),
                         Err(error) => Ok(format!("<error: {error}>")),
@@ -216,13 +217,13 @@ impl Navigator {
         Ok(())
     }
 
-    /// How long the call around an instruction took; `None`: that is not known.
+    /// Returns the duration of the call around an instruction; `None` if it is unknown.
     fn length_at(&self, index: u64, unit: Unit, watch: &Watch<'_>) -> Result<Option<Span>> {
         let times = self.session.times();
         if unit == Unit::Ns && times.conversion.is_none() {
             return Err(Error::Cannot(
-                "the trace does not say how its time stamps convert to time, so a breakpoint cannot ask for $duration; \
-                 $instructions can be asked for"
+                "the trace has no time conversion for its TSC, so $duration is not available; \
+                 use $instructions"
                     .to_owned(),
             ));
         }
@@ -234,7 +235,7 @@ impl Navigator {
         if thread.is_cut_off(&forest.call(call)) {
             return Err(Error::Earlier);
         }
-        Ok(Gauge::new(thread, forest, unit, times).span(call).ok())
+        Ok(CallTimer::new(thread, forest, unit, times).span(call).ok())
     }
 
     fn caller_at(&self, index: u64, watch: &Watch<'_>) -> Result<Option<String>> {

@@ -4,7 +4,8 @@ use super::Navigator;
 use backtrail_pt::Tid;
 
 impl Navigator {
-    /// Does something in a thread, before an instruction of it; all is afterwards as if nothing had moved.
+    /// Does something in a thread, before an instruction of it; all is afterwards as if nothing had
+    /// moved.
     pub fn visiting<T>(&mut self, tid: Tid, index: u64, act: impl FnOnce(&mut Self) -> T) -> T {
         let (current, frame, listed) = (self.current, self.frame, self.listed.take());
         let (done, undone) = (self.done.clone(), self.undone.clone());
@@ -20,8 +21,8 @@ impl Navigator {
         answer
     }
 
-    /// Does something in a thread, before an instruction of it, and stays where that goes; where it does not move, all is
-    /// afterwards as if nothing had.
+    /// Acts in a thread, before one of its instructions, and keeps the new position if the action
+    /// moves. Without a move, the old position is restored.
     pub fn going_from<T>(&mut self, tid: Tid, index: u64, act: impl FnOnce(&mut Self) -> T) -> T {
         let home = self.position();
         if (tid, index) == (self.current, self.index()) {
@@ -37,7 +38,7 @@ impl Navigator {
         self.undone.clear();
         let there = self.position();
         let answer = act(self);
-        // Indexes are others when more of the history was decoded meanwhile.
+        // Indexes change when more of the history is decoded in between.
         if self.position() == there {
             if let Ok(index) = self
                 .session

@@ -1,4 +1,5 @@
-//! What a call is called: `c12` by its number, `c#-120` by its first instruction, counted from the end.
+//! The name of a call: `c12` by its number, `c#-120` by its first instruction, counted from the
+//! end.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +9,7 @@ use std::str::FromStr;
 pub enum CallName {
     /// Its number in the forest.
     Number(u32),
-    /// How many instructions come after its beginning, the first one included.
+    /// The number of instructions from its first instruction to the end.
     FromEnd(u64),
 }
 

@@ -13,21 +13,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// What is decoded, and how.
-pub(super) struct Source {
+/// The traces to decode, and the options.
+pub(super) struct DecodeInput {
     pub inputs: Vec<Input>,
     pub images: BTreeMap<Pid, Arc<Image>>,
     pub config: Config,
     pub engine: EngineKind,
     pub jobs: Option<NonZeroUsize>,
-    /// What decoding has learnt of the code so far.
+    /// The decoder's cached knowledge of the code.
     pub knowledge: DecodeCachePool,
-    /// The thread whose calls are found meanwhile.
+    /// The thread whose calls are found at the same time.
     pub calls_of: Option<(Tid, SymbolFunctions)>,
 }
 
-impl Source {
-    /// Decodes about so many bytes of each trace, the last ones; `None`: all.
+impl DecodeInput {
+    /// Decodes about the last `last` bytes of each trace; `None` decodes all.
     pub fn decode(&self, last: Option<u64>, watch: &Watch<'_>) -> Result<Decoded, Canceled> {
         let functions = |tid: Tid| match &self.calls_of {
             Some((wanted, functions)) if *wanted == tid => Some(functions as &dyn Functions),
@@ -44,8 +44,9 @@ impl Source {
         decode_by(&plan, &self.inputs, &self.images, watch)
     }
 
-    /// The threads that lose the beginning of their history when only so much of each trace is decoded, and
-    /// nothing else of it. Out of the traces of processors, and of several buffers, a thread may lose pieces in the middle.
+    /// The threads that lose the beginning of their history when only so much of each trace is
+    /// decoded, and nothing else of it. Out of the traces of processors, and of several buffers, a
+    /// thread may lose pieces in the middle.
     pub fn shortened(&self, last: u64) -> impl Iterator<Item = Tid> {
         let long = self.inputs.iter().filter(move |input| input.trace_len() > last);
         long.filter_map(|input| match input {
@@ -70,32 +71,32 @@ impl Source {
 }
 
 /// The older history, which is not decoded yet.
-pub(super) struct Earlier {
-    source: Arc<Source>,
-    /// How much of each trace is wanted; `None`: all.
+pub(super) struct UndecodedHistory {
+    source: Arc<DecodeInput>,
+    /// The bytes of each trace to decode; `None` means all.
     last: Option<u64>,
-    ahead: Option<Ahead>,
+    ahead: Option<BackgroundDecoder>,
 }
 
 /// A thread that decodes it.
-struct Ahead {
+struct BackgroundDecoder {
     thread: JoinHandle<Result<Decoded, Canceled>>,
-    state: Arc<State>,
+    state: Arc<AheadState>,
 }
 
-/// What it is told and tells.
+/// The state that the decoding thread shares.
 #[derive(Default)]
-struct State {
+struct AheadState {
     cancel: AtomicBool,
     done: AtomicU64,
     total: AtomicU64,
 }
 
-impl Earlier {
-    /// How often a waiting user is told how far it is.
+impl UndecodedHistory {
+    /// The interval between two progress reports to a waiting user.
     const PERIOD: Duration = Duration::from_millis(5);
 
-    pub fn new(source: Arc<Source>, last: Option<u64>) -> Self {
+    pub fn new(source: Arc<DecodeInput>, last: Option<u64>) -> Self {
         Self {
             source,
             last,
@@ -107,24 +108,24 @@ impl Earlier {
     pub fn begin(&mut self) {
         let (source, last) = (Arc::clone(&self.source), self.last);
         self.ahead.get_or_insert_with(|| {
-            let state = Arc::new(State::default());
-            let told = Arc::clone(&state);
+            let state = Arc::new(AheadState::default());
+            let shared = Arc::clone(&state);
             let thread = thread::spawn(move || {
                 let progress = |progress: Progress| {
-                    told.done.store(progress.done, Ordering::Relaxed);
-                    told.total.store(progress.total, Ordering::Relaxed);
+                    shared.done.store(progress.done, Ordering::Relaxed);
+                    shared.total.store(progress.total, Ordering::Relaxed);
                 };
                 let watch = Watch {
-                    cancel: &told.cancel,
+                    cancel: &shared.cancel,
                     progress: &progress,
                 };
                 source.decode(last, &watch)
             });
-            Ahead { thread, state }
+            BackgroundDecoder { thread, state }
         });
     }
 
-    /// It is decoded.
+    /// Returns whether decoding is complete.
     pub fn is_ready(&self) -> bool {
         self.ahead
             .as_ref()
@@ -149,13 +150,13 @@ impl Earlier {
         let decoded = self.ahead.take().map(|ahead| ahead.thread.join());
         match decoded {
             Some(Ok(decoded)) => decoded,
-            // It panicked: once more here, where it is seen.
+            // The decoding thread panicked. Decoding is repeated here, where the panic is visible.
             _ => self.source.decode(self.last, watch),
         }
     }
 }
 
-impl Drop for Earlier {
+impl Drop for UndecodedHistory {
     fn drop(&mut self) {
         if let Some(ahead) = &self.ahead {
             ahead.state.cancel.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Tells the decoder where functions lie.
+//! Provides the decoder with the functions of a process.
 
 use backtrail_decoder::Functions;
 use backtrail_pt::Avma;
@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct SymbolFunctions {
     symbols: Arc<Symbolizer>,
     /// By the end of the range: answers, of which the functions' ranges do not overlap.
-    known: Mutex<BTreeMap<u64, Known>>,
+    known: Mutex<BTreeMap<u64, KnownFunction>>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct KnownFunction {
     range: Range<Avma>,
     entry: Avma,
     is_plt: bool,
@@ -32,26 +32,26 @@ impl SymbolFunctions {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<u64, Known>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, KnownFunction>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask<T>(&self, pc: Avma, answer: impl Fn(&Known) -> T) -> Option<T> {
-        if let Some((_, known)) = self.known().range(pc.0.saturating_add(1)..).next()
+    fn ask<T>(&self, pc: Avma, answer: impl Fn(&KnownFunction) -> T) -> Option<T> {
+        if let Some((_, known)) = self.lock().range(pc.0.saturating_add(1)..).next()
             && known.range.contains(&pc)
         {
             return Some(answer(known));
         }
         let function = self.symbols.function_at(pc)?;
-        let known = Known {
+        let known = KnownFunction {
             is_plt: function.kind == FunctionKind::Plt,
             is_resolver: function.name.starts_with("_dl_runtime_resolve"),
             entry: function.entry,
             range: function.range,
         };
-        let told = answer(&known);
-        self.known().insert(known.range.end.0, known);
-        Some(told)
+        let answered = answer(&known);
+        self.lock().insert(known.range.end.0, known);
+        Some(answered)
     }
 }
 

@@ -1,9 +1,9 @@
-//! What tells a trace from all others, wherever its copies lie.
+//! The identity of a trace, which all of its copies share.
 
 use super::Session;
 use backtrail_bundle::{Bundle, BundlePath};
 
-/// So many bytes of each buffer count: the last ones, which the crash wrote.
+/// The number of bytes at the end of each buffer that are hashed. The crash wrote them.
 const LAST: usize = 1 << 16;
 
 /// FNV-1a, 64 bits.
@@ -31,8 +31,10 @@ impl Digest {
 }
 
 impl Session {
-    /// The same for every copy of this trace, packed or not, and another for any other: 16 hexadecimal digits out of its threads,
-    /// the ends of its buffers, its crash, and the registers in its core.
+    /// Returns 16 hexadecimal digits that are the same for every copy of this trace, packed or not.
+    ///
+    /// They are a hash of the threads, the ends of the buffers, the crash, and the registers in the
+    /// core.
     #[must_use]
     pub fn id(&self) -> String {
         let mut digest = Digest(0xcbf2_9ce4_8422_2325);

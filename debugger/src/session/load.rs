@@ -1,10 +1,9 @@
 //! Opening a bundle or a core.
 
-use super::decoding::{Earlier, Source};
-use super::modules::{self, Mapped};
-use super::threads::Threads;
-use super::{OpenOptions, Process, Session, SymbolFunctions, Thread};
-use crate::code::CodeMap;
+use super::decoding::{DecodeInput, UndecodedHistory};
+use super::modules::{self, CoreFile};
+use super::threads::{self, Threads};
+use super::{OpenOptions, Process, Session, SymbolFunctions};
 use crate::error::{Error, Result};
 use crate::time::Timebase;
 use backtrail_bundle::core::{Core, MappedFile};
@@ -14,20 +13,32 @@ use backtrail_bundle::versions::{self, Fragment};
 use backtrail_bundle::{Bundle, CodeVersions, SharedBytes};
 use backtrail_decoder::engine::native::has_errata_table;
 use backtrail_decoder::{
-    AddressFilter, Boundary, Change, Config, DecodeCachePool, Decoded, FilterKind, HistoryBuilder, Image,
-    Input, Section, Switch, Version, Watch,
+    AddressFilter, Boundary, Change, Config, DecodeCachePool, FilterKind, Image, Input, Section, Switch,
+    Version, Watch,
 };
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, Pid, Tid};
-use backtrail_symbolizer::{DebugSearch, Symbolizer};
-use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use backtrail_symbolizer::DebugSearch;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-/// See [`Session::open`].
-pub(super) fn open(path: &Path, options: &OpenOptions, watch: &Watch<'_>) -> Result<Session> {
+impl Session {
+    /// Opens and decodes a bundle, given as a directory or a packed file, or opens an ELF core
+    /// alone.
+    ///
+    /// A core has the state at the crash and no history.
+    ///
+    /// # Errors
+    ///
+    /// If the input cannot be read, is malformed, or has no thread; when canceled.
+    pub fn open(path: &Path, options: &OpenOptions, watch: &Watch<'_>) -> Result<Self> {
+        open(path, options, watch)
+    }
+}
+
+fn open(path: &Path, options: &OpenOptions, watch: &Watch<'_>) -> Result<Session> {
     let mut session = if is_elf(path) {
         open_core(path, options)?
     } else {
@@ -61,9 +72,9 @@ pub struct Prepared {
     pub images: BTreeMap<Pid, Arc<Image>>,
     /// The packets.
     pub inputs: Vec<Input>,
-    /// How the trace was made.
+    /// The command that recorded the trace.
     pub config: Config,
-    /// What the reader should know, a sentence each.
+    /// Notes for the reader, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -78,7 +89,7 @@ impl Prepared {
         let cpu = Some(manifest.cpu).filter(|cpu| cpu.vendor == Vendor::Intel);
         if let Some(cpu) = cpu.filter(|cpu| !has_errata_table(*cpu)) {
             notes.push(format!(
-                "of processor {}/{}/{} it is not known what is wrong with its packets: they are taken as they are",
+                "no errata known for CPU {}/{}/{}; decoding without workarounds",
                 cpu.family, cpu.model, cpu.stepping
             ));
         }
@@ -90,7 +101,7 @@ impl Prepared {
             let image = Arc::new(image_of(bundle, process.pid)?);
             images.insert(process.pid, Arc::clone(&image));
             let symbols = modules::of_bundle(&mut files, &process.modules, &mut notes);
-            processes.push(new_process(process.pid, symbols, image));
+            processes.push(Process::new(process.pid, symbols, image));
         }
         Ok(Self {
             processes,
@@ -115,7 +126,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         && inputs.iter().any(|input| input.trace_len() > last)
     {
         notes.push(format!(
-            "only about the last {} MiB of each trace are decoded (--last): histories begin there",
+            "only the last {} MiB or so of each trace are decoded (--last)",
             last >> 20
         ));
     }
@@ -125,7 +136,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
             .and_then(crash_of_core)
             .filter(|end| is_crash(end.signal))
     });
-    let main = main_input(&inputs, ended_thread(crash.as_ref(), core.as_ref()));
+    let main = main_input(&inputs, threads::ended_thread(crash.as_ref(), core.as_ref()));
     let calls_of = main.filter(|_| options.main_calls).and_then(|(tid, image)| {
         let process = processes
             .iter()
@@ -133,7 +144,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         Some((tid, SymbolFunctions::new(Arc::clone(&process.symbols))))
     });
     let main = main.map(|(tid, _)| tid);
-    let source = Arc::new(Source {
+    let source = Arc::new(DecodeInput {
         inputs,
         images,
         config,
@@ -145,7 +156,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
     let first = options.first.filter(|&first| pays(&source, first, options.last));
     let mut decoded = source.decode(first.or(options.last), watch)?;
     let cpus = std::mem::take(&mut decoded.cpus);
-    let mut threads = threads(manifest, decoded, core.as_ref());
+    let mut threads = threads::decoded_threads(manifest, decoded, core.as_ref());
     let shortened: BTreeSet<Tid> = first
         .or(options.last)
         .map(|last| source.shortened(last).collect())
@@ -174,10 +185,10 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         source_paths: Vec::new(),
         notes,
         main: None,
-        earlier: first.map(|_| Earlier::new(source, options.last)),
+        earlier: first.map(|_| UndecodedHistory::new(source, options.last)),
         bundle: None,
     };
-    // How much history a thread has is not known yet where only its end is decoded.
+    // The length of a partly decoded history is unknown.
     session.main = main.filter(|_| first.is_some()).or_else(|| session.find_main());
     session.times.zero = session.main_thread().and_then(|thread| {
         let end = thread.history.len().saturating_sub(1);
@@ -190,14 +201,9 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
     Ok(session)
 }
 
-/// The thread that a signal ended the process in, by a crash or not.
-pub(super) fn ended_thread(crash: Option<&Crash>, core: Option<&Core>) -> Option<Tid> {
-    let of_core = || core.and_then(Core::crashed_thread).map(|thread| thread.tid);
-    crash.map(|crash| crash.tid).or_else(of_core)
-}
-
-/// The thread that the debugger will begin with, and its code, where it has a trace of its own: the one that a signal ended, or
-/// the one with the longest trace.
+/// Returns the thread with which the debugger starts and its code, if the thread has its own trace.
+///
+/// This is the thread that a signal ended, or the one with the longest trace.
 fn main_input(inputs: &[Input], ended: Option<Tid>) -> Option<(Tid, &Arc<Image>)> {
     let threads = inputs.iter().filter_map(|input| match input {
         Input::Thread { tid, image, .. } => Some((input.trace_len(), *tid, image)),
@@ -208,23 +214,13 @@ fn main_input(inputs: &[Input], ended: Option<Tid>) -> Option<(Tid, &Arc<Image>)
     Some((tid, image))
 }
 
-/// Decoding the end first pays: what follows takes several times as long, and what is decoded at first is the end
-/// of all of it.
-fn pays(source: &Source, first: u64, last: Option<u64>) -> bool {
+/// Decoding the end first pays: what follows takes several times as long, and what is decoded at
+/// first is the end of all of it.
+fn pays(source: &DecodeInput, first: u64, last: Option<u64>) -> bool {
     const TIMES: u64 = 4;
     let wanted = |input: &Input| input.trace_len().min(last.unwrap_or(u64::MAX));
     let much = first.saturating_mul(TIMES);
     source.inputs.iter().any(|input| wanted(input) > much) && source.shortens_cleanly(first)
-}
-
-fn new_process(pid: Pid, symbols: Symbolizer, image: Arc<Image>) -> Process {
-    let symbols = Arc::new(symbols);
-    Process {
-        pid,
-        code: CodeMap::new(Arc::clone(&symbols), Arc::clone(&image)),
-        symbols,
-        image,
-    }
 }
 
 fn image_of(bundle: &Bundle, pid: Pid) -> Result<Image> {
@@ -292,7 +288,10 @@ fn inputs(bundle: &Bundle, images: &BTreeMap<Pid, Arc<Image>>) -> Result<Vec<Inp
     }
     for cpu in &manifest.cpus {
         let conversion = manifest.tsc.ok_or_else(|| {
-            Error::Cannot("the trace is by processor and has no TSC conversion to split it with".to_owned())
+            Error::Cannot(
+                "the trace is per CPU and has no TSC conversion, so it cannot be split into threads"
+                    .to_owned(),
+            )
         })?;
         let switches = bundle.switches(cpu)?.into_iter().map(|switch| Switch {
             at: conversion.tsc(switch.time),
@@ -308,49 +307,6 @@ fn inputs(bundle: &Bundle, images: &BTreeMap<Pid, Arc<Image>>) -> Result<Vec<Inp
         });
     }
     Ok(inputs)
-}
-
-/// The decoded threads, and those that only the core tells of.
-pub(super) fn threads(manifest: &Manifest, decoded: Decoded, core: Option<&Core>) -> Vec<Thread> {
-    let mut by_tid: HashMap<Tid, (usize, &Option<String>)> = HashMap::new();
-    for (index, process) in manifest.processes.iter().enumerate() {
-        for thread in &process.threads {
-            // Of several threads with one id the first is described.
-            by_tid.entry(thread.tid).or_insert((index, &thread.name));
-        }
-    }
-    let described = |tid: Tid| by_tid.get(&tid).map(|&(index, name)| (index, name.clone()));
-    let Decoded {
-        threads: histories,
-        mut forests,
-        ..
-    } = decoded;
-    let mut threads: Vec<Thread> = histories
-        .into_iter()
-        .map(|history| {
-            let (process, name) = described(history.tid()).unwrap_or_default();
-            let forest = forests.remove(&history.tid());
-            let mut thread = Thread::new(history, name, process);
-            thread.forest = forest.map(OnceCell::from).unwrap_or_default();
-            thread
-        })
-        .collect();
-    let of_core = core
-        .map(|core| core.contents().threads.as_slice())
-        .unwrap_or_default();
-    let mut known: HashSet<Tid> = threads.iter().map(|thread| thread.tid).collect();
-    for thread in of_core {
-        let raw = threads.len() == 1 && described(thread.tid).is_none();
-        if !raw && known.insert(thread.tid) {
-            threads.push(without_history(thread.tid));
-        }
-    }
-    threads.sort_by_key(|thread| thread.tid);
-    threads
-}
-
-fn without_history(tid: Tid) -> Thread {
-    Thread::new(HistoryBuilder::new(tid).finish(), None, 0)
 }
 
 fn program_of_core(core: &Core) -> Option<String> {
@@ -371,7 +327,8 @@ fn crash_of_core(core: &Core) -> Option<Crash> {
 
 fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
     let core = Core::parse(SharedBytes::map_file(path)?, path.display())?;
-    let mut notes = vec!["a core alone: there is no history, only the state at the crash".to_owned()];
+    let mut notes =
+        vec!["this is a core without a trace: there is no history, only the state at the crash".to_owned()];
     let mut image = Image::new();
     let files = by_path(&core.contents().files);
     let symbols = modules::of_core(&files, &search(options), &mut image, &mut notes);
@@ -386,12 +343,12 @@ fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
         name: path.display().to_string(),
         program: program_of_core(&core),
         root: path.parent().unwrap_or(Path::new(".")).to_owned(),
-        processes: vec![new_process(pid, symbols, Arc::new(image))],
+        processes: vec![Process::new(pid, symbols, Arc::new(image))],
         threads: Threads::new(
             core.contents()
                 .threads
                 .iter()
-                .map(|thread| without_history(thread.tid))
+                .map(|thread| threads::without_history(thread.tid))
                 .collect(),
         ),
         cpus: Vec::new(),
@@ -409,8 +366,8 @@ fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
 }
 
 /// Groups the mappings of a core by file, the files in the order of their first mapping.
-fn by_path(files: &[MappedFile]) -> Vec<Mapped<'_>> {
-    let mut mapped: Vec<Mapped<'_>> = Vec::new();
+fn by_path(files: &[MappedFile]) -> Vec<CoreFile<'_>> {
+    let mut mapped: Vec<CoreFile<'_>> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::new();
     for file in files
         .iter()
@@ -420,7 +377,7 @@ fn by_path(files: &[MappedFile]) -> Vec<Mapped<'_>> {
         let index = *known.entry(&file.path).or_insert(mapped.len());
         match mapped.get_mut(index) {
             Some(known) => known.parts.push(part),
-            None => mapped.push(Mapped {
+            None => mapped.push(CoreFile {
                 path: &file.path,
                 parts: vec![part],
             }),

@@ -7,23 +7,22 @@ mod functions;
 mod identity;
 mod load;
 mod modules;
+mod process;
 mod thread;
 mod threads;
 
-use crate::code::{CodeMap, Lines};
 use crate::coverage::Coverage;
 use crate::error::{Error, Result};
 use crate::time::Timebase;
 use backtrail_bundle::core::{Core, Registers};
 use backtrail_bundle::manifest::{Crash, Ending};
-use backtrail_decoder::{CpuReport, EngineKind, Forest, Image, Stage, Version, Watch};
-use backtrail_pt::{Avma, Pid, Tid};
-use backtrail_symbolizer::{Function, Symbolizer};
+use backtrail_decoder::{CpuReport, EngineKind, Forest, Stage, Watch};
+use backtrail_pt::Tid;
 pub use call_name::CallName;
-use decoding::Earlier;
+use decoding::UndecodedHistory;
 pub use functions::SymbolFunctions;
-use iced_x86::{Decoder, DecoderOptions};
 pub use load::Prepared;
+pub use process::Process;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,21 +30,21 @@ pub use thread::Thread;
 pub(crate) use thread::begins_unseen;
 use threads::Threads;
 
-/// How to open a trace.
+/// The options for opening a trace.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// What decodes it.
+    /// The decode engine.
     pub engine: EngineKind,
-    /// How many processors to use; `None`: as many as there are.
+    /// The number of CPUs to use; `None` uses all.
     pub jobs: Option<NonZeroUsize>,
-    /// Decodes only about so many bytes of each trace, the last ones; `None`: all.
+    /// Decodes about this number of bytes at the end of each trace; `None` decodes all.
     pub last: Option<u64>,
-    /// Decodes at first only about so many bytes of each trace that is much longer, the last ones, and the rest when it is
-    /// asked for; `None`: all at once.
+    /// Of a much longer trace, decodes about this number of bytes at first, and the rest when it is
+    /// needed; `None` decodes all at once.
     pub first: Option<u64>,
-    /// Finds the calls of the thread that crashed, or has the longest trace, meanwhile, for they will be asked for.
+    /// Finds the calls of the main thread while decoding, because most sessions need them.
     pub main_calls: bool,
-    /// Directories to look for source files in, beside where the debug information says.
+    /// Additional directories for source files.
     pub source_paths: Vec<PathBuf>,
     /// More roots of separate debug files.
     pub debug_roots: Vec<PathBuf>,
@@ -71,34 +70,14 @@ pub struct Session {
     notes: Vec<String>,
     /// The thread to begin with.
     main: Option<Tid>,
-    /// What is not decoded yet.
-    earlier: Option<Earlier>,
-    /// What a packed bundle was unpacked to lives as long as this.
+    /// The history that is not decoded yet.
+    earlier: Option<UndecodedHistory>,
+    /// The bundle, whose unpacked files exist as long as this.
     bundle: Option<backtrail_bundle::Bundle>,
 }
 
-/// A traced process: its code and symbols.
-pub struct Process {
-    /// Its id.
-    pub pid: Pid,
-    /// Its symbols.
-    pub symbols: Arc<Symbolizer>,
-    /// Its code bytes.
-    pub image: Arc<Image>,
-    code: CodeMap,
-}
-
 impl Session {
-    /// Opens a bundle, its directory or its packed file, and decodes it; or opens an ELF core alone,
-    /// which has the state at the crash and no history.
-    ///
-    /// # Errors
-    /// When the input cannot be read, is malformed, or holds no thread; when canceled.
-    pub fn open(path: &Path, options: &OpenOptions, watch: &Watch<'_>) -> Result<Self> {
-        load::open(path, options, watch)
-    }
-
-    /// What was opened.
+    /// Returns the name of the opened file or directory.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -110,7 +89,7 @@ impl Session {
         &self.root
     }
 
-    /// Directories to look for source files in.
+    /// Returns the directories of source files.
     #[must_use]
     pub fn source_paths(&self) -> &[PathBuf] {
         &self.source_paths
@@ -122,7 +101,7 @@ impl Session {
         self.threads.list()
     }
 
-    /// How each processor's trace was split into threads; empty when the trace is by thread.
+    /// Returns how each CPU's trace was split into threads; empty if the trace is per thread.
     #[must_use]
     pub fn cpus(&self) -> &[CpuReport] {
         &self.cpus
@@ -171,10 +150,11 @@ impl Session {
         Ok(thread.forest.get_or_init(|| forest))
     }
 
-    /// How often the lines of a thread ran; counted when first asked for.
+    /// Returns the execution counts of a thread's lines, computed at the first request.
     ///
     /// # Errors
-    /// When canceled; when the beginning of the history is not decoded yet.
+    ///
+    /// If the beginning of the history is not decoded yet; when canceled.
     pub fn coverage<'a>(&'a self, thread: &'a Thread, watch: &Watch<'_>) -> Result<&'a Coverage> {
         thread.needs_beginning()?;
         if let Some(known) = thread.coverage.get() {
@@ -193,7 +173,8 @@ impl Session {
         self.program.as_deref()
     }
 
-    /// The command that made the bundle, such as `record --engine step`; `None`: no bundle was opened, or it does not say.
+    /// The command that made the bundle, such as `record --engine step`; `None`: no bundle was
+    /// opened, or it does not say.
     #[must_use]
     pub fn made_by(&self) -> Option<&str> {
         self.bundle.as_ref()?.manifest().meta.created_by.as_deref()
@@ -205,7 +186,7 @@ impl Session {
         self.crash.as_ref()
     }
 
-    /// How the program ended, where the bundle says it.
+    /// Returns how the program ended, if the bundle has it.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         self.bundle.as_ref()?.manifest().meta.ending
@@ -227,20 +208,22 @@ impl Session {
         found.or_else(only).map(|thread| &thread.registers)
     }
 
-    /// How times are told.
+    /// Returns the time base, which converts time stamps.
     #[must_use]
     pub fn times(&self) -> &Timebase {
         &self.times
     }
 
-    /// What the reader should know of the trace, a sentence each.
+    /// Returns notes for the reader, one sentence each.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The thread that crashed, or that a signal ended otherwise; without one, the one whose history ends last, and where no time
-    /// tells that the one with the longest.
+    /// Returns the main thread: the one that crashed or that a signal ended.
+    ///
+    /// Otherwise it is the thread whose history ends last or, without time stamps, the one with the
+    /// longest history.
     #[must_use]
     pub fn main_thread(&self) -> Option<&Thread> {
         self.threads.get(self.main?)
@@ -248,7 +231,7 @@ impl Session {
 
     /// See [`Self::main_thread`].
     fn find_main(&self) -> Option<Tid> {
-        let ended = load::ended_thread(self.crash.as_ref(), self.core.as_ref());
+        let ended = threads::ended_thread(self.crash.as_ref(), self.core.as_ref());
         let ended = ended.and_then(|tid| self.threads.get(tid));
         let end = |thread: &Thread| thread.history.arrival(thread.history.len()).map(|time| time.tsc);
         let last = || {
@@ -275,7 +258,7 @@ impl Session {
     /// Older history has been decoded in the background and can be had at once.
     #[must_use]
     pub fn is_decoded_ahead(&self) -> bool {
-        self.earlier.as_ref().is_some_and(Earlier::is_ready)
+        self.earlier.as_ref().is_some_and(UndecodedHistory::is_ready)
     }
 
     /// Decodes what was left out at first: histories get longer at their beginnings.
@@ -289,7 +272,7 @@ impl Session {
         let decoded = earlier.wait(watch)?;
         watch.end(Stage::Decode);
         self.earlier = None;
-        let mut threads = load::threads(bundle.manifest(), decoded, self.core.as_ref());
+        let mut threads = threads::decoded_threads(bundle.manifest(), decoded, self.core.as_ref());
         for thread in &mut threads {
             let Some(known) = self.threads.get(thread.tid) else {
                 continue;
@@ -297,7 +280,7 @@ impl Session {
             thread.from_end = known.from_end;
             if !thread.history.ends_with(&known.history) {
                 self.notes.push(format!(
-                    "the end of thread {}'s trace reads otherwise now that the rest is decoded: its positions are others",
+                    "decoding the rest of the trace changed the end of thread {}: its positions changed",
                     thread.tid
                 ));
             }
@@ -311,62 +294,5 @@ impl Session {
     pub fn crash_of(&self, tid: Tid) -> Option<&Crash> {
         let only = self.threads().len() == 1;
         self.crash.as_ref().filter(|crash| crash.tid == tid || only)
-    }
-}
-
-impl Process {
-    /// Copies code bytes from `at`, as they were in a version, and says how many there are.
-    pub fn read(&self, version: Version, at: Avma, out: &mut [u8]) -> usize {
-        self.image.read_version(version, at, out)
-    }
-
-    /// Instruction `index` of a thread's history, decoded; `None`: its bytes are not known.
-    pub(crate) fn decoded(&self, thread: &Thread, index: u64) -> Option<iced_x86::Instruction> {
-        let executed = thread.history.instruction(index)?;
-        self.decoded_at(thread.history.version(index), executed.pc, executed.len)
-    }
-
-    /// The instruction of so many bytes at an address, in a version of the code.
-    pub(crate) fn decoded_at(&self, version: Version, pc: Avma, len: u8) -> Option<iced_x86::Instruction> {
-        let mut code = [0; 15];
-        let code = code.get_mut(..usize::from(len))?;
-        if self.read(version, pc, code) < code.len() {
-            return None;
-        }
-        let instruction = Decoder::with_ip(64, code, pc.0, DecoderOptions::NONE).decode();
-        (!instruction.is_invalid()).then_some(instruction)
-    }
-
-    /// What stepping by lines asks.
-    #[must_use]
-    pub fn lines(&self) -> &dyn Lines {
-        &self.code
-    }
-
-    /// Where a breakpoint on a function belongs: see [`CodeMap::after_prologue`].
-    #[must_use]
-    pub fn after_prologue(&self, function: &Function<Avma>) -> Avma {
-        self.code.after_prologue(function)
-    }
-
-    /// "the 3 modules with symbols", for errors.
-    #[must_use]
-    pub fn describe_modules(&self) -> String {
-        let mut files: Vec<_> = self
-            .symbols
-            .modules()
-            .iter()
-            .filter(|module| module.file.is_some())
-            .map(|module| &module.name)
-            .collect();
-        files.dedup();
-        match files.len() {
-            0 => "this process, which has no symbols at all".to_owned(),
-            1 => format!(
-                "the one module with symbols ({})",
-                files.first().map_or("", |name| name)
-            ),
-            count => format!("the {count} modules with symbols"),
-        }
     }
 }

@@ -15,12 +15,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A `PT_LOAD` segment of a module's file.
-struct Load {
+struct LoadSegment {
     at: Svma,
     size: u64,
 }
 
-fn loads(bytes: &[u8]) -> Vec<Load> {
+fn loads(bytes: &[u8]) -> Vec<LoadSegment> {
     let Ok(header) = FileHeader64::<LittleEndian>::parse(bytes) else {
         return Vec::new();
     };
@@ -31,14 +31,14 @@ fn loads(bytes: &[u8]) -> Vec<Load> {
         .iter()
         .filter(|segment| segment.p_type(LittleEndian) == PT_LOAD);
     loads
-        .map(|segment| Load {
+        .map(|segment| LoadSegment {
             at: Svma(segment.p_vaddr(LittleEndian)),
             size: segment.p_memsz(LittleEndian),
         })
         .collect()
 }
 
-fn lowest(loads: &[Load]) -> Option<Svma> {
+fn lowest(loads: &[LoadSegment]) -> Option<Svma> {
     loads.iter().map(|load| load.at).min()
 }
 
@@ -52,12 +52,12 @@ pub(super) struct BundleFiles<'a> {
 /// A module's file.
 #[derive(Default)]
 struct BundleFile {
-    loads: Vec<Load>,
+    loads: Vec<LoadSegment>,
     symbols: Option<Arc<SymbolFile>>,
 }
 
 impl<'a> BundleFiles<'a> {
-    /// Of a bundle; `search` says where debug files are.
+    /// Returns the files of a bundle; `search` gives the directories of debug files.
     pub fn new(bundle: &'a Bundle, search: &'a DebugSearch) -> Self {
         Self {
             bundle,
@@ -81,7 +81,7 @@ impl<'a> BundleFiles<'a> {
     }
 }
 
-/// Maps the modules of a bundle's process; what has no symbols is told in `notes`.
+/// Maps the modules of a bundle's process; `notes` receives those without symbols.
 pub(super) fn of_bundle(
     files: &mut BundleFiles<'_>,
     modules: &[Module],
@@ -128,18 +128,17 @@ fn open(
 }
 
 /// A file that a core says was mapped: its mappings as (range, file offset).
-pub(super) struct Mapped<'a> {
+pub(super) struct CoreFile<'a> {
     pub path: &'a str,
     pub parts: Vec<(Range<Avma>, u64)>,
 }
 
-/// So many files that are not on this machine are named one by one.
+/// The number of missing files that are listed by name.
 const MISSING_NAMED: usize = 20;
 
-/// Maps the files that a core names, where this machine still has them. The code in them is
-/// what lies under the core's own memory.
+/// Maps the files of a core that this machine has. Their code is used where the core has no memory.
 pub(super) fn of_core(
-    files: &[Mapped<'_>],
+    files: &[CoreFile<'_>],
     search: &DebugSearch,
     image: &mut Image,
     notes: &mut Vec<String>,
@@ -154,7 +153,7 @@ pub(super) fn of_core(
             missing += 1;
             if missing <= MISSING_NAMED {
                 notes.push(format!(
-                    "{} is not on this machine: its symbols are unknown",
+                    "{} is not on this machine; its symbols are unknown",
                     mapped.path
                 ));
             }
@@ -196,9 +195,7 @@ pub(super) fn of_core(
         }));
     }
     if let Some(more) = missing.checked_sub(MISSING_NAMED).filter(|&more| more != 0) {
-        notes.push(format!(
-            "{more} more files that the core names are not on this machine"
-        ));
+        notes.push(format!("{more} more files of the core are not on this machine"));
     }
     let mut symbols = Symbolizer::new();
     symbols.add_modules(modules);

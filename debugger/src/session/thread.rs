@@ -1,10 +1,10 @@
 //! A thread of a session: its history, and how places in it are named.
 
-use super::CallName;
+use super::{CallName, Process};
 use crate::coverage::Coverage;
 use crate::error::{Error, Result};
 use crate::lines::Statements;
-use crate::stack::CoreStack;
+use crate::stack::CoreStackCache;
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Position};
 use backtrail_pt::{Tid, Tsc};
 use std::cell::OnceCell;
@@ -15,17 +15,17 @@ pub struct Thread {
     pub tid: Tid,
     /// Its name (`comm`), if known.
     pub name: Option<String>,
-    /// What it executed; empty when only a core tells of it.
+    /// The executed instructions; empty if only the core has the thread.
     pub history: History,
     /// The number of its process.
     pub(super) process: usize,
     /// Its calls, once they were asked for.
     pub(super) forest: OnceCell<Forest>,
-    /// How often its lines ran, once that was asked for.
+    /// The execution counts of its lines, once computed.
     pub(super) coverage: OnceCell<Coverage>,
-    /// Where its history has statements.
+    /// The instructions of its history that belong to statements.
     pub(crate) statements: Statements,
-    pub(crate) core_stack: CoreStack,
+    pub(crate) core_stack: CoreStackCache,
     gaps: Vec<u64>,
     /// Decoding did not begin where the trace does: positions are counted from the end.
     pub(super) from_end: bool,
@@ -49,7 +49,7 @@ impl Thread {
             forest: OnceCell::new(),
             coverage: OnceCell::new(),
             statements: Statements::default(),
-            core_stack: CoreStack::default(),
+            core_stack: CoreStackCache::default(),
             gaps,
             from_end: false,
             is_partial: false,
@@ -85,13 +85,14 @@ impl Thread {
         })
     }
 
-    /// The index from which on it may have been that time, in TSC ticks; `None`: history begins later.
+    /// The index from which on it may have been that time, in TSC ticks; `None`: history begins
+    /// later.
     ///
     /// # Errors
     /// When that may be in what is not decoded yet.
     pub fn index_at(&self, tsc: Tsc) -> Result<Option<u64>> {
         let index = self.history.index_at(tsc);
-        // The same time may have been before the first stamp: a stamp that tells nothing new is left out.
+        // The time may equal that before the first stamp, because a repeated stamp is left out.
         let before = index.and_then(|index| index.checked_sub(1));
         if before.and_then(|before| self.history.time(before)).is_none() {
             self.needs_beginning()?;
@@ -99,10 +100,11 @@ impl Thread {
         Ok(index)
     }
 
-    /// What is to be answered depends on how the history begins.
+    /// Checks that the beginning of the history is decoded.
     ///
     /// # Errors
-    /// [`Error::Earlier`] when that is not decoded yet.
+    ///
+    /// [`Error::Earlier`] if it is not decoded yet.
     pub fn needs_beginning(&self) -> Result<()> {
         match self.is_partial {
             true => Err(Error::Earlier),
@@ -122,14 +124,16 @@ impl Thread {
         !self.from_end
     }
 
-    /// Older history, not decoded yet, tells more of a call: where it began, and of what it is inside.
+    /// Returns whether history that is not decoded yet has the beginning of a call.
     #[must_use]
     pub fn is_cut_off(&self, call: &Call) -> bool {
         self.is_partial && begins_unseen(call)
     }
 
-    /// How a call of its forest is called: by its first instruction where that is counted from the end; `None`: what
-    /// comes before it is not decoded yet, by which it would be called.
+    /// Returns the name of a call of the forest.
+    ///
+    /// If positions are counted from the end, its first instruction names it. Returns `None` if the
+    /// name depends on history that is not decoded yet.
     #[must_use]
     pub fn name_of(&self, forest: &Forest, id: CallId) -> Option<CallName> {
         let call = forest.call(id);
@@ -164,6 +168,14 @@ impl Thread {
     #[must_use]
     pub fn gaps(&self) -> &[u64] {
         &self.gaps
+    }
+}
+
+impl Process {
+    /// Instruction `index` of a thread's history, decoded; `None`: its bytes are not known.
+    pub(crate) fn decoded(&self, thread: &Thread, index: u64) -> Option<iced_x86::Instruction> {
+        let executed = thread.history.instruction(index)?;
+        self.decoded_at(thread.history.version(index), executed.pc, executed.len)
     }
 }
 

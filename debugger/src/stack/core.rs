@@ -1,43 +1,17 @@
-//! The stack of a thread in the core, and where the call forest's stack meets it.
+//! Joins the stack of a thread in the core with the stack of the call forest.
 //!
-//! A call that has not ended when history ends has the same callers at every position inside of it: those that it
-//! has at the crash. They did not run, so their frames are in the core as they were.
+//! A call that has not returned when history ends has the same callers at all of its positions.
+//! These are its callers at the crash. They did not run in between, so their frames in the core are
+//! unchanged.
 
-use super::outwards::Outwards;
-use super::pc_at;
-use super::ran::Ran;
+use super::callers::Callers;
+use super::core_cache::StackJoin;
+use super::position::pc_at;
+use super::trace_frames::TraceFrames;
 use crate::session::{Session, Thread};
-use crate::unwind::{self, End, Memory, PhysicalFrame, Unwound};
+use crate::unwind::{self, Memory, PhysicalFrame, UnwindEnd, Unwound};
 use backtrail_decoder::{CallId, Forest, Left};
 use backtrail_pt::{Avma, Cofi};
-use std::cell::OnceCell;
-
-/// What is known of a thread's stack in the core, found when first asked for.
-#[derive(Default)]
-pub(crate) struct CoreStack {
-    unwound: OnceCell<Option<Unwound>>,
-    meeting: OnceCell<Meeting>,
-    /// From this instruction on it is certain which call is meant where a function calls itself.
-    settled: OnceCell<u64>,
-}
-
-/// How the two stacks of a thread at the end of its history fit together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meeting {
-    /// Frame by frame the same, as far as history goes.
-    Joint {
-        /// The outermost call of the forest's stack.
-        root: CallId,
-        /// It is certain that what the root jumped to, if it did, has the root's caller: the past has it too.
-        same_stack: bool,
-        /// The number of the physical frame that called it.
-        caller: usize,
-    },
-    /// They contradict each other: the call forest took something for what it was not.
-    Differ,
-    /// It is not certain.
-    Unknown,
-}
 
 /// The stack of a thread in the core; `None`: the core does not have the thread.
 pub(crate) fn unwound<'a>(session: &Session, thread: &'a Thread) -> Option<&'a Unwound> {
@@ -45,23 +19,25 @@ pub(crate) fn unwound<'a>(session: &Session, thread: &'a Thread) -> Option<&'a U
         let (registers, core) = (session.end_registers(thread.tid)?, session.core()?);
         let process = session.process(thread)?;
         let memory = Memory::new(core, &process.image);
-        let past = Ran::new(session, thread, process);
+        let past = TraceFrames::new(session, thread, process);
         Some(unwind::unwind(registers, &process.symbols, &memory, &past))
     };
     thread.core_stack.unwound.get_or_init(find).as_ref()
 }
 
-/// The callers, innermost first, of a root of the call forest at a position inside of it, and why there are no
-/// more; `None` unless it is certain who they are.
+/// Returns the callers of a root of the call forest, innermost first, and the reason why there are
+/// no more.
+///
+/// Returns `None` unless the callers are certain.
 pub(super) fn callers<'a>(
     session: &Session,
     thread: &'a Thread,
     forest: &Forest,
     root: CallId,
     index: u64,
-) -> Option<(&'a [PhysicalFrame], End)> {
+) -> Option<(&'a [PhysicalFrame], UnwindEnd)> {
     let unwound = unwound(session, thread)?;
-    let Meeting::Joint {
+    let StackJoin::Joint {
         root: joined,
         same_stack,
         caller,
@@ -84,28 +60,28 @@ pub(super) fn callers<'a>(
 /// The core's stack at the end of history is not the forest's.
 pub(super) fn contradicts(session: &Session, thread: &Thread, forest: &Forest) -> bool {
     let unwound = unwound(session, thread);
-    unwound.is_some_and(|unwound| meeting(session, thread, forest, unwound) == Meeting::Differ)
+    unwound.is_some_and(|unwound| meeting(session, thread, forest, unwound) == StackJoin::Differ)
 }
 
-fn meeting(session: &Session, thread: &Thread, forest: &Forest, unwound: &Unwound) -> Meeting {
-    let find = || Meeting::find(session, thread, forest, unwound);
-    *thread.core_stack.meeting.get_or_init(find)
+fn meeting(session: &Session, thread: &Thread, forest: &Forest, unwound: &Unwound) -> StackJoin {
+    let find = || StackJoin::find(session, thread, forest, unwound);
+    *thread.core_stack.join.get_or_init(find)
 }
 
-impl Meeting {
+impl StackJoin {
     /// Goes along both stacks, innermost first: every frame must stand at the same address in both.
     fn find(session: &Session, thread: &Thread, forest: &Forest, unwound: &Unwound) -> Self {
         let mut physical = unwound.frames.iter().enumerate().peekable();
         let mut root = None;
         let (mut root_has_frame, mut jumped) = (false, true);
         let mut guessed = false;
-        for step in Outwards::new(session, thread, forest, thread.history.len()) {
+        for step in Callers::new(session, thread, forest, thread.history.len()) {
             // One that jumped to its callee has no frame of its own.
             if !step.tail_caller {
                 match physical.next() {
                     Some((_, frame)) if Some(frame.pc) == step.pc => guessed = frame.bad_pointer,
                     Some(_) if step.pc.is_some() && !guessed => return Self::Differ,
-                    None if unwound.end == End::Outermost => return Self::Differ,
+                    None if unwound.end == UnwindEnd::Outermost => return Self::Differ,
                     _ => return Self::Unknown,
                 }
             }
@@ -123,7 +99,8 @@ impl Meeting {
             return Self::Unknown;
         }
         let caller = physical.next();
-        // What the root jumped to may be on another stack. That it has the same caller must be seen.
+        // A function that the root reached by a jump may be on another stack, so the same caller
+        // must be proved.
         let same_stack = root_has_frame
             || jumped
                 && match caller {
@@ -138,8 +115,8 @@ impl Meeting {
     }
 }
 
-/// The outermost frame is that of the program's entry point. Only what loaded the program can have jumped there,
-/// and nothing called that.
+/// The outermost frame is that of the program's entry point. Only what loaded the program can have
+/// jumped there, and nothing called that.
 fn ends_where_the_program_begins(session: &Session, thread: &Thread, unwound: &Unwound) -> bool {
     let found = || {
         let process = session.process(thread)?;
@@ -147,10 +124,11 @@ fn ends_where_the_program_begins(session: &Session, thread: &Thread, unwound: &U
         let outermost = unwound.frames.last()?.look_up();
         Some(process.symbols.function_at(outermost)?.entry == entry)
     };
-    unwound.end == End::Outermost && found().unwrap_or(false)
+    unwound.end == UnwindEnd::Outermost && found().unwrap_or(false)
 }
 
-/// The last instruction can have led to where the thread stands: nothing ran since that is not in the history.
+/// Returns whether the last instruction can lead to the position of the thread, so that nothing ran
+/// since.
 fn is_continuous(session: &Session, thread: &Thread) -> bool {
     let pc = pc_at(session, thread, thread.history.len());
     let last = thread.history.len().checked_sub(1);
@@ -176,8 +154,10 @@ fn called(session: &Session, thread: &Thread, pc: Avma, forest: &Forest, call: C
     function.is_some_and(|function| Memory::new(core, &process.image).is_behind_call_of(pc, function.entry))
 }
 
-/// Where an exception or `longjmp` last ended calls. Of a function that calls itself it is not certain which of
-/// its calls that went back to; what history says of the stack before does not hold beyond it.
+/// Returns the last position at which an exception or `longjmp` ended calls.
+///
+/// If a function calls itself, it is uncertain which of its calls that returned to. The history of
+/// the stack before that position does not apply after it.
 fn last_unwinding(forest: &Forest) -> Option<u64> {
     let calls = forest.ids().map(|id| forest.call(id));
     calls

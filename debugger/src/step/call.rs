@@ -2,12 +2,12 @@
 
 use super::{Direction, Steps};
 use crate::error::Result;
-use crate::lines::Own;
+use crate::lines::OwnInstructions;
 use backtrail_decoder::Entered;
 use backtrail_pt::Avma;
 
 impl Steps<'_> {
-    /// Out of frame `number`: forward behind its return, backward to its call.
+    /// Leaves frame `number`: forward to the instruction after its return, backward to its call.
     ///
     /// A copy inlined into its caller is left at the first instruction outside of it.
     pub(super) fn finish(&self, direction: Direction, from: u64, number: usize) -> Result<Option<u64>> {
@@ -18,7 +18,7 @@ impl Steps<'_> {
         let call = self.forest().call(frame.call);
         let lines = self.lines.lines;
         let outside = |pc: Avma| !lines.is_within(lines.chain(pc), frame.chain);
-        let own = |from: u64| Own::new(&self.lines, frame.call, from, outside);
+        let own = |from: u64| OwnInstructions::new(&self.lines, frame.call, from, outside);
         match direction {
             Direction::Forward => {
                 if Self::is_inlined(frame)

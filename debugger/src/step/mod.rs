@@ -18,15 +18,16 @@
 //!
 //! Where a pair comes back to:
 //! - `stepi`, `step` and `continue` with their reverses: from any position of the set, each undoes
-//!   the other. From between two positions of the set, forward then backward goes to the one before.
+//! the other. From between two positions of the set, forward then backward goes to the one before.
 //! - `nexti` and `next`: the same, as long as both ends are in the same frame. When the forward move
-//!   came out of a call, the way back goes to that call: its instruction, or the start of its line.
+//! came out of a call, the way back goes to that call: its instruction, or the start of its line.
 //! - `finish`, then `reverse-nexti`, goes where `reverse-finish` would have gone: the call.
-//!   `reverse-finish`, then `nexti`, goes where `finish` would have gone.
+//! `reverse-finish`, then `nexti`, goes where `finish` would have gone.
 //!
 //! The positions that breakpoints hit stop every verb on its way.
 
 mod call;
+mod direction;
 mod instruction;
 mod line;
 mod run;
@@ -37,8 +38,9 @@ use crate::error::Result;
 use crate::lines::{FrameKey, LineStarts};
 use crate::stop::StopReason;
 use backtrail_decoder::{CallId, Forest, History, MarkKind};
+pub use direction::Direction;
 
-/// What a verb does, without its direction.
+/// A motion, without its direction.
 #[derive(Clone, Debug)]
 pub enum Motion {
     /// `stepi`
@@ -57,21 +59,12 @@ pub enum Motion {
     Advance(Hits),
 }
 
-/// Which way a verb goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// As the program ran.
-    Forward,
-    /// Toward the past.
-    Backward,
-}
-
-/// Where a verb ends, and why.
+/// The target of a motion, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Before this instruction.
     pub index: u64,
-    /// Why there.
+    /// The reason.
     pub reason: StopReason,
 }
 
@@ -83,14 +76,15 @@ pub struct Steps<'a> {
     pub gaps: &'a [u64],
     /// The frame that `finish` leaves, 0 being the innermost, inlined ones counted.
     pub frame: usize,
-    /// What the end of history is.
+    /// The event at the end of the history.
     pub crash: Option<String>,
 }
 
 impl<'a> Steps<'a> {
-    /// Where `motion` goes from `from`, breakpoints aside.
+    /// Returns the target of `motion` from `from`, without regard to breakpoints.
     ///
     /// # Errors
+    ///
     /// When canceled.
     pub fn target(&self, motion: &Motion, direction: Direction, from: u64) -> Result<Target> {
         let found = match (motion, direction) {
@@ -134,11 +128,15 @@ impl<'a> Steps<'a> {
         Target { index, reason }
     }
 
-    pub(crate) fn history(&self) -> &'a History {
+    /// Returns the history of the thread.
+    #[must_use]
+    pub fn history(&self) -> &'a History {
         self.lines.history
     }
 
-    pub(crate) fn forest(&self) -> &'a Forest {
+    /// Returns the call forest of the thread.
+    #[must_use]
+    pub fn forest(&self) -> &'a Forest {
         self.lines.forest
     }
 

@@ -1,17 +1,19 @@
-//! The calls of a thread in a window, as many as can be seen: a flame chart of columns.
+//! The visible calls of a thread in a window, as a flame chart of columns.
 //!
-//! A column is looked at where it begins. What is no shorter than a column is found so, and told with its own ends; of what
-//! is shorter, one call a column is told, and that there may be several. So it takes as long for a million calls as for ten.
+//! Each column is sampled at its beginning. A call at least as long as a column is found this way,
+//! with its own bounds. Of shorter calls, one for each column is reported, marked as possibly
+//! several. The cost does not depend on the number of calls.
 
 use crate::error::Result;
 use backtrail_decoder::{CallId, Forest, History, Stage, Watch};
 use backtrail_pt::{Avma, Tsc};
 use std::ops::Range;
 
-/// What the columns are of.
+/// The unit of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
-    /// Time stamps, in TSC ticks. Between two of them all instructions are taken to be equally long.
+    /// Time stamps, in TSC ticks. Between two of them all instructions are taken to be equally
+    /// long.
     Ticks,
     /// Instructions.
     Instructions,
@@ -20,24 +22,25 @@ pub enum Axis {
 /// A call in some columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flame {
-    /// How many calls are around it.
+    /// The depth: the number of calls around it.
     pub level: u32,
-    /// Where it begins, on the axis.
+    /// The beginning, on the axis.
     pub from: u64,
-    /// Where it ends.
+    /// The end.
     pub to: u64,
     /// The call; the first of several.
     pub call: CallId,
     /// Its function.
     pub function: Avma,
-    /// It is shorter than a column, and others may be there.
+    /// Whether it is shorter than a column, so that it may stand for several.
     pub several: bool,
 }
 
-/// Columns between two looks at whether to stop.
+/// The number of columns between two checks for cancellation.
 const OFTEN: usize = 64;
 
-/// The calls in `columns` columns of a window, outer ones before inner ones, to a depth of `levels`.
+/// The calls in `columns` columns of a window, outer ones before inner ones, to a depth of
+/// `levels`.
 ///
 /// # Errors
 /// When canceled.
@@ -50,7 +53,7 @@ pub fn flames(
     levels: usize,
     watch: &Watch<'_>,
 ) -> Result<Flames> {
-    let chart = Chart {
+    let chart = FlameBuilder {
         history,
         forest,
         axis,
@@ -58,7 +61,7 @@ pub fn flames(
         columns: columns.max(1),
     };
     let mut found = Flames::default();
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenFlame> = Vec::new();
     for column in 0..chart.columns {
         if column % OFTEN == 0 {
             watch.report(Stage::Measure, column as u64, chart.columns as u64)?;
@@ -85,7 +88,7 @@ pub fn flames(
             found.flames.push(chart.flame(&gone, column));
         }
         let new = shown.iter().enumerate().skip(same);
-        open.extend(new.map(|(level, &call)| Open {
+        open.extend(new.map(|(level, &call)| OpenFlame {
             level: level as u32,
             call,
             since: column,
@@ -102,18 +105,18 @@ pub fn flames(
 pub struct Flames {
     /// The calls, by level and in order.
     pub flames: Vec<Flame>,
-    /// How many levels there are, shown or not.
+    /// The number of levels, including hidden ones.
     pub levels: u32,
 }
 
 /// A call that goes on in the next column.
-struct Open {
+struct OpenFlame {
     level: u32,
     call: CallId,
     since: usize,
 }
 
-struct Chart<'a> {
+struct FlameBuilder<'a> {
     history: &'a History,
     forest: &'a Forest,
     axis: Axis,
@@ -121,12 +124,12 @@ struct Chart<'a> {
     columns: usize,
 }
 
-impl Chart<'_> {
+impl FlameBuilder<'_> {
     fn length(&self) -> u64 {
         self.window.end.saturating_sub(self.window.start).max(1)
     }
 
-    /// Where a column begins.
+    /// Returns the beginning of a column.
     fn edge(&self, column: usize) -> u64 {
         let part = u128::from(self.length()) * column as u128 / self.columns as u128;
         self.window.start.saturating_add(part as u64)
@@ -163,13 +166,13 @@ impl Chart<'_> {
             }
         }
         let reached = low.checked_sub(1)?;
-        // Before the first time stamp nobody knows.
+        // Before the first time stamp, the time is unknown.
         self.history
             .interpolated_arrival(reached)
             .map(|_| reached.min(len.saturating_sub(1)))
     }
 
-    /// Where a call begins and ends on the axis.
+    /// Returns the beginning and end of a call on the axis.
     fn ends(&self, id: CallId) -> Range<u64> {
         let call = self.forest.call(id);
         match self.axis {
@@ -188,7 +191,7 @@ impl Chart<'_> {
         ends.end.saturating_sub(ends.start) < column
     }
 
-    fn flame(&self, open: &Open, until: usize) -> Flame {
+    fn flame(&self, open: &OpenFlame, until: usize) -> Flame {
         let several = self.is_short(open.call);
         let columns = self.edge(open.since)..self.edge(until);
         let ends = match several {
@@ -216,7 +219,8 @@ mod tests {
     use backtrail_decoder::Sink;
     use backtrail_pt::Cofi;
 
-    /// One call after the other from one that goes on, each of two instructions, each 40 ticks after the last.
+    /// One call after the other from one that goes on, each of two instructions, each 40 ticks
+    /// after the last.
     fn calls(count: u64) -> (History, Forest) {
         let mut recording = Recording::new();
         recording.time(0).run(0x0, 1).call(0x2, 0x1000).run(0x1000, 8);
@@ -238,8 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_can_be_seen_are_told_with_their_own_ends() {
-        // Ten instructions, then four for each call and the jump behind it.
+    fn visible_calls_are_reported_with_their_own_bounds() {
+        // Ten instructions, then four for each call and the jump after it.
         let (found, levels) = shown(3, Axis::Instructions, 0..22, 2200);
         let inner: Vec<_> = found.iter().filter(|flame| flame.level == 2).collect();
         let ends: Vec<_> = inner.iter().map(|flame| flame.from..flame.to).collect();
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shorter_than_a_column_is_told_once_a_row_of_columns() {
+    fn short_calls_are_reported_once_a_row_of_columns() {
         let (found, levels) = shown(10_000, Axis::Ticks, 0..400_000, 97);
         assert_eq!(levels, 3);
         let short: Vec<_> = found.iter().filter(|flame| flame.several).collect();
@@ -294,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_where_nothing_ran() {
+    fn nothing_is_reported_where_nothing_ran() {
         assert!(shown(3, Axis::Instructions, 100..200, 10).0.is_empty());
         assert!(shown(3, Axis::Ticks, 100_000..200_000, 10).0.is_empty());
         assert_eq!(shown(3, Axis::Ticks, 5..5, 0).0.len(), 1);

@@ -1,6 +1,6 @@
 //! A timeline in columns of equal length: what can be said of each.
 
-use super::{Span, State, Window};
+use super::{StateSpan, ThreadState, Window};
 use backtrail_decoder::TimeEstimate;
 use backtrail_pt::Tsc;
 
@@ -11,38 +11,38 @@ pub struct Grid {
     columns: usize,
 }
 
-/// What a column shows of a thread.
+/// The state of a thread in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cell {
+pub enum GridCell {
     /// The history of the thread has not begun, or is over.
     Nothing,
-    /// It ran: in seven of eight parts at least.
+    /// The thread ran for at least seven eighths of the column.
     Ran,
-    /// It was off the processor: in seven of eight parts at least.
+    /// The thread was off CPU for at least seven eighths of the column.
     OffCpu,
-    /// It did both, or what it did is unknown for some of it.
+    /// The column has several states, or a part of it is unknown.
     Both,
-    /// What it did is unknown for more than half of it.
+    /// More than half of the column is unknown.
     Unknown,
     /// History is missing in it, or may be: where exactly is not known.
     Gap,
 }
 
-/// Whether something was in a column.
+/// Whether an event is in a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Presence {
-    /// It was not.
+    /// The event is not in the column.
     #[default]
     No,
-    /// It may have been.
+    /// The event may be in the column.
     Maybe,
-    /// It was.
+    /// The event is in the column.
     Yes,
 }
 
-/// How long each state lasted in a column, in TSC ticks.
+/// The duration of each state in a column, in TSC ticks.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct ColumnTimes {
     ran: u64,
     off: u64,
     unknown: u64,
@@ -51,16 +51,16 @@ struct Sums {
 
 /// The row of a thread while its spans are added, in order of time.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct GridRow {
     grid: Grid,
-    sums: Vec<Sums>,
-    /// All before this is told.
-    told: u64,
+    sums: Vec<ColumnTimes>,
+    /// The time up to which states were added.
+    added_until: u64,
 }
 
-/// Where something was, column by column.
+/// The presence of events, column by column.
 #[derive(Clone, Debug)]
-pub struct Marks {
+pub struct ColumnMarks {
     grid: Grid,
     columns: Vec<Presence>,
 }
@@ -75,19 +75,19 @@ impl Grid {
         }
     }
 
-    /// How many columns there are.
+    /// The number of columns.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// What they cover.
+    /// The time window.
     #[must_use]
     pub fn window(&self) -> Window {
         self.window
     }
 
-    /// Where a column begins; one past the last: where that ends.
+    /// Returns the beginning of a column; for the index after the last, the end of the window.
     #[must_use]
     pub fn edge(&self, column: usize) -> Tsc {
         let part = self.length() * column as u128 / self.columns as u128;
@@ -117,49 +117,50 @@ impl Grid {
     }
 }
 
-impl Row {
+impl GridRow {
     /// Without spans.
     #[must_use]
     pub fn new(grid: Grid) -> Self {
         Self {
             grid,
-            sums: vec![Sums::default(); grid.columns],
-            told: grid.window.from.0,
+            sums: vec![ColumnTimes::default(); grid.columns],
+            added_until: grid.window.from.0,
         }
     }
 
     /// Adds what comes after the spans that were added before.
-    pub fn add(&mut self, span: &Span) {
-        // When it began and ended may be known only so far: in between, it was in this state or the next.
+    pub fn add(&mut self, span: &StateSpan) {
+        // The beginning and end may have bounds. Between these, the thread was in this state or the
+        // next.
         let certain = span.from.latest().unwrap_or(span.from.tsc);
-        self.tell(State::Unknown, span.from.tsc, certain);
-        self.tell(span.state, certain, span.to.tsc);
+        self.add_state(ThreadState::Unknown, span.from.tsc, certain);
+        self.add_state(span.state, certain, span.to.tsc);
         if let Some(latest) = span.to.latest() {
-            self.tell(State::Unknown, span.to.tsc, latest);
+            self.add_state(ThreadState::Unknown, span.to.tsc, latest);
         }
-        if span.state == State::Gap {
+        if span.state == ThreadState::Gap {
             let until = span.to.latest().unwrap_or(span.to.tsc);
             self.each(span.from.tsc.0, until.0, |sums, _| sums.gap = true);
         }
     }
 
-    fn tell(&mut self, state: State, from: Tsc, to: Tsc) {
-        let from = from.0.max(self.told);
+    fn add_state(&mut self, state: ThreadState, from: Tsc, to: Tsc) {
+        let from = from.0.max(self.added_until);
         let to = to.0.min(self.grid.window.to.0);
         if from >= to {
             return;
         }
-        self.told = to;
+        self.added_until = to;
         self.each(from, to, |sums, ticks| match state {
-            State::Ran => sums.ran += ticks,
-            State::OffCpu => sums.off += ticks,
-            State::Gap => sums.gap = true,
-            State::Unknown => sums.unknown += ticks,
+            ThreadState::Ran => sums.ran += ticks,
+            ThreadState::OffCpu => sums.off += ticks,
+            ThreadState::Gap => sums.gap = true,
+            ThreadState::Unknown => sums.unknown += ticks,
         });
     }
 
     /// The columns between two times, and how many ticks of each are between them.
-    fn each(&mut self, from: u64, to: u64, change: impl Fn(&mut Sums, u64)) {
+    fn each(&mut self, from: u64, to: u64, change: impl Fn(&mut ColumnTimes, u64)) {
         let Window { from: begin, to: end } = self.grid.window;
         if to < begin.0 || from > end.0 {
             return;
@@ -176,29 +177,29 @@ impl Row {
         }
     }
 
-    /// What each column shows.
+    /// Returns the state of each column.
     #[must_use]
-    pub fn cells(&self) -> Vec<Cell> {
-        self.sums.iter().map(Sums::cell).collect()
+    pub fn cells(&self) -> Vec<GridCell> {
+        self.sums.iter().map(ColumnTimes::cell).collect()
     }
 }
 
-impl Sums {
-    fn cell(&self) -> Cell {
+impl ColumnTimes {
+    fn cell(&self) -> GridCell {
         let all = u128::from(self.ran) + u128::from(self.off) + u128::from(self.unknown);
         let most = |part: u64| u128::from(part) * 8 >= all * 7;
         match self {
-            _ if self.gap => Cell::Gap,
-            _ if all == 0 => Cell::Nothing,
-            _ if u128::from(self.unknown) * 2 > all => Cell::Unknown,
-            _ if most(self.ran) => Cell::Ran,
-            _ if most(self.off) => Cell::OffCpu,
-            _ => Cell::Both,
+            _ if self.gap => GridCell::Gap,
+            _ if all == 0 => GridCell::Nothing,
+            _ if u128::from(self.unknown) * 2 > all => GridCell::Unknown,
+            _ if most(self.ran) => GridCell::Ran,
+            _ if most(self.off) => GridCell::OffCpu,
+            _ => GridCell::Both,
         }
     }
 }
 
-impl Marks {
+impl ColumnMarks {
     /// Without any.
     #[must_use]
     pub fn new(grid: Grid) -> Self {
@@ -235,7 +236,7 @@ impl Marks {
         }
     }
 
-    /// Whether something was in each column.
+    /// Returns the presence for each column.
     #[must_use]
     pub fn columns(&self) -> &[Presence] {
         &self.columns
@@ -261,20 +262,20 @@ mod tests {
         }
     }
 
-    fn span(state: State, from: TimeEstimate, to: TimeEstimate) -> Span {
-        Span::new(state, from, to, 0, 0)
+    fn span(state: ThreadState, from: TimeEstimate, to: TimeEstimate) -> StateSpan {
+        StateSpan::new(state, from, to, 0, 0)
     }
 
-    fn drawn(spans: &[Span]) -> String {
-        let mut row = Row::new(grid());
+    fn drawn(spans: &[StateSpan]) -> String {
+        let mut row = GridRow::new(grid());
         spans.iter().for_each(|span| row.add(span));
         let glyph = |cell| match cell {
-            Cell::Nothing => ' ',
-            Cell::Ran => '#',
-            Cell::OffCpu => '.',
-            Cell::Both => '+',
-            Cell::Unknown => '?',
-            Cell::Gap => 'x',
+            GridCell::Nothing => ' ',
+            GridCell::Ran => '#',
+            GridCell::OffCpu => '.',
+            GridCell::Both => '+',
+            GridCell::Unknown => '?',
+            GridCell::Gap => 'x',
         };
         row.cells().into_iter().map(glyph).collect()
     }
@@ -282,28 +283,28 @@ mod tests {
     #[test]
     fn a_column_shows_what_took_all_of_it() {
         let spans = [
-            span(State::Ran, at(1200, 1200), at(1450, 1450)),
-            span(State::OffCpu, at(1450, 1450), at(1700, 1700)),
-            span(State::Ran, at(1700, 1700), at(1705, 1705)),
+            span(ThreadState::Ran, at(1200, 1200), at(1450, 1450)),
+            span(ThreadState::OffCpu, at(1450, 1450), at(1700, 1700)),
+            span(ThreadState::Ran, at(1700, 1700), at(1705, 1705)),
         ];
         assert_eq!(drawn(&spans), "  ##+..#  ");
         assert_eq!(drawn(&[]), "          ");
     }
 
     #[test]
-    fn what_no_time_stamp_tells_is_unknown() {
-        // It left somewhere between 1200 and 1500, and came back somewhere between 1600 and 1900.
+    fn times_without_stamps_are_unknown() {
+        // The thread left between 1200 and 1500, and returned between 1600 and 1900.
         let spans = [
-            span(State::Ran, at(1000, 1000), at(1200, 1500)),
-            span(State::OffCpu, at(1200, 1500), at(1600, 1900)),
-            span(State::Ran, at(1600, 1900), at(2000, 2000)),
+            span(ThreadState::Ran, at(1000, 1000), at(1200, 1500)),
+            span(ThreadState::OffCpu, at(1200, 1500), at(1600, 1900)),
+            span(ThreadState::Ran, at(1600, 1900), at(2000, 2000)),
         ];
         assert_eq!(drawn(&spans), "##???.???#");
         // Both between the same two stamps.
         let spans = [
-            span(State::Ran, at(1000, 1000), at(1200, 1900)),
-            span(State::OffCpu, at(1200, 1900), at(1200, 1900)),
-            span(State::Ran, at(1200, 1900), at(2000, 2000)),
+            span(ThreadState::Ran, at(1000, 1000), at(1200, 1900)),
+            span(ThreadState::OffCpu, at(1200, 1900), at(1200, 1900)),
+            span(ThreadState::Ran, at(1200, 1900), at(2000, 2000)),
         ];
         assert_eq!(drawn(&spans), "##???????#");
     }
@@ -311,13 +312,13 @@ mod tests {
     #[test]
     fn a_gap_is_never_hidden() {
         let spans = [
-            span(State::Ran, at(1000, 1000), at(1250, 1250)),
-            span(State::Gap, at(1250, 1250), at(1250, 1250)),
-            span(State::Ran, at(1250, 1250), at(1900, 1900)),
-            span(State::Gap, at(1900, 1900), at(2000, 2000)),
+            span(ThreadState::Ran, at(1000, 1000), at(1250, 1250)),
+            span(ThreadState::Gap, at(1250, 1250), at(1250, 1250)),
+            span(ThreadState::Ran, at(1250, 1250), at(1900, 1900)),
+            span(ThreadState::Gap, at(1900, 1900), at(2000, 2000)),
         ];
         assert_eq!(drawn(&spans), "##x######x");
-        let somewhere = [span(State::Gap, at(1300, 1500), at(1300, 1500))];
+        let somewhere = [span(ThreadState::Gap, at(1300, 1500), at(1300, 1500))];
         assert_eq!(drawn(&somewhere), "   xxx    ");
     }
 
@@ -327,13 +328,16 @@ mod tests {
             tsc: Tsc(1500),
             uncertainty: TimeEstimate::UNBOUNDED,
         };
-        assert_eq!(drawn(&[span(State::Ran, at(1000, 1000), open)]), "#####     ");
+        assert_eq!(
+            drawn(&[span(ThreadState::Ran, at(1000, 1000), open)]),
+            "#####     "
+        );
     }
 
     #[test]
     fn a_mark_is_certain_where_one_column_has_all_of_it() {
         let shown = |from, to| {
-            let mut marks = Marks::new(grid());
+            let mut marks = ColumnMarks::new(grid());
             marks.add(from, to);
             let glyph = |&presence: &Presence| match presence {
                 Presence::No => ' ',
@@ -367,8 +371,8 @@ mod tests {
                 let grid = Grid::new(window, columns);
                 assert_eq!(grid.column(window.from), Some(grid.nearest(window.from.0)));
                 assert!(grid.column(window.to).unwrap() < columns);
-                let mut row = Row::new(grid);
-                row.add(&span(State::Gap, at(0, 0), at(u64::MAX, u64::MAX)));
+                let mut row = GridRow::new(grid);
+                row.add(&span(ThreadState::Gap, at(0, 0), at(u64::MAX, u64::MAX)));
                 assert_eq!(row.cells().len(), columns);
             }
         }

@@ -9,8 +9,8 @@ const ALL: Window = Window {
     to: Tsc(u64::MAX),
 };
 
-fn end(state: State, until: Option<u64>) -> End {
-    End {
+fn end(state: ThreadState, until: Option<u64>) -> HistoryEnd {
+    HistoryEnd {
         state,
         until: until.map(Tsc),
         crashed: false,
@@ -18,14 +18,14 @@ fn end(state: State, until: Option<u64>) -> End {
 }
 
 /// State, bounds of the beginning, bounds of the end, instructions; 0 for no upper bound.
-type Told = (State, [u64; 2], [u64; 2], u64);
+type States = (ThreadState, [u64; 2], [u64; 2], u64);
 
-fn told(recording: Recording, window: Window, end: End) -> Vec<Told> {
+fn states_of(recording: Recording, window: Window, end: HistoryEnd) -> Vec<States> {
     let history = recording.0.finish();
     let bounds = |time: TimeEstimate| [time.tsc.0, time.latest().map_or(0, |latest| latest.0)];
-    let mut told = Vec::new();
-    let hear = &mut |span: Span| {
-        told.push((
+    let mut found = Vec::new();
+    let visit = &mut |span: StateSpan| {
+        found.push((
             span.state,
             bounds(span.from),
             bounds(span.to),
@@ -33,8 +33,8 @@ fn told(recording: Recording, window: Window, end: End) -> Vec<Told> {
         ));
         Ok(())
     };
-    states(Teller::new(&history, window), || end, &Watch::none(), hear).unwrap();
-    told
+    states(StateBuilder::new(&history, window), || end, &Watch::none(), visit).unwrap();
+    found
 }
 
 fn recording() -> Recording {
@@ -51,28 +51,34 @@ fn recording() -> Recording {
 fn a_thread_runs_and_waits_in_turn() {
     let mut recording = recording();
     recording.time(95_000);
-    let expected: [Told; 5] = [
-        (State::Ran, [1_000; 2], [10_000; 2], 4),
-        (State::OffCpu, [10_000; 2], [50_000; 2], 0),
-        (State::Ran, [50_000; 2], [60_000; 2], 6),
-        (State::OffCpu, [60_000; 2], [90_000; 2], 0),
-        (State::Ran, [90_000; 2], [95_000, 0], 2),
+    let expected: [States; 5] = [
+        (ThreadState::Ran, [1_000; 2], [10_000; 2], 4),
+        (ThreadState::OffCpu, [10_000; 2], [50_000; 2], 0),
+        (ThreadState::Ran, [50_000; 2], [60_000; 2], 6),
+        (ThreadState::OffCpu, [60_000; 2], [90_000; 2], 0),
+        (ThreadState::Ran, [90_000; 2], [95_000, 0], 2),
     ];
-    let told = told(recording, ALL, end(State::Unknown, None));
-    assert_eq!(told[..4], expected[..4]);
-    assert_eq!((told[4].0, told[4].1, told[4].3), (State::Ran, [90_000; 2], 2));
+    let found = states_of(recording, ALL, end(ThreadState::Unknown, None));
+    assert_eq!(found[..4], expected[..4]);
+    assert_eq!(
+        (found[4].0, found[4].1, found[4].3),
+        (ThreadState::Ran, [90_000; 2], 2)
+    );
 }
 
 #[test]
-fn after_the_last_time_stamp_nothing_is_known_but_what_the_core_says() {
-    let open = told(recording(), ALL, end(State::Unknown, None));
-    assert_eq!(open.last(), Some(&(State::Ran, [90_000; 2], [90_000, 0], 2)));
-    let there = told(recording(), ALL, end(State::Unknown, Some(200_000)));
+fn after_the_last_time_stamp_only_the_core_is_known() {
+    let open = states_of(recording(), ALL, end(ThreadState::Unknown, None));
+    assert_eq!(
+        open.last(),
+        Some(&(ThreadState::Ran, [90_000; 2], [90_000, 0], 2))
+    );
+    let there = states_of(recording(), ALL, end(ThreadState::Unknown, Some(200_000)));
     assert_eq!(
         there[4..],
         [
-            (State::Ran, [90_000; 2], [90_000, 200_000], 2),
-            (State::Unknown, [90_000, 200_000], [200_000; 2], 0)
+            (ThreadState::Ran, [90_000; 2], [90_000, 200_000], 2),
+            (ThreadState::Unknown, [90_000, 200_000], [200_000; 2], 0)
         ]
     );
 }
@@ -81,12 +87,12 @@ fn after_the_last_time_stamp_nothing_is_known_but_what_the_core_says() {
 fn a_thread_that_never_came_back_waits_at_the_crash() {
     let mut recording = Recording::new();
     recording.time(1_000).run(0x10, 3).time(2_000);
-    let told = told(recording, ALL, end(State::OffCpu, Some(9_000)));
+    let found = states_of(recording, ALL, end(ThreadState::OffCpu, Some(9_000)));
     assert_eq!(
-        told,
+        found,
         [
-            (State::Ran, [1_000; 2], [2_000; 2], 3),
-            (State::OffCpu, [2_000; 2], [9_000; 2], 0)
+            (ThreadState::Ran, [1_000; 2], [2_000; 2], 3),
+            (ThreadState::OffCpu, [2_000; 2], [9_000; 2], 0)
         ]
     );
 }
@@ -97,18 +103,21 @@ fn a_window_begins_in_the_state_that_goes_on() {
         from: Tsc(20_000),
         to: Tsc(55_000),
     };
-    let part: Vec<State> = told(recording(), window, end(State::Unknown, None))
+    let part: Vec<ThreadState> = states_of(recording(), window, end(ThreadState::Unknown, None))
         .iter()
-        .map(|told| told.0)
+        .map(|found| found.0)
         .collect();
-    assert_eq!(part, [State::OffCpu, State::Ran]);
+    assert_eq!(part, [ThreadState::OffCpu, ThreadState::Ran]);
     let late = Window {
         from: Tsc(91_000),
         to: Tsc(92_000),
     };
-    // When its last instructions ran, no time stamp bounds.
-    let late = told(recording(), late, end(State::Unknown, None));
-    assert_eq!(late.iter().map(|told| told.0).collect::<Vec<_>>(), [State::Ran]);
+    // No time stamp bounds its last instructions.
+    let late = states_of(recording(), late, end(ThreadState::Unknown, None));
+    assert_eq!(
+        late.iter().map(|found| found.0).collect::<Vec<_>>(),
+        [ThreadState::Ran]
+    );
 }
 
 #[test]
@@ -117,14 +126,14 @@ fn a_gap_is_a_state_of_its_own() {
     recording.time(1_000).run(0x10, 3).time(2_000);
     recording.0.event(Event::Overflow { offset: 0 });
     recording.time(7_000).run(0x30, 3).time(8_000);
-    let told = told(recording, ALL, end(State::Unknown, None));
-    let states: Vec<State> = told.iter().map(|told| told.0).collect();
-    assert_eq!(states, [State::Ran, State::Gap, State::Ran]);
-    assert_eq!((told[1].1, told[1].2), ([2_000; 2], [7_000; 2]));
+    let found = states_of(recording, ALL, end(ThreadState::Unknown, None));
+    let states: Vec<ThreadState> = found.iter().map(|found| found.0).collect();
+    assert_eq!(states, [ThreadState::Ran, ThreadState::Gap, ThreadState::Ran]);
+    assert_eq!((found[1].1, found[1].2), ([2_000; 2], [7_000; 2]));
 }
 
 #[test]
-fn a_system_call_that_is_dated_when_it_is_over_began_nobody_knows_when() {
+fn a_system_call_dated_at_its_end_has_an_unknown_beginning() {
     let mut recording = Recording::new();
     recording.time(1_000).run(0x10, 3).time(50_000);
     recording
@@ -132,16 +141,16 @@ fn a_system_call_that_is_dated_when_it_is_over_began_nobody_knows_when() {
         .syscall(0x18, [90_000, 90_001])
         .run(0x1a, 3);
     let history = recording.0.finish();
-    let teller = Teller {
+    let builder = StateBuilder {
         dated_late: true,
-        ..Teller::new(&history, ALL)
+        ..StateBuilder::new(&history, ALL)
     };
-    let mut told = Vec::new();
-    let hear = &mut |span: Span| {
-        told.push((span.state, span.to.tsc.0, span.to.latest().map(|latest| latest.0)));
+    let mut found = Vec::new();
+    let visit = &mut |span: StateSpan| {
+        found.push((span.state, span.to.tsc.0, span.to.latest().map(|latest| latest.0)));
         Ok(())
     };
-    states(teller, || end(State::Unknown, None), &Watch::none(), hear).unwrap();
-    assert_eq!(told[0], (State::Ran, 50_000, Some(90_000)));
-    assert_eq!(told[1].0, State::OffCpu);
+    states(builder, || end(ThreadState::Unknown, None), &Watch::none(), visit).unwrap();
+    assert_eq!(found[0], (ThreadState::Ran, 50_000, Some(90_000)));
+    assert_eq!(found[1].0, ThreadState::OffCpu);
 }

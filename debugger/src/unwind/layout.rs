@@ -1,10 +1,11 @@
-//! The layout of a frame, found from the instructions that its function executed since it was entered: where code has no
-//! call frame information, as what a compiler made at run time.
+//! Finds the layout of a frame from the instructions that its function executed since its entry.
 //!
-//! Assumed of callees is what call frame information assumes, too: they preserve what they have to, and nobody writes over
-//! what a function saved. Sources: Intel SDM, volume 2; System V ABI AMD64, section 3.2.1.
+//! This serves code without call frame information, such as code that a compiler generated at run
+//! time. As with call frame information, callees are assumed to preserve the registers of the ABI,
+//! and saved registers are assumed to be unchanged. Sources: Intel SDM, volume 2; System V ABI
+//! AMD64, section 3.2.1.
 
-use super::operation::{Operand, Operation, Place};
+use super::operation::{MemoryOperand, Operand, Operation};
 use super::{COUNT, PC, RSP, is_preserved};
 use backtrail_symbolizer::{CfaRule, RegisterRule, UnwindRow};
 use std::collections::BTreeMap;
@@ -14,20 +15,20 @@ mod tests;
 
 const RBP: u16 = 6;
 
-/// What a register holds, in terms of the frame.
+/// The content of a register, relative to the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holds {
-    /// What a register, by its DWARF number, held when the function was entered.
+enum RegisterContent {
+    /// The value of a register, by its DWARF number, on entry to the function.
     Entry(u16),
-    /// The canonical frame address and so many bytes.
+    /// The canonical frame address plus an offset.
     Frame(i64),
     Unknown,
 }
 
-/// What is known of a frame while its function runs.
+/// The known layout of a frame while its function runs.
 pub(crate) struct Layout {
     /// By DWARF number.
-    registers: [Holds; COUNT],
+    registers: [RegisterContent; COUNT],
     /// The entry values that were saved, by how many bytes from the canonical frame address.
     saved: BTreeMap<i64, u16>,
 }
@@ -35,12 +36,12 @@ pub(crate) struct Layout {
 impl Layout {
     /// Before the first instruction of a function.
     pub fn at_entry() -> Self {
-        let mut registers = [Holds::Unknown; COUNT];
+        let mut registers = [RegisterContent::Unknown; COUNT];
         for (number, holds) in (0..).zip(&mut registers) {
             *holds = match number {
                 // The return address was put below the frame.
-                RSP => Holds::Frame(-8),
-                number => Holds::Entry(number),
+                RSP => RegisterContent::Frame(-8),
+                number => RegisterContent::Entry(number),
             };
         }
         Self {
@@ -49,7 +50,8 @@ impl Layout {
         }
     }
 
-    /// Where call frame information describes it; `None`: that says something else than where registers are.
+    /// Returns the layout that call frame information describes; `None` if it describes more than
+    /// register locations.
     pub fn by(row: &UnwindRow) -> Option<Self> {
         let CfaRule::Register { register, offset } = row.cfa else {
             return None;
@@ -58,19 +60,19 @@ impl Layout {
             return None;
         }
         let mut layout = Self {
-            registers: [Holds::Unknown; COUNT],
+            registers: [RegisterContent::Unknown; COUNT],
             saved: BTreeMap::new(),
         };
         for entry in (0..COUNT as u16).filter(|&register| is_preserved(register)) {
             match row.rule(entry) {
-                None | Some(RegisterRule::SameValue) => layout.put(entry, Holds::Entry(entry)),
-                Some(RegisterRule::Register(other)) => layout.put(*other, Holds::Entry(entry)),
-                Some(RegisterRule::Offset(at)) => layout.store(Some(*at), 8, Holds::Entry(entry)),
+                None | Some(RegisterRule::SameValue) => layout.put(entry, RegisterContent::Entry(entry)),
+                Some(RegisterRule::Register(other)) => layout.put(*other, RegisterContent::Entry(entry)),
+                Some(RegisterRule::Offset(at)) => layout.store(Some(*at), 8, RegisterContent::Entry(entry)),
                 Some(_) => {}
             }
         }
-        layout.put(RSP, Holds::Unknown);
-        layout.put(register, Holds::Frame(offset.wrapping_neg()));
+        layout.put(RSP, RegisterContent::Unknown);
+        layout.put(register, RegisterContent::Frame(offset.wrapping_neg()));
         Some(layout)
     }
 
@@ -92,7 +94,7 @@ impl Layout {
             Operation::Store(to, value) => self.store(self.place(*to), 8, self.value(*value)),
             Operation::Address(to, place) => {
                 let at = self.place(*place);
-                self.put(*to, at.map_or(Holds::Unknown, Holds::Frame));
+                self.put(*to, at.map_or(RegisterContent::Unknown, RegisterContent::Frame));
             }
             Operation::Add(to, by) => {
                 let sum = self.moved(*to, *by);
@@ -103,12 +105,16 @@ impl Layout {
                 changes,
                 stores,
             } => {
-                let moved = stack.map_or(Holds::Unknown, |by| self.moved(RSP, by));
+                let moved = stack.map_or(RegisterContent::Unknown, |by| self.moved(RSP, by));
                 for (to, size) in stores {
-                    self.store(self.place(*to), *size, Holds::Unknown);
+                    self.store(self.place(*to), *size, RegisterContent::Unknown);
                 }
                 for register in Operation::registers(*changes) {
-                    let value = if register == RSP { moved } else { Holds::Unknown };
+                    let value = if register == RSP {
+                        moved
+                    } else {
+                        RegisterContent::Unknown
+                    };
                     self.put(register, value);
                 }
             }
@@ -120,15 +126,16 @@ impl Layout {
     pub fn called(&mut self) {
         for (number, holds) in (0..).zip(&mut self.registers) {
             if !is_preserved(number) {
-                *holds = Holds::Unknown;
+                *holds = RegisterContent::Unknown;
             }
         }
     }
 
-    /// How the caller's registers are found from those that the frame has now; `None`: its address is not known.
+    /// Returns the rules by which the caller's registers are found; `None` if the frame's address
+    /// is unknown.
     pub fn row(&self) -> Option<UnwindRow> {
         let at = |register: u16| match self.get(register) {
-            Holds::Frame(at) => Some((register, at)),
+            RegisterContent::Frame(at) => Some((register, at)),
             _ => None,
         };
         let (register, from) = at(RSP).or_else(|| {
@@ -152,14 +159,15 @@ impl Layout {
         })
     }
 
-    /// Where what a register held at the function's entry is now.
+    /// Returns the location of the value that a register had on entry.
     fn rule(&self, register: u16) -> RegisterRule {
-        if self.get(register) == Holds::Entry(register) {
+        if self.get(register) == RegisterContent::Entry(register) {
             return RegisterRule::SameValue;
         }
         let slot = self.saved.iter().find(|(_, saved)| **saved == register);
         let copy = || {
-            (0..COUNT as u16).find(|&other| is_preserved(other) && self.get(other) == Holds::Entry(register))
+            (0..COUNT as u16)
+                .find(|&other| is_preserved(other) && self.get(other) == RegisterContent::Entry(register))
         };
         match slot {
             Some((&at, _)) => RegisterRule::Offset(at),
@@ -167,55 +175,60 @@ impl Layout {
         }
     }
 
-    /// What a register holds, and so much added to it.
-    fn moved(&self, register: u16, by: i64) -> Holds {
+    /// Returns the content of a register plus an offset.
+    fn moved(&self, register: u16, by: i64) -> RegisterContent {
         match self.get(register) {
-            Holds::Frame(at) => Holds::Frame(at.wrapping_add(by)),
-            _ => Holds::Unknown,
+            RegisterContent::Frame(at) => RegisterContent::Frame(at.wrapping_add(by)),
+            _ => RegisterContent::Unknown,
         }
     }
 
-    fn push(&mut self, value: Holds) {
+    fn push(&mut self, value: RegisterContent) {
         let below = match self.get(RSP) {
-            Holds::Frame(at) => Some(at.wrapping_sub(8)),
+            RegisterContent::Frame(at) => Some(at.wrapping_sub(8)),
             _ => None,
         };
-        self.put(RSP, below.map_or(Holds::Unknown, Holds::Frame));
+        self.put(
+            RSP,
+            below.map_or(RegisterContent::Unknown, RegisterContent::Frame),
+        );
         self.store(below, 8, value);
     }
 
-    fn pop(&mut self) -> Holds {
-        let Holds::Frame(at) = self.get(RSP) else {
-            return Holds::Unknown;
+    fn pop(&mut self) -> RegisterContent {
+        let RegisterContent::Frame(at) = self.get(RSP) else {
+            return RegisterContent::Unknown;
         };
-        self.put(RSP, Holds::Frame(at.wrapping_add(8)));
+        self.put(RSP, RegisterContent::Frame(at.wrapping_add(8)));
         self.load(at)
     }
 
-    fn value(&self, operand: Operand) -> Holds {
+    fn value(&self, operand: Operand) -> RegisterContent {
         match operand {
             Operand::Register(register) => self.get(register),
-            Operand::Memory(place) => self.place(place).map_or(Holds::Unknown, |at| self.load(at)),
-            Operand::Other => Holds::Unknown,
+            Operand::Memory(place) => self
+                .place(place)
+                .map_or(RegisterContent::Unknown, |at| self.load(at)),
+            Operand::Other => RegisterContent::Unknown,
         }
     }
 
-    /// Where a place is in the frame; `None`: that is not known, or it is elsewhere.
-    fn place(&self, place: Place) -> Option<i64> {
+    /// Returns the frame offset of a memory operand; `None` if it is unknown or elsewhere.
+    fn place(&self, place: MemoryOperand) -> Option<i64> {
         match self.moved(place.base?, place.displacement) {
-            Holds::Frame(at) => Some(at),
+            RegisterContent::Frame(at) => Some(at),
             _ => None,
         }
     }
 
-    fn load(&self, at: i64) -> Holds {
-        self.saved
-            .get(&at)
-            .map_or(Holds::Unknown, |&register| Holds::Entry(register))
+    fn load(&self, at: i64) -> RegisterContent {
+        self.saved.get(&at).map_or(RegisterContent::Unknown, |&register| {
+            RegisterContent::Entry(register)
+        })
     }
 
     /// Writes `size` bytes; nowhere in particular for `None`.
-    fn store(&mut self, at: Option<i64>, size: i64, value: Holds) {
+    fn store(&mut self, at: Option<i64>, size: i64, value: RegisterContent) {
         let Some(at) = at else { return };
         let over = self
             .saved
@@ -224,19 +237,19 @@ impl Layout {
         for at in over {
             self.saved.remove(&at);
         }
-        if let Holds::Entry(register) = value {
+        if let RegisterContent::Entry(register) = value {
             self.saved.insert(at, register);
         }
     }
 
-    fn get(&self, register: u16) -> Holds {
+    fn get(&self, register: u16) -> RegisterContent {
         self.registers
             .get(usize::from(register))
             .copied()
-            .unwrap_or(Holds::Unknown)
+            .unwrap_or(RegisterContent::Unknown)
     }
 
-    fn put(&mut self, register: u16, value: Holds) {
+    fn put(&mut self, register: u16, value: RegisterContent) {
         if let Some(holds) = self.registers.get_mut(usize::from(register)) {
             *holds = value;
         }

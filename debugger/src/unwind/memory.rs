@@ -18,13 +18,13 @@ pub(crate) struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
-    /// Of a core and the code of the process.
+    /// Returns the memory of a core, with the code of the process.
     pub fn new(core: &'a Core, image: &'a Image) -> Self {
         Self { core, image }
     }
 
-    /// Fills `out` with what was at `at`; `None`: not all of it is known. Only what could not be written is
-    /// taken from files.
+    /// Fills `out` with what was at `at`; `None`: not all of it is known. Only what could not be
+    /// written is taken from files.
     pub fn read(&self, at: Avma, out: &mut [u8]) -> Option<()> {
         if self.core.memory(at, out) == out.len() {
             return Some(());
@@ -80,7 +80,8 @@ impl<'a> Memory<'a> {
         })
     }
 
-    /// Where the program begins, as the kernel said. Nothing calls the function there.
+    /// Returns the entry point of the program, as the kernel reported it. Its function has no
+    /// caller.
     pub fn program_entry(&self) -> Option<Avma> {
         let auxv = &self.core.contents().auxv;
         let found = auxv.iter().find(|(kind, _)| *kind == AT_ENTRY);

@@ -1,12 +1,12 @@
-//! What an instruction does to a frame (Intel SDM, volume 2).
+//! The effect of an instruction on a frame (Intel SDM, volume 2).
 
 use super::{COUNT, RSP};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
-/// What an instruction does to the general registers, by their DWARF numbers, and to memory.
+/// The effect of an instruction on the general registers, by their DWARF numbers, and on memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    /// It is none of a function's body.
+    /// The instruction does not occur in the body of a function.
     Foreign,
     Push(Operand),
     Pop(u16),
@@ -14,19 +14,19 @@ pub(crate) enum Operation {
     /// A register gets a value.
     Set(u16, Operand),
     /// 64 bits of memory get a value.
-    Store(Place, Operand),
+    Store(MemoryOperand, Operand),
     /// A register gets an address.
-    Address(u16, Place),
+    Address(u16, MemoryOperand),
     /// So much is added to a register.
     Add(u16, i64),
     /// Anything else.
     Other {
-        /// What it adds to the stack pointer, if it only does that to it.
+        /// The amount added to the stack pointer, if that is the only change to it.
         stack: Option<i64>,
         /// The registers that it changes, a bit each.
         changes: u16,
-        /// Where it writes so many bytes.
-        stores: Vec<(Place, i64)>,
+        /// The memory that it writes, with its size.
+        stores: Vec<(MemoryOperand, i64)>,
     },
 }
 
@@ -34,13 +34,13 @@ pub(crate) enum Operation {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operand {
     Register(u16),
-    Memory(Place),
+    Memory(MemoryOperand),
     Other,
 }
 
 /// An address in memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct MemoryOperand {
     /// The register that it counts from; `None`: it is not that simple.
     pub base: Option<u16>,
     pub displacement: i64,
@@ -65,9 +65,9 @@ impl Operation {
             (Mnemonic::Leave, _) => Self::Leave,
             (Mnemonic::Mov, Some(to)) => Self::Set(to, operand(1)),
             (Mnemonic::Mov, None) if instruction.op0_kind() == OpKind::Memory && register(1).is_some() => {
-                Self::Store(Place::of(instruction), operand(1))
+                Self::Store(MemoryOperand::of(instruction), operand(1))
             }
-            (Mnemonic::Lea, Some(to)) => Self::Address(to, Place::of(instruction)),
+            (Mnemonic::Lea, Some(to)) => Self::Address(to, MemoryOperand::of(instruction)),
             (Mnemonic::Add | Mnemonic::Sub, Some(to)) if added().is_some() => {
                 Self::Add(to, added().unwrap_or_default())
             }
@@ -88,7 +88,7 @@ impl Operation {
         let changed = changed.filter_map(|used| number(used.register().full_register()));
         let stored = info.used_memory().iter().filter(|used| changes(used.access()));
         let stores = stored.map(|used| {
-            let place = Place::new(used.base(), used.index(), used.displacement());
+            let place = MemoryOperand::new(used.base(), used.index(), used.displacement());
             (place, used.memory_size().size() as i64)
         });
         let moves = instruction.is_stack_instruction();
@@ -109,13 +109,13 @@ impl Operand {
     fn of(instruction: &Instruction, number: u32) -> Self {
         match instruction.op_kind(number) {
             OpKind::Register => whole(instruction, number).map_or(Self::Other, Self::Register),
-            OpKind::Memory => Self::Memory(Place::of(instruction)),
+            OpKind::Memory => Self::Memory(MemoryOperand::of(instruction)),
             _ => Self::Other,
         }
     }
 }
 
-impl Place {
+impl MemoryOperand {
     fn of(instruction: &Instruction) -> Self {
         let (base, index) = (instruction.memory_base(), instruction.memory_index());
         Self::new(base, index, instruction.memory_displacement64())

@@ -15,7 +15,7 @@ const STACK: Range<u64> = 0x7000..0x1_7000;
 /// A history of which it is only known whether it ends with a return.
 struct Returned(bool);
 
-impl Past for Returned {
+impl FrameHistory for Returned {
     fn has_returned(&self) -> bool {
         self.0
     }
@@ -33,8 +33,8 @@ fn padded(mut entry: Vec<u8>) -> Vec<u8> {
     [(entry.len() as u32).to_le_bytes().to_vec(), entry].concat()
 }
 
-/// An ELF file without sections, of which `.eh_frame` is found by its program header. The caller's stack pointer is
-/// 8 above, its return address just below that, unless the instructions say else.
+/// An ELF file without sections, of which `.eh_frame` is found by its program header. The caller's
+/// stack pointer is 8 above, its return address just below that, unless the instructions say else.
 fn elf(rules: &[Rules<'_>]) -> Vec<u8> {
     const HEADERS: u64 = 64 + 2 * 56;
     let segment = |kind: u32, flags: u32, fields: [u64; 5]| {
@@ -48,7 +48,8 @@ fn elf(rules: &[Rules<'_>]) -> Vec<u8> {
     };
     // Version 1; where `.eh_frame` is, relative to this word; no table.
     let mut tables = vec![1, 0x1b, 0xff, 0xff, 4, 0, 0, 0];
-    // CIE: version 1, "zR", factors 1 and -8, return address 16; DW_CFA_def_cfa rsp 8; DW_CFA_offset 16 1.
+    // CIE: version 1, "zR", factors 1 and -8, return address 16; DW_CFA_def_cfa rsp 8;
+    // DW_CFA_offset 16 1.
     let common = padded(b"\0\0\0\0\x01zR\0\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01".to_vec());
     let start = tables.len();
     tables.extend(common);
@@ -142,7 +143,7 @@ const BEHIND_CALL: u64 = 0x1100;
 const CALL: (u64, u64) = (BEHIND_CALL - 8, 0xd0ff_0000_0000_0000);
 /// Has the rules of every function that saved nothing.
 const LEAF: Rules<'static> = (0x1000..0x2000, &[]);
-/// DW_CFA_undefined 16: nobody called it.
+/// DW_CFA_undefined 16: there is no caller.
 const START: Rules<'static> = (0x2000..0x2100, &[0x07, 16]);
 
 #[test]
@@ -151,13 +152,16 @@ fn it_goes_to_the_outermost_frame() {
     let unwound = run(&[LEAF, START], &words, at(0x1010), false);
     assert_eq!(
         (pcs(&unwound), unwound.end),
-        (vec![0x1010, 0x1200, 0x2010], End::Outermost)
+        (vec![0x1010, 0x1200, 0x2010], UnwindEnd::Outermost)
     );
     assert_eq!(unwound.frames[1].cfa, Some(Avma(0x7010)));
     assert_eq!(unwound.frames[1].look_up(), Avma(0x11ff));
     assert_eq!(unwound.end.why(), None);
     let zero = run(&[LEAF], &[(0x7000, 0x1200), (0x7008, 0)], at(0x1010), false);
-    assert_eq!((pcs(&zero), zero.end), (vec![0x1010, 0x1200], End::Outermost));
+    assert_eq!(
+        (pcs(&zero), zero.end),
+        (vec![0x1010, 0x1200], UnwindEnd::Outermost)
+    );
 }
 
 #[test]
@@ -173,7 +177,7 @@ fn registers_are_as_far_known_as_they_were_saved() {
     let unwound = run(&[saves.clone(), uses], &words, registers, false);
     assert_eq!(
         (pcs(&unwound), unwound.end),
-        (vec![0x1010, 0x2010, 0x3000], End::NoRules(Avma(0x3000)))
+        (vec![0x1010, 0x2010, 0x3000], UnwindEnd::NoRules(Avma(0x3000)))
     );
     let known = unwound.frames[1].registers;
     assert_eq!(
@@ -184,7 +188,7 @@ fn registers_are_as_far_known_as_they_were_saved() {
     // DW_CFA_def_cfa rax 0, in the caller.
     let lost: Rules<'_> = (0x2000..0x2100, &[0x0c, 0, 0]);
     let unwound = run(&[saves, lost], &words, registers, false);
-    assert_eq!((pcs(&unwound).len(), unwound.end), (2, End::Lost));
+    assert_eq!((pcs(&unwound).len(), unwound.end), (2, UnwindEnd::Lost));
 }
 
 #[test]
@@ -193,18 +197,18 @@ fn a_damaged_stack_ends_it() {
     let shrinks: Rules<'_> = (0x2000..0x2100, &[0x0c, 7, 0]);
     let words = [(0x7000, 0x2010)];
     let unwound = run(&[LEAF, shrinks], &words, at(0x1010), false);
-    assert_eq!((pcs(&unwound).len(), unwound.end), (2, End::NotGrowing));
+    assert_eq!((pcs(&unwound).len(), unwound.end), (2, UnwindEnd::NotGrowing));
     let unwound = run(&[LEAF], &[(0x7000, 0x4141_4141_4141_4141)], at(0x1010), false);
     assert_eq!(
         (pcs(&unwound).len(), unwound.end),
-        (1, End::NoCode(Avma(0x4141_4141_4141_4141)))
+        (1, UnwindEnd::NoCode(Avma(0x4141_4141_4141_4141)))
     );
     let mut registers = at(0x1010);
     registers.rsp = STACK.end - 4;
     let unwound = run(&[LEAF], &[], registers, false);
     assert_eq!(
         (pcs(&unwound).len(), unwound.end),
-        (1, End::Memory(Avma(STACK.end - 4)))
+        (1, UnwindEnd::Memory(Avma(STACK.end - 4)))
     );
     registers.rsp = u64::MAX - 3;
     assert_eq!(run(&[LEAF], &[], registers, false).frames.len(), 1);
@@ -214,7 +218,10 @@ fn a_damaged_stack_ends_it() {
 fn there_is_a_bound() {
     let words: Vec<(u64, u64)> = STACK.step_by(8).map(|at| (at, 0x1200)).collect();
     let unwound = run(&[LEAF], &words, at(0x1010), false);
-    assert_eq!((unwound.frames.len(), unwound.end), (MAX_FRAMES, End::TooMany));
+    assert_eq!(
+        (unwound.frames.len(), unwound.end),
+        (MAX_FRAMES, UnwindEnd::TooMany)
+    );
 }
 
 #[test]
@@ -224,15 +231,21 @@ fn a_call_through_a_bad_pointer_has_its_caller_on_the_stack() {
         let unwound = run(&[LEAF, START], &words, at(pc), false);
         assert_eq!(
             (pcs(&unwound), unwound.end),
-            (vec![pc, BEHIND_CALL, 0x2010], End::Outermost)
+            (vec![pc, BEHIND_CALL, 0x2010], UnwindEnd::Outermost)
         );
         assert!(unwound.frames[0].bad_pointer && !unwound.frames[1].bad_pointer);
         let returned = run(&[LEAF, START], &words, at(pc), true);
-        assert_eq!((pcs(&returned), returned.end), (vec![pc], End::NoCode(Avma(pc))));
+        assert_eq!(
+            (pcs(&returned), returned.end),
+            (vec![pc], UnwindEnd::NoCode(Avma(pc)))
+        );
     }
     let not_behind_a_call = [CALL, (0x7000, BEHIND_CALL + 1)];
     let unwound = run(&[LEAF, START], &not_behind_a_call, at(0), false);
-    assert_eq!((pcs(&unwound), unwound.end), (vec![0], End::NoCode(Avma(0))));
+    assert_eq!(
+        (pcs(&unwound), unwound.end),
+        (vec![0], UnwindEnd::NoCode(Avma(0)))
+    );
 }
 
 #[test]
@@ -242,7 +255,7 @@ fn a_signal_frame_is_known_by_its_code() {
     let context = 0x7008 + 40;
     let words = [
         (0x7000, 0x3000),
-        // r8, rsp and rip of what was interrupted, which stood at the start of its function.
+        // r8, rsp and rip of the interrupted code, at the start of its function.
         (context, 8),
         (context + 8 * 15, 0x9000),
         (context + 8 * 16, 0x2000),
@@ -250,7 +263,7 @@ fn a_signal_frame_is_known_by_its_code() {
     let unwound = run(&[LEAF, START], &[&code[..], &words].concat(), at(0x1010), false);
     assert_eq!(
         (pcs(&unwound), unwound.end),
-        (vec![0x1010, 0x3000, 0x2000], End::Outermost)
+        (vec![0x1010, 0x3000, 0x2000], UnwindEnd::Outermost)
     );
     assert!(unwound.frames[1].signal_frame);
     let interrupted = &unwound.frames[2];

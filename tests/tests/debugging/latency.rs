@@ -98,7 +98,7 @@ fn what_cannot_be_measured_is_said() {
             .stdout
     };
     assert!(refused("latency no_such_function").contains("no symbol"));
-    assert!(refused("latency /(/").contains("no regular expression"));
+    assert!(refused("latency /(/").contains("not a regular expression"));
     assert!(refused("latency serve --ms").contains("usage: latency"));
     assert!(refused("compare c1 c999999999").contains("no call"));
     assert!(refused("break serve if duration > soon").contains("5ms"));

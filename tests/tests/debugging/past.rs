@@ -33,8 +33,8 @@ fn the_code_gives_away_constants_texts_and_counters() {
         &[
             "\"last\"\n",
             "count = 7\n",
-            "by the code at t",
-            "is read-only memory of ",
+            "set by the instruction at t",
+            "read-only memory of ",
         ],
     );
     let round = [
@@ -54,7 +54,7 @@ fn the_code_gives_away_constants_texts_and_counters() {
     says(
         &bundle,
         &["last weigh", "print *weight"],
-        &[" = 30\n", "is read-only memory of "],
+        &[" = 30\n", "read-only memory of "],
     );
     says(
         &bundle,
@@ -65,7 +65,7 @@ fn the_code_gives_away_constants_texts_and_counters() {
     says(
         &bundle,
         &["last weigh", "print sink"],
-        &["<unknown: a trace records control flow"],
+        &["<unknown: the trace records control flow"],
     );
 }
 
@@ -75,7 +75,7 @@ fn a_comparison_tells_what_it_found() {
     says(
         &bundle,
         &["last told", "print code"],
-        &[" = 42\n", "by the comparison before the branch at t"],
+        &[" = 42\n", "implied by the branch at t"],
     );
 }
 
@@ -116,13 +116,13 @@ fn breakpoints_ask_for_values() {
         &[
             "hit 7 times",
             "stop only if count > 6\n",
-            "passed 1 hit where it is unknown whether to stop: count > 6 is <unknown: a trace records",
+            "passed 1 hit because the condition is unknown: count > 6 is <unknown: the trace records",
         ],
     );
     says(
         &bundle,
         &["break take if sink == 0", "reverse-continue"],
-        &["Breakpoint 1 passed 7 hits where it is unknown whether to stop: sink == 0 is <unknown: "],
+        &["Breakpoint 1 passed 7 hits because the condition is unknown: sink == 0 is <unknown: "],
     );
 }
 
@@ -131,9 +131,9 @@ fn a_condition_that_makes_no_sense_is_refused_at_once() {
     let bundle = bundle();
     for (condition, why) in [
         ("cuont == 3", "no symbol \"cuont\" in the current context"),
-        ("count ==", "the expression ends too early"),
+        ("count ==", "unexpected end of the expression"),
         ("count.x == 1", "error: "),
-        ("", "a condition lacks a part"),
+        ("", "the condition is incomplete"),
     ] {
         let command = format!("break take if {condition}");
         let arguments = ["debug".as_ref(), bundle.path.as_os_str()];
@@ -166,11 +166,7 @@ fn write_into_trace(bundle: &Bundle, value: u64, first: u64) {
 #[test]
 fn what_the_program_writes_into_its_trace_is_shown() {
     let bundle = bundle();
-    says(
-        &bundle,
-        &["info ptwrites"],
-        &["The program wrote nothing into the trace"],
-    );
+    says(&bundle, &["info ptwrites"], &["The program executed no PTWRITE"]);
     let first = bundle.addresses()[0];
     write_into_trace(&bundle, 0xfeed_f00d, first);
     says(
@@ -178,7 +174,11 @@ fn what_the_program_writes_into_its_trace_is_shown() {
         &["info ptwrites"],
         &["0x00000000feedf00d  _start  [t", "#1, "],
     );
-    says(&bundle, &["goto start", "info ptwrites"], &["wrote nothing"]);
+    says(
+        &bundle,
+        &["goto start", "info ptwrites"],
+        &["executed no PTWRITE"],
+    );
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_virtual_call_tells_the_class() {
                 &[
                     "called at t",
                     "returns to 0x",
-                    &format!("a virtual call, of function 0 in the table of {class}\n"),
+                    &format!("virtual call of entry 0 in the vtable of {class}\n"),
                 ],
             );
         }

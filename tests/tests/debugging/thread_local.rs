@@ -128,9 +128,7 @@ fn data_of_libraries_is_gdbs_in_each_thread() {
     let count = |value: &str| listed.lines().filter(|line| line.ends_with(value)).count();
     assert_eq!((count("= 25"), count("= 28")), (1, 1), "{listed}");
     assert_eq!(
-        count(
-            "= <unknown: the thread has not used its module's thread-local data yet, and has no copy of it>"
-        ),
+        count("= <unknown: the thread has not used the thread-local data of the module yet>"),
         1,
         "{listed}"
     );

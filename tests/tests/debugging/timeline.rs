@@ -105,10 +105,7 @@ fn sleeping_is_off_the_processor_and_lasts_as_long_as_it_did() {
         calls.trim_start().starts_with("wait_for_disk") && calls.contains('▔'),
         "{text}"
     );
-    assert!(
-        text.contains("░ off the processor") && text.contains("3 calls"),
-        "{text}"
-    );
+    assert!(text.contains("░ off CPU") && text.contains("3 calls"), "{text}");
     // Near enough, the call is seen to wait: how long it ran beside that is another matter each time.
     let (from, to) = (
         bounds(&first["from"]).1 + 500_000,
@@ -218,7 +215,7 @@ fn what_cannot_be_drawn_is_said() {
     };
     assert!(refused("timeline no_such_function").contains("no symbol"));
     assert!(refused("timeline --from end --to start").contains("ends before it begins"));
-    assert!(refused("timeline --from @soon").contains("is no time"));
-    assert!(refused("timeline --from nowhere").contains("is no place in the trace"));
+    assert!(refused("timeline --from @soon").contains("is not a time"));
+    assert!(refused("timeline --from nowhere").contains("is not a place in the trace"));
     assert!(refused("timeline --columns many").contains("usage: timeline"));
 }

@@ -223,10 +223,7 @@ fn optimized_variables_are_gdbs() {
 fn what_a_call_may_have_changed_is_unknown() {
     let bundle = recorded("values_optimized");
     let said = ours(&bundle, &["up", "info args"]);
-    assert_eq!(
-        said[1].1,
-        ["count = <unknown: the register was not saved where it can be found>"]
-    );
+    assert_eq!(said[1].1, ["count = <unknown: the saved register was not found>"]);
 }
 
 #[test]
@@ -273,7 +270,7 @@ fn before_the_crash_only_what_is_certain_has_a_value() {
         "p $rip",
     ];
     let said = ours(&bundle, &commands);
-    let why = "<unknown: a trace records control flow, not values; they are known at the crash only>";
+    let why = "<unknown: the trace records control flow only; values are known at the crash>";
     assert_eq!(said[1].1, [format!("$ = {why}")]);
     assert_eq!(said[2].1, ["$ = RED"]);
     assert_eq!(said[3].1, ["$ = 80"]);
@@ -488,13 +485,13 @@ fn elements_and_targets_of_the_library_are_what_its_operators_give() {
         ("numbers[5]", "there are 5 elements"),
         ("numbers[-1]", "there are 5 elements"),
         ("queue[3]", "there are 3 elements"),
-        ("ordered[0]", "it is no array and no pointer"),
+        ("ordered[0]", "it is neither an array nor a pointer"),
         ("big[99]", "it has no such key"),
         ("stock[\"fig\"]", "it has no such key"),
-        ("stock[1]", "is compared with a"),
+        ("stock[1]", "requires a function of the program"),
         ("none.front()", "it has no elements"),
         ("bits[3]", "there are 3 elements"),
-        ("item.cost()", "functions of a crashed program cannot be called"),
+        ("item.cost()", "functions cannot be called in a recorded program"),
     ] {
         let command = format!("print {expression}");
         let arguments = [

@@ -13,9 +13,14 @@ const USES: &[(&str, &[&str])] = &[
     ("bpf", &[]),
     ("recorder", &["pt", "bundle", "process"]),
     ("collector", &["pt", "perf", "bpf", "bundle", "process"]),
-    ("debugger", &["pt", "bundle", "decoder", "symbolizer"]),
+    ("values", &["pt", "symbolizer"]),
+    ("debugger", &["pt", "bundle", "decoder", "symbolizer", "values"]),
+    (
+        "console",
+        &["pt", "bundle", "decoder", "symbolizer", "values", "debugger"],
+    ),
     ("export", &["pt", "decoder", "symbolizer", "debugger"]),
-    ("dap-adapter", &["pt", "decoder", "debugger"]),
+    ("dap-adapter", &["pt", "decoder", "debugger", "console"]),
     (
         "cli",
         &[
@@ -27,12 +32,16 @@ const USES: &[(&str, &[&str])] = &[
             "decoder",
             "symbolizer",
             "debugger",
+            "console",
             "export",
             "dap",
         ],
     ),
     ("tests", &[]),
-    ("bench", &["pt", "bundle", "decoder", "symbolizer", "debugger"]),
+    (
+        "bench",
+        &["pt", "bundle", "decoder", "symbolizer", "debugger", "console"],
+    ),
     ("xtask", &["tests"]),
 ];
 

@@ -29,6 +29,18 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "values",
+        &[
+            "std::fs",
+            "std::net",
+            "std::process",
+            "std::env",
+            "std::io",
+            "println!",
+            "eprintln!",
+        ],
+    ),
+    (
         "symbolizer",
         &["std::net", "std::process", "println!", "eprintln!"],
     ),

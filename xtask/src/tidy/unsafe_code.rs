@@ -7,7 +7,9 @@ const WITHOUT: &[(&str, &str)] = &[
     ("pt", FORBIDDEN),
     ("cli", FORBIDDEN),
     ("xtask", FORBIDDEN),
+    ("values", FORBIDDEN),
     ("debugger", FORBIDDEN),
+    ("console", FORBIDDEN),
     ("dap-adapter", FORBIDDEN),
     // Only the oracle is not ours.
     (

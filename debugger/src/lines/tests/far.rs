@@ -63,7 +63,8 @@ impl Functions for Random {
     }
 }
 
-/// A history of loops, calls and returns: of 16 instructions one is a call and one jumps, in each function one returns.
+/// A history of loops, calls and returns: of 16 instructions one is a call and one jumps, in each
+/// function one returns.
 fn history(seed: u64) -> History {
     let mut dice = Dice(seed);
     let mut builder = HistoryBuilder::new(Tid(1));
@@ -125,7 +126,8 @@ impl Walked<'_> {
         let end = self.root(frame).end;
         let within = (from + 1..end).find(|&at| self.is_start_around(at, frame, starts));
         within.or_else(|| {
-            // Nothing is known around the root: its successor begins with any line, or counts as the frame from there on.
+            // Nothing is known around the root: its successor begins with any line, or counts as
+            // the frame from there on.
             let after = self.0.frame(end).filter(|_| end < self.0.history.len())?;
             starts[end as usize]
                 .then_some(end)
@@ -189,7 +191,9 @@ fn searches_find_what_walks_find() {
             let frame = lines.frame(from).unwrap();
             let call = forest.call(frame.call);
             let own = walked.before(frame.call, from);
-            let found = Own::new(&lines, frame.call, from, |_| true).previous(0).unwrap();
+            let found = OwnInstructions::new(&lines, frame.call, from, |_| true)
+                .previous(0)
+                .unwrap();
             assert_eq!(found, own, "{seed}: {call:?} before {from}");
             let next = walked.next(from, frame, &starts);
             assert_eq!(

@@ -112,10 +112,7 @@ pub const WALK: &[Step] = &[
             "<more frames follow>",
         ],
     ),
-    (
-        "print *base",
-        &["<unknown: a trace records control flow, not values"],
-    ),
+    ("print *base", &["<unknown: the trace records control flow only"]),
     ("bookmark forgotten", &["forgotten"]),
     (
         "reverse-finish",

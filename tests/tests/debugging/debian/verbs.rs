@@ -2,7 +2,7 @@
 
 use crate::debian::walk::Step;
 use crate::debian::{captures, orders, python, redis, sqlite};
-use backtrail_debugger::commands::{self, parse};
+use backtrail_console::commands::{self, parse};
 use std::collections::BTreeSet;
 
 /// The names of the commands that are typed.

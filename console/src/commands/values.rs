@@ -1,0 +1,182 @@
+//! `print`, `info locals`, `info args`, `ptype`, `whatis`.
+
+use super::Context;
+use super::format_argument::format_of;
+use crate::output::Output;
+use backtrail_debugger::evaluation::with_context;
+use backtrail_debugger::{Error, Result};
+use backtrail_symbolizer::Variable;
+use backtrail_values::{
+    EvalContext, Evaluated, Expression, Failure, FormattedMember, FormattedValue, Value, ValueFormatter,
+    parse,
+};
+
+/// The letters of `print/F`.
+const LETTERS: &str = "xduotacfsz";
+
+/// The one letter of a format that `print` and `display` take; `r` asks for types of libraries as
+/// they are inside.
+fn letter_of(format: &str) -> Result<(Option<char>, bool)> {
+    let raw = format.contains('r');
+    let mut letters = format.chars().filter(|letter| *letter != 'r');
+    let letter = letters.next();
+    let known = letter.is_none_or(|letter| LETTERS.contains(letter));
+    if !known || letters.next().is_some() {
+        return Err(Error::Cannot(format!(
+            "print requires one letter of {LETTERS} after the slash, and optionally r for raw values, not \"{format}\""
+        )));
+    }
+    Ok((letter, raw))
+}
+
+/// An expression's value, and how it is shown.
+pub(super) fn evaluated(
+    eval: &EvalContext<'_>,
+    format: &str,
+    expression: &str,
+) -> Result<(Option<Value>, FormattedValue)> {
+    let (letter, raw) = letter_of(format)?;
+    let parsed = parse(expression, eval)?;
+    let mut formatter = ValueFormatter::new(eval, letter);
+    formatter.raw = raw;
+    match eval.evaluate(&parsed) {
+        Ok(value) => {
+            let mut shown = formatter.top(&value);
+            shown.origins = eval.source.origins();
+            Ok((Some(value), shown))
+        }
+        Err(failure) => Ok((None, ValueFormatter::failed(failure)?)),
+    }
+}
+
+/// `print/FORMAT EXPRESSION`.
+pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let (format, expression) = format_of(arguments);
+    let expression = if expression.is_empty() { "$" } else { expression };
+    let (value, mut shown) = with_context(context.navigator, context.watch, |eval| {
+        evaluated(eval, format, expression)
+    })?;
+    if context.navigator.pretty {
+        shown.text = shown.pretty_text();
+    }
+    // As GDB, only what is a value is numbered.
+    let number = value.map(|value| {
+        context.navigator.printed.push(value);
+        context.navigator.printed.len()
+    });
+    Ok(Output::Value {
+        number,
+        expression: expression.to_owned(),
+        value: shown,
+    })
+}
+
+fn shown(eval: &EvalContext<'_>, variable: &Variable, pretty: bool) -> FormattedMember {
+    let mut value = match &eval.here {
+        Some(here) => ValueFormatter::new(eval, None).show(&eval.value_of(variable, here), 0),
+        None => FormattedValue::default(),
+    };
+    value.origins = eval.source.origins();
+    if pretty {
+        value.text = value.pretty_text();
+    }
+    FormattedMember::new(variable.name.to_string(), value)
+}
+
+/// Returns the scope of the selected frame; an error without debug information.
+pub(super) fn locals_of(context: &Context<'_>) -> Result<Vec<FormattedMember>> {
+    let pretty = context.navigator.pretty;
+    with_context(context.navigator, context.watch, |eval| {
+        let blocks = eval.scope.iter().flat_map(|scope| scope.blocks.iter().flatten());
+        let variables = blocks.filter(|variable| !variable.artificial);
+        Ok(variables.map(|variable| shown(eval, variable, pretty)).collect())
+    })
+}
+
+/// `info locals`.
+pub(super) fn locals(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let pretty = context.navigator.pretty;
+    with_context(context.navigator, context.watch, |eval| {
+        let scope = scope(eval)?;
+        let variables = scope.blocks.iter().flatten();
+        Ok(Output::Variables {
+            variables: variables
+                .filter(|variable| !variable.artificial)
+                .map(|variable| shown(eval, variable, pretty))
+                .collect(),
+            none: "No locals.",
+        })
+    })
+}
+
+/// `info args`.
+pub(super) fn arguments(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+    let pretty = context.navigator.pretty;
+    with_context(context.navigator, context.watch, |eval| {
+        let scope = scope(eval)?;
+        Ok(Output::Variables {
+            variables: scope
+                .parameters
+                .iter()
+                .map(|variable| shown(eval, variable, pretty))
+                .collect(),
+            none: "No arguments.",
+        })
+    })
+}
+
+fn scope<'a>(eval: &'a EvalContext<'_>) -> Result<&'a backtrail_symbolizer::Scope> {
+    eval.scope.as_ref().ok_or_else(|| {
+        Error::Cannot(
+            "no debug information describes the variables here; `info sharedlibrary` shows which modules have it"
+                .to_owned(),
+        )
+    })
+}
+
+/// The type that an expression, or the name of a type, has.
+fn type_of(eval: &EvalContext<'_>, expression: &str) -> Evaluated<(backtrail_values::Ty, bool)> {
+    match parse(expression, eval)? {
+        Expression::Type(name) => Ok((eval.resolved(&name)?, true)),
+        parsed => Ok((eval.evaluate(&parsed)?.ty, false)),
+    }
+}
+
+fn typed(
+    context: &Context<'_>,
+    arguments: &str,
+    show: impl FnOnce(&backtrail_values::Ty, bool) -> String,
+) -> Result<Output> {
+    with_context(context.navigator, context.watch, |eval| {
+        let (_, expression) = format_of(arguments);
+        let expression = if expression.is_empty() { "$" } else { expression };
+        match type_of(eval, expression) {
+            Ok((ty, named)) => Ok(Output::Type {
+                expression: expression.to_owned(),
+                text: show(&ty, named),
+            }),
+            Err(Failure::Error(error)) => Err(error.into()),
+            Err(Failure::Gap(gap)) => Err(Error::UnknownValue {
+                name: expression.to_owned(),
+                why: gap
+                    .text()
+                    .trim_matches(['<', '>'])
+                    .trim_start_matches("unknown: ")
+                    .to_owned(),
+            }),
+        }
+    })
+}
+
+/// `ptype`: what a type is made of.
+pub(super) fn ptype(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    typed(context, arguments, |ty, _| backtrail_values::ptype(ty))
+}
+
+/// `whatis`: the name of a type. For the name of a typedef, the type that it refers to.
+pub(super) fn whatis(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    typed(context, arguments, |ty, named| match ty.below() {
+        Some((None, below)) if named => below.name(),
+        _ => ty.name(),
+    })
+}

@@ -1,0 +1,134 @@
+//! The crash as a person wants to read it: the opening view of a session.
+
+use super::place::render_stack;
+use super::{HistoryView, Paint, Text};
+use backtrail_debugger::calls::CallView;
+use backtrail_debugger::source::SourceLines;
+use backtrail_debugger::stack::Stack;
+use serde::Serialize;
+
+/// The crash, its stack, and what led there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CrashView {
+    /// The program.
+    pub program: Option<String>,
+    /// `SIGSEGV (segmentation fault) at address 0x0`; `None`: the trace does not end in a crash.
+    pub signal: Option<String>,
+    /// The meaning of the signal's code.
+    pub cause: Option<String>,
+    /// The end of a program that did not crash, if known: `the program exited with status 0`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ending: Option<String>,
+    /// The thread.
+    pub thread: u32,
+    /// Its name.
+    pub name: Option<String>,
+    /// The end of its history.
+    pub position: String,
+    /// The signal handler that was running.
+    pub handler: Option<HandlerView>,
+    /// The lines around the faulting one.
+    pub source: Option<SourceLines>,
+    /// The stack.
+    pub stack: Stack,
+    /// Whether there are more frames.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub more_frames: bool,
+    /// The last calls, oldest first.
+    pub calls: Vec<CallView>,
+    /// The last lines.
+    pub history: HistoryView,
+    /// Notes about the trace for the reader.
+    pub notes: Vec<String>,
+}
+
+/// A signal handler that runs at the crash: what went wrong may lie before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HandlerView {
+    /// The function; `None`: it has no symbol.
+    pub handler: Option<String>,
+    /// Its first instruction.
+    pub position: String,
+    /// The function that was interrupted.
+    pub interrupted: Option<String>,
+}
+
+impl HandlerView {
+    fn render(&self, to: &mut Text) {
+        let handler = self.handler.as_deref().unwrap_or("a signal handler");
+        let interrupted = self.interrupted.as_deref().unwrap_or("the interrupted code");
+        to.line(format!(
+            "{handler} has been handling a signal since {}; `reverse-step` from there goes to {interrupted}",
+            self.position
+        ));
+    }
+}
+
+impl CrashView {
+    pub(super) fn render(&self, to: &mut Text) {
+        let program = self.program.as_deref().unwrap_or("The program");
+        let name = self
+            .name
+            .as_deref()
+            .map(|name| format!(" \"{name}\""))
+            .unwrap_or_default();
+        match &self.signal {
+            Some(signal) => {
+                let cause = self
+                    .cause
+                    .as_deref()
+                    .map(|cause| format!(": {cause}"))
+                    .unwrap_or_default();
+                to.line(to.paint(Paint::Alarm, format!("{program} crashed: {signal}{cause}")));
+                to.line(format!("in thread {}{name}, at {}", self.thread, self.position));
+            }
+            None => {
+                let how = self.ending.as_deref().map(|how| format!(": {how}"));
+                let how = how.unwrap_or_default();
+                to.line(format!("{program}: the trace does not end in a crash{how}."));
+                to.line(format!(
+                    "The end of thread {}{name} is {}",
+                    self.thread, self.position
+                ));
+            }
+        }
+        if let Some(handler) = &self.handler {
+            handler.render(to);
+        }
+        if let Some(source) = &self.source {
+            to.line("");
+            super::place::render_source(source, to);
+        }
+        to.line("");
+        to.line("Stack:");
+        render_stack(&self.stack, &[], to);
+        if self.more_frames {
+            to.line(to.paint(Paint::Faint, "    <more frames: `backtrace` shows them>"));
+        }
+        if !self.calls.is_empty() {
+            to.line("");
+            to.line("Last calls:");
+            for call in &self.calls {
+                let time = call.time.map(|time| format!(", {time}")).unwrap_or_default();
+                let aside = to.paint(Paint::Faint, format!("[{} {}{time}]", call.call, call.position));
+                let left = call
+                    .left
+                    .as_deref()
+                    .map(|left| format!("  ({left})"))
+                    .unwrap_or_default();
+                to.line(format!(
+                    "  {}{left}  {aside}",
+                    to.paint(Paint::Function, &call.function)
+                ));
+            }
+        }
+        if !self.history.steps.is_empty() {
+            to.line("");
+            to.line("Last lines, newest last:");
+            self.history.render(to);
+        }
+        for note in &self.notes {
+            to.line(to.paint(Paint::Faint, format!("Note: {note}")));
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Makes the views of places out of a navigator: what commands show of where they are.
+
+use crate::output::{HistoryStep, HistoryView, Place, StopView};
+use backtrail_debugger::Result;
+use backtrail_debugger::disassembly;
+use backtrail_debugger::navigator::{Navigator, Stop};
+use backtrail_debugger::session::Thread;
+use backtrail_debugger::source::SourceLines;
+use backtrail_debugger::stack::StackFrame;
+use backtrail_debugger::step::Direction;
+use backtrail_debugger::time::Time;
+use backtrail_debugger::timeline;
+use backtrail_decoder::{CallId, Watch};
+use backtrail_pt::Avma;
+
+/// A stop with what is at its end.
+///
+/// # Errors
+/// When canceled.
+pub fn stop(navigator: &Navigator, stop: Stop, watch: &Watch<'_>) -> Result<StopView> {
+    Ok(StopView {
+        reason: stop.reason,
+        from: stop.from.to_string(),
+        crossed_gap: stop.crossed_gap,
+        undecided: stop.undecided,
+        place: place(navigator, watch)?,
+        displays: Vec::new(),
+    })
+}
+
+/// The current position and what is there.
+///
+/// # Errors
+/// When canceled.
+pub fn place(navigator: &Navigator, watch: &Watch<'_>) -> Result<Place> {
+    let thread = navigator.thread()?;
+    let frame = navigator.stack(1, watch)?.frames.into_iter().next();
+    let source = frame.as_ref().and_then(|frame| line_of(navigator, frame));
+    let has_line = frame
+        .as_ref()
+        .is_some_and(|frame| frame.at_line_start && frame.line.is_some());
+    let instruction = if has_line { None } else { instruction(navigator) };
+    Ok(Place {
+        position: navigator.position().to_string(),
+        time: time(navigator, thread, navigator.index()),
+        cpu: thread.history.cpu(navigator.index()).map(|cpu| cpu.0),
+        frame,
+        source,
+        instruction,
+    })
+}
+
+/// Returns the time at which instruction `index` ran; at the end, the time after the last one.
+#[must_use]
+pub fn time(navigator: &Navigator, thread: &Thread, index: u64) -> Option<Time> {
+    let reached = timeline::reached(thread, index)?;
+    Some(navigator.session().times().time(reached))
+}
+
+/// The source line of a frame.
+#[must_use]
+pub fn line_of(navigator: &Navigator, frame: &StackFrame) -> Option<SourceLines> {
+    let (file, line) = frame.file.clone().zip(frame.line)?;
+    let lines = navigator.sources.lines(&file, line, 1);
+    Some(SourceLines {
+        first: line,
+        current: Some(line),
+        lines,
+        file,
+        executions: None,
+    })
+}
+
+/// The next instruction.
+#[must_use]
+pub fn instruction(navigator: &Navigator) -> Option<disassembly::DisassembledLine> {
+    let (process, pc) = (navigator.process().ok()?, navigator.pc()?);
+    let version = navigator.thread().ok()?.history.version(navigator.index());
+    let end = Avma(pc.0.saturating_add(15));
+    disassembly::disassemble(process, version, pc..end, 1, navigator.flavor, Some(pc))
+        .into_iter()
+        .next()
+}
+
+/// The last `count` line starts before the current position.
+///
+/// # Errors
+/// When canceled.
+pub fn history(navigator: &Navigator, count: usize, watch: &Watch<'_>) -> Result<HistoryView> {
+    let thread = navigator.thread()?;
+    let mut starts = Vec::new();
+    let mut before = None;
+    navigator.with_steps(watch, |steps| {
+        let mut at = navigator.index();
+        while starts.len() < count {
+            let limit = steps.limit(Direction::Backward, at);
+            match steps.lines.previous_start(at, limit)? {
+                Some(start) => {
+                    if start == 0 {
+                        thread.needs_beginning()?;
+                    }
+                    starts.push(start);
+                    at = start;
+                }
+                None if limit == 0 => {
+                    thread.needs_beginning()?;
+                    before = Some("history begins here".to_owned());
+                    break;
+                }
+                None => {
+                    before = thread
+                        .history
+                        .gap_between(limit - 1, limit)
+                        .map(|(_, gap)| format!("gap: {}", gap.cause));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    })?;
+    starts.reverse();
+    let mut steps: Vec<HistoryStep> = Vec::with_capacity(starts.len());
+    let mut last: Option<(Option<String>, Option<CallId>)> = None;
+    for start in starts {
+        let step = history_step(navigator, thread, start, watch)?;
+        let this = (step.0.function.clone(), step.1);
+        let mut step = step.0;
+        if last.as_ref() == Some(&this) {
+            step.function = None;
+        }
+        last = Some(this);
+        steps.push(step);
+    }
+    // The absolute depth is meaningless if history begins in the middle of the program.
+    let outermost = steps.iter().map(|step| step.depth).min().unwrap_or(0);
+    for step in &mut steps {
+        step.depth -= outermost;
+    }
+    Ok(HistoryView { steps, before })
+}
+
+/// A step, and which call it is in.
+fn history_step(
+    navigator: &Navigator,
+    thread: &Thread,
+    index: u64,
+    watch: &Watch<'_>,
+) -> Result<(HistoryStep, Option<CallId>)> {
+    let session = navigator.session();
+    let forest = session.forest(thread, watch)?;
+    let call = forest.call_at(index);
+    let frames = thread.history.pc(index).zip(session.process(thread));
+    let frames = frames
+        .map(|(pc, process)| process.symbols.frames_at(pc))
+        .unwrap_or_default();
+    let inlined = frames.iter().filter(|frame| frame.inlined).count();
+    let frame = frames.into_iter().next();
+    let location = frame.as_ref().and_then(|frame| frame.location.clone());
+    let file = location.as_ref().map(|location| location.file.to_string());
+    let line = location.map(|location| location.line);
+    let step = HistoryStep {
+        position: thread.position(index).to_string(),
+        time: time(navigator, thread, index),
+        depth: call.map_or(0, |call| forest.depth(call) as usize) + inlined,
+        function: frame.map(|frame| frame.function.to_string()),
+        text: file
+            .as_deref()
+            .zip(line)
+            .and_then(|(file, line)| navigator.sources.line(file, line)),
+        file,
+        line,
+    };
+    Ok((step, call))
+}

@@ -1,0 +1,29 @@
+//! Evaluates expressions in the selected frame of a navigator.
+//!
+//! The registers and memory of the frame come from the core at the crash, and from the executed
+//! code before it.
+
+pub(crate) mod conditions;
+mod core_source;
+pub mod memory;
+mod recovery;
+pub mod selected_frame;
+pub mod variables;
+
+use crate::error::Result;
+use crate::navigator::Navigator;
+use backtrail_decoder::Watch;
+use backtrail_values::EvalContext;
+
+/// Calls `look` with the selected frame.
+pub fn with_context<T>(
+    navigator: &Navigator,
+    watch: &Watch<'_>,
+    look: impl FnOnce(&EvalContext<'_>) -> Result<T>,
+) -> Result<T> {
+    let frame = selected_frame::selected(navigator, watch)?;
+    let process = navigator.process()?;
+    let mut context = EvalContext::new(&process.symbols, &frame, &navigator.printed);
+    context.elements = navigator.elements;
+    look(&context)
+}

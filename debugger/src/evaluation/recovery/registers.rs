@@ -1,0 +1,295 @@
+//! Recovers the value of a register before an instruction from the instructions around it.
+
+use super::code::ExecutedCode;
+use super::constants::Constants;
+use super::operation::{self, InstructionInputs};
+use super::part::RegisterPart;
+use crate::session::{Process, Thread};
+use backtrail_decoder::{Mark, MarkKind, Position, Resumed};
+use backtrail_pt::{Avma, Cofi};
+use iced_x86::{Mnemonic, OpKind, Register};
+use std::fmt;
+
+/// The limit of instructions that are searched, backward and forward.
+pub(super) const BACK: u64 = 4096;
+const AHEAD: u64 = 1024;
+/// The limit of registers through which a value is followed.
+pub(super) const MAX_DEPTH: u32 = 16;
+/// The limit of instructions for one register, including those of the registers it was computed
+/// from.
+const MOST: u32 = 1 << 16;
+
+/// The evidence for a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// An instruction computed the value from known inputs.
+    ExecutedCode(Position),
+    /// An indirect branch went there.
+    Branch(Position),
+    /// The comparison before this conditional branch, which went as it does for this value.
+    Comparison(Position),
+    /// The program wrote the value by `PTWRITE`.
+    Ptwrite(Position),
+    /// The core has the value, and nothing changed it until the crash.
+    Crash,
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ExecutedCode(at) => write!(f, "set by the instruction at {at}"),
+            Self::Branch(at) => write!(f, "the target of the branch at {at}"),
+            Self::Comparison(at) => write!(f, "implied by the branch at {at}"),
+            Self::Ptwrite(at) => write!(f, "written by PTWRITE at {at}"),
+            Self::Crash => write!(f, "unchanged until the crash"),
+        }
+    }
+}
+
+/// Knows registers of a thread before its instructions.
+pub(super) struct Registers<'a> {
+    thread: &'a Thread,
+    code: ExecutedCode<'a>,
+    constants: Constants<'a>,
+    /// At the end of the history, by their DWARF numbers.
+    at_end: Option<[u64; 16]>,
+    left: u32,
+}
+
+impl<'a> Registers<'a> {
+    /// `constants`: read-only memory; `at_end`: the registers at the end of the history by their
+    /// DWARF numbers, if a core has them.
+    pub fn new(
+        process: &'a Process,
+        thread: &'a Thread,
+        constants: Constants<'a>,
+        at_end: Option<[u64; 16]>,
+    ) -> Self {
+        Self {
+            thread,
+            code: ExecutedCode::new(process, thread),
+            constants,
+            at_end,
+            left: MOST,
+        }
+    }
+
+    /// Read-only memory.
+    pub fn constants(&self) -> &Constants<'a> {
+        &self.constants
+    }
+
+    /// Returns the value of a part of a register before instruction `index`.
+    pub fn known(&mut self, part: RegisterPart, index: u64) -> Option<(u64, Evidence)> {
+        self.left = MOST;
+        self.before(part, index, 0).or_else(|| self.ahead(part, index, 0))
+    }
+
+    /// Counts one more instruction; `None` if the limit is reached.
+    fn spend(&mut self) -> Option<()> {
+        self.left = self.left.checked_sub(1)?;
+        Some(())
+    }
+
+    /// Searches the preceding instructions.
+    fn before(&mut self, part: RegisterPart, index: u64, depth: u32) -> Option<(u64, Evidence)> {
+        let history = &self.thread.history;
+        let first = index.saturating_sub(BACK);
+        let marks = history.marks_in(first..index.saturating_add(1));
+        let mut marks = marks.iter().rev().peekable();
+        let mut walker = history.walk(index);
+        // The instruction after this one is a branch that found two values equal.
+        let mut equal = None;
+        let mut next = history.pc(index);
+        while walker.index() > first && depth < MAX_DEPTH {
+            self.spend()?;
+            let after = walker.index();
+            let executed = walker.prev()?;
+            let at = walker.index();
+            let step = self.code.at(at, executed.pc, executed.len)?;
+            while let Some(mark) = marks.next_if(|mark| mark.index == after) {
+                if !self.keeps(mark, executed.cofi, part.register) {
+                    return None;
+                }
+                if let MarkKind::Ptwrite(value) = mark.kind
+                    && let Some(value) = value_from_ptwrite(&step.instruction, part, value)
+                {
+                    return Some((value, Evidence::Ptwrite(self.thread.position(at))));
+                }
+            }
+            if let Some(branch) = equal
+                && let Some(value) = operation::if_zero(&step.instruction, part).after
+            {
+                return Some((value, Evidence::Comparison(self.thread.position(branch))));
+            }
+            if step.writes(part) {
+                let mut inputs = KnownInputs {
+                    registers: self,
+                    index: at,
+                    depth: depth + 1,
+                };
+                let value = operation::result(&step.instruction, part, &mut inputs)?;
+                return Some((value, Evidence::ExecutedCode(self.thread.position(at))));
+            }
+            equal = next
+                .filter(|next| operation::was_zero(&step.instruction, next.0))
+                .map(|_| at);
+            next = Some(executed.pc);
+        }
+        None
+    }
+
+    /// Searches the following instructions for evidence of the unchanged register or a copy of it.
+    fn ahead(&mut self, part: RegisterPart, index: u64, depth: u32) -> Option<(u64, Evidence)> {
+        let history = &self.thread.history;
+        let end = index.saturating_add(AHEAD).min(history.len());
+        let mut marks = history.marks_in(index.saturating_add(1)..end).iter().peekable();
+        let mut walker = history.walk(index);
+        let mut before = None;
+        // The value that the preceding instruction compared the register with, and whether that
+        // instruction changed it.
+        let (mut compared, mut changed) = (None, false);
+        while walker.index() < end && depth < MAX_DEPTH {
+            self.spend()?;
+            let at = walker.index();
+            while let Some(mark) = marks.next_if(|mark| mark.index == at) {
+                if !self.keeps(mark, before?, part.register) {
+                    return None;
+                }
+            }
+            let executed = walker.next()?;
+            let step = self.code.at(at, executed.pc, executed.len)?;
+            if let Some(value) = compared
+                && let Some(next) = self.branch_target(at)
+                && operation::was_zero(&step.instruction, next.0)
+            {
+                return Some((value, Evidence::Comparison(self.thread.position(at))));
+            }
+            if changed {
+                return None;
+            }
+            if let Some(value) = self.shown(&step.instruction, part, at) {
+                return Some(value);
+            }
+            if let Some(copy) = copied(&step.instruction, part)
+                && let Some(found) = self.ahead(copy, at + 1, depth + 1)
+            {
+                return Some(found);
+            }
+            compared = operation::if_zero(&step.instruction, part).before;
+            changed = step.writes(part);
+            if changed && compared.is_none() {
+                return None;
+            }
+            before = Some(executed.cofi);
+        }
+        if changed || end < history.len() || depth >= MAX_DEPTH {
+            return None;
+        }
+        let last = before.or_else(|| Some(history.walk(end).prev()?.cofi));
+        let kept = last != Some(Cofi::FarTransfer) || !is_changed_by_the_kernel(part.register);
+        let marks = history.marks_in(end..end.saturating_add(1));
+        let kept = kept && !marks.iter().any(|mark| matches!(mark.kind, MarkKind::Gap(_)));
+        let value = self.at_end.filter(|_| kept)?.get(part.number()?).copied()?;
+        Some((part.of(value), Evidence::Crash))
+    }
+
+    /// Returns the value of a part of a register that an instruction reveals by using it.
+    fn shown(
+        &self,
+        instruction: &iced_x86::Instruction,
+        part: RegisterPart,
+        at: u64,
+    ) -> Option<(u64, Evidence)> {
+        let uses = instruction.op0_kind() == OpKind::Register
+            && RegisterPart::operand(instruction, 0).is_some_and(|used| used.register == part.register);
+        if !uses {
+            return None;
+        }
+        let position = self.thread.position(at);
+        if instruction.is_call_near_indirect() || instruction.is_jmp_near_indirect() {
+            return Some((part.of(self.branch_target(at)?.0), Evidence::Branch(position)));
+        }
+        let marks = self.thread.history.marks_in(at + 1..at + 2);
+        let written = marks.iter().find_map(|mark| match mark.kind {
+            MarkKind::Ptwrite(value) => value_from_ptwrite(instruction, part, value),
+            _ => None,
+        });
+        Some((written?, Evidence::Ptwrite(position)))
+    }
+
+    /// Returns the target of an instruction; `None` if the next instruction may follow from another
+    /// cause.
+    fn branch_target(&self, at: u64) -> Option<Avma> {
+        let history = &self.thread.history;
+        let undisturbed = history.marks_in(at + 1..at + 2).is_empty();
+        history.pc(at + 1).filter(|_| undisturbed)
+    }
+
+    /// Returns whether a register has the same value before and after a mark.
+    fn keeps(&self, mark: &Mark, before: Cofi, register: Register) -> bool {
+        match &mark.kind {
+            MarkKind::Descheduled { .. } | MarkKind::Ptwrite(_) => true,
+            // An interrupt, and no signal.
+            MarkKind::Interrupted { from, .. } => self.thread.history.pc(mark.index) == Some(*from),
+            MarkKind::LeftUser { resumed, .. } => {
+                *resumed == Resumed::After
+                    && before == Cofi::FarTransfer
+                    && !is_changed_by_the_kernel(register)
+            }
+            MarkKind::Gap(_) => false,
+        }
+    }
+}
+
+/// The known inputs of an instruction.
+struct KnownInputs<'r, 'a> {
+    registers: &'r mut Registers<'a>,
+    index: u64,
+    depth: u32,
+}
+
+impl InstructionInputs for KnownInputs<'_, '_> {
+    fn part(&mut self, part: RegisterPart) -> Option<u64> {
+        let known = self.registers.before(part, self.index, self.depth);
+        known.map(|(value, _)| value)
+    }
+
+    fn memory(&mut self, at: u64, size: usize) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.registers.constants.read(Avma(at), bytes.get_mut(..size)?)?;
+        Some(u64::from_le_bytes(bytes))
+    }
+}
+
+/// A system call gives back all registers but these (System V ABI AMD64, section A.2.1).
+fn is_changed_by_the_kernel(register: Register) -> bool {
+    matches!(register, Register::RAX | Register::RCX | Register::R11)
+}
+
+/// Returns the value of a part of a register that `PTWRITE` wrote.
+fn value_from_ptwrite(instruction: &iced_x86::Instruction, part: RegisterPart, value: u64) -> Option<u64> {
+    let of_it = instruction.mnemonic() == Mnemonic::Ptwrite
+        && RegisterPart::operand(instruction, 0)
+            .is_some_and(|used| used.register == part.register && used.bits >= part.bits);
+    of_it.then(|| part.of(value))
+}
+
+/// Returns the part of a register to which an instruction copies another.
+fn copied(instruction: &iced_x86::Instruction, part: RegisterPart) -> Option<RegisterPart> {
+    let moves = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd
+    );
+    let registers = instruction.op0_kind() == OpKind::Register && instruction.op1_kind() == OpKind::Register;
+    if !moves || !registers {
+        return None;
+    }
+    let from = RegisterPart::operand(instruction, 1)?;
+    let to = RegisterPart::operand(instruction, 0)?;
+    let all = from.register == part.register && from.bits >= part.bits && to.bits >= part.bits;
+    all.then_some(RegisterPart {
+        register: to.register,
+        bits: part.bits,
+    })
+}

@@ -1,0 +1,119 @@
+//! Moments between the earliest and the latest that the time stamps allow, and when a thread was
+//! out of the traced code.
+
+use backtrail_decoder::{History, Mark, MarkKind, TimeEstimate};
+use backtrail_pt::{Tsc, TscConversion};
+use std::ops::Range;
+
+/// A point in time, or in the count of instructions: not before the one, not after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeBound {
+    pub earliest: u64,
+    pub latest: u64,
+}
+
+/// From one moment to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeInterval {
+    pub begin: TimeBound,
+    pub end: TimeBound,
+}
+
+/// Computes the time bounds of positions in a history, in ticks or in the unit of a conversion.
+#[derive(Clone, Copy)]
+pub(crate) struct TimeBounds<'a> {
+    pub history: &'a History,
+    pub conversion: Option<TscConversion>,
+}
+
+/// A time out of the traced code: in the kernel, waiting, or in code that is not traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OffCpu {
+    /// The instruction before which it was.
+    pub index: u64,
+    /// The last time stamp before it.
+    pub left: Option<Tsc>,
+    /// The last one when it was over.
+    pub back: Option<Tsc>,
+}
+
+impl TimeBound {
+    pub fn exactly(at: u64) -> Self {
+        Self {
+            earliest: at,
+            latest: at,
+        }
+    }
+}
+
+impl<'a> TimeBounds<'a> {
+    /// `None`: no later stamp bounds it.
+    pub fn moment(&self, estimate: TimeEstimate) -> Option<TimeBound> {
+        Some(TimeBound {
+            earliest: self.convert(estimate.tsc),
+            latest: self.convert(estimate.latest()?),
+        })
+    }
+
+    fn convert(&self, tsc: Tsc) -> u64 {
+        self.conversion.map_or(tsc.0, |conversion| {
+            conversion.nanos(tsc).0.wrapping_sub(conversion.nanos(Tsc(0)).0)
+        })
+    }
+
+    /// Returns the times at which the thread was out of the traced code before instructions of a
+    /// range.
+    pub fn aways(self, range: Range<u64>) -> impl Iterator<Item = OffCpu> + 'a {
+        // A system call during which the thread was off CPU has two marks.
+        let groups = self
+            .history
+            .marks_in(range)
+            .chunk_by(|one, next| one.index == next.index);
+        groups.filter_map(OffCpu::of)
+    }
+
+    /// From when to when; `None`: the trace has no time before it, or none after it.
+    pub fn stretch(&self, away: &OffCpu) -> Option<TimeInterval> {
+        let left = self.moment(self.history.arrival(away.index)?)?;
+        let back = self.moment(self.history.departure(away.index)?)?;
+        let left = TimeBound {
+            earliest: away.left.map_or(left.earliest, |left| self.convert(left)),
+            ..left
+        };
+        let back = TimeBound {
+            earliest: away.back.map_or(left.earliest, |back| self.convert(back)),
+            ..back
+        };
+        Some(TimeInterval {
+            begin: left,
+            end: back,
+        })
+    }
+}
+
+impl OffCpu {
+    /// Returns the interval that the marks before one instruction describe; `None` if the thread
+    /// did not leave.
+    pub fn of(marks: &[Mark]) -> Option<Self> {
+        let mut known: Option<Self> = None;
+        for mark in marks {
+            let back = match mark.kind {
+                MarkKind::LeftUser { back, .. }
+                | MarkKind::Interrupted { back, .. }
+                | MarkKind::Descheduled { back } => back,
+                MarkKind::Gap(_) | MarkKind::Ptwrite(_) => continue,
+            };
+            match &mut known {
+                Some(known) => known.back = known.back.max(back),
+                None => {
+                    known = Some(Self {
+                        index: mark.index,
+                        left: mark.tsc,
+                        back,
+                    });
+                }
+            }
+        }
+        known
+    }
+}
