@@ -6,7 +6,7 @@ use super::show::{Shower, Shown, ShownMember, listed, text};
 use super::text::quoted;
 use super::types::{RecordShape, Shape};
 use super::value::{Gap, Value};
-use backtrail_symbolizer::types::MemberPlace;
+use backtrail_symbolizer::types::MemberLocation;
 
 /// A record: `Point {x: 1, y: 2}`, `Some(5)`, `(1, 2)`.
 pub(crate) fn record(
@@ -45,7 +45,7 @@ fn fields(shower: &Shower<'_>, value: &Value, record: &RecordShape, name: &str, 
         .record()
         .members
         .iter()
-        .filter(|member| !matches!(member.place, MemberPlace::Static(_)));
+        .filter(|member| !matches!(member.location, MemberLocation::Static(_)));
     let shown: Vec<ShownMember> = own
         .map(|member| {
             let inner = members::value_of(shower.scene, record, value, member);

@@ -47,7 +47,7 @@ pub(crate) fn base(bytes: &[u8], encoding: Encoding, bits: u64, language: Langua
             }
             None => "<unknown: it has no parts>".to_owned(),
         },
-        Encoding::Unknown => "<unknown: its encoding is not understood>".to_owned(),
+        _ => "<unknown: its encoding is not understood>".to_owned(),
     }
 }
 

@@ -13,8 +13,8 @@ use backtrail_decoder::Watch;
 use backtrail_pt::{Avma, Svma};
 use backtrail_symbolizer::types::{Language, TypeKind};
 use backtrail_symbolizer::{
-    EntryId, FrameState, Function, Global, LocationExpression, Piece, Place, Scope, Symbolizer, Unknown,
-    Variable, VariableLocation, is_named, is_visible,
+    EntryId, FrameState, Function, Global, LocationExpression, Piece, Scope, Symbolizer, Unknown,
+    ValueLocation, Variable, VariableLocation, is_named, is_visible,
 };
 use std::sync::Arc;
 
@@ -246,7 +246,7 @@ impl<'a> Scene<'a> {
         if variable.type_entry.is_none() {
             return Value::gap(ty, Gap::Unknown("its type is not stated".into()));
         }
-        if variable.location == VariableLocation::Elsewhere {
+        if variable.location == VariableLocation::DeclaredOnly {
             return self.defined_elsewhere(variable, module, ty);
         }
         self.at_location(&variable.location, module, ty)
@@ -255,7 +255,7 @@ impl<'a> Scene<'a> {
     fn defined_elsewhere(&self, variable: &Variable, module: &Arc<ModuleRef>, ty: Ty) -> Value {
         let found = module.file.globals_named(&variable.name, Some(variable.entry));
         let defined = found.iter().find_map(|global| match global {
-            Global::Variable(found) if found.location != VariableLocation::Elsewhere => Some(found),
+            Global::Variable(found) if found.location != VariableLocation::DeclaredOnly => Some(found),
             _ => None,
         });
         if let Some(defined) = defined {
@@ -286,7 +286,7 @@ impl<'a> Scene<'a> {
                 Ok(pieces) => return self.assembled(&pieces, ty),
                 Err(why) => Gap::Unknown(why),
             },
-            VariableLocation::Elsewhere => Gap::Unknown("it is defined elsewhere".into()),
+            VariableLocation::DeclaredOnly => Gap::Unknown("it is defined elsewhere".into()),
             VariableLocation::Unknown(why) => Gap::Unknown((*why).into()),
         };
         Value::gap(ty, gap)
@@ -326,21 +326,21 @@ impl<'a> Scene<'a> {
         module.file.member_at(expression, object, &state)
     }
 
-    pub(super) fn in_place(&self, place: &Place, ty: Ty) -> Value {
+    pub(super) fn in_place(&self, location: &ValueLocation, ty: Ty) -> Value {
         let size = ty.size().unwrap_or(8).min(MAX_SIZE) as usize;
-        let bytes = match place {
-            Place::Memory(address) => return Value::at(ty, *address),
-            Place::OptimizedOut => return Value::gap(ty, Gap::OptimizedOut),
-            Place::Unknown(why) => return Value::gap(ty, Gap::Unknown(why.clone())),
-            Place::ImplicitPointer { entry, offset } => {
+        let bytes = match location {
+            ValueLocation::Memory(address) => return Value::at(ty, *address),
+            ValueLocation::OptimizedOut => return Value::gap(ty, Gap::OptimizedOut),
+            ValueLocation::Unknown(why) => return Value::gap(ty, Gap::Unknown(why.clone())),
+            ValueLocation::ImplicitPointer { entry, offset } => {
                 return Value::gap(ty, Gap::ImplicitPointer(*entry, *offset));
             }
-            Place::Register(register) => match self.register_bytes(*register, size) {
+            ValueLocation::Register(register) => match self.register_bytes(*register, size) {
                 Ok(bytes) => bytes,
                 Err(why) => return Value::gap(ty, Gap::Unknown(why)),
             },
-            Place::Value(bytes) => bytes.to_vec(),
-            Place::Bytes(bytes) => bytes.to_vec(),
+            ValueLocation::Value(bytes) => bytes.to_vec(),
+            ValueLocation::Bytes(bytes) => bytes.to_vec(),
         };
         match bytes.get(..size) {
             Some(bytes) => Value::new(ty, bytes.to_vec()),

@@ -12,7 +12,7 @@ use super::units::Units;
 use super::value::{Gap, MAX_SIZE, Value};
 use super::{cpp, rust};
 use backtrail_symbolizer::VariableLocation;
-use backtrail_symbolizer::types::{Encoding, Language, MemberPlace, PointerKind, TypeKind};
+use backtrail_symbolizer::types::{Encoding, Language, MemberLocation, PointerKind, TypeKind};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -367,7 +367,7 @@ impl<'a> Shower<'a> {
             let pretty = match record.described.language {
                 Language::Rust => rust::show(self, value, record, depth),
                 Language::Cpp => cpp::show(self, value, record, depth),
-                Language::C => None,
+                _ => None,
             };
             if let Some(shown) = pretty {
                 return Ok(Shown {
@@ -386,7 +386,7 @@ impl<'a> Shower<'a> {
                 continue;
             }
             let inner = members::value_of(self.scene, record, value, member);
-            let is_static = matches!(member.place, MemberPlace::Static(_));
+            let is_static = matches!(member.location, MemberLocation::Static(_));
             let name = match (&member.name, member.base) {
                 (_, true) => format!("<{}>", inner.ty.name()),
                 (Some(name), _) if is_static => format!("static {name}"),

@@ -380,6 +380,7 @@ fn shape(module: &Arc<ModuleRef>, described: Arc<Type>) -> Shape {
         TypeKind::Qualified { .. } | TypeKind::Typedef { .. } => {
             Shape::Other("its type is named by itself".to_owned())
         }
+        _ => Shape::Other("its type is not supported".to_owned()),
     }
 }
 
