@@ -16,7 +16,7 @@ impl Session<'_> {
         let path = self.names.take(&format!("traces/{tid}.pt"))?;
         // It is opened for each write, so that threads do not use up the descriptors.
         drop(writer.create_file(&path)?);
-        let place = writer.place_of(&path);
+        let place = writer.temporary_path(&path);
         self.kindred.files.insert(tid, path);
         Ok(Keep::All(place))
     }
